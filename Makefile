@@ -1,0 +1,51 @@
+# Everything here works from a clean clone with Python 3.11+ and make. `make help` lists the targets.
+
+PYTHON ?= python3
+VENV   := .venv
+BENCH  := .venv-bench
+BIN    := $(VENV)/bin
+TORCH  := torch==2.13.0
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint bench clean
+
+help:            ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The stamp is newer than pyproject.toml exactly while the environment is up to date.
+$(VENV)/.stamp: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "burnish needs Python 3.11 or newer; set PYTHON=")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check '$(TORCH)'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[all,dev]'
+	touch $@
+
+venv: $(VENV)/.stamp  ## make .venv with everything
+
+demo: $(VENV)/.stamp  ## compile and run the Fashion-MNIST MLP (DATA=dir: with that data set)
+	$(BIN)/python -m burnish demo $(if $(DATA),--data '$(DATA)')
+
+test: $(VENV)/.stamp  ## run every test
+	$(BIN)/python -m pytest -n 2 tests $(PYTEST_ARGS)
+
+# mypy takes the package's name from its folder, whatever the clone is called.
+lint: $(VENV)/.stamp  ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	@link=$$(mktemp -d) && trap 'rm -rf "$$link"' EXIT && ln -s '$(CURDIR)' "$$link/burnish" \
+	  && cd "$$link" && MYPYPATH='$(CURDIR)/typings' '$(CURDIR)/$(BIN)/python' -m mypy \
+	    --config-file '$(CURDIR)/pyproject.toml' --cache-dir '$(CURDIR)/.mypy_cache' -p burnish
+
+$(BENCH)/.stamp: pyproject.toml
+	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	$(BENCH)/bin/python -m pip install --disable-pip-version-check '$(TORCH)'
+	$(BENCH)/bin/python -m pip install --disable-pip-version-check onnxruntime openvino
+	$(BENCH)/bin/python -m pip install --disable-pip-version-check -e '.[all]'
+	touch $@
+
+bench: $(BENCH)/.stamp  ## time burnish against its peers (BENCH_ARGS=...)
+	$(BENCH)/bin/python -m benchmarks.run $(BENCH_ARGS)
+
+clean:           ## remove environments, caches and build products
+	rm -rf $(VENV) $(BENCH) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,55 @@
+"""burnish: a graph-level model compiler for the CPU.
+
+The public face is the table below. ``import burnish`` imports nothing of it: a name is resolved
+when it is first asked for, so that running a program does not pay for compiling one.
+"""
+
+from importlib import import_module as _import_module
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    # compile and run
+    "compile": "driver.compile",
+    "build": "driver.build",
+    "lower": "driver.build",
+    "VirtualMachine": "vm.interpreter",
+    "register_func": "vm.registry",
+    "array": "vm.tensor",
+    "empty": "vm.tensor",
+    "Target": "support.target",
+    # programs
+    "parse": "graphir.parser:parse_module",
+    "IRModule": "graphir.module",
+    "BlockBuilder": "graphir.builder",
+    "ExprMutator": "graphir.mutator",
+    "assert_structural_equal": "support.structural",
+    # schedules and tuning
+    "Schedule": "driver.schedule",
+    "tune_tir": "driver.tasks",
+    "compile_tir": "driver.tasks",
+    # modules
+    "errors": "support.errors:",
+    "transform": "driver.transform:",
+    "script": "script:",
+    "te": "te:",
+}
+"""Public name to ``module`` (which has it under that name), ``module:attribute``, or ``module:``
+for a module itself."""
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> object:
+    place = _PUBLIC.get(name)
+    if place is None:
+        raise AttributeError(f"module 'burnish' has no attribute {name!r}")
+    path, colon, attribute = place.partition(":")
+    module = _import_module(f".{path}", __name__)
+    value = module if colon and not attribute else getattr(module, attribute or name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_PUBLIC])

@@ -1,0 +1,109 @@
+"""Data types: interned strings that know their kind, bits and lanes.
+
+``DType`` is a ``str``, so ``x.dtype == "float32"`` reads and prints as users expect; two equal
+dtypes are the same object. A vector type carries its lanes in its name: ``float32x16``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .errors import DTypeError
+
+_SCALARS: dict[str, tuple[str, int]] = {
+    "float64": ("float", 64),
+    "float32": ("float", 32),
+    "float16": ("float", 16),
+    "bfloat16": ("float", 16),
+    "int64": ("int", 64),
+    "int32": ("int", 32),
+    "int16": ("int", 16),
+    "int8": ("int", 8),
+    "uint64": ("uint", 64),
+    "uint32": ("uint", 32),
+    "uint16": ("uint", 16),
+    "uint8": ("uint", 8),
+    "bool": ("bool", 8),
+    "handle": ("handle", 64),
+}
+_NOT_IN_NUMPY = ("bfloat16", "handle")
+_PATTERN = re.compile(rf"({'|'.join(_SCALARS)})(?:x([1-9][0-9]*))?\Z")
+
+
+class DType(str):
+    """An interned dtype name.
+
+    ``kind`` is float, int, uint, bool or handle; ``bits`` those of one lane; ``lanes`` 1 for
+    scalars.
+    """
+
+    kind: str
+    bits: int
+    lanes: int
+    _interned: ClassVar[dict[str, DType]] = {}
+
+    def __new__(cls, name: str) -> DType:
+        """Return the dtype called ``name``; raises DTypeError for a name that is no dtype."""
+        known = cls._interned.get(name)
+        if known is not None:
+            return known
+        match = _PATTERN.match(name)
+        if match is None:
+            raise DTypeError(name, tuple(_SCALARS))
+        if match.group(2) == "1":
+            return cls(match.group(1))
+        self = super().__new__(cls, name)
+        self.kind, self.bits = _SCALARS[match.group(1)]
+        self.lanes = int(match.group(2) or 1)
+        return cls._interned.setdefault(name, self)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one lane."""
+        return self.bits // 8
+
+    @property
+    def scalar(self) -> DType:
+        """The dtype of one lane."""
+        return self if self.lanes == 1 else DType(self.split("x", 1)[0])
+
+    def with_lanes(self, lanes: int) -> DType:
+        """The vector dtype with this lane type."""
+        scalar = self.scalar
+        return scalar if lanes == 1 else DType(f"{scalar}x{lanes}")
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        """Signed or unsigned, bool excluded."""
+        return self.kind in ("int", "uint")
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind == "bool"
+
+    def to_numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype of a lane; raises DTypeError for bfloat16 and handle, which it lacks."""
+        if self.scalar in _NOT_IN_NUMPY:
+            raise DTypeError(str(self), tuple([n for n in _SCALARS if n not in _NOT_IN_NUMPY]))
+        return np.dtype(str(self.scalar))
+
+    @classmethod
+    def from_numpy(cls, dtype: object) -> DType:
+        """The dtype of anything ``np.dtype`` takes; raises DTypeError where there is none.
+
+        That is: strings, objects, complex numbers, and numbers in the other byte order.
+        """
+        try:
+            found = np.dtype(dtype)  # type: ignore[call-overload]
+        except TypeError:
+            raise DTypeError(str(dtype), tuple(_SCALARS)) from None
+        if not found.isnative:
+            raise DTypeError(f"{found.name} in the other byte order", tuple(_SCALARS))
+        return cls(found.name)

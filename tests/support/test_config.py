@@ -1,0 +1,117 @@
+"""The table of environment flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish.support.config import (
+    FLAGS,
+    DebugSpec,
+    debug,
+    describe_flags,
+    flag,
+    unknown_flags,
+)
+from burnish.support.errors import ConfigError, InternalError
+
+
+@pytest.fixture(autouse=True)
+def _no_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in FLAGS:
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_defaults() -> None:
+    assert {name: flag(name) for name in FLAGS} == {
+        "BURNISH_DUMP": None,
+        "BURNISH_DEBUG": DebugSpec(),
+        "BURNISH_DEBUG_NODES": False,
+        "BURNISH_PRINT_AFTER": (),
+        "BURNISH_VERIFY": "none",
+        "BURNISH_SEED": None,
+        "BURNISH_NUM_THREADS": None,
+        "OMP_NUM_THREADS": None,
+        "BURNISH_CACHE_DIR": Path("~/.cache/burnish").expanduser(),
+        "BURNISH_DATA": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("BURNISH_DUMP", "out", Path("out")),
+        ("BURNISH_DUMP", " ", None),
+        ("BURNISH_DEBUG", "2", DebugSpec(2)),
+        ("BURNISH_DEBUG", "2,graphir/passes", DebugSpec(2, "graphir/passes")),
+        ("BURNISH_DEBUG_NODES", "ON", True),
+        ("BURNISH_DEBUG_NODES", "0", False),
+        ("BURNISH_PRINT_AFTER", "fuse-ops, all,", ("fuse-ops", "all")),
+        ("BURNISH_VERIFY", "each", "each"),
+        ("BURNISH_SEED", "-3", -3),
+        ("BURNISH_NUM_THREADS", "4", 4),
+        ("OMP_NUM_THREADS", "2,1", 2),
+        ("BURNISH_CACHE_DIR", "~/x", Path("~/x").expanduser()),
+    ],
+)
+def test_values(name: str, text: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, text)
+    assert flag(name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("BURNISH_NUM_THREADS", "0", "a whole number of at least 1, found '0'"),
+        ("BURNISH_NUM_THREADS", "two", "a whole number of at least 1, found 'two'"),
+        ("OMP_NUM_THREADS", "", None),
+        ("BURNISH_SEED", "1.5", "a whole number, found '1.5'"),
+        ("BURNISH_VERIFY", "all", "none or each, found 'all'"),
+        ("BURNISH_DEBUG", "x", "LEVEL or LEVEL,PLACE with a whole number LEVEL, found 'x'"),
+        ("BURNISH_DEBUG_NODES", "maybe", "0 or 1, found 'maybe'"),
+    ],
+)
+def test_a_value_that_a_flag_cannot_have_is_an_error(
+    name: str, text: str, message: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, text)
+    if message is None:
+        assert flag(name) is None
+        return
+    with pytest.raises(ConfigError) as caught:
+        flag(name)
+    assert str(caught.value).startswith(f"{name} expects {message}.")
+
+
+def test_an_unknown_name_is_a_defect() -> None:
+    with pytest.raises(InternalError, match=r"BURNISH_DUMB is not .* Did you mean 'BURNISH_DUMP'"):
+        flag("BURNISH_DUMB")
+
+
+def test_misspelt_variables_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BURNISH_SEEDS", "1")
+    assert unknown_flags() == [
+        "BURNISH_SEEDS is not a flag of burnish. Did you mean 'BURNISH_SEED'?"
+    ]
+
+
+def test_the_table_has_a_row_for_each_flag() -> None:
+    rows = describe_flags().splitlines()
+    assert len(rows) == len(FLAGS) + 2
+    assert "| `BURNISH_VERIFY` | `none` |" in describe_flags()
+    assert "| `BURNISH_DEBUG_NODES` | `0` |" in describe_flags()
+
+
+def test_debug_prints_what_level_and_place_ask_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BURNISH_DEBUG", "2,passes/fuse_ops.py")
+    debug(2, "/src/graphir/passes/fuse_ops.py", "joined a and b")
+    debug(1, "/src/graphir/passes/fuse_ops.py", lambda: "made late")
+    debug(3, "/src/graphir/passes/fuse_ops.py", lambda: pytest.fail("not wanted"))
+    debug(1, "/src/graphir/emit_vm.py", "elsewhere")
+    assert capsys.readouterr().err == (
+        "[2 passes/fuse_ops.py] joined a and b\n[1 passes/fuse_ops.py] made late\n"
+    )
