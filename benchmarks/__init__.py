@@ -1,0 +1,1 @@
+"""Benchmarks: burnish and its peers, interleaved on the same inputs."""

@@ -1,0 +1,113 @@
+"""Tuning at the front door: ``tune_tir`` and ``compile_tir`` for PrimFuncs, tasks of a whole module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..graphir.module import IRModule
+from ..graphir.passes.legalize import LEGALIZED
+from ..support.errors import TuningError
+from ..support.node import walk
+from ..support.target import Target
+from ..tensorir.function import PrimFunc
+from ..tuner.database import TuningDatabase
+from ..tuner.session import Space, TuningProgress, apply_best, database_path, tune_task
+from ..tuner.task import TuneTask
+from .kernels import resolve_target
+from .schedule import Schedule
+
+
+def tune_tir(
+    mod: IRModule | PrimFunc,
+    target: Target | str = "native",
+    max_trials: int = 64,
+    trials_per_iter: int = 64,
+    space: Space = None,
+    work_dir: str | Path | None = None,
+    task_name: str = "main",
+    seed: int | None = None,
+    *,
+    on_progress: Callable[[TuningProgress], None] | None = None,
+) -> TuningDatabase:
+    """Tune one PrimFunc and return the database with its records.
+
+    ``max_trials`` candidates are built and timed in worker processes and compared with the unscheduled
+    function; wrong, crashing and hanging ones are recorded with their reason and never offered.
+    ``space`` is a function on a Schedule (or a list of them); None is the built-in design space. With
+    ``work_dir`` the records are kept in ``work_dir/records.db`` and a later call goes on from them.
+    ``seed`` (or BURNISH_SEED, or 0) fixes the search. Raises TuningError.
+    """
+    func = prim_func_of(mod, task_name)
+    task = TuneTask(task_name, func, resolve_target(target))
+    database = TuningDatabase(database_path(work_dir))
+    tune_task(
+        task,
+        database,
+        max_trials=max_trials,
+        trials_per_iter=trials_per_iter,
+        space=space,
+        seed=seed,
+        on_progress=on_progress,
+    )
+    return database
+
+
+def compile_tir(
+    database: TuningDatabase, mod: IRModule | PrimFunc, target: Target | str = "native", *, name: str = "main"
+) -> Schedule:
+    """A schedule of ``mod`` with the best record applied: ``sch.mod``, ``sch.trace``.
+
+    Raises TuningError, naming the nearest records, where there is none for this function and target.
+    """
+    func = prim_func_of(mod, name)
+    sch = Schedule(mod)
+    sch.work_on(_key_of(mod, func))
+    apply_best(database, TuneTask(name, func, resolve_target(target)), sch)
+    return sch
+
+
+def prim_func_of(mod: IRModule | PrimFunc, name: str) -> PrimFunc:
+    """The PrimFunc of that name, or the only one."""
+    if isinstance(mod, PrimFunc):
+        return mod
+    functions = mod.prim_funcs
+    if name in functions:
+        return functions[name]
+    if len(functions) == 1:
+        return next(iter(functions.values()))
+    raise TuningError(
+        f"the module has {len(functions)} PrimFuncs ({', '.join(functions) or 'none'}) and none is called {name!r}; "
+        "take the one to tune out with IRModule.from_expr(mod[name]), or pass task_name=."
+    )
+
+
+def _key_of(mod: IRModule | PrimFunc, func: PrimFunc) -> str:
+    if isinstance(mod, PrimFunc):
+        return str(func.attr("global_symbol") or func.name)
+    return next(n for n, f in mod.prim_funcs.items() if f is func)
+
+
+def extract_tasks(module: IRModule, target: Target) -> list[TuneTask]:
+    """A task for each distinct PrimFunc that legalisation made, weighted by the number of its calls."""
+    found: dict[str, TuneTask] = {}
+    for name, func in module.prim_funcs.items():
+        if not func.attr(LEGALIZED) or func.attr("is_scheduled") or func.shape_vars:
+            continue
+        calls = _count_calls(module, name)
+        task = TuneTask(name, func, target, max(calls, 1))
+        known = found.get(task.workload)
+        weight = task.weight + (known.weight if known else 0)
+        found[task.workload] = TuneTask(known.name if known else name, func, target, weight)
+    return list(found.values())
+
+
+def _count_calls(module: IRModule, name: str) -> int:
+    count = 0
+    for func in module.graph_functions.values():
+        for n in walk(func):
+            callee: Any = getattr(n, "func", None)
+            if getattr(callee, "name", None) == name:
+                count += 1
+    return count

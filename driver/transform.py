@@ -1,0 +1,100 @@
+"""burnish.transform: the graph passes by name, with the services they are handed bound to this machine.
+
+    mod = burnish.transform.BindParams("main", params)(mod)
+    mod = burnish.transform.FoldConstant()(mod)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..graphir.module import IRModule
+from ..graphir.passes.annotate_pattern import AnnotatePattern
+from ..graphir.passes.bind_params import BindParams
+from ..graphir.passes.canonicalize import Canonicalize
+from ..graphir.passes.dead_code_elimination import DeadCodeElimination
+from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
+from ..graphir.passes.fold_constant import FoldConstant as _FoldConstant
+from ..graphir.passes.fuse_ops import FuseOps
+from ..graphir.passes.fuse_prim_funcs import FusePrimFuncs
+from ..graphir.passes.legalize import LegalizeOps
+from ..graphir.passes.replace_prim_funcs import ReplacePrimFuncs
+from ..support.passes import Pass, Pipeline
+from ..support.target import Target
+from ..tensorir.function import PrimFunc
+from ..tensorir.schedule import Schedule
+from ..tuner.analytic import schedule_analytically
+from ..tuner.database import TuningDatabase
+from ..tuner.session import apply_best
+from ..tuner.task import TuneTask
+from .evaluate import evaluate_prim_func
+from .kernels import resolve_target
+
+
+@dataclass(frozen=True)
+class FoldConstant(Pass):
+    """Compute what depends on constants alone, on this machine. Results over ``max_bytes`` are folded
+    only where they are no larger than what they are made from."""
+
+    max_bytes: int = 64 * 1024 * 1024
+
+    def run(self, module: IRModule) -> IRModule:
+        return _FoldConstant(evaluate_prim_func, self.max_bytes).run(module)
+
+
+@dataclass(frozen=True)
+class DefaultSchedule(Pass):
+    """Give every PrimFunc that is not scheduled the analytic schedule for ``target``."""
+
+    target: Target | str = "native"
+
+    def run(self, module: IRModule) -> IRModule:
+        target = resolve_target(self.target)
+        for name, func in list(module.prim_funcs.items()):
+            if not func.attr("is_scheduled"):
+                module[name] = schedule_analytically(func, target)
+        return module
+
+
+@dataclass(frozen=True)
+class ApplyDatabase(Pass):
+    """Give every PrimFunc that is not scheduled its best record of a tuning database, where there is
+    one; the others stay as they are."""
+
+    database: TuningDatabase
+    target: Target | str = field(default="native")
+
+    def run(self, module: IRModule) -> IRModule:
+        target = resolve_target(self.target)
+        for name, func in list(module.prim_funcs.items()):
+            if not func.attr("is_scheduled"):
+                module[name] = best_or_none(func, target, self.database) or func
+        return module
+
+
+def best_or_none(func: PrimFunc, target: Target, database: TuningDatabase) -> PrimFunc | None:
+    """``func`` under the best record of the database, None where there is no record."""
+    task = TuneTask(func.name, func, target)
+    if database.best(task.workload, task.target_key) is None:
+        return None
+    sch = Schedule(func, seed=0)
+    apply_best(database, task, sch)
+    return sch.func
+
+
+__all__ = [
+    "AnnotatePattern",
+    "ApplyDatabase",
+    "BindParams",
+    "Canonicalize",
+    "DeadCodeElimination",
+    "DefaultSchedule",
+    "EliminateCommonSubexpr",
+    "FoldConstant",
+    "FuseOps",
+    "FusePrimFuncs",
+    "LegalizeOps",
+    "Pass",
+    "Pipeline",
+    "ReplacePrimFuncs",
+]

@@ -1,0 +1,339 @@
+"""Dimensions: the arithmetic of shapes. Text, proof of equality, broadcasting, solving for callee
+dims.
+
+A dimension is a ``tensorir`` expression: a non-negative int64 constant, a symbolic Var, or sums,
+products and floor divisions of them. Equality is *proved* by a normal form (a polynomial with
+integer coefficients over opaque atoms): two dims that are equal for every value of the variables
+through ring arithmetic have one normal form. What is not proved equal is treated as different; this
+file never guesses, and it evaluates nothing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from ..support.errors import BurnishError
+from ..tensorir.expr import (
+    Add,
+    Expr,
+    ExprLike,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Sub,
+    Var,
+    add,
+    as_expr,
+    floordiv,
+    floormod,
+    maximum,
+    minimum,
+    mul,
+    sub,
+)
+
+Monomial: TypeAlias = tuple[object, ...]
+Polynomial: TypeAlias = dict[Monomial, int]
+
+_OPERATORS: dict[type[Expr], tuple[str, int]] = {
+    Add: ("+", 1),
+    Sub: ("-", 1),
+    Mul: ("*", 2),
+    FloorDiv: ("//", 2),
+    FloorMod: ("%", 2),
+}
+
+
+class DimError(BurnishError, ValueError):
+    """A dimension that cannot be read, or shapes that do not fit each other."""
+
+
+# -- text --------------------------------------------------------------------------------------
+def print_dim(dim: Expr, name_of: Callable[[Var], str] = lambda v: v.name, level: int = 0) -> str:
+    """The dim as Python arithmetic: ``784``, ``m``, ``m * 2 + 1``."""
+    if isinstance(dim, IntImm):
+        return str(dim.value)
+    if isinstance(dim, Var):
+        return name_of(dim)
+    if isinstance(dim, (Min, Max)):
+        function = "min" if isinstance(dim, Min) else "max"
+        return f"{function}({print_dim(dim.a, name_of)}, {print_dim(dim.b, name_of)})"
+    if isinstance(dim, (Add, Sub, Mul, FloorDiv, FloorMod)):
+        symbol, own = _OPERATORS[type(dim)]
+        # The right operand is one level tighter, so that the text parses to the very same tree.
+        text = f"{print_dim(dim.a, name_of, own)} {symbol} {print_dim(dim.b, name_of, own + 1)}"
+        return f"({text})" if own < level else text
+    raise DimError(f"A dimension is integer arithmetic over dims; found {type(dim).__name__}.")
+
+
+def print_shape(shape: Sequence[Expr], name_of: Callable[[Var], str] = lambda v: v.name) -> str:
+    """A shape as an error message shows it: ``(m, 784)``."""
+    inner = ", ".join(print_dim(d, name_of) for d in shape)
+    return f"({inner},)" if len(shape) == 1 else f"({inner})"
+
+
+def parse_dim(text: str, var_of: Callable[[str], Var]) -> Expr:
+    """The dim that ``print_dim`` wrote; ``var_of`` gives the Var of a name. Raises DimError."""
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError:
+        raise DimError(f"Expected a dimension such as 'm' or 'm * 2'; found {text!r}.") from None
+    return _parse(tree, text, var_of)
+
+
+_PARSED: dict[type[ast.operator], type[Add | Sub | Mul | FloorDiv | FloorMod]] = {
+    ast.Add: Add,
+    ast.Sub: Sub,
+    ast.Mult: Mul,
+    ast.FloorDiv: FloorDiv,
+    ast.Mod: FloorMod,
+}
+
+
+def _parse(tree: ast.expr, text: str, var_of: Callable[[str], Var]) -> Expr:
+    match tree:
+        case ast.Constant(value=int() as value) if not isinstance(value, bool):
+            return IntImm(value)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
+            return IntImm(-value)
+        case ast.Name(id=name):
+            return var_of(name)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _PARSED:
+            return _PARSED[type(op)](_parse(left, text, var_of), _parse(right, text, var_of))
+        case ast.Call(func=ast.Name(id="min" | "max" as name), args=[first, second]):
+            a, b = _parse(first, text, var_of), _parse(second, text, var_of)
+            return Min(a, b) if name == "min" else Max(a, b)
+    raise DimError(f"Expected +, -, *, //, %, min or max of dims; found {text!r}.")
+
+
+# -- normal form -------------------------------------------------------------------------------
+def _polynomial(dim: Expr) -> Polynomial:
+    if isinstance(dim, IntImm):
+        return {(): dim.value} if dim.value else {}
+    if isinstance(dim, (Add, Sub)):
+        sign = 1 if isinstance(dim, Add) else -1
+        result = dict(_polynomial(dim.a))
+        for key, coefficient in _polynomial(dim.b).items():
+            result[key] = result.get(key, 0) + sign * coefficient
+        return {k: c for k, c in result.items() if c}
+    if isinstance(dim, Mul):
+        product: Polynomial = {}
+        for key_a, a in _polynomial(dim.a).items():
+            for key_b, b in _polynomial(dim.b).items():
+                key = tuple(sorted((*key_a, *key_b), key=repr))
+                product[key] = product.get(key, 0) + a * b
+        return {k: c for k, c in product.items() if c}
+    if isinstance(dim, (FloorDiv, FloorMod, Min, Max)):
+        return _opaque(dim)
+    return {(id(dim),): 1}
+
+
+def _opaque(dim: FloorDiv | FloorMod | Min | Max) -> Polynomial:
+    a, b = _polynomial(dim.a), _polynomial(dim.b)
+    divisor = _constant(b)
+    if isinstance(dim, (FloorDiv, FloorMod)) and divisor:
+        # c * n // d is exact where d divides every coefficient; the remainder is then 0.
+        if all(c % divisor == 0 for c in a.values()):
+            return {k: c // divisor for k, c in a.items()} if isinstance(dim, FloorDiv) else {}
+        number = _constant(a)
+        if number is not None:
+            value = number // divisor if isinstance(dim, FloorDiv) else number % divisor
+            return {(): value} if value else {}
+    if isinstance(dim, (Min, Max)):
+        x, y = _constant(a), _constant(b)
+        if x is not None and y is not None:
+            value = min(x, y) if isinstance(dim, Min) else max(x, y)
+            return {(): value} if value else {}
+        if a == b:
+            return a
+    atom = (type(dim).__name__, _frozen(a), _frozen(b))
+    return {(atom,): 1}
+
+
+def _frozen(p: Polynomial) -> tuple[tuple[Monomial, int], ...]:
+    return tuple(sorted(p.items(), key=repr))
+
+
+def _constant(p: Polynomial) -> int | None:
+    if not p:
+        return 0
+    return p[()] if len(p) == 1 and () in p else None
+
+
+def dim_equal(a: Expr, b: Expr) -> bool:
+    """Whether the dims are proved equal for all values of their variables."""
+    return a is b or _polynomial(a) == _polynomial(b)
+
+
+def shape_equal(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    """Whether the shapes have one rank and dims that are proved equal."""
+    return len(a) == len(b) and all(dim_equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def static_value(dim: Expr) -> int | None:
+    """The dim as an int where it is proved to be one, else None."""
+    if isinstance(dim, IntImm):
+        return dim.value
+    return _constant(_polynomial(dim))
+
+
+def static_shape(shape: Sequence[Expr]) -> tuple[int, ...] | None:
+    """The shape as ints, or None where a dim is symbolic."""
+    values = [static_value(d) for d in shape]
+    known = tuple([v for v in values if v is not None])
+    return known if len(known) == len(values) else None
+
+
+def fold_dim(dim: ExprLike) -> Expr:
+    """An equal dim: constants folded, the same object where there is nothing to fold."""
+    expr = as_expr(dim)
+    value = static_value(expr)
+    if value is not None:
+        return expr if isinstance(expr, IntImm) else IntImm(value)
+    if isinstance(expr, (FloorDiv, FloorMod, Min, Max, Mul)):
+        (key, coefficient), *others = _polynomial(expr).items()
+        if not others and coefficient == 1 and len(key) == 1 and isinstance(key[0], int):
+            return _var_with_id(expr, key[0])
+    return expr
+
+
+def _var_with_id(expr: Expr, identity: int) -> Expr:
+    if isinstance(expr, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
+        left = _var_with_id(expr.a, identity)
+        return left if id(left) == identity else _var_with_id(expr.b, identity)
+    return expr
+
+
+def product(shape: Sequence[Expr]) -> Expr:
+    """The number of elements; constants multiplied first, so that ``m * 28 * 28`` is ``m *
+    784``."""
+    number, result = 1, None
+    for dim in shape:
+        value = static_value(dim)
+        if value is not None:
+            number *= value
+        else:
+            result = dim if result is None else result * dim
+    if result is None or number == 0:
+        return IntImm(number)
+    return result if number == 1 else result * number
+
+
+# -- shapes ------------------------------------------------------------------------------------
+def divide(dim: Expr, divisor: Expr) -> Expr | None:
+    """``dim / divisor`` where it is proved exact, else None."""
+    if dim_equal(dim, divisor):
+        return IntImm(1)
+    whole, part = _polynomial(dim), _polynomial(divisor)
+    number = _constant(part)
+    if number and all(c % number == 0 for c in whole.values()):
+        return fold_dim(floordiv(dim, number))
+    if len(part) != 1:
+        return None
+    ((key, coefficient),) = part.items()
+    quotient: Polynomial = {}
+    for monomial, c in whole.items():
+        rest = list(monomial)
+        for factor in key:
+            if factor not in rest:
+                return None
+            rest.remove(factor)
+        if c % coefficient:
+            return None
+        quotient[tuple(rest)] = c // coefficient
+    value = _constant(quotient)
+    return IntImm(value) if value is not None else floordiv(dim, divisor)
+
+
+def broadcast_shapes(a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
+    """NumPy's broadcasting of two shapes. A dim of 1 stretches; other dims must be proved equal.
+
+    Raises DimError naming both dims.
+    """
+    result: list[Expr] = []
+    for index in range(max(len(a), len(b))):
+        x = a[len(a) - 1 - index] if index < len(a) else IntImm(1)
+        y = b[len(b) - 1 - index] if index < len(b) else IntImm(1)
+        if dim_equal(x, y):
+            result.append(x if not isinstance(y, IntImm) else y)
+        elif static_value(x) == 1:
+            result.append(y)
+        elif static_value(y) == 1:
+            result.append(x)
+        else:
+            symbolic = static_value(x) is None or static_value(y) is None
+            reason = "are not proved equal" if symbolic else "differ and neither is 1"
+            raise DimError(
+                f"dims {print_dim(x)} and {print_dim(y)} (the {index + 1}. from the right) {reason}"
+            )
+    return tuple(reversed(result))
+
+
+def solve_dims(patterns: Sequence[Expr], actual: Sequence[Expr]) -> dict[Var, Expr]:
+    """Values of the Vars in ``patterns`` that make them equal to ``actual``, dim by dim.
+
+    A bare Var takes the actual dim; a compound pattern is matched node by node. Used to find the
+    callee's dims from the types of the arguments. Raises DimError where a dim does not fit or a Var
+    would need two values.
+    """
+    found: dict[Var, Expr] = {}
+    compound: list[tuple[Expr, Expr]] = []
+    for pattern, dim in zip(patterns, actual, strict=True):
+        if isinstance(pattern, Var):
+            _assign(found, pattern, dim)
+        else:
+            compound.append((pattern, dim))
+    for pattern, dim in compound:
+        _match(found, pattern, dim)
+    for pattern, dim in compound:
+        if not dim_equal(substitute_dim(pattern, found), dim):
+            raise DimError(
+                f"dim {print_dim(dim)} does not fit the parameter's dim {print_dim(pattern)}"
+            )
+    return found
+
+
+def _assign(found: dict[Var, Expr], var: Var, dim: Expr) -> None:
+    known = found.setdefault(var, dim)
+    if not dim_equal(known, dim):
+        raise DimError(
+            f"symbolic dim {var.name} would be both {print_dim(known)} and {print_dim(dim)}"
+        )
+
+
+def _match(found: dict[Var, Expr], pattern: Expr, dim: Expr) -> None:
+    """Match node by node; what does not match is left to the final comparison."""
+    if isinstance(pattern, Var):
+        found.setdefault(pattern, dim)
+    elif isinstance(pattern, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)) and type(
+        pattern
+    ) is type(dim):
+        assert isinstance(dim, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max))
+        _match(found, pattern.a, dim.a)
+        _match(found, pattern.b, dim.b)
+
+
+_REBUILD: dict[type[Expr], Callable[[Expr, Expr], Expr]] = {
+    Add: add,
+    Sub: sub,
+    Mul: mul,
+    FloorDiv: floordiv,
+    FloorMod: floormod,
+    Min: minimum,
+    Max: maximum,
+}
+
+
+def substitute_dim(dim: Expr, values: Mapping[Var, Expr]) -> Expr:
+    """The dim with Vars replaced (by identity) and constants folded; the same object if none
+    occurs."""
+    if isinstance(dim, Var):
+        return values.get(dim, dim)
+    if isinstance(dim, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
+        a, b = substitute_dim(dim.a, values), substitute_dim(dim.b, values)
+        return dim if a is dim.a and b is dim.b else _REBUILD[type(dim)](a, b)
+    return dim

@@ -1,0 +1,295 @@
+"""emit_vm: a module after fusion and scheduling becomes a program of the virtual machine.
+
+    main(x) = linear0; relu0; env.f; linear1          match_shape(x)
+                                               -->    t = tensor_at(arena, 0, ...)
+                                                      kernel:main_segment0(x, w0, t)
+                                                      env.f(t, u);  kernel:linear1(u, w1, y);
+                                                      ret(y)
+
+Runs of kernel calls become *segments* (``plan_segments``); ``emit_program`` returns their plans,
+and the driver has them emitted. Values that cross a segment's border live in one arena a call, laid
+out by ``plan_memory``; what a function returns is allocated on its own. A returned parameter or
+constant is copied: results are always fresh memory.
+
+The program has names only: no object code, which the driver adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from ..support.errors import CodegenError
+from ..tensorir.expr import Var as DimVar
+from ..tensorir.visitor import free_vars
+from ..vm.assembler import Assembler, FunctionBuilder
+from ..vm.program import Arg, Param, Program, Reg, ResultSpec, TensorSpec
+from .dim import print_dim, shape_equal
+from .expr import Function, ShapeExpr
+from .linearize import (
+    EnvOp,
+    FunctionOp,
+    IfOp,
+    KernelInfo,
+    KernelOp,
+    Linear,
+    Memory,
+    Op,
+    Tree,
+    View,
+    leaves,
+    linearize,
+    read,
+    written,
+)
+from .module import IRModule
+from .passes.plan_memory import Lifetime, plan_memory
+from .plan_segments import SegmentPlan, plan_segment, rename_dims, size_of, spec_of
+from .type import ShapeType, TensorType, TupleType, Type, dims_of, substitute_type
+
+
+def emit_program(
+    module: IRModule, kernels: Mapping[str, KernelInfo], *, segments: bool = True
+) -> tuple[Program, list[SegmentPlan]]:
+    """The program of a module, and the segments its kernels need beside their own object code.
+
+    ``kernels`` describes the compiled PrimFuncs by name; all of them become kernels of the program.
+    Without ``segments`` each kernel is called by the interpreter, for profiling and for comparison.
+    Raises CodegenError for what is not legalised and UnknownFunctionError for a missing kernel.
+    """
+    asm = Assembler()
+    plans: list[SegmentPlan] = []
+    for info in kernels.values():
+        asm.add_kernel(info.kernel)
+    for name, func in module.graph_functions.items():
+        dims = _dims(name, func)
+        rename = rename_dims(dims)
+        # Where every dim keeps its name there is nothing to replace.
+        changed = {old: new for old, new in rename.items() if old is not new}
+        linear = linearize(module, func, kernels, changed)
+        params = [Param(p.name, spec_of(_tensor(p.type, changed))) for p in func.params]
+        names = [v.name for v in rename.values()]
+        with asm.function(name, params, _result(func.ret_type, changed), names) as builder:
+            emitter = _Emitter(asm, builder, list(rename.values()), segments)
+            emitter.body(linear)
+            plans += emitter.plans
+    return asm.finish(), plans
+
+
+def _dims(name: str, func: Function) -> list[DimVar]:
+    """The symbolic dims of the parameters, in order of appearance."""
+    dims = free_vars([d for p in func.params for d in dims_of(p.type)])
+    stray = [v.name for v in free_vars(dims_of(func.ret_type)) if v not in dims]
+    if stray:
+        raise CodegenError(
+            f"{name}: the dimension {', '.join(stray)} of the result is a dimension of no parameter."
+        )
+    return dims
+
+
+def _tensor(kind: Type, rename: Mapping[DimVar, DimVar]) -> TensorType:
+    result = substitute_type(kind, rename)
+    assert isinstance(result, TensorType)
+    return result
+
+
+def _result(kind: Type, rename: Mapping[DimVar, DimVar]) -> ResultSpec:
+    match kind:
+        case TensorType():
+            return spec_of(_tensor(kind, rename))
+        case TupleType(fields):
+            return tuple([_result(f, rename) for f in fields])
+        case ShapeType(values):
+            return TensorSpec((str(len(values)),), "int64")
+
+
+Group = tuple[Op, ...]
+"""A run of kernel calls, or a single operation of another kind."""
+
+
+class _Emitter:
+    """Emits one function."""
+
+    def __init__(
+        self, asm: Assembler, builder: FunctionBuilder, dims: Sequence[DimVar], segments: bool
+    ) -> None:
+        self.asm, self.f, self.dims, self.segments = asm, builder, dims, segments
+        self.registers: dict[Memory, Arg] = {}
+        self.plans: list[SegmentPlan] = []
+
+    def body(self, linear: Linear) -> None:
+        """The whole function: entry check, arena, calls, fresh results."""
+        self.f.match_shape()
+        groups = list(self.groups(linear.ops))
+        returned = {v.memory for v in leaves(linear.result)}
+        outside = [self.outside(groups, i, returned) for i in range(len(groups))]
+        self.arena(groups, returned, outside)
+        self.run(groups, outside)
+        self.f.ret(self.fresh(linear.result))
+
+    def branch(self, linear: Linear) -> Tree:
+        """The calls of a branch; its values are allocated one by one."""
+        groups = list(self.groups(linear.ops))
+        returned = {v.memory for v in leaves(linear.result)}
+        self.run(groups, [self.outside(groups, i, returned) for i in range(len(groups))])
+        return linear.result
+
+    # -- memory
+    # -------------------------------------------------------------------------------------
+    def groups(self, ops: Iterable[Op]) -> Iterator[Group]:
+        """Maximal runs of kernel calls, and everything else alone."""
+        run: list[Op] = []
+        for op in ops:
+            if isinstance(op, KernelOp) and self.segments:
+                run.append(op)
+                continue
+            if run:
+                yield tuple(run)
+                run = []
+            yield (op,)
+        if run:
+            yield tuple(run)
+
+    def outside(
+        self, groups: Sequence[Group], index: int, returned: set[Memory]
+    ) -> frozenset[Memory]:
+        """The memories a group writes that something after it reads; all of a single call's."""
+        mine = {m for op in groups[index] for m in written(op)}
+        if len(groups[index]) == 1:
+            return frozenset(mine)
+        later = {m for g in groups[index + 1 :] for op in g for m in read(op)}
+        return frozenset(mine & (later | returned))
+
+    def arena(
+        self,
+        groups: Sequence[Group],
+        returned: set[Memory],
+        outside: Sequence[frozenset[Memory]],
+    ) -> None:
+        """Give each value that crosses groups, and is not returned, its place in one storage."""
+        first = {
+            m: i
+            for i, group in enumerate(groups)
+            for op in group
+            for m in written(op)
+            if m.kind == "call" and m in outside[i] and m not in returned
+        }
+        last = dict(first)
+        for i, group in enumerate(groups):
+            for op in group:
+                last.update({m: i for m in read(op) if m in first})
+        if not first:
+            return
+        values = [Lifetime(size_of(m.type), begin, last[m]) for m, begin in first.items()]
+        plan = plan_memory(values)
+        storage = self.f.alloc_storage(print_dim(plan.total))
+        for memory, offset in zip(first, plan.offsets, strict=True):
+            spec = spec_of(memory.type)
+            at = self.f.tensor_at(storage, print_dim(offset), spec.shape, spec.dtype)
+            self.registers[memory] = at
+
+    def register(self, memory: Memory) -> Arg:
+        """Where a memory is: allocated now, if it is not yet anywhere."""
+        known = self.registers.get(memory)
+        if known is not None:
+            return known
+        if memory.kind == "param":
+            made: Arg = self.f.param(memory.index)
+        elif memory.constant is not None:
+            made = self.asm.constant(memory.constant.data, str(memory.type.dtype))
+        else:
+            spec = spec_of(memory.type)
+            made = self.f.alloc_tensor(spec.shape, spec.dtype)
+        self.registers[memory] = made
+        return made
+
+    def operand(self, tree: Tree) -> Arg:
+        """A value in a register, tensors under the shape they are seen with."""
+        if isinstance(tree, tuple):
+            return self.f.make_tuple([self.operand(field) for field in tree])
+        if isinstance(tree, ShapeExpr):
+            return self.f.make_shape([print_dim(d) for d in tree.values])
+        held = self.register(tree.memory)
+        if shape_equal(tree.type.shape, tree.memory.type.shape):
+            return held
+        # Not kept: a view made in one branch does not exist in the other.
+        return self.f.reshape(held, [print_dim(d) for d in tree.type.shape])
+
+    def fresh(self, tree: Tree) -> Arg:
+        """A value to return: parameters and constants are copied."""
+        if isinstance(tree, tuple):
+            return self.f.make_tuple([self.fresh(field) for field in tree])
+        if isinstance(tree, View) and tree.memory.kind in ("param", "constant"):
+            return self.copied(tree)
+        return self.operand(tree)
+
+    def copied(self, view: View) -> Reg:
+        spec = spec_of(view.type)
+        copy = self.f.alloc_tensor(spec.shape, spec.dtype)
+        self.f.copy(self.operand(view), copy)
+        return copy
+
+    # -- calls
+    # --------------------------------------------------------------------------------------
+    def run(self, groups: Sequence[Group], outside: Sequence[frozenset[Memory]]) -> None:
+        for group, escaping in zip(groups, outside, strict=True):
+            if len(group) > 1:
+                self.segment([op for op in group if isinstance(op, KernelOp)], escaping)
+            else:
+                self.op(group[0])
+
+    def segment(self, run: Sequence[KernelOp], escaping: frozenset[Memory]) -> None:
+        name = f"{self.f.name}_segment{len(self.plans)}"
+        while name in self.asm.program.kernels:
+            name += "_"
+        plan = plan_segment(name, run, escaping, self.dims)
+        self.plans.append(plan)
+        self.asm.add_kernel(plan.kernel)
+        self.f.call_kernel(name, [self.register(m) for m in plan.args], plan.dim_names)
+
+    def op(self, op: Op) -> None:
+        match op:
+            case KernelOp(info, args, outs, dims):
+                # Kernels see pointers only: no view is made for them.
+                operands = [self.register(v.memory) for v in (*args, *outs)]
+                self.f.call_kernel(info.kernel.name, operands, [print_dim(d) for d in dims])
+            case EnvOp(name, args, outs):
+                self.f.call_env(name, [self.operand(a) for a in (*args, *outs)])
+            case FunctionOp(name, args, result):
+                self.unpack(self.f.call_function(name, [self.operand(a) for a in args]), result)
+            case IfOp():
+                self.conditional(op)
+
+    def unpack(self, value: Reg, tree: Tree) -> None:
+        """Name the tensors of a returned structure."""
+        if isinstance(tree, View):
+            self.registers[tree.memory] = value
+        elif isinstance(tree, tuple):
+            for index, field in enumerate(tree):
+                self.unpack(self.f.tuple_get(value, index), field)
+
+    def conditional(self, op: IfOp) -> None:
+        results = list(leaves(op.result))
+        for view in results:
+            self.registers[view.memory] = self.f.register()
+        otherwise, end = self.f.label("else"), self.f.label("end")
+        self.f.branch(self.f.read_scalar(self.operand(op.condition)), otherwise)
+        self.settle(op.true_branch, results)
+        self.f.goto(end)
+        self.f.place(otherwise)
+        self.settle(op.false_branch, results)
+        self.f.place(end)
+
+    def settle(self, linear: Linear, results: Sequence[View]) -> None:
+        """Emit a branch and put its values into the result's registers.
+
+        A value that the branch did not make is copied: it may live in the arena, or be a parameter.
+        """
+        outer = dict(self.registers)
+        value = self.branch(linear)
+        own = {m for op in linear.ops for m in written(op)}
+        for view, result in zip(leaves(value), results, strict=True):
+            target = self.registers[result.memory]
+            assert isinstance(target, Reg)
+            source = self.operand(view) if view.memory in own else self.copied(view)
+            self.f.move(source, target)
+        self.registers = outer

@@ -1,0 +1,181 @@
+"""Nodes of the graph IR, in A-normal form.
+
+A Function's body is a SeqExpr: blocks of bindings, then a result. Each binding gives a Var the
+value of one operation whose arguments are *atoms*: Var, Constant, ShapeExpr, GlobalVar, or a Tuple
+of atoms. In a **dataflow block** everything is pure and straight-line; ``If`` stands only outside
+of one.
+
+``call_dps(f, args, out_type)``: the caller allocates a tensor (or several: a TupleType) of
+``out_type`` and the PrimFunc ``f`` of the module writes it. ``call_dps_packed(name, ...)`` does the
+same with a function of the module called ``name`` or, failing that, an environment function.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..support.dtype import DType
+from ..support.errors import DTypeError
+from ..support.node import Node, node, replace
+from ..tensorir import expr as tir
+from .type import ShapeType, TensorType, Type
+
+Attrs: TypeAlias = tuple[tuple[str, Any], ...]
+
+
+@node
+class Var(Node):
+    """A binder: a parameter, or the left side of a binding. Bound once."""
+
+    name: str
+    type: Type
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+@node
+class Constant(Node):
+    """A tensor known at compile time. ``data`` is a C-contiguous, read-only array (bfloat16 as
+    uint16)."""
+
+    data: np.ndarray
+    type: TensorType
+
+
+@node
+class GlobalVar(Node):
+    """A reference to a function of the module, by name."""
+
+    name: str
+
+
+@node
+class ShapeExpr(Node):
+    """A shape as a value."""
+
+    values: tuple[tir.Expr, ...]
+    type: ShapeType
+
+
+@node
+class Tuple(Node):
+    fields: tuple[Atom, ...]
+
+
+@node
+class TupleGetItem(Node):
+    value: Atom
+    index: int
+
+
+@node
+class Call(Node):
+    """An operator of ``graphir.ops`` applied to atoms; ``attrs`` are (name, value) pairs of plain
+    values."""
+
+    op: str
+    args: tuple[Atom, ...]
+    attrs: Attrs = ()
+
+    def attr(self, key: str, default: Any = None) -> Any:
+        for k, v in self.attrs:
+            if k == key:
+                return v
+        return default
+
+
+@node
+class CallDPS(Node):
+    """``R.call_dps(cls.func, args, out_type)``: a PrimFunc of the module."""
+
+    func: GlobalVar
+    args: tuple[Atom, ...]
+    out_type: Type
+
+
+@node
+class CallDPSPacked(Node):
+    """``R.call_dps_packed("name", args, out_type)``: of the module, or of the environment."""
+
+    name: str
+    args: tuple[Atom, ...]
+    out_type: Type
+
+
+@node
+class CallFunction(Node):
+    """A graph Function of the module, called with values; returns a value."""
+
+    func: GlobalVar
+    args: tuple[Atom, ...]
+    out_type: Type
+
+
+@node
+class If(Node):
+    """``condition`` is a bool scalar tensor; both branches give the same type."""
+
+    condition: Atom
+    true_branch: SeqExpr
+    false_branch: SeqExpr
+
+
+@node
+class Binding(Node):
+    var: Var
+    value: Value
+
+
+@node
+class BindingBlock(Node):
+    """Bindings in order; ``is_dataflow`` blocks are pure."""
+
+    bindings: tuple[Binding, ...]
+    is_dataflow: bool
+
+
+@node
+class SeqExpr(Node):
+    blocks: tuple[BindingBlock, ...]
+    result: Atom
+
+
+@node
+class Function(Node):
+    """A graph function. ``attrs`` the compiler knows: ``global_symbol``, ``num_input``."""
+
+    params: tuple[Var, ...]
+    body: SeqExpr
+    ret_type: Type
+    attrs: Attrs = ()
+    name: str = "main"
+
+    def attr(self, key: str, default: Any = None) -> Any:
+        for k, v in self.attrs:
+            if k == key:
+                return v
+        return default
+
+    def with_attr(self, key: str, value: Any) -> Function:
+        """A copy with one attribute set or replaced."""
+        kept = tuple([(k, v) for k, v in self.attrs if k != key])
+        return replace(self, attrs=(*kept, (key, value)))
+
+
+Atom: TypeAlias = Var | Constant | ShapeExpr | GlobalVar | Tuple
+Value: TypeAlias = Atom | Call | CallDPS | CallDPSPacked | CallFunction | TupleGetItem | If
+
+
+def constant(data: object, dtype: str | None = None) -> Constant:
+    """A Constant holding its own read-only copy of ``data`` (anything ``np.asarray`` takes)."""
+    array = np.array(
+        data, dtype=None if dtype in (None, "bfloat16") else DType(dtype).to_numpy(), order="C"
+    )
+    if array.dtype.kind not in "fiub":
+        raise DTypeError(str(array.dtype), ("a float, integer or bool array",), what="a constant")
+    array.flags.writeable = False
+    kind = DType(dtype) if dtype is not None else DType.from_numpy(array.dtype)
+    return Constant(array, TensorType(tuple([tir.IntImm(n) for n in array.shape]), kind))

@@ -1,0 +1,117 @@
+"""IRModule: the one mutable container. Names to functions; ``update_func`` replaces in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+import numpy as np
+
+from ..support.errors import BurnishError, nearest
+from ..support.node import walk
+from ..tensorir.function import PrimFunc
+from .expr import Constant, Function, GlobalVar
+from .printer import collect_constants, print_module, show_module
+
+ModuleFunction: TypeAlias = Function | PrimFunc
+
+
+class ModuleError(BurnishError, KeyError):
+    """A function name that is not in the module."""
+
+    def __str__(self) -> str:
+        return BurnishError.__str__(self)
+
+
+class IRModule:
+    """``functions`` maps names to graph Functions and PrimFuncs, in order of definition.
+
+    Passes, Schedule and build never change a module they are given: they work on ``copy()``, which
+    shares the (immutable) functions.
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, ModuleFunction] | None = None,
+        attrs: Mapping[str, object] | None = None,
+    ) -> None:
+        self.functions: dict[str, ModuleFunction] = dict(functions or {})
+        self.attrs: dict[str, object] = dict(attrs or {})
+
+    @classmethod
+    def from_expr(cls, func: ModuleFunction) -> IRModule:
+        """A module of one function, under its ``global_symbol`` or name."""
+        return cls({func.attr("global_symbol") or func.name: func})
+
+    def copy(self) -> IRModule:
+        return IRModule(self.functions, self.attrs)
+
+    def __getitem__(self, key: str | GlobalVar) -> ModuleFunction:
+        name = key.name if isinstance(key, GlobalVar) else key
+        try:
+            return self.functions[name]
+        except KeyError:
+            raise ModuleError(
+                f"The module has no function {name!r}; it has "
+                f"{', '.join(map(repr, self.functions)) or 'none'}." + nearest(name, self.functions)
+            ) from None
+
+    def __setitem__(self, key: str | GlobalVar, func: ModuleFunction) -> None:
+        self.functions[key.name if isinstance(key, GlobalVar) else key] = func
+
+    def __contains__(self, key: object) -> bool:
+        return (key.name if isinstance(key, GlobalVar) else key) in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def get_global_var(self, name: str) -> GlobalVar:
+        """A reference to a function of the module; raises ModuleError if there is none."""
+        self[name]
+        return GlobalVar(name)
+
+    def update_func(self, var: GlobalVar | str, func: ModuleFunction) -> None:
+        """Replace (or add) a function in place."""
+        self[var] = func
+
+    def unique_name(self, hint: str) -> str:
+        """``hint``, or ``hint_1``, ``hint_2`` ... if it is taken."""
+        if hint not in self.functions:
+            return hint
+        number = 1
+        while f"{hint}_{number}" in self.functions:
+            number += 1
+        return f"{hint}_{number}"
+
+    @property
+    def prim_funcs(self) -> dict[str, PrimFunc]:
+        return {n: f for n, f in self.functions.items() if isinstance(f, PrimFunc)}
+
+    @property
+    def graph_functions(self) -> dict[str, Function]:
+        return {n: f for n, f in self.functions.items() if isinstance(f, Function)}
+
+    @property
+    def constants(self) -> dict[str, np.ndarray]:
+        """Values of the constants too large to print, by the name they print under."""
+        return collect_constants(self)
+
+    def script(self) -> str:
+        """The module as text that ``burnish.parse`` reads back."""
+        return print_module(self)
+
+    def show(self) -> None:
+        """Print the module, highlighted where that is possible."""
+        show_module(self)
+
+    def __str__(self) -> str:
+        return self.script()
+
+
+def weights(func: Function) -> list[Constant]:
+    """The distinct constants of a function, in order of first appearance."""
+    seen: dict[int, Constant] = {}
+    for n in walk(func):
+        if isinstance(n, Constant):
+            seen.setdefault(id(n.data), n)
+    return list(seen.values())

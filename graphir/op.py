@@ -1,0 +1,127 @@
+"""Op: an operator is a name, a signature and its rules; a row of a table in ``graphir/ops``.
+
+    register(Op("linear", ("x", "w", "bias"), optional=1, infer_type=..., legalize=...))
+
+``infer_type(call)`` gives the result's type or raises TypeInferenceError. ``legalize(call)`` gives
+the PrimFunc that computes it: inputs in the order of the call's tensor arguments, then outputs.
+Types of arguments are read with ``type_of``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..support.errors import InternalError, TypeInferenceError, nearest
+from ..tensorir.function import PrimFunc
+from .expr import (
+    Call,
+    CallDPS,
+    CallDPSPacked,
+    CallFunction,
+    Constant,
+    If,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Value,
+    Var,
+)
+from .type import TupleType, Type
+
+
+@dataclass(frozen=True)
+class Op:
+    """``params`` names the operands; the last ``optional`` may be absent. ``attrs`` maps attribute
+    names to defaults (``REQUIRED`` where there is none). A variadic operator (concat) has
+    ``variadic=True``."""
+
+    name: str
+    params: tuple[str, ...]
+    infer_type: Callable[[Call], Type]
+    legalize: Callable[[Call], PrimFunc] | None = None
+    attrs: dict[str, Any] = field(default_factory=dict)
+    optional: int = 0
+    variadic: bool = False
+    is_view: bool = False
+    """The result is the operand's memory under another shape (reshape, flatten): no kernel."""
+    doc: str = ""
+
+
+REQUIRED = object()
+_OPS: dict[str, Op] = {}
+
+
+def register(op: Op) -> Op:
+    """Add a row to the operator table; a name is registered once."""
+    if op.name in _OPS:
+        raise InternalError(f"operator {op.name!r} is registered twice")
+    _OPS[op.name] = op
+    return op
+
+
+def get_op(name: str) -> Op:
+    """The operator called ``name``; raises TypeInferenceError with the nearest name if there is
+    none."""
+    try:
+        return _OPS[name]
+    except KeyError:
+        raise TypeInferenceError(name, f"there is no such operator.{nearest(name, _OPS)}") from None
+
+
+def all_ops() -> dict[str, Op]:
+    """Every registered operator by name."""
+    return dict(_OPS)
+
+
+def type_of(value: Value) -> Type:
+    """The type of an atom or of an operation."""
+    if isinstance(value, (Var, Constant, ShapeExpr)):
+        return value.type
+    if isinstance(value, Tuple):
+        return TupleType(tuple([type_of(f) for f in value.fields]))
+    if isinstance(value, TupleGetItem):
+        whole = type_of(value.value)
+        if not isinstance(whole, TupleType) or not 0 <= value.index < len(whole.fields):
+            raise TypeInferenceError(
+                "tuple_get_item", f"index {value.index} of a value that has no such field."
+            )
+        return whole.fields[value.index]
+    if isinstance(value, (CallDPS, CallDPSPacked, CallFunction)):
+        return value.out_type
+    if isinstance(value, Call):
+        return infer_type(value)
+    if isinstance(value, If):
+        return type_of(value.true_branch.result)
+    raise InternalError(f"type_of({type(value).__name__})")
+
+
+def infer_type(call: Call) -> Type:
+    """The type of an operator call; checks arity and attribute names first."""
+    op = get_op(call.op)
+    least, most = len(op.params) - op.optional, len(op.params)
+    if not op.variadic and not least <= len(call.args) <= most:
+        expected = str(most) if least == most else f"{least} to {most}"
+        raise TypeInferenceError(
+            op.name,
+            f"{len(call.args)} operands were given.",
+            f"{expected} ({', '.join(op.params)})",
+            call.span,
+        )
+    for key, _ in call.attrs:
+        if key not in op.attrs:
+            raise TypeInferenceError(
+                op.name, f"unknown attribute {key!r}.{nearest(key, op.attrs)}", span=call.span
+            )
+    for key, default in op.attrs.items():
+        if default is REQUIRED and all(k != key for k, _ in call.attrs):
+            raise TypeInferenceError(op.name, f"attribute {key!r} is missing.", span=call.span)
+    return op.infer_type(call)
+
+
+def attr(call: Call, key: str) -> Any:
+    """An attribute of a call, or the operator's default."""
+    for k, v in call.attrs:
+        if k == key:
+            return v
+    return get_op(call.op).attrs[key]

@@ -1,0 +1,69 @@
+"""Rows of the products: ``matmul`` with NumPy's rules, and ``linear``, ``x @ w.T + bias``.
+
+``transpose_a`` and ``transpose_b`` of a matmul swap the last two axes of an operand of rank 2 and
+more; canonicalize moves transposes there.
+"""
+
+from __future__ import annotations
+
+from ...tensorir.expr import Expr
+from ..dim import DimError, broadcast_shapes, dim_equal, print_dim
+from ..expr import Call
+from ..op import Op, attr, register
+from ..type import TensorType, Type
+from .operands import by_operator, fail, same_dtype, tensors
+
+
+def _oriented(call: Call, kind: TensorType, key: str) -> tuple[Expr, ...]:
+    """The shape of an operand after its transposition."""
+    if not attr(call, key):
+        return kind.shape
+    if kind.ndim < 2:
+        raise fail(call, f"{key} of a vector", "an operand of rank 2 and more")
+    return (*kind.shape[:-2], kind.shape[-1], kind.shape[-2])
+
+
+def _matmul(call: Call) -> Type:
+    a, b = kinds = tensors(call)
+    dtype = same_dtype(call, kinds)
+    if a.ndim == 0 or b.ndim == 0:
+        raise fail(call, "a scalar has no matrix product", "operands of rank 1 and more")
+    shape_a = _oriented(call, a, "transpose_a")
+    shape_b = _oriented(call, b, "transpose_b")
+    inner_a, inner_b = shape_a[-1], shape_b[-2 if b.ndim > 1 else 0]
+    if not dim_equal(inner_a, inner_b):
+        raise fail(
+            call,
+            f"the inner dims {print_dim(inner_a)} and {print_dim(inner_b)} are not proved equal",
+            "a (..., n, k) and b (..., k, m)",
+        )
+    try:
+        batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except DimError as error:
+        raise fail(call, f"the batch shapes do not broadcast: {error.message}") from None
+    rows = shape_a[-2:-1]
+    columns = shape_b[-1:] if b.ndim > 1 else ()
+    return TensorType((*batch, *rows, *columns), dtype)
+
+
+def _linear(call: Call) -> Type:
+    kinds = tensors(call)
+    x, w = kinds[:2]
+    dtype = same_dtype(call, kinds)
+    if x.ndim == 0 or w.ndim != 2:
+        raise fail(call, "the ranks do not fit", "x (..., in) and w (out, in)")
+    if not dim_equal(x.shape[-1], w.shape[1]):
+        raise fail(
+            call,
+            f"the inner dims {print_dim(x.shape[-1])} and {print_dim(w.shape[1])} are not proved "
+            "equal",
+            "x (..., in) and w (out, in)",
+        )
+    if len(kinds) == 3 and (kinds[2].ndim != 1 or not dim_equal(kinds[2].shape[0], w.shape[0])):
+        raise fail(call, "the bias does not fit", f"bias ({print_dim(w.shape[0])},)")
+    return TensorType((*x.shape[:-1], w.shape[0]), dtype)
+
+
+_TRANSPOSES = {"transpose_a": False, "transpose_b": False}
+register(Op("matmul", ("a", "b"), _matmul, by_operator(), _TRANSPOSES))
+register(Op("linear", ("x", "w", "bias"), _linear, by_operator(), optional=1))

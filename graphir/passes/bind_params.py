@@ -1,0 +1,81 @@
+"""BindParams: parameters of a function become constants. What weights are to the compiler from then
+on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...support.errors import DTypeMismatchError, ShapeMismatchError, VMError, nearest
+from ...support.node import replace
+from ...support.passes import Pass
+from ..dim import DimError, print_shape, solve_dims
+from ..expr import Constant, Function, Var, constant
+from ..module import IRModule
+from ..mutator import ExprMutator
+from ..type import TensorType
+
+
+@dataclass(frozen=True)
+class BindParams(Pass):
+    """Bind parameters of ``func_name`` to values.
+
+    ``params`` maps names to arrays, anything ``np.asarray`` takes, or tensors with ``.numpy()``. A
+    name that is no parameter, or a value of another shape or dtype, is an error: nothing is cast. A
+    symbolic dim in a bound parameter's type must agree between the values, and stays symbolic
+    elsewhere.
+
+    *requires*: the function exists. *ensures*: the bound names are parameters no more.
+
+        def main(x: R.Tensor((1, 4)), w: R.Tensor((1, 4))):
+            y = R.add(x, w)
+    becomes
+        def main(x: R.Tensor((1, 4))):
+            y = R.add(x, R.const([[0.0, 1.0, 2.0, 3.0]], "float32"))
+    """
+
+    func_name: str
+    params: Mapping[str, object] = field(default_factory=dict)
+
+    def run(self, module: IRModule) -> IRModule:
+        func = module[self.func_name]
+        if not isinstance(func, Function):
+            raise VMError(
+                f"BindParams: {self.func_name!r} is a prim_func, which has no values to bind."
+            )
+        by_name = {p.name: p for p in func.params}
+        for name in self.params:
+            if name not in by_name:
+                raise VMError(
+                    f"BindParams: function {self.func_name!r} has no parameter {name!r}; it has "
+                    f"{', '.join(by_name)}.{nearest(name, by_name)}"
+                )
+        bound = {by_name[n]: _constant(by_name[n], v) for n, v in self.params.items()}
+        binder = ExprMutator(module)
+        binder.replaced.update(bound)
+        kept = tuple([p for p in func.params if p not in bound])
+        module[self.func_name] = replace(binder.visit_function(func), params=kept)
+        return module
+
+
+def _constant(param: Var, value: object) -> Constant:
+    if isinstance(value, Constant):
+        found = value
+    else:
+        numpy = getattr(value, "numpy", None)
+        found = constant(np.asarray(numpy() if callable(numpy) else value))
+    expected = param.type
+    if not isinstance(expected, TensorType):
+        raise VMError(f"BindParams: parameter {param.name!r} is no tensor.")
+    if found.type.dtype is not expected.dtype:
+        raise DTypeMismatchError(param.name, str(expected.dtype), str(found.type.dtype))
+    shapes = print_shape(expected.shape), print_shape(found.type.shape)
+    if len(expected.shape) != len(found.type.shape):
+        raise ShapeMismatchError(param.name, *shapes)
+    try:
+        solve_dims(expected.shape, found.type.shape)
+    except DimError:
+        raise ShapeMismatchError(param.name, *shapes) from None
+    return found

@@ -1,0 +1,165 @@
+"""Canonicalize: copies, trivial tuples, views of views and foldable transposes disappear.
+
+The first pass after import; later passes may assume that a variable is not just another one's name.
+It removes what costs nothing to decide and never changes a value; it does not evaluate
+(fold-constant) and leaves dead bindings behind (dead-code-elimination)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...support.passes import Pass
+from ..expr import (
+    Atom,
+    Binding,
+    Call,
+    Function,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Value,
+    Var,
+)
+from ..module import IRModule
+from ..mutator import ATOMS, ExprMutator
+from ..op import attr, get_op, type_of
+from ..ops.shape import resolve_axes
+from ..type import ShapeType, TensorType, types_equal
+
+
+@dataclass(frozen=True)
+class Canonicalize(Pass):
+    """Remove copies, trivial tuples, identity and chained views, and transposes a product can
+    absorb.
+
+    *requires*: A-normal form. *ensures*: no binding of a variable to a variable, constant or tuple;
+    no view of a view.
+
+        lv = R.reshape(x, R.shape([4, 1, 8]))            y = R.reshape(x, R.shape([4, 8]))
+        y = R.flatten(lv, start_dim=1)             ->
+        w1 = R.permute_dims(w, axes=[1, 0])              z = R.linear(y, w)
+        z = R.matmul(y, w1)
+    """
+
+    def run(self, module: IRModule) -> IRModule:
+        return _Canonicalizer(module).transform()
+
+
+class _Canonicalizer(ExprMutator):
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module)
+        self.definitions: dict[Var, Value] = {}
+
+    def visit_function(self, func: Function) -> Function:
+        self.definitions = {}
+        return super().visit_function(func)
+
+    def visit_binding(self, binding: Binding) -> None:
+        value = self.visit_value(binding.value)
+        if isinstance(value, ATOMS):
+            self.replaced[binding.var] = value
+            return
+        self.rebind(binding, value)
+        new = self.replaced.get(binding.var, binding.var)
+        if isinstance(new, Var):
+            self.definitions[new] = value
+
+    def visit_TupleGetItem(self, item: TupleGetItem) -> Value:  # noqa: N802
+        value = self.visit_atom(item.value)
+        if isinstance(value, Tuple) and 0 <= item.index < len(value.fields):
+            return value.fields[item.index]
+        return super().visit_TupleGetItem(item)
+
+    def visit_Call(self, call: Call) -> Value:  # noqa: N802
+        new = super().visit_Call(call)
+        assert isinstance(new, Call)
+        if get_op(new.op).is_view:
+            return self._view(new)
+        rule = _RULES.get(new.op)
+        return new if rule is None else rule(self, new)
+
+    def defined_by(self, atom: Atom, op: str) -> Call | None:
+        """The call of ``op`` that a variable is bound to, if it is."""
+        value = self.definitions.get(atom) if isinstance(atom, Var) else None
+        return value if isinstance(value, Call) and value.op == op else None
+
+    def _view(self, call: Call) -> Value:
+        """Every view becomes a reshape of the memory's first view; of its own shape, the
+        operand."""
+        kind = type_of(call)
+        assert isinstance(kind, TensorType)
+        source = call.args[0]
+        inner = self.defined_by(source, "reshape")
+        if inner is not None:
+            source = inner.args[0]
+        if types_equal(type_of(source), kind):
+            return source
+        if call.op == "reshape" and source is call.args[0]:
+            return call
+        shape = ShapeExpr(kind.shape, ShapeType(kind.shape))
+        return Call("reshape", (source, shape)).with_span(call.span)
+
+
+def _permute_dims(owner: _Canonicalizer, call: Call) -> Value:
+    """Two permutations are one; the identity is none."""
+    axes, source = resolve_axes(call), call.args[0]
+    inner = owner.defined_by(source, "permute_dims")
+    if inner is not None:
+        first = resolve_axes(inner)
+        axes, source = tuple([first[a] for a in axes]), inner.args[0]
+    if axes == tuple(range(len(axes))):
+        return source
+    if source is call.args[0]:
+        return call
+    return Call("permute_dims", (source,), (("axes", axes),)).with_span(call.span)
+
+
+def _matmul(owner: _Canonicalizer, call: Call) -> Value:
+    """A product reads a transposed operand as it is; ``x @ w.T`` with a matrix ``w`` is a linear
+    layer."""
+    args, flips = list(call.args), [bool(attr(call, k)) for k in ("transpose_a", "transpose_b")]
+    for index in (0, 1):
+        inner = owner.defined_by(args[index], "permute_dims")
+        if inner is not None and _swaps_last(resolve_axes(inner)):
+            args[index], flips[index] = inner.args[0], not flips[index]
+    kind = type_of(args[1])
+    if flips == [False, True] and isinstance(kind, TensorType) and kind.ndim == 2:
+        return Call("linear", tuple(args)).with_span(call.span)
+    if all(a is b for a, b in zip(args, call.args, strict=True)):
+        return call
+    attrs = tuple(
+        [(k, True) for k, f in zip(("transpose_a", "transpose_b"), flips, strict=True) if f]
+    )
+    return Call("matmul", tuple(args), attrs).with_span(call.span)
+
+
+def _swaps_last(axes: tuple[int, ...]) -> bool:
+    """Whether a permutation exchanges the last two axes and nothing else."""
+    count = len(axes)
+    return count >= 2 and axes == (*range(count - 2), count - 1, count - 2)
+
+
+def _same_type(owner: _Canonicalizer, call: Call) -> Value:
+    """A cast to its own dtype, or a broadcast to its own shape, is the operand."""
+    return call.args[0] if types_equal(type_of(call.args[0]), type_of(call)) else call
+
+
+def _concat(owner: _Canonicalizer, call: Call) -> Value:
+    return call.args[0] if len(call.args) == 1 else call
+
+
+def _strided_slice(owner: _Canonicalizer, call: Call) -> Value:
+    """A forward slice that keeps the type takes everything."""
+    strides = attr(call, "strides") or (1,) * len(attr(call, "axes"))
+    return _same_type(owner, call) if all(s == 1 for s in strides) else call
+
+
+_RULES: dict[str, Callable[[_Canonicalizer, Call], Value]] = {
+    "permute_dims": _permute_dims,
+    "matmul": _matmul,
+    "astype": _same_type,
+    "broadcast_to": _same_type,
+    "concat": _concat,
+    "strided_slice": _strided_slice,
+}

@@ -1,0 +1,101 @@
+"""DeadCodeElimination: bindings that nobody reads, and functions that nobody calls, go away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...support.node import replace
+from ...support.passes import Pass
+from ..analysis import called_functions, variables
+from ..expr import Atom, Binding, CallDPSPacked, Function, If, SeqExpr, Value, Var
+from ..module import IRModule
+
+
+@dataclass(frozen=True)
+class DeadCodeElimination(Pass):
+    """Remove unread pure bindings, and PrimFuncs and marked sub-functions that nothing calls.
+
+    A graph function is an entry unless it is a group of fuse-ops, and stays, with all it calls;
+    ``call_dps_packed("name")`` counts as a call. A module without graph functions is a library of
+    PrimFuncs and stays whole. Outside of dataflow blocks a packed call may have effects and stays.
+
+    *requires*: nothing. *ensures*: every binding is read or has effects; every PrimFunc is called.
+
+        lv = R.exp(x)
+        y = R.relu(x)          ->        y = R.relu(x)
+    """
+
+    entries: tuple[str, ...] = ()
+    """Names of the functions to keep; by default every graph function that is not a group."""
+
+    def run(self, module: IRModule) -> IRModule:
+        for name, func in module.graph_functions.items():
+            module[name] = _eliminate(func)
+        roots = list(self.entries) or [
+            n for n, f in module.graph_functions.items() if not f.attr("primitive")
+        ]
+        if not roots:
+            return module
+        live: set[str] = set()
+        while roots:
+            name = roots.pop()
+            if name in live or name not in module:
+                continue
+            live.add(name)
+            callee = module[name]
+            if isinstance(callee, Function):
+                roots += called_functions(callee, list(module))
+        module.functions = {n: f for n, f in module.functions.items() if n in live}
+        return module
+
+
+def _eliminate(func: Function) -> Function:
+    return replace(func, body=_sequence(func.body, set()))
+
+
+def _sequence(seq: SeqExpr, live: set[Var]) -> SeqExpr:
+    """Backwards: a binding stays if something after it reads it."""
+    live |= set(variables(seq.result))
+    blocks = []
+    for block in reversed(seq.blocks):
+        kept: list[Binding] = []
+        for binding in reversed(block.bindings):
+            if binding.var in live or not (block.is_dataflow or _is_pure(binding.value)):
+                value = _inside(binding.value)
+                live |= set(variables(value))
+                kept.append(replace(binding, value=value))
+        kept.reverse()
+        same = len(kept) == len(block.bindings) and all(
+            a is b for a, b in zip(kept, block.bindings, strict=True)
+        )
+        if kept:
+            blocks.append(block if same else replace(block, bindings=tuple(kept)))
+    blocks.reverse()
+    if len(blocks) == len(seq.blocks) and all(
+        a is b for a, b in zip(blocks, seq.blocks, strict=True)
+    ):
+        return seq
+    return replace(seq, blocks=tuple(blocks))
+
+
+def _inside(value: Value) -> Value:
+    if not isinstance(value, If):
+        return value
+    return replace(
+        value,
+        true_branch=_sequence(value.true_branch, set()),
+        false_branch=_sequence(value.false_branch, set()),
+    )
+
+
+def _is_pure(value: Value | Atom) -> bool:
+    """An environment function outside of a dataflow block may do anything; operators do not."""
+    if isinstance(value, If):
+        inner = (
+            b.value
+            for s in (value.true_branch, value.false_branch)
+            for k in s.blocks
+            for b in k.bindings
+        )
+        return all(map(_is_pure, inner))
+    return not isinstance(value, CallDPSPacked)

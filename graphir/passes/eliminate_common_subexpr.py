@@ -1,0 +1,111 @@
+"""EliminateCommonSubexpr: an operation that was computed before is not computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+from ...support.passes import Pass
+from ...tensorir.expr import Expr
+from ...tensorir.printer import print_attr
+from ..dim import print_dim
+from ..expr import (
+    Atom,
+    Binding,
+    Call,
+    CallDPS,
+    CallFunction,
+    Constant,
+    Function,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Value,
+    Var,
+)
+from ..module import IRModule
+from ..mutator import ExprMutator
+from ..printer import constant_name
+from ..type import tensors_of
+
+
+@dataclass(frozen=True)
+class EliminateCommonSubexpr(Pass):
+    """Reuse the value of an equal pure operation bound before, in the same sequence or around it.
+
+    Operators, call_dps of PrimFuncs and calls of graph functions are pure; a packed call is not
+    assumed to be. Constants are equal by contents.
+
+    *requires*: A-normal form. *ensures*: no two visible bindings hold equal operations.
+
+        a = R.exp(x)
+        b = R.exp(x)               ->        a = R.exp(x)
+        y = R.add(a, b)                      y = R.add(a, a)
+    """
+
+    def run(self, module: IRModule) -> IRModule:
+        return _Eliminator(module).transform()
+
+
+class _Eliminator(ExprMutator):
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module)
+        self.known: dict[Hashable, Var] = {}
+
+    def visit_function(self, func: Function) -> Function:
+        self.known = {}
+        return super().visit_function(func)
+
+    def visit_seq(self, seq: SeqExpr) -> SeqExpr:
+        outer = dict(self.known)  # what a branch computes is not visible after it
+        try:
+            return super().visit_seq(seq)
+        finally:
+            self.known = outer
+
+    def visit_binding(self, binding: Binding) -> None:
+        value = self.visit_value(binding.value)
+        key = _key(value)
+        if key is not None and key in self.known:
+            self.replaced[binding.var] = self.known[key]
+            return
+        self.rebind(binding, value)
+        new = self.replaced.get(binding.var, binding.var)
+        if key is not None and isinstance(new, Var):
+            self.known[key] = new
+
+
+def _key(value: Value) -> Hashable:
+    """What an operation is, up to identity of variables; None for what must run each time."""
+    match value:
+        case Call():
+            attrs = tuple(sorted((k, print_attr(v)) for k, v in value.attrs))
+            return ("op", value.op, tuple(map(_atom_key, value.args)), attrs)
+        case CallDPS() | CallFunction():
+            args = tuple(map(_atom_key, value.args))
+            kinds = tuple([(str(t.dtype), _dims_key(t.shape)) for t in tensors_of(value.out_type)])
+            return (type(value).__name__, value.func.name, args, kinds)
+        case TupleGetItem():
+            return ("item", _atom_key(value.value), value.index)
+    return None
+
+
+def _atom_key(atom: Atom) -> Hashable:
+    match atom:
+        case Constant():
+            return (
+                constant_name(atom) if atom.data.size else (atom.data.shape, str(atom.type.dtype))
+            )
+        case Tuple():
+            return tuple(map(_atom_key, atom.fields))
+        case ShapeExpr():
+            return _dims_key(atom.values)
+        case Var():
+            return id(atom)
+    return atom.name
+
+
+def _dims_key(dims: Sequence[Expr]) -> Hashable:
+    """Dims by text, with each Var's identity in place of its name."""
+    return tuple([print_dim(d, lambda v: f"v{id(v)}") for d in dims])

@@ -1,0 +1,114 @@
+"""FoldConstant: what depends on constants alone is computed now.
+
+The graph does not run code: ``evaluate`` is handed in by the driver. The pass decides what is worth
+folding, and keeps large results out of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+import numpy as np
+
+from ...support.dtype import DType
+from ...support.errors import InternalError
+from ...support.passes import Pass
+from ...tensorir.function import PrimFunc
+from ..dim import static_shape
+from ..expr import Atom, Call, CallDPS, Constant, ShapeExpr, Tuple, Value, constant
+from ..module import IRModule
+from ..mutator import ExprMutator
+from ..op import get_op, type_of
+from ..type import TensorType, Type, tensors_of
+
+Evaluate: TypeAlias = Callable[[PrimFunc, Sequence[np.ndarray]], Sequence[np.ndarray]]
+"""``evaluate(prim_func, inputs)`` runs a PrimFunc of static shapes and gives its outputs."""
+
+
+@dataclass(frozen=True)
+class FoldConstant(Pass):
+    """Replace operator and call_dps results that depend on constants alone by constants.
+
+    ``evaluate`` runs a PrimFunc on arrays. A result of more than ``max_bytes`` is folded only if it
+    is no larger than the constants it is made from, so that a broadcast does not swell the program.
+
+    *requires*: static shapes where it folds. *ensures*: no foldable call is left.
+
+        lv = R.add(R.const(1.0, "float32"), R.const(2.0, "float32"))
+        y = R.multiply(x, lv)
+    becomes
+        y = R.multiply(x, R.const(3.0, "float32"))
+    """
+
+    evaluate: Evaluate
+    max_bytes: int = 64 * 1024 * 1024
+
+    def run(self, module: IRModule) -> IRModule:
+        return _Folder(module, self.evaluate, self.max_bytes).transform()
+
+
+class _Folder(ExprMutator):
+    def __init__(self, module: IRModule, evaluate: Evaluate, max_bytes: int) -> None:
+        super().__init__(module)
+        self.evaluate, self.max_bytes = evaluate, max_bytes
+
+    def visit_Call(self, call: Call) -> Value:  # noqa: N802
+        new = super().visit_Call(call)
+        assert isinstance(new, Call)
+        kind = type_of(new)
+        data = [a for a in new.args if not isinstance(a, ShapeExpr)]
+        op = get_op(new.op)
+        constants = self._foldable(data, kind)
+        if constants is None:
+            return new
+        if op.is_view:
+            return _reshaped(constants[0], kind)
+        if op.legalize is None:
+            return new
+        return self._folded(op.legalize(new), constants, kind)
+
+    def visit_CallDPS(self, call: CallDPS) -> Value:  # noqa: N802
+        new = super().visit_CallDPS(call)
+        assert isinstance(new, CallDPS)
+        func = self.module[new.func]
+        constants = self._foldable(new.args, new.out_type)
+        if constants is None or not isinstance(func, PrimFunc) or func.shape_vars:
+            return new
+        return self._folded(func, constants, new.out_type)
+
+    def _foldable(self, args: Sequence[Atom], kind: Type) -> list[Constant] | None:
+        constants = [a for a in args if isinstance(a, Constant)]
+        if len(constants) != len(args):
+            return None
+        shapes = [(t, static_shape(t.shape)) for t in tensors_of(kind)]
+        if not shapes or any(s is None or t.dtype == "bfloat16" for t, s in shapes):
+            return None
+        out_bytes = sum(prod(s or ()) * t.dtype.itemsize for t, s in shapes)
+        in_bytes = sum(c.data.nbytes for c in constants)
+        return constants if out_bytes <= max(self.max_bytes, in_bytes) else None
+
+    def _folded(self, func: PrimFunc, constants: Sequence[Constant], kind: Type) -> Value:
+        kinds = tensors_of(kind)
+        results = self.evaluate(func, [c.data for c in constants])
+        atoms: list[Atom] = []
+        for array, expected in zip(results, kinds, strict=True):
+            if (
+                array.shape != static_shape(expected.shape)
+                or DType.from_numpy(array.dtype) is not expected.dtype
+            ):
+                raise InternalError(
+                    f"evaluate({func.name}) gave {array.shape} {array.dtype}, not the declared type"
+                )
+            atoms.append(constant(array))
+        return atoms[0] if isinstance(kind, TensorType) else Tuple(tuple(atoms))
+
+
+def _reshaped(source: Constant, kind: Type) -> Constant:
+    """A view of a constant shares its memory."""
+    assert isinstance(kind, TensorType)
+    shape = static_shape(kind.shape)
+    assert shape is not None
+    return Constant(source.data.reshape(shape), kind)

@@ -1,0 +1,148 @@
+"""LegalizeOps: operators become destination-passing calls of PrimFuncs.
+
+The door between the vocabulary of models and that of loops. Every kernel of the program is made
+here, unscheduled; equal kernels are made once. Views stay: they cost no kernel. What the graph
+alone knows, namely which parameters are always constants, is written on the kernels
+(``layout_free``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...support.errors import TypeInferenceError
+from ...support.node import replace
+from ...support.passes import Pass
+from ...support.structural import structural_equal, structural_hash
+from ...tensorir.buffer import Buffer
+from ...tensorir.expr import BufferLoad, Expr, Var, const
+from ...tensorir.function import PrimFunc
+from ...tensorir.stmt import Block
+from ...tensorir.visitor import Mutator, replace_buffers, substitute
+from ..expr import Atom, Call, CallDPS, Constant, GlobalVar, ShapeExpr, Value
+from ..module import IRModule
+from ..mutator import ExprMutator
+from ..op import get_op, type_of
+from ..type import ShapeType, TensorType
+
+LEGALIZED = "legalized"
+"""Attribute of the PrimFuncs made here (and of fused ones): the name of the operator. The compiler
+schedules these; a PrimFunc without it was written by a user."""
+
+
+@dataclass(frozen=True)
+class LegalizeOps(Pass):
+    """Replace operator calls by ``call_dps`` of PrimFuncs; views stay, as ``reshape``.
+
+    Structurally equal PrimFuncs are shared. A scalar constant is written into the kernel. The
+    parameters that get another constant are listed in the attribute ``layout_free``: only there may
+    a schedule change the layout. A kernel called with constants is therefore not shared with one
+    called without, and what is listed is constant at every call.
+
+    *requires*: A-normal form, every operator in the table. *ensures*: no Call but ``reshape``.
+
+        lv = R.flatten(x)
+        y = R.relu(lv)
+    becomes
+        lv = R.reshape(x, R.shape([1, 784]))
+        y = R.call_dps(cls.relu, (lv,), out_type=R.Tensor((1, 784), dtype="float32"))
+    """
+
+    def run(self, module: IRModule) -> IRModule:
+        return _Legalizer(module).transform()
+
+
+class _Legalizer(ExprMutator):
+    def __init__(self, module: IRModule) -> None:
+        super().__init__(module)
+        self.made: dict[object, list[tuple[PrimFunc, GlobalVar]]] = {}
+
+    def visit_Call(self, call: Call) -> Value:  # noqa: N802
+        new = super().visit_Call(call)
+        assert isinstance(new, Call)
+        op, kind = get_op(new.op), type_of(new)
+        if op.is_view:
+            assert isinstance(kind, TensorType)
+            if new.op == "reshape":
+                return new
+            return Call(
+                "reshape", (new.args[0], ShapeExpr(kind.shape, ShapeType(kind.shape)))
+            ).with_span(new.span)
+        if op.legalize is None:
+            raise TypeInferenceError(
+                new.op,
+                "this operator has no kernel; call an environment function instead",
+                f'R.call_dps_packed("env.{new.op}", ...)',
+                new.span,
+            )
+        args = [a for a in new.args if not isinstance(a, ShapeExpr)]
+        func, left = _inline_scalars(op.legalize(new), args)
+        free = [i for i, a in enumerate(left) if isinstance(a, Constant)]
+        if free:
+            func = func.with_attr("layout_free", free)
+        var = self.shared(_with_own_dims(func), new.op)
+        return CallDPS(var, tuple(left), kind).with_span(new.span)
+
+    def shared(self, func: PrimFunc, op: str) -> GlobalVar:
+        """The function in the module equal to ``func``, added under the operator's name at
+        first."""
+        func = func.with_attr(LEGALIZED, op)
+        same = self.made.setdefault(structural_hash(func), [])
+        for known, var in same:
+            if structural_equal(known, func):
+                return var
+        same.append((func, self.builder.add_func(func, op)))
+        return same[-1][1]
+
+
+# -- kernels -----------------------------------------------------------------------------------
+class _ScalarInliner(Mutator):
+    """Replaces loads from some buffers by constants, and drops those buffers from read regions."""
+
+    def __init__(self, values: dict[int, Expr]) -> None:
+        self.values = values
+
+    def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
+        value = self.values.get(id(n.buffer))
+        return self.generic_visit(n) if value is None else value
+
+    def visit_Block(self, n: Block) -> Block:  # noqa: N802
+        kept = tuple([r for r in n.reads if id(r.buffer) not in self.values])
+        changed: Block = self.generic_visit(
+            n if len(kept) == len(n.reads) else replace(n, reads=kept)
+        )
+        return changed
+
+
+def _inline_scalars(func: PrimFunc, args: Sequence[Atom]) -> tuple[PrimFunc, list[Atom]]:
+    """The kernel with its scalar constant arguments written into it, and the arguments that are
+    left."""
+    values: dict[int, Expr] = {}
+    kept: list[Atom] = []
+    for param, arg in zip(func.params, args, strict=False):
+        inlined = isinstance(arg, Constant) and arg.data.ndim == 0 and arg.type.dtype != "bfloat16"
+        if inlined:
+            assert isinstance(arg, Constant)
+            values[id(param)] = const(arg.data.item(), arg.type.dtype)
+        else:
+            kept.append(arg)
+    if not values:
+        return func, kept
+    params = tuple([p for p in func.params if id(p) not in values])
+    return replace(func, params=params, body=_ScalarInliner(values).visit(func.body)), kept
+
+
+def _with_own_dims(func: PrimFunc) -> PrimFunc:
+    """The kernel over symbolic dims of its own: the caller's Vars belong to the caller."""
+    dims: dict[Var, Expr] = {v: Var(v.name) for v in func.shape_vars}
+    if not dims:
+        return func
+    buffers: dict[Buffer, Buffer] = {}
+    for buffer in (*func.buffers, *func.root.alloc_buffers):
+        shape = tuple([substitute(d, dims) for d in buffer.shape])
+        buffers[buffer] = replace(buffer, shape=shape)
+    params = tuple([buffers[p] if isinstance(p, Buffer) else p for p in func.params])
+    root = func.root
+    allocated = tuple([buffers[b] for b in root.alloc_buffers])
+    body = replace(func.body, block=replace(root, alloc_buffers=allocated))
+    return replace(func, params=params, body=replace_buffers(substitute(body, dims), buffers))

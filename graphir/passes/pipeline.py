@@ -1,0 +1,77 @@
+"""The named lists of passes. This import list is the registry: a pass that is not here has no name.
+
+``default`` is the corridor from an imported module to fused kernels; ``debug`` stops at one kernel
+an operator, so that every intermediate value exists. Both are stages in order, so that each can be
+dumped."""
+
+from __future__ import annotations
+
+from ...support.errors import ConfigError, nearest
+from ...support.passes import Pass, Pipeline
+from .annotate_pattern import AnnotatePattern
+from .bind_params import BindParams
+from .canonicalize import Canonicalize
+from .dead_code_elimination import DeadCodeElimination
+from .eliminate_common_subexpr import EliminateCommonSubexpr
+from .fold_constant import Evaluate, FoldConstant
+from .fuse_ops import FuseOps
+from .fuse_prim_funcs import FusePrimFuncs
+from .legalize import LegalizeOps
+from .replace_prim_funcs import ReplacePrimFuncs
+
+PASSES: tuple[type[Pass], ...] = (
+    BindParams,
+    Canonicalize,
+    FoldConstant,
+    EliminateCommonSubexpr,
+    DeadCodeElimination,
+    LegalizeOps,
+    AnnotatePattern,
+    FuseOps,
+    FusePrimFuncs,
+    ReplacePrimFuncs,
+)
+"""Every pass, for ``support.passes.parse_pipeline``."""
+
+STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
+    "default": {
+        "10-canonical": (Canonicalize(), EliminateCommonSubexpr(), DeadCodeElimination()),
+        "20-legalized": (LegalizeOps(), DeadCodeElimination()),
+        "30-fused": (
+            AnnotatePattern(legalized_only=True),
+            FuseOps(),
+            FusePrimFuncs(),
+            DeadCodeElimination(),
+        ),
+    },
+    "debug": {
+        "10-canonical": (Canonicalize(),),
+        "20-legalized": (LegalizeOps(),),
+        "30-fused": (AnnotatePattern(legalized_only=True),),
+    },
+}
+"""The stages of each named list: its passes by the dump they end in."""
+
+
+def stages(name: str = "default", *, evaluate: Evaluate | None = None) -> dict[str, Pipeline]:
+    """The pipelines of a named list by stage. With ``evaluate`` the first stage folds constants
+    too.
+
+    Raises ConfigError for a name that is no list.
+    """
+    if name not in STAGES:
+        raise ConfigError(
+            f"There is no pipeline {name!r}; there are {', '.join(STAGES)}.{nearest(name, STAGES)}"
+        )
+    made: dict[str, Pipeline] = {}
+    for stage, passes in STAGES[name].items():
+        listed = list(passes)
+        if stage == "10-canonical" and evaluate is not None:
+            listed.insert(1, FoldConstant(evaluate))
+        made[stage] = Pipeline(listed)
+    return made
+
+
+def pipeline(name: str = "default", *, evaluate: Evaluate | None = None) -> Pipeline:
+    """A named list as one pipeline, from an imported module to stage 30. Raises ConfigError."""
+    return Pipeline([p for stage in stages(name, evaluate=evaluate).values() for p in stage])

@@ -1,0 +1,304 @@
+"""The module as text: Python syntax that ``graphir.parser`` reads back to an equal module.
+
+Graph functions are printed here, PrimFuncs by ``tensorir.printer``. Names are unique within a
+function; symbolic dims are strings. A constant of up to ``SMALL`` elements stands in the text; a
+larger one is named by the hash of its contents and its values are in ``mod.constants``. A call of a
+graph function is annotated with its type, everything else can be inferred. Nothing here changes the
+IR."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import weakref
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, assert_never
+
+import numpy as np
+
+from ..support.dtype import DType
+from ..support.node import walk
+from ..support.writer import NameTable, Writer
+from ..tensorir.expr import Expr
+from ..tensorir.function import PrimFunc
+from ..tensorir.printer import highlight, print_attr, print_func
+from .dim import print_dim
+from .expr import (
+    Atom,
+    Binding,
+    BindingBlock,
+    Call,
+    CallDPS,
+    CallDPSPacked,
+    CallFunction,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Value,
+    Var,
+)
+from .type import ShapeType, TensorType, TupleType, Type
+
+if TYPE_CHECKING:
+    from .module import IRModule
+
+SMALL = 16
+"""Constants of up to this many elements are printed in full."""
+
+
+# -- constants ---------------------------------------------------------------------------------
+_HASHES: dict[int, tuple[weakref.ref[np.ndarray], str]] = {}
+
+
+def constant_name(constant: Constant) -> str:
+    """``sha256:...`` of the dtype, shape and bytes of a constant."""
+    known = _HASHES.get(id(constant.data))
+    if known is not None and known[0]() is constant.data:
+        return known[1]
+    digest = hashlib.sha256(f"{constant.type.dtype}{constant.data.shape}".encode())
+    digest.update(np.ascontiguousarray(constant.data).data)
+    name = f"sha256:{digest.hexdigest()[:16]}"
+    key = id(constant.data)
+    _HASHES[key] = (weakref.ref(constant.data, lambda _: _HASHES.pop(key, None)), name)
+    return name
+
+
+def literal(constant: Constant) -> str | None:
+    """The constant's values as a Python literal, or None where they do not stand in the text: too
+    many, a dtype without literals (bfloat16), or a NaN with a payload."""
+    data = constant.data
+    if data.size > SMALL or constant.type.dtype == "bfloat16":
+        return None
+    text = _nested(data)
+    values = np.array([_value(t) for t in map(_scalar, data.ravel())], dtype=data.dtype)
+    return text if values.tobytes() == data.tobytes() else None
+
+
+def _nested(data: np.ndarray) -> str:
+    if data.ndim == 0:
+        return _scalar(data[()])
+    return "[" + ", ".join(_nested(np.asarray(row)) for row in data) + "]"
+
+
+def _scalar(value: Any) -> str:
+    if isinstance(value, np.floating):
+        short = str(
+            value
+        )  # the shortest text for this width; kept if a double reads the same value
+        return short if type(value)(float(short)) == value or value != value else repr(float(value))
+    return str(value.item())
+
+
+def _value(text: str) -> float | int | bool:
+    return (
+        text == "True"
+        if text in ("True", "False")
+        else float(text)
+        if _is_float(text)
+        else int(text)
+    )
+
+
+def _is_float(text: str) -> bool:
+    return not text.lstrip("-").isdigit()
+
+
+def collect_constants(module: IRModule) -> dict[str, np.ndarray]:
+    """The values of the constants too large for the text, by the name they print under."""
+    found: dict[str, np.ndarray] = {}
+    for func in module.functions.values():
+        if isinstance(func, Function):
+            for n in walk(func):
+                if isinstance(n, Constant) and literal(n) is None:
+                    found.setdefault(constant_name(n), n.data)
+    return found
+
+
+# -- modules -----------------------------------------------------------------------------------
+def print_module(module: IRModule) -> str:
+    """The whole module, from its import line on."""
+    kinds = {"T" if isinstance(f, PrimFunc) else "R" for f in module.functions.values()}
+    out = Writer()
+    out.line(f"# from burnish.script import {', '.join(sorted({'I', *kinds}))}")
+    out.line()
+    out.line("@I.ir_module")
+    with out.block("class Module:"):
+        if module.attrs:
+            out.line(f"I.module_attrs({print_attr(dict(module.attrs))})")
+            out.line()
+        for index, (name, func) in enumerate(module.functions.items()):
+            if index:
+                out.line()
+            if isinstance(func, PrimFunc):
+                out.line(print_func(func, name=name).rstrip("\n"))
+            else:
+                out.line(print_function(func, name).rstrip("\n"))
+    return out.text()
+
+
+def print_function(func: Function, name: str | None = None) -> str:
+    """One graph function, with its decorator."""
+    return _FunctionPrinter().print(func, name or func.name)
+
+
+def show_module(module: IRModule) -> None:
+    """Print the module to stdout, in colours where pygments is installed and stdout is a
+    terminal."""
+    sys.stdout.write(highlight(module.script()))
+
+
+# -- functions ---------------------------------------------------------------------------------
+class _FunctionPrinter:
+    def __init__(self) -> None:
+        self.out = Writer()
+        self.names = NameTable()
+        self.dims = NameTable()
+
+    def print(self, func: Function, name: str) -> str:
+        params = ", ".join(f"{self.names.name(p)}: {self.type(p.type)}" for p in func.params)
+        self.out.line("@R.function")
+        with self.out.block(f"def {name}({params}) -> {self.type(func.ret_type)}:"):
+            attrs = {k: v for k, v in func.attrs if not (k == "global_symbol" and v == name)}
+            if attrs:
+                self.out.line(f"R.func_attr({print_attr(attrs)})")
+            self.blocks(func.body, self._outputs(func.body))
+            self.out.line(f"return {self.atom(func.body.result)}")
+        return self.out.text()
+
+    def _outputs(self, body: SeqExpr) -> dict[int, list[Var]]:
+        """The variables of each dataflow block (by identity) that are used after it."""
+        outputs: dict[int, list[Var]] = {}
+        later = _used_in_atom(body.result)
+        for block in reversed(body.blocks):
+            if block.is_dataflow:
+                outputs[id(block)] = [b.var for b in block.bindings if b.var in later]
+            later |= {n for b in block.bindings for n in walk(b.value) if isinstance(n, Var)}
+        return outputs
+
+    def blocks(self, body: SeqExpr, outputs: Mapping[int, list[Var]]) -> None:
+        for block in body.blocks:
+            self.block(block, outputs.get(id(block), []))
+
+    def block(self, block: BindingBlock, outputs: Iterable[Var]) -> None:
+        if not block.is_dataflow:
+            for binding in block.bindings:
+                self.binding(binding)
+            return
+        with self.out.block("with R.dataflow():"):
+            for binding in block.bindings:
+                self.binding(binding)
+            leaving = ", ".join(self.names.name(v) for v in outputs)
+            if leaving:
+                self.out.line(f"R.output({leaving})")
+
+    def binding(self, binding: Binding) -> None:
+        if isinstance(binding.value, If):
+            self.branches(binding.var, binding.value)
+            return
+        value = self.value(binding.value)
+        kind = f": {self.type(binding.var.type)}" if isinstance(binding.value, CallFunction) else ""
+        self.out.line(f"{self.names.name(binding.var)}{kind} = {value}")
+
+    def branches(self, var: Var, value: If) -> None:
+        condition = self.atom(value.condition)
+        name = self.names.name(var)
+        for header, branch in (
+            (f"if {condition}:", value.true_branch),
+            ("else:", value.false_branch),
+        ):
+            with self.out.block(header):
+                self.blocks(branch, self._outputs(branch))
+                self.out.line(f"{name} = {self.atom(branch.result)}")
+
+    def value(self, value: Value) -> str:
+        match value:
+            case Call():
+                attrs = [f"{k}={print_attr(v)}" for k, v in value.attrs]
+                return f"R.{value.op}({', '.join([*map(self.atom, value.args), *attrs])})"
+            case CallDPS():
+                return f"R.call_dps(cls.{value.func.name}, {self._dps(value)})"
+            case CallDPSPacked():
+                return f"R.call_dps_packed({json.dumps(value.name)}, {self._dps(value)})"
+            case CallFunction():
+                return f"cls.{value.func.name}({', '.join(map(self.atom, value.args))})"
+            case TupleGetItem():
+                return f"{self.atom(value.value)}[{value.index}]"
+            case Var() | Constant() | ShapeExpr() | GlobalVar() | Tuple():
+                return self.atom(value)
+            case If():
+                return f"if {self.atom(value.condition)}: ... else: ..."
+        assert_never(value)
+
+    def _dps(self, call: CallDPS | CallDPSPacked) -> str:
+        args = self.atom(Tuple(call.args)) if call.args else "()"
+        return f"{args}, out_type={self.type(call.out_type)}"
+
+    def atom(self, atom: Atom) -> str:
+        match atom:
+            case Var():
+                return self.names.name(atom)
+            case Constant():
+                return self.constant(atom)
+            case ShapeExpr():
+                return f"R.shape([{', '.join(map(self.dim, atom.values))}])"
+            case GlobalVar():
+                return f"cls.{atom.name}"
+            case Tuple():
+                inner = ", ".join(map(self.atom, atom.fields))
+                return (
+                    f"({inner},)"
+                    if len(atom.fields) == 1
+                    else f"({inner})"
+                    if inner
+                    else "R.tuple()"
+                )
+        assert_never(atom)
+
+    def constant(self, constant: Constant) -> str:
+        text = literal(constant)
+        if text is None:
+            return f"R.const({json.dumps(constant_name(constant))}, {self.type(constant.type)})"
+        if constant.data.size == 0:
+            return f"R.const([], {self.type(constant.type)})"
+        return f"R.const({text}, {json.dumps(str(constant.type.dtype))})"
+
+    def type(self, kind: Type) -> str:
+        match kind:
+            case TensorType():
+                inner = ", ".join(map(self.dim, kind.shape))
+                shape = f"({inner},)" if len(kind.shape) == 1 else f"({inner})"
+                return f"R.Tensor({shape}, dtype={_quoted(kind.dtype)})"
+            case TupleType():
+                return f"R.Tuple({', '.join(map(self.type, kind.fields))})"
+            case ShapeType():
+                return f"R.Shape([{', '.join(map(self.dim, kind.values))}])"
+        assert_never(kind)
+
+    def dim(self, dim: Expr) -> str:
+        text = print_dim(dim, self.dims.name)
+        return text if text.lstrip("-").isdigit() else json.dumps(text)
+
+
+def _quoted(dtype: DType) -> str:
+    return f'"{dtype}"'
+
+
+def _used_in_atom(atom: Atom) -> set[Var]:
+    return {n for n in walk(atom) if isinstance(n, Var)}
+
+
+def format_value(value: Value) -> str:
+    """One operation as a line of text, for error messages (names of other bindings are their
+    hints)."""
+    return _FunctionPrinter().value(value)
+
+
+def format_type(kind: Type) -> str:
+    """A type as text, for error messages."""
+    return _FunctionPrinter().type(kind)

@@ -1,0 +1,101 @@
+"""Tensor expressions under the name programs know them by: ``from burnish import te``.
+
+Names only; the definitions are in ``tensorir.compute`` and ``tensorir.intrinsics``. ``max``,
+``min``, ``sum``, ``abs``, ``pow`` and ``round`` hide Python's builtins, as users of ``te.`` expect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .tensorir.compute import (
+    ComputeOp,
+    ReduceAxis,
+    Tensor,
+    compute,
+    create_prim_func,
+    max,
+    min,
+    placeholder,
+    prod,
+    reduce_axis,
+    sum,
+    var,
+)
+from .tensorir.expr import (
+    Expr,
+    ExprLike,
+    Select,
+    as_expr,
+    floordiv,
+    floormod,
+    logical_and,
+    logical_not,
+)
+from .tensorir.expr import cast as _cast
+from .tensorir.expr import logical_or as logical_or
+from .tensorir.expr import maximum as maximum
+from .tensorir.expr import minimum as minimum
+from .tensorir.intrinsics import call_intrin, intrinsic
+
+size_var = var
+
+
+def _function(name: str) -> Callable[..., Expr]:
+    def function(*args: ExprLike) -> Expr:
+        return call_intrin(name, *args)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"{intrinsic(name).doc}."
+    return function
+
+
+exp = _function("exp")
+exp2 = _function("exp2")
+expm1 = _function("expm1")
+log = _function("log")
+log2 = _function("log2")
+log1p = _function("log1p")
+sqrt = _function("sqrt")
+rsqrt = _function("rsqrt")
+tanh = _function("tanh")
+erf = _function("erf")
+sigmoid = _function("sigmoid")
+sin = _function("sin")
+cos = _function("cos")
+tan = _function("tan")
+atan = _function("atan")
+atan2 = _function("atan2")
+floor = _function("floor")
+ceil = _function("ceil")
+round = _function("round")
+trunc = _function("trunc")
+abs = _function("abs")
+pow = power = _function("pow")
+fmod = _function("fmod")
+copysign = _function("copysign")
+isnan = _function("isnan")
+isinf = _function("isinf")
+isfinite = _function("isfinite")
+fma = _function("fma")
+if_then_else = _function("if_then_else")
+
+
+def cast(value: ExprLike, dtype: str) -> Expr:
+    """``value`` converted to ``dtype``."""
+    return _cast(as_expr(value), dtype)
+
+
+def select(condition: ExprLike, true_value: Expr, false_value: Expr) -> Expr:
+    """``true_value`` where ``condition``, else ``false_value``; both are evaluated."""
+    return Select(as_expr(condition), true_value, false_value)
+
+
+__all__ = [
+    "ComputeOp", "ReduceAxis", "Tensor", "abs", "atan", "atan2", "cast", "ceil", "compute",
+    "copysign", "cos", "create_prim_func", "erf", "exp", "exp2", "expm1", "floor", "floordiv",
+    "floormod", "fma", "fmod", "if_then_else", "isfinite", "isinf", "isnan", "log", "log1p", "log2",
+    "logical_and", "logical_not", "logical_or", "max", "maximum", "min", "minimum", "placeholder",
+    "pow", "power", "prod", "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "size_var",
+    "sqrt", "sum", "tan", "tanh", "trunc", "var",
+]  # fmt: skip

@@ -1,0 +1,412 @@
+"""Affine iterator maps: index expressions as sums of pieces of loops.
+
+A loop variable is a *mark*, a counter ``[0, extent)``. A *split* is a piece of a mark,
+``mark // lower % extent * scale``. A *sum* of splits is *compact* if its scales chain, each the one
+before times its extent: then it counts through ``[0, extent)`` itself and can be a mark again
+(fused loops). With ``f`` in ``[0, 24)``::
+
+    f // 4, f % 4                        two splits of one mark, which cover it: a bijection
+    (f0 * 6 + f1) // 4                   a split of the mark f0 * 6 + f1
+
+``detect_iter_map`` reads indices this way. Splits of a mark that overlap (``i + k`` of a
+convolution is two marks with overlapping scales) are no map; splits that leave a part of a mark
+unused make a map that is not injective; pieces rounded up (``m // 8, m % 8``) one that is not
+surjective. A predicate ``i0 * 8 + i1 < 100`` makes its left side a mark of extent 100. After TVM's
+``DetectIterMap``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ..buffer import Range
+from ..expr import GE, GT, INDEX, LE, LT, Expr, ExprLike, FloorDiv, FloorMod, IntImm, Var, as_expr
+from ..visitor import free_vars
+from .linear import ONE, ZERO, Linear, LinearKey, constant, render
+from .prove import prove_nonneg
+from .rules_compare import inequality
+from .rules_logic import conjuncts
+
+if TYPE_CHECKING:
+    from ..stmt import BlockRealize
+    from .analyzer import Analyzer
+    from .simplify import Simplifier
+
+
+@dataclass(eq=False, slots=True)
+class IterMark:
+    """A counter ``[0, extent)``: a loop variable, or a compact sum of splits."""
+
+    source: Var | IterSum
+    extent: Linear
+
+
+@dataclass(eq=False, slots=True)
+class IterSplit:
+    """``mark // lower % extent * scale``."""
+
+    mark: IterMark
+    lower: Linear
+    extent: Linear
+    scale: Linear
+
+
+@dataclass(eq=False, slots=True)
+class IterSum:
+    """``sum(splits) + base``, the splits in ascending order of scale where it is compact.
+
+    ``extent`` is the number of values of a compact sum (its smallest scale taken as the unit), else
+    None.
+    """
+
+    splits: list[IterSplit]
+    base: Linear
+    extent: Linear | None
+    is_unit: bool
+    """Whether the smallest scale is 1."""
+
+
+@dataclass(eq=False, slots=True)
+class IterMap:
+    """One sum an index. Each value of the box of the sums is reached (``is_surjective``), each at
+    most once (``is_injective``)."""
+
+    sums: tuple[IterSum, ...]
+    is_injective: bool
+    is_surjective: bool
+
+    @property
+    def is_bijective(self) -> bool:
+        return self.is_injective and self.is_surjective
+
+
+class _NotAffineError(Exception):
+    """Leaves the recursion; never seen outside."""
+
+
+def _is_one(x: Linear) -> bool:
+    return not x.terms and x.const == 1
+
+
+class _Detector:
+    def __init__(self, s: Simplifier, loops: Mapping[Var, Linear]) -> None:
+        self.s = s
+        self.marks: dict[Expr | LinearKey, IterMark] = {}
+        self.loops: dict[Expr, Linear] = {var: extent for var, extent in loops.items()}
+        self.used: dict[IterMark, list[IterSplit]] = {}
+        self.constrained: dict[Var, Linear] = {}
+        """Stand-in variables for sums that a predicate bounds, with the sum."""
+
+    # -- predicates ------------------------------------------------------------------------------
+    def add_predicate(self, predicate: Expr) -> list[Linear]:
+        """Make bounded sums into marks; returns the bounds ``>= 0`` that could not be."""
+        bounds: list[tuple[Linear, Linear]] = []
+        left_over: list[Linear] = []
+        for c in conjuncts(predicate):
+            if isinstance(c, IntImm) and c.value:
+                continue
+            if not isinstance(c, LT | LE | GT | GE) or c.a.dtype is not INDEX:
+                raise _NotAffineError
+            f = inequality(type(c), self.s.linear(c.a) - self.s.linear(c.b))
+            inside = Linear({a: -k for a, k in f.terms.items() if self.depends(a)})
+            bounds.append((inside, f + inside))
+        for inside, limit in sorted(bounds, key=lambda b: len(b[0].terms)):
+            self._constrain(inside, limit.shift(1), left_over)
+        return left_over
+
+    def _constrain(self, inside: Linear, extent: Linear, left_over: list[Linear]) -> None:
+        inside = self.replace_constrained(inside)
+        try:
+            total = self.sum_of(inside)
+        except _NotAffineError:
+            total = None
+        if (
+            total is None
+            or total.extent is None
+            or not total.is_unit
+            or total.base.key != ZERO.key
+            or not prove_nonneg(self.s, total.extent - extent)
+        ):
+            if (
+                total is None
+                or total.extent is None
+                or not prove_nonneg(self.s, extent - total.extent)
+            ):
+                left_over.append(extent.shift(-1) - inside)
+            return
+        var = inside.single
+        if var in self.loops:
+            assert isinstance(var, Var)
+            self.loops[var] = extent
+            self.marks[var] = IterMark(self.marks[var].source, extent)
+            return
+        stand_in = Var("constrained")
+        self.constrained[stand_in] = inside
+        self.loops[stand_in] = extent
+        self.marks[stand_in] = IterMark(total, extent)
+
+    def replace_constrained(self, x: Linear) -> Linear:
+        """``x`` with bounded sums replaced by their stand-ins, smallest first."""
+        for stand_in, inside in self.constrained.items():
+            first, weight = next(iter(inside.terms.items()))
+            k = x.terms.get(first, 0)
+            if k == 0 or k % weight:
+                continue
+            times = k // weight
+            if all(x.terms.get(a) == c * times for a, c in inside.terms.items()):
+                x = x - inside.scale(times) + Linear({stand_in: times})
+        return x
+
+    def depends(self, atom: Expr) -> bool:
+        """Whether an atom holds a loop variable."""
+        return atom in self.loops or any(n in self.loops for n in free_vars([atom]))
+
+    # -- parsing ---------------------------------------------------------------------------------
+    def sum_of(self, x: Linear) -> IterSum:
+        """The sum of splits that ``x`` is; raises _NotAffineError."""
+        splits = []
+        base = constant(x.const)
+        for atom, k in x.terms.items():
+            if not self.depends(atom):
+                base = base + Linear({atom: k})
+                continue
+            inner, scale = self._factor(atom, k)
+            split = self._split(inner)
+            if not _is_one(split.extent):
+                splits.append(IterSplit(split.mark, split.lower, split.extent, scale))
+        return self._chain(splits, base)
+
+    def _factor(self, atom: Expr, k: int) -> tuple[Expr, Linear]:
+        """The factor that depends on the loops, and the product of the others."""
+        factors = self.s.atoms.factors_of(atom)
+        inner = [f for f in factors if self.depends(f)]
+        outer = tuple([f for f in factors if not self.depends(f)])
+        if len(inner) != 1:
+            raise _NotAffineError
+        return inner[0], Linear({self.s.atoms.product(outer): k}) if outer else constant(k)
+
+    def _split(self, atom: Expr) -> IterSplit:
+        """One piece of one mark, with scale 1."""
+        if atom in self.loops:
+            mark = self.marks.get(atom)
+            if mark is None:
+                assert isinstance(atom, Var)
+                mark = self.marks[atom] = IterMark(atom, self.loops[atom])
+            return IterSplit(mark, ONE, mark.extent, ONE)
+        if not isinstance(atom, FloorDiv | FloorMod):
+            raise _NotAffineError
+        n, d = self.s.atoms.parts[atom]
+        if any(self.depends(a) for a in d.terms) or not prove_nonneg(self.s, d):
+            raise _NotAffineError
+        whole = self._whole(n)
+        if isinstance(atom, FloorMod):
+            fits = prove_nonneg(self.s, d - whole.extent)
+            return IterSplit(whole.mark, whole.lower, whole.extent if fits else d, ONE)
+        lower = self.s.atoms.multiply(whole.lower, d)
+        extent = self.s.floordiv(whole.extent + d.shift(-1), d)
+        return IterSplit(whole.mark, lower, extent, ONE)
+
+    def _whole(self, n: Linear) -> IterSplit:
+        """A dividend as one split: a single piece, or a compact sum made a mark."""
+        total = self.sum_of(self.replace_constrained(n))
+        if total.base.key != ZERO.key or total.extent is None or not total.is_unit:
+            raise _NotAffineError
+        if len(total.splits) == 1:
+            return total.splits[0]
+        mark = self.marks.get(n.key)
+        if mark is None:
+            mark = self.marks[n.key] = IterMark(total, total.extent)
+        return IterSplit(mark, ONE, mark.extent, ONE)
+
+    def _chain(self, splits: list[IterSplit], base: Linear) -> IterSum:
+        """Order the splits so that each scale is the one before times its extent."""
+        ordered = _compact(self.s, splits)
+        if ordered is not None:
+            extent = ONE
+            for p in ordered:
+                extent = self.s.atoms.multiply(extent, p.extent)
+            unit = not ordered or _is_one(ordered[0].scale)
+            return IterSum(ordered, base, extent, unit)
+        if any(p.scale.terms or p.extent.terms for p in splits):
+            raise _NotAffineError
+        ordered = sorted(splits, key=lambda p: p.scale.const)
+        reach = 0
+        for p in ordered:
+            if p.scale.const <= reach:
+                raise _NotAffineError
+            reach += p.scale.const * (p.extent.const - 1)
+        return IterSum(ordered, base, None, is_unit=False)
+
+    # -- use of the marks ------------------------------------------------------------------------
+    def note(self, total: IterSum) -> None:
+        """Count the splits of a sum, and once those of the marks below it."""
+        for p in total.splits:
+            known = self.used.get(p.mark)
+            if known is None:
+                self.used[p.mark] = [p]
+                if isinstance(p.mark.source, IterSum):
+                    self.note(p.mark.source)
+            else:
+                known.append(p)
+
+    def cover(self) -> tuple[bool, bool]:
+        """Whether all marks are fully used (injective), and with no rounding up (surjective).
+
+        Raises _NotAffineError where two splits overlap.
+        """
+        injective = surjective = True
+        for mark, splits in self.used.items():
+            reached = ONE
+            for p in _by_lower(self.s, splits):
+                if p.lower.key != reached.key:
+                    # A gap: the part below this split is unused. An overlap is no map.
+                    if not prove_nonneg(self.s, p.lower - reached):
+                        raise _NotAffineError
+                    injective = False
+                reached = self.s.atoms.multiply(p.lower, p.extent)
+            if reached.key == mark.extent.key:
+                continue
+            if not prove_nonneg(self.s, reached - mark.extent):
+                # The upper part of the mark is unused, or nothing is known.
+                injective = False
+                surjective = surjective and prove_nonneg(self.s, mark.extent - reached)
+            elif len(splits) > 1:
+                # Rounded up: not all combinations of the splits are reached.
+                surjective = False
+        marks = {m.source for m in self.used}
+        for var, extent in self.loops.items():
+            if var not in self.constrained and var not in marks and not _is_one(extent):
+                injective = False
+        return injective, surjective
+
+
+def _compact(s: Simplifier, splits: list[IterSplit]) -> list[IterSplit] | None:
+    """The splits as a chain of scales, smallest first; None where there is none."""
+    rest = list(splits)
+    chain: list[IterSplit] = []
+    if not rest:
+        return chain
+    expected = min((p.scale for p in rest), key=lambda x: (len(x.terms), abs(x.const), x.const))
+    if not expected.terms and expected.const <= 0:
+        return None
+    while rest:
+        found = next((p for p in rest if p.scale.key == expected.key), None)
+        if found is None:
+            return None
+        rest.remove(found)
+        chain.append(found)
+        expected = s.atoms.multiply(expected, found.extent)
+    return chain
+
+
+def _by_lower(s: Simplifier, splits: list[IterSplit]) -> list[IterSplit]:
+    """The splits of one mark, lowest first; symbolic ones by what their chain needs."""
+    if all(not p.lower.terms for p in splits):
+        return sorted(splits, key=lambda p: p.lower.const)
+    rest, ordered, reached = list(splits), [], ONE
+    while rest:
+        found = next((p for p in rest if p.lower.key == reached.key), None)
+        if found is None:
+            raise _NotAffineError
+        rest.remove(found)
+        ordered.append(found)
+        reached = s.atoms.multiply(found.lower, found.extent)
+    return ordered
+
+
+def detect_iter_map(
+    indices: Sequence[ExprLike],
+    loops: Mapping[Var, ExprLike],
+    predicate: Expr | None,
+    analyzer: Analyzer,
+) -> IterMap | None:
+    """The indices as an affine map of the loops ``[0, extent)`` where ``predicate`` holds.
+
+    Variables that are not in ``loops`` count as constants. None where an index is no sum of splits,
+    or splits overlap. With a predicate that bounds something else than a compact sum, the map is
+    not known to be surjective.
+    """
+    s = analyzer.simplifier
+    with analyzer.scope():
+        for var, extent in loops.items():
+            analyzer.bind(var, Range(as_expr(0), as_expr(extent)))
+        extents = {var: s.linear(as_expr(extent)) for var, extent in loops.items()}
+        detector = _Detector(s, {v: e for v, e in extents.items() if not _is_one(e)})
+        try:
+            left_over = [] if predicate is None else detector.add_predicate(s.simplify(predicate))
+            sums = tuple(
+                [
+                    detector.sum_of(detector.replace_constrained(s.linear(as_expr(i))))
+                    for i in indices
+                ]
+            )
+            for total in sums:
+                detector.note(total)
+            injective, surjective = detector.cover()
+        except _NotAffineError:
+            return None
+    compact = all(t.extent is not None for t in sums)
+    unused = any(detector.marks[v] not in detector.used for v in detector.constrained)
+    return IterMap(sums, injective, surjective and compact and not left_over and not unused)
+
+
+def is_affine_binding(
+    realize: BlockRealize, loops: Mapping[Var, ExprLike], analyzer: Analyzer
+) -> bool:
+    """Whether the loops around a block run through the whole domain of its iter vars.
+
+    Each value of the iter vars' box must be reached. A loop that no iter var uses is allowed (the
+    block then runs again for the same values).
+    """
+    found = detect_iter_map(realize.iter_values, loops, realize.predicate, analyzer)
+    if found is None:
+        return False
+    if found.is_surjective:
+        return all(
+            t.extent is not None
+            and t.is_unit
+            and analyzer.can_prove_equal(render(t.base), iv.dom.min)
+            and analyzer.can_prove_equal(render(t.extent), iv.dom.extent)
+            for t, iv in zip(found.sums, realize.block.iter_vars, strict=True)
+        )
+    return found.is_injective and _same_count(realize, loops, analyzer)
+
+
+def _same_count(realize: BlockRealize, loops: Mapping[Var, ExprLike], analyzer: Analyzer) -> bool:
+    """An injective map into a box is onto it if the predicate leaves as many points as the box has.
+
+    Counts where the predicate is one bound of a compact sum of whole loops.
+    """
+    s = analyzer.simplifier
+    with analyzer.scope():
+        extents = {}
+        for var, extent in loops.items():
+            analyzer.bind(var, Range(as_expr(0), as_expr(extent)))
+            extents[var] = s.linear(as_expr(extent))
+        detector = _Detector(s, {v: e for v, e in extents.items() if not _is_one(e)})
+        try:
+            if detector.add_predicate(s.simplify(realize.predicate)):
+                return False
+        except _NotAffineError:
+            return False
+        points = ONE
+        bounded: set[Expr] = set()
+        for stand_in, inside in detector.constrained.items():
+            if any(atom not in detector.loops or atom in bounded for atom in inside.terms):
+                return False
+            bounded.update(inside.terms)
+            bounded.add(stand_in)
+            points = s.atoms.multiply(points, detector.loops[stand_in])
+        for loop, loop_extent in detector.loops.items():
+            if loop not in bounded:
+                points = s.atoms.multiply(points, loop_extent)
+        box = ONE
+        with analyzer.constraint(realize.predicate):
+            for iv, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+                low = analyzer.can_prove(value >= iv.dom.min)
+                if not low or not analyzer.can_prove(value < iv.dom.min + iv.dom.extent):
+                    return False
+                box = s.atoms.multiply(box, s.linear(iv.dom.extent))
+        return points.key == box.key

@@ -1,0 +1,121 @@
+"""Rules for sums: quotients and remainders that belong together are joined again.
+
+``SUM_RULES`` is tried in order on a sum that holds a FloorDiv or FloorMod; each rule returns the
+new sum or None. The first line of a rule's docstring is the rule. Cancelling and collecting need no
+rule: they are what the canonical form is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..expr import FloorDiv, FloorMod
+from .linear import Linear, constant
+
+if TYPE_CHECKING:
+    from .simplify import Simplifier
+
+_ROUNDED = frozenset((FloorDiv, FloorMod))
+SumRule = Callable[["Simplifier", Linear], "Linear | None"]
+
+
+def _without(x: Linear, part: Linear) -> Linear | None:
+    """``x - part``, if the terms of ``part`` all stand in ``x`` as they are."""
+    if not part.terms:
+        return None
+    for atom, k in part.terms.items():
+        if x.terms.get(atom) != k:
+            return None
+    return x - part
+
+
+def join_remainder(s: Simplifier, x: Linear) -> Linear | None:
+    """x // c * c + x % c  ->  x"""
+    for atom, k in x.terms.items():
+        if type(atom) is FloorMod:
+            n, d = s.atoms.parts[atom]
+            quotient = s.floordiv(n, d)
+            rest = _without(x, s.atoms.multiply(quotient, d).scale(k) + Linear({atom: k}))
+            if rest is not None and quotient.terms:
+                return rest + n.scale(k)
+    return None
+
+
+def join_split_remainder(s: Simplifier, x: Linear) -> Linear | None:
+    """x // a % b * a + x % a  ->  x % (a * b)    for constants a, b > 0"""
+    remainders = [atom for atom in x.terms if type(atom) is FloorMod]
+    if len(remainders) < 2:
+        return None
+    for low in remainders:
+        k = x.terms[low]
+        n, d = s.atoms.parts[low]
+        if d.terms or d.const <= 0:
+            continue
+        for high in remainders:
+            if x.terms[high] != k * d.const or high is low:
+                continue
+            m, e = s.atoms.parts[high]
+            if not e.terms and e.const > 0 and s.floordiv(n, d).key == m.key:
+                joined = s.floormod(n, constant(d.const * e.const))
+                return x - Linear({low: k, high: k * d.const}) + joined.scale(k)
+    return None
+
+
+def remainder_of_difference(s: Simplifier, x: Linear) -> Linear | None:
+    """x - x // c * c  ->  x % c"""
+    for atom, k in x.terms.items():
+        if type(atom) is not FloorDiv:
+            continue
+        n, d = s.atoms.parts[atom]
+        if d.terms or d.const <= 0 or k % d.const:
+            continue
+        weight = -k // d.const
+        rest = _without(x, Linear(n.terms).scale(weight) + Linear({atom: k}))
+        if rest is not None:
+            return rest + (s.floormod(n, d) - constant(n.const)).scale(weight)
+    return None
+
+
+def exact_quotient(s: Simplifier, x: Linear) -> Linear | None:
+    """x // c * c  ->  x - r    if x % c is known to be the constant r"""
+    if not s.known_moduli:
+        return None
+    for atom, k in x.terms.items():
+        if type(atom) is not FloorDiv:
+            continue
+        n, d = s.atoms.parts[atom]
+        if d.terms or d.const <= 0 or k % d.const:
+            continue
+        remainder = s.floormod(n, d)
+        if not remainder.terms:
+            return x - Linear({atom: k}) + (n - remainder).scale(k // d.const)
+    return None
+
+
+SUM_RULES: tuple[SumRule, ...] = (
+    join_remainder,
+    join_split_remainder,
+    remainder_of_difference,
+    exact_quotient,
+)
+
+
+def rewrite_sum(s: Simplifier, x: Linear) -> Linear:
+    """``x`` after all the rules; ``x`` itself where none applies. Each rule removes an atom."""
+    while _may_rewrite(s, x):
+        for rule in SUM_RULES:
+            new = rule(s, x)
+            if new is not None:
+                x = new
+                break
+        else:
+            return x
+    return x
+
+
+def _may_rewrite(s: Simplifier, x: Linear) -> bool:
+    """Whether there is a quotient or remainder (perhaps in a product) beside something else."""
+    if len(x.terms) < 2 and not s.known_moduli:
+        return False
+    return any(type(atom) in _ROUNDED for atom in x.terms)

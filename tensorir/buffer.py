@@ -1,0 +1,63 @@
+"""Buffers: typed, shaped pieces of memory that a PrimFunc reads and writes."""
+
+from __future__ import annotations
+
+from ..support.dtype import DType
+from ..support.node import Node, node
+from .expr import INDEX, BufferLoad, Expr, ExprLike, IntImm, as_expr
+
+SCOPES = ("global", "local", "register", "shared", "warp")
+"""``global``: memory that may be parallel over threads (parameters, workspace shared by all threads).
+``local``: workspace of one thread. ``register``: indices must be constants after unrolling; becomes
+SSA values. ``shared`` and ``warp`` are GPU names that the texts use; a CPU treats them as global."""
+
+
+@node
+class Buffer(Node):
+    """A binder: two buffers are the same only if they are one object.
+
+    ``strides`` is empty for a compact row-major layout; ``elem_offset`` is in elements;
+    ``alignment`` is in bytes, 0 for the alignment of the dtype.
+    """
+
+    name: str
+    shape: tuple[Expr, ...]
+    dtype: DType
+    scope: str = "global"
+    strides: tuple[Expr, ...] = ()
+    elem_offset: Expr = IntImm(0, INDEX)  # noqa: RUF009 - nodes are never mutated
+    alignment: int = 0
+
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> BufferLoad:
+        items = indices if isinstance(indices, tuple) else (indices,)
+        return BufferLoad(self, tuple([as_expr(i, INDEX) if not isinstance(i, Expr) else i for i in items]))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"Buffer({self.name})"
+
+
+@node
+class Range(Node):
+    """``[min, min + extent)``."""
+
+    min: Expr
+    extent: Expr
+
+
+@node
+class BufferRegion(Node):
+    """A box of a buffer, one range a dimension."""
+
+    buffer: Buffer
+    region: tuple[Range, ...]
+
+
+def make_buffer(
+    name: str, shape: tuple[ExprLike, ...] | list[ExprLike], dtype: str = "float32", scope: str = "global"
+) -> Buffer:
+    """A compact buffer; ints in ``shape`` become int64 constants."""
+    return Buffer(name, tuple([as_expr(s) for s in shape]), DType(dtype), scope)

@@ -1,0 +1,248 @@
+"""Where the code generator stands: the builder, variables, buffers, and the scopes open around it.
+
+A *frame* is a loop body or a branch. Index arithmetic is emitted once in the outermost frame in which
+it is known, in front of the code that enters the next frame, and found again by its linear form: what
+other compilers leave to loop-invariant code motion and common subexpression elimination holds by
+construction, and LLVM gets less to do. Only pure integer arithmetic moves; loads stay where they are,
+and a load is reused only until a store to its buffer or a loop with one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir
+
+from ...support.node import walk
+from ..buffer import Buffer
+from ..expr import BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Mul, Var
+from ..lowering.linear import Key, Linear, Scope
+from .llvm_types import I64, Literal
+
+
+@dataclass(slots=True)
+class Frame:
+    """``before`` ends with the jump into this frame (None for the function's own)."""
+
+    before: ir.Block | None
+    memo: dict[Key, ir.Value] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Memory:
+    """A buffer that lives in memory: a pointer to element 0, and its alignment in bytes."""
+
+    pointer: ir.Value
+    alignment: int
+    is_written: bool = True
+
+
+class Frames:
+    """The state of one function being emitted; ``ExprEmitter`` adds the expressions."""
+
+    def __init__(self, builder: ir.IRBuilder, *, may_alias: bool = False) -> None:
+        self.builder = builder
+        self.may_alias = may_alias
+        self.frames = [Frame(None)]
+        self.scope = Scope()
+        self.values: dict[int, ir.Value] = {}
+        self.levels: dict[int, int] = {}
+        self.memory: dict[int, Memory] = {}
+        self.epochs: dict[int, int] = {}
+        self.epoch = 0
+        self.forms: dict[int, tuple[Expr, Linear]] = {}
+        self.atom_levels: dict[Key, int] = {}
+
+    # -- frames -----------------------------------------------------------------------------------
+    @contextmanager
+    def frame(self, before: ir.Block) -> Iterator[None]:
+        """What is emitted inside stands in a frame entered from the end of ``before``."""
+        self.frames.append(Frame(before))
+        self.epoch += 1
+        try:
+            yield
+        finally:
+            self.frames.pop()
+            self.epoch += 1
+
+    def bind(self, var: Var, value: ir.Value) -> None:
+        """``var`` has ``value`` from here to the end of the current frame."""
+        self.values[id(var)] = value
+        self.levels[id(var)] = len(self.frames) - 1
+
+    @contextmanager
+    def at_level(self, level: int) -> Iterator[None]:
+        """Emit in frame ``level``: here if it is the innermost, else in front of the next one."""
+        if level == len(self.frames) - 1:
+            yield
+            return
+        before = self.frames[level + 1].before
+        assert before is not None
+        assert before.terminator is not None
+        here = self.builder.block
+        self.builder.position_before(before.terminator)
+        try:
+            yield
+        finally:
+            if here.terminator is not None:
+                self.builder.position_before(here.terminator)
+            else:
+                self.builder.position_at_end(here)
+
+    def recall(self, key: Key) -> ir.Value | None:
+        """A value remembered in one of the open frames."""
+        for frame in reversed(self.frames):
+            value = frame.memo.get(key)
+            if value is not None:
+                return value
+        return None
+
+    # -- index arithmetic ---------------------------------------------------------------------------
+    def linear(self, e: Expr) -> Linear:
+        """The linear form of an index; nodes shared by unrolled copies are analysed once."""
+        if type(e).__name__ == "Add" and isinstance(e.b, IntImm):  # type: ignore[attr-defined]
+            form = self.linear(e.a)  # type: ignore[attr-defined]
+            return Linear(form.terms, form.const + e.b.value)  # type: ignore[attr-defined]
+        known = self.forms.get(id(e))
+        if known is None:
+            known = (e, self.scope.linear(e))
+            self.forms[id(e)] = known
+        return known[1]
+
+    def level_of(self, mono: Key, atoms: tuple[Expr, ...]) -> int:
+        """The innermost frame that binds a variable of a product of atoms."""
+        if len(atoms) == 1 and type(atoms[0]) is Var:
+            return self.levels[id(atoms[0])]
+        known = self.atom_levels.get(mono)
+        if known is None:
+            known = 0
+            for n in (n for a in atoms for n in walk(a) if not isinstance(n, Buffer)):
+                if isinstance(n, Var) and id(n) in self.levels:
+                    known = max(known, self.levels[id(n)])
+                elif isinstance(n, BufferLoad | Call) or (
+                    isinstance(n, FloorDiv | FloorMod) and not isinstance(n.b, IntImm)
+                ):
+                    # Loads, branches and divisions that could trap stay where the program puts them.
+                    return len(self.frames) - 1
+            self.atom_levels[mono] = known
+        return known
+
+    def grouped(self, form: Linear) -> list[tuple[int, dict[Any, tuple[tuple[Expr, ...], int]]]]:
+        """The terms of a form by the frame they belong to, outermost first."""
+        groups: dict[int, dict[Any, tuple[tuple[Expr, ...], int]]] = {}
+        for mono, (atoms, c) in form.terms.items():
+            groups.setdefault(self.level_of(mono, atoms), {})[mono] = (atoms, c)
+        return sorted(groups.items())
+
+    def terms(self, level: int, terms: dict[Any, tuple[tuple[Expr, ...], int]]) -> ir.Value:
+        """The sum of terms of one frame, emitted there once."""
+        key = ("sum", frozenset([(m, c) for m, (_, c) in terms.items()]))
+        known = self.recall(key)
+        if known is not None:
+            return known
+        total: ir.Value | None = None
+        with self.at_level(level):
+            for atoms, c in terms.values():
+                value = self.atom(atoms[0])
+                for a in atoms[1:]:
+                    value = self.builder.mul(value, self.atom(a), flags=("nsw",))
+                if c != 1:
+                    value = self.builder.mul(value, constant_index(c), flags=("nsw",))
+                total = value if total is None else self.builder.add(total, value, flags=("nsw",))
+        assert total is not None
+        self.frames[level].memo[key] = total
+        return total
+
+    def index(self, e: Expr) -> ir.Value:
+        """A scalar int64 index."""
+        return self.form_value(self.linear(e))
+
+    def form_value(self, form: Linear) -> ir.Value:
+        total: ir.Value | None = None
+        seen: list[Key] = []
+        for level, terms in self.grouped(form):
+            part = self.terms(level, terms)
+            if total is None:
+                total = part
+                seen = [frozenset([(m, c) for m, (_, c) in terms.items()])]
+                continue
+            seen.append(frozenset([(m, c) for m, (_, c) in terms.items()]))
+            key = ("index", tuple(seen))
+            known = self.recall(key)
+            if known is None:
+                with self.at_level(level):
+                    known = self.builder.add(total, part, flags=("nsw",))
+                self.frames[level].memo[key] = known
+            total = known
+        if total is None:
+            return constant_index(form.const)
+        if form.const:
+            total = self.builder.add(total, constant_index(form.const), flags=("nsw",))
+        return total
+
+    def address(self, buffer: Buffer, form: Linear, element: ir.Type) -> ir.Value:
+        """A pointer to an element: outer terms first, the constant last, so that it folds."""
+        pointer = self.memory[id(buffer)].pointer
+        seen: list[Key] = []
+        for level, terms in self.grouped(form):
+            seen.append(frozenset([(m, c) for m, (_, c) in terms.items()]))
+            key = ("address", id(buffer), tuple(seen))
+            known = self.recall(key)
+            if known is None:
+                offset = self.terms(level, terms)
+                with self.at_level(level):
+                    known = self.builder.gep(pointer, [offset], source_etype=element)
+                self.frames[level].memo[key] = known
+            pointer = known
+        if form.const:
+            pointer = self.builder.gep(pointer, [constant_index(form.const)], source_etype=element)
+        return pointer
+
+    def atom(self, e: Expr) -> ir.Value:
+        """An atom of a linear form."""
+        if isinstance(e, Var):
+            return self.values[id(e)]
+        return self.operation(e) if isinstance(e, Mul | FloorDiv | FloorMod) else self.expr(e)
+
+    def operation(self, e: Expr) -> ir.Value:
+        """The value of an expression that is not to be put in linear form again; ``ExprEmitter``
+        says how, here and in ``expr``."""
+        raise AssertionError(f"no emitter for {type(e).__name__}")
+
+    def expr(self, e: Expr) -> ir.Value:
+        """The value of any expression."""
+        raise AssertionError(f"no emitter for {type(e).__name__}")
+
+    # -- memory ---------------------------------------------------------------------------------------
+    def alignment(self, memory: Memory, form: Linear, itemsize: int) -> int:
+        """Bytes an access is known to be aligned to."""
+        align = memory.alignment
+        for _, c in form.terms.values():
+            align = _gcd_power(align, c * itemsize)
+        return _gcd_power(align, form.const * itemsize)
+
+    def load_key(self, buffer: Buffer, what: Key) -> Key:
+        """A key under which a load may be found again: it changes with every store that may touch it."""
+        memory = self.memory[id(buffer)]
+        if not memory.is_written:
+            return ("load", id(buffer), what)
+        when = self.epochs.get(0 if self.may_alias else id(buffer), 0)
+        return ("load", id(buffer), what, when, self.epoch)
+
+    def stored(self, buffer: Buffer) -> None:
+        """Forget the loads of a buffer that has just been written."""
+        key = 0 if self.may_alias else id(buffer)
+        self.epochs[key] = self.epochs.get(key, 0) + 1
+
+
+def constant_index(value: int) -> ir.Constant:
+    """An int64 constant."""
+    return Literal(I64, str(value))
+
+
+def _gcd_power(a: int, b: int) -> int:
+    """The largest power of two that divides both (``a`` is a power of two)."""
+    return min(a, b & -b) if b else a

@@ -1,0 +1,379 @@
+"""One lowered function as LLVM functions under the kernel ABI.
+
+    define void @kernel(ptr %args, ptr %dims, ptr %workspace, ptr %rt)    entry: unpacks
+    define internal void @kernel.impl(ptr noalias %a, ...)                the loops
+    define internal void @kernel.body0(ptr noalias %a, ..., %begin, %end) a parallel loop's body
+    define internal void @kernel.task0(ptr %context, %begin, %end, %thread)   what the pool calls
+
+Buffers arrive as ``noalias`` parameters of a function that is never inlined, the plainest way to tell
+LLVM that no two overlap (functions marked ``inplace`` leave it out). The entry never allocates: what
+does not fit registers or a little stack lives in the caller's workspace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+
+from ...support.abi import ALIGNMENT, RUNTIME_FIELDS, STACK_LIMIT
+from ...support.errors import CodegenError
+from ...support.node import Node, children
+from ...support.target import Target
+from ..buffer import Buffer
+from ..expr import BufferLoad, Expr, IntImm, Let, Var
+from ..function import PrimFunc
+from ..printer import print_expr
+from ..lowering.lower_parallel import GRAIN
+from ..lowering.pipeline import LoweredFunc
+from ..lowering.plan_allocations import STORAGE
+from ..stmt import Allocate, BufferStore, For, LetStmt, Stmt, annotation
+from .frames import Memory, constant_index
+from .llvm_stmt import StmtEmitter
+from .llvm_types import I8, I32, I64, PTR, VOID, alloca, memory_type, register_type
+from .loads import Registers, Slot, slot_elements
+
+KERNEL_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, PTR])
+_TASK_TYPE = ir.FunctionType(VOID, [PTR, I64, I64, I64])
+_LAUNCH_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64])
+
+
+class KernelAttributes(ir.FunctionAttributes):
+    """Function attributes with those of LLVM that llvmlite has no name for."""
+
+    _known = ir.FunctionAttributes._known | {'"no-builtins"', '"no-stack-arg-probe"', "mustprogress"}
+
+
+def declare(module: ir.Module, name: str, kind: ir.FunctionType, *, internal: bool) -> ir.Function:
+    """A function of ours: no exceptions, no library calls made up by the optimiser."""
+    function = ir.Function(module, kind, name)
+    function.attributes = KernelAttributes(["nounwind", '"no-builtins"'])
+    if internal:
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+    return function
+
+
+@dataclass(slots=True)
+class _Region:
+    """A piece of a function that becomes an LLVM function: what it uses and what it allocates."""
+
+    body: Stmt
+    buffers: list[Buffer] = field(default_factory=list)
+    """Buffers in memory it is handed pointers to, in order of first use."""
+    local: dict[int, tuple[Buffer, str]] = field(default_factory=dict)
+    """Buffers on its own stack or in its registers, with their storage."""
+    scalars: list[Var] = field(default_factory=list)
+    """Variables it is handed."""
+    written: set[int] = field(default_factory=set)
+    storage: dict[int, str] = field(default_factory=dict)
+    """Storage of the buffers allocated inside."""
+    indices: dict[int, dict[int, Expr]] = field(default_factory=dict)
+    """The indices of the accesses of each register buffer."""
+    parallel: dict[int, _Region] = field(default_factory=dict)
+    """The bodies of the parallel loops inside."""
+
+
+def _scan(body: Stmt, bound: set[int]) -> _Region:
+    """What ``body`` uses; ``bound`` are variables it binds itself besides its loops. One walk, and
+    expressions shared by unrolled copies are seen once."""
+    region = _Region(body)
+    inside = set(bound)
+    used: dict[int, Var] = {}
+    accesses: dict[int, Buffer] = {}
+    seen: set[int] = set()
+    stack: list[Node] = [body]
+    while stack:
+        n = stack.pop()
+        if isinstance(n, Expr):
+            if id(n) in seen:
+                continue
+            seen.add(id(n))
+        kind = type(n)
+        if isinstance(n, Var):
+            used[id(n)] = n
+            continue
+        if kind is IntImm:
+            continue
+        if kind is BufferLoad or kind is BufferStore:
+            assert isinstance(n, BufferLoad | BufferStore)
+            accesses.setdefault(id(n.buffer), n.buffer)
+            if kind is BufferStore:
+                region.written.add(id(n.buffer))
+            if n.buffer.scope == "register":
+                region.indices.setdefault(id(n.buffer), {})[id(n.indices[0])] = n.indices[0]
+        elif isinstance(n, For | LetStmt | Let):
+            inside.add(id(n.var))
+            if isinstance(n, For) and n.kind == "parallel":
+                body_region = _scan(n.body, {id(n.var)})
+                region.parallel[id(n)] = body_region
+                region.written |= body_region.written
+                region.storage |= body_region.storage
+                used |= {id(v): v for v in body_region.scalars}
+                for buffer in body_region.buffers:
+                    if body_region.storage.get(id(buffer)) != "thread":
+                        accesses.setdefault(id(buffer), buffer)
+                stack += [n.extent, n.min]
+                continue
+        elif isinstance(n, Allocate):
+            region.storage[id(n.buffer)] = storage = str(annotation(n, STORAGE))
+            if storage in ("stack", "register"):
+                region.local[id(n.buffer)] = (n.buffer, storage)
+        stack.extend([c for c in reversed(list(children(n))) if type(c) is not Buffer])
+    region.buffers = [b for key, b in accesses.items() if key not in region.local]
+    region.scalars = [v for key, v in used.items() if key not in inside]
+    return region
+
+
+class FunctionEmitter:
+    """Emits one LoweredFunc into a module."""
+
+    def __init__(self, module: ir.Module, lowered: LoweredFunc, target: Target) -> None:
+        self.module = module
+        self.lowered = lowered
+        self.func: PrimFunc = lowered.func
+        self.symbol = str(self.func.attr("global_symbol", self.func.name))
+        self.target = target
+        self.may_alias = bool(self.func.attr("inplace", False))
+        self.storage: dict[int, str] = {}
+        self.bodies = 0
+
+    # -- entry ----------------------------------------------------------------------------------------
+    def emit(self) -> None:
+        """Emit the kernel and all it consists of."""
+        region = _scan(self.func.body, set())
+        self.storage = region.storage
+        params = {id(p) for p in self.func.params}
+        for buffer in region.buffers:
+            if id(buffer) not in self.storage and id(buffer) not in params:
+                raise CodegenError(
+                    f"Buffer {buffer.name} of {self.symbol} is neither a parameter nor allocated."
+                )
+        entry = declare(self.module, self.symbol, KERNEL_TYPE, internal=False)
+        for arg, name in zip(entry.args, ("args", "dims", "workspace", "rt"), strict=True):
+            arg.name = name
+        args, dims, workspace, rt = entry.args
+        b = ir.IRBuilder(entry.append_basic_block("entry"))
+        emitter = StmtEmitter(b, self._no_parallel)
+        for n, var in enumerate(self.lowered.dims):
+            emitter.scope.bind_nonnegative(var)
+            emitter.bind(var, b.load(_element(b, dims, n), align=8, typ=I64))
+        pointers: dict[int, ir.Value] = {}
+        for n, param in enumerate(self.func.params):
+            if isinstance(param, Buffer):
+                if any(param is x for x in region.buffers):
+                    pointers[id(param)] = b.load(_element(b, args, n), align=8, typ=PTR)
+            else:
+                where = b.load(_element(b, args, n), align=8, typ=PTR)
+                value = b.load(where, align=param.dtype.itemsize, typ=memory_type(param.dtype))
+                emitter.bind(param, emitter._from_memory(value, param.dtype))
+        for buffer in region.buffers:
+            if self.storage.get(id(buffer)) == "shared":
+                offset = emitter.index(buffer.elem_offset)
+                pointers[id(buffer)] = b.gep(workspace, [offset], source_etype=memory_type(buffer.dtype))
+        operands = [pointers[id(x)] for x in region.buffers] + [emitter.values[id(v)] for v in region.scalars]
+        shared_bytes = emitter.index(self.lowered.shared_bytes)
+        threads_at = b.gep(workspace, [shared_bytes], source_etype=I8)
+        operands += [threads_at, emitter.index(self.lowered.thread_bytes), rt]
+        impl = self._implement(f"{self.symbol}.impl", region, outermost=True)
+        b.call(impl, operands, tail=True)
+        b.ret_void()
+
+    def _no_parallel(self, s: For) -> None:
+        raise AssertionError("no loop stands in the entry")
+
+    # -- bodies ---------------------------------------------------------------------------------------
+    def _implement(
+        self, name: str, region: _Region, *, outermost: bool, loop: For | None = None
+    ) -> ir.Function:
+        """The function that runs ``region.body``; with ``loop``, for the iterations it is handed."""
+        kinds = [PTR] * len(region.buffers) + [register_type(v.dtype) for v in region.scalars]
+        kinds += [PTR, I64, PTR] if outermost else [I64, I64]
+        function = declare(self.module, name, ir.FunctionType(VOID, kinds), internal=True)
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        emitter = StmtEmitter(b, self._no_parallel, may_alias=self.may_alias)
+        emitter.has_gather = emitter.has_scatter = self.target.is_x86 and self.target.vector_bits >= 512
+        for arg, buffer in zip(function.args, region.buffers, strict=False):
+            arg.name = buffer.name
+            planned = id(buffer) in self.storage
+            alignment = ALIGNMENT if planned else buffer.dtype.itemsize
+            if not self.may_alias:
+                arg.add_attribute("noalias")
+            arg.attributes.align = alignment
+            written = id(buffer) in region.written or (self.may_alias and not planned)
+            emitter.memory[id(buffer)] = Memory(arg, alignment, is_written=written)
+        rest = function.args[len(region.buffers) :]
+        for arg, var in zip(rest, region.scalars, strict=False):
+            arg.name = var.name
+            emitter.bind(var, arg)
+            if any(var is d for d in self.lowered.dims):
+                emitter.scope.bind_nonnegative(var)
+        rest = rest[len(region.scalars) :]
+        self._allocate(emitter, region)
+        if loop is not None:
+            begin, end = rest
+            with emitter.scope.loop(loop.var, loop.min, loop.extent):
+                emitter.counted(loop, begin, end, None)
+        else:
+            context = _Launch(self, emitter, region, *rest)
+            emitter.on_parallel = context.launch
+            emitter.stmt(region.body)
+        b.ret_void()
+        return function
+
+    def _allocate(self, emitter: StmtEmitter, region: _Region) -> None:
+        """The stack and the register slots of a region, at entry."""
+        b, used = emitter.builder, 0
+        for buffer, storage in region.local.values():
+            size = buffer.shape[0]
+            assert isinstance(size, IntImm) or storage == "register"
+            if storage == "stack" and isinstance(size, IntImm):
+                kind = ir.ArrayType(memory_type(buffer.dtype), size.value)
+                memory = alloca(b, kind, buffer.name, ALIGNMENT)
+                emitter.memory[id(buffer)] = Memory(memory, ALIGNMENT)
+                used += size.value * buffer.dtype.itemsize
+                continue
+            emitter.registers[id(buffer)] = registers = Registers()
+            for first, count in _components(self.symbol, buffer, list(region.indices.get(id(buffer), {}).values())):
+                t = register_type(buffer.dtype.with_lanes(count))
+                slot = Slot(first, count, alloca(b, t, buffer.name))
+                for k in range(first, first + count):
+                    registers.slots[k] = slot
+                used += count * buffer.dtype.itemsize
+        if used > STACK_LIMIT:
+            raise CodegenError(
+                f"{self.symbol} needs {used} bytes of registers and stack; a kernel has {STACK_LIMIT}. "
+                "Use smaller register tiles."
+            )
+
+    def body_of(self, loop: For, region: _Region) -> tuple[ir.Function, str]:
+        """The outlined body of a parallel loop."""
+        name = f"{self.symbol}.body{self.bodies}"
+        self.bodies += 1
+        return self._implement(name, region, outermost=False, loop=loop), name
+
+
+class _Launch:
+    """Runs the parallel loops of one function: by the pool, or directly where that is not worth it."""
+
+    def __init__(
+        self,
+        parent: FunctionEmitter,
+        emitter: StmtEmitter,
+        region: _Region,
+        threads_at: ir.Value,
+        thread_bytes: ir.Value,
+        rt: ir.Value,
+    ) -> None:
+        self.parent, self.emitter, self.region = parent, emitter, region
+        self.threads_at, self.thread_bytes, self.rt = threads_at, thread_bytes, rt
+
+    def launch(self, loop: For) -> None:
+        """Emit a parallel loop."""
+        e, b = self.emitter, self.emitter.builder
+        region = self.region.parallel[id(loop)]
+        for buffer in region.buffers:
+            if self.parent.storage.get(id(buffer)) == "register":
+                raise CodegenError(
+                    f"Register buffer {buffer.name} is used inside the parallel loop {loop.var.name} but "
+                    "allocated outside of it. Compute it inside, or give it scope 'local'."
+                )
+        body, name = self.parent.body_of(loop, region)
+        start, extent = e.index(loop.min), e.index(loop.extent)
+        end = b.add(start, extent, flags=("nsw",))
+        captured = [e.memory[id(x)].pointer if self._is_shared(x) else None for x in region.buffers]
+        scalars = [e.values[id(v)] for v in region.scalars]
+        task = self._task(name.replace(".body", ".task"), body, region)
+
+        threads = b.load(_field(b, self.rt, "threads"), align=8, typ=I64)
+        grain = int(annotation(loop, GRAIN, 1))
+        alone = b.icmp_signed("==", threads, constant_index(1))
+        few = b.icmp_signed("<=", extent, constant_index(grain))
+        direct, pooled, after = [b.append_basic_block() for _ in range(3)]
+        some = b.append_basic_block()
+        b.cbranch(b.icmp_signed(">", extent, constant_index(0)), some, after)
+        b.position_at_end(some)
+        b.cbranch(b.or_(alone, few), direct, pooled)
+        b.position_at_end(direct)
+        here = [p if p is not None else self._thread_pointer(b, x, self.threads_at) for p, x in zip(captured, region.buffers, strict=True)]
+        b.call(body, [*here, *scalars, start, end])
+        b.branch(after)
+        b.position_at_end(pooled)
+        with b.goto_entry_block():
+            context = alloca(b, ir.ArrayType(I64, 3 + len(captured) + len(scalars)))
+        saved: list[ir.Value] = [self.threads_at, self.thread_bytes, start]
+        saved += [p if p is not None else self.threads_at for p in captured] + scalars
+        for n, value in enumerate(saved):
+            b.store(value, _element(b, context, n), align=8)
+        launch = b.load(_field(b, self.rt, "launch"), align=8, typ=_LAUNCH_TYPE.as_pointer())
+        b.call(launch, [self.rt, task, context, extent, constant_index(grain)])
+        b.branch(after)
+        b.position_at_end(after)
+        e.epoch += 1
+
+    def _is_shared(self, buffer: Buffer) -> bool:
+        return self.parent.storage.get(id(buffer)) != "thread"
+
+    def _thread_pointer(self, b: ir.IRBuilder, buffer: Buffer, base: ir.Value) -> ir.Value:
+        offset = buffer.elem_offset
+        if not isinstance(offset, IntImm):
+            raise CodegenError(
+                f"Buffer {buffer.name} inside a parallel loop has a place in the thread's workspace that "
+                "depends on symbolic sizes. Give it a constant size."
+            )
+        return b.gep(base, [constant_index(offset.value)], source_etype=memory_type(buffer.dtype))
+
+    def _task(self, name: str, body: ir.Function, region: _Region) -> ir.Function:
+        """What the pool calls: unpacks the context and runs the body on its range."""
+        task = declare(self.parent.module, name, _TASK_TYPE, internal=True)
+        context, begin, end, thread = task.args
+        b = ir.IRBuilder(task.append_basic_block("entry"))
+        threads_at = b.load(_element(b, context, 0), align=8, typ=PTR)
+        thread_bytes = b.load(_element(b, context, 1), align=8, typ=I64)
+        start = b.load(_element(b, context, 2), align=8, typ=I64)
+        mine = b.gep(threads_at, [b.mul(thread, thread_bytes, flags=("nsw",))], source_etype=I8)
+        operands: list[ir.Value] = []
+        for n, buffer in enumerate(region.buffers):
+            if self._is_shared(buffer):
+                operands.append(b.load(_element(b, context, 3 + n), align=8, typ=PTR))
+            else:
+                operands.append(self._thread_pointer(b, buffer, mine))
+        first = 3 + len(region.buffers)
+        for n, var in enumerate(region.scalars):
+            t = register_type(var.dtype)
+            operands.append(b.load(_element(b, context, first + n), align=8, typ=t))
+        operands += [b.add(start, begin, flags=("nsw",)), b.add(start, end, flags=("nsw",))]
+        b.call(body, operands)
+        b.ret_void()
+        return task
+
+
+def _element(b: ir.IRBuilder, pointer: ir.Value, n: int) -> ir.Value:
+    """A pointer to the n-th 8-byte word."""
+    return b.gep(pointer, [ir.Constant(I32, n)], source_etype=I64)
+
+
+def _field(b: ir.IRBuilder, rt: ir.Value, name: str) -> ir.Value:
+    return _element(b, rt, RUNTIME_FIELDS.index(name))
+
+
+def _components(symbol: str, buffer: Buffer, indices: list[Expr]) -> list[tuple[int, int]]:
+    """The runs of elements (first, count) that accesses of a register buffer touch together."""
+    spans: set[tuple[int, int]] = set()
+    for index in indices:
+        elements = slot_elements(index)
+        if elements is None:
+            raise CodegenError(
+                f"Register buffer {buffer.name} of {symbol} is indexed by {print_expr(index)}, which is "
+                "not constant after unrolling. Unroll or vectorize every loop that indexes it, or give "
+                "it scope 'local'."
+            )
+        spans.add(elements)
+    runs: list[tuple[int, int]] = []
+    for first, lanes in sorted(spans):
+        if runs and first < runs[-1][0] + runs[-1][1]:
+            start, count = runs[-1]
+            runs[-1] = (start, max(count, first + lanes - start))
+        else:
+            runs.append((first, lanes))
+    return runs

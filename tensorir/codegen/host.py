@@ -1,0 +1,89 @@
+"""Looks at the machine: CPU name, features, caches and cores, as a resolved Target.
+
+Nothing else in the compiler asks the machine anything. Sizes come from sysfs where it tells them,
+cores from the process's affinity.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+
+from llvmlite import binding
+
+from ...support.target import CPUS, Target
+
+_DEFAULT_L1, _DEFAULT_L2, _DEFAULT_L3 = 32 * 1024, 512 * 1024, 8 * 1024 * 1024
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+@cache
+def native_target() -> Target:
+    """The machine at hand as a resolved target."""
+    features = {name for name, on in binding.get_host_cpu_features().items() if on}
+    cpu = binding.get_host_cpu_name()
+    triple = binding.get_process_triple()
+    bits, registers = _vectors(triple, features)
+    known = CPUS.get(cpu)
+    caches = _cache_sizes()
+    return Target(
+        "llvm",
+        triple=triple,
+        cpu=cpu,
+        features=_feature_list(features),
+        vector_bits=bits,
+        vector_registers=registers,
+        l1_bytes=caches.get(1) or (known.l1_bytes if known else _DEFAULT_L1),
+        l2_bytes=caches.get(2) or (known.l2_bytes if known else _DEFAULT_L2),
+        l3_bytes=caches.get(3) or (known.l3_bytes if known else _DEFAULT_L3),
+        cores=cores(),
+    )
+
+
+def resolve(target: Target) -> Target:
+    """``target`` with everything open taken from this machine."""
+    return target if target.is_resolved and target.cores else target.resolved(native_target())
+
+
+def cores() -> int:
+    """CPUs this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _vectors(triple: str, features: set[str]) -> tuple[int, int]:
+    """Width and number of the vector registers."""
+    if not triple.startswith(("x86_64", "i686", "amd64")):
+        return 128, 32
+    if "avx512f" in features:
+        return 512, 32
+    return (256, 16) if "avx2" in features else (128, 16)
+
+
+def _feature_list(features: set[str]) -> tuple[str, ...]:
+    """The machine's features; where 512-bit vectors exist, LLVM is told to use them."""
+    listed = [f"+{name}" for name in sorted(features)]
+    if "avx512f" in features:
+        listed.append("-prefer-256-bit")
+    return tuple(listed)
+
+
+def _cache_sizes() -> dict[int, int]:
+    """Bytes of the data caches by level, from sysfs; empty where it is not there."""
+    sizes: dict[int, int] = {}
+    for entry in sorted(_CACHES.glob("index*")):
+        try:
+            if (entry / "type").read_text().strip() == "Instruction":
+                continue
+            level = int((entry / "level").read_text())
+            sizes[level] = _bytes((entry / "size").read_text().strip())
+        except (OSError, ValueError):
+            continue
+    return sizes
+
+
+def _bytes(text: str) -> int:
+    unit = {"K": 1024, "M": 1024**2, "G": 1024**3}.get(text[-1:], 1)
+    return int(text[:-1] if unit != 1 else text) * unit

@@ -1,0 +1,351 @@
+"""Expressions as LLVM instructions: one match, and the forms that are cheap on real machines.
+
+``ExprEmitter`` holds what ``Frames`` holds and adds ``expr``. Values follow the semantics contract of
+``tensorir.expr``: float operations carry no fast-math flag, ``fma`` alone is contracted, Max and Min
+propagate NaN by ordered compares that become one ``maxps`` each, integers wrap and only index
+arithmetic is ``nsw``.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from llvmlite import ir
+
+from ...support.dtype import DType
+from ...support.errors import CodegenError
+from ...support.node import walk
+from ..expr import (
+    EQ,
+    GE,
+    GT,
+    INDEX,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    CompareOp,
+    Div,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Reduce,
+    Select,
+    StringImm,
+    Sub,
+    Var,
+)
+from ..lowering.linear import Key
+from . import intrinsics
+from .llvm_types import (
+    I32,
+    call_intrinsic,
+    constant,
+    emit_cast,
+    from_float32,
+    int_vector,
+    is_half,
+    register_type,
+    splat,
+    to_float32,
+)
+from .loads import MemoryEmitter
+
+_COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
+_FLIPPED = {EQ: "==", NE: "!=", LT: ">", LE: ">=", GT: "<", GE: "<="}
+
+
+class ExprEmitter(MemoryEmitter):
+    """Emits expressions at the builder's position; a value is emitted where it is asked for."""
+
+    def expr(self, e: Expr) -> ir.Value:
+        """The value of ``e``. Raises CodegenError for an intrinsic no machine code is known for."""
+        match e:
+            case IntImm(value) | FloatImm(value):
+                return constant(e.dtype, value)
+            case Var():
+                return self.values[id(e)]
+            case BufferLoad():
+                return self.load(e)
+            case Broadcast(value, lanes):
+                return self.splat(self.expr(value), value, lanes)
+            case Ramp():
+                return self._ramp(e)
+            case Add() | Sub() | Mul() | FloorDiv() | FloorMod() if e.dtype is INDEX and self._is_index(e):
+                return self.index(e)
+            case _:
+                return self.operation(e)
+
+    def operation(self, e: Expr) -> ir.Value:
+        """The value of an operation on the values of its operands."""
+        match e:
+            case Add(a, b) | Sub(a, b) | Mul(a, b) | Div(a, b):
+                return self._arithmetic(e, self.expr(a), self.expr(b))
+            case FloorDiv(a, b) | FloorMod(a, b):
+                return self._floor(e, a, b)
+            case Min(a, b) | Max(a, b):
+                return self._extreme(e, a, b)
+            case EQ() | NE() | LT() | LE() | GT() | GE():
+                return self._compare(e)
+            case And(a, b):
+                return self.builder.and_(self.expr(a), self.expr(b))
+            case Or(a, b):
+                return self.builder.or_(self.expr(a), self.expr(b))
+            case Not(a):
+                return self.builder.xor(self.expr(a), constant(e.dtype, 1))
+            case Select(condition, a, b):
+                return self.builder.select(self.expr(condition), self.expr(a), self.expr(b))
+            case Cast(dtype, value):
+                return emit_cast(self.builder, self.expr(value), value.dtype, dtype)
+            case Call():
+                return self._call(e)
+            case Let(var, value, body):
+                self.bind(var, self.expr(value))
+                return self.expr(body)
+            case StringImm() | Reduce():
+                raise CodegenError(f"{type(e).__name__} is no value that a kernel can compute.")
+            case _:
+                assert_never(e)  # type: ignore[arg-type]
+
+    # -- pieces -------------------------------------------------------------------------------------
+    def splat(self, value: ir.Value, source: Expr, lanes: int) -> ir.Value:
+        """``value`` in every lane; the splat of one value is made once."""
+        if isinstance(source, IntImm | FloatImm):
+            return constant(source.dtype.with_lanes(lanes), source.value)
+        key: Key = ("splat", id(value), lanes)
+        known = self.recall(key)
+        if known is not None:
+            return known
+        result = splat(self.builder, value, lanes)
+        self.frames[-1].memo[key] = result
+        # The value must outlive its id in the key.
+        self.kept.append(value)
+        return result
+
+    def _ramp(self, e: Ramp) -> ir.Value:
+        if not isinstance(e.stride, IntImm):
+            base, stride = self.expr(e.base), self.expr(e.stride)
+            steps = int_vector(e.base.dtype.bits, list(range(e.lanes)))
+            scaled = self.builder.mul(self.splat(stride, e.stride, e.lanes), steps)
+            return self.builder.add(self.splat(base, e.base, e.lanes), scaled)
+        steps = int_vector(e.base.dtype.bits, [e.stride.value * k for k in range(e.lanes)])
+        if isinstance(e.base, IntImm) and e.base.value == 0:
+            return steps
+        return self.builder.add(self.splat(self.expr(e.base), e.base, e.lanes), steps)
+
+    def _is_index(self, e: Expr) -> bool:
+        """Whether int64 arithmetic is on loop variables and dimensions, not on loaded data."""
+        return not any(
+            isinstance(n, BufferLoad | Cast | Call | Let | Select | Div) or (isinstance(n, Var) and n.dtype is not INDEX)
+            for n in walk(e)
+        )
+
+    def _arithmetic(self, e: Add | Sub | Mul | Div, a: ir.Value, b: ir.Value) -> ir.Value:
+        builder, dtype = self.builder, e.dtype
+        if is_half(dtype):
+            a, b = to_float32(builder, a, dtype), to_float32(builder, b, dtype)
+            return from_float32(builder, self._float_op(e, a, b), dtype)
+        if dtype.is_float:
+            return self._float_op(e, a, b)
+        match e:
+            case Add():
+                return builder.or_(a, b) if dtype.is_bool else builder.add(a, b)
+            case Sub():
+                return builder.sub(a, b)
+            case Mul():
+                return builder.and_(a, b) if dtype.is_bool else builder.mul(a, b)
+            case Div():
+                return builder.udiv(a, b) if dtype.kind == "uint" else builder.sdiv(a, b)
+
+    def _float_op(self, e: Add | Sub | Mul | Div, a: ir.Value, b: ir.Value) -> ir.Value:
+        match e:
+            case Add():
+                return self.builder.fadd(a, b)
+            case Sub():
+                return self.builder.fsub(a, b)
+            case Mul():
+                return self.builder.fmul(a, b)
+            case Div():
+                return self.builder.fdiv(a, b)
+
+    # -- division -------------------------------------------------------------------------------------
+    def _floor(self, e: FloorDiv | FloorMod, a: Expr, b: Expr) -> ir.Value:
+        x, y = self.expr(a), self.expr(b)
+        dtype, is_div = e.dtype, isinstance(e, FloorDiv)
+        if dtype.is_float:
+            return intrinsics.floor_divide(self.builder, x, y, dtype, is_div=is_div)
+        divide = self.builder.udiv if is_div else self.builder.urem
+        if dtype.kind in ("uint", "bool"):
+            return divide(x, y)
+        divisor = b.value if isinstance(b, Broadcast) else b
+        if isinstance(divisor, IntImm) and divisor.value > 0:
+            c = divisor.value
+            if c & (c - 1) == 0:
+                if is_div:
+                    return self.builder.ashr(x, constant(dtype, c.bit_length() - 1))
+                return self.builder.and_(x, constant(dtype, c - 1))
+        if dtype is INDEX and self._nonnegative(a) and self._nonnegative(b):
+            return divide(x, y)
+        return self._signed_floor(x, y, dtype, is_div=is_div)
+
+    def _nonnegative(self, e: Expr) -> bool:
+        low = self.scope.interval(self.linear(e))[0]
+        return low is not None and low >= 0
+
+    def _signed_floor(self, x: ir.Value, y: ir.Value, dtype: DType, *, is_div: bool) -> ir.Value:
+        b, zero = self.builder, constant(dtype, 0)
+        rest = b.srem(x, y)
+        signs_differ = b.icmp_signed("<", b.xor(rest, y), zero)
+        inexact = b.and_(b.icmp_signed("!=", rest, zero), signs_differ)
+        if is_div:
+            return b.add(b.sdiv(x, y), b.sext(inexact, register_type(dtype)))
+        return b.add(rest, b.select(inexact, y, zero))
+
+    # -- min and max ----------------------------------------------------------------------------------
+    def _extreme(self, e: Min | Max, a: Expr, b: Expr) -> ir.Value:
+        x, y = self.expr(a), self.expr(b)
+        dtype = e.dtype
+        is_max = isinstance(e, Max)
+        if dtype.is_bool:
+            return self.builder.or_(x, y) if is_max else self.builder.and_(x, y)
+        if not dtype.is_float:
+            name = ("s" if dtype.kind == "int" else "u") + ("max" if is_max else "min")
+            return call_intrinsic(self.builder, name, x.type, [x, y])
+        if is_half(dtype):
+            x, y = to_float32(self.builder, x, dtype), to_float32(self.builder, y, dtype)
+        result = self._float_extreme(x, y, is_max=is_max, never_nan=(_never_nan(a), _never_nan(b)))
+        return from_float32(self.builder, result, dtype) if is_half(dtype) else result
+
+    def _float_extreme(
+        self, x: ir.Value, y: ir.Value, *, is_max: bool, never_nan: tuple[bool, bool]
+    ) -> ir.Value:
+        """``select(p > q, p, q)`` is one ``maxps`` and gives ``q`` where either is NaN: exact where ``p``
+        is never NaN. Else NaN of ``p`` is put back; ``p`` is the right operand, so that a running
+        maximum on the left has the short way through."""
+        op = ">" if is_max else "<"
+        p, q, p_never = (x, y, True) if never_nan[0] else (y, x, never_nan[1])
+        chosen = self.builder.select(self.builder.fcmp_ordered(op, p, q), p, q)
+        if p_never:
+            return chosen
+        return self.builder.select(self.builder.fcmp_unordered("uno", p, p), p, chosen)
+
+    # -- comparisons ------------------------------------------------------------------------------------
+    def _compare(self, e: CompareOp) -> ir.Value:
+        narrow = self._narrow_compare(e)
+        if narrow is not None:
+            return narrow
+        a, b, dtype = self.expr(e.a), self.expr(e.b), e.a.dtype
+        op = _COMPARE[type(e)]
+        if is_half(dtype):
+            a, b = to_float32(self.builder, a, dtype), to_float32(self.builder, b, dtype)
+        if dtype.is_float:
+            if op == "!=":
+                return self.builder.fcmp_unordered(op, a, b)
+            return self.builder.fcmp_ordered(op, a, b)
+        if dtype.kind in ("uint", "bool"):
+            return self.builder.icmp_unsigned(op, a, b)
+        return self.builder.icmp_signed(op, a, b)
+
+    def _narrow_compare(self, e: CompareOp) -> ir.Value | None:
+        """Lane numbers against one index: clamp the index and compare in 32 bits."""
+        for ramp, other, ops in ((e.a, e.b, _COMPARE), (e.b, e.a, _FLIPPED)):
+            if (
+                isinstance(ramp, Ramp)
+                and isinstance(other, Broadcast)
+                and ramp.dtype.scalar is INDEX
+                and isinstance(ramp.base, IntImm)
+                and ramp.base.value == 0
+                and isinstance(ramp.stride, IntImm)
+                and ramp.stride.value == 1
+            ):
+                form = self.linear(other.value)
+                key: Key = ("lanes", ops[type(e)], ramp.lanes, form.key())
+                if self._is_index(other.value):
+                    known = self.recall(key)
+                    if known is not None:
+                        return known
+                limit = self.expr(other.value)
+                limit = call_intrinsic(self.builder, "smin", limit.type, [limit, constant(INDEX, ramp.lanes)])
+                limit = call_intrinsic(self.builder, "smax", limit.type, [limit, constant(INDEX, -1)])
+                low = self.builder.trunc(limit, I32)
+                lanes = int_vector(32, list(range(ramp.lanes)))
+                bound = self.splat(low, Var("", DType("int32")), ramp.lanes)
+                result = self.builder.icmp_signed(ops[type(e)], lanes, bound)
+                if self._is_index(other.value):
+                    self.frames[-1].memo[key] = result
+                return result
+        return None
+
+    # -- calls ------------------------------------------------------------------------------------------
+    def _call(self, e: Call) -> ir.Value:
+        match e.op:
+            case "if_then_else":
+                return self._branch(e)
+            case "likely":
+                return self.expr(e.args[0])
+            case "prefetch":
+                return self.prefetch(e)
+            case _:
+                args = [self.expr(a) for a in e.args]
+                return intrinsics.emit_intrinsic(self.builder, e, args)
+
+    def _branch(self, e: Call) -> ir.Value:
+        """Only the chosen side is evaluated; sides without loads and divisions are both cheap."""
+        condition = self.expr(e.args[0])
+        if condition.type != ir.IntType(1):
+            return self.builder.select(condition, self.expr(e.args[1]), self.expr(e.args[2]))
+        if not any(_may_trap(a) for a in e.args[1:]):
+            return self.builder.select(condition, self.expr(e.args[1]), self.expr(e.args[2]))
+        before = self.builder.block
+        chosen, other, merge = [self.builder.append_basic_block() for _ in range(3)]
+        self.builder.cbranch(condition, chosen, other)
+        incoming = []
+        for block, side in ((chosen, e.args[1]), (other, e.args[2])):
+            self.builder.position_at_end(block)
+            with self.frame(before):
+                value = self.expr(side)
+            incoming.append((value, self.builder.block))
+            self.builder.branch(merge)
+        self.builder.position_at_end(merge)
+        result = self.builder.phi(incoming[0][0].type)
+        for value, block in incoming:
+            result.add_incoming(value, block)
+        return result
+
+
+def _never_nan(e: Expr) -> bool:
+    """Whether a float expression is surely a number."""
+    match e:
+        case FloatImm(value):
+            return value == value
+        case Broadcast(value, _):
+            return _never_nan(value)
+        case Cast(_, value):
+            return not value.dtype.is_float or _never_nan(value)
+        case Max(a, b) | Min(a, b):
+            return _never_nan(a) and _never_nan(b)
+        case Call("abs", (a,)):
+            return _never_nan(a)
+        case _:
+            return False
+
+
+def _may_trap(e: Expr) -> bool:
+    return any(
+        isinstance(n, BufferLoad) or (isinstance(n, Div | FloorDiv | FloorMod) and not n.dtype.is_float)
+        for n in walk(e)
+    )

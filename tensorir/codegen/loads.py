@@ -1,0 +1,339 @@
+"""Loads and stores: contiguous, masked, strided, gathered, and the slots of register buffers.
+
+A contiguous vector is one instruction, masked where it has a predicate; anything else is a gather or
+scatter where the CPU has them and single elements where it has not. A register buffer is a set of
+slots: the elements that accesses with constant indices touch together, one vector alloca each, which
+LLVM turns into SSA values. An access to a part of a slot reads or writes those lanes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+
+from ...support.dtype import DType
+from ..buffer import Buffer
+from ..expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp
+from ..lowering.linear import Key, Linear, expr_key
+from ..stmt import BufferStore
+from .frames import Frames
+from .llvm_types import (
+    I1,
+    PTR,
+    Literal,
+    call_intrinsic,
+    constant,
+    int_vector,
+    memory_type,
+    register_type,
+    shuffle_mask,
+    splat,
+)
+
+
+@dataclass(slots=True)
+class Slot:
+    """Elements ``first .. first + count - 1`` of a register buffer in one alloca."""
+
+    first: int
+    count: int
+    pointer: ir.Value
+
+
+@dataclass(slots=True)
+class Registers:
+    """The slots of a register buffer, by element."""
+
+    slots: dict[int, Slot] = field(default_factory=dict)
+
+
+class MemoryEmitter(Frames):
+    """``Frames`` with loads and stores; knows whether the CPU gathers."""
+
+    has_gather: bool = False
+    has_scatter: bool = False
+
+    def __init__(self, builder: ir.IRBuilder, *, may_alias: bool = False) -> None:
+        super().__init__(builder, may_alias=may_alias)
+        self.registers: dict[int, Registers] = {}
+        self.kept: list[ir.Value] = []
+
+    # -- loads ----------------------------------------------------------------------------------------
+    def load(self, e: BufferLoad) -> ir.Value:
+        """The loaded value, found again if nothing may have been stored in between."""
+        buffer, index = e.buffer, e.indices[0]
+        slots = self.registers.get(id(buffer))
+        if slots is not None:
+            return self._load_slot(slots, index, e.dtype)
+        shape: Key
+        if isinstance(index, Ramp):
+            form = self.linear(index.base)
+            shape = ("ramp", form.key(), expr_key(index.stride), index.lanes)
+        elif isinstance(index, Broadcast):
+            form = self.linear(index.value)
+            shape = ("splat", form.key(), index.lanes)
+        elif index.dtype.lanes > 1:
+            return self._gather(e)
+        else:
+            form = self.linear(index)
+            shape = ("scalar", form.key())
+        guard = expr_key(e.predicate) if e.predicate is not None else None
+        key = self.load_key(buffer, (shape, guard))
+        known = self.recall(key)
+        if known is None:
+            known = self._new_load(e, form)
+            self.frames[-1].memo[key] = known
+        return known
+
+    def _new_load(self, e: BufferLoad, form: Linear) -> ir.Value:
+        index = e.indices[0]
+        if isinstance(index, Broadcast):
+            return self._load_uniform(e, index)
+        if isinstance(index, Ramp) and not _is_unit(index):
+            return self._gather(e)
+        memory = self.memory[id(e.buffer)]
+        dtype = e.dtype
+        element = memory_type(dtype.scalar)
+        align = self.alignment(memory, form, dtype.itemsize)
+        if e.predicate is not None:
+            mask = self.expr(e.predicate)
+            pointer = self.address(e.buffer, form, element)
+            value = self._masked_load(pointer, mask, dtype, align)
+        else:
+            pointer = self.address(e.buffer, form, element)
+            value = self.builder.load(pointer, align=align, typ=memory_type(dtype))
+        return self._from_memory(value, dtype)
+
+    def _masked_load(self, pointer: ir.Value, mask: ir.Value, dtype: DType, align: int) -> ir.Value:
+        t = memory_type(dtype)
+        zeros = Literal(t, "zeroinitializer")
+        args = [pointer, constant(DType("int32"), align), mask, zeros]
+        return call_intrinsic(self.builder, "masked.load", t, args, f"{_suffix(t)}.p0")
+
+    def _load_uniform(self, e: BufferLoad, index: Broadcast) -> ir.Value:
+        """One element for all lanes; under a predicate only if some lane wants it."""
+        scalar = BufferLoad(e.buffer, (index.value,))
+        if e.predicate is None:
+            return splat(self.builder, self.load(scalar), index.lanes)
+        mask = self.expr(e.predicate)
+        word = self.builder.bitcast(mask, ir.IntType(index.lanes))
+        wanted = self.builder.icmp_unsigned("!=", word, ir.Constant(ir.IntType(index.lanes), 0))
+        before = self.builder.block
+        reading, merge = self.builder.append_basic_block(), self.builder.append_basic_block()
+        self.builder.cbranch(wanted, reading, merge)
+        self.builder.position_at_end(reading)
+        with self.frame(before):
+            value = self.load(scalar)
+        last = self.builder.block
+        self.builder.branch(merge)
+        self.builder.position_at_end(merge)
+        phi = self.builder.phi(value.type)
+        phi.add_incoming(value, last)
+        phi.add_incoming(Literal(value.type, _zero(value.type)), before)
+        return splat(self.builder, phi, index.lanes)
+
+    def _from_memory(self, value: ir.Value, dtype: DType) -> ir.Value:
+        if not dtype.is_bool:
+            return value
+        return self.builder.icmp_unsigned("!=", value, Literal(value.type, _zero(value.type)))
+
+    def _to_memory(self, value: ir.Value, dtype: DType) -> ir.Value:
+        return self.builder.zext(value, memory_type(dtype)) if dtype.is_bool else value
+
+    # -- gathers ----------------------------------------------------------------------------------------
+    def _pointers(self, buffer: Buffer, index: Expr) -> ir.Value:
+        """A vector of pointers to the elements a vector index names."""
+        element = memory_type(buffer.dtype)
+        if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
+            base = self.address(buffer, self.linear(index.base), element)
+            steps: ir.Value = int_vector(64, [index.stride.value * k for k in range(index.lanes)])
+        else:
+            base = self.memory[id(buffer)].pointer
+            steps = self.expr(index)
+        pointers = self.builder.gep(base, [steps], source_etype=element)
+        pointers.type = ir.VectorType(PTR, index.dtype.lanes)
+        return pointers
+
+    def _gather(self, e: BufferLoad) -> ir.Value:
+        index, dtype = e.indices[0], e.dtype
+        t = memory_type(dtype)
+        if self.has_gather and dtype.bits >= 32 and not isinstance(index, Broadcast):
+            pointers = self._pointers(e.buffer, index)
+            mask = self.expr(e.predicate) if e.predicate is not None else _all(dtype.lanes)
+            zeros = Literal(t, "zeroinitializer")
+            args = [pointers, constant(DType("int32"), dtype.itemsize), mask, zeros]
+            suffix = f"{_suffix(t)}.v{dtype.lanes}p0"
+            return call_intrinsic(self.builder, "masked.gather", t, args, suffix)
+        if e.predicate is not None:
+            return self._gather_guarded(e)
+        result: ir.Value = Literal(t, "poison")
+        for lane, pointer in enumerate(self._lane_pointers(e.buffer, index)):
+            one = self.builder.load(pointer, align=dtype.itemsize, typ=memory_type(dtype.scalar))
+            result = self.builder.insert_element(result, one, constant(DType("int32"), lane))
+        return self._from_memory(result, dtype)
+
+    def _lane_pointers(self, buffer: Buffer, index: Expr) -> list[ir.Value]:
+        element = memory_type(buffer.dtype)
+        lanes = index.dtype.lanes
+        if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
+            form, step = self.linear(index.base), index.stride.value
+            return [self.address(buffer, Linear(form.terms, form.const + step * k), element) for k in range(lanes)]
+        where = self.expr(index)
+        base = self.memory[id(buffer)].pointer
+        numbers = [self.builder.extract_element(where, constant(DType("int32"), k)) for k in range(lanes)]
+        return [self.builder.gep(base, [n], source_etype=element) for n in numbers]
+
+    def _gather_guarded(self, e: BufferLoad) -> ir.Value:
+        """Element by element, each read only if its lane is on."""
+        assert e.predicate is not None
+        t = memory_type(e.dtype)
+        mask = self.expr(e.predicate)
+        result: ir.Value = Literal(t, "zeroinitializer")
+        for lane, pointer in enumerate(self._lane_pointers(e.buffer, e.indices[0])):
+            number = constant(DType("int32"), lane)
+            before = self.builder.block
+            on, merge = self.builder.append_basic_block(), self.builder.append_basic_block()
+            self.builder.cbranch(self.builder.extract_element(mask, number), on, merge)
+            self.builder.position_at_end(on)
+            one = self.builder.load(pointer, align=e.dtype.itemsize, typ=memory_type(e.dtype.scalar))
+            filled = self.builder.insert_element(result, one, number)
+            self.builder.branch(merge)
+            self.builder.position_at_end(merge)
+            phi = self.builder.phi(t)
+            phi.add_incoming(filled, on)
+            phi.add_incoming(result, before)
+            result = phi
+        return self._from_memory(result, e.dtype)
+
+    # -- stores -----------------------------------------------------------------------------------------
+    def store(self, s: BufferStore) -> None:
+        """``buffer[index] = value``, in the lanes of the predicate."""
+        buffer, index = s.buffer, s.indices[0]
+        slots = self.registers.get(id(buffer))
+        value = self.expr(s.value)
+        if slots is not None:
+            mask = self.expr(s.predicate) if s.predicate is not None else None
+            self._store_slot(slots, index, value, mask, s.value.dtype)
+            return
+        memory = self.memory[id(buffer)]
+        dtype = s.value.dtype
+        value = self._to_memory(value, dtype)
+        element = memory_type(dtype.scalar)
+        if index.dtype.lanes > 1 and not (isinstance(index, Ramp) and _is_unit(index)):
+            self._scatter(s, value)
+        else:
+            form = self.linear(index.base if isinstance(index, Ramp) else index)
+            mask = self.expr(s.predicate) if s.predicate is not None else None
+            pointer = self.address(buffer, form, element)
+            align = self.alignment(memory, form, dtype.itemsize)
+            if mask is None:
+                self.builder.store(value, pointer, align=align)
+            else:
+                self._masked_store(value, pointer, mask, align)
+        self.stored(buffer)
+
+    def _masked_store(self, value: ir.Value, pointer: ir.Value, mask: ir.Value, align: int) -> None:
+        args = [value, pointer, constant(DType("int32"), align), mask]
+        call_intrinsic(self.builder, "masked.store", ir.VoidType(), args, f"{_suffix(value.type)}.p0")
+
+    def _scatter(self, s: BufferStore, value: ir.Value) -> None:
+        dtype, index = s.value.dtype, s.indices[0]
+        mask = self.expr(s.predicate) if s.predicate is not None else None
+        if self.has_scatter and dtype.bits >= 32:
+            pointers = self._pointers(s.buffer, index)
+            on = mask if mask is not None else _all(dtype.lanes)
+            args = [value, pointers, constant(DType("int32"), dtype.itemsize), on]
+            suffix = f"{_suffix(value.type)}.v{dtype.lanes}p0"
+            call_intrinsic(self.builder, "masked.scatter", ir.VoidType(), args, suffix)
+            return
+        for lane, pointer in enumerate(self._lane_pointers(s.buffer, index)):
+            number = constant(DType("int32"), lane)
+            one = self.builder.extract_element(value, number)
+            if mask is None:
+                self.builder.store(one, pointer, align=dtype.itemsize)
+            else:
+                with self.builder.if_then(self.builder.extract_element(mask, number)):
+                    self.builder.store(one, pointer, align=dtype.itemsize)
+
+    # -- register slots -----------------------------------------------------------------------------------
+    def _load_slot(self, registers: Registers, index: Expr, dtype: DType) -> ir.Value:
+        elements = slot_elements(index)
+        assert elements is not None
+        first, lanes = elements
+        slot = registers.slots[first]
+        whole = self.builder.load(slot.pointer, typ=_slot_type(dtype.scalar, slot.count))
+        if (slot.first, slot.count) == (first, lanes):
+            return whole
+        at = first - slot.first
+        if lanes == 1:
+            return self.builder.extract_element(whole, constant(DType("int32"), at))
+        poison = Literal(whole.type, "poison")
+        return self.builder.shuffle_vector(whole, poison, shuffle_mask(tuple(range(at, at + lanes))))
+
+    def _store_slot(
+        self, registers: Registers, index: Expr, value: ir.Value, mask: ir.Value | None, dtype: DType
+    ) -> None:
+        elements = slot_elements(index)
+        assert elements is not None
+        first, lanes = elements
+        slot = registers.slots[first]
+        if mask is not None:
+            value = self.builder.select(mask, value, self._load_slot(registers, index, dtype))
+        if (slot.first, slot.count) != (first, lanes):
+            whole = self.builder.load(slot.pointer, typ=_slot_type(dtype.scalar, slot.count))
+            value = self._blend(whole, value, first - slot.first, lanes, slot.count)
+        self.builder.store(value, slot.pointer)
+
+    def _blend(self, whole: ir.Value, part: ir.Value, at: int, lanes: int, count: int) -> ir.Value:
+        """``whole`` with ``part`` in its lanes from ``at``."""
+        if lanes == 1:
+            return self.builder.insert_element(whole, part, constant(DType("int32"), at))
+        widen = shuffle_mask(tuple([min(k, lanes - 1) for k in range(count)]))
+        wide = self.builder.shuffle_vector(part, Literal(part.type, "poison"), widen)
+        take = [count + k - at if at <= k < at + lanes else k for k in range(count)]
+        return self.builder.shuffle_vector(whole, wide, shuffle_mask(tuple(take)))
+
+    def prefetch(self, e: Call) -> ir.Value:
+        """Asks for the cache line of an element, for reading, to stay in all caches."""
+        load = e.args[0]
+        assert isinstance(load, BufferLoad)
+        index = load.indices[0]
+        form = self.linear(index.base if isinstance(index, Ramp) else index)
+        pointer = self.address(load.buffer, form, memory_type(load.buffer.dtype))
+        hints = [constant(DType("int32"), v) for v in (0, 3, 1)]
+        return call_intrinsic(self.builder, "prefetch", ir.VoidType(), [pointer, *hints], "p0")
+
+
+def slot_elements(index: Expr) -> tuple[int, int] | None:
+    """(first, lanes) of a constant index of a register buffer; None where it is not constant."""
+    match index:
+        case IntImm(value):
+            return value, 1
+        case Ramp(IntImm(base), IntImm(1), lanes):
+            return base, lanes
+        case _:
+            return None
+
+
+def _slot_type(dtype: DType, count: int) -> ir.Type:
+    return register_type(dtype.with_lanes(count))
+
+
+def _is_unit(index: Ramp) -> bool:
+    return isinstance(index.stride, IntImm) and index.stride.value == 1
+
+
+def _suffix(t: ir.Type) -> str:
+    return f"v{t.count}{t.element.intrinsic_name}"
+
+
+def _zero(t: ir.Type) -> str:
+    if isinstance(t, ir.VectorType):
+        return "zeroinitializer"
+    return "0" if isinstance(t, ir.IntType) else "0.0"
+
+
+def _all(lanes: int) -> ir.Constant:
+    return Literal(ir.VectorType(I1, lanes), "splat (i1 true)")
+

@@ -1,0 +1,131 @@
+"""tanh, erf and erfc: saturating functions, all through the exponential's core.
+
+* ``tanh(x) = t / (t + 2)`` with ``t = exp(2 |x|) - 1``: well conditioned from zero to saturation.
+* ``erf(x) = 1 - exp(-q)`` with ``q = -log(erfc(|x|))``, a smooth function that is nearly a
+parabola:
+  ``q = a (c0 + a Q(a))``, ``c0 = 2 / sqrt(pi)``. An error in q is damped by ``q / (exp(q) - 1)``,
+  so Q needs few terms where erf saturates, and there is one formula for the whole line.
+* ``erfc(a) = exp(-a*a) G(y) / (1 + 2a)`` with ``y = (a - 4) / (a + 4)`` (after Shepherd and
+Laframboise,
+  1981), ``a*a`` as an unevaluated sum. float32 goes through float64, which absorbs the
+  exponential's magnification of errors.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import llvmlite.ir as ir
+
+from .lanes import Lanes
+from .math_exp import LOWEST, exp_polynomial, expm1_parts, reduced, scaled
+
+_TWO_OVER_SQRT_PI = Fraction("1.12837916709551257389615890312154517168810125865799771368817")
+_TANH_LIMIT = {32: 9.25, 64: 19.5}
+_ERF_LIMIT = {32: 3.925, 64: 5.9375}
+_ERF_CENTRE = {32: 0.0, 64: 2.9375}
+# (q(a) / a - c0) / a in a - centre; relative error of erf below 2**-27 and 2**-57.
+_ERF = {
+    32: (
+        0.6366195,
+        0.10277688,
+        -0.01914993,
+        -0.00016572166,
+        0.0016720241,
+        -0.0006354375,
+        0.000118341886,
+        -9.332342e-06,
+    ),
+    64: (
+        0.8130233914422076,
+        0.03236517009654093,
+        -0.005469592941915144,
+        0.0008724998499238745,
+        -0.0001262059380136777,
+        1.5228625645340583e-05,
+        -1.1098534208403284e-06,
+        -1.2034568619449357e-07,
+        7.753885143260387e-08,
+        -2.2260379247606068e-08,
+        4.879085288236741e-09,
+        -9.008373997391287e-10,
+        1.4505874001819566e-10,
+        1.0107707484164693e-12,
+        4.824982476526258e-13,
+        -3.9201295175861756e-12,
+        -2.8756375502068285e-12,
+        5.473976995464884e-14,
+        5.236208868385994e-13,
+        1.999970103943574e-13,
+        -2.9532140147172216e-16,
+        -1.8794811655731666e-14,
+        -5.099979709943163e-15,
+        -3.611539591795554e-16,
+        5.674552495670953e-17,
+        8.025084125810174e-18,
+    ),
+}
+# exp(a**2) erfc(a) (1 + 2a) in y = (a - 4) / (a + 4), 0 <= a <= 28; relative error below 2**-54.
+_ERFCX = (
+    1.2329951186255526,
+    -0.13962111684056253,
+    0.015379652102619622,
+    0.06809705425469532,
+    -0.10103906603629771,
+    0.09373283499825635,
+    -0.06633036581236018,
+    0.03716751553897611,
+    -0.016197734056207735,
+    0.005031969964895975,
+    -0.0007577732992399645,
+    -0.00019925662558173396,
+    0.0001506217234482285,
+    -2.4399442063317028e-05,
+    -1.122218289542388e-05,
+    5.710196443071548e-06,
+    2.941614946718734e-07,
+    -8.259660868192138e-07,
+    7.410582777678687e-08,
+    1.1033270685772334e-07,
+    -1.7470076957618645e-08,
+    -1.4070575390657749e-08,
+    1.6774215515908293e-09,
+    1.198182485692268e-09,
+)
+
+
+def tanh(lanes: Lanes, x: ir.Value) -> ir.Value:
+    size = lanes.at_most(lanes.abs(x), _TANH_LIMIT[lanes.bits])
+    t = expm1_parts(lanes, lanes.add(size, size))
+    return lanes.copysign(lanes.div(t, lanes.add(t, lanes.const(2.0))), x)
+
+
+def erf(lanes: Lanes, x: ir.Value) -> ir.Value:
+    a = lanes.at_most(lanes.abs(x), _ERF_LIMIT[lanes.bits])
+    high, low = lanes.pieces(_TWO_OVER_SQRT_PI, [lanes.mantissa + 1])
+    centre = _ERF_CENTRE[lanes.bits]
+    shifted = a if centre == 0.0 else lanes.sub(a, lanes.const(centre))
+    inner = lanes.fma(a, lanes.poly(shifted, _ERF[lanes.bits]), lanes.const(low))
+    q = lanes.fma(a, lanes.const(high), lanes.mul(a, inner))
+    return lanes.copysign(expm1_parts(lanes, lanes.neg(q)), x)
+
+
+def erfc(lanes: Lanes, x: ir.Value) -> ir.Value:
+    if lanes.bits == 32:
+        wide = lanes.widened()
+        return lanes.truncate(erfc(wide, wide.extend(x)))
+    a = lanes.at_most(lanes.abs(x), 28.0)
+    # y as 2a / (a + 4) - 1, which is rounded but once near a = 0, where G is steepest.
+    y = lanes.div(lanes.add(a, a), lanes.add(a, lanes.const(4.0)))
+    y = lanes.sub(y, lanes.const(1.0))
+    bottom, lost = lanes.two_sum(lanes.const(1.0), lanes.add(a, a))
+    g = lanes.div(lanes.poly(y, _ERFCX), bottom)
+    g = lanes.sub(g, lanes.mul(g, lanes.div(lost, bottom)))
+    # exp(-a*a) with a*a = high*high + (a - high) (a + high), the first product exact.
+    high = lanes.masked(a, 27)
+    exponent = lanes.at_least(lanes.neg(lanes.mul(high, high)), 2 * LOWEST[64])
+    r, bits = reduced(lanes, exponent, 2 * lanes.bias)
+    r = lanes.sub(r, lanes.mul(lanes.sub(a, high), lanes.add(a, high)))
+    tail = scaled(lanes, lanes.mul(exp_polynomial(lanes, r), g), bits)
+    negative = lanes.compare("<", x, lanes.const(0.0))
+    return lanes.select(negative, lanes.sub(lanes.const(2.0), tail), tail)

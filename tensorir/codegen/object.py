@@ -1,0 +1,138 @@
+"""Lowered functions to object code: one image, one exported symbol a function.
+
+Functions that a schedule has shaped go through a short list of passes that keeps their shape: memory to
+registers, simplification, nothing that unrolls or vectorises. Functions nobody scheduled get LLVM's whole
+O3. Nothing here runs the code or links it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from llvmlite import binding, ir
+
+from ...support.errors import CodegenError, InternalError
+from ...support.target import Target
+from ..lowering.pipeline import LoweredFunc
+from .function import FunctionEmitter
+from .host import resolve
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectCode:
+    """A relocatable object file in memory; ``ir`` and ``assembly`` are empty unless asked for."""
+
+    image: bytes
+    ir: str = ""
+    assembly: str = ""
+
+
+def emit_object(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool = False) -> ObjectCode:
+    """Machine code for ``lowered``, each under its ``global_symbol`` and the kernel ABI.
+
+    Raises CodegenError for two functions of one name, a register buffer with an index that is not
+    constant, or an operation that has no machine code.
+    """
+    names = [str(f.func.attr("global_symbol", f.func.name)) for f in lowered]
+    for name in names:
+        if names.count(name) > 1:
+            raise CodegenError(f"Two functions are called {name}. Give each a global_symbol of its own.")
+    target = resolve(target)
+    parts: list[binding.ModuleRef] = []
+    for scheduled in (True, False):
+        chosen = [f for f in lowered if bool(f.func.attr("is_scheduled", False)) is scheduled]
+        if chosen or (scheduled and not lowered):
+            module = new_module(target)
+            for f in chosen:
+                FunctionEmitter(module, f, target).emit()
+            parts.append(optimized(module, target, keep_shape=scheduled))
+    for other in parts[1:]:
+        parts[0].link_in(other)
+    return emit_module(parts[0], target, keep_text=keep_text)
+
+
+def new_module(target: Target) -> ir.Module:
+    """An empty module for ``target``."""
+    module = ir.Module("burnish", context=ir.Context())
+    module.triple = target.triple
+    module.data_layout = _data_layout(target)
+    return module
+
+
+def optimized(module: ir.Module, target: Target, *, keep_shape: bool) -> binding.ModuleRef:
+    """``module`` parsed and run through its passes."""
+    try:
+        parsed = binding.parse_assembly(str(module), binding.create_context())
+    except RuntimeError as error:
+        raise InternalError(f"LLVM refuses the IR of {[f.name for f in module.functions]}: {error}") from error
+    machine = target_machine(target)
+    builder, passes = _scheduled_passes(machine) if keep_shape else _default_passes(machine)
+    passes.run(parsed, builder)
+    return parsed
+
+
+def emit_module(module: binding.ModuleRef, target: Target, *, keep_text: bool = False) -> ObjectCode:
+    """The object code of an optimised module."""
+    machine = target_machine(target)
+    if not keep_text:
+        return ObjectCode(machine.emit_object(module))
+    text = str(module)
+    return ObjectCode(machine.emit_object(module), text, machine.emit_assembly(module))
+
+
+@cache
+def target_machine(target: Target) -> binding.TargetMachine:
+    """LLVM's machine for ``target``; raises CodegenError where this LLVM has none."""
+    _initialize()
+    try:
+        llvm_target = binding.Target.from_triple(target.triple)
+    except RuntimeError as error:
+        raise CodegenError(f"LLVM has no backend for {target.triple}: {error}") from None
+    features = list(target.features)
+    if target.is_x86 and target.vector_bits >= 512 and "-prefer-256-bit" not in features:
+        features.append("-prefer-256-bit")
+    machine = llvm_target.create_target_machine(
+        cpu=target.cpu, features=",".join(features), opt=3, reloc="pic", codemodel="default"
+    )
+    machine.set_asm_verbosity(True)
+    return machine
+
+
+@cache
+def _data_layout(target: Target) -> str:
+    return str(target_machine(target).target_data)
+
+
+@cache
+def _initialize() -> None:
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+
+
+def _scheduled_passes(
+    machine: binding.TargetMachine,
+) -> tuple[binding.PassBuilder, binding.ModulePassManager]:
+    options = binding.create_pipeline_tuning_options(2)
+    options.loop_unrolling = False
+    options.loop_vectorization = False
+    options.slp_vectorization = False
+    builder = binding.create_pass_builder(machine, options)
+    passes = binding.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_instruction_combine_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_new_gvn_pass()
+    passes.add_aggressive_dce_pass()
+    return builder, passes
+
+
+def _default_passes(
+    machine: binding.TargetMachine,
+) -> tuple[binding.PassBuilder, binding.ModulePassManager]:
+    options = binding.create_pipeline_tuning_options(3)
+    options.loop_vectorization = True
+    options.slp_vectorization = True
+    builder = binding.create_pass_builder(machine, options)
+    return builder, builder.getModulePassManager()

@@ -1,0 +1,122 @@
+"""Segments: one native function that calls a run of kernels, so that the interpreter makes one call.
+
+A segment has the kernel ABI itself. Its workspace holds the intermediates between the kernels and each
+kernel's own workspace, at byte offsets planned by its caller; it builds every kernel's argument array on
+its stack. The kernels are external symbols, resolved when the images are linked together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from llvmlite import ir
+
+from ...support.errors import CodegenError
+from ...support.target import Target
+from ..expr import Expr, Var
+from ..visitor import free_vars
+from .frames import constant_index
+from .function import KERNEL_TYPE, declare
+from .host import resolve
+from .llvm_expr import ExprEmitter
+from .llvm_types import I8, I64, PTR, alloca
+from .object import ObjectCode, emit_module, new_module, optimized
+
+Operand = tuple[Literal["arg"], int] | tuple[Literal["workspace"], Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCall:
+    """A call of the kernel ``symbol``.
+
+    ``operands`` name its arguments: an argument of the segment by number, or a byte offset into the
+    segment's workspace; ``dims`` are its symbolic dimensions over the segment's; ``workspace_offset``
+    says where its own workspace begins.
+    """
+
+    symbol: str
+    operands: tuple[Operand, ...]
+    dims: tuple[Expr, ...]
+    workspace_offset: Expr
+
+
+def emit_segment(
+    name: str,
+    calls: Sequence[SegmentCall],
+    num_args: int,
+    dim_names: Sequence[str],
+    target: Target,
+    *,
+    keep_text: bool = False,
+) -> ObjectCode:
+    """The function ``name`` that makes ``calls`` in order.
+
+    The expressions in ``calls`` name the segment's dimensions by the names of their variables, in the
+    order of ``dim_names``. Raises CodegenError for an argument number or a dimension that does not exist.
+    """
+    target = resolve(target)
+    module = new_module(target)
+    function = declare(module, name, KERNEL_TYPE, internal=False)
+    args, dims, workspace, rt = function.args
+    emitter = ExprEmitter(ir.IRBuilder(function.append_basic_block("entry")))
+    b = emitter.builder
+    widest = max([len(c.operands) for c in calls], default=0)
+    most_dims = max([len(c.dims) for c in calls], default=0)
+    own_args = alloca(b, ir.ArrayType(PTR, max(widest, 1)))
+    own_dims = alloca(b, ir.ArrayType(I64, max(most_dims, 1)))
+    dim_values = {
+        n: b.load(b.gep(dims, [constant_index(k)], source_etype=I64), align=8, typ=I64)
+        for k, n in enumerate(dim_names)
+    }
+    loaded: dict[int, ir.Value] = {}
+
+    def offset(e: Expr) -> ir.Value:
+        for var in free_vars([e]):
+            if id(var) not in emitter.values:
+                _bind(emitter, var, dim_values, name)
+        return emitter.index(e)
+
+    for call in calls:
+        for k, operand in enumerate(call.operands):
+            value = _operand(b, operand, args, workspace, loaded, num_args, name, offset)
+            b.store(value, b.gep(own_args, [constant_index(k)], source_etype=PTR), align=8)
+        for k, dim in enumerate(call.dims):
+            b.store(offset(dim), b.gep(own_dims, [constant_index(k)], source_etype=I64), align=8)
+        kernel = module.globals.get(call.symbol)
+        if kernel is None:
+            kernel = ir.Function(module, KERNEL_TYPE, call.symbol)
+        own_workspace = b.gep(workspace, [offset(call.workspace_offset)], source_etype=I8)
+        b.call(kernel, [own_args, own_dims, own_workspace, rt])
+    b.ret_void()
+    return emit_module(optimized(module, target, keep_shape=True), target, keep_text=keep_text)
+
+
+def _bind(emitter: ExprEmitter, var: Var, dims: dict[str, ir.Value], segment: str) -> None:
+    value = dims.get(var.name)
+    if value is None:
+        raise CodegenError(f"Segment {segment} has no dimension {var.name}; it has {', '.join(dims) or 'none'}.")
+    emitter.bind(var, value)
+    emitter.scope.bind_nonnegative(var)
+
+
+def _operand(
+    b: ir.IRBuilder,
+    operand: Operand,
+    args: ir.Value,
+    workspace: ir.Value,
+    loaded: dict[int, ir.Value],
+    num_args: int,
+    segment: str,
+    offset: object,
+) -> ir.Value:
+    kind, where = operand
+    if isinstance(where, Expr):
+        assert callable(offset)
+        return b.gep(workspace, [offset(where)], source_etype=I8)
+    if kind != "arg" or not 0 <= where < num_args:
+        raise CodegenError(f"Segment {segment} has {num_args} arguments; a call names {kind} {where}.")
+    if where not in loaded:
+        loaded[where] = b.load(b.gep(args, [constant_index(where)], source_etype=PTR), align=8, typ=PTR)
+    return loaded[where]

@@ -1,0 +1,96 @@
+"""PrimFunc: one primitive tensor function, in destination-passing style.
+
+Parameters are buffers (inputs first, then outputs: a buffer is an output if the body writes it) and
+scalar variables. Symbolic dimensions are int64 Vars that appear in the parameters' shapes; callers
+pass their values as ``dims`` (``support.abi``) in the order of ``shape_vars``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from ..support.node import Node, node, replace, walk
+from .buffer import Buffer
+from .expr import Expr, Var
+from .printer import HEADER, highlight, print_func
+from .stmt import Block, BlockRealize, BufferStore, Stmt
+
+Param: TypeAlias = Buffer | Var
+
+
+@node
+class PrimFunc(Node):
+    """``attrs`` is a tuple of (key, value) pairs. Those the compiler knows:
+
+    ``global_symbol`` (str), ``tir.noalias`` (bool), ``is_scheduled`` (bool: nothing reschedules it),
+    ``inplace`` (bool: outputs may overlap inputs), ``layout_free`` (list of parameter indices whose
+    layout a schedule may change), ``op_pattern`` (str, see graphir's annotate_pattern).
+    """
+
+    params: tuple[Param, ...]
+    body: Stmt
+    attrs: tuple[tuple[str, Any], ...] = ()
+    name: str = "main"
+
+    def attr(self, key: str, default: Any = None) -> Any:
+        """The value of an attribute, or ``default``."""
+        for k, v in self.attrs:
+            if k == key:
+                return v
+        return default
+
+    def with_attr(self, key: str, value: Any) -> PrimFunc:
+        """A copy with one attribute set (or replaced); ``global_symbol`` also renames it."""
+        kept = [(k, v) for k, v in self.attrs if k != key]
+        index = next((i for i, (k, _) in enumerate(self.attrs) if k == key), len(kept))
+        kept.insert(index, (key, value))
+        name = value if key == "global_symbol" else self.name
+        return replace(self, attrs=tuple(kept), name=name)
+
+    def without_attr(self, key: str) -> PrimFunc:
+        """A copy without an attribute."""
+        return replace(self, attrs=tuple([(k, v) for k, v in self.attrs if k != key]))
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The buffer parameters."""
+        return tuple([p for p in self.params if isinstance(p, Buffer)])
+
+    @property
+    def shape_vars(self) -> tuple[Var, ...]:
+        """The symbolic dimensions, in order of first appearance in the parameters' shapes."""
+        scalars = {id(p) for p in self.params if isinstance(p, Var)}
+        seen: dict[int, Var] = {}
+        for p in self.buffers:
+            exprs: tuple[Expr, ...] = (*p.shape, *p.strides, p.elem_offset)
+            for e in exprs:
+                for n in walk(e):
+                    if isinstance(n, Var) and id(n) not in scalars:
+                        seen.setdefault(id(n), n)
+        return tuple(seen.values())
+
+    @property
+    def written(self) -> tuple[Buffer, ...]:
+        """The buffer parameters that the body writes: the outputs."""
+        stored = {id(n.buffer) for n in walk(self.body) if isinstance(n, BufferStore)}
+        return tuple([b for b in self.buffers if id(b) in stored])
+
+    @property
+    def root(self) -> Block:
+        """The root block; only before lowering."""
+        assert isinstance(self.body, BlockRealize)
+        return self.body.block
+
+    def script(self) -> str:
+        """The function as text that ``burnish.parse`` reads back."""
+        return HEADER + print_func(self)
+
+    def show(self) -> None:
+        """Print the function, in colours where that is possible."""
+        print(highlight(self.script()))
+
+    def __str__(self) -> str:
+        return self.script()
+
+    def __repr__(self) -> str:
+        return f"PrimFunc({self.name})"

@@ -1,0 +1,197 @@
+"""The table of intrinsics: what a ``Call`` may name, and what it gives.
+
+Each row says how many operands an intrinsic takes, of which kinds, what dtype comes out, and
+whether it is pure. ``call_intrin`` is the one constructor that checks and converts; the printer,
+the parser, the verifier, the simplifier and code generation all read the same table. ``Min`` and
+``Max`` are nodes of their own and not here; nothing in this file says how an intrinsic is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..support.dtype import DType
+from ..support.errors import DTypeError
+from .expr import BOOL, FLOAT32, BufferLoad, Call, Expr, ExprLike, as_expr, paired
+
+_FLOAT = ("float",)
+_INTEGER = ("int", "uint")
+_BITS = ("int", "uint", "bool")
+_NUMBER = ("float", "int", "uint")
+_ANY = ("float", "int", "uint", "bool")
+
+
+@dataclass(frozen=True)
+class Intrinsic:
+    """A row: ``kinds`` are the dtype kinds its operands may have; ``result`` is ``same`` (the
+    operands' dtype), ``bool`` (with their lanes), ``given`` (the caller names it) or ``none`` (no
+    value: it stands in an Evaluate). ``pure`` calls may be dropped, repeated and moved.
+    """
+
+    name: str
+    arity: int
+    kinds: tuple[str, ...]
+    doc: str
+    result: str = "same"
+    pure: bool = True
+
+
+_ROWS = (
+    # Elementary functions; accurate to a few units in the last place, special values as in C99.
+    Intrinsic("exp", 1, _FLOAT, "e ** x"),
+    Intrinsic("exp2", 1, _FLOAT, "2 ** x"),
+    Intrinsic("expm1", 1, _FLOAT, "e ** x - 1, accurate near 0"),
+    Intrinsic("log", 1, _FLOAT, "natural logarithm"),
+    Intrinsic("log2", 1, _FLOAT, "logarithm to base 2"),
+    Intrinsic("log1p", 1, _FLOAT, "log(1 + x), accurate near 0"),
+    Intrinsic("sqrt", 1, _FLOAT, "square root, correctly rounded"),
+    Intrinsic("rsqrt", 1, _FLOAT, "1 / sqrt(x)"),
+    Intrinsic("tanh", 1, _FLOAT, "hyperbolic tangent"),
+    Intrinsic("erf", 1, _FLOAT, "error function"),
+    Intrinsic("sigmoid", 1, _FLOAT, "1 / (1 + exp(-x))"),
+    Intrinsic("sin", 1, _FLOAT, "sine of radians"),
+    Intrinsic("cos", 1, _FLOAT, "cosine of radians"),
+    Intrinsic("tan", 1, _FLOAT, "tangent of radians"),
+    Intrinsic("atan", 1, _FLOAT, "arc tangent"),
+    Intrinsic("pow", 2, _FLOAT, "a ** b"),
+    Intrinsic("atan2", 2, _FLOAT, "arc tangent of a / b in the quadrant of (b, a)"),
+    # Rounding and signs; exact.
+    Intrinsic("floor", 1, _FLOAT, "largest integral value not above x"),
+    Intrinsic("ceil", 1, _FLOAT, "smallest integral value not below x"),
+    Intrinsic("round", 1, _FLOAT, "nearest integral value, halves to even"),
+    Intrinsic("trunc", 1, _FLOAT, "x without its fraction"),
+    Intrinsic("abs", 1, _NUMBER, "absolute value; of the smallest integer, itself"),
+    Intrinsic("neg", 1, _FLOAT, "x with the other sign, zeros and NaN included"),
+    Intrinsic("copysign", 2, _FLOAT, "a with the sign of b"),
+    Intrinsic("fmod", 2, _FLOAT, "remainder of a / b truncated, with the sign of a"),
+    Intrinsic("isnan", 1, _FLOAT, "whether x is NaN", result="bool"),
+    Intrinsic("isinf", 1, _FLOAT, "whether x is plus or minus infinity", result="bool"),
+    Intrinsic("isfinite", 1, _FLOAT, "whether x is neither infinite nor NaN", result="bool"),
+    # Three operands.
+    Intrinsic("fma", 3, _FLOAT, "a * b + c, contracted: rounded once where the target has fma"),
+    Intrinsic("if_then_else", 3, _ANY, "b if a else c; only the chosen one is evaluated"),
+    # Bits.
+    Intrinsic("popcount", 1, _INTEGER, "number of set bits"),
+    Intrinsic("clz", 1, _INTEGER, "number of leading zero bits; the width for 0"),
+    Intrinsic("bitwise_and", 2, _BITS, "a & b"),
+    Intrinsic("bitwise_or", 2, _BITS, "a | b"),
+    Intrinsic("bitwise_xor", 2, _BITS, "a ^ b"),
+    Intrinsic("bitwise_not", 1, _BITS, "~a"),
+    Intrinsic("shift_left", 2, _INTEGER, "a << b; undefined where b is not in [0, bits)"),
+    Intrinsic("shift_right", 2, _INTEGER, "a >> b, arithmetic for signed integers"),
+    Intrinsic(
+        "reinterpret", 1, _ANY, "the bits of a as another dtype of the same width", result="given"
+    ),
+    # Hints.
+    Intrinsic("likely", 1, ("bool",), "a, which the program expects to hold"),
+    Intrinsic(
+        "prefetch",
+        1,
+        _ANY,
+        "asks for the cache line of a buffer's element",
+        result="none",
+        pure=False,
+    ),
+)
+
+INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _ROWS}
+"""Every intrinsic by name."""
+
+UNARY_FLOAT = tuple(
+    [r.name for r in _ROWS if r.arity == 1 and r.kinds == _FLOAT and r.result == "same"]
+)
+"""Names of the intrinsics from one float to a float of the same dtype."""
+
+
+def is_pure(call: Call) -> bool:
+    """Whether a call may be dropped, repeated and moved."""
+    row = INTRINSICS.get(call.op)
+    return row is not None and row.pure
+
+
+def intrinsic(name: str) -> Intrinsic:
+    """The row of ``name``; raises DTypeError where there is none."""
+    row = INTRINSICS.get(name)
+    if row is None:
+        raise DTypeError(name, tuple(INTRINSICS), what="an intrinsic")
+    return row
+
+
+def call_intrin(name: str, *args: ExprLike, dtype: str | None = None) -> Expr:
+    """``name(*args)`` as an expression.
+
+    Python numbers take the dtype of the other operands (float32 where there is none); scalars are
+    broadcast to the lanes of vectors. ``dtype`` is needed by ``reinterpret`` and refused elsewhere
+    unless it is the dtype that comes out anyway. A constant condition of ``if_then_else`` chooses.
+
+    Raises DTypeError for an unknown name, a wrong number of operands, or dtypes the row does not
+    take.
+    """
+    row = intrinsic(name)
+    _check_arity(row, len(args))
+    operands = _convert(row, args)
+    result = result_dtype(name, operands, dtype)
+    return Call(name, operands, result)
+
+
+def result_dtype(name: str, operands: tuple[Expr, ...], dtype: str | None = None) -> DType:
+    """The dtype of ``name(*operands)``; raises DTypeError where the operands do not fit the row."""
+    row = intrinsic(name)
+    _check_arity(row, len(operands))
+    values = operands
+    if name == "if_then_else":
+        condition, values = operands[0], operands[1:]
+        if condition.dtype is not BOOL:
+            raise DTypeError(
+                str(condition.dtype), ("bool",), what="for the condition of if_then_else"
+            )
+    for value in values:
+        if value.dtype.kind not in row.kinds:
+            raise DTypeError(
+                str(value.dtype), row.kinds, what=f"an operand of the intrinsic {name}"
+            )
+        if value.dtype is not values[0].dtype:
+            found = f"{values[0].dtype} and {value.dtype}"
+            raise DTypeError(found, ("operands of one dtype",), what=f"for the intrinsic {name}")
+    same = values[0].dtype
+    if row.result == "given":
+        return _reinterpreted(same, dtype)
+    result = {"same": same, "bool": BOOL.with_lanes(same.lanes), "none": DType("handle")}[
+        row.result
+    ]
+    if dtype is not None and DType(dtype) is not result:
+        raise DTypeError(str(dtype), (str(result),), what=f"for the result of the intrinsic {name}")
+    if row.result == "none" and not isinstance(operands[0], BufferLoad):
+        raise DTypeError(type(operands[0]).__name__, ("a buffer's element",), what=f"for {name}")
+    return result
+
+
+def _check_arity(row: Intrinsic, found: int) -> None:
+    if found != row.arity:
+        raise DTypeError(f"{found} operands", (f"{row.arity} operands",), what=f"for {row.name}")
+
+
+def _reinterpreted(source: DType, dtype: str | None) -> DType:
+    if dtype is None:
+        raise DTypeError("none", ("the dtype that comes out",), what="for reinterpret")
+    target = DType(dtype)
+    if target.bits * target.lanes != source.bits * source.lanes:
+        raise DTypeError(
+            f"{target} for {source}", ("a dtype of the same width",), what="for reinterpret"
+        )
+    return target
+
+
+def _convert(row: Intrinsic, args: tuple[ExprLike, ...]) -> tuple[Expr, ...]:
+    """The operands as expressions of one dtype and lane count (the condition apart)."""
+    if row.name == "if_then_else":
+        condition = as_expr(args[0], BOOL)
+        return (condition, *paired(args[1], args[2]))
+    known = [a for a in args if isinstance(a, Expr)]
+    if not known:
+        dtype = FLOAT32 if row.kinds == _FLOAT else None
+        return tuple([as_expr(a, dtype) for a in args])
+    if len(args) == 2:
+        return paired(args[0], args[1])
+    model = max(known, key=lambda e: e.dtype.lanes)
+    return tuple([paired(a, model)[0] for a in args])

@@ -1,0 +1,303 @@
+"""Gives each intermediate buffer its place and only the memory that is live there.
+
+A buffer allocated at the root but produced and consumed under one loop moves below that loop and
+keeps the region accessed in one iteration of it; its indices are taken relative to the region's start.
+This is what makes the tile of a ``cache_write`` small enough for registers.
+
+A buffer may move below a loop only if each iteration reads nothing it has not written itself, as far
+as the region's position depends on the loop: the region read lies in the region written. Its memory
+keeps its address from one iteration to the next, so an accumulator under a guarded init survives.
+Runs on simplified loops, before buffers are flattened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...support.node import map_children, walk
+from ..buffer import Buffer
+from ..expr import INDEX, BufferLoad, Expr, IntImm, Let, Var
+from ..function import PrimFunc
+from ..stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from .linear import Linear, Scope
+
+
+def compact_buffers(func: PrimFunc) -> PrimFunc:
+    """``func`` with its ``Allocate``s moved inwards and shrunk."""
+    finder = _Accesses(func)
+    finder.stmt(func.body)
+    if not finder.found:
+        return func
+    plans = {key: _plan(u, finder.scope_vars) for key, u in finder.found.items()}
+    body = _Rewrite(plans).stmt(func.body)
+    return PrimFunc(func.params, body, func.attrs, func.name)
+
+
+@dataclass(slots=True)
+class _Access:
+    """One load or store: the loops around it and the linear forms of its indices."""
+
+    loops: tuple[For, ...]
+    indices: tuple[Linear, ...]
+    is_store: bool
+
+
+@dataclass(slots=True)
+class _Uses:
+    buffer: Buffer
+    depth: int
+    """Number of loops around the Allocate."""
+    accesses: list[_Access] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Plan:
+    """Where a buffer goes: below ``loop`` (where it was, if None), as ``buffer``, starting at ``mins``."""
+
+    loop: For | None
+    buffer: Buffer
+    mins: tuple[Linear, ...]
+
+
+class _Accesses:
+    """Finds the accesses of all allocated buffers."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.scope = Scope()
+        self.scope_vars = {id(v) for v in func.shape_vars}
+        for var in func.shape_vars:
+            self.scope.bind_nonnegative(var)
+        self.scope_vars |= {id(p) for p in func.params if isinstance(p, Var)}
+        self.loops: list[For] = []
+        self.found: dict[int, _Uses] = {}
+
+    def stmt(self, s: Stmt) -> None:
+        match s:
+            case For():
+                self.expr(s.extent)
+                with self.scope.loop(s.var, s.min, s.extent):
+                    self.loops.append(s)
+                    self.stmt(s.body)
+                    self.loops.pop()
+            case SeqStmt(stmts):
+                for x in stmts:
+                    self.stmt(x)
+            case Allocate(buffer, body):
+                self.found[id(buffer)] = _Uses(buffer, len(self.loops))
+                self.stmt(body)
+            case IfThenElse(condition, then_case, else_case):
+                self.expr(condition)
+                self.stmt(then_case)
+                if else_case is not None:
+                    self.stmt(else_case)
+            case LetStmt(_, value, body):
+                self.expr(value)
+                self.stmt(body)
+            case BufferStore(buffer, value, indices):
+                self.expr(value)
+                for i in indices:
+                    self.expr(i)
+                self._record(buffer, indices, is_store=True)
+            case _:
+                self.expr(s)  # type: ignore[arg-type]
+
+    def expr(self, e: Expr) -> None:
+        for n in walk(e):
+            if type(n) is BufferLoad:
+                self._record(n.buffer, n.indices, is_store=False)
+
+    def _record(self, buffer: Buffer, indices: tuple[Expr, ...], *, is_store: bool) -> None:
+        uses = self.found.get(id(buffer))
+        if uses is not None:
+            forms = tuple([self.scope.linear(i) for i in indices])
+            uses.accesses.append(_Access(tuple(self.loops), forms, is_store))
+
+
+def _plan(uses: _Uses, outside: set[int]) -> _Plan:
+    buffer = uses.buffer
+    paths = [a.loops for a in uses.accesses]
+    if not paths or buffer.strides:
+        zero = tuple([Linear({}, 0) for _ in buffer.shape])
+        return _Plan(None, buffer, zero)
+    depth = uses.depth
+    while all(len(p) > depth and p[depth] is paths[0][depth] for p in paths):
+        if paths[0][depth].kind == "vectorized":
+            break
+        depth += 1
+    for d in range(depth, uses.depth, -1):
+        region = _region(buffer, uses.accesses, d, outside)
+        if region is None:
+            continue
+        if not _depends(region, paths[0][:d][uses.depth :]) or _is_covered(buffer, uses, d, outside):
+            return _place(buffer, paths[0][d - 1], region)
+    region = _region(buffer, uses.accesses, uses.depth, outside)
+    return _place(buffer, None, region or [None] * buffer.ndim)
+
+
+_Side = tuple[Linear, Linear] | None
+"""First and last index of a dimension; None for all of it."""
+
+
+def _region(buffer: Buffer, accesses: list[_Access], depth: int, outside: set[int]) -> list[_Side]:
+    """The hull of the accesses below the first ``depth`` loops, one side a dimension."""
+    sides: list[_Side] = []
+    for axis in range(buffer.ndim):
+        side: _Side = None
+        for n, access in enumerate(accesses):
+            one = _relaxed(access.indices[axis], access.loops, depth, outside)
+            side = one if n == 0 else _hull(side, one)
+            if side is None:
+                break
+        sides.append(side)
+    return sides
+
+
+def _relaxed(form: Linear, loops: tuple[For, ...], depth: int, outside: set[int]) -> _Side:
+    """The first and last value of an index over the loops from ``depth`` inwards."""
+    scope = Scope()
+    low = high = form
+    for loop in reversed(loops[depth:]):
+        start = scope.linear(loop.min)
+        end = start.plus(scope.linear(loop.extent))
+        end = Linear(end.terms, end.const - 1)
+        result = _substituted(low, high, loop.var, start, end)
+        if result is None:
+            return None
+        low, high = result
+    known = outside | {id(x.var) for x in loops[:depth]}
+    for side in (low, high):
+        for atoms, _ in side.terms.values():
+            for n in (m for a in atoms for m in walk(a)):
+                if isinstance(n, BufferLoad | Let) or (isinstance(n, Var) and id(n) not in known):
+                    return None
+    return low, high
+
+
+def _substituted(low: Linear, high: Linear, var: Var, start: Linear, end: Linear) -> _Side:
+    ends: list[Linear] = []
+    for form, upper in ((low, False), (high, True)):
+        factor = form.coefficient(var)
+        if factor is None or not factor.is_const:
+            return None
+        if factor.const == 0:
+            ends.append(form)
+            continue
+        value = end if upper == (factor.const > 0) else start
+        ends.append(form.without(var).plus(value.scaled(factor.const)))
+    return ends[0], ends[1]
+
+
+def _hull(a: _Side, b: _Side) -> _Side:
+    if a is None or b is None:
+        return None
+    low, high = a[0].plus(b[0], -1), a[1].plus(b[1], -1)
+    if not (low.is_const and high.is_const):
+        return None
+    return (a[0] if low.const <= 0 else b[0]), (a[1] if high.const >= 0 else b[1])
+
+
+def _depends(region: list[_Side], loops: tuple[For, ...]) -> bool:
+    """Whether the region's position depends on one of the loops, or is not known."""
+    moving = {id(x.var) for x in loops}
+    for side in region:
+        if side is None:
+            continue
+        for atoms, _ in side[0].terms.values():
+            if any(id(n) in moving for a in atoms for n in walk(a)):
+                return True
+    return False
+
+
+def _is_covered(buffer: Buffer, uses: _Uses, depth: int, outside: set[int]) -> bool:
+    """Whether the region read below ``depth`` lies in the region written there."""
+    stores = [a for a in uses.accesses if a.is_store]
+    loads = [a for a in uses.accesses if not a.is_store]
+    if not stores:
+        return False
+    written = _region(buffer, stores, depth, outside)
+    read = _region(buffer, loads, depth, outside) if loads else written
+    scope = Scope()
+    for size, w, r in zip(buffer.shape, written, read, strict=True):
+        last = scope.linear(size)
+        whole = (Linear({}, 0), Linear(last.terms, last.const - 1))
+        w, r = w or whole, r or whole
+        below, above = r[0].plus(w[0], -1), w[1].plus(r[1], -1)
+        if not (below.is_const and below.const >= 0 and above.is_const and above.const >= 0):
+            return False
+    return True
+
+
+def _place(buffer: Buffer, loop: For | None, region: list[_Side]) -> _Plan:
+    shape: list[Expr] = []
+    mins: list[Linear] = []
+    for size, side in zip(buffer.shape, region, strict=True):
+        extent = side[1].plus(side[0], -1) if side is not None else None
+        small = extent is not None and extent.is_const
+        if small and extent is not None and isinstance(size, IntImm):
+            small = extent.const + 1 < size.value
+        if small and extent is not None and side is not None:
+            shape.append(IntImm(max(extent.const + 1, 1), INDEX))
+            mins.append(side[0])
+        else:
+            shape.append(size)
+            mins.append(Linear({}, 0))
+    same = all(a is b for a, b in zip(shape, buffer.shape, strict=True))
+    if not same:
+        buffer = Buffer(buffer.name, tuple(shape), buffer.dtype, buffer.scope, alignment=buffer.alignment)
+    return _Plan(loop, buffer, tuple(mins))
+
+
+class _Rewrite:
+    """Moves the Allocates and rebases the accesses."""
+
+    def __init__(self, plans: dict[int, _Plan]) -> None:
+        self.plans = plans
+        self.scope = Scope()
+        self.below: dict[int, list[_Plan]] = {}
+        for plan in plans.values():
+            if plan.loop is not None:
+                self.below.setdefault(id(plan.loop), []).append(plan)
+
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case For():
+                body = self.stmt(s.body)
+                for plan in reversed(self.below.get(id(s), [])):
+                    body = Allocate(plan.buffer, body)
+                extent = self.node(s.extent)
+                if body is s.body and extent is s.extent:
+                    return s
+                return For(s.var, s.min, extent, s.kind, body, s.thread, s.annotations)
+            case Allocate(buffer, body, annotations):
+                plan = self.plans[id(buffer)]
+                inner = self.stmt(body)
+                return inner if plan.loop is not None else Allocate(plan.buffer, inner, annotations)
+            case BufferStore(buffer, value, indices, predicate):
+                target, where = self._rebased(buffer, indices)
+                return BufferStore(target, self.node(value), where, predicate)
+            case _:
+                return map_children(s, self._child)
+
+    def _child(self, n: Any) -> Any:
+        return self.node(n) if isinstance(n, Expr) else self.stmt(n)
+
+    def node(self, n: Any) -> Any:
+        if type(n) is BufferLoad:
+            buffer, where = self._rebased(n.buffer, n.indices)
+            same = buffer is n.buffer and all(a is b for a, b in zip(where, n.indices, strict=True))
+            return n if same else BufferLoad(buffer, where, n.predicate)
+        if isinstance(n, Buffer | Var):
+            return n
+        return map_children(n, self.node)
+
+    def _rebased(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
+        where = tuple([self.node(i) for i in indices])
+        plan = self.plans.get(id(buffer))
+        if plan is None:
+            return buffer, where
+        rebased = [
+            i if m.is_const and m.const == 0 else self.scope.linear(i).plus(m, -1).expr()
+            for i, m in zip(where, plan.mins, strict=True)
+        ]
+        return plan.buffer, tuple(rebased)

@@ -1,0 +1,99 @@
+"""Makes every buffer one-dimensional: an index is a number of elements from the buffer's start.
+
+Row-major strides, or the buffer's own; ``elem_offset`` of a parameter is added to each index, so that
+afterwards every pointer points at element 0. Indices come out as canonical linear forms, which the
+passes after this one rely on for speed, never for correctness.
+"""
+
+from __future__ import annotations
+
+from ...support.abi import ALIGNMENT
+from ...support.node import map_children
+from ..buffer import Buffer
+from ..expr import BufferLoad, Expr, IntImm, Var, add, mul, sub
+from ..function import Param, PrimFunc
+from ..stmt import Allocate, BufferStore, For, Stmt
+from .linear import Linear, Scope
+
+
+def flatten_buffers(func: PrimFunc) -> PrimFunc:
+    """``func`` with one-dimensional buffers only."""
+    flatten = _Flatten(func)
+    params: list[Param] = [flatten.buffer(p) if isinstance(p, Buffer) else p for p in func.params]
+    return PrimFunc(tuple(params), flatten.node(func.body), func.attrs, func.name)
+
+
+class _Flatten:
+    def __init__(self, func: PrimFunc) -> None:
+        self.scope = Scope()
+        for var in func.shape_vars:
+            self.scope.bind_nonnegative(var)
+        self.flat: dict[int, Buffer] = {}
+        self.strides: dict[int, list[Linear]] = {}
+
+    def buffer(self, buffer: Buffer) -> Buffer:
+        """The flat counterpart of ``buffer``."""
+        known = self.flat.get(id(buffer))
+        if known is not None:
+            return known
+        size: Expr = IntImm(1)
+        if buffer.strides:
+            for extent, stride in zip(buffer.shape, buffer.strides, strict=True):
+                size = add(size, mul(sub(extent, 1), stride))
+            size = add(size, buffer.elem_offset)
+        else:
+            for extent in buffer.shape:
+                size = mul(size, extent)
+            size = add(size, buffer.elem_offset)
+        flat = Buffer(buffer.name, (size,), buffer.dtype, buffer.scope, alignment=buffer.alignment)
+        self.flat[id(buffer)] = flat
+        return flat
+
+    def _strides_of(self, buffer: Buffer) -> list[Linear]:
+        known = self.strides.get(id(buffer))
+        if known is not None:
+            return known
+        if buffer.strides:
+            result = [self.scope.linear(s) for s in buffer.strides]
+        else:
+            result = []
+            step = Linear({}, 1)
+            for extent in reversed(buffer.shape):
+                result.insert(0, step)
+                step = step.times(self.scope.linear(extent))
+        self.strides[id(buffer)] = result
+        return result
+
+    def index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+        """The element number of ``buffer[indices]``."""
+        total = self.scope.linear(buffer.elem_offset)
+        for i, stride in zip(indices, self._strides_of(buffer), strict=True):
+            total = total.plus(self.scope.linear(self.node(i)).times(stride))
+        return self.scope.simplify(total.expr())
+
+    def node(self, n: Stmt | Expr) -> Stmt | Expr:
+        kind = type(n)
+        if kind is BufferLoad:
+            assert isinstance(n, BufferLoad)
+            guard = self.node(n.predicate) if n.predicate is not None else None
+            return BufferLoad(self.buffer(n.buffer), (self.index(n.buffer, n.indices),), guard)  # type: ignore[arg-type]
+        if kind is BufferStore:
+            assert isinstance(n, BufferStore)
+            where = self.index(n.buffer, n.indices)
+            guard = self.node(n.predicate) if n.predicate is not None else None
+            return BufferStore(self.buffer(n.buffer), self.node(n.value), (where,), guard)  # type: ignore[arg-type]
+        if kind is For:
+            assert isinstance(n, For)
+            with self.scope.loop(n.var, n.min, n.extent):
+                body = self.node(n.body)
+            extent = self.node(n.extent)
+            return For(n.var, self.node(n.min), extent, n.kind, body, n.thread, n.annotations)  # type: ignore[arg-type]
+        if kind is Allocate:
+            assert isinstance(n, Allocate)
+            flat = self.buffer(n.buffer)
+            flat = Buffer(flat.name, flat.shape, flat.dtype, flat.scope, alignment=ALIGNMENT)
+            self.flat[id(n.buffer)] = flat
+            return Allocate(flat, self.node(n.body), n.annotations)  # type: ignore[arg-type]
+        if kind is Var or kind is Buffer:
+            return n
+        return map_children(n, self.node)

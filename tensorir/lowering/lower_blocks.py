@@ -1,0 +1,224 @@
+"""Removes blocks: iter vars become their bindings, predicates conditions, inits guarded statements.
+
+After this pass a function is loops, stores, lets, conditions and ``Allocate``s (one for each
+``alloc_buffers`` entry, around the block's body); no block, iter var or match_buffer remains.
+
+The init of a reduction block runs where all its reduce iters stand at their start. Where the reduce
+loops enclose nothing but the block, the init moves in front of them (``for k: if k == 0: init; update``
+becomes ``init; for k: update``); otherwise it is guarded. In the update, ``x + a * b`` of floats becomes
+the contracted ``fma(a, b, x)`` that the semantics of reduction blocks allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...support.errors import CodegenError
+from ...support.node import map_children, walk
+from ..buffer import Buffer
+from ..expr import EQ, Add, BufferLoad, Call, Expr, IntImm, Mul, Var, add, all_of
+from ..function import PrimFunc
+from ..stmt import (
+    Allocate,
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    MatchBuffer,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from ..visitor import substitute
+from .linear import Scope, expr_key
+
+
+def lower_blocks(func: PrimFunc) -> PrimFunc:
+    """``func`` without blocks. Raises CodegenError for a match_buffer that is no plain view."""
+    body = _Lower().stmt(func.body)
+    if body is func.body:
+        return func
+    return PrimFunc(func.params, body, func.attrs, func.name)
+
+
+class _Lower:
+    """One walk; ``values`` maps iter vars to their bindings, already free of outer iter vars."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, Expr] = {}
+        self.views: dict[int, tuple[Buffer, tuple[Expr, ...]]] = {}
+        self.contract = False
+
+    # -- statements ---------------------------------------------------------------------------------
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case BlockRealize():
+                return self._realize(s)
+            case For():
+                hoisted = self._hoist_init(s)
+                if hoisted is not None:
+                    return hoisted
+                return self._loop(s, self.stmt(s.body))
+            case SeqStmt(stmts):
+                return seq(*[self.stmt(x) for x in stmts])
+            case IfThenElse(condition, then_case, else_case):
+                other = self.stmt(else_case) if else_case is not None else None
+                return IfThenElse(self.expr(condition), self.stmt(then_case), other)
+            case LetStmt(var, value, body):
+                return LetStmt(var, self.expr(value), self.stmt(body))
+            case Allocate(buffer, body, annotations):
+                return Allocate(buffer, self.stmt(body), annotations)
+            case BufferStore():
+                return self._store(s)
+            case _:
+                return map_children(s, self.expr)
+
+    def _loop(self, s: For, body: Stmt) -> For:
+        return For(s.var, self.expr(s.min), self.expr(s.extent), s.kind, body, s.thread, s.annotations)
+
+    def _realize(self, s: BlockRealize, *, with_init: bool = True) -> Stmt:
+        block = s.block
+        for iv, value in zip(block.iter_vars, s.iter_values, strict=True):
+            self.values[id(iv.var)] = self.expr(value)
+        for view in block.match_buffers:
+            self._bind_view(view)
+        saved = self.contract
+        self.contract = any(iv.kind == "reduce" for iv in block.iter_vars)
+        body = self.stmt(block.body)
+        self.contract = saved
+        if block.init is not None and with_init:
+            at_start = [
+                EQ(*_same(self.values[id(iv.var)], self.expr(iv.dom.min)))
+                for iv in block.iter_vars
+                if iv.kind == "reduce"
+            ]
+            init = self.stmt(block.init)
+            body = seq(IfThenElse(all_of(at_start), init) if at_start else init, body)
+        for buffer in reversed(block.alloc_buffers):
+            body = Allocate(buffer, body)
+        predicate = self.expr(s.predicate)
+        if not (isinstance(predicate, IntImm) and predicate.value):
+            body = IfThenElse(predicate, body)
+        return _annotated(body, block)
+
+    def _hoist_init(self, loop: For) -> Stmt | None:
+        """The init of the one block below ``loop`` in front of it, where ``loop`` is the outermost of
+        its reduce loops and all the loops below enclose the block alone; else None."""
+        chain = [loop]
+        inner: Stmt = loop.body
+        while isinstance(inner, For):
+            chain.append(inner)
+            inner = inner.body
+        if not isinstance(inner, BlockRealize) or inner.block.init is None:
+            return None
+        spatial, reduce = _used_vars(inner)
+        if id(loop.var) not in reduce or any(id(x.var) in spatial and id(x.var) in reduce for x in chain):
+            return None
+        starts: dict[Var, Expr] = {x.var: x.min for x in chain if id(x.var) in reduce}
+        if any(id(m) in reduce for x in chain for m in walk(x.extent) if isinstance(m, Var)):
+            return None
+        scope = Scope()
+        block = inner.block
+        for iv, value in zip(block.iter_vars, inner.iter_values, strict=True):
+            if iv.kind != "reduce":
+                continue
+            first = scope.linear(substitute(value, starts)).plus(scope.linear(iv.dom.min), -1)
+            if not (first.is_const and first.const == 0):
+                return None
+        update = self._realize(inner, with_init=False)
+        init = IfThenElse(self.expr(substitute(inner.predicate, starts)), self.stmt(block.init))
+        for x in reversed(chain):
+            update = self._loop(x, update)
+        result: Stmt = init.then_case if _is_true(init.condition) else init
+        for x in reversed(chain):
+            if id(x.var) not in reduce:
+                fresh = Var(x.var.name, x.var.dtype)
+                result = substitute(self._loop(x, result), {x.var: fresh})
+        return seq(result, update)
+
+    def _bind_view(self, view: MatchBuffer) -> None:
+        source = view.source
+        mins = tuple([self.expr(r.min) for r in source.region])
+        base, outer = self.views.get(id(source.buffer), (source.buffer, None))
+        if outer is not None:
+            mins = tuple([add(o, m) for o, m in zip(outer[len(outer) - len(mins) :], mins, strict=True)])
+            mins = outer[: len(outer) - len(mins)] + mins
+        if view.buffer.ndim > len(mins) or view.buffer.dtype is not base.dtype:
+            raise CodegenError(
+                f"match_buffer {view.buffer.name} of {base.name} must keep its dtype and take away "
+                f"dimensions only from the left; found {view.buffer.ndim} dimensions of {len(mins)}."
+            )
+        self.views[id(view.buffer)] = (base, mins)
+
+    def _access(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Buffer, tuple[Expr, ...]]:
+        where = tuple([self.expr(i) for i in indices])
+        view = self.views.get(id(buffer))
+        if view is None:
+            return buffer, where
+        base, mins = view
+        lead = len(mins) - len(where)
+        return base, mins[:lead] + tuple([add(m, i) for m, i in zip(mins[lead:], where, strict=True)])
+
+    def _store(self, s: BufferStore) -> Stmt:
+        buffer, indices = self._access(s.buffer, s.indices)
+        value = self.expr(s.value)
+        if self.contract and buffer.dtype.is_float:
+            value = _contracted(value, buffer, indices)
+        return BufferStore(buffer, value, indices, self.expr(s.predicate) if s.predicate else None)
+
+    # -- expressions ----------------------------------------------------------------------------------
+    def expr(self, e: Any) -> Any:
+        kind = type(e)
+        if kind is Var:
+            return self.values.get(id(e), e)
+        if kind is BufferLoad:
+            buffer, indices = self._access(e.buffer, e.indices)
+            return BufferLoad(buffer, indices, self.expr(e.predicate) if e.predicate else None)
+        if kind is Buffer:
+            return e
+        return map_children(e, self.expr)
+
+
+def _same(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    return (a, b) if a.dtype is b.dtype else (a, b.astype(a.dtype))
+
+
+def _is_true(e: Expr) -> bool:
+    return isinstance(e, IntImm) and bool(e.value)
+
+
+def _used_vars(s: BlockRealize) -> tuple[set[int], set[int]]:
+    """The variables in the bindings of the spatial and of the reduce iter vars."""
+    used: dict[bool, set[int]] = {True: set(), False: set()}
+    for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
+        used[iv.kind == "reduce"] |= {id(n) for n in walk(value) if isinstance(n, Var)}
+    return used[False], used[True]
+
+
+def _annotated(body: Stmt, block: Block) -> Stmt:
+    """Unrolling pragmas of a block stand on its outermost loop afterwards."""
+    pragmas = tuple([(k, v) for k, v in block.annotations if k.startswith("pragma_")])
+    if pragmas and isinstance(body, For):
+        return For(
+            body.var, body.min, body.extent, body.kind, body.body, body.thread, body.annotations + pragmas
+        )
+    return body
+
+
+def _contracted(value: Expr, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
+    """``x + a * b`` as ``fma(a, b, x)`` where ``x`` is the stored element itself."""
+    if not isinstance(value, Add):
+        return value
+    key = tuple([expr_key(i) for i in indices])
+    for x, product in ((value.a, value.b), (value.b, value.a)):
+        if (
+            isinstance(product, Mul)
+            and isinstance(x, BufferLoad)
+            and x.buffer is buffer
+            and tuple([expr_key(i) for i in x.indices]) == key
+        ):
+            return Call("fma", (product.a, product.b, x), value.dtype)
+    return value

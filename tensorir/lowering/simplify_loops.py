@@ -1,0 +1,102 @@
+"""Puts indices and conditions in canonical form and drops what bounds decide.
+
+One walk with the ranges of the loops around: int64 expressions become linear forms, comparisons that
+always or never hold disappear with the dead branch, loops of one iteration give way to their body and
+empty loops to nothing. Float arithmetic is left exactly as written.
+"""
+
+from __future__ import annotations
+
+from ..expr import INDEX, Expr, IntImm, Var
+from ..function import PrimFunc
+from ..stmt import (
+    Allocate,
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from .linear import Linear, Scope
+
+NOTHING = Evaluate(IntImm(0, INDEX))
+
+
+def simplify_loops(func: PrimFunc) -> PrimFunc:
+    """``func``, without blocks, with simplified indices, conditions and loops."""
+    scope = Scope()
+    for var in func.shape_vars:
+        scope.bind_nonnegative(var)
+    body = _Simplify(scope).stmt(func.body)
+    return PrimFunc(func.params, body if body is not None else NOTHING, func.attrs, func.name)
+
+
+class _Simplify:
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+
+    def stmt(self, s: Stmt) -> Stmt | None:
+        """The simplified statement; None where nothing remains."""
+        match s:
+            case For():
+                return self._loop(s)
+            case SeqStmt(stmts):
+                kept = [x for x in map(self.stmt, stmts) if x is not None]
+                return seq(*kept) if kept else None
+            case IfThenElse():
+                return self._condition(s)
+            case LetStmt(var, value, body):
+                return self._let(var, self.scope.simplify_value(value), body)
+            case Allocate(buffer, body, annotations):
+                inner = self.stmt(body)
+                return Allocate(buffer, inner, annotations) if inner is not None else None
+            case BufferStore(buffer, value, indices, predicate):
+                where = tuple([self.scope.simplify(i) for i in indices])
+                guard = self.scope.simplify(predicate) if predicate is not None else None
+                return BufferStore(buffer, self.scope.simplify_value(value), where, guard)
+            case Evaluate(value):
+                return None if isinstance(value, IntImm) else Evaluate(self.scope.simplify_value(value))
+            case Block() | BlockRealize():
+                raise AssertionError("blocks are lowered before loops are simplified")
+
+    def _loop(self, s: For) -> Stmt | None:
+        extent = self.scope.simplify(s.extent)
+        if isinstance(extent, IntImm) and extent.value <= 0:
+            return None
+        start = self.scope.simplify(s.min)
+        with self.scope.loop(s.var, start, extent):
+            body = self.stmt(s.body)
+        if body is None:
+            return None
+        if isinstance(extent, IntImm) and extent.value == 1:
+            return body
+        return For(s.var, start, extent, s.kind, body, s.thread, s.annotations)
+
+    def _condition(self, s: IfThenElse) -> Stmt | None:
+        condition = self.scope.simplify(s.condition)
+        if isinstance(condition, IntImm):
+            if condition.value:
+                return self.stmt(s.then_case)
+            return self.stmt(s.else_case) if s.else_case is not None else None
+        then_case = self.stmt(s.then_case)
+        else_case = self.stmt(s.else_case) if s.else_case is not None else None
+        if then_case is None:
+            if else_case is None:
+                return None
+            return IfThenElse(self.scope.simplify(condition), NOTHING, else_case)
+        return IfThenElse(condition, then_case, else_case)
+
+    def _let(self, var: Var, value: Expr, body: Stmt) -> Stmt | None:
+        if isinstance(value, IntImm) and value.dtype is INDEX:
+            self.scope.fixed[id(var)] = Linear({}, value.value)
+        elif value.dtype is INDEX:
+            form = self.scope.linear(value)
+            self.scope.bounds[id(var)] = self.scope.interval(form)
+        inner = self.stmt(body)
+        return LetStmt(var, value, inner) if inner is not None else None
+

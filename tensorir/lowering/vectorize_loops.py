@@ -1,0 +1,365 @@
+"""Turns vectorized loops into vector expressions over Ramp and Broadcast.
+
+A loop of more iterations than a machine vector has lanes is cut into chunks of whole vectors and one
+shorter rest; a chunk loop of few iterations is unrolled. Its body is rewritten once: an index linear
+in the loop variable becomes a Ramp, what does not vary stays scalar, a condition that varies becomes
+the predicate of the loads and stores under it. What cannot be a vector - a reduction over the loop
+variable, a store that does not vary, a nested vectorized loop, an allocation - stays a serial loop:
+the result is always that of the loop run in order, iterations being independent by the schedule's
+promise. Runs on flat buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...support.errors import CodegenError
+from ...support.node import map_children, walk
+from ..buffer import Buffer
+from ..expr import (
+    INDEX,
+    Add,
+    And,
+    BinaryOp,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    CompareOp,
+    Expr,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Mul,
+    Not,
+    Or,
+    Ramp,
+    Select,
+    Sub,
+    Var,
+    add,
+    mul,
+)
+from ..function import PrimFunc
+from ..stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
+from .linear import Key, Linear, Scope
+
+if TYPE_CHECKING:
+    from ...support.target import Target
+
+_UNROLLED_CHUNKS = 8
+"""A loop over at most this many whole vectors is unrolled."""
+
+
+def vectorize_loops(func: PrimFunc, target: Target) -> PrimFunc:
+    """``func`` without vectorized loops.
+
+    Raises CodegenError for a vectorized loop whose extent is not a constant.
+    """
+    body = _Loops(func, target.vector_bits).stmt(func.body)
+    return func if body is func.body else PrimFunc(func.params, body, func.attrs, func.name)
+
+
+class _NotVectorizable(Exception):  # noqa: N818 - a verdict inside this pass, never an error
+    """The body cannot be a vector: the loop stays serial."""
+
+
+class _Loops:
+    """Finds the vectorized loops, with the ranges of the loops around."""
+
+    def __init__(self, func: PrimFunc, vector_bits: int) -> None:
+        self.scope = Scope()
+        self.vector_bits = vector_bits
+        for var in func.shape_vars:
+            self.scope.bind_nonnegative(var)
+
+    def stmt(self, s: Stmt) -> Stmt:
+        if isinstance(s, For):
+            if s.kind == "vectorized":
+                return self._vectorized(s)
+            with self.scope.loop(s.var, s.min, s.extent):
+                body = self.stmt(s.body)
+            return s if body is s.body else _with(s, s.kind, body)
+        return map_children(s, lambda n: n if isinstance(n, Expr | Buffer) else self.stmt(n))
+
+    def _vectorized(self, s: For) -> Stmt:
+        if not isinstance(s.extent, IntImm):
+            raise CodegenError(
+                f"A vectorized loop needs a constant number of iterations; {s.var.name} has a symbolic "
+                "extent. Split it by a constant factor and vectorize the inner loop."
+            )
+        try:
+            _check_independent(s, self.scope)
+            return self._chunks(s, s.extent.value)
+        except _NotVectorizable:
+            with self.scope.loop(s.var, s.min, s.extent):
+                body = self.stmt(s.body)
+            kind = "unrolled" if _has_registers(s.body) else "serial"
+            return _with(s, kind, body)
+
+    def _chunks(self, s: For, extent: int) -> Stmt:
+        lanes = max(1, self.vector_bits // _widest(s.body))
+        if extent <= lanes:
+            return self._vector(s, s.min, extent)
+        whole, rest = divmod(extent, lanes)
+        parts: list[Stmt] = []
+        if whole == 1:
+            parts.append(self._vector(s, s.min, lanes))
+        else:
+            chunk = Var(f"{s.var.name}_v", s.var.dtype)
+            count = IntImm(whole, INDEX)
+            with self.scope.loop(chunk, IntImm(0, INDEX), count):
+                body = self._vector(s, add(s.min, mul(chunk, lanes)), lanes)
+            unroll = whole <= _UNROLLED_CHUNKS or _has_registers(s.body)
+            parts.append(For(chunk, IntImm(0, INDEX), count, "unrolled" if unroll else "serial", body))
+        if rest:
+            parts.append(self._vector(s, add(s.min, whole * lanes), rest))
+        return seq(*parts)
+
+    def _vector(self, s: For, base: Expr, lanes: int) -> Stmt:
+        if lanes == 1:
+            return _Body(self.scope, s.var, base, 1).stmt(s.body)
+        with self.scope.loop(s.var, base, IntImm(lanes, INDEX)):
+            return _Body(self.scope, s.var, base, lanes).stmt(s.body)
+
+
+def _with(s: For, kind: str, body: Stmt) -> For:
+    return For(s.var, s.min, s.extent, kind, body, s.thread, s.annotations)
+
+
+def _has_registers(s: Stmt) -> bool:
+    return any(isinstance(n, BufferLoad | BufferStore) and n.buffer.scope == "register" for n in walk(s))
+
+
+def _widest(s: Stmt) -> int:
+    """Bits of the widest element the loop touches: it decides the lanes of a machine vector."""
+    bits = [
+        n.buffer.dtype.bits for n in walk(s) if isinstance(n, BufferLoad | BufferStore) and n.buffer.ndim
+    ]
+    return max(bits, default=32)
+
+
+def _check_independent(loop: For, scope: Scope) -> None:
+    """Raises _NotVectorizable where an iteration could see what another one stores."""
+    stored: dict[int, set[Key]] = {}
+    loads: list[BufferLoad] = []
+    with scope.loop(loop.var, loop.min, loop.extent):
+        for n in walk(loop.body):
+            if isinstance(n, For) and n.kind == "vectorized":
+                raise _NotVectorizable
+            if isinstance(n, BufferLoad):
+                loads.append(n)
+            elif isinstance(n, BufferStore):
+                form = scope.linear(n.indices[0])
+                factor = form.coefficient(loop.var)
+                if factor is not None and factor.is_const and factor.const == 0 and _varies(n.value, loop.var):
+                    raise _NotVectorizable
+                stored.setdefault(id(n.buffer), set()).add(form.key())
+        for load in loads:
+            keys = stored.get(id(load.buffer))
+            if keys is not None and keys != {scope.linear(load.indices[0]).key()}:
+                raise _NotVectorizable
+
+
+def _varies(e: Expr, var: Var) -> bool:
+    return any(n is var for n in walk(e))
+
+
+class _Body:
+    """Rewrites the body of one vectorized loop; scalars stay scalar until they meet a vector."""
+
+    def __init__(self, scope: Scope, var: Var, base: Expr, lanes: int) -> None:
+        self.scope = scope
+        self.var = var
+        self.base = base
+        self.lanes = lanes
+        self.mask: Expr | None = None
+        self.lets: dict[int, Var] = {}
+        self.forms: dict[int, tuple[Expr, Expr]] = {}
+
+    @contextmanager
+    def _under(self, condition: Expr) -> Iterator[None]:
+        saved = self.mask
+        self.mask = condition if saved is None else And(saved, condition)
+        try:
+            yield
+        finally:
+            self.mask = saved
+
+    def _splat(self, e: Expr) -> Expr:
+        return e if e.dtype.lanes > 1 or self.lanes == 1 else Broadcast(e, self.lanes)
+
+    # -- statements -----------------------------------------------------------------------------------
+    def stmt(self, s: Stmt) -> Stmt:
+        match s:
+            case BufferStore():
+                return self._store(s)
+            case SeqStmt(stmts):
+                return seq(*[self.stmt(x) for x in stmts])
+            case For():
+                extent, start = self.expr(s.extent), self.expr(s.min)
+                if extent.dtype.lanes > 1 or start.dtype.lanes > 1:
+                    raise _NotVectorizable
+                with self.scope.loop(s.var, start, extent):
+                    return For(s.var, start, extent, s.kind, self.stmt(s.body), s.thread, s.annotations)
+            case IfThenElse(condition, then_case, else_case):
+                return self._condition(self.expr(condition), then_case, else_case)
+            case LetStmt(var, value, body):
+                new_value = self.expr(value)
+                new_var = self._bind(var, new_value)
+                return LetStmt(new_var, new_value, self.stmt(body))
+            case Evaluate(value):
+                new_value = self.expr(value)
+                if new_value.dtype.lanes > 1:
+                    raise _NotVectorizable
+                return Evaluate(new_value)
+            case _:
+                raise _NotVectorizable
+
+    def _bind(self, var: Var, value: Expr) -> Var:
+        if value.dtype.lanes == 1:
+            return var
+        new = Var(var.name, value.dtype)
+        self.lets[id(var)] = new
+        return new
+
+    def _condition(self, condition: Expr, then_case: Stmt, else_case: Stmt | None) -> Stmt:
+        if condition.dtype.lanes == 1:
+            other = self.stmt(else_case) if else_case is not None else None
+            return IfThenElse(condition, self.stmt(then_case), other)
+        with self._under(condition):
+            parts = [self.stmt(then_case)]
+        if else_case is not None:
+            with self._under(Not(condition)):
+                parts.append(self.stmt(else_case))
+        return seq(*parts)
+
+    def _store(self, s: BufferStore) -> Stmt:
+        index, value = self.expr(s.indices[0]), self.expr(s.value)
+        if index.dtype.lanes == 1:
+            if self.lanes > 1 and (value.dtype.lanes > 1 or self.mask is not None):
+                raise _NotVectorizable
+            return BufferStore(s.buffer, value, (index,))
+        return BufferStore(s.buffer, self._splat(value), (index,), self.mask)
+
+    # -- expressions ------------------------------------------------------------------------------------
+    def expr(self, e: Expr) -> Expr:
+        match e:
+            case Var():
+                if e is self.var:
+                    return self.base if self.lanes == 1 else Ramp(self.base, IntImm(1, INDEX), self.lanes)
+                return self.lets.get(id(e), e)
+            case IntImm() | FloatImm():
+                return e
+            case BufferLoad():
+                return self._load(e)
+            case Add() | Sub() | Mul() | FloorDiv() | FloorMod() if e.dtype is INDEX:
+                return self._index(e)
+            case BinaryOp():
+                return self._pair(e, self.expr(e.a), self.expr(e.b))
+            case CompareOp():
+                return self._compare(e)
+            case And(a, b) | Or(a, b):
+                return self._pair(e, self.expr(a), self.expr(b))
+            case Not(a):
+                return Not(self.expr(a))
+            case Cast(dtype, value):
+                inner = self.expr(value)
+                return Cast(dtype.with_lanes(inner.dtype.lanes), inner)
+            case Select(condition, a, b):
+                return self._select(self.expr(condition), self.expr(a), self.expr(b))
+            case Call("if_then_else", (condition, a, b)):
+                return self._guarded(e, self.expr(condition), a, b)
+            case Call(op, args, dtype):
+                new = [self.expr(a) for a in args]
+                if all(a.dtype.lanes == 1 for a in new):
+                    return Call(op, tuple(new), dtype)
+                return Call(op, tuple([self._splat(a) for a in new]), dtype.with_lanes(self.lanes))
+            case Let(var, value, body):
+                new_value = self.expr(value)
+                new_var = self._bind(var, new_value)
+                return Let(new_var, new_value, self.expr(body))
+            case _:
+                raise _NotVectorizable
+
+    def _pair(self, e: BinaryOp | CompareOp | And | Or, a: Expr, b: Expr) -> Expr:
+        if a.dtype.lanes != b.dtype.lanes:
+            a, b = self._splat(a), self._splat(b)
+        return type(e)(a, b)
+
+    def _linear(self, e: Expr) -> tuple[Linear, Linear] | None:
+        """The coefficient of the loop variable and the rest, where ``e`` is linear in it."""
+        form = self.scope.linear(e)
+        factor = form.coefficient(self.var)
+        if factor is None or any(v in self._atoms(form) for v in self.lets):
+            return None
+        return factor, form.without(self.var)
+
+    def _atoms(self, form: Linear) -> set[int]:
+        return {id(n) for atoms, _ in form.terms.values() for a in atoms for n in walk(a)}
+
+    def _index(self, e: Expr) -> Expr:
+        parts = self._linear(e)
+        if parts is None:
+            assert isinstance(e, BinaryOp)
+            return self._pair(e, self.expr(e.a), self.expr(e.b))
+        factor, rest = parts
+        if any(isinstance(n, BufferLoad) for atoms, _ in rest.terms.values() for a in atoms for n in walk(a)):
+            assert isinstance(e, BinaryOp)
+            return self._pair(e, self.expr(e.a), self.expr(e.b))
+        if factor.is_const and factor.const == 0:
+            return rest.expr()
+        start = rest.plus(factor.times(self.scope.linear(self.base))).expr()
+        return start if self.lanes == 1 else Ramp(start, factor.expr(), self.lanes)
+
+    def _compare(self, e: CompareOp) -> Expr:
+        """A comparison of linear indices is put as ``ramp op broadcast``, cheap to narrow."""
+        if e.a.dtype is INDEX and self.lanes > 1:
+            parts = self._linear(Sub(e.a, e.b))
+            if parts is not None and parts[0].is_const and abs(parts[0].const) == 1:
+                factor, rest = parts
+                rest = rest.plus(factor.times(self.scope.linear(self.base)))
+                ramp = Ramp(IntImm(0, INDEX), IntImm(1, INDEX), self.lanes)
+                if factor.const == 1:
+                    return type(e)(ramp, Broadcast(rest.scaled(-1).expr(), self.lanes))
+                return type(e)(Broadcast(rest.expr(), self.lanes), ramp)
+        return self._pair(e, self.expr(e.a), self.expr(e.b))
+
+    def _load(self, e: BufferLoad) -> Expr:
+        index = self.expr(e.indices[0])
+        if self.mask is None or self.lanes == 1:
+            return BufferLoad(e.buffer, (index,))
+        if index.dtype.lanes > 1:
+            return BufferLoad(e.buffer, (index,), self.mask)
+        form = self.scope.linear(index)
+        size = self.scope.linear(e.buffer.shape[0])
+        if self.scope.is_at_least(form, 0) and self.scope.is_below(form.plus(size, -1), 0):
+            return BufferLoad(e.buffer, (index,))
+        return BufferLoad(e.buffer, (Broadcast(index, self.lanes),), self.mask)
+
+    def _select(self, condition: Expr, a: Expr, b: Expr) -> Expr:
+        if condition.dtype.lanes > 1 or a.dtype.lanes != b.dtype.lanes:
+            a, b = self._splat(a), self._splat(b)
+        return Select(condition, a, b)
+
+    def _guarded(self, e: Call, condition: Expr, a: Expr, b: Expr) -> Expr:
+        if condition.dtype.lanes == 1:
+            x, y = self.expr(a), self.expr(b)
+            if x.dtype.lanes != y.dtype.lanes:
+                x, y = self._splat(x), self._splat(y)
+            return Call(e.op, (condition, x, y), x.dtype)
+        with self._under(condition):
+            x = self._splat(self.expr(a))
+        with self._under(Not(condition)):
+            y = self._splat(self.expr(b))
+        if isinstance(x, BufferLoad) and x.predicate is not None and _is_zero(y):
+            return x
+        return Select(condition, x, y)
+
+
+def _is_zero(e: Expr) -> bool:
+    return isinstance(e, Broadcast) and isinstance(e.value, IntImm | FloatImm) and str(e.value.value) in ("0", "0.0")

@@ -1,0 +1,110 @@
+"""Matrix products: one reduction block, ``C[i, j] += A[i, k] * B[k, j]``.
+
+Half precision accumulates in float32 and is rounded once, in a block of its own.
+"""
+
+from __future__ import annotations
+
+from ...support.errors import ComputeError
+from .. import compute as te
+from ..compute import Tensor
+from ..expr import BufferLoad, Expr, IntImm, Var
+from ..expr import cast as cast_expr
+from .elementwise import broadcast_load, broadcast_shape, elementwise
+from .reduce import accumulator
+
+
+def matmul(a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+    """The matrix product with NumPy's rules: ``a[..., n, k]`` and ``b[..., k, m]`` give ``[..., n,
+    m]``.
+
+    Leading dims broadcast; a vector is a row on the left and a column on the right, and its dim is
+    dropped. ``transpose_a`` and ``transpose_b`` exchange the last two dims of a matrix. Raises
+    ComputeError for scalars, unequal dtypes, or inner dims that differ.
+    """
+    if a.ndim == 0 or b.ndim == 0:
+        raise ComputeError("matmul: a scalar has no matrix product.")
+    _check(a, b, "matmul")
+    inner_a = a.shape[-2 if transpose_a and a.ndim > 1 else -1]
+    inner_b = b.shape[-1 if transpose_b or b.ndim == 1 else -2]
+    _check_inner("matmul", inner_a, inner_b)
+    batch = broadcast_shape([a.shape[:-2], b.shape[:-2]])
+    rows = (a.shape[-1 if transpose_a else -2],) if a.ndim > 1 else ()
+    columns = (b.shape[-2 if transpose_b else -1],) if b.ndim > 1 else ()
+    shape = (*batch, *rows, *columns)
+    k = te.reduce_axis((0, inner_a), "k")
+
+    def element(*indices: Var) -> Expr:
+        lead, last = indices[: len(batch)], iter(indices[len(batch) :])
+        row = [next(last)] if rows else []
+        column = [next(last)] if columns else []
+        left = (k, *row) if transpose_a and row else (*row, k)
+        right = (*column, k) if transpose_b or not column else (k, *column)
+        x = _batched(a, lead, batch, left)
+        y = _batched(b, lead, batch, right)
+        return te.sum(_product(x, y), axis=[k])
+
+    return _rounded("matmul", te.compute(shape, element, "matmul"), a)
+
+
+def linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+    """``x[..., k]`` times ``w[n, k]`` transposed, plus ``bias[n]``: ``[..., n]``.
+
+    A reduction block ``linear`` and, with a bias, a block ``bias_add``. Raises ComputeError for
+    ranks, dtypes or dims that do not fit.
+    """
+    if x.ndim == 0 or w.ndim != 2 or (bias is not None and bias.ndim != 1):
+        raise ComputeError("linear: expected x[..., k], w[n, k] and bias[n].")
+    _check(x, w, "linear")
+    _check_inner("linear", x.shape[-1], w.shape[1])
+    k = te.reduce_axis((0, x.shape[-1]), "k")
+
+    def element(*indices: Var) -> Expr:
+        product = _product(BufferLoad(x, (*indices[:-1], k)), BufferLoad(w, (indices[-1], k)))
+        return te.sum(product, axis=[k])
+
+    result = te.compute((*x.shape[:-1], w.shape[0]), element, "linear")
+    if bias is None:
+        return _rounded("linear", result, x)
+    _check(x, bias, "linear")
+    _check_inner("linear", w.shape[0], bias.shape[0])
+    return elementwise(
+        "bias_add", lambda v, b: cast_expr(v + cast_expr(b, v.dtype), x.dtype), result, bias
+    )
+
+
+def _batched(
+    x: Tensor, lead: tuple[Var, ...], batch: tuple[Expr, ...], matrix: tuple[Expr, ...]
+) -> BufferLoad:
+    """The element of ``x`` at ``matrix`` of the matrix at ``lead``."""
+    own = x.shape[: x.ndim - len(matrix)]
+    return broadcast_load(
+        x,
+        (*lead[len(lead) - len(own) :], *matrix),
+        (*batch[len(batch) - len(own) :], *x.shape[len(own) :]),
+    )
+
+
+def _product(x: Expr, y: Expr) -> Expr:
+    wide = accumulator(x.dtype)
+    return cast_expr(x, wide) * cast_expr(y, wide)
+
+
+def _rounded(name: str, result: Tensor, like: Tensor) -> Tensor:
+    if result.dtype is like.dtype:
+        return result
+    return elementwise(f"{name}_{like.dtype}", lambda v: cast_expr(v, like.dtype), result)
+
+
+def _check(a: Tensor, b: Tensor, name: str) -> None:
+    if a.dtype is not b.dtype:
+        raise ComputeError(
+            f"{name}: expected operands of one dtype, found {a.dtype} and {b.dtype}."
+        )
+
+
+def _check_inner(name: str, a: Expr, b: Expr) -> None:
+    if isinstance(a, IntImm) and isinstance(b, IntImm) and a.value != b.value:
+        raise ComputeError(
+            f"{name}: expected equal inner dimensions, found {a.value} and {b.value}."
+        )

@@ -1,0 +1,55 @@
+"""Softmax and its logarithm along one axis, stable: the maximum is subtracted before the
+exponential.
+
+Half precision is computed in float32 and rounded once at the end.
+"""
+
+from __future__ import annotations
+
+from .. import compute as te
+from ..compute import Tensor
+from ..expr import BufferLoad, Expr, Var
+from ..expr import cast as cast_expr
+from ..intrinsics import call_intrin
+from .reduce import accumulator, kept_indices, normal_axes, reduce_block
+
+
+def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """``exp(x - max) / sum(exp(x - max))`` along ``axis``; the shape and dtype of ``x``."""
+    axes = normal_axes(axis, x.ndim)
+    wide = accumulator(x.dtype)
+    largest = reduce_block("softmax_max", x, axes, te.max)
+
+    def power(*indices: Var) -> Expr:
+        shift = cast_expr(BufferLoad(largest, kept_indices(indices, axes)), wide)
+        return call_intrin("exp", cast_expr(BufferLoad(x, indices), wide) - shift)
+
+    powers = te.compute(x.shape, power, "softmax_exp")
+    total = reduce_block("softmax_sum", powers, axes, te.sum)
+
+    def element(*indices: Var) -> Expr:
+        quotient = BufferLoad(powers, indices) / BufferLoad(total, kept_indices(indices, axes))
+        return cast_expr(quotient, x.dtype)
+
+    return te.compute(x.shape, element, "softmax")
+
+
+def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """``x - max - log(sum(exp(x - max)))`` along ``axis``; the shape and dtype of ``x``."""
+    axes = normal_axes(axis, x.ndim)
+    wide = accumulator(x.dtype)
+    largest = reduce_block("log_softmax_max", x, axes, te.max)
+
+    def shifted(v: Expr, kept: tuple[Expr, ...]) -> Expr:
+        return cast_expr(v, wide) - cast_expr(BufferLoad(largest, kept), wide)
+
+    total = reduce_block(
+        "log_softmax_sum", x, axes, te.sum, fn=lambda v, kept: call_intrin("exp", shifted(v, kept))
+    )
+
+    def element(*indices: Var) -> Expr:
+        kept = kept_indices(indices, axes)
+        value = shifted(BufferLoad(x, indices), kept) - call_intrin("log", BufferLoad(total, kept))
+        return cast_expr(value, x.dtype)
+
+    return te.compute(x.shape, element, "log_softmax")

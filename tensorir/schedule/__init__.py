@@ -1,0 +1,19 @@
+"""Schedules of PrimFuncs: primitives that rewrite them, and traces that record what was done."""
+
+from .handles import BlockHandle, BlockRV, LoopHandle, LoopRV
+from .layout import whole_digits
+from .schedule import Schedule
+from .trace import Instruction, Trace, index_map_text, parse_index_map
+
+__all__ = [
+    "BlockHandle",
+    "BlockRV",
+    "Instruction",
+    "LoopHandle",
+    "LoopRV",
+    "Schedule",
+    "Trace",
+    "index_map_text",
+    "parse_index_map",
+    "whole_digits",
+]

@@ -1,0 +1,199 @@
+"""Which box of a buffer a block touches while some loops run, and whether one box holds another.
+
+Regions are written over iter vars; bindings put loops in their place, and ``sweep`` lets some of
+these loops run. Used to place producers and consumers under loops and to prove that an iteration
+reads only what it wrote itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..buffer import Buffer, BufferRegion
+from ..expr import LT, Expr, IntImm, Var, add, is_const, sub
+from ..stmt import Block, For
+from ..visitor import substitute
+from .affine import Bounds, Digit, loop_bounds, low_and_high, overlapping, sweep
+from .analysis import Nested, Path, all_loops_above, binding_map, conjuncts, realize_of
+
+
+@dataclass(slots=True)
+class Box:
+    """``[start, start + extent)`` in each dimension; ``exact`` says that all of it is touched.
+
+    A dimension whose range could not be told spans the whole buffer.
+    """
+
+    starts: list[Expr]
+    extents: list[Expr]
+    exact: bool
+
+
+def touched(region: BufferRegion, n: Nested, inner: Sequence[For], bounds: Bounds) -> Box:
+    """What ``n`` touches through one of its regions while the loops ``inner`` run and the others
+    stay.
+
+    ``bounds`` are those of all loops around it. The box may reach beyond the buffer where the block
+    has a predicate.
+    """
+    bindings = binding_map(n.realize)
+    moving = loop_bounds(inner)
+    starts: list[Expr] = []
+    sizes: list[Expr] = []
+    exact = not n.conditions
+    digits: list[Digit] = []
+    for r, dim in zip(region.region, region.buffer.shape, strict=True):
+        low = bindings.get(r.min, r.min) if isinstance(r.min, Var) else substitute(r.min, bindings)
+        s = sweep(low, moving, bounds)
+        if s is None or not isinstance(r.extent, IntImm):
+            starts.append(IntImm(0))
+            sizes.append(dim)
+            whole = s is not None and is_const(s.start, 0) and bounds.proves_equal(r.extent, dim)
+            exact = exact and whole
+            continue
+        starts.append(s.start)
+        sizes.append(
+            s.extent if r.extent.value == 1 else bounds.simplify(s.extent + (r.extent.value - 1))
+        )
+        exact = exact and s.exact
+        digits.extend([d for d in s.digits if d.extent != 1])
+    return Box(starts, sizes, exact and not overlapping(digits))
+
+
+@dataclass(slots=True)
+class Whole:
+    """What a block touches of a buffer over all its loops."""
+
+    buffer: Buffer
+    box: Box
+    bounds: Bounds
+    written: bool
+
+
+def whole_boxes(path: Path) -> list[Whole]:
+    """What a block touches over all its loops: one entry for each of its regions."""
+    loops = all_loops_above(path)
+    realize = realize_of(path)
+    n = Nested(realize, loops, [])
+    bounds = loop_bounds(loops)
+    sides = ((realize.block.reads, False), (realize.block.writes, True))
+    return [
+        Whole(r.buffer, touched(r, n, loops, bounds), bounds, written)
+        for regions, written in sides
+        for r in regions
+    ]
+
+
+def in_conflict(a: Sequence[Whole], b: Sequence[Whole]) -> bool:
+    """Whether two blocks may touch one element that one of them writes."""
+    return any(
+        x.buffer is y.buffer
+        and (x.written or y.written)
+        and not apart(x.box, y.box, x.bounds | y.bounds)
+        for x in a
+        for y in b
+    )
+
+
+def covers_domain(n: Nested, bounds: Bounds) -> bool:
+    """Whether the block runs for every value its loops give it, but those outside of its axes'
+    domains.
+
+    Holds where the predicate only says what the domains say anyway, as split writes it: each
+    conjunct is ``binding < end of the domain``, perhaps with the same offset on both sides.
+    """
+    for c in conjuncts(n.realize.predicate):
+        if not isinstance(c, LT):
+            return False
+        pairs = zip(n.block.iter_vars, n.realize.iter_values, strict=True)
+        room = sub(c.b, c.a)
+        if not any(
+            bounds.proves_equal(room, sub(add(it.dom.min, it.dom.extent), value))
+            for it, value in pairs
+        ):
+            return False
+    return True
+
+
+def union(a: Box, b: Box, bounds: Bounds) -> Box:
+    """The smallest box around two; exact only where one holds the other."""
+    if contains(a, b, bounds):
+        return a
+    if contains(b, a, bounds):
+        return b
+    ranges = [
+        low_and_high((s, e), (t, f), bounds)
+        for s, e, t, f in zip(a.starts, a.extents, b.starts, b.extents, strict=True)
+    ]
+    return Box([low for low, _ in ranges], [extent for _, extent in ranges], False)
+
+
+def contains(outer: Box, inner: Box, bounds: Bounds, shape: Sequence[Expr] | None = None) -> bool:
+    """Whether ``inner`` lies in ``outer``; with ``shape``, what reaches beyond the buffer is
+    ignored."""
+    for d, (s, e, t, f) in enumerate(
+        zip(outer.starts, outer.extents, inner.starts, inner.extents, strict=True)
+    ):
+        if not bounds.proves_le(s, t):
+            return False
+        end = add(s, e)
+        if not bounds.proves_le(add(t, f), end) and (
+            shape is None or not bounds.proves_le(shape[d], end)
+        ):
+            return False
+    return True
+
+
+def apart(a: Box, b: Box, bounds: Bounds) -> bool:
+    """Whether two boxes provably have nothing in common."""
+    for s, e, t, f in zip(a.starts, a.extents, b.starts, b.extents, strict=True):
+        if bounds.proves_le(add(s, e), t) or bounds.proves_le(add(t, f), s):
+            return True
+    return False
+
+
+def covered_within(nested: Sequence[Nested], fixed: Sequence[For]) -> Nested | None:
+    """The first block that reads what another of these blocks writes, but not provably earlier in
+    the same iteration of the loops ``fixed``; None if there is none.
+
+    A box written by a block that is guarded by more than its axes' domains proves nothing.
+    """
+    writers: dict[int, list[tuple[int, Nested, BufferRegion]]] = {}
+    for position, n in enumerate(nested):
+        for region in n.block.writes:
+            writers.setdefault(id(region.buffer), []).append((position, n, region))
+    for position, n in enumerate(nested):
+        bounds = loop_bounds([*fixed, *n.loops])
+        for region in n.block.reads:
+            others = writers.get(id(region.buffer), [])
+            if all(w is n for _, w, _ in others):
+                continue
+            need = touched(region, n, n.loops, bounds)
+            if not any(
+                p < position and _writes_all(w, wr, need, bounds)
+                for p, w, wr in others
+                if w is not n
+            ):
+                return n
+    return None
+
+
+def _writes_all(w: Nested, region: BufferRegion, need: Box, bounds: Bounds) -> bool:
+    known = bounds | loop_bounds(w.loops)
+    box = touched(region, w, w.loops, known)
+    if not box.exact or not covers_domain(w, known):
+        return False
+    return contains(box, need, known, region.buffer.shape)
+
+
+def full_box(buffer: Buffer) -> Box:
+    """All of a buffer."""
+    return Box([IntImm(0) for _ in buffer.shape], list(buffer.shape), True)
+
+
+def axis_of_index(block: Block, index: Expr) -> Var | None:
+    """The iter var that an index is, or None."""
+    if isinstance(index, Var) and any(it.var is index for it in block.iter_vars):
+        return index
+    return None

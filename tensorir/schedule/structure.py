@@ -1,0 +1,92 @@
+"""The shapes of block bodies that primitives recognise: the update of a reduction, a plain copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...support.node import walk
+from ..arith import expr_key
+from ..buffer import Buffer
+from ..expr import (
+    Add,
+    BufferLoad,
+    Expr,
+    Max,
+    Min,
+    Mul,
+    add,
+    is_const,
+    max_value,
+    maximum,
+    min_value,
+    minimum,
+    mul,
+)
+from ..stmt import Block, BufferStore
+
+COMBINERS: dict[type[Expr], Callable[[Expr, Expr], Expr]] = {
+    Add: add,
+    Mul: mul,
+    Max: maximum,
+    Min: minimum,
+}
+"""The commutative operations a reduction may be regrouped over."""
+
+
+@dataclass(slots=True)
+class ReductionUpdate:
+    """``buffer[indices] = combine(buffer[indices], term)``, starting from ``identity``."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    combine: Callable[[Expr, Expr], Expr]
+    term: Expr
+    identity: Expr
+
+
+def match_update(block: Block) -> ReductionUpdate | None:
+    """The update of a reduction block with one store, or None where it is of another form.
+
+    The init must hold the operation's neutral element: starting each partial result from anything
+    else would count it several times.
+    """
+    init, body = block.init, block.body
+    if not isinstance(init, BufferStore) or not isinstance(body, BufferStore):
+        return None
+    combine = COMBINERS.get(type(body.value))
+    if (
+        combine is None
+        or init.buffer is not body.buffer
+        or not same_indices(init.indices, body.indices)
+    ):
+        return None
+    value = body.value
+    assert isinstance(value, (Add, Mul, Max, Min))
+    for own, term in ((value.a, value.b), (value.b, value.a)):
+        if (
+            isinstance(own, BufferLoad)
+            and own.buffer is body.buffer
+            and same_indices(own.indices, body.indices)
+        ):
+            if any(isinstance(n, BufferLoad) and n.buffer is body.buffer for n in walk(term)):
+                return None
+            if not is_identity(type(value), init.value):
+                return None
+            return ReductionUpdate(body.buffer, body.indices, combine, term, init.value)
+    return None
+
+
+def is_identity(kind: type[Expr], value: Expr) -> bool:
+    """Whether a constant is the neutral element of an operation on its dtype."""
+    if kind is Add:
+        return is_const(value, 0)
+    if kind is Mul:
+        return is_const(value, 1)
+    expected = min_value(value.dtype) if kind is Max else max_value(value.dtype)
+    return is_const(value, expected.value)  # type: ignore[attr-defined]
+
+
+def same_indices(a: tuple[Expr, ...], b: tuple[Expr, ...]) -> bool:
+    """Whether two index tuples are the same expressions."""
+    return len(a) == len(b) and all(expr_key(x) == expr_key(y) for x, y in zip(a, b, strict=True))

@@ -1,0 +1,114 @@
+"""Traversal written once: Visitor, Mutator, substitution, buffer replacement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from ..support.node import Node, children, map_children, walk
+from .buffer import Buffer
+from .expr import BufferLoad, Expr, Var
+from .stmt import BufferStore
+
+N = TypeVar("N", bound=Node)
+
+
+class Visitor:
+    """Calls ``visit_<Class>`` for each node that has such a method, else goes on to its children."""
+
+    _table: dict[type, Callable[..., Any]]
+
+    def __init_subclass__(cls) -> None:
+        cls._table = {}
+
+    def visit(self, n: Node) -> None:
+        kind = type(n)
+        method: Any = self._table.get(kind)
+        if method is None:
+            method = getattr(type(self), f"visit_{kind.__name__}", type(self).generic_visit)
+            self._table[kind] = method
+        method(self, n)
+
+    def generic_visit(self, n: Node) -> None:
+        for child in children(n):
+            self.visit(child)
+
+
+class Mutator:
+    """Rebuilds a tree bottom-up; ``visit_<Class>`` returns the replacement of a node.
+
+    Nodes whose children did not change are returned as they were. Buffers are binders and are not
+    entered unless a subclass defines ``visit_Buffer``.
+    """
+
+    _table: dict[type, Callable[..., Any]]
+
+    def __init_subclass__(cls) -> None:
+        cls._table = {}
+
+    def visit(self, n: Any) -> Any:
+        kind = type(n)
+        method: Any = self._table.get(kind)
+        if method is None:
+            method = getattr(type(self), f"visit_{kind.__name__}", type(self).generic_visit)
+            self._table[kind] = method
+        return method(self, n)
+
+    def generic_visit(self, n: Any) -> Any:
+        return map_children(n, self.visit)
+
+    def visit_Buffer(self, n: Buffer) -> Any:  # noqa: N802
+        return n
+
+
+class _Substitute(Mutator):
+    def __init__(self, mapping: Mapping[int, Expr], buffers: Mapping[int, Buffer]) -> None:
+        self.mapping = mapping
+        self.buffers = buffers
+
+    def visit_Var(self, n: Var) -> Expr:  # noqa: N802
+        return self.mapping.get(id(n), n)
+
+    def visit_Buffer(self, n: Buffer) -> Buffer:  # noqa: N802
+        return self.buffers.get(id(n), n)
+
+
+def substitute(n: N, mapping: Mapping[Var, Expr]) -> N:
+    """``n`` with variables replaced (by identity); binders inside are not renamed."""
+    if not mapping:
+        return n
+    return _Substitute({id(v): e for v, e in mapping.items()}, {}).visit(n)  # type: ignore[no-any-return]
+
+
+def replace_buffers(n: N, mapping: Mapping[Buffer, Buffer]) -> N:
+    """``n`` with buffers replaced (by identity) wherever they stand, indices unchanged."""
+    if not mapping:
+        return n
+    return _Substitute({}, {id(b): c for b, c in mapping.items()}).visit(n)  # type: ignore[no-any-return]
+
+
+def free_vars(nodes: Iterable[Node]) -> list[Var]:
+    """Variables that appear in these expressions, in order of first appearance."""
+    seen: dict[int, Var] = {}
+    for n in nodes:
+        for m in walk(n):
+            if isinstance(m, Var):
+                seen.setdefault(id(m), m)
+    return list(seen.values())
+
+
+def uses(n: Node, var: Var) -> bool:
+    """Whether ``var`` appears in ``n``."""
+    return any(m is var for m in walk(n))
+
+
+def accessed_buffers(n: Node) -> tuple[list[Buffer], list[Buffer]]:
+    """The buffers that ``n`` loads from and stores to, each once, in order of first appearance."""
+    loads: dict[int, Buffer] = {}
+    stores: dict[int, Buffer] = {}
+    for m in walk(n):
+        if isinstance(m, BufferLoad):
+            loads.setdefault(id(m.buffer), m.buffer)
+        elif isinstance(m, BufferStore):
+            stores.setdefault(id(m.buffer), m.buffer)
+    return list(loads.values()), list(stores.values())

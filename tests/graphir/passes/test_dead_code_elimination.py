@@ -1,0 +1,83 @@
+"""DeadCodeElimination: what is unread goes, what has effects or is called stays."""
+
+from __future__ import annotations
+
+from burnish.graphir.parser import parse_module
+from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
+from burnish.graphir.verify import verify_module
+from burnish.support.structural import assert_structural_equal
+
+KERNEL = """
+    @T.prim_func
+    def {name}(X: T.Buffer((2,), "float32"), Y: T.Buffer((2,), "float32")):
+        for i in range(2):
+            with T.block("Y"):
+                vi = T.axis.spatial(2, i)
+                Y[vi] = X[vi]
+"""
+X = "(x,), R.Tensor((2,))"
+
+
+def run(text: str) -> str:
+    return verify_module(DeadCodeElimination()(parse_module(text))).script()
+
+
+def test_chains_of_unread_bindings_go() -> None:
+    module = parse_module(
+        "@R.function\ndef main(x: R.Tensor((2,))):\n    with R.dataflow():\n        a = R.exp(x)\n        b = R.relu(a)\n"
+        "        y = R.tanh(x)\n        R.output(y)\n    return y\n"
+    )
+    expected = parse_module(
+        "@R.function\ndef main(x: R.Tensor((2,))):\n    with R.dataflow():\n        y = R.tanh(x)\n        R.output(y)\n    return y\n"
+    )
+    once = DeadCodeElimination()(module)
+    assert_structural_equal(once, expected)
+    assert DeadCodeElimination()(once)["main"] is once["main"]
+
+
+def test_packed_calls_stay_outside_of_dataflow_blocks() -> None:
+    text = run(
+        f'@R.function\ndef main(x: R.Tensor((2,))):\n    a = R.call_dps_packed("env.log", {X})\n    b = R.exp(x)\n'
+        f'    with R.dataflow():\n        c = R.call_dps_packed("env.pure", {X})\n        R.output(c)\n    return x\n'
+    )
+    assert "env.log" in text
+    assert "env.pure" not in text
+    assert "R.exp" not in text
+
+
+def test_an_if_with_an_effect_stays() -> None:
+    text = (
+        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n    if c:\n        d = R.exp(x)\n'
+        f'        a = R.call_dps_packed("env.log", {X})\n        y = a\n    else:\n        y = x\n    return x\n'
+    )
+    assert "env.log" in run(text)
+    assert "R.exp" not in run(text)
+    assert "if c" not in run(
+        text.replace("env.log", "env.log").replace(f'R.call_dps_packed("env.log", {X})', "x")
+    )
+
+
+def test_uncalled_kernels_go_and_packed_names_count() -> None:
+    kernels = "".join(KERNEL.format(name=n) for n in ("used", "by_name", "unused"))
+    module = DeadCodeElimination()(
+        parse_module(
+            f"@I.ir_module\nclass M:\n{kernels}\n    @R.function\n    def main(x: R.Tensor((2,))):\n"
+            f'        a = R.call_dps(cls.used, {X})\n        b = R.call_dps_packed("by_name", (a,), R.Tensor((2,)))\n'
+            "        return cls.helper(b)\n    @R.function\n    def helper(x: R.Tensor((2,))):\n        return x\n"
+        )
+    )
+    assert list(module) == ["used", "by_name", "main", "helper"]
+
+
+def test_entries_can_be_named() -> None:
+    module = parse_module(
+        "@R.function\ndef f(x: R.Tensor((2,))):\n    return x\n@R.function\ndef g(x: R.Tensor((2,))):\n    return x\n"
+    )
+    assert list(DeadCodeElimination(("g",))(module)) == ["g"]
+
+
+def test_a_library_of_kernels_stays_whole() -> None:
+    module = parse_module(
+        f"@I.ir_module\nclass M:\n{KERNEL.format(name='a')}{KERNEL.format(name='b')}"
+    )
+    assert list(DeadCodeElimination()(module)) == ["a", "b"]

@@ -1,0 +1,87 @@
+"""FoldConstant: with the reference interpreter as the injected evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from burnish.graphir.module import IRModule
+from burnish.graphir.parser import parse_module
+from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
+from burnish.graphir.passes.fold_constant import FoldConstant
+from burnish.graphir.passes.legalize import LegalizeOps
+from burnish.graphir.verify import verify_module
+from burnish.support.errors import InternalError
+from burnish.support.structural import assert_structural_equal
+from burnish.tensorir.expr import IntImm
+from burnish.tensorir.function import PrimFunc
+from burnish.tests.graphir.prim_func_reference import run_prim_func
+
+
+def evaluate(func: PrimFunc, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    outs = [
+        np.zeros([d.value for d in b.shape if isinstance(d, IntImm)], b.dtype.to_numpy())
+        for b in func.buffers[len(inputs) :]
+    ]
+    run_prim_func(func, inputs, outs)
+    return outs
+
+
+def module_of(*lines: str) -> IRModule:
+    body = "".join(f"        {line}\n" for line in lines)
+    return parse_module(
+        f'@R.function\ndef main(x: R.Tensor(("m", 2))):\n    with R.dataflow():\n{body}        R.output(y)\n    return y\n'
+    )
+
+
+def folded(module: IRModule, **options: int) -> IRModule:
+    return DeadCodeElimination()(verify_module(FoldConstant(evaluate, **options)(module)))
+
+
+EXPECTED = module_of("y = R.add(x, R.const([7.0, 9.0]))")
+
+
+def test_operators_of_constants_are_computed() -> None:
+    module = module_of(
+        "a = R.add(R.const([1.0, 2.0]), R.const([2.0, 2.0]))",
+        "b = R.multiply(a, R.const(2.0))",
+        "c = R.reshape(b, R.shape([1, 2]))",
+        "d = R.add(R.reshape(c, R.shape([2])), R.const([1.0, 1.0]))",
+        "y = R.add(x, d)",
+    )
+    assert_structural_equal(folded(module), EXPECTED)
+
+
+def test_kernels_called_with_constants_are_run() -> None:
+    module = LegalizeOps()(
+        module_of("a = R.add(R.const([3.0, 4.0]), R.const([4.0, 5.0]))", "y = R.add(x, a)")
+    )
+    result = folded(module)
+    assert "[7.0, 9.0]" in result.script()
+    assert len(module.prim_funcs) == 2
+    assert len(result.prim_funcs) == 1
+
+
+def test_large_results_of_small_constants_are_not() -> None:
+    module = module_of(
+        "a = R.broadcast_to(R.const([1.0, 2.0]), R.shape([8, 2]))", "y = R.add(x, R.sum(a, axis=0))"
+    )
+    assert "broadcast_to" in folded(module, max_bytes=16).script()
+    assert "broadcast_to" not in folded(module, max_bytes=64).script()
+
+
+def test_what_depends_on_inputs_or_dims_stays() -> None:
+    module = module_of(
+        "a = R.exp(x)",
+        'b = R.broadcast_to(R.const([1.0, 2.0]), R.shape(["m", 2]))',
+        "y = R.add(a, b)",
+    )
+    assert folded(module)["main"] is module["main"]
+
+
+def test_a_wrong_answer_of_the_evaluator_is_a_defect() -> None:
+    module = module_of("y = R.add(x, R.exp(R.const([1.0, 2.0])))")
+    with pytest.raises(InternalError, match=r"evaluate\(exp\) gave \(3,\)"):
+        FoldConstant(lambda func, inputs: [np.zeros(3, "float32")])(module)

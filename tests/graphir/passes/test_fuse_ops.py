@@ -1,0 +1,232 @@
+"""FuseOps and the law of fusion: a random DAG computes the same after every pass of the corridor."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish.graphir.expr import CallDPS
+from burnish.graphir.module import IRModule
+from burnish.graphir.parser import parse_module
+from burnish.graphir.passes.annotate_pattern import AnnotatePattern
+from burnish.graphir.passes.bind_params import BindParams
+from burnish.graphir.passes.fuse_ops import FuseOps
+from burnish.graphir.passes.fuse_prim_funcs import FusePrimFuncs
+from burnish.graphir.passes.legalize import LegalizeOps
+from burnish.graphir.passes.pipeline import pipeline
+from burnish.graphir.verify import verify_module
+from burnish.support.structural import assert_structural_equal
+from burnish.tests.graphir.reference import run
+
+
+def fused(text: str, **options: int) -> IRModule:
+    module = AnnotatePattern()(LegalizeOps()(parse_module(text)))
+    return verify_module(FuseOps(**options)(module))
+
+
+def kernels(module: IRModule) -> list[str]:
+    """What main calls, in order, without the numbers."""
+    names = []
+    for block in module["main"].body.blocks:  # type: ignore[union-attr]
+        for binding in block.bindings:
+            func = getattr(binding.value, "func", None)
+            names.append(func.name if func is not None else getattr(binding.value, "op", "?"))
+    return names
+
+
+def graph(*lines: str, result: str = "y", params: str = "x") -> str:
+    listed = ", ".join(f'{p}: R.Tensor((2, 3), "float32")' for p in params.split())
+    body = "".join(f"        {line}\n" for line in lines)
+    return (
+        f"@R.function\ndef main({listed}):\n    with R.dataflow():\n{body}"
+        f"        R.output({result})\n    return {result if ',' not in result else f'({result})'}\n"
+    )
+
+
+def test_the_diamond_becomes_one_kernel() -> None:
+    text = graph("l = R.linear(x, w)", "a = R.exp(l)", "b = R.tanh(l)", "y = R.add(a, b)").replace(
+        "x: R.Tensor((2, 3)", "w: R.Tensor((5, 3)), x: R.Tensor((2, 3)"
+    )
+    assert kernels(fused(text)) == ["fused_linear_exp_tanh_add"]
+
+
+def test_a_value_that_leaves_stays_a_kernels_result() -> None:
+    text = graph("a = R.exp(x)", "y = R.tanh(a)", result="a, y")
+    assert kernels(fused(text)) == ["exp", "tanh"]
+
+
+def test_a_path_out_and_back_is_not_fused_around() -> None:
+    # softmax reads exp's result and add reads both: exp and add must not swallow it.
+    text = graph("a = R.exp(x)", "s = R.softmax(a)", "y = R.add(a, s)")
+    assert kernels(fused(text)) == ["exp", "softmax", "add"]
+
+
+def test_a_reduction_takes_what_comes_before_and_nothing_after() -> None:
+    text = graph("a = R.exp(x)", "s = R.sum(a, axis=1, keepdims=True)", "y = R.relu(s)")
+    assert kernels(fused(text)) == ["fused_exp_sum", "relu"]
+
+
+def test_a_product_takes_what_comes_after_and_nothing_before() -> None:
+    text = graph("a = R.exp(x)", "m = R.matmul(a, v)", "y = R.relu(m)").replace(
+        "x: R.", "v: R.Tensor((3, 4)), x: R.", 1
+    )
+    assert kernels(fused(text)) == ["exp", "fused_matmul_relu"]
+
+
+def test_an_epilogue_of_another_shape_stays_outside() -> None:
+    text = graph("m = R.matmul(x, v)", "y = R.add(m, x)").replace(
+        "x: R.", "v: R.Tensor((3, 1)), x: R.", 1
+    )
+    assert kernels(fused(text)) == ["matmul", "add"]
+
+
+def test_two_products_do_not_fuse() -> None:
+    text = graph("a = R.linear(x, w)", "b = R.linear(a, w)", "y = R.relu(b)").replace(
+        "x: R.", "w: R.Tensor((3, 3)), x: R.", 1
+    )
+    assert kernels(fused(text)) == ["linear", "fused_linear_relu"]
+
+
+def test_transposes_fuse_with_light_work_but_not_behind_a_product() -> None:
+    text = graph("m = R.linear(x, w)", "t = R.permute_dims(m)", "y = R.relu(t)").replace(
+        "x: R.", "w: R.Tensor((3, 3)), x: R.", 1
+    )
+    assert kernels(fused(text)) == ["linear", "fused_permute_dims_relu"]
+
+
+def test_ladders_of_diamonds_stop_at_the_cost() -> None:
+    steps = [f"v{i + 1} = R.multiply(v{i}, v{i})" for i in range(10)]
+    text = graph(*["v0 = R.exp(x)", *steps, "y = R.tanh(v10)"])
+    names = kernels(fused(text, max_cost=16))
+    assert len(names) > 2
+    names = kernels(fused(text, max_cost=100_000))
+    assert len(names) == 1
+    assert len(names[0]) <= 60
+
+
+def test_max_depth_bounds_a_group() -> None:
+    text = graph(*[f"v{i + 1} = R.exp(v{i})" for i in range(4)], "y = R.tanh(v4)").replace(
+        "v0", "x"
+    )
+    assert all(n.count("exp") < 3 for n in kernels(fused(text, max_depth=2)))
+
+
+def test_scheduled_functions_stay_alone() -> None:
+    module = AnnotatePattern()(LegalizeOps()(parse_module(graph("a = R.exp(x)", "y = R.tanh(a)"))))
+    module["exp"] = module["exp"].with_attr("is_scheduled", True)
+    assert kernels(FuseOps()(module)) == ["exp", "tanh"]
+
+
+def test_equal_groups_share_one_function() -> None:
+    text = graph("a = R.softmax(R.tanh(R.exp(x)))", "y = R.tanh(R.exp(a))")
+    module = fused(text)
+    assert kernels(module) == ["fused_exp_tanh", "softmax", "fused_exp_tanh"]
+
+
+def test_names_are_numbered_when_taken() -> None:
+    text = graph(
+        "a = R.softmax(R.tanh(R.exp(x)))",
+        "b = R.permute_dims(a)",
+        "c = R.softmax(b)",
+        "y = R.tanh(R.exp(c))",
+    )
+    assert kernels(fused(text))[-1] == "fused_exp_tanh_1"
+
+
+def test_the_group_of_a_linear_layer(golden) -> None:  # type: ignore[no-untyped-def]
+    text = graph("y = R.relu(R.linear(x, w))").replace("x: R.", "w: R.Tensor((4, 3)), x: R.", 1)
+    module = fused(text)
+    for name in list(module.prim_funcs):
+        del module.functions[name]
+    golden(module.script())
+
+
+# -- the law ---------------------------------------------------------------------------------------
+OPS = (
+    "exp1",
+    "relu",
+    "add",
+    "multiply",
+    "softmax",
+    "sum",
+    "linear",
+    "transpose2",
+    "reshape",
+    "scalar",
+    "row",
+)
+
+
+@st.composite
+def dags(draw: st.DrawFn) -> str:
+    """A random DAG over (2, 3) tensors, static or with a symbolic first dim."""
+    size = draw(st.sampled_from(["2", '"m"']))
+    names = ["x", "z"]
+    lines: list[str] = []
+    for i in range(draw(st.integers(1, 9))):
+        a, b = draw(st.sampled_from(names)), draw(st.sampled_from(names))
+        expression = {
+            "exp1": f"R.tanh({a})",
+            "relu": f"R.relu({a})",
+            "add": f"R.add({a}, {b})",
+            "multiply": f"R.multiply({a}, {b})",
+            "softmax": f"R.softmax({a})",
+            "sum": f"R.add({a}, R.sum({b}, axis=1, keepdims=True))",
+            "linear": f"R.linear({a}, w, c)",
+            "transpose2": f"R.permute_dims(R.sigmoid(R.permute_dims({a})))",
+            "reshape": f"R.reshape(R.relu(R.reshape({a}, R.shape([3, {size}]))), R.shape([{size}, 3]))",
+            "scalar": f'R.subtract({a}, R.const(0.5, "float32"))',
+            "row": f"R.multiply({a}, c)",
+        }[draw(st.sampled_from(OPS))]
+        lines.append(f"        v{i} = {expression}\n")
+        names.append(f"v{i}")
+    outputs = draw(st.lists(st.sampled_from(names[2:]), min_size=1, max_size=2, unique=True))
+    listed = ", ".join(outputs)
+    return (
+        f"@R.function\ndef main(x: R.Tensor(({size}, 3)), z: R.Tensor(({size}, 3)), w: R.Tensor((3, 3)), "
+        f"c: R.Tensor((3,))):\n    with R.dataflow():\n{''.join(lines)}        R.output({listed})\n"
+        f"    return ({listed},)\n"
+    )
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(dags(), st.booleans())
+def test_fusion_keeps_what_a_random_dag_computes(text: str, bind: bool) -> None:
+    module = verify_module(parse_module(text))
+    rng = np.random.default_rng(1)
+    x, z, w, c = (rng.uniform(-1, 1, s).astype("float32") for s in ((2, 3), (2, 3), (3, 3), (3,)))
+    expected = run(module, "main", x, z, w, c)
+    inputs = [x, z, w, c]
+    if bind:
+        module = BindParams("main", {"w": w, "c": c})(module)
+        inputs = [x, z]
+    for step in pipeline():
+        module = verify_module(step(module))
+        assert_structural_equal(parse_module(module.script(), module.constants), module)
+    for found, wanted in zip(run(module, "main", *inputs), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_group_left_alone_means_what_its_kernels_mean() -> None:
+    module = fused(graph("a = R.exp(x)", "b = R.tanh(a)", "y = R.add(b, a)"))
+    x = np.linspace(-1, 1, 6, dtype="float32").reshape(2, 3)
+    before = run(module, "main", x)
+    after = FusePrimFuncs()(module)
+    assert all(
+        isinstance(b.value, CallDPS)
+        for k in after["main"].body.blocks  # type: ignore[union-attr]
+        for b in k.bindings
+    )
+    np.testing.assert_array_equal(run(after, "main", x), before)
+
+
+@pytest.mark.parametrize("name", ["default", "debug"])
+def test_every_pass_leaves_its_input_alone(name: str) -> None:
+    module = parse_module(graph("a = R.exp(x)", "y = R.tanh(a)"))
+    text = module.script()
+    for step in pipeline(name):
+        result = step(module)
+        assert module.script() == text
+        module, text = result, result.script()

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from burnish.graphir.builder import BlockBuilder, call_op
+from burnish.graphir.expr import CallDPS, CallDPSPacked, Constant, Function, Var, constant
+from burnish.graphir.module import IRModule
+from burnish.graphir.passes.legalize import LegalizeOps
+from burnish.graphir.passes.lift_weight_transforms import LiftWeightTransforms, pack_array
+from burnish.graphir.type import tensor_type
+from burnish.support.errors import LayoutError, PassError
+from burnish.tensorir.arith import IndexMap
+from burnish.tensorir.schedule.layout import transform_layout
+
+W = np.arange(24, dtype=np.float32).reshape(6, 4)
+
+
+def tiles(size: int) -> IndexMap:
+    return IndexMap.from_function(lambda n, k: (n // size, k, n % size), 2)
+
+
+def test_packing_is_a_renaming() -> None:
+    packed = pack_array(W, tiles(3), None, "float32")
+    assert np.array_equal(packed, W.reshape(2, 3, 4).transpose(0, 2, 1))
+    assert packed.ctypes.data % 64 == 0
+    swapped = pack_array(W, IndexMap.from_function(lambda n, k: (k, n), 2), None, "float32")
+    assert np.array_equal(swapped, W.T)
+
+
+def test_padding_fills_what_no_element_reaches() -> None:
+    packed = pack_array(W, tiles(4), -1.0, "float32")
+    assert packed.shape == (2, 4, 4)
+    assert np.array_equal(packed[0], W[:4].T)
+    assert np.array_equal(packed[1, :, :2], W[4:].T)
+    assert (packed[1, :, 2:] == -1).all()
+
+
+@pytest.mark.parametrize(("dtype", "held"), [("int8", np.int8), ("bfloat16", np.uint16)])
+def test_padding_in_other_dtypes(dtype: str, held: type) -> None:
+    data = np.ones((3,), held)
+    m = IndexMap.from_function(lambda n: (n // 2, n % 2), 1)
+    packed = pack_array(data, m, 1.0, dtype)
+    assert packed.dtype == held
+    assert packed.tolist() == [[1, 1], [1, 0x3F80 if dtype == "bfloat16" else 1]]
+
+
+def module_of(*, shared: bool = False) -> IRModule:
+    """main(x) = linear(x, W), twice where ``shared``; the kernel wants W in tiles of 4 rows."""
+    bb = BlockBuilder()
+    x, w = Var("x", tensor_type((2, 4))), constant(W)
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            y = bb.emit(call_op("linear", x, w))
+            if shared:
+                y = bb.emit(call_op("add", y, bb.emit(call_op("linear", x, w))))
+            out = bb.emit_output(call_op("relu", y))
+        bb.emit_func_output(out)
+    module = LegalizeOps()(bb.get())
+    func = module.prim_funcs["linear"]
+    name = func.buffers[1].name
+    module["linear"] = transform_layout(func, "linear", name, tiles(4), pad_value=0.0)
+    return module
+
+
+def packed_constants(module: IRModule) -> list[Constant]:
+    main = module["main"]
+    assert isinstance(main, Function)
+    values = [b.value for block in main.body.blocks for b in block.bindings]
+    calls = [v for v in values if isinstance(v, CallDPS) and v.func.name == "linear"]
+    return [a for call in calls for a in call.args if isinstance(a, Constant)]
+
+
+def test_the_call_receives_what_the_kernel_expects() -> None:
+    module = LiftWeightTransforms()(module_of())
+    (w,) = packed_constants(module)
+    assert w.data.shape == (2, 4, 4)
+    assert np.array_equal(w.data, pack_array(W, tiles(4), 0.0, "float32"))
+    assert not w.data.flags.writeable
+    linear = module.prim_funcs["linear"]
+    assert linear.attr("layout_maps") is None
+    assert linear.attr("packed_layouts") == [[1, "lambda n, k: (n // 4, k, n % 4)", 0.0]]
+
+
+def test_a_constant_is_packed_once_and_only_once() -> None:
+    once = LiftWeightTransforms()(module_of(shared=True))
+    a, b = packed_constants(once)
+    assert a is b
+    twice = LiftWeightTransforms()(once)
+    assert packed_constants(twice)[0] is a
+
+
+def test_maps_apply_in_order() -> None:
+    module = module_of()
+    func = module.prim_funcs["linear"]
+    m = IndexMap.from_function(lambda a, b, c: (b, a, c), 3)
+    module["linear"] = transform_layout(func, "linear", func.buffers[1].name, m)
+    (w,) = packed_constants(LiftWeightTransforms()(module))
+    assert np.array_equal(w.data, pack_array(W, tiles(4), 0.0, "float32").transpose(1, 0, 2))
+
+
+def test_a_module_without_maps_is_left_alone() -> None:
+    module = LiftWeightTransforms()(module_of())
+    assert LiftWeightTransforms()(module)["main"] is module["main"]
+
+
+def test_what_cannot_be_packed() -> None:
+    module = module_of()
+    bb = BlockBuilder(module)
+    x, w = Var("x", tensor_type((2, 4))), Var("w", tensor_type((2, 4, 4)))
+    out_type = tensor_type((2, 6))
+    with bb.function("main", [x, w]):
+        bb.emit_func_output(bb.emit(CallDPS(module.get_global_var("linear"), (x, w), out_type)))
+    with pytest.raises(PassError, match="'linear' cannot be packed: argument 1 .* is no constant"):
+        LiftWeightTransforms()(bb.get())
+    with bb.function("main", [x, w]):
+        bb.emit_func_output(bb.emit(CallDPSPacked("linear", (x, w), out_type)))
+    with pytest.raises(PassError) as error:
+        LiftWeightTransforms()(bb.get())
+    assert isinstance(error.value.__cause__, LayoutError)
+    assert "call_dps_packed calls it by name" in str(error.value)

@@ -1,0 +1,100 @@
+"""The meaning of an unscheduled PrimFunc, in sixty lines: plain loops over NumPy arrays.
+
+Used to tell what the kernels of legalisation and fusion compute, without any code generation. Loops
+run one element at a time, so shapes must be tiny.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from burnish.tensorir import expr as e
+from burnish.tensorir.buffer import Buffer
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt
+
+_BINARY = {
+    "Add": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mul": lambda a, b: a * b,
+    "FloorDiv": lambda a, b: a // b, "FloorMod": lambda a, b: a % b, "Min": np.minimum, "Max": np.maximum,
+    "EQ": lambda a, b: a == b, "NE": lambda a, b: a != b, "LT": lambda a, b: a < b,
+    "LE": lambda a, b: a <= b, "GT": lambda a, b: a > b, "GE": lambda a, b: a >= b,
+    "And": np.logical_and, "Or": np.logical_or,
+}  # fmt: skip
+_CALLS = {
+    "erf": lambda x: math.erf(x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "neg": lambda x: -x,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "pow": np.power, "round": np.rint, "fma": lambda a, b, c: a * b + c,
+}  # fmt: skip
+
+
+def run_prim_func(
+    func: PrimFunc, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]
+) -> None:
+    """Write ``outputs`` as the function does; symbolic dims come from the arrays' shapes."""
+    env: dict[Any, Any] = {}
+    for buffer, array in zip(func.buffers, [*inputs, *outputs], strict=True):
+        env[buffer] = array
+        for dim, size in zip(buffer.shape, array.shape, strict=True):
+            if isinstance(dim, e.Var):
+                assert env.setdefault(dim, size) == size, f"{dim} is {env[dim]} and {size}"
+            elif isinstance(dim, e.IntImm):
+                assert dim.value == size, f"{buffer.name}: {dim.value} and {size}"
+    for buffer in func.root.alloc_buffers:
+        env[buffer] = np.full([_eval(d, env) for d in buffer.shape], 99, buffer.dtype.to_numpy())
+    with np.errstate(all="ignore"):
+        _run(func.root.body, env)
+
+
+def _run(stmt: Stmt, env: dict[Any, Any]) -> None:
+    match stmt:
+        case SeqStmt():
+            for s in stmt.stmts:
+                _run(s, env)
+        case For():
+            for i in range(_eval(stmt.extent, env)):
+                env[stmt.var] = _eval(stmt.min, env) + i
+                _run(stmt.body, env)
+        case BlockRealize(block=block):
+            for axis, value in zip(block.iter_vars, stmt.iter_values, strict=True):
+                env[axis.var] = _eval(value, env)
+            reduced = [env[a.var] for a in block.iter_vars if a.kind == "reduce"]
+            if block.init is not None and not any(reduced):
+                _run(block.init, env)
+            _run(block.body, env)
+        case BufferStore():
+            env[stmt.buffer][tuple([_eval(i, env) for i in stmt.indices])] = _eval(stmt.value, env)
+        case _:
+            raise AssertionError(type(stmt).__name__)
+
+
+def _eval(n: e.Expr, env: dict[Any, Any]) -> Any:
+    match n:
+        case e.IntImm() | e.FloatImm():
+            return n.value if n.dtype == "int64" else n.dtype.to_numpy().type(n.value)
+        case e.Var():
+            return env[n]
+        case e.BufferLoad():
+            assert isinstance(n.buffer, Buffer)
+            return env[n.buffer][tuple([_eval(i, env) for i in n.indices])]
+        case e.Cast():
+            return n.dtype.to_numpy().type(_eval(n.value, env))
+        case e.Not():
+            return not _eval(n.a, env)
+        case e.Div():
+            a, b = _eval(n.a, env), _eval(n.b, env)
+            return a / b if n.dtype.is_float else type(a)(math.trunc(a / b))
+        case e.Select():
+            chosen = n.true_value if _eval(n.condition, env) else n.false_value
+            return _eval(chosen, env)
+        case e.Let():
+            env[n.var] = _eval(n.value, env)
+            return _eval(n.body, env)
+        case e.Call(op="if_then_else"):
+            return _eval(n.args[1] if _eval(n.args[0], env) else n.args[2], env)
+        case e.Call():
+            function = _CALLS.get(n.op) or getattr(np, n.op)
+            return n.dtype.to_numpy().type(function(*[_eval(a, env) for a in n.args]))
+    return _BINARY[type(n).__name__](_eval(n.a, env), _eval(n.b, env))  # type: ignore[attr-defined]

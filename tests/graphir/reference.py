@@ -1,0 +1,148 @@
+"""The meaning of graph functions, on one screen: a NumPy interpreter of operators. The oracle of tests.
+
+``run(module, "main", x, ...)`` gives an array, or a tuple of them. It shares nothing with the compiler
+but the nodes. Calls of PrimFuncs go to ``prim_func_reference``, so every stage of the graph can be run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from burnish.graphir import expr as g
+from burnish.graphir.module import IRModule
+from burnish.graphir.op import get_op
+from burnish.tests.graphir.prim_func_reference import _eval, run_prim_func
+
+ERF = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    shifted = np.exp(x - x.max(axis, keepdims=True))
+    return shifted / shifted.sum(axis, keepdims=True)
+
+
+def gelu(x: np.ndarray, approximate: str) -> np.ndarray:
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    return 0.5 * x * (1 + (np.tanh(inner) if approximate == "tanh" else ERF(x / np.sqrt(2))))
+
+
+def layer_norm(x: Any, gamma: Any = 1, beta: Any = 0, *, axes: Any, epsilon: float) -> np.ndarray:
+    centred = x - x.mean(tuple(axes), keepdims=True)
+    return centred / np.sqrt((centred**2).mean(tuple(axes), keepdims=True) + epsilon) * gamma + beta
+
+
+def strided_slice(x: np.ndarray, axes: Any, begin: Any, end: Any, strides: Any) -> np.ndarray:
+    index = [slice(None)] * x.ndim
+    for a, b, e, s in zip(axes, begin, end, strides or [1] * len(axes), strict=True):
+        index[a] = slice(b, e, s)
+    return x[tuple(index)]
+
+
+def flatten(x: np.ndarray, start_dim: int, end_dim: int) -> np.ndarray:
+    end = end_dim % x.ndim
+    return x.reshape(
+        *x.shape[:start_dim], math.prod(x.shape[start_dim : end + 1]), *x.shape[end + 1 :]
+    )
+
+
+def swap(x: np.ndarray, flag: bool) -> np.ndarray:
+    return x.swapaxes(-1, -2) if flag else x
+
+
+def _axis(axis: Any) -> Any:
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+def reduction(function: Any) -> Any:
+    return lambda x, axis, keepdims, **kw: function(x, axis=_axis(axis), keepdims=keepdims, **kw)
+
+
+OPERATORS: dict[str, Any] = {
+    "relu": lambda x: np.maximum(x, 0), "sigmoid": sigmoid, "silu": lambda x: x * sigmoid(x), "gelu": gelu,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "erf": ERF, "round": np.rint, "softplus": lambda x: np.logaddexp(x, 0),
+    "reciprocal": lambda x: 1 / x, "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
+    "hard_swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "leaky_relu": lambda x, negative_slope: np.where(x > 0, x, x * negative_slope),
+    "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
+    "divide": lambda a, b: a / b if a.dtype.kind == "f" else np.trunc(a / b), "floor_mod": np.mod,
+    "astype": lambda x, dtype: x.astype(dtype), "clip": lambda x, min, max: np.clip(x, min, max),
+    "linear": lambda x, w, bias=0: x @ w.T + bias,
+    "matmul": lambda a, b, transpose_a, transpose_b: swap(a, transpose_a) @ swap(b, transpose_b),
+    "softmax": softmax, "log_softmax": lambda x, axis: np.log(softmax(x, axis)), "layer_norm": layer_norm,
+    "sum": reduction(np.sum), "mean": reduction(np.mean), "max": reduction(np.max), "min": reduction(np.min),
+    "prod": reduction(np.prod),
+    "variance": reduction(lambda x, axis, keepdims, correction: np.var(x, axis, ddof=correction, keepdims=keepdims)),
+    "reshape": lambda x, shape: x.reshape(shape), "flatten": flatten, "broadcast_to": np.broadcast_to,
+    "squeeze": lambda x, axis: np.squeeze(x, _axis(axis)), "expand_dims": lambda x, axis: np.expand_dims(x, _axis(axis)),
+    "permute_dims": lambda x, axes: np.transpose(x, axes), "concat": lambda *x, axis: np.concatenate(x, axis),
+    "strided_slice": strided_slice,
+    "pad": lambda x, pad_width, pad_value: np.pad(x, np.reshape(pad_width, (-1, 2)), constant_values=pad_value),
+}  # fmt: skip
+"""Operators that are not simply the NumPy function of their name."""
+
+
+def run(module: IRModule, name: str, *inputs: Any) -> Any:
+    """The result of a graph function of the module on arrays (tuples of them for tuples)."""
+    func = module[name]
+    assert isinstance(func, g.Function)
+    env: dict[Any, Any] = {}
+    for param, value in zip(func.params, inputs, strict=True):
+        env[param] = value
+        for dim, size in zip(param.type.shape, value.shape, strict=True):  # type: ignore[union-attr]
+            env.setdefault(dim, size)
+    with np.errstate(all="ignore"):
+        return _sequence(func.body, env, module)
+
+
+def _sequence(body: g.SeqExpr, env: dict[Any, Any], module: IRModule) -> Any:
+    for block in body.blocks:
+        for binding in block.bindings:
+            env[binding.var] = _value(binding.value, env, module)
+    return _atom(body.result, env)
+
+
+def _atom(atom: g.Atom, env: dict[Any, Any]) -> Any:
+    match atom:
+        case g.Constant():
+            return atom.data
+        case g.Tuple():
+            return tuple([_atom(f, env) for f in atom.fields])
+        case g.ShapeExpr():
+            return tuple([_eval(d, env) for d in atom.values])
+    return env[atom]
+
+
+def _value(value: g.Value, env: dict[Any, Any], module: IRModule) -> Any:
+    match value:
+        case g.Call():
+            function = OPERATORS.get(value.op) or getattr(np, value.op)
+            attrs = {**get_op(value.op).attrs, **dict(value.attrs)}
+            args = [_atom(a, env) for a in value.args]
+            result = np.asarray(function(*args, **attrs))
+            keeps = result.dtype == bool or value.op == "astype"
+            return (
+                result
+                if keeps
+                else result.astype(args[-1].dtype if value.op == "where" else args[0].dtype)
+            )
+        case g.CallDPS() | g.CallDPSPacked():
+            func = module[value.func if isinstance(value, g.CallDPS) else value.name]
+            shape = [_eval(d, env) for d in value.out_type.shape]  # type: ignore[union-attr]
+            out = np.zeros(shape, value.out_type.dtype.to_numpy())  # type: ignore[union-attr]
+            run_prim_func(func, [_atom(a, env) for a in value.args], [out])  # type: ignore[arg-type]
+            return out
+        case g.CallFunction():
+            return run(module, value.func.name, *[_atom(a, env) for a in value.args])
+        case g.TupleGetItem():
+            return _atom(value.value, env)[value.index]
+        case g.If():
+            chosen = value.true_branch if _atom(value.condition, env) else value.false_branch
+            return _sequence(chosen, env, module)
+    return _atom(value, env)

@@ -1,0 +1,42 @@
+"""Constants and attributes of graph nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from burnish.graphir.builder import call_op
+from burnish.graphir.expr import Var, constant
+from burnish.graphir.parser import parse_module
+from burnish.graphir.printer import format_type
+from burnish.graphir.type import tensor_type
+from burnish.support.errors import DTypeError
+
+
+def test_a_constant_is_a_read_only_copy() -> None:
+    data = np.zeros((2, 3), "float32")
+    made = constant(data.T)
+    data[:] = 1
+    assert made.data.flags.c_contiguous
+    assert not made.data.flags.writeable
+    assert made.data.sum() == 0
+    assert format_type(made.type) == 'R.Tensor((3, 2), dtype="float32")'
+
+
+def test_a_constant_takes_a_dtype() -> None:
+    assert constant([1, 2], "float16").type.dtype == "float16"
+    assert constant(np.zeros(2, "uint16"), "bfloat16").type.dtype == "bfloat16"
+    with pytest.raises(DTypeError, match="a constant"):
+        constant(["a"])
+
+
+def test_attributes_are_read_and_replaced() -> None:
+    call = call_op("softmax", Var("x", tensor_type((2,))), axis=0)
+    assert call.attr("axis") == 0
+    assert call.attr("other", 7) == 7
+    func = parse_module(
+        "@R.function\ndef main(x: R.Tensor((2,))):\n    return x\n"
+    ).graph_functions["main"]
+    changed = func.with_attr("num_input", 1).with_attr("num_input", 2)
+    assert changed.attr("num_input") == 2
+    assert func.attr("num_input") is None

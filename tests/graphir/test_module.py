@@ -1,0 +1,58 @@
+"""IRModule: a table of functions."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.graphir.expr import GlobalVar
+from burnish.graphir.module import IRModule, ModuleError, weights
+from burnish.graphir.parser import parse_module
+
+MODULE = parse_module(
+    "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((2,))):\n"
+    "        a = R.add(x, R.const([1.0, 2.0]))\n        return a\n    @R.function\n    def helper(x: R.Tensor((2,))):\n"
+    "        return x\n"
+)
+
+
+def test_functions_are_found_by_name_and_reference() -> None:
+    module = MODULE.copy()
+    var = module.get_global_var("helper")
+    assert module[var] is module["helper"]
+    assert var in module
+    assert "nothing" not in module
+    module.update_func(var, module["main"])
+    assert module["helper"] is module["main"]
+    assert MODULE["helper"] is not MODULE["main"]
+    module[GlobalVar("third")] = MODULE["helper"]
+    assert list(module) == ["main", "helper", "third"]
+
+
+def test_an_unknown_name_suggests_the_nearest() -> None:
+    with pytest.raises(
+        ModuleError, match="no function 'man'; it has 'main', 'helper'. Did you mean 'main'?"
+    ):
+        MODULE["man"]
+    with pytest.raises(KeyError):
+        MODULE.get_global_var("man")
+
+
+def test_names_are_made_unique() -> None:
+    assert MODULE.unique_name("other") == "other"
+    assert MODULE.unique_name("main") == "main_1"
+
+
+def test_a_lone_function_is_a_module() -> None:
+    assert list(IRModule.from_expr(MODULE["helper"])) == ["helper"]
+    renamed = MODULE["helper"].with_attr("global_symbol", "f")
+    assert list(IRModule.from_expr(renamed)) == ["f"]
+
+
+def test_kinds_of_functions() -> None:
+    assert list(MODULE.graph_functions) == ["main", "helper"]
+    assert MODULE.prim_funcs == {}
+
+
+def test_weights_are_listed_once() -> None:
+    main = MODULE.graph_functions["main"]
+    assert [w.data.tolist() for w in weights(main)] == [[1.0, 2.0]]

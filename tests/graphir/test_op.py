@@ -1,0 +1,49 @@
+"""The operator table and types of values."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.graphir.builder import call_op
+from burnish.graphir.expr import Tuple, TupleGetItem, Var, constant
+from burnish.graphir.op import Op, all_ops, attr, get_op, infer_type, register, type_of
+from burnish.graphir.printer import format_type
+from burnish.graphir.type import tensor_type
+from burnish.support.errors import InternalError, TypeInferenceError
+
+X = Var("x", tensor_type((2, 3)))
+
+
+def test_a_row_is_registered_once() -> None:
+    with pytest.raises(InternalError, match="'relu' is registered twice"):
+        register(Op("relu", ("x",), lambda call: X.type))
+    assert get_op("relu") is all_ops()["relu"]
+
+
+def test_an_unknown_operator_suggests_the_nearest() -> None:
+    with pytest.raises(
+        TypeInferenceError, match="rleu: there is no such operator. Did you mean 'relu'?"
+    ):
+        get_op("rleu")
+
+
+def test_attributes_have_defaults() -> None:
+    assert attr(call_op("softmax", X), "axis") == -1
+    assert attr(call_op("softmax", X, axis=0), "axis") == 0
+
+
+def test_arity_and_attributes_are_checked_first() -> None:
+    with pytest.raises(
+        TypeInferenceError, match=r"linear: 1 operands were given. Expected 2 to 3 \(x, w, bias\)"
+    ):
+        infer_type(call_op("linear", X))
+    with pytest.raises(TypeInferenceError, match="unknown attribute 'axes'"):
+        infer_type(call_op("softmax", X, axes=1))
+
+
+def test_types_of_atoms_and_items() -> None:
+    both = Tuple((X, constant(1.0)))
+    assert format_type(type_of(both)).startswith("R.Tuple(R.Tensor((2, 3)")
+    assert type_of(TupleGetItem(both, 0)) is X.type
+    with pytest.raises(TypeInferenceError, match="index 2"):
+        type_of(TupleGetItem(both, 2))

@@ -1,0 +1,150 @@
+"""The text of modules: golden examples, names, constants."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis.extra import numpy as hnp
+
+from burnish.graphir.builder import BlockBuilder, call_op
+from burnish.graphir.expr import Var, constant
+from burnish.graphir.module import IRModule
+from burnish.graphir.parser import parse_module
+from burnish.graphir.printer import constant_name, format_type, format_value, literal
+from burnish.graphir.type import ShapeType, TupleType, tensor_type
+from burnish.support.structural import assert_structural_equal
+from burnish.tensorir.expr import Var as DimVar
+
+SHOWCASE = """
+@I.ir_module
+class Module:
+    I.module_attrs({"version": 2})
+    @T.prim_func
+    def copy(X: T.Buffer((2,), "float32"), Y: T.Buffer((2,), "float32")):
+        for i in range(2):
+            with T.block("Y"):
+                vi = T.axis.spatial(2, i)
+                Y[vi] = X[vi]
+    @R.function
+    def main(x: R.Tensor(("m", 3)), c: R.Tensor((), "bool"), v: R.Tensor((2,))) -> R.Tuple(
+            R.Tensor(("m * 3",)), R.Tensor((2,))):
+        R.func_attr({"num_input": 3})
+        with R.dataflow():
+            a = R.call_dps(cls.copy, (v,), R.Tensor((2,)))
+            b = R.call_dps_packed("env.copy", (a, R.const([1.0, 2.0])), R.Tensor((2,)))
+            s = R.sum(R.add(x, R.const(1.5)), axis=-1, keepdims=True)
+            z = R.reshape(x, R.shape(["m * 3"]))
+            R.output(b, z)
+        if c:
+            y = b
+        else:
+            d = R.exp(b)
+            y = d
+        t = (z, y)
+        u = t[1]
+        w = cls.helper(u)
+        return (z, w)
+    @R.function
+    def helper(x: R.Tensor((2,))):
+        return R.relu(x)
+"""
+
+
+def test_everything_there_is(golden) -> None:  # type: ignore[no-untyped-def]
+    module = parse_module(SHOWCASE)
+    text = module.script()
+    golden(text)
+    assert_structural_equal(parse_module(text), module)
+    assert parse_module(text).script() == text
+
+
+def test_names_are_made_unique_identifiers() -> None:
+    x, y = Var("layer.0", tensor_type((2,))), Var("layer.0", tensor_type((2,)))
+    bb = BlockBuilder()
+    with bb.function("main", [x, y]):
+        bb.emit_func_output(bb.emit(call_op("add", x, y), "lambda"))
+    text = bb.get().script()
+    assert "layer_0: R.Tensor" in text
+    assert "layer_0_1: R.Tensor" in text
+    assert "lambda_1 = R.add(layer_0, layer_0_1)" in text
+
+
+def test_two_symbolic_vars_of_one_name_stay_two() -> None:
+    a, b = DimVar("m"), DimVar("m")
+    bb = BlockBuilder()
+    x, y = Var("x", tensor_type((a,))), Var("y", tensor_type((b,)))
+    with bb.function("main", [x, y]):
+        from_x = bb.emit(call_op("relu", x))
+        bb.emit_func_output((from_x, y))
+    back = parse_module(bb.get().script())
+    assert_structural_equal(back, bb.get())
+    assert '"m_1"' in back.script()
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "text"),
+    [
+        (0.1, "float32", "0.1"),
+        ([float("inf"), -0.0], "float64", "[inf, -0.0]"),
+        ([[1], [2]], "int8", "[[1], [2]]"),
+        ([True, False], "bool", "[True, False]"),
+        (16777217.0, "float64", "16777217.0"),
+        ([], "float32", "[]"),
+    ],
+)
+def test_literals(data: object, dtype: str, text: str) -> None:
+    assert literal(constant(data, dtype)) == text
+
+
+def test_what_stands_in_the_text_and_what_does_not() -> None:
+    assert literal(constant(np.zeros(16, "float32"))) is not None
+    assert literal(constant(np.zeros(17, "float32"))) is None
+    assert literal(constant(np.zeros(2, "uint16"), "bfloat16")) is None
+    payload = np.array([0x7FC00001], "uint32").view("float32")
+    assert literal(constant(payload)) is None
+
+
+def test_constants_are_named_by_dtype_shape_and_contents() -> None:
+    data = np.arange(20, dtype="int32")
+    names = {
+        constant_name(constant(a))
+        for a in (data, data.reshape(4, 5), data.astype("uint32"), data + 1)
+    }
+    assert len(names) == 4
+    assert constant_name(constant(data)) == constant_name(constant(data.copy()))
+
+
+SCALARS = hnp.scalar_dtypes().filter(
+    lambda d: d.kind in "fiub" and d.itemsize <= 8 and d.byteorder in "=|<"
+)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(hnp.arrays(SCALARS, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)))
+def test_constants_round_trip(data: np.ndarray) -> None:
+    bb = BlockBuilder()
+    with bb.function("main", []):
+        bb.emit_func_output(constant(data))
+    module = bb.get()
+    assert_structural_equal(parse_module(module.script(), constants=module.constants), module)
+
+
+def test_types_as_text() -> None:
+    kind = TupleType(
+        (tensor_type((DimVar("n"), 1), "int8"), tensor_type(()), ShapeType((DimVar("k"),)))
+    )
+    assert format_type(kind) == (
+        'R.Tuple(R.Tensor(("n", 1), dtype="int8"), R.Tensor((), dtype="float32"), R.Shape(["k"]))'
+    )
+
+
+def test_one_operation_as_text() -> None:
+    x = Var("x", tensor_type((2,)))
+    assert format_value(call_op("softmax", x, axis=-1)) == "R.softmax(x, axis=-1)"
+
+
+def test_show_writes_the_script(capsys: pytest.CaptureFixture[str]) -> None:
+    module = IRModule.from_expr(parse_module(SHOWCASE)["helper"])
+    module.show()
+    assert capsys.readouterr().out == module.script() == str(module)

@@ -1,0 +1,167 @@
+"""Runs kernels on NumPy arrays for tests: lower, emit, link into this process, call under the ABI."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import threading
+from collections.abc import Sequence
+
+import numpy as np
+from llvmlite import binding
+
+from burnish.support.abi import ABI_VERSION, ALIGNMENT
+from burnish.support.target import Target
+from burnish.tensorir.codegen.host import native_target, resolve
+from burnish.tensorir.codegen.object import emit_object, target_machine
+from burnish.tensorir.expr import Expr, IntImm
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.lowering.linear import Scope
+from burnish.tensorir.lowering.pipeline import LoweredFunc, lower_func
+from burnish.tensorir.visitor import free_vars, substitute
+
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+_LAUNCH = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+)
+_names = itertools.count()
+_jit: list[binding.LLJIT] = []
+
+
+class Runtime(ctypes.Structure):
+    _fields_ = (
+        ("abi_version", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
+        ("launch", ctypes.c_void_p),
+        ("pool", ctypes.c_void_p),
+    )
+
+
+class Native:
+    """A linked image; keep it alive as long as its functions are called."""
+
+    def __init__(self, images: Sequence[bytes], symbols: Sequence[str]) -> None:
+        if not _jit:
+            target_machine(native_target())  # initialises LLVM
+            _jit.append(binding.create_lljit_compiler())
+        library = binding.JITLibraryBuilder()
+        for image in images:
+            library.add_object_img(image)
+        for symbol in symbols:
+            library.export_symbol(symbol)
+        library.add_current_process()
+        self.tracker = library.link(_jit[0], f"test{next(_names)}")
+
+    def call(
+        self,
+        symbol: str,
+        arrays: Sequence[np.ndarray],
+        dims: Sequence[int],
+        workspace: int,
+        threads: int,
+    ) -> None:
+        """Call a kernel with ``workspace`` bytes."""
+        prepare(self.tracker[symbol], arrays, dims, workspace, threads)()
+
+
+def prepare(
+    address: int, arrays: Sequence[np.ndarray], dims: Sequence[int], workspace: int, threads: int
+) -> _Call:
+    """A call that can be repeated (and timed)."""
+    return _Call(address, arrays, dims, workspace, threads)
+
+
+class _Call:
+    def __init__(
+        self,
+        address: int,
+        arrays: Sequence[np.ndarray],
+        dims: Sequence[int],
+        workspace: int,
+        threads: int,
+    ) -> None:
+        self.kernel = _KERNEL(address)
+        self.keep: Native | None = None
+        self.arrays = list(arrays)
+        self.args = (ctypes.c_void_p * max(len(arrays), 1))(*[a.ctypes.data for a in arrays])
+        self.dims = (ctypes.c_int64 * max(len(dims), 1))(*dims)
+        self.workspace = aligned((max(workspace, 1),), "uint8")
+        self.launches: list[tuple[int, int]] = []
+        self.launch = _LAUNCH(self._launch)
+        self.threads = threads
+        self.runtime = Runtime(
+            ABI_VERSION, threads, ctypes.cast(self.launch, ctypes.c_void_p), None
+        )
+
+    def _launch(self, rt: int, body: int, context: int, extent: int, grain: int) -> None:
+        self.launches.append((extent, grain))
+        task = _BODY(body)
+        step = max(grain, -(-extent // self.threads))
+        ranges = [(k, min(k + step, extent)) for k in range(0, extent, step)]
+        workers = [
+            threading.Thread(target=task, args=(context, begin, end, n))
+            for n, (begin, end) in enumerate(ranges)
+        ]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+
+    def __call__(self) -> None:
+        self.kernel(self.args, self.dims, self.workspace.ctypes.data, ctypes.byref(self.runtime))
+
+
+def aligned(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """An uninitialised array aligned as intermediates are."""
+    count = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    raw = np.empty(count + ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % ALIGNMENT
+    return raw[start : start + count].view(dtype).reshape(shape)
+
+
+def value(e: Expr, lowered: LoweredFunc, dims: Sequence[int]) -> int:
+    """The value of an expression over the function's dimensions."""
+    known = {v: IntImm(n) for v, n in zip(lowered.dims, dims, strict=True)}
+    result = Scope().simplify(substitute(e, known))
+    assert isinstance(result, IntImm), free_vars([result])
+    return result.value
+
+
+def lower(func: PrimFunc | LoweredFunc, target: Target | None = None) -> LoweredFunc:
+    """``func`` lowered for this machine."""
+    return (
+        func
+        if isinstance(func, LoweredFunc)
+        else lower_func(func, resolve(target or native_target()))
+    )
+
+
+def load_native(
+    func: PrimFunc | LoweredFunc,
+    *arrays: np.ndarray,
+    dims: Sequence[int] = (),
+    threads: int = 1,
+    target: Target | None = None,
+) -> _Call:
+    """A repeatable call of ``func`` on ``arrays`` (outputs last)."""
+    target = resolve(target or native_target())
+    lowered = lower(func, target)
+    symbol = str(lowered.func.attr("global_symbol", lowered.func.name))
+    native = Native([emit_object([lowered], target).image], [symbol])
+    shared, each = (value(e, lowered, dims) for e in (lowered.shared_bytes, lowered.thread_bytes))
+    call = prepare(native.tracker[symbol], arrays, dims, shared + each * threads, threads)
+    call.keep = native
+    call.workspace[:] = 0xA5
+    return call
+
+
+def call_native(
+    func: PrimFunc | LoweredFunc,
+    *arrays: np.ndarray,
+    dims: Sequence[int] = (),
+    threads: int = 1,
+    target: Target | None = None,
+) -> None:
+    """Lower, emit, link and call ``func`` on ``arrays``, whose last ones it writes."""
+    load_native(func, *arrays, dims=dims, threads=threads, target=target)()

@@ -1,0 +1,89 @@
+"""The search for proofs: what each step adds, and that the search is bounded."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.tensorir.arith import Analyzer
+from burnish.tensorir.arith.linear import Linear
+from burnish.tensorir.arith.prove import STEPS, tighten
+from burnish.tensorir.buffer import Range
+from burnish.tensorir.expr import Expr, Var, as_expr, maximum, minimum
+
+I_, J, M, N, X, Y = (Var(n) for n in ("i", "j", "m", "n", "x", "y"))
+
+
+@pytest.fixture
+def analyzer() -> Analyzer:
+    a = Analyzer()
+    a.declare_dim(M)
+    a.declare_dim(N)
+    a.bind(I_, Range(as_expr(0), N))
+    a.bind(J, Range(as_expr(0), M))
+    return a
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        (M + 15) // 16 * 16 >= M,
+        (M + 15) // 16 * 16 < M + 16,
+        M // 16 * 8 <= M,
+        M // 16 * 24 <= M * 2,
+        I_ * M + J <= N * M - 1,
+        (N - I_) * M >= J,
+        minimum(X, Y) <= X,
+        minimum(X, Y) <= maximum(X, Y),
+        maximum(X, Y) + 1 > Y,
+        X - X % 8 <= X,
+        J % 8 <= J,
+        J // M < 1,
+        (I_ * M + J) // M < N,
+        M * N * 8 >= M * N,
+        X % 8 >= X // 4 % 2 * 4,
+        minimum(M - I_ * 8, 8) + I_ * 8 <= M,
+    ],
+)
+def test_proved(analyzer: Analyzer, claim: Expr) -> None:
+    assert analyzer.can_prove(claim)
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        M // 8 * 8 >= M,
+        (M + 7) // 8 * 8 <= M,
+        I_ * M + J < N,
+        X * X >= X * Y,
+        minimum(X, Y) >= X,
+        X % 8 <= X,
+        M > 0,
+        X // M <= X,
+    ],
+)
+def test_not_proved(analyzer: Analyzer, claim: Expr) -> None:
+    assert not analyzer.can_prove(claim)
+
+
+def test_tighten_divides_and_rounds_down() -> None:
+    assert tighten(Linear({I_: 8, J: -4}, 7)).key == Linear({I_: 2, J: -1}, 1).key
+    assert tighten(Linear({I_: 8}, -1)).key == Linear({I_: 1}, -1).key
+
+
+def test_equalities(analyzer: Analyzer) -> None:
+    assert analyzer.can_prove_equal((I_ + 1) * M, M + M * I_)
+    assert analyzer.can_prove_equal(X // 8 * 8 + X % 8, X)
+    assert not analyzer.can_prove_equal(X // 8 * 8, X)
+    with analyzer.constraint(X <= Y), analyzer.constraint(Y <= X):
+        assert analyzer.can_prove_equal(X, Y)
+
+
+def test_a_hopeless_claim_over_many_extrema_ends(analyzer: Analyzer) -> None:
+    e = X
+    for k in range(12):
+        e = minimum(e, Var(f"v{k}")) + maximum(e, Var(f"w{k}")) // 2
+    assert not analyzer.can_prove(e >= 0)
+
+
+def test_each_step_states_itself() -> None:
+    assert all(step.__doc__ for step in STEPS)

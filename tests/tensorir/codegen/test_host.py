@@ -1,0 +1,40 @@
+"""What the machine says of itself."""
+
+from __future__ import annotations
+
+import os
+
+from burnish.support.target import Target
+from burnish.tensorir.codegen import host
+
+
+def test_native_target_is_resolved_and_round_trips() -> None:
+    target = host.native_target()
+    assert target.is_resolved
+    assert target.cores == len(os.sched_getaffinity(0))
+    assert target.l1_bytes < target.l2_bytes <= target.l3_bytes
+    assert Target(str(target)) == target
+    assert host.native_target() is target
+
+
+def test_wide_vectors_are_asked_for_where_they_exist() -> None:
+    target = host.native_target()
+    if "+avx512f" in target.features:
+        assert (target.vector_bits, target.vector_registers) == (512, 32)
+        assert "-prefer-256-bit" in target.features
+    else:
+        assert "-prefer-256-bit" not in target.features
+
+
+def test_resolve_fills_in_the_machine_and_keeps_a_named_cpu() -> None:
+    assert host.resolve(Target("native -threads=3")).threads == 3
+    assert host.resolve(Target("native")).cpu == host.native_target().cpu
+    haswell = host.resolve(Target("llvm -mcpu=haswell"))
+    assert (haswell.cpu, haswell.vector_bits, haswell.cores) == ("haswell", 256, host.cores())
+
+
+def test_vector_registers_by_features() -> None:
+    assert host._vectors("x86_64-unknown-linux-gnu", {"avx2"}) == (256, 16)
+    assert host._vectors("x86_64-unknown-linux-gnu", set()) == (128, 16)
+    assert host._vectors("aarch64-unknown-linux-gnu", {"neon"}) == (128, 32)
+    assert host._bytes("48K") == 49152

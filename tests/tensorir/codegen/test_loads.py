@@ -1,0 +1,201 @@
+"""Strided, gathered, masked and uniform accesses, with and without hardware for them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from burnish.support.target import Target
+from burnish.tensorir.codegen.object import emit_object
+from burnish.tensorir.expr import INDEX, IntImm, Ramp, Var
+from burnish.tensorir.codegen.loads import slot_elements
+from burnish.tensorir.lowering.pipeline import lower_func
+from burnish.tensorir.parser import parse_func
+
+from tests.native import call_native
+
+TARGETS = ("native", "llvm -mcpu=haswell", "llvm -mcpu=x86-64-v2")
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> Target:
+    return Target(request.param)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16"])
+def test_transpose_reads_and_writes_with_a_stride(dtype: str, target: Target) -> None:
+    if dtype == "float16" and "v2" in str(target):
+        pytest.skip("baseline x86-64 has no float16 conversion; a copy needs none, arithmetic would")
+    func = parse_func(f"""
+@T.prim_func
+def transpose(A: T.Buffer((24, 40), "{dtype}"), B: T.Buffer((40, 24), "{dtype}"), C: T.Buffer((40, 24), "{dtype}")):
+    T.func_attr({{"is_scheduled": True}})
+    for i in range(40):
+        for j in T.vectorized(24):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vj, vi]
+    for j in range(24):
+        for i in T.vectorized(40):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vj, vi]
+""")
+    a = (RNG.standard_normal((24, 40)) * 50).astype(dtype)
+    b, c = np.zeros((40, 24), dtype), np.zeros((40, 24), dtype)
+    call_native(func, a, b, c, target=target)
+    np.testing.assert_array_equal(b, a.T)
+    np.testing.assert_array_equal(c, a.T)
+
+
+def test_gather_by_loaded_indices(target: Target) -> None:
+    func = parse_func("""
+@T.prim_func
+def take(A: T.Buffer((50, 3), "float32"), I: T.Buffer((37,), "int64"), B: T.Buffer((37, 3), "float32")):
+    T.func_attr({"is_scheduled": True})
+    for k in range(3):
+        for i in T.vectorized(37):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SS", [i, k])
+                B[vi, vk] = A[I[vi], vk]
+""")
+    a, index = RNG.standard_normal((50, 3)).astype("float32"), RNG.integers(0, 50, 37)
+    b = np.zeros((37, 3), "float32")
+    call_native(func, a, index, b, target=target)
+    np.testing.assert_array_equal(b, a[index])
+
+
+def test_padding_never_reads_outside(target: Target) -> None:
+    func = parse_func("""
+@T.prim_func
+def pad(A: T.Buffer((5, 9), "float32"), B: T.Buffer((9, 32), "float32")):
+    T.func_attr({"is_scheduled": True})
+    for i in range(9):
+        for j in T.vectorized(32):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = T.if_then_else(
+                    2 <= vi and vi < 7 and 3 <= vj and vj < 12, A[vi - 2, vj - 3], T.float32(0))
+""")
+    page = np.full(4096 // 4 * 3, np.nan, "float32")
+    a = page[1024 : 1024 + 45].reshape(5, 9)
+    a[:] = RNG.standard_normal((5, 9))
+    b = np.empty((9, 32), "float32")
+    call_native(func, a, b, target=target)
+    expected = np.zeros((9, 32), "float32")
+    expected[2:7, 3:12] = a
+    np.testing.assert_array_equal(b, expected)
+
+
+def test_strided_access_under_a_predicate(target: Target) -> None:
+    func = parse_func("""
+@T.prim_func
+def odd(a: T.handle, b: T.handle):
+    T.func_attr({"is_scheduled": True})
+    n = T.int64()
+    A = T.match_buffer(a, (n * 2,), "float32")
+    B = T.match_buffer(b, (n * 2,), "float32")
+    for io in range((n + 15) // 16):
+        for ii in T.vectorized(16):
+            with T.block("B"):
+                vi = T.axis.spatial(n, io * 16 + ii)
+                T.where(io * 16 + ii < n)
+                B[vi * 2 + 1] = A[vi * 2]
+""")
+    for n in (1, 16, 21):
+        a, b = RNG.standard_normal(2 * n).astype("float32"), np.zeros(2 * n, "float32")
+        call_native(func, a, b, dims=(n,), target=target)
+        np.testing.assert_array_equal(b[1::2], a[::2])
+        np.testing.assert_array_equal(b[::2], np.zeros(n, "float32"))
+
+
+def test_uniform_load_under_a_mask_is_read_only_if_a_lane_wants_it(target: Target) -> None:
+    func = parse_func("""
+@T.prim_func
+def some(A: T.Buffer((4,), "float32"), K: T.Buffer((1,), "int64"), B: T.Buffer((8, 16), "float32")):
+    T.func_attr({"is_scheduled": True})
+    for i in range(8):
+        for j in T.vectorized(16):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = T.if_then_else(vi * 16 + vj < 64, A[vi * K[0]], T.float32(-1))
+""")
+    a, b = RNG.standard_normal(4).astype("float32"), np.empty((8, 16), "float32")
+    # From row 4 on no lane wants the element, whose address is far outside.
+    call_native(func, a, np.array([1], "int64"), b, target=target)
+    np.testing.assert_array_equal(b[:4], np.repeat(a[:, None], 16, axis=1))
+    np.testing.assert_array_equal(b[4:], np.full((4, 16), -1, "float32"))
+
+
+def test_bool_vectors_are_bytes_in_memory(target: Target) -> None:
+    func = parse_func("""
+@T.prim_func
+def where(M: T.Buffer((37,), "bool"), A: T.Buffer((37,), "float32"), B: T.Buffer((37,), "float32"), O: T.Buffer((37,), "bool")):
+    T.func_attr({"is_scheduled": True})
+    for i in T.vectorized(37):
+        with T.block("B"):
+            vi = T.axis.spatial(37, i)
+            B[vi] = T.Select(M[vi], A[vi], T.float32(0))
+            O[vi] = T.Not(M[vi])
+""")
+    m, a = RNG.random(37) < 0.5, RNG.standard_normal(37).astype("float32")
+    b, o = np.empty(37, "float32"), np.empty(37, "bool")
+    call_native(func, m, a, b, o, target=target)
+    np.testing.assert_array_equal(b, np.where(m, a, np.float32(0)))
+    np.testing.assert_array_equal(o, ~m)
+
+
+def test_a_load_is_not_reused_across_a_store_to_its_buffer(target: Target) -> None:
+    func = parse_func("""
+@T.prim_func
+def twice(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    T.func_attr({"is_scheduled": True})
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] + T.float32(1)
+            A[vi] = B[vi] * T.float32(2)
+            B[vi] = A[vi] + B[vi]
+""")
+    a = np.arange(4, dtype="float32")
+    b = np.empty(4, "float32")
+    call_native(func, a, b, target=target)
+    np.testing.assert_array_equal(b, (np.arange(4) + 1) * 3)
+
+
+def test_in_place_arguments_may_overlap() -> None:
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    T.func_attr({"is_scheduled": True, "inplace": True})
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] + T.float32(1)
+            C[vi] = A[vi] + T.float32(1)
+""")
+    a, c = np.zeros(4, "float32"), np.empty(4, "float32")
+    call_native(func, a, a, c)
+    np.testing.assert_array_equal(c, np.full(4, 2, "float32"))
+
+
+def test_prefetch_is_one_instruction() -> None:
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((400,), "float32"), B: T.Buffer((400,), "float32")):
+    T.func_attr({"is_scheduled": True})
+    for i in range(400):
+        with T.block("B"):
+            vi = T.axis.spatial(400, i)
+            T.evaluate(T.prefetch(A[vi + 16]))
+            B[vi] = A[vi]
+""")
+    target = Target("llvm -mcpu=haswell")
+    assert "prefetcht0" in emit_object([lower_func(func, target)], target, keep_text=True).assembly
+
+
+def test_slot_elements() -> None:
+    assert slot_elements(IntImm(3)) == (3, 1)
+    assert slot_elements(Ramp(IntImm(8), IntImm(1), 4)) == (8, 4)
+    assert slot_elements(Ramp(IntImm(8), IntImm(2), 4)) is None
+    assert slot_elements(Var("i", INDEX)) is None

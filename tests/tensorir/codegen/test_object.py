@@ -1,0 +1,103 @@
+"""Object code: what it exports, what the passes keep, and that another process can link it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from burnish.support.errors import CodegenError
+from burnish.support.target import Target
+from burnish.tensorir.codegen.host import native_target
+from burnish.tensorir.codegen.object import emit_object
+from burnish.tensorir.lowering.pipeline import lower_func
+from burnish.tensorir.parser import parse_func
+
+from tests.native import Native, lower
+
+TEXT = """
+@T.prim_func
+def add_one(A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")):
+    T.func_attr({"global_symbol": "add_one", "is_scheduled": False})
+    for i in range(1000):
+        with T.block("B"):
+            vi = T.axis.spatial(1000, i)
+            B[vi] = A[vi] + T.float32(1)
+"""
+LOADER = """
+import ctypes, sys
+from llvmlite import binding
+binding.initialize_native_target(); binding.initialize_native_asmprinter()
+library = binding.JITLibraryBuilder().add_object_img(open(sys.argv[1], "rb").read()).export_symbol("add_one")
+tracker = library.link(binding.create_lljit_compiler(), "fresh")
+a, b = (ctypes.c_float * 1000)(*range(1000)), (ctypes.c_float * 1000)()
+args = (ctypes.c_void_p * 2)(ctypes.addressof(a), ctypes.addressof(b))
+kernel = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(tracker["add_one"])
+kernel(args, None, None, None)
+print(list(b) == [float(k + 1) for k in range(1000)])
+"""
+
+
+def test_an_image_links_in_a_fresh_process(tmp_path: Path) -> None:
+    image = tmp_path / "kernel.o"
+    image.write_bytes(emit_object([lower(parse_func(TEXT))], native_target()).image)
+    done = subprocess.run(
+        [sys.executable, "-c", LOADER, str(image)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "True", done.stderr
+
+
+def test_scheduled_loops_keep_their_shape_and_others_are_vectorised() -> None:
+    target = Target("llvm -mcpu=skylake-avx512")
+    plain = emit_object([lower_func(parse_func(TEXT), target)], target, keep_text=True)
+    assert "<16 x float>" in plain.ir
+    func = parse_func(TEXT.replace('"is_scheduled": False', '"is_scheduled": True'))
+    scheduled = emit_object([lower_func(func, target)], target, keep_text=True)
+    assert "x float>" not in scheduled.ir
+    assert scheduled.assembly.count("vaddss") == 1
+
+
+def test_scheduled_and_other_functions_share_an_image() -> None:
+    func = parse_func(TEXT)
+    other = func.with_attr("global_symbol", "other").with_attr("is_scheduled", True)
+    native = Native([emit_object([lower(func), lower(other)], native_target()).image], ["add_one", "other"])
+    for name in ("add_one", "other"):
+        a, b = np.arange(1000, dtype="float32"), np.empty(1000, "float32")
+        native.call(name, [a, b], [], 0, 1)
+        np.testing.assert_array_equal(b, a + 1)
+
+
+def test_two_functions_of_one_name_are_an_error() -> None:
+    with pytest.raises(CodegenError, match="Two functions are called add_one"):
+        emit_object([lower(parse_func(TEXT))] * 2, native_target())
+
+
+def test_text_is_kept_only_when_asked_for() -> None:
+    code = emit_object([lower(parse_func(TEXT))], native_target())
+    assert code.image.startswith(b"\x7fELF")
+    assert (code.ir, code.assembly) == ("", "")
+
+
+def test_no_functions_make_an_empty_image() -> None:
+    assert emit_object([], native_target()).image.startswith(b"\x7fELF")
+
+
+def test_a_zeroing_loop_calls_no_memset() -> None:
+    func = parse_func(TEXT.replace("A[vi] + T.float32(1)", "T.float32(0)"))
+    assembly = emit_object([lower(func)], native_target(), keep_text=True).assembly
+    assert "memset" not in assembly
+    copy = parse_func(TEXT.replace(" + T.float32(1)", ""))
+    assert "memcpy" not in emit_object([lower(copy)], native_target(), keep_text=True).assembly
+
+
+def test_the_same_function_gives_the_same_image() -> None:
+    images = {emit_object([lower(parse_func(TEXT))], native_target()).image for _ in range(2)}
+    assert len(images) == 1
+
+
+def test_a_backend_that_is_not_there_is_an_error() -> None:
+    target = Target("llvm -mcpu=haswell -mtriple=nonsense-unknown-unknown")
+    with pytest.raises(CodegenError, match="LLVM has no backend for nonsense"):
+        emit_object([], target)

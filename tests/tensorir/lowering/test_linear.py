@@ -1,0 +1,136 @@
+"""Linear forms: canonical, value-preserving, and what bounds decide."""
+
+from __future__ import annotations
+
+import pytest
+from burnish.tensorir.expr import Expr, IntImm, Max, Min, Var, as_expr
+from burnish.tensorir.lowering.linear import Scope, expr_key
+from burnish.tensorir.printer import print_expr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+I, J, N = Var("i"), Var("j"), Var("n")
+
+
+def scope() -> Scope:
+    s = Scope()
+    s.bind_nonnegative(N)
+    s.bind(I, IntImm(0), IntImm(16))
+    s.bind(J, IntImm(0), N)
+    return s
+
+
+@pytest.mark.parametrize(
+    ("e", "expected"),
+    [
+        (I * 4 + J - I * 3, "i + j"),
+        ((I + 1) * N, "n + i * n"),
+        ((I * 8 + 5) // 4, "i * 2 + 1"),
+        ((I * 8 + 5) % 4, "1"),
+        (I // 16, "0"),
+        (I % 16, "i"),
+        ((J * 16 + I) // 16, "j"),
+        ((J * 16 + I) % 16, "i"),
+        (J // 7 * 7 + J % 7, "j"),
+        ((J * 4) // 8, "j // 2"),
+        (I // 4 * 4 + I % 4, "i"),
+        (as_expr(3) - 3, "0"),
+        (Min(I, IntImm(20)), "i"),
+        (Max(I, IntImm(20)), "20"),
+        (I < 16, "T.bool(True)"),
+        (I >= 16, "T.bool(False)"),
+        (J < N, "T.bool(True)"),
+        (J * 4 + 3 < N * 4, "T.bool(True)"),
+        (J.equal(N), "T.bool(False)"),
+        (I < J, "i < j"),
+        (I - 3 < J + 4, "i < j + 7"),
+    ],
+    ids=lambda e: print_expr(e) if isinstance(e, Expr) else None,
+)
+def test_simplify(e: Expr, expected: str) -> None:
+    assert print_expr(scope().simplify(e)) == expected
+
+
+def evaluate(e: Expr, env: dict[int, int]) -> int:
+    match e:
+        case Var():
+            return env[id(e)]
+        case IntImm(value):
+            return value
+    a, b = evaluate(e.a, env), evaluate(e.b, env)  # type: ignore[attr-defined]
+    table = {
+        "Add": lambda: a + b,
+        "Sub": lambda: a - b,
+        "Mul": lambda: a * b,
+        "FloorDiv": lambda: a // b,
+        "FloorMod": lambda: a % b,
+        "Min": lambda: min(a, b),
+        "Max": lambda: max(a, b),
+        "LT": lambda: a < b,
+        "LE": lambda: a <= b,
+        "GT": lambda: a > b,
+        "GE": lambda: a >= b,
+        "EQ": lambda: a == b,
+        "NE": lambda: a != b,
+    }
+    return int(table[type(e).__name__]())
+
+
+leaves = st.one_of(st.sampled_from([I, J, N]), st.integers(-9, 40).map(IntImm))
+indices = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda p: p[0] + p[1]),
+        st.tuples(inner, inner).map(lambda p: p[0] - p[1]),
+        st.tuples(inner, st.integers(-4, 16)).map(lambda p: p[0] * p[1]),
+        st.tuples(inner, st.integers(1, 17)).map(lambda p: p[0] // p[1]),
+        st.tuples(inner, st.integers(1, 17)).map(lambda p: p[0] % p[1]),
+        st.tuples(inner, inner).map(lambda p: Min(*p)),
+        st.tuples(inner, inner).map(lambda p: Max(*p)),
+    ),
+    max_leaves=8,
+)
+comparisons = st.tuples(indices, indices, st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"])).map(
+    lambda t: {
+        "lt": t[0] < t[1],
+        "le": t[0] <= t[1],
+        "gt": t[0] > t[1],
+        "ge": t[0] >= t[1],
+        "eq": t[0].equal(t[1]),
+        "ne": t[0].not_equal(t[1]),
+    }[t[2]]
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.one_of(indices, comparisons), st.integers(1, 30), st.data())
+def test_simplify_keeps_the_value_and_bounds_hold(e: Expr, n: int, data: st.DataObject) -> None:
+    env = {id(N): n, id(I): data.draw(st.integers(0, 15)), id(J): data.draw(st.integers(0, n - 1))}
+    s = scope()
+    simple = s.simplify(e)
+    assert evaluate(simple, env) == evaluate(e, env)
+    if not e.dtype.is_bool:
+        low, high = s.interval(s.linear(e))
+        value = evaluate(e, env)
+        assert (low is None or low <= value) and (high is None or value <= high)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(indices)
+def test_simplify_is_idempotent(e: Expr) -> None:
+    once = scope().simplify(e)
+    assert print_expr(scope().simplify(once)) == print_expr(once)
+
+
+def test_coefficient_and_rest() -> None:
+    form = scope().linear(I * N * 2 + I * 3 + J)
+    factor = form.coefficient(I)
+    assert factor is not None
+    assert print_expr(factor.expr()) == "n * 2 + 3"
+    assert print_expr(form.without(I).expr()) == "j"
+    assert scope().linear((I + J) // 7).coefficient(I) is None
+
+
+def test_equal_expressions_have_equal_keys() -> None:
+    assert expr_key(I // N) == expr_key(I // N)
+    assert expr_key(I // N) != expr_key(J // N)

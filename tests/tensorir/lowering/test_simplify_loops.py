@@ -1,0 +1,72 @@
+"""Decided conditions, single iterations and empty loops disappear."""
+
+from __future__ import annotations
+
+from burnish.tensorir.lowering.lower_blocks import lower_blocks
+from burnish.tensorir.lowering.simplify_loops import simplify_loops
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.printer import print_func
+
+
+def simplified(body: str) -> str:
+    func = parse_func(f"""
+@T.prim_func
+def f(A: T.Buffer((64,), "float32"), D: T.Buffer((64,), "int64")):
+{body}
+""")
+    return "\n".join(print_func(simplify_loops(lower_blocks(func))).split("\n")[2:]).rstrip()
+
+
+def test_a_predicate_that_always_holds() -> None:
+    assert simplified("""
+    for io, ii in T.grid(8, 8):
+        with T.block("A"):
+            vi = T.axis.spatial(64, io * 8 + ii)
+            T.where(io * 8 + ii < 64)
+            A[vi] = T.float32(1)
+""") == """\
+    for io, ii in T.grid(8, 8):
+        A[io * 8 + ii] = T.float32(1)"""
+
+
+def test_a_predicate_that_may_fail_stays() -> None:
+    assert "if io * 8 + ii < 60:" in simplified("""
+    for io, ii in T.grid(8, 8):
+        with T.block("A"):
+            vi = T.axis.spatial(60, io * 8 + ii)
+            T.where(io * 8 + ii < 60)
+            A[vi] = T.float32(1)
+""")
+
+
+def test_loops_of_one_iteration_and_of_none() -> None:
+    assert simplified("""
+    for i in range(1):
+        for j in range(0):
+            A[i + j] = T.float32(1)
+        for k in T.vectorized(1):
+            A[i * 5 + k + 3] = T.float32(2)
+""") == "    A[3] = T.float32(2)"
+
+
+def test_a_dead_branch_gives_way_to_the_other() -> None:
+    assert simplified("""
+    for i in range(64):
+        if i >= 64:
+            A[i] = T.float32(1)
+        else:
+            A[i] = T.float32(2)
+""") == """\
+    for i in range(64):
+        A[i] = T.float32(2)"""
+
+
+def test_arithmetic_on_loaded_data_is_left_alone() -> None:
+    assert "D[i] = D[i] * 2 // 2 + 1 - 1" in simplified("""
+    for i in range(64):
+        D[i] = D[i] * T.int64(2) // T.int64(2) + T.int64(1) - T.int64(1)
+""")
+
+
+def test_nothing_is_left_of_an_empty_function() -> None:
+    assert simplified("    for i in range(0):\n        A[i] = T.float32(1)") == "    T.evaluate(0)"

@@ -1,0 +1,100 @@
+"""Vectorized loops become vectors, and what cannot be one stays a loop."""
+
+from __future__ import annotations
+
+import pytest
+from burnish.support.errors import CodegenError
+from burnish.support.target import Target
+from burnish.tensorir.lowering.flatten_buffers import flatten_buffers
+from burnish.tensorir.lowering.lower_blocks import lower_blocks
+from burnish.tensorir.lowering.simplify_loops import simplify_loops
+from burnish.tensorir.lowering.vectorize_loops import vectorize_loops
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.printer import print_func
+
+AVX2 = Target("llvm -mcpu=haswell")
+
+
+def vectorized(store: str, extent: int = 8, dtypes: str = "float32 float32 float32", before: str = "range(4)") -> str:
+    a, b, c = dtypes.split()
+    text = f"""
+@T.prim_func
+def f(A: T.Buffer((64, 64), "{a}"), B: T.Buffer((64, 64), "{b}"), C: T.Buffer((64, 64), "{c}")):
+    for i in {before}:
+        for j in T.vectorized({extent}):
+            with T.block("C"):
+                vi = T.axis.spatial(64, i)
+                vj = T.axis.spatial(64, j)
+                {store}
+"""
+    func = vectorize_loops(flatten_buffers(simplify_loops(lower_blocks(parse_func(text)))), AVX2)
+    return "\n".join(print_func(func).split("\n")[2:]).rstrip()
+
+
+def test_contiguous_uniform_and_strided() -> None:
+    assert vectorized("C[vi, vj] = A[vi, vj] + B[vi, 3] * A[vj, vi]") == """\
+    for i in range(4):
+        C[T.Ramp(i * 64, 1, 8)] = A[T.Ramp(i * 64, 1, 8)] + T.Broadcast(B[i * 64 + 3], 8) * A[T.Ramp(i, 64, 8)]"""
+
+
+def test_a_long_loop_is_cut_into_machine_vectors_and_a_rest() -> None:
+    text = vectorized("C[vi, vj] = A[vi, vj]", extent=21)
+    assert "for j_v in T.unroll(2):" in text
+    assert "C[T.Ramp(i * 64 + j_v * 8, 1, 8)]" in text
+    assert "C[T.Ramp(i * 64 + 16, 1, 5)]" in text
+
+
+def test_lanes_follow_the_widest_element() -> None:
+    assert "T.Ramp(i * 64 + j_v * 4, 1, 4)" in vectorized(
+        'C[vi, vj] = T.cast(A[vi, vj], "float64")', dtypes="float32 float32 float64"
+    )
+    assert "T.Ramp(i * 64, 1, 32)" in vectorized("C[vi, vj] = A[vi, vj]", 32, "int8 int8 int8")
+
+
+def test_a_varying_condition_becomes_a_predicate() -> None:
+    text = vectorized("C[vi, vj] = T.if_then_else(vi + vj < 9, A[vi, vj], T.float32(0))")
+    assert "predicate=" in text
+    assert "T.Ramp(0, 1, 8) < T.Broadcast(9 - i, 8)" in text
+    assert "Select" not in text
+
+
+def test_a_condition_that_does_not_vary_stays_scalar() -> None:
+    text = vectorized("C[vi, vj] = T.if_then_else(vi < 2, A[vi, vj], T.float32(0))")
+    assert "T.if_then_else(i < 2, A[T.Ramp(i * 64, 1, 8)], T.Broadcast(T.float32(0), 8))" in text
+
+
+def test_a_reduction_stays_a_loop() -> None:
+    text = vectorized("C[vi, 0] = C[vi, 0] + A[vi, vj]")
+    assert "for i, j in T.grid(4, 8):" in text
+    assert "Ramp" not in text
+
+
+def test_reading_what_another_iteration_writes_stays_a_loop() -> None:
+    assert "Ramp" not in vectorized("C[vi, vj + 1] = C[vi, vj] + A[vi, vj]")
+
+
+def test_a_nested_vectorized_loop_wins() -> None:
+    text = vectorized("C[vi, vj] = A[vi, vj]", before="T.vectorized(4)")
+    assert "for i in range(4):" in text
+    assert "T.Ramp(i * 64, 1, 8)" in text
+
+
+def test_one_iteration_is_no_vector() -> None:
+    assert vectorized("C[vi, vj] = A[vi, vj]", extent=1) == """\
+    for i in range(4):
+        C[i * 64] = A[i * 64]"""
+
+
+def test_a_symbolic_extent_is_an_error() -> None:
+    func = parse_func("""
+@T.prim_func
+def f(a: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    for j in T.vectorized(n):
+        with T.block("A"):
+            vj = T.axis.spatial(n, j)
+            A[vj] = T.float32(0)
+""")
+    with pytest.raises(CodegenError, match="needs a constant number of iterations; j has a symbolic extent"):
+        vectorize_loops(flatten_buffers(simplify_loops(lower_blocks(func))), AVX2)

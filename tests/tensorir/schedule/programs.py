@@ -1,0 +1,87 @@
+"""Small programs to schedule, and the check that a schedule keeps what they compute."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from burnish.tensorir import compute as te
+from burnish.tensorir.expr import Var, const, maximum
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.printer import print_func
+from burnish.tests.tensorir.interpreter import run, unwritten
+
+Size = int | Var
+
+
+def matmul(m: Size = 8, n: Size = 8, k: Size = 8) -> PrimFunc:
+    """``C[i, j] = sum_k A[i, k] * B[k, j]``, one block."""
+    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
+    rk = te.reduce_axis((0, k), "k")
+    c = te.compute((m, n), lambda i, j: te.sum(a[i, rk] * b[rk, j], axis=[rk]), name="C")
+    return te.create_prim_func([a, b, c])
+
+
+def linear_relu(m: Size, n: Size, k: Size) -> PrimFunc:
+    """``Z = relu(X @ W.T + B)``: the blocks Y (sum), T (bias) and Z (relu)."""
+    x, w = te.placeholder((m, k), name="X"), te.placeholder((n, k), name="W")
+    b = te.placeholder((n,), name="B")
+    rk = te.reduce_axis((0, k), "k")
+    y = te.compute((m, n), lambda i, j: te.sum(x[i, rk] * w[j, rk], axis=[rk]), name="Y")
+    t = te.compute((m, n), lambda i, j: y[i, j] + b[j], name="T")
+    z = te.compute((m, n), lambda i, j: maximum(t[i, j], const(0.0, "float32")), name="Z")
+    return te.create_prim_func([x, w, b, z])
+
+
+def chain(m: Size = 8, n: Size = 6) -> PrimFunc:
+    """``B = A + 1; C = B * 2``: two elementwise blocks."""
+    a = te.placeholder((m, n), name="A")
+    b = te.compute((m, n), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((m, n), lambda i, j: b[i, j] * 2.0, name="C")
+    return te.create_prim_func([a, c])
+
+
+def blur(n: int = 16) -> PrimFunc:
+    """``B = A * 2; C[i] = B[i] + B[i + 1] + B[i + 2]``: a consumer that reads a window."""
+    a = te.placeholder((n + 2,), name="A")
+    b = te.compute((n + 2,), lambda i: a[i] * 2.0, name="B")
+    c = te.compute((n,), lambda i: b[i] + b[i + 1] + b[i + 2], name="C")
+    return te.create_prim_func([a, c])
+
+
+def row_sum(m: Size = 4, n: Size = 12) -> PrimFunc:
+    """``B[i] = sum_j A[i, j]``."""
+    a = te.placeholder((m, n), name="A")
+    j = te.reduce_axis((0, n), "j")
+    b = te.compute((m,), lambda i: te.sum(a[i, j], axis=[j]), name="B")
+    return te.create_prim_func([a, b])
+
+
+def assert_same(before: PrimFunc, after: PrimFunc, *sizes: int) -> None:
+    """Both functions write the same outputs from the same random inputs.
+
+    ``sizes`` are the values of the symbolic dimensions, in order.
+    """
+    dims = dict(zip(before.shape_vars, sizes, strict=True))
+    results: list[list[np.ndarray]] = []
+    for func in (before, after):
+        rng = np.random.default_rng(7)
+        written = before.written
+        arrays = []
+        for old in before.buffers:
+            shape = tuple([dims[d] if isinstance(d, Var) else d.value for d in old.shape])
+            if old in written:
+                arrays.append(unwritten(shape, str(old.dtype)))
+            else:
+                arrays.append(rng.integers(-8, 9, shape).astype(str(old.dtype)))
+        run(func, *arrays)
+        results.append([a for a, b in zip(arrays, before.buffers, strict=True) if b in written])
+    for x, y in zip(*results, strict=True):
+        assert not np.isnan(x).any()
+        np.testing.assert_array_equal(x, y)
+
+
+def body(func: PrimFunc) -> str:
+    """The text of a function without its header."""
+    lines = print_func(func).splitlines()
+    start = next(i for i, line in enumerate(lines) if 'T.block("root")' in line)
+    return "\n".join([line[4:] for line in lines[start + 1 :]]).strip()

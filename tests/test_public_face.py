@@ -1,0 +1,59 @@
+"""The public names of ``burnish``: each resolves, and none is imported before it is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import burnish
+
+NAMES = [name for name in burnish.__all__ if not name.startswith("_")]
+MODULES = ("errors", "transform", "script", "te")
+
+
+def run(program: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_resolves(name: str) -> None:
+    value = getattr(burnish, name)
+    assert isinstance(value, ModuleType) == (name in MODULES)
+    assert getattr(burnish, name) is value
+
+
+def test_importing_burnish_imports_nothing() -> None:
+    loaded = run("import sys, burnish; print('\\n'.join(sys.modules))").split()
+    assert [m for m in loaded if m.startswith(("burnish.", "numpy", "llvmlite", "torch"))] == []
+
+
+def test_asking_for_a_name_of_the_vm_does_not_import_the_compiler() -> None:
+    loaded = run(
+        "import sys, burnish; burnish.array, burnish.VirtualMachine, burnish.register_func\n"
+        "print('\\n'.join(sys.modules))"
+    ).split()
+    assert "burnish.vm.interpreter" in loaded
+    assert [
+        m for m in loaded if m.startswith(("burnish.tensorir", "burnish.graphir", "torch"))
+    ] == []
+
+
+def test_modules_can_be_imported_from_burnish() -> None:
+    assert run("from burnish import te, script, errors; print(te.__name__)") == "burnish.te"
+
+
+def test_dir_lists_the_table() -> None:
+    assert set(NAMES) <= set(dir(burnish))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'burnish' has no attribute 'compil'"):
+        burnish.compil  # noqa: B018
+    assert not hasattr(burnish, "_unknown")

@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import ctypes
+import gc
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from burnish.support.errors import (
+    ArgumentError,
+    ArityError,
+    DTypeMismatchError,
+    ShapeMismatchError,
+    UnknownFunctionError,
+    VMError,
+)
+from burnish.vm.binding import BoundKernel, Runtime, bind_kernel, serial_runtime
+from burnish.vm.native import load_objects
+from burnish.vm.program import Kernel, Param, TensorSpec
+from burnish.vm.storage import WorkspacePool
+from burnish.vm.tensor import array, empty
+
+
+@pytest.fixture
+def add(add_kernel: Kernel, add_object: bytes) -> BoundKernel:
+    return bind_kernel(add_kernel, load_objects([add_object]))
+
+
+def rows(m: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).random((m, 4), dtype=np.float32)
+
+
+def test_writes_its_output_for_any_kind_of_array(add: BoundKernel) -> None:
+    a, b = rows(5), rows(5, 1)
+    c = np.empty((5, 4), np.float32)
+    add(a, b, c)
+    assert np.array_equal(c, a + b)
+    t = empty((5, 4))
+    add(array(a), b, t)
+    assert np.array_equal(t.numpy(), a + b)
+    torch = pytest.importorskip("torch")
+    out = torch.empty(5, 4)
+    add(torch.from_numpy(a), b, out)
+    assert np.array_equal(out.numpy(), a + b)
+
+
+@pytest.mark.parametrize("m", [0, 1, 1000])
+def test_workspace_follows_the_dims(add: BoundKernel, m: int) -> None:
+    c = np.empty((m, 4), np.float32)
+    add(rows(m), rows(m), c)
+    assert np.array_equal(c, rows(m) * 2)
+    assert add.workspace_bytes([m]) == 16 * m
+
+
+def test_threads_multiply_their_part_of_the_workspace(
+    add_kernel: Kernel, add_object: bytes
+) -> None:
+    runtime = Runtime(1, 3, None, None)
+    kernel = replace(add_kernel, thread_bytes="m * 100")
+    bound = bind_kernel(kernel, load_objects([add_object]), runtime=ctypes.addressof(runtime))
+    assert bound.workspace_bytes([2]) == 32 + 3 * 200
+    assert Runtime.from_address(serial_runtime()).threads == 1
+
+
+def test_a_strided_input_is_copied(add: BoundKernel) -> None:
+    a = np.asfortranarray(rows(3))
+    c = np.empty((3, 4), np.float32)
+    add(a, a, c)
+    assert np.array_equal(c, a + a)
+
+
+def test_outputs_must_be_writable_memory_of_their_own(add: BoundKernel) -> None:
+    a, c = rows(3), np.empty((3, 4), np.float32)
+    with pytest.raises(ArgumentError, match="add, argument 'c': an output must be C-contiguous"):
+        add(a, a, np.empty((4, 3), np.float32).T)
+    frozen = c.copy()
+    frozen.flags.writeable = False
+    with pytest.raises(ArgumentError, match="argument 'c': the output is read-only"):
+        add(a, a, frozen)
+    with pytest.raises(ArgumentError, match="'c': the output overlaps the memory of 'a'"):
+        add(a, c, a)
+    whole = np.zeros((6, 4), np.float32)
+    with pytest.raises(ArgumentError, match="overlaps the memory of 'b'"):
+        add(a, whole[1:4], whole[3:])
+    add(whole[:3], a, whole[3:])
+    assert np.array_equal(whole[3:], a)
+
+
+def test_an_inplace_kernel_may_overlap(add_kernel: Kernel, add_object: bytes) -> None:
+    bound = bind_kernel(replace(add_kernel, inplace=True), load_objects([add_object]))
+    a = rows(2)
+    bound(a, a, a)
+    assert np.array_equal(a, rows(2) * 2)
+
+
+def test_checks_before_any_work(add: BoundKernel) -> None:
+    c = np.zeros((3, 4), np.float32)
+    with pytest.raises(ArityError, match="add takes 3 arguments .*; got 2"):
+        add(rows(3), c)
+    with pytest.raises(DTypeMismatchError, match="b: expected dtype float32, got float64"):
+        add(rows(3), rows(3).astype(np.float64), c)
+    with pytest.raises(ShapeMismatchError, match=r"'c': expected shape \(m, 4\) with m = 2"):
+        add(rows(2), rows(2), c)
+    assert not c.any()
+
+
+def test_a_kernel_without_its_symbol(add_kernel: Kernel, add_object: bytes) -> None:
+    with pytest.raises(UnknownFunctionError, match=r"'sub'"):
+        bind_kernel(replace(add_kernel, symbol="sub"), load_objects([add_object]))
+
+
+def test_dims_only_in_arithmetic_can_be_run_but_not_called(
+    add_kernel: Kernel, add_object: bytes
+) -> None:
+    flat = TensorSpec(("m * 4",), "float32")
+    kernel = replace(add_kernel, params=tuple([Param(n, flat) for n in "abc"]))
+    bound = bind_kernel(kernel, load_objects([add_object]))
+    a, c = array(rows(2).ravel()), empty((8,))
+    bound.run([a, a, c], [2])
+    assert np.array_equal(c.numpy(), rows(2).ravel() * 2)
+    with pytest.raises(VMError, match="no parameter has the dimension m by itself"):
+        bound(a, a, c)
+
+
+def test_prepared_calls_keep_what_they_need(add_kernel: Kernel, add_object: bytes) -> None:
+    c = np.zeros((3, 4), np.float32)
+    call = bind_kernel(add_kernel, load_objects([add_object])).prepare(rows(3), rows(3), c)
+    gc.collect()
+    call()
+    call()
+    assert np.array_equal(c, rows(3) * 2)
+
+
+def test_concurrent_calls(add_kernel: Kernel, add_object: bytes) -> None:
+    pool = WorkspacePool()
+    add = bind_kernel(add_kernel, load_objects([add_object]), pool=pool)
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        a, c = rows(64, seed), np.empty((64, 4), np.float32)
+        for _ in range(200):
+            add(a, a, c)
+            if not np.array_equal(c, a + a):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+    assert 1024 <= pool.free_bytes <= 4 * 1024

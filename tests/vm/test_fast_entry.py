@@ -1,0 +1,277 @@
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from burnish.vm.assembler import Assembler, FunctionBuilder
+from burnish.vm.fast_entry import NUMPY, ArrayKind, FastEntry
+from burnish.vm.interpreter import TENSOR, VirtualMachine
+from burnish.vm.program import Kernel, Param, Program, ResultSpec, TensorSpec
+from burnish.vm.tensor import Tensor
+
+ROW = np.array([[1, 2, 3, 4]], np.float32)
+
+
+class Slow:
+    """Stands for the checked path: records what came to it."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+
+    def __call__(self, *args: object) -> str:
+        self.calls.append(args)
+        return "slow"
+
+
+@pytest.fixture
+def slow() -> Slow:
+    return Slow()
+
+
+def entry_of(program: Program, slow: Slow, kind: ArrayKind = NUMPY) -> FastEntry:
+    entry = VirtualMachine(program).fast_entry("main", slow, kind=kind)
+    assert entry is not None
+    return entry
+
+
+def test_static_function(double_program: Program, slow: Slow) -> None:
+    call = entry_of(double_program, slow).call
+    y = call(ROW)
+    assert type(y) is np.ndarray
+    assert y.tolist() == [2, 4, 6, 8]
+    assert slow.calls == []
+
+
+@pytest.mark.parametrize("m", [0, 1, 7, 100])
+def test_symbolic_function(add_program: Program, slow: Slow, m: int) -> None:
+    call = entry_of(add_program, slow).call
+    x = np.random.default_rng(m).random((m, 4), dtype=np.float32)
+    for size in (x, np.concatenate([x, x])):
+        assert np.array_equal(call(size, size), size + size)
+    assert slow.calls == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        (),
+        (ROW, ROW),
+        ([[1, 2, 3, 4]],),
+        (None,),
+        (ROW.astype(np.float64),),
+        (ROW.astype(">f4"),),
+        (ROW[0],),
+        (np.zeros((2, 4), np.float32),),
+        (np.zeros((1, 8), np.float32)[:, ::2],),
+        (np.zeros(17, np.uint8)[1:].view(np.float32).reshape(1, 4),),
+        (ROW.view(np.recarray),),
+    ],
+)
+def test_the_unusual_goes_to_slow_as_it_came(
+    double_program: Program, slow: Slow, args: tuple[object, ...]
+) -> None:
+    assert entry_of(double_program, slow).call(*args) == "slow"
+    assert len(slow.calls[0]) == len(args)
+    assert all(a is b for a, b in zip(slow.calls[0], args, strict=True))
+
+
+def test_mismatched_dims_go_to_slow(add_program: Program, slow: Slow) -> None:
+    call = entry_of(add_program, slow).call
+    assert call(np.zeros((2, 4), np.float32), np.zeros((3, 4), np.float32)) == "slow"
+    assert call(np.zeros((2, 5), np.float32), np.zeros((2, 5), np.float32)) == "slow"
+
+
+def test_a_read_only_input_is_no_reason_to_be_slow(double_program: Program, slow: Slow) -> None:
+    frozen = ROW.copy()
+    frozen.flags.writeable = False
+    assert entry_of(double_program, slow).call(frozen).tolist() == [2, 4, 6, 8]
+
+
+def test_results_are_never_written_again_while_somebody_sees_them(
+    double_program: Program, slow: Slow
+) -> None:
+    call = entry_of(double_program, slow).call
+    kept = [call(ROW * i) for i in range(20)]
+    views = [call(ROW * i)[:2] for i in range(20)]
+    buffers = [memoryview(call(ROW * i)) for i in range(20)]
+    capsules = [np.from_dlpack(call(ROW * i)) for i in range(20)]
+    for i in range(20):
+        expected = [2.0 * i, 4.0 * i, 6.0 * i, 8.0 * i]
+        assert kept[i].tolist() == buffers[i].tolist() == capsules[i].tolist() == expected
+        assert views[i].tolist() == expected[:2]
+    assert len({y.__array_interface__["data"][0] for y in kept}) == 20
+
+
+def test_torch_keeps_a_result_alive(double_program: Program, slow: Slow) -> None:
+    torch = pytest.importorskip("torch")
+    call = entry_of(double_program, slow).call
+    tensors = [torch.from_numpy(call(ROW * i)) for i in range(5)]
+    tensors += [torch.from_dlpack(call(ROW * i)) for i in range(5)]
+    assert [t[0].item() for t in tensors] == [0, 2, 4, 6, 8] * 2
+
+
+def test_dropped_results_are_reused(double_program: Program, slow: Slow) -> None:
+    call = entry_of(double_program, slow).call
+    addresses = set()
+    for _ in range(50):
+        y = call(ROW)
+        addresses.add(y.__array_interface__["data"][0])
+    assert len(addresses) == 2
+    assert y.shape == (4,)
+
+
+def test_spoiling_a_result_does_not_spoil_the_next(double_program: Program, slow: Slow) -> None:
+    call = entry_of(double_program, slow).call
+    for _ in range(4):
+        y = call(ROW)
+        y.shape = (2, 2)
+        y.flags.writeable = False
+        del y
+    y = call(ROW)
+    assert y.shape == (4,)
+    assert y.flags.writeable
+    assert y.dtype == np.float32
+
+
+def test_concurrent_calls(add_program: Program, double_program: Program, slow: Slow) -> None:
+    double, add = entry_of(double_program, slow).call, entry_of(add_program, slow).call
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        x = ROW * number
+        many = np.full((number * 10 + 1, 4), number, np.float32)
+        for _ in range(500):
+            if double(x).tolist() != [2.0 * number * i for i in (1, 2, 3, 4)]:
+                wrong.append(number)
+            if (add(many, many) != 2 * number).any():
+                wrong.append(-number)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(1, 5)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert wrong == []
+    assert slow.calls == []
+
+
+def test_it_keeps_its_code_and_constants_alive(double_program: Program, slow: Slow) -> None:
+    vm = VirtualMachine(double_program)
+    entry = vm.fast_entry("main", slow)
+    assert entry is not None
+    gone = weakref.ref(vm.library)
+    call = entry.call
+    del vm, entry
+    gc.collect()
+    assert gone() is not None
+    assert call(ROW).tolist() == [2, 4, 6, 8]
+
+
+def test_call_pointers(add_program: Program, slow: Slow) -> None:
+    entry = entry_of(add_program, slow)
+    x, y = np.ones((3, 4), np.float32), np.zeros((3, 4), np.float32)
+    entry.call_pointers([x.ctypes.data, x.ctypes.data], [y.ctypes.data], [3])
+    assert (y == 2).all()
+    assert entry.outputs == (TensorSpec(("m", "4"), "float32"),)
+
+
+def test_tensors_in_and_out(double_program: Program, slow: Slow) -> None:
+    call = entry_of(double_program, slow, TENSOR).call
+    first = call(ROW)
+    assert isinstance(first, Tensor)
+    second = call(Tensor(ROW))
+    assert first.tolist() == second.tolist() == [2, 4, 6, 8]
+    assert slow.calls == []
+
+
+def test_another_library_is_a_matter_of_four_expressions(add_program: Program, slow: Slow) -> None:
+    torch = pytest.importorskip("torch")
+    kind = ArrayKind(
+        torch.Tensor,
+        {"float32": torch.float32},
+        usable="({x}.is_contiguous() and {x}.device.type == 'cpu')",
+        pointer="{x}.data_ptr()",
+        empty=lambda shape, dtype: torch.empty(shape, dtype=dtype),
+    )
+    call = entry_of(add_program, slow, kind).call
+    x = torch.rand(3, 4)
+    assert torch.equal(call(x, x), x + x)
+    assert call(x.t(), x.t()) == "slow"
+
+
+# -- which functions are eligible -----------------------------------------------------------------
+Build = Callable[[FunctionBuilder], None]
+
+
+def program_of(kernel: Kernel, image: bytes, result: ResultSpec, build: Build) -> Program:
+    asm = Assembler()
+    asm.add_object(image)
+    asm.add_kernel(kernel)
+    asm.constant(ROW)
+    with asm.function("main", [Param("x", kernel.params[0].spec)], result, kernel.dims) as f:
+        f.match_shape()
+        build(f)
+    return asm.finish()
+
+
+def out(f: FunctionBuilder) -> Any:
+    return f.alloc_tensor(("1", "4"), "float32")
+
+
+def test_tuples_views_and_constants(
+    double_kernel: Kernel, double_object: bytes, slow: Slow
+) -> None:
+    spec = TensorSpec(("1", "4"), "float32")
+
+    def build(f: FunctionBuilder) -> None:
+        seen = f.reshape(f.param(0), ("4",))
+        y = out(f)
+        f.call_kernel("double", [seen, y])
+        f.ret(f.make_tuple([f.make_tuple([f.reshape(y, ("2", "2"))])]))
+
+    program = program_of(double_kernel, double_object, ((spec,),), build)
+    ((y,),) = entry_of(program, slow).call(ROW)
+    assert y.tolist() == [[2, 4], [6, 8]]
+
+
+def use_twice(f: FunctionBuilder) -> None:
+    y = out(f)
+    f.call_kernel("double", [f.param(0), y])
+    f.ret(f.make_tuple([y, y]))
+
+
+def call_twice(f: FunctionBuilder) -> None:
+    y, z = out(f), out(f)
+    f.call_kernel("double", [f.param(0), y])
+    f.call_kernel("double", [y, z])
+    f.ret(z)
+
+
+def return_input(f: FunctionBuilder) -> None:
+    f.ret(f.param(0))
+
+
+def call_env(f: FunctionBuilder) -> None:
+    y = out(f)
+    f.call_env("env.f", [f.param(0), y])
+    f.ret(y)
+
+
+@pytest.mark.parametrize("build", [use_twice, call_twice, return_input, call_env])
+def test_other_bodies_have_no_fast_entry(
+    double_kernel: Kernel, double_object: bytes, slow: Slow, build: Build
+) -> None:
+    program = program_of(double_kernel, double_object, double_kernel.params[0].spec, build)
+    assert VirtualMachine(program).fast_entry("main", slow) is None
+
+
+def test_a_dtype_that_the_arrays_lack(double_program: Program, slow: Slow) -> None:
+    vm = VirtualMachine(double_program)
+    assert vm.fast_entry("main", slow, kind=replace(NUMPY, dtypes={})) is None

@@ -1,0 +1,1 @@
+"""Runs artifacts; imports with numpy and llvmlite.binding alone. Never compiles."""

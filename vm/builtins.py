@@ -1,0 +1,144 @@
+"""The builtins of the virtual machine: what a program calls as ``builtin:name``.
+
+Each takes the frame and the evaluated arguments: tensors, storages, tuples, literals. Shapes and
+sizes come as shape texts, evaluated over the frame's dims. A builtin that gives nothing is called
+with the destination -1.
+
+    match_shape     (parameters...)                   entry check; binds the frame's dims
+    check           (condition text, message)         ShapeMismatchError unless it holds
+    alloc_tensor    (shape, dtype) -> tensor          uninitialised, 64-byte aligned
+    alloc_storage   (bytes) -> storage
+    tensor_at       (storage, offset, shape, dtype) -> tensor that shares the storage
+    reshape         (tensor, shape) -> tensor that shares memory
+    copy            (source, destination)             elements, of one dtype and shape
+    move            (value) -> value
+    make_tuple      (values...) -> tuple
+    tuple_get       (tuple, index) -> value
+    shape_of        (tensor) -> tuple of int
+    make_shape      (shape) -> tuple of int
+    read_scalar     (tensor) -> Python number or bool
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..support.dtype import DType
+from ..support.errors import ArgumentError, DTypeMismatchError, ShapeMismatchError, VMError, nearest
+from .program import Call, VMFunction
+from .shape_text import compile_shape, compile_shapes
+from .signature import Signature, format_shape
+from .storage import Storage
+from .tensor import Tensor, empty, wrap
+
+Observer: TypeAlias = Callable[[VMFunction, Call, int], None]
+"""Told of each call that ran: the function it stands in, the call, nanoseconds."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """One activation of a function: its registers and the values of its dims."""
+
+    function: VMFunction
+    signature: Signature
+    registers: list[Any]
+    dims: list[int]
+    observer: Observer | None = None
+
+
+Builtin: TypeAlias = Callable[..., Any]
+
+
+def _shape(frame: Frame, texts: tuple[str, ...]) -> tuple[int, ...]:
+    return compile_shapes(texts, frame.function.dim_names)(frame.dims)
+
+
+def match_shape(frame: Frame, *tensors: Tensor) -> None:
+    """Check the parameters against the signature, all of them, and bind the dims."""
+    frame.dims[:] = frame.signature.bind(tensors)
+
+
+def check(frame: Frame, condition: str, message: str) -> None:
+    """Raise ShapeMismatchError with ``message`` unless the condition on the dims holds."""
+    names = frame.function.dim_names
+    if not compile_shape(condition, names)(frame.dims):
+        values = ", ".join(f"{n} = {v}" for n, v in zip(names, frame.dims, strict=True))
+        raise ShapeMismatchError(frame.function.name, f"with {condition}", values, message)
+
+
+def alloc_tensor(frame: Frame, shape: tuple[str, ...], dtype: str) -> Tensor:
+    return empty(_shape(frame, shape), dtype)
+
+
+def alloc_storage(frame: Frame, nbytes: str) -> Storage:
+    return Storage(compile_shape(nbytes, frame.function.dim_names)(frame.dims))
+
+
+def tensor_at(
+    frame: Frame, storage: Storage, offset: str, shape: tuple[str, ...], dtype: str
+) -> Tensor:
+    kind = DType(dtype)
+    (at,) = _shape(frame, (offset,))
+    return wrap(storage.view(at, _shape(frame, shape), kind), kind)
+
+
+def reshape(frame: Frame, tensor: Tensor, shape: tuple[str, ...]) -> Tensor:
+    return tensor.reshape(_shape(frame, shape))
+
+
+def copy(frame: Frame, source: Tensor, destination: Tensor) -> None:
+    if source.dtype is not destination.dtype:
+        raise DTypeMismatchError("copy", destination.dtype, source.dtype)
+    if source.shape != destination.shape:
+        raise ShapeMismatchError(
+            "copy", format_shape(destination.shape), format_shape(source.shape)
+        )
+    destination.data[...] = source.data
+
+
+def move(frame: Frame, value: Any) -> Any:
+    return value
+
+
+def make_tuple(frame: Frame, *values: Any) -> tuple[Any, ...]:
+    return values
+
+
+def tuple_get(frame: Frame, value: tuple[Any, ...], index: int) -> Any:
+    if not isinstance(value, tuple) or not 0 <= index < len(value):
+        found = f"a tuple of {len(value)}" if isinstance(value, tuple) else type(value).__name__
+        raise VMError(f"tuple_get: index {index} of {found}.")
+    return value[index]
+
+
+def shape_of(frame: Frame, tensor: Tensor) -> tuple[int, ...]:
+    return tensor.shape
+
+
+def make_shape(frame: Frame, shape: tuple[str, ...]) -> tuple[int, ...]:
+    return _shape(frame, shape)
+
+
+def read_scalar(frame: Frame, tensor: Tensor) -> int | float | bool:
+    if tensor.size != 1:
+        raise ArgumentError(f"A condition is one element; this tensor has shape {tensor.shape}.")
+    return tensor.item()
+
+
+BUILTINS: dict[str, Builtin] = {
+    f.__name__: f
+    for f in (
+        *(match_shape, check, alloc_tensor, alloc_storage, tensor_at, reshape, copy, move),
+        *(make_tuple, tuple_get, shape_of, make_shape, read_scalar),
+    )
+}
+
+
+def get_builtin(name: str) -> Builtin:
+    """The builtin called ``name``; raises VMError with the nearest name."""
+    try:
+        return BUILTINS[name]
+    except KeyError:
+        raise VMError(f"There is no builtin {name!r}.{nearest(name, BUILTINS)}") from None
