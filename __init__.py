@@ -12,7 +12,6 @@ _PUBLIC = {
     # compile and run
     "compile": "driver.compile",
     "build": "driver.build",
-    "lower": "driver.build",
     "VirtualMachine": "vm.interpreter",
     "register_func": "vm.registry",
     "array": "vm.tensor",

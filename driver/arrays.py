@@ -1,18 +1,30 @@
-"""Arrays of other libraries at the door of a compiled model: torch tensors as the fast entry sees them,
-and anything else through DLPack."""
+"""Arrays of other libraries at the door of a compiled model: torch tensors as the fast entry sees
+them, and anything else through DLPack. Nothing here knows a model."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from ..support.errors import ArgumentError, DTypeMismatchError
+from ..support.errors import (
+    ArgumentError,
+    ArityError,
+    DTypeMismatchError,
+    ShapeMismatchError,
+)
 from ..vm.fast_entry import ArrayKind
-from ..vm.tensor import Tensor, as_tensor
+from ..vm.program import Param
+from ..vm.shape_text import compile_shapes, names_in
+from ..vm.tensor import Tensor, array, as_tensor, empty
+
+_TORCH_DTYPES = (
+    *("float64", "float32", "float16", "bfloat16"),
+    *("int64", "int32", "int16", "int8", "uint8", "bool"),
+)
 
 
 def is_torch_tensor(x: object) -> bool:
@@ -26,43 +38,41 @@ def torch_kind() -> ArrayKind:
     """torch tensors in, torch tensors out, for the generated entry of a model."""
     import torch
 
-    dtypes = {
-        name: getattr(torch, name)
-        for name in (
-            *("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8"),
-            "bool",
-        )
-    }
-
-    def empty(shape: tuple[int, ...], dtype: Any) -> Any:
+    def empty_torch(shape: tuple[int, ...], dtype: Any) -> Any:
         return torch.empty(shape, dtype=dtype)
 
     return ArrayKind(
         torch.Tensor,
-        dtypes,
-        "{x}.is_cpu and {x}.is_contiguous()",
+        {name: getattr(torch, name) for name in _TORCH_DTYPES},
+        "{x}.is_cpu and {x}.is_contiguous() and not {x}.is_neg()",
         "{x}.data_ptr()",
-        empty,
+        empty_torch,
     )
 
 
 def torch_to_tensor(x: Any, name: str) -> Tensor:
     """A torch tensor as a Tensor that shares its memory (a copy where it is strided).
 
-    Raises ArgumentError for a tensor that is not in CPU memory, or not dense.
+    Raises ArgumentError for a tensor that is not in CPU memory or not dense, DTypeMismatchError for
+    a dtype that burnish has not.
     """
     import torch
 
     if x.device.type != "cpu":
-        raise ArgumentError(f"{name}: the tensor is on {x.device}; burnish runs on the CPU: call .cpu().")
+        raise ArgumentError(
+            f"{name}: the tensor is on {x.device}; burnish runs on the CPU: call .cpu()."
+        )
     if x.layout is not torch.strided:
         raise ArgumentError(f"{name}: the tensor's layout is {x.layout}; call .to_dense().")
     if x.is_complex() or x.is_quantized:
         raise DTypeMismatchError(name, "a real dtype", str(x.dtype))
-    dense = x.detach().resolve_neg().resolve_conj().contiguous()
+    dense = x.detach().resolve_neg().contiguous()
     if dense.dtype is torch.bfloat16:
         return Tensor(dense.view(torch.uint16).numpy(), "bfloat16")
-    return as_tensor(dense.numpy(), name)
+    try:
+        return as_tensor(dense.numpy(), name)
+    except TypeError as error:  # a dtype that NumPy has not, e.g. float8
+        raise ArgumentError(f"{name}: {x.dtype} cannot be passed: {error}") from error
 
 
 def tensor_to_torch(t: Tensor) -> Any:
@@ -84,9 +94,89 @@ def to_tensors(values: Sequence[object], names: Sequence[str]) -> list[Tensor]:
 
 def like_inputs(outputs: Sequence[Tensor], inputs: Sequence[object]) -> list[Any]:
     """Outputs in the library of the inputs: torch if any is a torch tensor, NumPy if all are NumPy
-    arrays, else burnish tensors."""
+    arrays (bfloat16, which NumPy has not, stays a burnish tensor), else burnish tensors."""
     if any(is_torch_tensor(x) for x in inputs):
         return [tensor_to_torch(t) for t in outputs]
     if all(isinstance(x, np.ndarray) for x in inputs):
         return [t.numpy() if str(t.dtype) != "bfloat16" else t for t in outputs]
     return list(outputs)
+
+
+def write_outputs(out: Any, outputs: Sequence[Tensor]) -> None:
+    """Copy outputs into the caller's array, sequence of arrays, or dict of them (in order).
+
+    All are checked before any is written: raises ArityError, ShapeMismatchError,
+    DTypeMismatchError, and ArgumentError for what cannot be written.
+    """
+    is_many = isinstance(out, (list, tuple, Mapping))
+    held = list(out.values()) if isinstance(out, Mapping) else list(out) if is_many else [out]
+    if len(held) != len(outputs):
+        plural = "s" if len(outputs) != 1 else ""
+        raise ArityError(
+            f"out: the model gives {len(outputs)} output{plural}; {len(held)} "
+            f"{'arrays were' if len(held) != 1 else 'array was'} passed."
+        )
+    names = [f"out[{i}]" if is_many else "out" for i in range(len(held))]
+    targets = [_writable(x, made, n) for x, made, n in zip(held, outputs, names, strict=True)]
+    for target, made in zip(targets, outputs, strict=True):
+        target[...] = made.data
+
+
+def _writable(given: Any, made: Tensor, name: str) -> np.ndarray:
+    """The memory of ``given`` as an array that fits ``made``; it may be strided."""
+    memory, dtype = _memory(given, name)
+    if memory.shape != made.shape:
+        raise ShapeMismatchError(name, str(made.shape), str(memory.shape))
+    if dtype != str(made.dtype):
+        raise DTypeMismatchError(name, str(made.dtype), dtype)
+    if not memory.flags.writeable:
+        raise ArgumentError(f"{name}: the array is read-only.")
+    return memory
+
+
+def _memory(given: Any, name: str) -> tuple[np.ndarray, str]:
+    """(the memory of an array of any library, its dtype's name)"""
+    if isinstance(given, np.ndarray):
+        return given, str(given.dtype)
+    if isinstance(given, Tensor):
+        return given.data, str(given.dtype)
+    try:
+        if is_torch_tensor(given):
+            dtype, plain = str(given.dtype).removeprefix("torch."), given.detach()
+            if dtype == "bfloat16":
+                plain = plain.view(sys.modules["torch"].uint16)
+            return plain.numpy(), dtype
+        if hasattr(given, "__dlpack__"):
+            memory = np.from_dlpack(given)
+            return memory, str(memory.dtype)
+    except (TypeError, RuntimeError, BufferError) as error:
+        raise ArgumentError(f"{name}: its memory cannot be written: {error}") from error
+    raise ArgumentError(
+        f"{name}: expected an array to write into, found {type(given).__name__}."
+    )
+
+
+def random_inputs(params: Sequence[Param], *, size: int | None = None) -> list[Tensor]:
+    """Random tensors for the parameters of a program: floats in [0, 1), integers 0 and 1.
+
+    Every symbolic dim gets ``size``; raises ArgumentError where there are some and it is None.
+    """
+    rng = np.random.default_rng(0)
+    made: list[Tensor] = []
+    for p in params:
+        names = tuple(dict.fromkeys([n for text in p.spec.shape for n in names_in(text)]))
+        if names and size is None:
+            raise ArgumentError(
+                f"input {p.name!r} has the symbolic dim {names[0]!r}; pass inputs of a size of "
+                "your choice."
+            )
+        shape = compile_shapes(p.spec.shape, names)([size or 0] * len(names))
+        if p.spec.dtype == "bfloat16":
+            made.append(array(rng.random(shape), "bfloat16"))
+        elif p.spec.dtype.startswith("float"):
+            made.append(array(rng.random(shape).astype(p.spec.dtype)))
+        else:
+            values = empty(shape, p.spec.dtype)
+            values.data[...] = rng.integers(0, 2, shape)
+            made.append(values)
+    return made

@@ -31,21 +31,27 @@ from ..support.errors import (
     FrontendError,
     NotCompiledError,
     ShapeMismatchError,
+    TuningError,
     VMError,
     nearest,
 )
 from ..support.target import Target
 from ..tuner.analytic import schedule_analytically
+from ..tuner.database import TuningDatabase
 from ..vm import parallel
 from ..vm.fast_entry import NUMPY
 from ..vm.interpreter import VirtualMachine
-from ..vm.tensor import Tensor, as_tensor
+from ..vm.program import Param
+from ..vm.tensor import Tensor, array, as_tensor
 from .arrays import is_torch_tensor, like_inputs, tensor_to_torch, to_tensors, torch_kind
 from .executable import Executable
 from .kernels import resolve_target
 from .report import CompileReport
-from .threads import runtime
 from .stages import STAGES, ScheduleChoice, compile_module
+from .tasks import extract_tasks
+from .threads import runtime
+from .timing import time_interleaved
+from .tune import TuneResult, scheduled_by, tune_tasks
 
 MAX_SIGNATURES = 16
 NOTE_SIGNATURES = 4
@@ -265,17 +271,47 @@ class CompiledModel:
         return f"<burnish model of {type(self._source).__name__}: {state}>"
 
     # -- tuning ------------------------------------------------------------------------------------------
-    def replace_schedules(self, schedule: ScheduleChoice) -> None:
-        """Compile every signature again with another choice of schedules; the old programs stay in use
-        until the new ones are complete."""
-        self._schedule = schedule
-        for key, old in list(self._signatures.items()):
-            executable = compile_module(old.imported.module, self._target, schedule=schedule, threads=self._threads)
-            new = CompiledSignature(old.imported, executable, self._threads)
-            self._signatures[key] = new
-            if self._current is old:
-                self._current = new
-        self._entry = self._dispatch
+    def tune(
+        self,
+        *,
+        trials: int | None = None,
+        minutes: float | None = None,
+        database: TuningDatabase | str | Path | None = None,
+        on_progress: Callable[[int, str], None] | None = None,
+    ) -> TuneResult:
+        """Tune the kernels of the signature used last, and swap the tuned ones in where they win.
+
+        Budget: ``trials`` candidates in all, or ``minutes``. ``database`` (or a path) keeps the records;
+        a later tune goes on from them. The old and the new program are timed in turns on random inputs
+        at the end. Kernels with symbolic sizes are not tuned. Raises NotCompiledError, TuningError.
+        """
+        current = self._require("tune")
+        if trials is None and minutes is None:
+            trials = 64 * max(1, len(current.executable.report.kernels))
+        records = database if isinstance(database, TuningDatabase) else TuningDatabase(database)
+        tasks = extract_tasks(current.executable.stages["30-fused"], self._target)
+        if not tasks:
+            raise TuningError("the model has no kernel of static sizes to tune; compile it without dynamic_shapes.")
+        result = TuneResult(tune_tasks(tasks, records, trials=trials, minutes=minutes, on_progress=on_progress))
+        executable = compile_module(
+            current.imported.module, self._target, schedule=scheduled_by(records), threads=self._threads
+        )
+        new = CompiledSignature(current.imported, executable, self._threads)
+        inputs = random_inputs(executable.program.functions["main"].params)
+        times = time_interleaved(
+            {
+                "before": lambda: current.machine()["main"](*inputs),
+                "after": lambda: new.machine()["main"](*inputs),
+            }
+        )
+        result.before, result.after = times["before"], times["after"]
+        result.kept = result.after.minimum < result.before.minimum
+        if result.kept:
+            key = next(k for k, v in self._signatures.items() if v is current)
+            self._schedule = scheduled_by(records)
+            self._current = self._signatures[key] = new
+            self._entry = self._dispatch
+        return result
 
 
 def compile(
@@ -382,3 +418,18 @@ def _write_out(given: Any, made: Tensor, name: str) -> None:
     if not held.flags.writeable:
         raise ArgumentError(f"{name}: the array is read-only.")
     held[...] = made.numpy()
+
+
+def random_inputs(params: Sequence[Param]) -> list[Tensor]:
+    """Random tensors for the parameters of a program of static shapes: floats in [0, 1), small integers."""
+    rng = np.random.default_rng(0)
+    made = []
+    for p in params:
+        shape = tuple([int(text) for text in p.spec.shape])
+        if p.spec.dtype == "bfloat16":
+            made.append(Tensor(np.full(shape, 0x3F00, np.uint16), "bfloat16"))
+        elif p.spec.dtype.startswith("float"):
+            made.append(array(rng.random(shape).astype(p.spec.dtype)))
+        else:
+            made.append(array(rng.integers(0, 2, shape).astype(p.spec.dtype)))
+    return made

@@ -12,16 +12,19 @@ from ..support.errors import TuningError
 from ..support.node import walk
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
+from ..tuner.apply import best_schedule
 from ..tuner.database import TuningDatabase
-from ..tuner.session import Space, TuningProgress, apply_best, database_path, tune_task
+from ..tuner.session import Space, TuningProgress, database_path, tune_task
 from ..tuner.task import TuneTask
 from .kernels import resolve_target
 from .schedule import Schedule
 
+ONE_THREAD = "native -threads=1"
+
 
 def tune_tir(
     mod: IRModule | PrimFunc,
-    target: Target | str = "native",
+    target: Target | str = ONE_THREAD,
     max_trials: int = 64,
     trials_per_iter: int = 64,
     space: Space = None,
@@ -37,35 +40,62 @@ def tune_tir(
     function; wrong, crashing and hanging ones are recorded with their reason and never offered.
     ``space`` is a function on a Schedule (or a list of them); None is the built-in design space. With
     ``work_dir`` the records are kept in ``work_dir/records.db`` and a later call goes on from them.
-    ``seed`` (or BURNISH_SEED, or 0) fixes the search. Raises TuningError.
+    ``seed`` (or BURNISH_SEED, or 0) fixes the search. Raises TuningError for a function with symbolic
+    sizes, a target that is not this machine, a space that never applies, a file that is no database.
     """
-    func = prim_func_of(mod, task_name)
-    task = TuneTask(task_name, func, resolve_target(target))
+    task = make_task(mod, target, task_name)
+    task.verify_tunable()
     database = TuningDatabase(database_path(work_dir))
-    tune_task(
-        task,
-        database,
-        max_trials=max_trials,
-        trials_per_iter=trials_per_iter,
-        space=space,
-        seed=seed,
-        on_progress=on_progress,
-    )
+    try:
+        tune_task(
+            task,
+            database,
+            max_trials=max_trials,
+            trials_per_iter=trials_per_iter,
+            space=space,
+            seed=seed,
+            on_progress=on_progress,
+        )
+    except BaseException:
+        database.close()
+        raise
     return database
 
 
 def compile_tir(
-    database: TuningDatabase, mod: IRModule | PrimFunc, target: Target | str = "native", *, name: str = "main"
+    database: TuningDatabase,
+    mod: IRModule | PrimFunc,
+    target: Target | str = ONE_THREAD,
+    *,
+    name: str = "main",
 ) -> Schedule:
     """A schedule of ``mod`` with the best record applied: ``sch.mod``, ``sch.trace``.
 
+    The record may have been made for a function with other names: the result has those of ``mod``.
     Raises TuningError, naming the nearest records, where there is none for this function and target.
     """
-    func = prim_func_of(mod, name)
-    sch = Schedule(mod)
-    sch.work_on(_key_of(mod, func))
-    apply_best(database, TuneTask(name, func, resolve_target(target)), sch)
+    task = make_task(mod, target, name)
+    task.verify_tunable()
+    module = IRModule.from_expr(mod) if isinstance(mod, PrimFunc) else mod
+    key = next(n for n, f in module.prim_funcs.items() if f is task.func)
+
+    def make(func: PrimFunc) -> Schedule:
+        held = module.copy()
+        held[key] = func
+        sch = Schedule(held)
+        sch.work_on(key)
+        return sch
+
+    sch = best_schedule(database, task, make)
+    assert isinstance(sch, Schedule)
     return sch
+
+
+def make_task(mod: IRModule | PrimFunc, target: Target | str, name: str) -> TuneTask:
+    """The task of one PrimFunc of a module; TuningError where it is not clear which one."""
+    if not isinstance(mod, (IRModule, PrimFunc)):
+        raise TuningError(f"Expected an IRModule or a PrimFunc to tune; found {type(mod).__name__}.")
+    return TuneTask(name, prim_func_of(mod, name), resolve_target(target))
 
 
 def prim_func_of(mod: IRModule | PrimFunc, name: str) -> PrimFunc:
@@ -78,15 +108,10 @@ def prim_func_of(mod: IRModule | PrimFunc, name: str) -> PrimFunc:
     if len(functions) == 1:
         return next(iter(functions.values()))
     raise TuningError(
-        f"the module has {len(functions)} PrimFuncs ({', '.join(functions) or 'none'}) and none is called {name!r}; "
-        "take the one to tune out with IRModule.from_expr(mod[name]), or pass task_name=."
+        f"The module has {len(functions)} PrimFuncs ({', '.join(functions) or 'none'}) and none is called "
+        f"{name!r}. Take one out with IRModule.from_expr(mod[name]), or give its name "
+        "(tune_tir: task_name=, compile_tir: name=)."
     )
-
-
-def _key_of(mod: IRModule | PrimFunc, func: PrimFunc) -> str:
-    if isinstance(mod, PrimFunc):
-        return str(func.attr("global_symbol") or func.name)
-    return next(n for n, f in mod.prim_funcs.items() if f is func)
 
 
 def extract_tasks(module: IRModule, target: Target) -> list[TuneTask]:
@@ -96,10 +121,11 @@ def extract_tasks(module: IRModule, target: Target) -> list[TuneTask]:
         if not func.attr(LEGALIZED) or func.attr("is_scheduled") or func.shape_vars:
             continue
         calls = _count_calls(module, name)
-        task = TuneTask(name, func, target, max(calls, 1))
+        task = TuneTask(name, func, target, weight=max(calls, 1))
         known = found.get(task.workload)
         weight = task.weight + (known.weight if known else 0)
-        found[task.workload] = TuneTask(known.name if known else name, func, target, weight)
+        first = known or task
+        found[task.workload] = TuneTask(first.name, first.func, target, weight=weight)
     return list(found.values())
 
 

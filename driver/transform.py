@@ -22,10 +22,9 @@ from ..graphir.passes.replace_prim_funcs import ReplacePrimFuncs
 from ..support.passes import Pass, Pipeline
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
-from ..tensorir.schedule import Schedule
 from ..tuner.analytic import schedule_analytically
+from ..tuner.apply import best_schedule
 from ..tuner.database import TuningDatabase
-from ..tuner.session import apply_best
 from ..tuner.task import TuneTask
 from .evaluate import evaluate_prim_func
 from .kernels import resolve_target
@@ -77,9 +76,7 @@ def best_or_none(func: PrimFunc, target: Target, database: TuningDatabase) -> Pr
     task = TuneTask(func.name, func, target)
     if database.best(task.workload, task.target_key) is None:
         return None
-    sch = Schedule(func, seed=0)
-    apply_best(database, task, sch)
-    return sch.func
+    return best_schedule(database, task).func
 
 
 __all__ = [

@@ -1,16 +1,16 @@
-"""Imported: what a front end gives the driver, the same for every kind of model."""
+"""Imported: what a front end gives the driver, the same for every kind of model.
+
+The module stands alone: it holds copies of the weights and nothing of torch or onnx. What a call of
+the foreign model looks like is kept as two functions. Nothing is compiled here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..graphir.module import IRModule
-
-
-def _identity(value: Any) -> Any:
-    return value
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,14 @@ class Imported:
     """``module`` has one graph Function ``main``: a parameter for each tensor input, weights as
     constants (copies), a tuple of outputs as result (or a bare one).
 
-    ``flatten_inputs(args, kwargs)`` gives the tensors of a call in parameter order and raises ArityError
-    or ArgumentError where the call does not fit; ``unflatten_outputs(tensors)`` puts a list of outputs
-    into the model's own structure.
+    ``flatten_inputs(args, kwargs)`` gives the tensors of a call in parameter order; it raises
+    ArityError, ArgumentError or ShapeMismatchError where the call does not fit.
+    ``unflatten_outputs(tensors)`` puts a list of outputs into the model's own structure.
     """
 
     module: IRModule
     input_names: tuple[str, ...]
+    """The names users know the tensor inputs by, in parameter order."""
     flatten_inputs: Callable[[tuple[Any, ...], dict[str, Any]], list[Any]]
     unflatten_outputs: Callable[[list[Any]], Any]
     single_output: bool = True
@@ -32,6 +33,10 @@ class Imported:
     positional_only: bool = True
     """Every call with exactly the right number of positional tensors flattens to itself."""
     dim_names: tuple[str, ...] = ()
+    """The symbolic dims of ``main``, under the names the user gave them."""
     source: str = ""
     """What was imported, for reports: ``torch MLP``, ``mlp.onnx``."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
+    """What a user may want to know, a sentence each."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Name of a value in the foreign model to the variable of ``main`` that holds it."""

@@ -1,5 +1,5 @@
-"""Converter registry of a front end: rows ``@converts("aten.linear.default")``, and one report of all
-that is missing.
+"""Converter registry of a front end: rows ``@converts("aten.linear.default")``, and one report of
+all that is missing.
 
 A converter is called as ``converter(context, node)`` and returns the graph value (or values) of the
 node; what ``context`` and ``node`` are is the front end's business.

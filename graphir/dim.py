@@ -337,3 +337,23 @@ def substitute_dim(dim: Expr, values: Mapping[Var, Expr]) -> Expr:
         a, b = substitute_dim(dim.a, values), substitute_dim(dim.b, values)
         return dim if a is dim.a and b is dim.b else _REBUILD[type(dim)](a, b)
     return dim
+
+
+class OwnDims:
+    """Gives a kernel symbolic dims of its own: called with a dim of the caller, the kernel's dim.
+
+    Dims that are proved equal get one Var; a compound dim (``b * t``) gets a Var too, so that a
+    kernel's dims can be read off the shapes of its arguments. Static dims stay as they are.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Expr, Var]] = []
+
+    def __call__(self, dim: Expr) -> Expr:
+        if static_value(dim) is not None:
+            return dim
+        for theirs, ours in self._known:
+            if dim_equal(theirs, dim):
+                return ours
+        self._known.append((dim, Var(dim.name if isinstance(dim, Var) else "n")))
+        return self._known[-1][1]

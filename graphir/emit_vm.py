@@ -81,7 +81,8 @@ def _dims(name: str, func: Function) -> list[DimVar]:
     stray = [v.name for v in free_vars(dims_of(func.ret_type)) if v not in dims]
     if stray:
         raise CodegenError(
-            f"{name}: the dimension {', '.join(stray)} of the result is a dimension of no parameter."
+            f"{name}: the dimension {', '.join(stray)} of the result is a dimension of no "
+            "parameter."
         )
     return dims
 

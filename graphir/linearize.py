@@ -204,7 +204,7 @@ class _Linearizer:
         for index, param in enumerate(func.params):
             if not isinstance(param.type, TensorType):
                 raise CodegenError(
-                    f"{func.name}: parameter {param.name!r} is no tensor; pass its fields one by one."
+                    f"{func.name}: parameter {param.name!r} is no tensor; pass its fields instead."
                 )
             kind = self.renamed(param.type)
             self.values[param] = View(Memory("param", kind, index), kind)

@@ -14,21 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..support.dtype import DType
-from ..support.errors import BurnishError, DTypeError, ParseError, TypeInferenceError, nearest
+from ..support.errors import ParseError, TypeInferenceError
 from ..support.source import Source, Span
-from ..tensorir.expr import Expr, IntImm
-from ..tensorir.expr import Var as DimVar
 from ..tensorir.function import PrimFunc
 from ..tensorir.parser import parse_function_def
-from .builder import BlockBuilder
-from .dim import DimError, parse_dim, solve_dims
 from .expr import (
     Atom,
-    Call,
-    CallDPS,
-    CallDPSPacked,
-    CallFunction,
     Constant,
     Function,
     GlobalVar,
@@ -36,15 +27,14 @@ from .expr import (
     SeqExpr,
     ShapeExpr,
     Tuple,
-    TupleGetItem,
-    Value,
     Var,
-    constant,
 )
 from .module import IRModule
-from .op import all_ops, type_of
+from .op import type_of
 from .printer import format_type
-from .type import ShapeType, TensorType, TupleType, Type, dims_of, substitute_type, types_equal
+from .type import Type, types_equal
+from .type_parser import literal, span_of
+from .value_parser import ValueParser
 
 Constants = Mapping[str, np.ndarray]
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
@@ -74,7 +64,7 @@ def parse_module(
             case ast.Import() | ast.ImportFrom() | ast.Expr(value=ast.Constant()):
                 pass
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                scope[name] = _literal(value, source)
+                scope[name] = literal(value, source)
             case ast.ClassDef():
                 classes.append(statement)
             case ast.FunctionDef():
@@ -105,21 +95,6 @@ def parse_module_class(
     return _ModuleParser(source, dict(env), constants or {}).parse_class(node)
 
 
-def span_of(node: ast.AST, source: Source) -> Span:
-    """The place of a node of Python's tree."""
-    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-    end_line = getattr(node, "end_lineno", None) or line
-    end_column = getattr(node, "end_col_offset", None)
-    return Span(source, line, column, end_line, column + 1 if end_column is None else end_column)
-
-
-def _literal(node: ast.expr, source: Source) -> object:
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        raise ParseError("Expected a literal.", span_of(node, source)) from None
-
-
 def _decorator(node: ast.FunctionDef, source: Source) -> str:
     """``prim_func`` or ``function``, after the decorator."""
     for d in node.decorator_list:
@@ -143,13 +118,13 @@ class _ModuleParser:
                 case ast.FunctionDef():
                     self._declare(statement)
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    self.env[name] = _literal(value, self.source)
+                    self.env[name] = literal(value, self.source)
                 case ast.Expr(value=ast.Constant()) | ast.Pass():
                     pass
                 case ast.Expr(
                     value=ast.Call(func=ast.Attribute(attr="module_attrs"), args=[attrs])
                 ):
-                    found = _literal(attrs, self.source)
+                    found = literal(attrs, self.source)
                     if not isinstance(found, dict):
                         raise ParseError(
                             "Expected a dict of attributes.", span_of(attrs, self.source)
@@ -193,23 +168,11 @@ class _ModuleParser:
         return self.module[name]
 
 
-class _FunctionParser:
+class _FunctionParser(ValueParser):
     def __init__(self, owner: _ModuleParser, node: ast.FunctionDef) -> None:
-        self.owner, self.node, self.source = owner, node, owner.source
-        self.builder = BlockBuilder()
-        self.vars: dict[str, Atom] = {}
-        self.dims: dict[str, DimVar] = {}
-        self.hidden: dict[str, str] = {}
-        """Variables that stay inside a finished dataflow block, with the block's outputs for the
-        error."""
+        super().__init__(owner)
+        self.node = node
         self.returns: tuple[Atom, ast.AST] | None = None
-
-    # -- errors and small things ---------------------------------------------------------------
-    def error(self, message: str, node: ast.AST) -> ParseError:
-        return ParseError(message, span_of(node, self.source))
-
-    def dim_var(self, name: str) -> DimVar:
-        return self.dims.setdefault(name, DimVar(name))
 
     # -- function ------------------------------------------------------------------------------
     def parse(self) -> Function:
@@ -251,7 +214,7 @@ class _FunctionParser:
     def func_attr(self, node: ast.stmt) -> dict[str, Any] | None:
         match node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(attr="func_attr"), args=[attrs])):
-                found = _literal(attrs, self.source)
+                found = literal(attrs, self.source)
                 if not isinstance(found, dict):
                     raise self.error("Expected a dict of attributes.", attrs)
                 return found
@@ -374,338 +337,3 @@ class _FunctionParser:
             found = f"{format_type(yes)} and {format_type(no)}"
             raise self.error(f"The branches of this if have different types: {found}.", node)
         self.vars[names[0]] = self.builder.emit(If(condition, sequences[0], sequences[1]), names[0])
-
-    # -- values --------------------------------------------------------------------------------
-    def value(self, node: ast.expr, annotated: Type | None = None) -> Value:
-        """An operation or atom; its arguments are in normal form already."""
-        span = span_of(node, self.source)
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="R"), attr=name)):
-                return self.operation(name, node).with_span(span)
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="cls" | "Module"), attr=name)):
-                return self.call_function(name, node, annotated).with_span(span)
-            case ast.Call(func=ast.Name(id=name)) if name in self.owner.nodes:
-                return self.call_function(name, node, annotated).with_span(span)
-            case ast.Subscript(value=inner, slice=ast.Constant(value=int() as index)):
-                return TupleGetItem(self.atom(inner), index).with_span(span)
-        return self.plain_atom(node)
-
-    def atom(self, node: ast.expr, like: TensorType | None = None) -> Atom:
-        """An argument: an operation inside it becomes a binding of its own."""
-        found = self.plain_atom(node, like) if not _is_operation(node) else self.value(node)
-        if isinstance(found, ATOMS):
-            return found
-        try:
-            return self.builder.emit(found, "lv")
-        except TypeInferenceError as error:
-            raise self.error(error.message, node) from error
-
-    def plain_atom(self, node: ast.expr, like: TensorType | None = None) -> Atom:
-        match node:
-            case ast.Name(id=name):
-                return self.name(name, node)
-            case ast.Constant(value=bool() | int() | float()) | ast.UnaryOp(op=ast.USub()):
-                return self.number(_literal(node, self.source), like, node)
-            case ast.Tuple(elts=items):
-                if items and all(isinstance(i, ast.Constant) for i in items):
-                    return self.shape(items)
-                return Tuple(tuple([self.atom(i) for i in items]))
-            case ast.Attribute(value=ast.Name(id="cls" | "Module"), attr=name):
-                return self.global_var(name, node)
-        raise self.error("Expected a name, a number, a tuple or a call of R.<operator>.", node)
-
-    def name(self, name: str, node: ast.expr) -> Atom:
-        if name in self.vars:
-            return self.vars[name]
-        if name in self.owner.nodes:
-            return GlobalVar(name)
-        if name in self.hidden:
-            raise self.error(
-                f"{name!r} does not leave its dataflow block; name it in its R.output(...), which "
-                f"has ({self.hidden[name]}).",
-                node,
-            )
-        value = self.owner.env.get(name)
-        if isinstance(value, (bool, int, float, np.ndarray)):
-            return self.number(value, None, node)
-        if isinstance(value, (PrimFunc, Function)):
-            return self.global_var(name, node)
-        raise self.error(
-            f"{name!r} is not defined.{nearest(name, [*self.vars, *self.owner.nodes])}", node
-        )
-
-    def global_var(self, name: str, node: ast.AST) -> GlobalVar:
-        """A function of the text, or one of ``env``, which then joins the module."""
-        if name not in self.owner.nodes and name not in self.owner.module:
-            value = self.owner.env.get(name)
-            if not isinstance(value, (PrimFunc, Function)):
-                raise self.error(
-                    f"The module has no function {name!r}.{nearest(name, self.owner.nodes)}", node
-                )
-            self.owner.module[name] = value
-        return GlobalVar(name)
-
-    def number(self, value: object, like: TensorType | None, node: ast.AST) -> Constant:
-        dtype = str(like.dtype) if like is not None else None
-        if dtype is None and isinstance(value, float):
-            dtype = "float32"
-        try:
-            return constant(value, dtype)
-        except DTypeError as error:
-            raise self.error(error.message, node) from None
-
-    # -- calls ---------------------------------------------------------------------------------
-    def operation(self, name: str, node: ast.Call) -> Value:
-        match name:
-            case "call_dps" | "call_tir":
-                func = self.callee(node)
-                if not isinstance(func, GlobalVar):
-                    raise self.error("R.call_dps takes a function of the module.", node)
-                return CallDPS(func, *self.dps(node))
-            case "call_dps_packed":
-                func = self.callee(node)
-                return CallDPSPacked(func if isinstance(func, str) else func.name, *self.dps(node))
-            case "const":
-                return self.const(node)
-            case "shape":
-                (items,) = self.exactly(node, 1)
-                if not isinstance(items, (ast.List, ast.Tuple)):
-                    raise self.error("R.shape takes a list of dims.", items)
-                return self.shape(items.elts)
-            case "tuple":
-                return Tuple(tuple([self.atom(a) for a in node.args]))
-        if name not in all_ops():
-            raise self.error(f"There is no operator R.{name}.{nearest(name, all_ops())}", node)
-        return self.op_call(name, node)
-
-    def op_call(self, name: str, node: ast.Call) -> Call:
-        items = node.args
-        if (
-            all_ops()[name].variadic
-            and len(items) == 1
-            and isinstance(items[0], (ast.Tuple, ast.List))
-        ):
-            items = items[0].elts
-        args: list[Atom | None] = [None if _is_number(a) else self.atom(a) for a in items]
-        like = next(
-            (a.type for a in args if a is not None and isinstance(a, (Var, Constant))), None
-        )
-        done = [
-            a if a is not None else self.atom(n, like if isinstance(like, TensorType) else None)
-            for a, n in zip(args, items, strict=True)
-        ]
-        attrs = []
-        for keyword in node.keywords:
-            if keyword.arg is None:
-                raise self.error("Attributes are given by name.", keyword.value)
-            attrs.append((keyword.arg, self.attribute(keyword.value)))
-        return Call(name, tuple(done), tuple(attrs))
-
-    def attribute(self, node: ast.expr) -> Any:
-        match node:
-            case ast.Name(id=name) if name in _CONST_NAMES:
-                return _CONST_NAMES[name]
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
-                return -float("inf")
-            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as text)]):
-                return float(text)
-            case ast.Name(id=name) if isinstance(
-                self.owner.env.get(name), (int, float, str, tuple, list)
-            ):
-                return self.owner.env[name]
-            case ast.Tuple(elts=items):
-                return tuple([self.attribute(i) for i in items])
-            case ast.List(elts=items):
-                return [self.attribute(i) for i in items]
-        return _literal(node, self.source)
-
-    def callee(self, node: ast.Call) -> GlobalVar | str:
-        if not node.args:
-            raise self.error("Expected the function to call.", node)
-        match node.args[0]:
-            case ast.Constant(value=str() as name):
-                return name
-            case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="cls" | "Module"), attr=name):
-                return self.global_var(name, node.args[0])
-        raise self.error("Expected linear0, cls.linear0 or a name in quotes.", node.args[0])
-
-    def dps(self, node: ast.Call) -> tuple[tuple[Atom, ...], Type]:
-        """The arguments and the type of the output of a destination-passing call."""
-        keywords = {k.arg: k.value for k in node.keywords}
-        kind = keywords.pop("out_type", None) or keywords.pop("out_sinfo", None)
-        given = node.args[1:]
-        if kind is None and len(given) == 2:
-            kind = given[-1]
-            given = given[:1]
-        args = given[0] if len(given) == 1 else keywords.pop("args", None)
-        if kind is None or args is None or keywords or len(given) > 1:
-            raise self.error("Expected (function, (arguments, ...), out_type=R.Tensor(...)).", node)
-        items = args.elts if isinstance(args, (ast.Tuple, ast.List)) else [args]
-        return tuple([self.atom(i) for i in items]), self.type(kind)
-
-    def call_function(self, name: str, node: ast.Call, annotated: Type | None) -> CallFunction:
-        func = self.global_var(name, node)
-        args = tuple([self.atom(a) for a in node.args])
-        if annotated is not None:
-            return CallFunction(func, args, annotated)
-        if name in self.owner.active:
-            raise self.error(
-                f"A recursive call of {name!r} needs its type annotated: y: R.Tensor(...) = ...",
-                node,
-            )
-        callee = self.owner.function(name) if name in self.owner.nodes else self.owner.module[name]
-        if isinstance(callee, PrimFunc):
-            raise self.error(f"{name!r} is a prim_func; call it with R.call_dps.", node)
-        return CallFunction(func, args, self.call_type(callee, args, node))
-
-    def call_type(self, callee: Function, args: Sequence[Atom], node: ast.AST) -> Type:
-        patterns = [d for p in callee.params for d in dims_of(p.type)]
-        actual = [d for a in args for d in dims_of(type_of(a))]
-        if len(callee.params) != len(args) or len(patterns) != len(actual):
-            raise self.error(
-                f"{callee.name!r} takes {len(callee.params)} arguments of other ranks.", node
-            )
-        try:
-            return substitute_type(callee.ret_type, solve_dims(patterns, actual))
-        except DimError as error:
-            raise self.error(error.message, node) from None
-
-    # -- constants and types -------------------------------------------------------------------
-    def exactly(self, node: ast.Call, count: int) -> list[ast.expr]:
-        if len(node.args) != count or node.keywords:
-            raise self.error(f"Expected {count} argument{'s' if count != 1 else ''}.", node)
-        return node.args
-
-    def const(self, node: ast.Call) -> Constant:
-        if not 1 <= len(node.args) <= 2:
-            raise self.error(
-                "Expected R.const(value, dtype) or R.const('sha256:...', R.Tensor(...)).", node
-            )
-        kind: Type | None = None
-        dtype: str | None = None
-        if len(node.args) == 2:
-            second = node.args[1]
-            if isinstance(second, ast.Call):
-                kind = self.type(second)
-                dtype = str(kind.dtype) if isinstance(kind, TensorType) else None
-            else:
-                dtype = str(self.attribute(second))
-        first = node.args[0]
-        if isinstance(first, ast.Constant) and isinstance(first.value, str):
-            return self.stored_constant(first.value, kind, node)
-        value = self.attribute(first)
-        if dtype is None and _has_float(value):
-            dtype = "float32"
-        try:
-            array = np.array(value, dtype=None if dtype is None else DType(dtype).to_numpy())
-            if isinstance(kind, TensorType):
-                array = array.reshape([_static(d) for d in kind.shape])
-            return constant(array, dtype)
-        except (BurnishError, ValueError) as error:
-            raise self.error(str(error), node) from None
-
-    def stored_constant(self, name: str, kind: Type | None, node: ast.Call) -> Constant:
-        array = self.owner.constants.get(name)
-        if array is None:
-            raise self.error(
-                f"No values for {name!r}: pass constants={{...}} (mod.constants has them).", node
-            )
-        if not isinstance(kind, TensorType):
-            raise self.error(
-                "A named constant needs its type: R.const('sha256:...', R.Tensor(...)).", node
-            )
-        found = constant(array, str(kind.dtype) if kind.dtype == "bfloat16" else None)
-        if not types_equal(found.type, kind):
-            raise self.error(
-                f"{name!r} is {format_type(found.type)}, not {format_type(kind)}.", node
-            )
-        return found
-
-    def shape(self, items: Sequence[ast.expr]) -> ShapeExpr:
-        values = tuple([self.dim(i) for i in items])
-        return ShapeExpr(values, ShapeType(values))
-
-    def dim(self, node: ast.expr) -> Expr:
-        try:
-            match node:
-                case ast.Constant(value=str() as text):
-                    return parse_dim(text, self.dim_var)
-                case ast.Name(id=name):
-                    value = self.owner.env.get(name)
-                    if isinstance(value, int):
-                        return IntImm(value)
-                    if name in self.dims:
-                        return self.dims[name]
-                    raise self.error(
-                        f"{name!r} is no dimension; write a symbolic one as a string: {name!r}.",
-                        node,
-                    )
-                case _:
-                    return parse_dim(ast.unparse(node), self._dim_name)
-        except DimError as error:
-            raise self.error(error.message, node) from None
-
-    def _dim_name(self, name: str) -> DimVar:
-        if name not in self.dims:
-            raise DimError(f"{name!r} is no dimension; write the whole dim as a string.")
-        return self.dims[name]
-
-    def type(self, node: ast.expr) -> Type:
-        match node:
-            case ast.Call(func=ast.Attribute(attr="Tensor"), args=args, keywords=keywords):
-                return self.tensor_type(node, args, {k.arg: k.value for k in keywords})
-            case ast.Call(func=ast.Attribute(attr="Tuple" | "Tuple_"), args=args):
-                return TupleType(tuple([self.type(a) for a in args]))
-            case ast.Call(
-                func=ast.Attribute(attr="Shape"),
-                args=[ast.List(elts=items) | ast.Tuple(elts=items)],
-            ):
-                return ShapeType(tuple([self.dim(i) for i in items]))
-            case ast.List(elts=items) | ast.Tuple(elts=items):
-                return TupleType(tuple([self.type(i) for i in items]))
-        raise self.error(
-            'Expected a type: R.Tensor((1, "m"), dtype="float32"), R.Tuple(...) or R.Shape([...]).',
-            node,
-        )
-
-    def tensor_type(
-        self, node: ast.Call, args: list[ast.expr], keywords: dict[str | None, ast.expr]
-    ) -> TensorType:
-        shape = args[0] if args else keywords.pop("shape", None)
-        dtype = args[1] if len(args) > 1 else keywords.pop("dtype", None)
-        dims: Sequence[ast.expr] | None = None
-        if isinstance(shape, (ast.Tuple, ast.List)):
-            dims = shape.elts
-        elif isinstance(shape, ast.Name) and isinstance(
-            self.owner.env.get(shape.id), (tuple, list)
-        ):
-            dims = [ast.copy_location(ast.Constant(d), shape) for d in self.owner.env[shape.id]]  # type: ignore[attr-defined]
-        if dims is None or keywords or len(args) > 2:
-            raise self.error('Expected R.Tensor((1, "m"), dtype="float32").', node)
-        try:
-            kind = DType("float32") if dtype is None else DType(str(self.attribute(dtype)))
-        except DTypeError as error:
-            raise self.error(error.message, dtype or node) from None
-        return TensorType(tuple([self.dim(d) for d in dims]), kind)
-
-
-def _is_operation(node: ast.expr) -> bool:
-    return isinstance(node, (ast.Call, ast.Subscript))
-
-
-def _is_number(node: ast.expr) -> bool:
-    if isinstance(node, ast.UnaryOp):
-        return _is_number(node.operand)
-    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
-
-
-def _has_float(value: object) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(map(_has_float, value))
-    return isinstance(value, float)
-
-
-def _static(dim: Expr) -> int:
-    if not isinstance(dim, IntImm):
-        raise DimError("A constant has a static shape.")
-    return dim.value

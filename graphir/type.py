@@ -3,7 +3,7 @@ symbolic Vars; a symbolic dim is one Var object throughout a function."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeAlias, assert_never
 
 from ..support.dtype import DType
@@ -59,16 +59,21 @@ def types_equal(a: Type, b: Type) -> bool:
     return False
 
 
-def substitute_type(kind: Type, values: Mapping[Var, Expr]) -> Type:
-    """The type with symbolic Vars replaced (by identity)."""
+def map_dims(kind: Type, fn: Callable[[Expr], Expr]) -> Type:
+    """The type with ``fn`` applied to every dim."""
     match kind:
         case TensorType():
-            return TensorType(tuple([substitute_dim(d, values) for d in kind.shape]), kind.dtype)
+            return TensorType(tuple([fn(d) for d in kind.shape]), kind.dtype)
         case TupleType():
-            return TupleType(tuple([substitute_type(f, values) for f in kind.fields]))
+            return TupleType(tuple([map_dims(f, fn) for f in kind.fields]))
         case ShapeType():
-            return ShapeType(tuple([substitute_dim(d, values) for d in kind.values]))
+            return ShapeType(tuple([fn(d) for d in kind.values]))
     assert_never(kind)
+
+
+def substitute_type(kind: Type, values: Mapping[Var, Expr]) -> Type:
+    """The type with symbolic Vars replaced (by identity)."""
+    return map_dims(kind, lambda dim: substitute_dim(dim, values))
 
 
 def dims_of(kind: Type) -> list[Expr]:

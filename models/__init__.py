@@ -1,1 +1,2 @@
-"""Models in plain torch, one a file: ``build() -> (nn.Module, example_inputs)``. No compiler import."""
+"""Models in plain torch, one a file: ``build() -> (nn.Module, example_inputs)``. No compiler
+import."""

@@ -1,9 +1,9 @@
 """Fashion-MNIST, from wherever it is to be had: files, a download, or drawn by ourselves.
 
 ``load(data_dir)`` looks for the four IDX files of the data set in torchvision's folder layout
-(``DIR/FashionMNIST/raw``, gzipped or not), then for ``fashion_mnist_900.npz``; with ``download=True`` it
-fetches the originals, checked by their MD5. Otherwise it uses ``garments``: ten classes drawn with
-NumPy, so that everything runs without a network.
+(``DIR/FashionMNIST/raw``, gzipped or not), then for ``fashion_mnist_900.npz``; with
+``download=True`` it fetches the originals, checked by their MD5. Otherwise it uses ``garments``:
+ten classes drawn with NumPy, so that everything runs without a network.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class DataError(BurnishError, ValueError):
 
 @dataclass(frozen=True)
 class FashionMNIST:
-    """``images`` uint8 [N, 28, 28] and ``labels`` uint8 [N] of the test set; a training set and trained
-    ``weights`` (w0, b0, w1, b1 of the MLP) where the source has them."""
+    """``images`` uint8 [N, 28, 28] and ``labels`` uint8 [N] of the test set; a training set and
+    trained ``weights`` (w0, b0, w1, b1 of the MLP) where the source has them."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -58,7 +58,9 @@ class FashionMNIST:
     class_names: tuple[str, ...] = CLASS_NAMES
 
 
-def load(data_dir: str | Path | None = None, *, download: bool = False, seed: int = 0) -> FashionMNIST:
+def load(
+    data_dir: str | Path | None = None, *, download: bool = False, seed: int = 0
+) -> FashionMNIST:
     """The data set; raises DataError for files that are corrupt, or absent from a named folder."""
     if download:
         folder = Path(data_dir or "data")
@@ -68,7 +70,11 @@ def load(data_dir: str | Path | None = None, *, download: bool = False, seed: in
         images, labels = draw_garments(4000, seed=seed)
         test_images, test_labels = draw_garments(900, seed=seed + 1)
         return FashionMNIST(
-            test_images, test_labels, "garments drawn by burnish itself (no --data was given)", images, labels
+            test_images,
+            test_labels,
+            "garments drawn by burnish itself (no --data was given)",
+            images,
+            labels,
         )
     folder = Path(data_dir)
     for raw in (folder / "FashionMNIST" / "raw", folder):
@@ -103,7 +109,9 @@ def _from_idx(raw: Path) -> FashionMNIST:
     arrays = [_read_idx(raw, name) for name in FILES]
     for images, labels in (arrays[:2], arrays[2:]):
         _check(images, labels, str(raw))
-    return FashionMNIST(arrays[2], arrays[3], f"the Fashion-MNIST files in {raw}", arrays[0], arrays[1])
+    return FashionMNIST(
+        arrays[2], arrays[3], f"the Fashion-MNIST files in {raw}", arrays[0], arrays[1]
+    )
 
 
 def _from_npz(folder: Path) -> FashionMNIST:
@@ -119,12 +127,16 @@ def _from_npz(folder: Path) -> FashionMNIST:
     except (ValueError, KeyError, OSError, EOFError) as error:
         raise DataError(f"{folder}: the .npz files cannot be read: {error}.") from error
     _check(images, labels, str(path))
-    return FashionMNIST(images, labels, f"{len(images)} Fashion-MNIST images in {path}", weights=weights)
+    return FashionMNIST(
+        images, labels, f"{len(images)} Fashion-MNIST images in {path}", weights=weights
+    )
 
 
 def _check(images: np.ndarray, labels: np.ndarray, where: str) -> None:
     if images.ndim != 3 or images.shape[1:] != (28, 28) or images.dtype != np.uint8:
-        raise DataError(f"{where}: expected uint8 images [N, 28, 28], found {images.dtype} {images.shape}.")
+        raise DataError(
+            f"{where}: expected uint8 images [N, 28, 28], found {images.dtype} {images.shape}."
+        )
     if labels.shape != images.shape[:1] or (labels.size and int(labels.max()) > 9):
         raise DataError(f"{where}: expected {len(images)} labels below 10, found {labels.shape}.")
 
@@ -135,7 +147,10 @@ def fetch(folder: Path) -> None:
     raw.mkdir(parents=True, exist_ok=True)
     for name, digest in FILES.items():
         path = raw / (name + ".gz")
-        if path.exists() and hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() == digest:
+        if (
+            path.exists()
+            and hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest() == digest
+        ):
             continue
         path.write_bytes(_fetch_one(name + ".gz", digest))
 
@@ -152,4 +167,6 @@ def _fetch_one(name: str, digest: str) -> bytes:
         if hashlib.md5(data, usedforsecurity=False).hexdigest() == digest:
             return data
         reasons.append(f"{mirror}: the checksum of {name} is wrong")
-    raise DataError(f"{name} cannot be downloaded: {'; '.join(reasons)}. Name a folder with --data instead.")
+    raise DataError(
+        f"{name} cannot be downloaded: {'; '.join(reasons)}. Name a folder with --data instead."
+    )

@@ -1,7 +1,9 @@
-"""Draws labelled 28 x 28 garments: a stand-in for Fashion-MNIST where there is neither file nor network.
+"""Draws labelled 28 x 28 garments: a stand-in for Fashion-MNIST where there is neither file nor
+network.
 
-Each class is a few polygons and ellipses whose corners, size, place, shade and texture vary by a seeded
-generator. Easy to tell apart in most cases, not in all: shirts, coats and pullovers share outlines.
+Each class is a few polygons and ellipses whose corners, size, place, shade and texture vary by a
+seeded generator. Easy to tell apart in most cases, not in all: shirts, coats and pullovers share
+outlines.
 """
 
 from __future__ import annotations
@@ -13,7 +15,20 @@ import numpy as np
 _ROWS, _COLUMNS = np.mgrid[0:28, 0:28].astype(np.float64)
 Point = tuple[float, float]
 
-_SLEEVED: list[Point] = [(9, 4), (19, 4), (26, 9), (24, 22), (20, 21), (19.5, 11), (19, 25), (9, 25), (8.5, 11), (8, 21), (4, 22), (2, 9)]
+_SLEEVED: list[Point] = [
+    (9, 4),
+    (19, 4),
+    (26, 9),
+    (24, 22),
+    (20, 21),
+    (19.5, 11),
+    (19, 25),
+    (9, 25),
+    (8.5, 11),
+    (8, 21),
+    (4, 22),
+    (2, 9),
+]
 _OUTLINES: tuple[tuple[list[Point], ...], ...] = (
     ([(9, 4), (19, 4), (26, 8), (23, 13), (19.5, 11), (19, 25), (9, 25), (8.5, 11), (5, 13), (2, 8)],),
     ([(9, 2), (19, 2), (20, 26), (15.5, 26), (14, 9), (12.5, 26), (8, 26)],),
@@ -59,7 +74,9 @@ def _draw(label: int, rng: np.random.Generator) -> np.ndarray:
     if label == 6 or (label == 4 and rng.random() < 0.7):  # a button line: shirts, most coats
         picture[body & (np.abs(_COLUMNS - 14 - shift[0]) < 0.8)] *= 0.35
     if label == 8:  # a handle
-        ring = np.abs(np.hypot((_COLUMNS - 14 - shift[0]) / 6, (_ROWS - 11 - shift[1]) / 6) - 1) < 0.2
+        ring = (
+            np.abs(np.hypot((_COLUMNS - 14 - shift[0]) / 6, (_ROWS - 11 - shift[1]) / 6) - 1) < 0.2
+        )
         picture[ring & ~body & (_ROWS < 12 + shift[1])] = shade
     if rng.random() < 0.3:  # stripes
         period = rng.uniform(2.5, 5)

@@ -14,8 +14,8 @@ def build(
 ) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     """The module in eval mode and an example input, float32 [batch, 1, 28, 28] in [0, 1].
 
-    ``weights`` holds w0 [128, 784], b0 [128], w1 [10, 128], b1 [10]; without it they are random, fixed
-    by ``seed``.
+    ``weights`` holds w0 [128, 784], b0 [128], w1 [10, 128], b1 [10]; without it they are random,
+    fixed by ``seed``.
     """
     generator = torch.Generator().manual_seed(seed)
     module = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)).eval()
@@ -23,7 +23,9 @@ def build(
         for parameter, key in zip(module.parameters(), ("w0", "b0", "w1", "b1"), strict=True):
             if weights is None:
                 fan_in = parameter.shape[-1]
-                parameter.copy_((torch.rand(parameter.shape, generator=generator) * 2 - 1) / fan_in**0.5)
+                parameter.copy_(
+                    (torch.rand(parameter.shape, generator=generator) * 2 - 1) / fan_in**0.5
+                )
             else:
                 parameter.copy_(torch.from_numpy(np.array(weights[key], dtype=np.float32)))
     return module, (torch.rand((batch, 1, 28, 28), generator=generator),)
@@ -36,7 +38,8 @@ def weights_of(module: nn.Module) -> dict[str, np.ndarray]:
 
 
 def train(images: np.ndarray, labels: np.ndarray, *, seed: int = 0, epochs: int = 4) -> nn.Module:
-    """Train on uint8 images [N, 28, 28] and labels [N]: Adam, one thread, the same result for a seed."""
+    """Train on uint8 images [N, 28, 28] and labels [N]: Adam, one thread, the same result for a
+    seed."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

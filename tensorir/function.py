@@ -22,9 +22,9 @@ Param: TypeAlias = Buffer | Var
 class PrimFunc(Node):
     """``attrs`` is a tuple of (key, value) pairs. Those the compiler knows:
 
-    ``global_symbol`` (str), ``tir.noalias`` (bool), ``is_scheduled`` (bool: nothing reschedules it),
-    ``inplace`` (bool: outputs may overlap inputs), ``layout_free`` (list of parameter indices whose
-    layout a schedule may change), ``op_pattern`` (str, see graphir's annotate_pattern).
+    ``global_symbol`` (str), ``tir.noalias`` (bool), ``is_scheduled`` (bool: nothing reschedules
+    it), ``inplace`` (bool: outputs may overlap inputs), ``layout_free`` (list of parameter indices
+    whose layout a schedule may change), ``op_pattern`` (str, see graphir's annotate_pattern).
     """
 
     params: tuple[Param, ...]

@@ -85,13 +85,16 @@ def print_func(func: PrimFunc, *, name: str | None = None) -> str:
 def print_stmt(stmt: Stmt) -> str:
     """A statement's text; binders from outside of it print under their own names."""
     printer = _Printer()
+    printer.define_free(stmt)
     printer.stmt(stmt, tail=True)
     return printer.out.text()
 
 
 def print_expr(expr: Expr) -> str:
     """An expression's text, on one line."""
-    return _Printer().expr(expr)
+    printer = _Printer()
+    printer.define_free(expr)
+    return printer.expr(expr)
 
 
 def print_marked(
@@ -205,6 +208,22 @@ class _Printer:
         if known is None:
             return self.define(binder, depth=0)
         return self.marked(binder, known)
+
+    def define_free(self, n: Node) -> None:
+        """Name the variables and buffers of a fragment that nothing in it binds, before any
+        other.
+        """
+        nodes = list(walk(n))
+        bound = {id(m.var) for m in nodes if isinstance(m, For | LetStmt | e.Let | IterVar)}
+        for m in nodes:
+            if isinstance(m, Block):
+                bound |= {id(b) for b in m.alloc_buffers}
+                bound |= {id(x.buffer) for x in m.match_buffers}
+            elif isinstance(m, Allocate):
+                bound.add(id(m.buffer))
+        for m in nodes:
+            if isinstance(m, Var | Buffer) and id(m) not in bound and id(m) not in self.names:
+                self.define(m)
 
     def marked(self, n: Node, text: str) -> str:
         return f"{_BEGIN}{text}{_END}" if id(n) in self.guilty else text
@@ -361,6 +380,8 @@ class _Printer:
             return self.expr(extent)
         if isinstance(start, IntImm) and isinstance(extent, IntImm):
             return self.expr(IntImm(start.value + extent.value, start.dtype))
+        if isinstance(extent, e.Sub) and _is_difference_from(start, extent):
+            return self.expr(extent.a)
         left = self.expr(start, _ADD)
         return f"{left} + {self.expr(extent, _ADD + 1)}"
 
@@ -469,7 +490,7 @@ class _Printer:
             args.append(f'thread="{n.thread}"')
         if n.annotations:
             args.append(f"annotations={print_attr(dict(n.annotations))}")
-        return f"{_LOOPS[n.kind]}({', '.join(args)})"
+        return f"{_LOOPS.get(n.kind, f'T.{n.kind}')}({', '.join(args)})"
 
     def block(self, b: Block, realize: BlockRealize | None) -> None:
         header = f"with T.block({print_attr(b.name)}):"
@@ -553,6 +574,18 @@ class _Printer:
         # The dims are named before the buffer, so that a dim called like it keeps its name.
         decl = self.decl(p, quoted=True, dtype=True)
         return f"{self.define(p)}: T.Buffer({decl})"
+
+
+def _is_difference_from(start: Expr, extent: e.Sub) -> bool:
+    """Whether the parser gets ``extent`` back from its minuend: ``a - start`` of neither two
+    constants nor an ``a`` that reads as ``start + n``.
+    """
+    if not structural_equal(extent.b, start, map_free_vars=False):
+        return False
+    if isinstance(extent.a, IntImm):
+        return not isinstance(start, IntImm)
+    a = extent.a
+    return not (isinstance(a, e.Add) and structural_equal(a.a, start, map_free_vars=False))
 
 
 def _is_bare(n: Expr) -> bool:

@@ -1,4 +1,5 @@
-"""Runs kernels on NumPy arrays for tests: lower, emit, link into this process, call under the ABI."""
+"""Runs kernels on NumPy arrays for tests: lower, emit, link into this process, call under the
+ABI."""
 
 from __future__ import annotations
 

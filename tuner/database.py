@@ -2,13 +2,16 @@
 
 SQLite is the embedded default because it takes many writers and survives a kill at any moment. A record
 holds the workload's hash, the target key, the schedule's trace as JSON, and either the measured times
-or the reason of its failure. The workload's text is kept, so that a record can be replayed without the
-program that made it.
+or the reason of its failure. The workload's text is kept with it, so that a record can be replayed
+without the program that made it: traces speak of blocks by name, and two texts of one workload may name
+them differently.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
 import sqlite3
 import statistics
 import threading
@@ -19,31 +22,39 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..support.errors import TuningError
-from ..tensorir.function import PrimFunc
 from .task import SCHEMA_VERSION
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS workloads (
-    hash TEXT PRIMARY KEY, name TEXT NOT NULL, text TEXT NOT NULL, flop REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS records (
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE workloads (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
-    workload TEXT NOT NULL REFERENCES workloads(hash), target TEXT NOT NULL,
-    candidate TEXT NOT NULL, trace TEXT NOT NULL, seconds TEXT NOT NULL,
-    best REAL, error TEXT NOT NULL, created REAL NOT NULL);
-CREATE UNIQUE INDEX IF NOT EXISTS by_candidate ON records (workload, target, candidate);
-CREATE INDEX IF NOT EXISTS by_best ON records (workload, target, best);
+    hash TEXT NOT NULL, name TEXT NOT NULL, text TEXT NOT NULL, flop REAL NOT NULL,
+    UNIQUE (hash, text));
+CREATE TABLE records (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    workload TEXT NOT NULL, target TEXT NOT NULL, candidate TEXT NOT NULL,
+    source INTEGER NOT NULL REFERENCES workloads (id),
+    trace TEXT NOT NULL, seconds TEXT NOT NULL, best REAL, error TEXT NOT NULL,
+    created REAL NOT NULL,
+    UNIQUE (workload, target, candidate));
+CREATE INDEX by_best ON records (workload, target, best);
 """
+_FIELDS = "workload, target, candidate, source, trace, seconds, error"
+_BUSY_SECONDS = 30.0
+_NEAREST = 5
+_BUFFER = re.compile(r'T\.Buffer\(\(([^)]*?),?\), "(\w+)"[^)]*\)')
 
 
 @dataclass(frozen=True)
 class TuningRecord:
-    """``candidate`` is the structural hash of the scheduled function; ``seconds`` are the measured
-    times of a call, empty where ``error`` says why there are none."""
+    """``candidate`` is the structural hash of the scheduled function, ``source`` the number of the
+    text that ``trace`` was recorded on; ``seconds`` are the measured times of a call, empty where
+    ``error`` says why there are none."""
 
     workload: str
     target: str
     candidate: str
+    source: int
     trace: str
     seconds: tuple[float, ...] = ()
     error: str = ""
@@ -59,36 +70,82 @@ class TuningRecord:
 
 
 class TuningDatabase:
-    """Records of tuning, in a file or in memory (``path=None``). Safe for many threads and processes."""
+    """Records of tuning, in a file or in memory (``path=None``). Safe for many threads and processes.
+
+    Raises TuningError for a file that is no database, is another program's, has another schema
+    version, or cannot be read or written.
+    """
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = str(path) if path is not None else ":memory:"
-        if path is not None:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        try:
-            self._connection = sqlite3.connect(self.path, timeout=30, check_same_thread=False)
-            self._connection.execute("PRAGMA journal_mode=WAL")
-            self._connection.executescript(_TABLES)
-            self._connection.execute(
-                "INSERT OR IGNORE INTO meta VALUES ('schema', ?)", (str(SCHEMA_VERSION),)
+        with self._explained():
+            if path is not None:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            self._connection.commit()
-            (version,) = self._connection.execute("SELECT value FROM meta WHERE key='schema'").fetchone()
+        try:
+            with self._explained():
+                self._open()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self) -> None:
+        """Check what is there; make the tables where there is nothing."""
+        db = self._connection
+        if self._is_empty():
+            _use_log(db)
+            with self._write():
+                if self._is_empty():  # no other process was faster
+                    for statement in _TABLES.split(";\n"):
+                        db.execute(statement)
+                    db.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA_VERSION),))
+        version = db.execute("SELECT value FROM meta WHERE key='schema'").fetchone()
+        if version != (str(SCHEMA_VERSION),):
+            raise TuningError(
+                f"{self.path} has schema version {version[0] if version else 'none'}; this burnish "
+                f"reads version {SCHEMA_VERSION}. Name another file."
+            )
+
+    def _is_empty(self) -> bool:
+        tables = {n for (n,) in self._connection.execute("SELECT name FROM sqlite_master")}
+        if tables and not {"meta", "workloads", "records"} <= tables:
+            raise TuningError(
+                f"{self.path} is another program's database (it holds {', '.join(sorted(tables))}). "
+                "Name another file."
+            )
+        return not tables
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            raise TuningError(f"{self.path} cannot be used as a tuning database: {error}.") from error
         except sqlite3.DatabaseError as error:
             raise TuningError(
                 f"{self.path} is no tuning database: {error}. Move it away, or name another file."
             ) from error
-        if version != str(SCHEMA_VERSION):
-            raise TuningError(
-                f"{self.path} has schema version {version}; this burnish reads version {SCHEMA_VERSION}. "
-                "Name another file."
-            )
+        except OSError as error:
+            raise TuningError(f"{self.path} cannot hold a tuning database: {error}.") from error
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._connection:
-            yield self._connection
+        """A transaction that is there for others at once, or not at all."""
+        with self._explained(), self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def _read(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+        with self._explained(), self._lock:
+            return self._connection.execute(query, values).fetchall()
 
     def close(self) -> None:
         with self._lock:
@@ -101,66 +158,105 @@ class TuningDatabase:
         self.close()
 
     # -- writing ------------------------------------------------------------------------------------
-    def add_workload(self, workload: str, func: PrimFunc, text: str, flop: float) -> None:
-        """Keep a workload's text; nothing happens if it is there."""
+    def add_workload(self, workload: str, name: str, text: str, flop: float) -> int:
+        """Keep a text of a workload; its number, the old one where the text is there."""
         with self._write() as db:
-            db.execute("INSERT OR IGNORE INTO workloads VALUES (?, ?, ?, ?)", (workload, func.name, text, flop))
+            db.execute(
+                "INSERT OR IGNORE INTO workloads (hash, name, text, flop) VALUES (?, ?, ?, ?)",
+                (workload, name, text, flop),
+            )
+            found = db.execute("SELECT id FROM workloads WHERE hash=? AND text=?", (workload, text))
+            return int(found.fetchone()[0])
 
     def add(self, record: TuningRecord) -> None:
         """Keep a record; a second one of the same candidate replaces the first."""
+        values = (
+            *(record.workload, record.target, record.candidate, record.source, record.trace),
+            *(json.dumps(record.seconds), record.error, record.best, time.time()),
+        )
         with self._write() as db:
             db.execute(
-                "INSERT OR REPLACE INTO records (workload, target, candidate, trace, seconds, best, error, created) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    record.workload,
-                    record.target,
-                    record.candidate,
-                    record.trace,
-                    json.dumps(list(record.seconds)),
-                    record.best,
-                    record.error,
-                    time.time(),
-                ),
+                f"INSERT OR REPLACE INTO records ({_FIELDS}, best, created) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                values,
             )
 
     # -- reading ------------------------------------------------------------------------------------
     def _records(self, where: str, values: tuple[object, ...]) -> list[TuningRecord]:
-        with self._lock:
-            rows = self._connection.execute(
-                f"SELECT workload, target, candidate, trace, seconds, error FROM records {where}", values
-            ).fetchall()
-        return [TuningRecord(w, t, c, trace, tuple(json.loads(s)), e) for w, t, c, trace, s, e in rows]
+        rows: list[tuple[object, ...]] = self._read(f"SELECT {_FIELDS} FROM records {where}", values)
+        return [_record(row) for row in rows]
 
     def best(self, workload: str, target: str) -> TuningRecord | None:
         """The fastest measured record of a workload on a target."""
         found = self._records(
-            "WHERE workload=? AND target=? AND best IS NOT NULL ORDER BY best, id LIMIT 1", (workload, target)
+            "WHERE workload=? AND target=? AND best IS NOT NULL ORDER BY best, id LIMIT 1",
+            (workload, target),
         )
         return found[0] if found else None
 
     def records(self, workload: str | None = None, target: str | None = None) -> list[TuningRecord]:
         """Records in order of measurement, failures included."""
-        conditions = [c for c, v in (("workload=?", workload), ("target=?", target)) if v is not None]
-        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-        return self._records(where + "ORDER BY id", tuple(v for v in (workload, target) if v is not None))
+        given = [(c, v) for c, v in (("workload=?", workload), ("target=?", target)) if v is not None]
+        where = f"WHERE {' AND '.join([c for c, _ in given])} " if given else ""
+        return self._records(where + "ORDER BY id", tuple([v for _, v in given]))
 
     def seen(self, workload: str, target: str) -> set[str]:
         """The candidates already measured or failed."""
-        return {r.candidate for r in self.records(workload, target)}
+        rows = self._read(
+            "SELECT candidate FROM records WHERE workload=? AND target=?", (workload, target)
+        )
+        return {str(candidate) for (candidate,) in rows}
 
     def workloads(self) -> dict[str, str]:
-        """Workload hashes and the names of the functions they were made from."""
-        with self._lock:
-            return dict(self._connection.execute("SELECT hash, name FROM workloads ORDER BY rowid").fetchall())
+        """Workload hashes and the names of the functions they were first made from."""
+        rows = self._read("SELECT hash, name FROM workloads ORDER BY id DESC")
+        return dict(reversed([(str(key), str(name)) for key, name in rows]))
 
-    def text(self, workload: str) -> str | None:
-        """The text of a workload."""
-        with self._lock:
-            row = self._connection.execute("SELECT text FROM workloads WHERE hash=?", (workload,)).fetchone()
-        return row[0] if row else None
+    def text(self, source: int) -> str:
+        """The text number ``source``; TuningError where there is none."""
+        rows = self._read("SELECT text FROM workloads WHERE id=?", (source,))
+        if not rows:
+            raise TuningError(f"{self.path} is damaged: it lacks the text {source} of a record.")
+        return str(rows[0][0])
+
+    def nearest(self, text: str) -> list[str]:
+        """The signatures of the workloads with records whose signatures are most like a text's."""
+        rows = self._read(
+            "SELECT DISTINCT w.text FROM workloads w JOIN records r ON r.source = w.id "
+            "WHERE r.best IS NOT NULL ORDER BY w.id"
+        )
+        wanted = signature(text)
+        known = dict.fromkeys([signature(str(t)) for (t,) in rows])
+        ranked = sorted(known, key=lambda s: -difflib.SequenceMatcher(None, wanted, s).ratio())
+        return ranked[:_NEAREST]
 
     def __len__(self) -> int:
-        with self._lock:
-            (count,) = self._connection.execute("SELECT COUNT(*) FROM records").fetchone()
-        return int(count)
+        return int(str(self._read("SELECT COUNT(*) FROM records")[0][0]))
+
+
+def signature(text: str) -> str:
+    """``main(A: float32[32, 32], ...)``: the header of a workload's text, in short."""
+    header = next((line for line in text.splitlines() if line.startswith("def ")), text)
+    return _BUFFER.sub(r"\2[\1]", header.removeprefix("def ").rstrip(":"))
+
+
+def _record(row: tuple[object, ...]) -> TuningRecord:
+    workload, target, candidate, source, trace, seconds, error = row
+    times = tuple([float(s) for s in json.loads(str(seconds))])
+    return TuningRecord(
+        str(workload), str(target), str(candidate), int(str(source)), str(trace), times, str(error)
+    )
+
+
+def _use_log(db: sqlite3.Connection) -> None:
+    """Write-ahead logging: readers and writers do not wait for each other. SQLite does not wait for a
+    lock when it changes the mode, so another process that is just doing so must be waited for here."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.01)

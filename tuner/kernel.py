@@ -1,4 +1,8 @@
-"""A lowered function as the kernel descriptor that vm binds: parameters, outputs, workspace sizes."""
+"""A lowered function as the kernel descriptor that vm binds: parameters, outputs, workspace sizes.
+
+The descriptor is data: which arguments a kernel takes and how much memory its caller lends it. The code
+it describes was emitted elsewhere and is bound elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from ..tensorir.dim_text import print_dim
 from ..tensorir.expr import Var
 from ..tensorir.function import PrimFunc
 from ..tensorir.lowering import LoweredFunc
-from ..vm.program import Kernel, Param, TensorSpec
+from ..vm.native import Kernel, Param, TensorSpec
 
 
 def describe_kernel(func: PrimFunc, lowered: LoweredFunc, symbol: str | None = None) -> Kernel:
@@ -22,11 +26,17 @@ def describe_kernel(func: PrimFunc, lowered: LoweredFunc, symbol: str | None = N
         while name in names.values():
             name += "_"
         names[id(var)] = name
+
+    def name_of(var: Var) -> str:
+        return names[id(var)]
+
     params = []
     for p in func.params:
         if isinstance(p, Var):
-            raise CodegenError(f"{func.name}: the parameter {p.name!r} is a scalar; pass it as a tensor of shape ().")
-        shape = tuple([print_dim(d, lambda v: names[id(v)]) for d in p.shape])
+            raise CodegenError(
+                f"{func.name}: the parameter {p.name!r} is a scalar; pass it as a tensor of shape ()."
+            )
+        shape = tuple([print_dim(d, name_of) for d in p.shape])
         params.append(Param(p.name, TensorSpec(shape, str(p.dtype))))
     written = {id(b) for b in func.written}
     return Kernel(
@@ -35,7 +45,7 @@ def describe_kernel(func: PrimFunc, lowered: LoweredFunc, symbol: str | None = N
         params=tuple(params),
         outputs=tuple([i for i, p in enumerate(func.params) if id(p) in written]),
         dims=tuple(names.values()),
-        shared_bytes=print_dim(lowered.shared_bytes, lambda v: names[id(v)]),
-        thread_bytes=print_dim(lowered.thread_bytes, lambda v: names[id(v)]),
+        shared_bytes=print_dim(lowered.shared_bytes, name_of),
+        thread_bytes=print_dim(lowered.thread_bytes, name_of),
         inplace=bool(func.attr("inplace")),
     )

@@ -1,29 +1,37 @@
 """A tuning session: propose, build and measure in worker processes, record; always resumable.
 
 Every answer is recorded as it arrives, failures with their reason. Interrupting a session loses nothing
-that was reported: the next one on the same database does not measure those candidates again.
+that was reported: the next one on the same database does not measure those candidates again. What went
+wrong with the machinery, and not with a candidate, ends the session and is recorded nowhere.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import Executor, Future, as_completed
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from ..support.config import flag
-from ..support.errors import ScheduleError, TuningError
-from ..tensorir.function import PrimFunc
+from ..support.errors import BuildError, MeasureTimeout, TuningError
 from ..tensorir.printer import print_func
-from ..tensorir.schedule import Schedule, Trace
 from .database import TuningDatabase, TuningRecord
+from .measure import measure_candidate, save_reference
 from .search import Candidate, RandomSearch, SpaceFunction
 from .space import analytic_choices, default_space
 from .task import TuneTask
 from .worker_pool import WorkerPool
 
 Space = SpaceFunction | Sequence[SpaceFunction] | None
+
+CANDIDATE_LIMIT = 60.0
+"""Seconds a candidate may take to build, check and time."""
+REFERENCE_LIMIT = 900.0
+"""Seconds the unscheduled function may take; it is run twice."""
 
 
 @dataclass
@@ -35,7 +43,7 @@ class TuningProgress:
     done: int = 0
     failed: int = 0
     best: float | None = None
-    """Smallest time of a call so far, in seconds."""
+    """Smallest time of a call so far, in seconds; records of earlier sessions count."""
     started: float = field(default_factory=time.monotonic)
     history: list[tuple[float, float]] = field(default_factory=list)
     """(seconds since the start, best so far) at each improvement."""
@@ -43,6 +51,20 @@ class TuningProgress:
     @property
     def gflops(self) -> float:
         return self.task.flop / self.best / 1e9 if self.best else 0.0
+
+    @property
+    def left(self) -> int:
+        return self.trials - self.done - self.failed
+
+    def count(self, record: TuningRecord) -> None:
+        """Take an answer into account."""
+        if record.best is None:
+            self.failed += 1
+            return
+        self.done += 1
+        if self.best is None or record.best < self.best:
+            self.best = record.best
+            self.history.append((time.monotonic() - self.started, record.best))
 
 
 def tune_task(
@@ -61,79 +83,143 @@ def tune_task(
     """Measure up to ``max_trials`` new candidates of one task and record them.
 
     ``space`` is a function on a Schedule, a list of them, or None for the built-in design space, whose
-    analytic choice is measured first. ``seconds`` is the time each candidate is run for; ``deadline``
-    (of ``time.monotonic``) ends the session early. Raises TuningError where no candidate can be made.
+    analytic choice is measured first. ``executor`` runs the measurements (a WorkerPool of one worker
+    by default; one worker measures what another would disturb). ``seconds`` is the time each candidate
+    is run for; ``deadline`` (of ``time.monotonic``) ends the session early, in the middle of a
+    measurement. Raises TuningError before any work for a function that cannot be tuned or a target
+    that is not this machine, and where no candidate can be made or no worker runs.
     """
-    seed = default_seed() if seed is None else seed
+    task.verify_tunable()
+    task.verify_measurable()
     functions, first = _space_functions(space, task)
-    database.add_workload(task.workload, task.func, print_func(task.func), task.flop)
+    seen = database.seen(task.workload, task.target_key)
+    search = RandomSearch(
+        task.stripped,
+        functions,
+        seed=default_seed() if seed is None else seed,
+        first=first,
+        seen=seen,
+    )
     known = database.best(task.workload, task.target_key)
     progress = TuningProgress(task, max_trials, best=known.best if known else None)
-    search = RandomSearch(
-        task.func, functions, seed=seed, first=first, seen=database.seen(task.workload, task.target_key)
-    )
-    own = None if executor is not None else WorkerPool(1, limit=60.0)
-    pool: Executor = own if own is not None else executor  # type: ignore[assignment]
-    try:
-        while progress.done + progress.failed < max_trials:
-            if deadline is not None and time.monotonic() >= deadline:
-                break
-            left = max_trials - progress.done - progress.failed
-            batch = search.propose(min(trials_per_iter, left))
+    with ExitStack() as stack:
+        run: _Run | None = None
+        while progress.left > 0 and not _is_over(deadline):
+            batch = search.propose(min(trials_per_iter, progress.left), deadline=deadline)
             if not batch:
                 break
-            _measure_batch(task, database, batch, pool, seconds, progress, on_progress, deadline)
-    finally:
-        if own is not None:
-            own.shutdown(wait=True, cancel_futures=True)
+            if run is None:
+                run = _Run(task, database, progress, seconds, deadline, on_progress, executor, stack)
+            run.measure(batch)
     return progress
 
 
-def _measure_batch(
-    task: TuneTask,
-    database: TuningDatabase,
-    batch: Sequence[Candidate],
-    pool: Executor,
-    seconds: float,
-    progress: TuningProgress,
-    on_progress: Callable[[TuningProgress], None] | None,
-    deadline: float | None,
-) -> None:
-    text = print_func(task.func)
-    futures = {}
-    for c in batch:
-        request = {"text": text, "trace": c.trace, "target": str(task.target), "seconds": seconds, "seed": 0}
-        futures[pool.submit("measure", request)] = c  # type: ignore[arg-type]
-    for future in as_completed(futures):
-        candidate = futures[future]
-        if future.cancelled():
-            continue
-        error = future.exception()
-        times = () if error is not None else tuple(future.result()["seconds"])
-        record = TuningRecord(
-            task.workload, task.target_key, candidate.hash, candidate.trace, times, str(error) if error else ""
+class _Run:
+    """The measurements of a session: where they run, the reference they share, what they report to."""
+
+    def __init__(
+        self,
+        task: TuneTask,
+        database: TuningDatabase,
+        progress: TuningProgress,
+        seconds: float,
+        deadline: float | None,
+        on_progress: Callable[[TuningProgress], None] | None,
+        executor: Executor | None,
+        stack: ExitStack,
+    ) -> None:
+        self.task, self.database, self.progress = task, database, progress
+        self.seconds, self.deadline, self.on_progress = seconds, deadline, on_progress
+        self.text = print_func(task.stripped)
+        self.source = database.add_workload(task.workload, task.name, self.text, task.flop)
+        folder = stack.enter_context(TemporaryDirectory(prefix="burnish-tune-"))
+        self.reference = str(Path(folder) / "reference.npz")
+        if executor is None:
+            executor = WorkerPool(1, limit=CANDIDATE_LIMIT)
+            stack.callback(executor.kill)
+        self.executor = executor
+        self._has_reference = False
+
+    def measure(self, batch: Sequence[Candidate]) -> None:
+        """Measure candidates and record each answer; at the deadline the rest is dropped."""
+        if not self._has_reference and not self._make_reference():
+            return
+        futures = {self._submit(c): c for c in batch}
+        try:
+            for future in as_completed(futures, self._time_left()):
+                self._record(futures[future], future)
+        except TimeoutError:
+            pass
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _submit(self, candidate: Candidate) -> Future[Any]:
+        return self.executor.submit(
+            measure_candidate,
+            text=self.text,
+            trace=candidate.trace,
+            candidate=candidate.hash,
+            target=str(self.task.target),
+            reference=self.reference,
+            seconds=self.seconds,
         )
-        database.add(record)
-        if record.best is None:
-            progress.failed += 1
+
+    def _make_reference(self) -> bool:
+        """Run the unscheduled function; false where the deadline passes first."""
+        request = {"text": self.text, "target": str(self.task.target), "seed": 0}
+        request["path"] = self.reference
+        if isinstance(self.executor, WorkerPool):
+            future = self.executor.submit_within(REFERENCE_LIMIT, save_reference, **request)
         else:
-            progress.done += 1
-            if progress.best is None or record.best < progress.best:
-                progress.best = record.best
-                progress.history.append((time.monotonic() - progress.started, record.best))
-        if on_progress is not None:
-            on_progress(progress)
-        if deadline is not None and time.monotonic() >= deadline:
-            for other in futures:
-                other.cancel()
+            future = self.executor.submit(save_reference, **request)
+        try:
+            future.result(self._time_left())
+        except TimeoutError:
+            future.cancel()
+            return False
+        except TuningError as error:
+            raise TuningError(
+                f"{self.task.name!r} does not run even unscheduled: {error}"
+            ) from error
+        self._has_reference = True
+        return True
+
+    def _record(self, candidate: Candidate, future: Future[Any]) -> None:
+        error = future.exception()
+        if error is not None and not isinstance(error, (BuildError, MeasureTimeout)):
+            raise error
+        times = tuple(future.result()["seconds"]) if error is None else ()
+        record = TuningRecord(
+            workload=self.task.workload,
+            target=self.task.target_key,
+            candidate=candidate.hash,
+            source=self.source,
+            trace=candidate.trace,
+            seconds=times,
+            error="" if error is None else str(error),
+        )
+        self.database.add(record)
+        self.progress.count(record)
+        if self.on_progress is not None:
+            self.on_progress(self.progress)
+
+    def _time_left(self) -> float | None:
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
 
-def _space_functions(space: Space, task: TuneTask) -> tuple[list[SpaceFunction], list[SpaceFunction]]:
+def _is_over(deadline: float | None) -> bool:
+    return deadline is not None and time.monotonic() >= deadline
+
+
+def _space_functions(
+    space: Space, task: TuneTask
+) -> tuple[list[SpaceFunction], list[SpaceFunction]]:
     if space is None:
-        functions = default_space(task.func, task.target)
+        functions = default_space(task.stripped, task.target)
         if not functions:
-            raise TuningError(f"the built-in design space has nothing for {task.name!r}; pass space=.")
-        return functions, analytic_choices(task.func, task.target)
+            raise TuningError(f"The built-in design space has nothing for {task.name!r}; pass space=.")
+        return functions, analytic_choices(task.stripped, task.target)
     functions = list(space) if isinstance(space, Sequence) else [space]
     if not functions or not all(callable(f) for f in functions):
         raise TuningError(f"space= takes a function on a Schedule or a list of them; found {space!r}.")
@@ -144,34 +230,6 @@ def default_seed() -> int:
     """The seed of BURNISH_SEED, or 0: every search is repeatable."""
     value = flag("BURNISH_SEED")
     return int(value) if value is not None else 0
-
-
-def best_schedule(database: TuningDatabase, task: TuneTask) -> Trace:
-    """The trace of the fastest record of a task; TuningError naming the nearest records if none."""
-    record = database.best(task.workload, task.target_key)
-    if record is None:
-        raise TuningError(_explain_missing(database, task))
-    return Trace.from_json(record.trace)
-
-
-def _explain_missing(database: TuningDatabase, task: TuneTask) -> str:
-    same = [r for r in database.records(task.workload) if r.best is not None]
-    message = f"no record for {task.name!r} (workload {task.workload[:12]}) on {task.target_key!r}."
-    if same:
-        others = sorted({r.target for r in same})
-        return f"{message} There are records for other targets: {'; '.join(others)}. Tune for this one."
-    known = [f"{name} ({key[:12]})" for key, name in database.workloads().items()]
-    nearest = f" The database holds: {', '.join(known[:8])}." if known else " The database is empty."
-    return f"{message}{nearest} Tune it first."
-
-
-def apply_best(database: TuningDatabase, task: TuneTask, sch: Schedule) -> None:
-    """Replay the best record on a schedule of the task's function."""
-    trace = best_schedule(database, task)
-    try:
-        trace.apply_to(sch)
-    except ScheduleError as error:
-        raise TuningError(f"the best record of {task.name!r} does not replay: {error}") from error
 
 
 def database_path(work_dir: str | Path | None) -> Path | None:

@@ -1,51 +1,74 @@
 """TuneTask: one workload to tune, and the keys its records are kept under.
 
-A workload is a PrimFunc up to the names in it (``structural_hash``); a record belongs to a workload and
-a target key: CPU name, features, thread limit and the schema version of the records.
+A workload is a PrimFunc up to the names in it (``structural_hash``) and up to the attributes that only
+tell where it came from. A record belongs to a workload and a target key: CPU name, features, thread
+limit and the schema version of the records. Nothing here searches or measures.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, field
 from functools import cached_property
 
-from ..support.node import walk
+from ..support.errors import TuningError
+from ..support.node import replace, walk
 from ..support.structural import structural_hash
 from ..support.target import Target
+from ..tensorir.codegen.host import native_target, resolve
 from ..tensorir.expr import (
     Add,
+    BinaryOp,
     Call,
     Div,
-    FloatImm,
+    Expr,
     IntImm,
     Max,
     Min,
     Mul,
     Sub,
+    Var,
 )
 from ..tensorir.function import PrimFunc
-from ..tensorir.stmt import Block, BufferStore
+from ..tensorir.stmt import Block, BlockRealize, BufferStore
 
 SCHEMA_VERSION = 1
-_ARITHMETIC = (Add, Sub, Mul, Div, Min, Max)
+_ARITHMETIC: tuple[type[BinaryOp], ...] = (Add, Sub, Mul, Div, Min, Max)
+_MEANT = ("is_scheduled", "inplace", "layout_free", "layout_maps")
+"""The attributes that decide what code a function may become; all others are left out of workloads."""
+
+
+def strip_attrs(func: PrimFunc) -> PrimFunc:
+    """``func`` with only the attributes that count in a workload."""
+    return replace(func, attrs=tuple([(k, v) for k, v in func.attrs if k in _MEANT and v]))
 
 
 @dataclass(frozen=True)
 class TuneTask:
-    """``func`` is unscheduled; ``weight`` is how often the model calls it."""
+    """``func`` is unscheduled; ``weight`` is how often the model calls it; what the target leaves open
+    is taken from this machine."""
 
     name: str
     func: PrimFunc
     target: Target
-    weight: int = 1
+    weight: int = field(default=1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "target", resolve(self.target))
+
+    @cached_property
+    def stripped(self) -> PrimFunc:
+        """The function as it is searched over and kept in the database."""
+        return strip_attrs(self.func)
 
     @cached_property
     def workload(self) -> str:
         """Hash of the function, names left out."""
-        return structural_hash(self.func)
+        return structural_hash(self.stripped)
 
     @property
     def target_key(self) -> str:
+        """What of the target decides whether a measurement made for it holds."""
         return target_key(self.target)
 
     @cached_property
@@ -53,11 +76,48 @@ class TuneTask:
         """Floating-point operations of one call (intrinsics count one); 0 where sizes are symbolic."""
         return count_flop(self.func)
 
+    def verify_tunable(self) -> None:
+        """Raise TuningError unless the function can be searched over: static, with blocks, and with
+        nothing but tensors for parameters."""
+        name, func = self.name, self.func
+        if not isinstance(func.body, BlockRealize):
+            raise TuningError(
+                f"{name!r} is lowered: it has no blocks left to schedule. Tune the function before it "
+                "is lowered."
+            )
+        if func.shape_vars:
+            dims = ", ".join(repr(v.name) for v in func.shape_vars)
+            raise TuningError(
+                f"{name!r} has symbolic sizes ({dims}), and a measurement needs numbers. Bind them: "
+                "tune the function with the sizes that matter."
+            )
+        scalars = [p.name for p in func.params if isinstance(p, Var)]
+        if scalars:
+            raise TuningError(
+                f"{name!r} has scalar parameters ({', '.join(map(repr, scalars))}); pass them as "
+                "tensors of shape ()."
+            )
+        if not func.written:
+            raise TuningError(f"{name!r} writes none of its parameters: it has no result to compare.")
+
+    def verify_measurable(self) -> None:
+        """Raise TuningError unless this machine can run code for the target, and as fast as it."""
+        host, target = native_target(), self.target
+        missing = [f for f in target.features if f.startswith("+") and f not in host.features]
+        if (target.triple, target.cpu) == (host.triple, host.cpu) and not missing:
+            return
+        lacks = f" (it lacks {', '.join(missing)})" if missing else ""
+        raise TuningError(
+            f"{str(target)!r} is another machine than this one, an {host.cpu} of {host.triple}{lacks}: "
+            "what is measured here says nothing about it. Tune on that machine, with the target "
+            "'native', and bring its records here."
+        )
+
 
 def target_key(target: Target) -> str:
-    """What of a target decides whether a measurement made for it holds."""
-    threads = target.threads or "any"
-    return f"v{SCHEMA_VERSION} {target.cpu} {','.join(target.features)} threads={threads}"
+    """The target's part of a record's key; the features as a short hash, for there are dozens."""
+    features = hashlib.sha256(",".join(sorted(target.features)).encode()).hexdigest()[:8]
+    return f"v{SCHEMA_VERSION} {target.cpu} features={features} threads={target.threads or 'any'}"
 
 
 def count_flop(func: PrimFunc) -> float:
@@ -70,13 +130,17 @@ def count_flop(func: PrimFunc) -> float:
         for iter_var in n.iter_vars:
             extent = iter_var.dom.extent
             points *= extent.value if isinstance(extent, IntImm) else 0.0
-        operations = 0
-        for store in walk(n.body):
-            if isinstance(store, BufferStore):
-                operations += sum(
-                    1
-                    for e in walk(store.value)
-                    if isinstance(e, (*_ARITHMETIC, Call)) and e.dtype.is_float and not isinstance(e, FloatImm)
-                )
-        total += points * operations
+        stores = [store for store in walk(n.body) if isinstance(store, BufferStore)]
+        total += points * sum(_operations(store.value) for store in stores)
     return total
+
+
+def _operations(value: Expr) -> int:
+    """The float operations of one evaluation; a choice is none."""
+    return sum(
+        1
+        for e in walk(value)
+        if isinstance(e, (*_ARITHMETIC, Call))
+        and e.dtype.is_float
+        and getattr(e, "op", "") != "if_then_else"
+    )

@@ -43,6 +43,15 @@ def is_spatial(block: Block) -> bool:
     return all(v.kind == "spatial" for v in block.iter_vars)
 
 
+def is_empty(func: PrimFunc) -> bool:
+    """Whether some block has an axis without iterations: there is nothing to schedule."""
+    return any(
+        isinstance(v.dom.extent, IntImm) and v.dom.extent.value == 0
+        for block in blocks_in_order(func)
+        for v in block.iter_vars
+    )
+
+
 def extent_of(block: Block, axis: int) -> Expr:
     return block.iter_vars[axis].dom.extent
 

@@ -26,7 +26,7 @@ import ast
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from .program import (
     Goto,
     If,
     Imm,
+    Instruction,
     Kernel,
     Param,
     Program,
@@ -112,20 +113,24 @@ def print_function(function: VMFunction) -> str:
     for position, instruction in enumerate(function.instructions):
         if position in targets:
             lines.append(f"    label({targets[position]})")
-        match instruction:
-            case Call(dst, func, args, dims):
-                parts = [_literal(func), *[_arg(a) for a in args]]
-                if dims:
-                    parts.append(f"dims={_literal(dims)}")
-                head = f"r{dst} = " if dst >= 0 else ""
-                lines.append(f"    {head}call({', '.join(parts)})")
-            case Ret(value):
-                lines.append(f"    ret({_arg(value)})")
-            case Goto(offset):
-                lines.append(f"    goto({targets[position + offset]})")
-            case If(condition, offset):
-                lines.append(f"    branch(r{condition}, {targets[position + offset]})")
+        lines.append(f"    {_instruction(instruction, position, targets)}")
     return "\n".join(lines)
+
+
+def _instruction(instruction: Instruction, position: int, targets: Mapping[int, str]) -> str:
+    match instruction:
+        case Call(dst, func, args, dims):
+            parts = [_literal(func), *[_arg(a) for a in args]]
+            if dims:
+                parts.append(f"dims={_literal(dims)}")
+            head = f"r{dst} = " if dst >= 0 else ""
+            return f"{head}call({', '.join(parts)})"
+        case Ret(value):
+            return f"ret({_arg(value)})"
+        case Goto(offset):
+            return f"goto({targets[position + offset]})"
+        case If(condition, offset):
+            return f"branch(r{condition}, {targets[position + offset]})"
 
 
 def _kernel(k: Kernel) -> str:
@@ -214,10 +219,10 @@ class _Parser:
         self.source, self.constants, self.objects = source, constants, objects
         self.lines = source.text.splitlines()
 
-    def fail(self, n: ast.AST, message: str) -> NoReturn:
+    def error(self, n: ast.AST, message: str) -> ParseError:
         line, column = getattr(n, "lineno", 1), getattr(n, "col_offset", 0)
         end = (getattr(n, "end_lineno", line), getattr(n, "end_col_offset", column + 1))
-        raise ParseError(message, Span(self.source, line, column, *end))
+        return ParseError(message, Span(self.source, line, column, *end))
 
     def program(self, tree: ast.Module) -> Program:
         result = Program()
@@ -236,7 +241,7 @@ class _Parser:
                     function = self.function(head, s.body)
                     result.functions[function.name] = function
                 case _:
-                    self.fail(
+                    raise self.error(
                         s, "expected target, constant, object, kernel or `with function(...)`"
                     )
         return result
@@ -261,7 +266,8 @@ class _Parser:
         name = self.literal(key)
         if name not in self.objects:
             raise VMError(
-                f"The program needs the object {name}; pass it to parse_program(text, objects={{...}})."
+                f"The program needs the object {name}; pass it to "
+                "parse_program(text, objects={...})."
             )
         return self.objects[name]
 
@@ -273,19 +279,19 @@ class _Parser:
         allowed = {"symbol", "outputs", "dims", "shared_bytes", "thread_bytes", "inplace"}
         for key in fields:
             if key not in allowed:
-                self.fail(given[key], f"a kernel has no {key!r}")
+                raise self.error(given[key], f"a kernel has no {key!r}")
         return Kernel(name=name, params=self.params(given["params"]), **fields)
 
     def params(self, n: ast.expr) -> tuple[Param, ...]:
         if not isinstance(n, ast.List):
-            self.fail(n, "expected a list of (name, type)")
+            raise self.error(n, "expected a list of (name, type)")
         result: list[Param] = []
         for item in n.elts:
             match item:
                 case ast.Tuple(elts=[title, spec]):
                     result.append(Param(self.literal(title), self.spec(spec)))
                 case _:
-                    self.fail(item, "expected (name, type)")
+                    raise self.error(item, "expected (name, type)")
         return tuple(result)
 
     def spec(self, n: ast.expr) -> TensorSpec:
@@ -294,8 +300,7 @@ class _Parser:
                 return TensorSpec(tuple([self.text(d) for d in dims]), str(DType(dtype)))
             case ast.Subscript(value=ast.Name(id=dtype), slice=one):
                 return TensorSpec((self.text(one),), str(DType(dtype)))
-            case _:
-                self.fail(n, "expected a tensor type, as float32[m, 4]")
+        raise self.error(n, "expected a tensor type, as float32[m, 4]")
 
     def text(self, n: ast.expr) -> str:
         """The source of an expression exactly as written: shape texts compare as text."""
@@ -312,10 +317,10 @@ class _Parser:
         if not (
             isinstance(head.func, ast.Name) and head.func.id == "function" and len(head.args) == 1
         ):
-            self.fail(head, "expected `with function(name, ...)`")
+            raise self.error(head, "expected `with function(name, ...)`")
         for key in ("params", "result", "registers", "dims"):
             if key not in given:
-                self.fail(head, f"the function's {key} are missing")
+                raise self.error(head, f"the function's {key} are missing")
         builder = FunctionBuilder(
             self.literal(head.args[0]),
             self.params(given["params"]),
@@ -354,11 +359,11 @@ class _Parser:
             ):
                 f.branch(Reg(self.index(s, register, "r")), label(name))
             case _:
-                self.fail(s, "expected call, ret, label, goto or branch")
+                raise self.error(s, "expected call, ret, label, goto or branch")
 
     def call(self, f: FunctionBuilder, call: ast.Call, dst: Reg | None) -> None:
         if not call.args:
-            self.fail(call, "expected call(function, arguments...)")
+            raise self.error(call, "expected call(function, arguments...)")
         dims = self.literal(self.keywords(call).get("dims", ast.Tuple(elts=[])))
         args = [self.arg(a) for a in call.args[1:]]
         f.call(self.literal(call.args[0]), args, dst=dst, dims=dims)
@@ -371,7 +376,7 @@ class _Parser:
 
     def index(self, n: ast.AST, name: str, letter: str) -> int:
         if name[:1] != letter or not name[1:].isdigit():
-            self.fail(
+            raise self.error(
                 n, f"expected a register r0, r1, ... or a constant c0, c1, ...; found {name!r}"
             )
         return int(name[1:])
@@ -394,5 +399,4 @@ class _Parser:
                 return -value
             case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as value)]):
                 return float(value)
-            case _:
-                self.fail(n, "expected a literal")
+        raise self.error(n, "expected a literal")

@@ -34,7 +34,18 @@ import numpy as np
 
 from ..support.dtype import DType
 from .binding import BoundKernel, Runtime
-from .program import Arg, Call, Const, Imm, Param, Reg, Ret, TensorSpec, VMFunction
+from .program import (
+    Arg,
+    Call,
+    Const,
+    Imm,
+    Instruction,
+    Param,
+    Reg,
+    Ret,
+    TensorSpec,
+    VMFunction,
+)
 from .shape_text import names_in, python_source, static_value
 from .storage import WORDS, Storage, data_pointer
 from .tensor import Tensor
@@ -172,65 +183,78 @@ def fast_entry(
 
 
 def _analyse(function: VMFunction) -> _Body | None:
-    registers: dict[int, Value] = {i: ("param", i) for i in range(len(function.params))}
-    outputs: list[TensorSpec] = []
-    call: Call | None = None
-    operands: tuple[tuple[str, int], ...] = ()
+    """What the function does, where that is one kernel call and nothing but views beside."""
+    analysis = _Analysis(function)
+    *body, last = function.instructions
+    if not all(analysis.accepts(i, position) for position, i in enumerate(body)):
+        return None
+    call = analysis.call
+    if call is None or not isinstance(last, Ret):
+        return None
+    result = analysis.value(last.value)
+    # Each output stands once in the result, so that each has one shape.
+    expected = [("out", i) for i in range(len(analysis.outputs))]
+    if result is None or sorted(_leaves(result)) != expected:
+        return None
+    name = call.func.split(":", 1)[1]
+    return _Body(name, analysis.operands, call.dims, tuple(analysis.outputs), result)
 
-    def value(arg: Arg) -> Value | None:
+
+class _Analysis:
+    """Follows what registers hold, instruction by instruction."""
+
+    def __init__(self, function: VMFunction) -> None:
+        self.function = function
+        self.registers: dict[int, Value] = {i: ("param", i) for i in range(len(function.params))}
+        self.outputs: list[TensorSpec] = []
+        self.call: Call | None = None
+        self.operands: tuple[tuple[str, int], ...] = ()
+
+    def value(self, arg: Arg) -> Value | None:
         match arg:
             case Reg(index):
-                return registers.get(index)
+                return self.registers.get(index)
             case Const(index):
                 return ("const", index)
             case Imm():
                 return None
 
-    for position, instruction in enumerate(function.instructions):
+    def accepts(self, instruction: Instruction, position: int) -> bool:
+        """Whether the instruction leaves the function eligible."""
         match instruction:
             case Call(func="builtin:match_shape"):
                 checked = [a.index for a in instruction.args if isinstance(a, Reg)]
-                if position != 0 or checked != list(range(len(function.params))):
-                    return None
+                return position == 0 and checked == list(range(len(self.function.params)))
             case Call(dst, "builtin:alloc_tensor", (Imm(shape), Imm(dtype))):
-                registers[dst] = ("out", len(outputs))
-                outputs.append(TensorSpec(tuple(map(str, _tuple(shape))), str(dtype)))
+                self.registers[dst] = ("out", len(self.outputs))
+                self.outputs.append(TensorSpec(_texts(shape), str(dtype)))
+                return True
             case Call(dst, "builtin:reshape", (source, Imm(shape))):
-                held = value(source)
-                if not isinstance(held, tuple):
-                    return None
-                registers[dst] = held
-                # A view of an output is allocated in the view's shape: the memory is the same.
-                if held[0] == "out":
-                    spec = outputs[held[1]]
-                    outputs[held[1]] = TensorSpec(tuple(map(str, _tuple(shape))), spec.dtype)
+                return self.accepts_view(dst, self.value(source), _texts(shape))
             case Call(dst, "builtin:make_tuple", args):
-                fields = [value(a) for a in args]
-                registers[dst] = [f for f in fields if f is not None]
-                if None in fields:
-                    return None
-            case Call(-1, func, args) if func.startswith("kernel:") and call is None:
-                held_args = [value(a) for a in args]
-                operands = tuple([h for h in held_args if isinstance(h, tuple)])
-                if len(operands) != len(args):
-                    return None
-                call = instruction
-            case Ret(arg) if position == len(function.instructions) - 1 and call is not None:
-                result = value(arg)
-                # Each output stands once in the result, so that each has one shape.
-                if result is None or sorted(_leaves(result)) != [
-                    ("out", i) for i in range(len(outputs))
-                ]:
-                    return None
-                kernel = call.func.split(":", 1)[1]
-                return _Body(kernel, operands, call.dims, tuple(outputs), result)
+                fields = [self.value(a) for a in args]
+                self.registers[dst] = [f for f in fields if f is not None]
+                return None not in fields
+            case Call(-1, func, args) if func.startswith("kernel:") and self.call is None:
+                held = [self.value(a) for a in args]
+                self.operands = tuple([h for h in held if isinstance(h, tuple)])
+                self.call = instruction
+                return len(self.operands) == len(args)
             case _:
-                return None
-    return None
+                return False
+
+    def accepts_view(self, dst: int, held: Value | None, shape: tuple[str, ...]) -> bool:
+        if not isinstance(held, tuple):
+            return False
+        self.registers[dst] = held
+        # A view of an output is allocated in the view's shape: the memory is the same.
+        if held[0] == "out":
+            self.outputs[held[1]] = TensorSpec(shape, self.outputs[held[1]].dtype)
+        return True
 
 
-def _tuple(value: object) -> tuple[object, ...]:
-    return value if isinstance(value, tuple) else ()
+def _texts(shape: object) -> tuple[str, ...]:
+    return tuple(map(str, shape)) if isinstance(shape, tuple) else ()
 
 
 def _leaves(value: Value) -> list[tuple[str, int]]:
@@ -368,7 +392,7 @@ def _names(
         dims = (ctypes.c_int64 * max(1, numbers))()
         storage = Storage(max(need, 1))
         # byref objects keep what they refer to alive, from_buffer keeps the storage's memory.
-        workspace = ctypes.byref(ctypes.c_char.from_buffer(storage.data))
+        workspace = ctypes.byref(ctypes.c_char.from_buffer(storage.data))  # type: ignore[arg-type]
         bases: dict[int, Any] = {}
         for i in kept:
             shape = tuple([static_value(text) for text in body.outputs[i].shape])

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 import llvmlite.binding as llvm
 
 from ..support.errors import UnknownFunctionError, VMError
+from . import parallel
 from .binding import BoundKernel, Runtime, bind_kernel, serial_runtime
 from .fast_entry import NUMPY, ArrayKind, FastEntry, fast_entry
 from .program import Kernel, Param, TensorSpec
@@ -72,8 +73,8 @@ def load_objects(images: Sequence[bytes]) -> NativeLibrary:
                 undefined[name] = None
             elif name in defined:
                 raise VMError(
-                    f"The symbol {name!r} is defined by object {defined[name]} and object {number}; "
-                    "symbols of one program are unique."
+                    f"The symbol {name!r} is defined by object {defined[name]} and object "
+                    f"{number}; symbols of one program are unique."
                 )
             else:
                 defined[name] = number
@@ -157,6 +158,7 @@ __all__ = [
     "empty",
     "fast_entry",
     "load_objects",
+    "parallel",
     "serial_runtime",
     "time_call",
 ]

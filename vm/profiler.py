@@ -68,8 +68,8 @@ def profile(vm: VirtualMachine, name: str, *args: object, runs: int = 10) -> Pro
     for _ in range(runs):
         vm.run(name, args, observer=observe)
     total = (perf_counter_ns() - begin) * 1e-9 / runs
-    rows = [
-        ProfileRow(*func.split(":", 1), counts[func] / runs, times[func] * 1e-9 / runs)
-        for func in times
-    ]
+    rows = []
+    for func in times:
+        kind, callee = func.split(":", 1)
+        rows.append(ProfileRow(kind, callee, counts[func] / runs, times[func] * 1e-9 / runs))
     return Profile(tuple(sorted(rows, key=lambda r: -r.seconds)), total, runs)

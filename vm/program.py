@@ -229,8 +229,8 @@ def _callee_fault(
             return f"the program has no kernel {name!r}.{nearest(name, program.kernels)}"
         if (len(args), len(dims)) != (len(kernel.params), len(kernel.dims)):
             return (
-                f"kernel {name!r} takes {len(kernel.params)} arguments and {len(kernel.dims)} dims; "
-                f"got {len(args)} and {len(dims)}"
+                f"kernel {name!r} takes {len(kernel.params)} arguments and {len(kernel.dims)} "
+                f"dims; got {len(args)} and {len(dims)}"
             )
     if kind == "vm" and name not in program.functions:
         return f"the program has no function {name!r}.{nearest(name, program.functions)}"

@@ -43,40 +43,39 @@ def _span(text: str, column: int, end: int) -> Span:
 
 
 def _check(n: ast.expr, text: str, names: frozenset[str]) -> None:
+    operands: list[ast.expr] = []
     match n:
         case ast.Constant(value=int() as value) if not isinstance(value, bool):
-            return
+            pass
         case ast.Name(id=name) if name in names:
-            return
-        case ast.Name(id=name):
-            known = ", ".join(sorted(names)) or "none"
-            message = f"unknown dimension {name!r}; known here: {known}.{nearest(name, names)}"
+            pass
         case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _OPERATORS):
-            _check(left, text, names)
-            _check(right, text, names)
-            return
+            operands = [left, right]
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            _check(operand, text, names)
-            return
+            operands = [operand]
         case ast.Compare(left=left, ops=ops, comparators=rest) if all(
             isinstance(o, _COMPARISONS) for o in ops
         ):
-            for operand in (left, *rest):
-                _check(operand, text, names)
-            return
-        case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-            if len(args) < 2:
-                message = f"{name} takes at least two arguments"
-            else:
-                for a in args:
-                    _check(a, text, names)
-                return
+            operands = [left, *rest]
+        case ast.Call(func=ast.Name(id=name), args=[_, _, *_] as operands, keywords=[]) if (
+            name in _FUNCTIONS
+        ):
+            pass
         case _:
-            message = (
-                "a shape expression has integers, dimension names, + - * // %, min, max and "
-                "comparisons only"
-            )
-    raise ParseError(message, _span(text, n.col_offset, n.end_col_offset or n.col_offset + 1))
+            end = n.end_col_offset or n.col_offset + 1
+            raise ParseError(_refusal(n, names), _span(text, n.col_offset, end))
+    for operand in operands:
+        _check(operand, text, names)
+
+
+def _refusal(n: ast.expr, names: frozenset[str]) -> str:
+    if isinstance(n, ast.Name):
+        known = ", ".join(sorted(names)) or "none"
+        return f"unknown dimension {n.id!r}; known here: {known}.{nearest(n.id, names)}"
+    return (
+        "a shape expression has integers, dimension names, + - * // %, min and max of at least "
+        "two, and comparisons only"
+    )
 
 
 def static_value(text: str) -> int | None:

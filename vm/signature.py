@@ -2,7 +2,7 @@
 
 A signature's symbolic dims are bound at the first parameter that has them as a bare dimension, and
 checked at every later one; dimensions that are arithmetic (``m * 2``) are checked once all are
-bound.
+bound. A dim that stands only in arithmetic is solved for, which needs it to be linear there.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from .tensor import Tensor
 class Signature:
     """What the parameters of ``owner`` must be; ``dims`` are the names to bind, in slot order.
 
-    Raises VMError where a dim appears in no parameter by itself, so that no argument gives its
-    value.
+    Raises VMError where the arguments' shapes do not give the value of a dim.
     """
 
-    __slots__ = ("_derived", "_direct", "dims", "owner", "params")
+    __slots__ = ("_derived", "_direct", "_solved", "dims", "owner", "params")
 
     def __init__(self, owner: str, params: Sequence[Param], dims: Sequence[str]) -> None:
         self.owner, self.params, self.dims = owner, tuple(params), tuple(dims)
@@ -42,12 +41,40 @@ class Signature:
                 else:
                     self._derived.append((index, axis, text))
             self._direct.append(rows)
+        self._solved = self._find_solutions(slots, bound)
         missing = [name for name, slot in slots.items() if slot not in bound]
         if missing:
             raise VMError(
-                f"{owner}: no parameter has the dimension {', '.join(missing)} by itself, so its "
-                "value cannot be read from the arguments."
+                f"{owner}: the shapes of the parameters do not give the dimension "
+                f"{', '.join(missing)}, so its value cannot be read from the arguments."
             )
+
+    def _find_solutions(
+        self, slots: dict[str, int], bound: set[int]
+    ) -> list[tuple[int, int, str, int]]:
+        """Rows (parameter, axis, text, dim slot) that give the dims which no bare dimension
+        gives."""
+        found: list[tuple[int, int, str, int]] = []
+        for index, axis, text in self._derived:
+            unknown = [slots[n] for n in names_in(text) if slots.get(n, -1) not in bound]
+            if len(unknown) == 1:
+                found.append((index, axis, text, unknown[0]))
+                bound.add(unknown[0])
+        return found
+
+    def _solve(self, text: str, slot: int, size: int, dims: list[int]) -> None:
+        """Set a dim so that ``text`` is ``size``, taking it to be linear; ``bind`` checks that."""
+        value = compile_shape(text, self.dims)
+        dims[slot] = 0
+        base = value(dims)
+        dims[slot] = 1
+        slope = value(dims) - base
+        if slope == 0:
+            raise VMError(
+                f"{self.owner}: the dimension {self.dims[slot]} stands in {text!r} alone, which is "
+                "not linear in it, so its value cannot be read from the arguments."
+            )
+        dims[slot] = max(0, (size - base) // slope)
 
     def check_arity(self, count: int) -> None:
         """Raise ArityError unless ``count`` arguments were given."""
@@ -69,17 +96,10 @@ class Signature:
             if tensor.dtype != param.spec.dtype:
                 raise DTypeMismatchError(param.name, param.spec.dtype, str(tensor.dtype))
             shape = tensor.shape
-            if len(shape) != len(param.spec.shape):
+            if len(shape) != len(param.spec.shape) or not _fits(shape, rows, dims):
                 raise self._mismatch(param, shape, dims)
-            for axis, fixed, slot in rows:
-                size = shape[axis]
-                if slot < 0:
-                    if size != fixed:
-                        raise self._mismatch(param, shape, dims)
-                elif dims[slot] < 0:
-                    dims[slot] = size
-                elif dims[slot] != size:
-                    raise self._mismatch(param, shape, dims)
+        for index, axis, text, slot in self._solved:
+            self._solve(text, slot, tensors[index].shape[axis], dims)
         for index, axis, text in self._derived:
             if tensors[index].shape[axis] != compile_shape(text, self.dims)(dims):
                 raise self._mismatch(self.params[index], tensors[index].shape, dims)
@@ -100,6 +120,17 @@ class Signature:
             format_shape(param.spec.shape) + where,
             format_shape(shape),
         )
+
+
+def _fits(shape: tuple[int, ...], rows: Sequence[tuple[int, int, int]], dims: list[int]) -> bool:
+    """Whether the sizes are as fixed or as bound; binds the dims that are not yet."""
+    for axis, fixed, slot in rows:
+        size = shape[axis]
+        if slot >= 0 and dims[slot] < 0:
+            dims[slot] = size
+        elif size != (fixed if slot < 0 else dims[slot]):
+            return False
+    return True
 
 
 def format_shape(shape: Sequence[object]) -> str:

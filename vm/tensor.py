@@ -78,7 +78,7 @@ class Tensor:
             raise DTypeError(
                 "bfloat16",
                 _SUPPORTED,
-                "a dtype that NumPy has (take .bits() for the uint16 bits or .float32() for a copy)",
+                "a dtype that NumPy has (take .bits() for the bits or .float32() for a copy)",
             )
         return self.data
 
@@ -212,7 +212,7 @@ def from_dlpack(x: object, name: str) -> Tensor:
             "Move it to the CPU before the call."
         )
     try:
-        data = np.from_dlpack(x)
+        data = np.from_dlpack(x)  # type: ignore[arg-type]
     except (BufferError, RuntimeError) as error:
         # A dtype that NumPy lacks comes as RuntimeError, a refusing exporter as BufferError.
         raise ArgumentError(f"{name}: the tensor cannot be read through DLPack: {error}") from error

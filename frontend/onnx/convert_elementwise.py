@@ -1,28 +1,44 @@
-"""Elementwise operators, casts and constants."""
+"""Elementwise operators of ONNX, choices, casts and constants."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from onnx import NodeProto
 
-from ...graphir.expr import Atom, constant
+from ...graphir.expr import Atom, Constant, constant
 from ...support.errors import FrontendError
-from ...tensorir.expr import as_expr, floordiv
-from .registry import Context, ShapeValue, Value, attribute, converts, import_dtype, node_name, tensor_constant
+from ..integer_division import divide_integers, remainder_of_truncation
+from .registry import (
+    MOST_SIZES,
+    Context,
+    ShapeValue,
+    Value,
+    attribute,
+    converts,
+    import_dtype,
+    node_name,
+    tensor_constant,
+)
+from .sizes import choose, size_arithmetic
 
 _UNARY = {
     "Relu": "relu", "Abs": "abs", "Neg": "negative", "Exp": "exp", "Log": "log", "Sqrt": "sqrt",
-    "Tanh": "tanh", "Sigmoid": "sigmoid", "Erf": "erf", "Floor": "floor", "Ceil": "ceil", "Round": "round",
-    "Reciprocal": "reciprocal", "Sign": "sign", "Sin": "sin", "Cos": "cos", "Not": "logical_not",
-    "IsNaN": "isnan", "Softplus": "softplus", "HardSwish": "hard_swish",
+    "Tanh": "tanh", "Sigmoid": "sigmoid", "Erf": "erf", "Floor": "floor", "Ceil": "ceil",
+    "Round": "round", "Reciprocal": "reciprocal", "Sign": "sign", "Sin": "sin", "Cos": "cos",
+    "Tan": "tan", "Not": "logical_not", "IsNaN": "isnan", "Softplus": "softplus",
+    "HardSwish": "hard_swish",
 }  # fmt: skip
 _BINARY = {
-    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Pow": "power",
+    "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Mod": "floor_mod",
     "Equal": "equal", "Less": "less", "LessOrEqual": "less_equal", "Greater": "greater",
-    "GreaterOrEqual": "greater_equal", "And": "logical_and", "Or": "logical_or", "Xor": "logical_xor",
+    "GreaterOrEqual": "greater_equal", "And": "logical_and", "Or": "logical_or",
+    "Xor": "logical_xor",
 }  # fmt: skip
 
 
+# -- unary -----------------------------------------------------------------------------------
 @converts(*_UNARY)
 def unary(context: Context, node: NodeProto) -> Value:
     return context.op(_UNARY[node.op_type], context.operand(node, 0))
@@ -30,12 +46,14 @@ def unary(context: Context, node: NodeProto) -> Value:
 
 @converts("Gelu")
 def gelu(context: Context, node: NodeProto) -> Value:
-    return context.op("gelu", context.operand(node, 0), approximate=attribute(node, "approximate", "none"))
+    approximate = attribute(node, "approximate", "none")
+    return context.op("gelu", context.operand(node, 0), approximate=approximate)
 
 
 @converts("LeakyRelu")
 def leaky_relu(context: Context, node: NodeProto) -> Value:
-    return context.op("leaky_relu", context.operand(node, 0), negative_slope=float(attribute(node, "alpha", 0.01)))
+    slope = float(attribute(node, "alpha", 0.01))
+    return context.op("leaky_relu", context.operand(node, 0), negative_slope=slope)
 
 
 @converts("Elu")
@@ -43,73 +61,20 @@ def elu(context: Context, node: NodeProto) -> Value:
     return context.op("elu", context.operand(node, 0), alpha=float(attribute(node, "alpha", 1.0)))
 
 
-@converts(*_BINARY)
-def binary(context: Context, node: NodeProto) -> Value:
-    a, b = context.raw(node, 0), context.raw(node, 1)
-    if isinstance(a, ShapeValue) or isinstance(b, ShapeValue):
-        return _size_arithmetic(context, node)
-    x, y = context.operand(node, 0), context.operand(node, 1)
-    name = _BINARY[node.op_type]
-    dtype = context.type(x).dtype
-    if name == "power" and context.type(y).dtype is not dtype:
-        y = context.op("astype", y, dtype=str(dtype))
-    if name == "divide" and dtype.is_integer:
-        return _truncated_division(context, x, y)
-    return context.op(name, x, y)
+@converts("Selu")
+def selu(context: Context, node: NodeProto) -> Value:
+    """``gamma * x`` where positive, else ``gamma * alpha * (e ** x - 1)``."""
+    alpha = float(attribute(node, "alpha", 1.67326319217681884765625))
+    gamma = float(attribute(node, "gamma", 1.05070102214813232421875))
+    x = context.op("elu", context.operand(node, 0), alpha=alpha)
+    return context.op("multiply", x, context.scalar(gamma, context.type(x).dtype))
 
 
-def _truncated_division(context: Context, x: Atom, y: Atom) -> Value:
-    """ONNX divides integers towards zero: the floor of magnitudes, with the sign put back."""
-    quotient = context.op("floor_divide", context.op("abs", x), context.op("abs", y))
-    signs = context.op("multiply", context.op("sign", x), context.op("sign", y))
-    return context.op("multiply", quotient, signs)
-
-
-def _size_arithmetic(context: Context, node: NodeProto) -> ShapeValue:
-    first = context.shape_value(context.raw(node, 0), node)
-    second = context.shape_value(context.raw(node, 1), node)
-    if len(first.dims) != len(second.dims) and 1 not in (len(first.dims), len(second.dims)):
-        raise FrontendError(f"{node_name(node)}: sizes of different lengths.")
-    count = max(len(first.dims), len(second.dims))
-    dims = []
-    for i in range(count):
-        a, b = first.dims[i % len(first.dims)], second.dims[i % len(second.dims)]
-        match node.op_type:
-            case "Add":
-                dims.append(a + b)
-            case "Sub":
-                dims.append(a - b)
-            case "Mul":
-                dims.append(a * b)
-            case "Div":
-                dims.append(floordiv(a, b))
-            case _:
-                raise FrontendError(f"{node_name(node)}: {node.op_type} of sizes cannot be imported.")
-    return ShapeValue(tuple(dims), first.scalar and second.scalar)
-
-
-@converts("Max", "Min", "Sum", "Mean")
-def variadic(context: Context, node: NodeProto) -> Value:
-    name = {"Max": "maximum", "Min": "minimum"}.get(node.op_type, "add")
-    result = context.operand(node, 0)
-    for i in range(1, len(node.input)):
-        result = context.op(name, result, context.operand(node, i))
-    if node.op_type == "Mean":
-        count = context.scalar(float(len(node.input)), context.type(result).dtype)
-        result = context.op("divide", result, count)
-    return result
-
-
-@converts("Clip")
-def clip(context: Context, node: NodeProto) -> Value:
-    if context.opset < 11:
-        low, high = attribute(node, "min"), attribute(node, "max")
-    else:
-        low, high = context.number(node, 1), context.number(node, 2)
-    x = context.operand(node, 0)
-    if low is None and high is None:
-        return x
-    return context.op("clip", x, min=low, max=high)
+@converts("PRelu")
+def prelu(context: Context, node: NodeProto) -> Value:
+    x, slope = context.operand(node, 0), context.operand(node, 1)
+    positive = context.op("greater", x, context.scalar(0, context.type(x).dtype))
+    return context.op("where", positive, x, context.op("multiply", slope, x))
 
 
 @converts("HardSigmoid")
@@ -121,52 +86,181 @@ def hard_sigmoid(context: Context, node: NodeProto) -> Value:
     return context.op("clip", moved, min=0.0, max=1.0)
 
 
+@converts("IsInf")
+def is_inf(context: Context, node: NodeProto) -> Value:
+    x = context.operand(node, 0)
+    signs = [attribute(node, f"detect_{sign}", 1) for sign in ("negative", "positive")]
+    if all(signs):
+        return context.op("isinf", x)
+    if not any(signs):
+        return context.op("not_equal", context.op("isinf", x), context.op("isinf", x))
+    value = context.scalar(float("inf" if signs[1] else "-inf"), context.type(x).dtype)
+    return context.op("equal", x, value)
+
+
+@converts("Clip")
+def clip(context: Context, node: NodeProto) -> Value:
+    """Bounds are attributes before opset 11 and inputs from there on; computed ones are
+    operands."""
+    x = context.operand(node, 0)
+    if context.opset < 11:
+        low, high = attribute(node, "min"), attribute(node, "max")
+        return x if low is None and high is None else context.op("clip", x, min=low, max=high)
+    bounds = [context.raw(node, i) for i in (1, 2)]
+    if all(b is None for b in bounds):
+        return x
+    if all(b is None or isinstance(b, (Constant, ShapeValue)) for b in bounds):
+        return context.op("clip", x, min=context.number(node, 1), max=context.number(node, 2))
+    for name, index in (("maximum", 1), ("minimum", 2)):
+        if bounds[index - 1] is not None:
+            x = context.op(name, x, context.operand(node, index))
+    return x
+
+
+# -- binary ----------------------------------------------------------------------------------
+@converts(*_BINARY)
+def binary(context: Context, node: NodeProto) -> Value:
+    """Of tensors, or of sizes: sizes give sizes."""
+    sizes = context.all_sizes([context.required(node, 0), context.required(node, 1)])
+    if sizes is not None:
+        folded = size_arithmetic(node, sizes[0], sizes[1])
+        if folded is not None:
+            return folded
+    x, y = context.operand(node, 0), context.operand(node, 1)
+    if node.op_type == "Mod" and attribute(node, "fmod", 0):
+        return remainder_of_truncation(context, x, y)
+    name = _BINARY[node.op_type]
+    if name in ("divide", "floor_mod") and context.type(x).dtype.is_integer:
+        return divide_integers(context, name, x, y)
+    return context.op(name, x, y)
+
+
+@converts("Pow")
+def power(context: Context, node: NodeProto) -> Value:
+    """The result has the dtype of the base. Small constant exponents become products and roots."""
+    x, y = context.operand(node, 0), context.operand(node, 1)
+    dtype = context.type(x).dtype
+    if (
+        isinstance(y, Constant)
+        and y.data.size == 1
+        and y.type.dtype != "bfloat16"
+        and not y.data.ndim
+    ):
+        exponent = float(y.data)
+        if exponent in (1, 2, 3):
+            result: Atom = x
+            for _ in range(int(exponent) - 1):
+                result = context.op("multiply", result, x)
+            return result
+        if exponent == 0.5 and dtype.is_float:
+            return context.op("sqrt", x)
+    if not dtype.is_float:
+        raise FrontendError(
+            f"{node_name(node)}: powers of integers are imported for the constant exponents 1, 2 "
+            "and 3."
+        )
+    return context.op("power", x, context.cast(y, dtype))
+
+
+_VARIADIC: dict[str, str] = {"Max": "maximum", "Min": "minimum", "Sum": "add", "Mean": "add"}
+
+
+@converts(*_VARIADIC)
+def variadic(context: Context, node: NodeProto) -> Value:
+    sizes = context.all_sizes(context.inputs(node))
+    if sizes is not None and len(sizes) == 2 and node.op_type in ("Max", "Min"):
+        folded = size_arithmetic(node, sizes[0], sizes[1])
+        assert folded is not None
+        return folded
+    result = context.operand(node, 0)
+    for i in range(1, len(node.input)):
+        result = context.op(_VARIADIC[node.op_type], result, context.operand(node, i))
+    if node.op_type == "Mean":
+        count = context.scalar(float(len(node.input)), context.type(result).dtype)
+        result = context.op("divide", result, count)
+    return result
+
+
+# -- choices and casts -----------------------------------------------------------------------
 @converts("Where")
 def where(context: Context, node: NodeProto) -> Value:
+    condition = context.required(node, 0)
+    sizes = context.all_sizes([context.required(node, 1), context.required(node, 2)])
+    if isinstance(condition, Constant) and sizes is not None and condition.data.ndim <= 1:
+        return choose(condition, sizes[0], sizes[1])
     return context.op("where", *[context.operand(node, i) for i in range(3)])
 
 
 @converts("Cast")
 def cast(context: Context, node: NodeProto) -> Value:
-    dtype = import_dtype(int(attribute(node, "to")), node_name(node))
-    value = context.raw(node, 0)
+    dtype = import_dtype(int(attribute(node, "to", 0)), node_name(node))
+    value = context.required(node, 0)
     if isinstance(value, ShapeValue) and dtype == "int64":
         return value
-    x = context.operand(node, 0)
-    return x if context.type(x).dtype is dtype else context.op("astype", x, dtype=str(dtype))
+    return context.cast(context.operand(node, 0), dtype)
 
 
-@converts("Identity", "Dropout")
+@converts("CastLike")
+def cast_like(context: Context, node: NodeProto) -> Value:
+    return context.cast(context.operand(node, 0), context.type(context.operand(node, 1)).dtype)
+
+
+@converts("Identity")
 def identity(context: Context, node: NodeProto) -> Value:
-    """Dropout at inference; its mask output is refused where somebody reads it."""
-    if node.op_type == "Dropout" and len(node.output) > 1 and node.output[1]:
-        raise FrontendError(f"{node_name(node)}: its mask output cannot be imported.")
-    value = context.raw(node, 0)
-    assert value is not None
-    return value
+    return context.required(node, 0)
+
+
+@converts("Dropout")
+def dropout(context: Context, node: NodeProto) -> Value:
+    """At inference, where it does nothing."""
+    training = context.number(node, 2) if context.opset >= 12 else False
+    ratio = context.number(node, 1) if context.opset >= 12 else None
+    if training and ratio != 0:
+        raise FrontendError(
+            f"{node_name(node)} is in training mode; export the model in evaluation mode."
+        )
+    context.only_first(node)
+    return context.required(node, 0)
+
+
+# -- constants -------------------------------------------------------------------------------
+_PLAIN: dict[str, Callable[[object], Constant]] = {
+    "value_float": lambda v: constant(v, "float32"),
+    "value_int": lambda v: constant(v, "int64"),
+    "value_floats": lambda v: constant(v, "float32"),
+    "value_ints": lambda v: constant(v, "int64"),
+}
 
 
 @converts("Constant")
 def constant_node(context: Context, node: NodeProto) -> Value:
-    for a in node.attribute:
-        match a.name:
-            case "value":
-                return tensor_constant(a.t, node_name(node), context.base_dir)
-            case "value_float":
-                return constant(np.float32(a.f))
-            case "value_int":
-                return constant(np.int64(a.i))
-            case "value_floats":
-                return constant(np.array(a.floats, np.float32))
-            case "value_ints":
-                return constant(np.array(a.ints, np.int64))
-    raise FrontendError(f"{node_name(node)}: a constant without a numeric value.")
+    tensor = attribute(node, "value")
+    if tensor is not None:
+        return tensor_constant(tensor, node_name(node), context.base_dir)
+    for name, make in _PLAIN.items():
+        value = attribute(node, name)
+        if value is not None:
+            return make(value)
+    raise FrontendError(
+        f"{node_name(node)}: only dense numeric constants can be imported, no strings and no "
+        "sparse "
+        "tensors."
+    )
 
 
 @converts("ConstantOfShape")
 def constant_of_shape(context: Context, node: NodeProto) -> Value:
-    value = attribute(node, "value")
-    fill = constant(np.zeros(1, np.float32)) if value is None else tensor_constant(value, node_name(node))
-    dims = context.shape_value(context.raw(node, 0), node).dims
+    """A short int64 vector is a constant, because exporters make shapes of such."""
+    tensor = attribute(node, "value")
+    where = node_name(node)
+    fill = (
+        constant(0.0, "float32")
+        if tensor is None
+        else tensor_constant(tensor, where, context.base_dir)
+    )
     scalar = constant(fill.data.reshape(()), fill.type.dtype)
-    return context.op("broadcast_to", scalar, context.shape([as_expr(d) for d in dims]))
+    dims = context.shape_value(node, 0).dims
+    lengths = [getattr(d, "value", MOST_SIZES + 1) for d in dims]
+    if fill.type.dtype == "int64" and len(lengths) <= 1 and all(n <= MOST_SIZES for n in lengths):
+        return constant(np.full(lengths, fill.data.reshape(())), "int64")
+    return context.op("broadcast_to", scalar, context.shape(dims)) if dims else scalar

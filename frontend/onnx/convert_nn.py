@@ -1,9 +1,10 @@
-"""Matrix products, softmax, normalisation."""
+"""Matrix products, softmax and normalisations of ONNX."""
 
 from __future__ import annotations
 
 from onnx import NodeProto
 
+from ...graphir.dim import dim_equal
 from ...graphir.expr import Atom
 from ...support.errors import FrontendError
 from .registry import Context, Value, attribute, converts, node_name
@@ -17,25 +18,26 @@ def gemm(context: Context, node: NodeProto) -> Value:
     dtype = context.type(a).dtype
     if attribute(node, "transA", 0):
         a = context.op("permute_dims", a, axes=(1, 0))
-    c = context.operand(node, 2) if context.raw(node, 2) is not None else None
-    columns = context.type(b).shape[0 if attribute(node, "transB", 0) else 1]
-    plain_bias = c is None or (context.type(c).ndim == 1 and _same(context.type(c).shape[0], columns))
-    if attribute(node, "transB", 0) and alpha == 1.0 and beta == 1.0 and plain_bias:
+    transposed = bool(attribute(node, "transB", 0))
+    c = context.operand(node, 2) if context.raw(node, 2) is not None and beta != 0.0 else None
+    if transposed and alpha == 1.0 and beta == 1.0 and _is_bias(context, c, b):
         return context.op("linear", a, b, *([c] if c is not None else []))
-    if attribute(node, "transB", 0):
-        b = context.op("permute_dims", b, axes=(1, 0))
-    product: Atom = context.op("matmul", a, b)
+    product: Atom = context.op("matmul", a, b, **({"transpose_b": True} if transposed else {}))
     if alpha != 1.0:
         product = context.op("multiply", product, context.scalar(alpha, dtype))
-    if c is None or beta == 0.0:
+    if c is None:
         return product
     if beta != 1.0:
         c = context.op("multiply", c, context.scalar(beta, dtype))
     return context.op("add", product, c)
 
 
-def _same(a: object, b: object) -> bool:
-    return a is b or getattr(a, "value", None) == getattr(b, "value", object())
+def _is_bias(context: Context, c: Atom | None, weight: Atom) -> bool:
+    """Whether C is absent or one number a column."""
+    if c is None:
+        return True
+    shape = context.type(c).shape
+    return len(shape) == 1 and dim_equal(shape[0], context.type(weight).shape[0])
 
 
 @converts("MatMul")
@@ -51,21 +53,51 @@ def softmax(context: Context, node: NodeProto) -> Value:
     shape = context.type(x).shape
     if context.opset >= 13:
         return context.op(name, x, axis=int(attribute(node, "axis", -1)))
-    axis = int(attribute(node, "axis", 1)) % len(shape)
+    axis = int(attribute(node, "axis", 1))
+    axis += len(shape) if axis < 0 else 0
+    if not 0 <= axis <= len(shape):
+        raise FrontendError(f"{node_name(node)}: axis {axis} of a tensor of {len(shape)} dims.")
     if axis == len(shape) - 1:
         return context.op(name, x, axis=-1)
+    if axis == len(shape):
+        return context.reshape(context.op(name, context.reshape(x, [*shape, 1]), axis=-1), shape)
     flat = context.op("flatten", x, start_dim=axis, end_dim=-1)
-    return context.reshape(context.op(name, flat, axis=-1), list(shape))
+    return context.reshape(context.op(name, flat, axis=-1), shape)
 
 
 @converts("LayerNormalization")
 def layer_norm(context: Context, node: NodeProto) -> Value:
-    if any(node.output[1:]):
-        raise FrontendError(f"{node_name(node)}: its mean and deviation outputs cannot be imported.")
+    context.only_first(node)
     x = context.operand(node, 0)
     ndim = context.type(x).ndim
     axis = int(attribute(node, "axis", -1)) % ndim
     extra = [context.operand(node, i) for i in (1, 2) if context.raw(node, i) is not None]
     return context.op(
-        "layer_norm", x, *extra, axes=tuple(range(axis - ndim, 0)), epsilon=float(attribute(node, "epsilon", 1e-5))
+        "layer_norm",
+        x,
+        *extra,
+        axes=tuple(range(axis - ndim, 0)),
+        epsilon=float(attribute(node, "epsilon", 1e-5)),
     )
+
+
+@converts("BatchNormalization")
+def batch_norm(context: Context, node: NodeProto) -> Value:
+    """Over all axes but 1, with the running statistics."""
+    if attribute(node, "training_mode", 0):
+        raise FrontendError(
+            f"{node_name(node)} is in training mode; export the model in evaluation mode."
+        )
+    context.only_first(node)
+    x = context.operand(node, 0)
+    kind = context.type(x)
+    dims = [kind.shape[1], *[1] * (kind.ndim - 2)]
+    scale, bias, mean, variance = (
+        context.reshape(context.cast(context.operand(node, i), kind.dtype), dims)
+        for i in range(1, 5)
+    )
+    epsilon = context.scalar(float(attribute(node, "epsilon", 1e-5)), kind.dtype)
+    deviation = context.op("rsqrt", context.op("add", variance, epsilon))
+    factor = context.op("multiply", deviation, scale)
+    centred = context.op("subtract", x, mean)
+    return context.op("add", context.op("multiply", centred, factor), bias)

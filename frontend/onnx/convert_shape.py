@@ -1,31 +1,46 @@
-"""Shapes: views, permutations, joins, cuts, and values made of sizes."""
+"""Shapes of ONNX: views, permutations, joins, cuts, pads, and values made of sizes."""
 
 from __future__ import annotations
 
+import numpy as np
 from onnx import NodeProto
 
-from ...graphir.expr import Constant
+from ...graphir.dim import print_shape, product, static_shape
+from ...graphir.expr import Atom, Constant, constant
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm
 from .registry import Context, ShapeValue, Value, attribute, converts, node_name
 
 _LARGE = 1 << 31
 """Slice bounds from here on mean: to the end."""
+_MOST_PIECES = 16
+"""A Gather by constant indices becomes at most so many slices."""
 
 
+# -- views -----------------------------------------------------------------------------------
 @converts("Reshape")
 def reshape(context: Context, node: NodeProto) -> Value:
     """0 copies a dim of the input (unless allowzero), -1 takes what is left."""
+    value = context.required(node, 0)
+    wanted = _reshape_dims(node) if context.opset < 5 else context.shape_value(node, 1).dims
+    sizes = context.sizes(value)
+    if sizes is not None and len(wanted) <= 1:
+        return ShapeValue(sizes.dims, scalar=not wanted)
     x = context.operand(node, 0)
-    wanted = context.shape_value(context.raw(node, 1), node).dims
     own = context.type(x).shape
     dims: list[Expr] = []
     for i, d in enumerate(wanted):
         copies = isinstance(d, IntImm) and d.value == 0 and not attribute(node, "allowzero", 0)
         if copies and i >= len(own):
-            raise FrontendError(f"{node_name(node)}: dim {i} is copied from an input of {len(own)} dims.")
+            raise FrontendError(
+                f"{node_name(node)}: dim {i} is to be copied from an input of {len(own)} dims."
+            )
         dims.append(own[i] if copies else d)
     return context.reshape(x, dims)
+
+
+def _reshape_dims(node: NodeProto) -> tuple[Expr, ...]:
+    return tuple([IntImm(int(d)) for d in attribute(node, "shape")])
 
 
 @converts("Flatten")
@@ -34,21 +49,15 @@ def flatten(context: Context, node: NodeProto) -> Value:
     x = context.operand(node, 0)
     shape = context.type(x).shape
     axis = int(attribute(node, "axis", 1))
-    axis = axis + len(shape) if axis < 0 else axis
-    before: Expr = IntImm(1)
-    after: Expr = IntImm(1)
-    for d in shape[:axis]:
-        before = before * d
-    for d in shape[axis:]:
-        after = after * d
-    return context.reshape(x, [before, after])
+    axis += len(shape) if axis < 0 else 0
+    return context.reshape(x, [product(shape[:axis]), product(shape[axis:])])
 
 
 @converts("Transpose")
 def transpose(context: Context, node: NodeProto) -> Value:
     x = context.operand(node, 0)
-    ndim = context.type(x).ndim
-    return context.op("permute_dims", x, axes=tuple(attribute(node, "perm") or range(ndim - 1, -1, -1)))
+    axes = attribute(node, "perm") or range(context.type(x).ndim - 1, -1, -1)
+    return context.op("permute_dims", x, axes=tuple(axes))
 
 
 def _axes(context: Context, node: NodeProto) -> list[int] | None:
@@ -59,60 +68,80 @@ def _axes(context: Context, node: NodeProto) -> list[int] | None:
 @converts("Squeeze")
 def squeeze(context: Context, node: NodeProto) -> Value:
     axes = _axes(context, node)
-    value = context.raw(node, 0)
-    if isinstance(value, ShapeValue):
-        return ShapeValue(value.dims, scalar=True)
-    return context.op("squeeze", context.operand(node, 0), axis=tuple(axes) if axes is not None else None)
+    sizes = context.sizes(context.required(node, 0))
+    if sizes is not None and len(sizes.dims) == 1:
+        return ShapeValue(sizes.dims, scalar=True)
+    x = context.operand(node, 0)
+    return context.op("squeeze", x, axis=tuple(axes) if axes is not None else None)
 
 
 @converts("Unsqueeze")
 def unsqueeze(context: Context, node: NodeProto) -> Value:
     axes = _axes(context, node)
-    value = context.raw(node, 0)
-    if isinstance(value, ShapeValue) and value.scalar:
-        return ShapeValue(value.dims)
     if axes is None:
         raise FrontendError(f"{node_name(node)}: no axes are given.")
+    sizes = context.sizes(context.required(node, 0))
+    if sizes is not None and sizes.scalar and len(axes) == 1:
+        return ShapeValue(sizes.dims)
     return context.op("expand_dims", context.operand(node, 0), axis=tuple(axes))
 
 
 @converts("Expand")
 def expand(context: Context, node: NodeProto) -> Value:
     """Broadcasts both ways: a 1 in the wanted shape keeps the input's dim."""
+    wanted = list(context.shape_value(node, 1).dims)
     x = context.operand(node, 0)
-    own, wanted = list(context.type(x).shape), list(context.shape_value(context.raw(node, 1), node).dims)
+    own = list(context.type(x).shape)
     width = max(len(own), len(wanted))
     own = [IntImm(1)] * (width - len(own)) + own
     wanted = [IntImm(1)] * (width - len(wanted)) + wanted
-    dims = [o if isinstance(w, IntImm) and w.value == 1 else w for o, w in zip(own, wanted, strict=True)]
-    return context.op("broadcast_to", x, context.shape(dims))
+    dims = [
+        o if isinstance(w, IntImm) and w.value == 1 else w for o, w in zip(own, wanted, strict=True)
+    ]
+    return context.op("broadcast_to", x, context.shape(dims)) if dims else x
 
 
+@converts("Tile")
+def tile(context: Context, node: NodeProto) -> Value:
+    """x[n] repeated r times is x[1, n] stretched to [r, n] and flattened, in each dim."""
+    x = context.operand(node, 0)
+    own = context.type(x).shape
+    counts = context.shape_value(node, 1).dims
+    if len(counts) != len(own):
+        raise FrontendError(f"{node_name(node)}: {len(counts)} repeats for {len(own)} dims.")
+    split = [d for size in own for d in (IntImm(1), size)]
+    wide = [d for count, size in zip(counts, own, strict=True) for d in (count, size)]
+    stretched = context.op("broadcast_to", context.reshape(x, split), context.shape(wide))
+    return context.reshape(stretched, [a * b for a, b in zip(counts, own, strict=True)])
+
+
+# -- joining and cutting ---------------------------------------------------------------------
 @converts("Concat")
 def concat(context: Context, node: NodeProto) -> Value:
     values = context.inputs(node)
-    if any(isinstance(v, ShapeValue) for v in values):
-        parts = [context.shape_value(v, node).dims for v in values]
-        return ShapeValue(tuple([d for p in parts for d in p]))
-    tensors = [context.operand(node, i) for i in range(len(values))]
+    parts = context.all_sizes(values)
+    if parts is not None and not any(p.scalar for p in parts):
+        return ShapeValue(tuple([d for p in parts for d in p.dims]))
+    tensors = [context.tensor(v, node_name(node)) for v in values]
     return context.op("concat", *tensors, axis=int(attribute(node, "axis")))
 
 
 @converts("Slice")
 def slice_(context: Context, node: NodeProto) -> Value:
     if context.opset < 10:
-        starts, ends, axes = attribute(node, "starts"), attribute(node, "ends"), attribute(node, "axes")
-        steps = None
+        found = [attribute(node, n) for n in ("starts", "ends", "axes")]
+        starts, ends, axes, steps = *found, None
     else:
         starts, ends, axes, steps = (context.ints(node, i) for i in range(1, 5))
     if starts is None or ends is None:
-        raise FrontendError(f"{node_name(node)}: starts and ends are missing.")
+        raise FrontendError(f"{node_name(node)}: its starts or ends are missing.")
     axes = list(axes) if axes is not None else list(range(len(starts)))
     steps = list(steps) if steps is not None else [1] * len(starts)
     ends = [None if abs(e) >= _LARGE else e for e in ends]
-    value = context.raw(node, 0)
-    if isinstance(value, ShapeValue):
-        return ShapeValue(value.dims[slice(starts[0], ends[0], steps[0])])
+    starts = [None if abs(s) >= _LARGE else s for s in starts]
+    sizes = context.sizes(context.required(node, 0))
+    if sizes is not None and not sizes.scalar:
+        return ShapeValue(sizes.dims[slice(starts[0], ends[0], steps[0])])
     return context.op(
         "strided_slice",
         context.operand(node, 0),
@@ -123,20 +152,157 @@ def slice_(context: Context, node: NodeProto) -> Value:
     )
 
 
-# -- values made of sizes --------------------------------------------------------------------------------
-@converts("Shape")
-def shape(context: Context, node: NodeProto) -> Value:
-    dims = context.type(context.operand(node, 0)).shape
-    start, end = int(attribute(node, "start", 0)), attribute(node, "end")
-    return ShapeValue(tuple(dims[slice(start, end)]))
+@converts("Split")
+def split(context: Context, node: NodeProto) -> list[Value]:
+    """Into given sizes, or equal ones (the last may be smaller)."""
+    sizes = attribute(node, "split") if context.opset < 13 else context.ints(node, 1)
+    x = context.operand(node, 0)
+    axis = int(attribute(node, "axis", 0))
+    length = static_shape([context.type(x).shape[axis]])
+    if sizes is None:
+        if length is None:
+            raise FrontendError(
+                f"{node_name(node)}: an axis of symbolic size cannot be split; make the dim static."
+            )
+        count = int(attribute(node, "num_outputs", len(node.output)))
+        each = -(-length[0] // count)
+        sizes = [min(each, length[0] - i * each) for i in range(count)]
+    begins = np.cumsum([0, *sizes])
+    return [
+        _cut(context, x, axis, int(b), int(b) + int(s)) for b, s in zip(begins, sizes, strict=False)
+    ]
+
+
+def _cut(context: Context, x: Atom, axis: int, begin: int, end: int | None, step: int = 1) -> Atom:
+    return context.op("strided_slice", x, axes=(axis,), begin=(begin,), end=(end,), strides=(step,))
 
 
 @converts("Gather")
 def gather(context: Context, node: NodeProto) -> Value:
-    """Of sizes by constant indices; a gather of data has no operator yet and says so."""
-    value = context.raw(node, 0)
-    index = context.raw(node, 1)
-    if isinstance(value, ShapeValue) and isinstance(index, Constant):
-        picked = tuple([value.dims[int(i)] for i in index.data.reshape(-1)])
-        return ShapeValue(picked, scalar=index.data.ndim == 0)
-    raise FrontendError(f"{node_name(node)}: Gather is supported on shapes only, with constant indices.")
+    """By constant indices: of sizes, or of data along a static axis (then it is a few slices)."""
+    axis = int(attribute(node, "axis", 0))
+    index = context.required(node, 1)
+    if isinstance(index, ShapeValue):
+        index = context.tensor(index, node_name(node))
+    if not isinstance(index, Constant):
+        raise FrontendError(
+            f"{node_name(node)}: Gather is imported for constant indices only; {node.input[1]!r} "
+            "is "
+            "computed."
+        )
+    positions = [int(i) for i in index.data.reshape(-1)]
+    sizes = context.sizes(context.required(node, 0))
+    if sizes is not None and not sizes.scalar and index.data.ndim <= 1:
+        if any(not -len(sizes.dims) <= i < len(sizes.dims) for i in positions):
+            shown = print_shape(sizes.dims)
+            raise FrontendError(f"{node_name(node)}: there is no index {positions} in {shown}.")
+        return ShapeValue(tuple([sizes.dims[i] for i in positions]), scalar=index.data.ndim == 0)
+    return _gather_slices(context, node, axis, index, positions)
+
+
+def _gather_slices(
+    context: Context, node: NodeProto, axis: int, index: Constant, positions: list[int]
+) -> Value:
+    x = context.operand(node, 0)
+    shape = context.type(x).shape
+    axis %= len(shape)
+    length = static_shape([shape[axis]])
+    if length is None or any(not -length[0] <= i < length[0] for i in positions):
+        raise FrontendError(
+            f"{node_name(node)}: indices {positions} of an axis of size "
+            f"{print_shape([shape[axis]])}; "
+            "Gather is imported for indices inside a static axis."
+        )
+    runs = _runs([i % length[0] for i in positions])
+    if len(runs) > _MOST_PIECES:
+        raise FrontendError(
+            f"{node_name(node)}: a Gather of {len(positions)} scattered indices cannot be imported."
+        )
+    pieces = [_cut(context, x, axis, begin, end) for begin, end in runs]
+    joined = pieces[0] if len(pieces) == 1 else context.op("concat", *pieces, axis=axis)
+    return context.reshape(joined, [*shape[:axis], *index.data.shape, *shape[axis + 1 :]])
+
+
+def _runs(positions: list[int]) -> list[tuple[int, int]]:
+    """Ascending neighbours joined: [0, 1, 2, 5] is (0, 3), (5, 6); nothing is (0, 0)."""
+    runs: list[tuple[int, int]] = []
+    for p in positions:
+        if runs and runs[-1][1] == p:
+            runs[-1] = (runs[-1][0], p + 1)
+        else:
+            runs.append((p, p + 1))
+    return runs or [(0, 0)]
+
+
+@converts("Pad")
+def pad(context: Context, node: NodeProto) -> Value:
+    """With a constant; a negative width cuts. ONNX gives all widths before, then all after."""
+    if attribute(node, "mode", "constant") != "constant":
+        raise FrontendError(
+            f"{node_name(node)}: mode {attribute(node, 'mode')!r} cannot be imported, only "
+            "constant."
+        )
+    old = context.opset < 11
+    widths = attribute(node, "pads") if old else context.ints(node, 1)
+    value = attribute(node, "value", 0.0) if old else context.number(node, 2)
+    x = context.operand(node, 0)
+    ndim = context.type(x).ndim
+    axes = None if old else context.ints(node, 3)
+    axes = [a % ndim for a in axes] if axes is not None else list(range(ndim))
+    if widths is None or len(widths) != 2 * len(axes):
+        raise FrontendError(f"{node_name(node)}: expected {2 * len(axes)} pads, found {widths}.")
+    flat = [0] * (2 * ndim)
+    for i, axis in enumerate(axes):
+        before, after = widths[i], widths[len(axes) + i]
+        if before < 0 or after < 0:
+            x = _cut(context, x, axis, max(0, -before), min(0, after) or None)
+        flat[2 * axis], flat[2 * axis + 1] = max(0, before), max(0, after)
+    if not any(flat):
+        return x
+    return context.op("pad", x, pad_width=tuple(flat), pad_value=value or 0)
+
+
+@converts("Trilu")
+def trilu(context: Context, node: NodeProto) -> Value:
+    """The upper (lower) triangle, 0 elsewhere; the last two dims must be static."""
+    x = context.operand(node, 0)
+    kind = context.type(x)
+    sizes = static_shape(kind.shape[-2:])
+    diagonal = int(context.number(node, 1) or 0)
+    if sizes is None:
+        raise FrontendError(f"{node_name(node)}: a triangle needs static sizes.")
+    upper = bool(attribute(node, "upper", 1))
+    mask = (
+        ~np.tri(*sizes, diagonal - 1, dtype=bool) if upper else np.tri(*sizes, diagonal, dtype=bool)
+    )
+    return context.op("where", constant(mask), x, context.scalar(0, kind.dtype))
+
+
+# -- values made of sizes --------------------------------------------------------------------
+@converts("Shape")
+def shape(context: Context, node: NodeProto) -> Value:
+    dims = _dims_of(context, node)
+    start, end = int(attribute(node, "start", 0)), attribute(node, "end")
+    return ShapeValue(tuple(dims[slice(start, end)]))
+
+
+@converts("Size")
+def size(context: Context, node: NodeProto) -> Value:
+    return ShapeValue((product(_dims_of(context, node)),), scalar=True)
+
+
+def _dims_of(context: Context, node: NodeProto) -> tuple[Expr, ...]:
+    value = context.required(node, 0)
+    if isinstance(value, ShapeValue):
+        return () if value.scalar else (IntImm(len(value.dims)),)
+    return context.type(value).shape
+
+
+@converts("Range")
+def range_(context: Context, node: NodeProto) -> Value:
+    """Of static bounds: a constant."""
+    bounds = [context.operand(node, i) for i in range(3)]
+    if not all(isinstance(b, Constant) for b in bounds):
+        raise FrontendError(f"{node_name(node)}: the bounds of a Range must be constant.")
+    start, limit, step = (b.data.reshape(()) for b in bounds if isinstance(b, Constant))
+    return constant(np.arange(start, limit, step, dtype=start.dtype), context.type(bounds[0]).dtype)

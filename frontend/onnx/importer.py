@@ -1,22 +1,26 @@
 """Import an ONNX model: check, report everything that is missing at once, convert node by node.
 
-Initializers become constants; ``dim_param`` names become symbolic dims. External data is read from
-inside the model's own folder only.
+Initializers become constants; ``dim_param`` names become symbolic dims, one for each name.
+Functions of the model are inlined first. External data is read from inside the model's own folder
+only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import ModelProto, NodeProto, ValueInfoProto
+import onnx.inliner
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
 
+from ...graphir import ops
 from ...graphir.builder import BlockBuilder
-from ...graphir.expr import Constant, Tuple, Var
+from ...graphir.expr import Tuple, Var
 from ...graphir.type import TensorType
 from ...support.errors import ArityError, BurnishError, FrontendError, nearest
+from ...support.writer import NameTable
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.expr import Var as DimVar
 from ..imported import Imported
@@ -24,72 +28,73 @@ from . import convert_elementwise, convert_nn, convert_reduce, convert_shape
 from .registry import REGISTRY, Context, import_dtype, node_name, tensor_constant
 
 _CONVERTERS = (convert_elementwise, convert_nn, convert_reduce, convert_shape)
+_OPERATOR_ROWS = ops
 OLDEST_OPSET = 7
 
 
 def import_onnx(model: str | Path | bytes | ModelProto) -> Imported:
     """Import a model from a path, its bytes, or a ModelProto.
 
-    Raises FrontendError (a file that cannot be read, an opset that is too old, an input without a known
-    rank or dtype) and UnsupportedOpError (all operators at once, with the node each was first seen at).
+    Raises FrontendError (a file that cannot be read, an opset that is too old, an input without a
+    known rank or dtype) and UnsupportedOpError (all operators at once, with the node each was first
+    seen at).
     """
     proto, base_dir, source = _load(model)
     opset = _opset(proto)
+    if proto.functions:
+        proto = onnx.inliner.inline_local_functions(proto)
     graph = proto.graph
     REGISTRY.check([(_operator(n), node_name(n)) for n in graph.node])
     builder = BlockBuilder()
-    context = Context(builder, opset)
-    context.base_dir = base_dir
-    for tensor in graph.initializer:
-        _check_external(tensor, base_dir)
-        context.values[tensor.name] = tensor_constant(tensor, f"initializer {tensor.name!r}", base_dir)
-    dims: dict[str, DimVar] = {}
-    params: list[Var] = []
-    for value in graph.input:
-        if value.name in context.values:
-            continue
-        var = Var(builder.unique(_identifier(value.name)), _input_type(value, dims))
-        params.append(var)
-        context.values[value.name] = var
-    names = [v.name for v in graph.input if not isinstance(context.values[v.name], Constant)]
+    context = Context(builder, opset, base_dir)
+    context.used = frozenset(
+        [*(i for n in graph.node for i in n.input), *(o.name for o in graph.output)]
+    )
+    _bind_initializers(context, graph)
+    dims = _Dims()
+    params = _bind_inputs(context, graph, dims)
+    names = [v.name for v in graph.input if v.name not in {t.name for t in graph.initializer}]
     with builder.function("main", params):
         with builder.dataflow():
             for node in graph.node:
                 _convert(context, node)
-            outputs = [context.tensor(context.values[o.name], graph.node[-1]) for o in graph.output]
+            where = "the model's output"
+            outputs = [context.tensor(context.lookup(o.name, where), where) for o in graph.output]
             results = [o if isinstance(o, Var) else builder.emit_output(o) for o in outputs]
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
+    single = len(results) == 1
     return Imported(
         builder.get(),
-        tuple([p.name for p in params]),
+        tuple(names),
         _flattener(names),
-        tuple,
-        single_output=len(graph.output) == 1,
-        dim_names=tuple(dims),
+        (lambda tensors: tensors[0]) if single else tuple,
+        single_output=single,
+        dim_names=dims.names,
         source=source,
+        variables={n: v.name for n, v in context.values.items() if isinstance(v, Var)},
     )
 
 
+# -- the file --------------------------------------------------------------------------------
 def _load(model: str | Path | bytes | ModelProto) -> tuple[ModelProto, str, str]:
+    """(the model, the folder of its external data, what it is called)"""
     if isinstance(model, ModelProto):
         return model, "", "ONNX model"
     if isinstance(model, bytes):
-        proto, base_dir, source = _parse(model, "these bytes"), "", "ONNX bytes"
-    else:
-        path = Path(model)
-        try:
-            data = path.read_bytes()
-        except OSError as error:
-            raise FrontendError(f"{path} cannot be read: {error.strerror}.") from error
-        proto, base_dir, source = _parse(data, str(path)), str(path.resolve().parent), path.name
-    return proto, base_dir, source
+        return _parse(model, "these bytes"), "", "ONNX bytes"
+    path = Path(model)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise FrontendError(f"{path} cannot be read: {error.strerror}.") from error
+    return _parse(data, str(path)), str(path.resolve().parent), path.name
 
 
 def _parse(data: bytes, where: str) -> ModelProto:
     try:
         proto = onnx.load_model_from_string(data)
     except Exception as error:  # protobuf's own hierarchy differs between versions
-        raise FrontendError(f"{where}: this is no ONNX model: {error}") from error
+        raise FrontendError(f"{where}: this is no ONNX model: {error}.") from error
     if not proto.graph.output:
         raise FrontendError(f"{where}: this is no ONNX model: its graph has no output.")
     return proto
@@ -105,77 +110,109 @@ def _opset(proto: ModelProto) -> int:
             f"the model is of opset {opset}; burnish reads {OLDEST_OPSET} and later. "
             "Convert it with onnx.version_converter.convert_version."
         )
-    return opset
+    return int(opset)
 
 
 def _operator(node: NodeProto) -> str:
     return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
 
 
+# -- values ----------------------------------------------------------------------------------
+def _bind_initializers(context: Context, graph: GraphProto) -> None:
+    if graph.sparse_initializer:
+        name = graph.sparse_initializer[0].values.name
+        raise FrontendError(f"initializer {name!r} is sparse; store it as a dense tensor.")
+    for tensor in graph.initializer:
+        where = f"initializer {tensor.name!r}"
+        context.values[tensor.name] = tensor_constant(tensor, where, context.base_dir)
+
+
+def _bind_inputs(context: Context, graph: GraphProto, dims: _Dims) -> list[Var]:
+    """A parameter for each input that is no initializer (old models list those too)."""
+    names = NameTable()
+    params: list[Var] = []
+    for value in graph.input:
+        if value.name in context.values:
+            continue
+        kind = _input_type(value, dims)
+        params.append(Var(names.name(value.name, value.name), kind))
+        context.values[value.name] = params[-1]
+    return params
+
+
+class _Dims:
+    """Symbolic dims by the name the model gives them."""
+
+    def __init__(self) -> None:
+        self._names = NameTable()
+        self._vars: dict[str, DimVar] = {}
+
+    def get(self, name: str) -> DimVar:
+        if name not in self._vars:
+            self._vars[name] = DimVar(self._names.fresh(name))
+        return self._vars[name]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple([v.name for v in self._vars.values()])
+
+
+def _input_type(value: ValueInfoProto, dims: _Dims) -> TensorType:
+    where = f"input {value.name!r}"
+    if not value.type.HasField("tensor_type"):
+        raise FrontendError(f"{where} is no tensor.")
+    kind = value.type.tensor_type
+    if not kind.HasField("shape"):
+        raise FrontendError(
+            f"{where} has no shape; export the model with one, or set it in graph.input. Dims "
+            "may be "
+            "symbolic."
+        )
+    shape: list[Expr] = []
+    for i, d in enumerate(kind.shape.dim):
+        if d.HasField("dim_value") and d.dim_value >= 0:
+            shape.append(IntImm(d.dim_value))
+        else:
+            shape.append(dims.get(d.dim_param or f"{value.name}_dim{i}"))
+    return TensorType(tuple(shape), import_dtype(kind.elem_type, where))
+
+
 def _convert(context: Context, node: NodeProto) -> None:
+    """Bind the results of one node; every error says which node it was."""
+    where = node_name(node)
     try:
         result = REGISTRY[_operator(node)](context, node)
     except BurnishError as error:
-        raise error.note(f"while importing {node_name(node)}") from None
+        if where not in str(error):
+            raise error.note(f"while importing {where}") from None
+        raise
+    except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
+        # attributes of a wrong kind, axes out of range: the model breaks ONNX's rules
+        raise FrontendError(f"{where} is not valid ONNX: {error}.") from error
     results = result if isinstance(result, (list, tuple)) else [result]
     for name, value in zip(node.output, results, strict=False):
         if name:
             context.values[name] = value
 
 
-def _input_type(value: ValueInfoProto, dims: dict[str, DimVar]) -> TensorType:
-    kind = value.type.tensor_type
-    where = f"input {value.name!r}"
-    if not value.type.HasField("tensor_type"):
-        raise FrontendError(f"{where} is no tensor.")
-    if not kind.HasField("shape"):
-        raise FrontendError(f"{where} has no shape; give it one with onnx.shape_inference or at export.")
-    shape: list[Expr] = []
-    for i, d in enumerate(kind.shape.dim):
-        if d.HasField("dim_value"):
-            shape.append(IntImm(d.dim_value))
-        else:
-            name = _identifier(d.dim_param) if d.dim_param else f"{_identifier(value.name)}_dim{i}"
-            shape.append(dims.setdefault(name, DimVar(name)))
-    return TensorType(tuple(shape), import_dtype(kind.elem_type, where))
+# -- calls -----------------------------------------------------------------------------------
+def _flattener(names: list[str]) -> Callable[[tuple[Any, ...], dict[str, Any]], list[Any]]:
+    """Inputs by position, by keyword, or as one dict."""
 
-
-def _identifier(name: str) -> str:
-    """A name as a Python identifier."""
-    text = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
-    return text if text and not text[0].isdigit() else f"_{text}"
-
-
-def _check_external(tensor: onnx.TensorProto, base_dir: str) -> None:
-    """External data must lie inside the model's folder, symbolic links resolved."""
-    if tensor.data_location != onnx.TensorProto.EXTERNAL:
-        return
-    where = f"initializer {tensor.name!r}"
-    if not base_dir:
-        raise FrontendError(f"{where} keeps its data in another file; pass the model's path instead of its bytes.")
-    location = next((e.value for e in tensor.external_data if e.key == "location"), "")
-    folder = Path(base_dir).resolve()
-    path = (folder / location).resolve()
-    if not path.is_relative_to(folder):
-        raise FrontendError(f"{where}: its data file {location!r} lies outside the model's folder.")
-    if not path.is_file():
-        raise FrontendError(f"{where}: its data file {location!r} is missing.")
-
-
-def _flattener(names: list[str]) -> Any:
     def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
             args, kwargs = (), args[0]
         unknown = [k for k in kwargs if k not in names]
         if unknown:
             raise ArityError(
-                f"the model has no input {unknown[0]!r}; it has {', '.join(names)}.{nearest(unknown[0], names)}"
+                f"the model has no input {unknown[0]!r}; it has {', '.join(names)}."
+                + nearest(unknown[0], names)
             )
         given = dict(zip(names, args, strict=False)) | dict(kwargs)
         if len(args) + len(kwargs) != len(names) or len(given) != len(names):
             raise ArityError(
-                f"the model takes {len(names)} input{'s' if len(names) != 1 else ''} ({', '.join(names)}); "
-                f"got {len(args) + len(kwargs)}."
+                f"the model takes {len(names)} input{'s' if len(names) != 1 else ''} "
+                f"({', '.join(names)}); got {len(args) + len(kwargs)}."
             )
         return [given[n] for n in names]
 

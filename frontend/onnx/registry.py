@@ -1,18 +1,19 @@
 """The ONNX front end's converter table and the context its converters work in.
 
-A value of the graph is an atom (a tensor), or a *shape value*: a tuple of dim expressions that stands
-for an int64 tensor made of sizes (Shape, Gather of it, Concat of those ...). Shape values are computed
-here, so that a Reshape to ``Concat(Shape(x)[0], [784])`` keeps its symbolic dim.
+A value of the graph is an atom (a tensor), or a *shape value*: a tuple of dim expressions that
+stands for an int64 tensor made of sizes (Shape, Gather of it, Concat of those ...). Shape values
+are computed here, so that a Reshape to ``Concat(Shape(x)[0], [784])`` keeps its symbolic dim; small
+int64 constants join them where a converter asks for sizes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from ...graphir.builder import BlockBuilder, call_op
@@ -42,6 +43,8 @@ DTYPES: dict[int, DType] = {
     TensorProto.UINT8: DType("uint8"),
     TensorProto.BOOL: DType("bool"),
 }
+MOST_SIZES = 64
+"""An int64 constant with more elements than this is data, never a list of sizes."""
 
 
 @dataclass(frozen=True)
@@ -57,112 +60,217 @@ Value: TypeAlias = Atom | ShapeValue
 
 def node_name(node: NodeProto) -> str:
     """How errors name a node."""
-    return f"node {node.name!r} ({node.op_type})" if node.name else f"the {node.op_type} that makes {node.output[0]!r}"
+    if node.name:
+        return f"node {node.name!r} ({node.op_type})"
+    made = next((o for o in node.output if o), "nothing")
+    return f"the {node.op_type} that makes {made!r}"
 
 
 def import_dtype(kind: int, where: str) -> DType:
-    """The dtype of ours; raises FrontendError for strings, complex and others."""
+    """The dtype of ours; raises FrontendError for strings, complex, 8-bit float and 4-bit ones."""
     try:
         return DTYPES[kind]
     except KeyError:
-        name = TensorProto.DataType.Name(kind)
-        raise FrontendError(f"{where}: dtype {name} cannot be imported; known are {', '.join(DTYPES.values())}.") from None
+        known = TensorProto.DataType.values()
+        name = TensorProto.DataType.Name(kind) if kind in known else f"number {kind}"
+        raise FrontendError(
+            f"{where}: dtype {name} cannot be imported; known are {', '.join(DTYPES.values())}."
+        ) from None
 
 
 def tensor_constant(tensor: TensorProto, where: str, base_dir: str = "") -> Constant:
-    """An initializer or attribute tensor as a constant."""
+    """An initializer or attribute tensor as a constant; external data is read from ``base_dir``
+    only.
+
+    Raises FrontendError for unknown dtypes, and data that is missing, outside, or of a wrong size.
+    """
     dtype = import_dtype(tensor.data_type, where)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        _check_external(tensor, where, base_dir)
     try:
-        array = numpy_helper.to_array(tensor, base_dir)
-    except (ValueError, TypeError, OSError, onnx.checker.ValidationError) as error:
+        array = np.asarray(numpy_helper.to_array(tensor, base_dir))
+    except Exception as error:  # ValueError, OSError, and what onnx's own checks raise
         raise FrontendError(f"{where}: the tensor's data cannot be read: {error}") from error
-    if dtype == "bfloat16":
-        return constant(np.asarray(array).view(np.uint16), "bfloat16")
-    return constant(array, dtype)
+    if dtype != "bfloat16":
+        return constant(array, dtype)
+    if array.dtype.itemsize == 4:  # onnx before 1.17 widens bfloat16 to float32
+        return constant((array.view(np.uint32) >> 16).astype(np.uint16), dtype)
+    return constant(array.view(np.uint16), dtype)
+
+
+def _check_external(tensor: TensorProto, where: str, base_dir: str) -> None:
+    """External data must lie inside the model's folder, symbolic links resolved."""
+    if not base_dir:
+        raise FrontendError(
+            f"{where} keeps its data in another file; pass the model's path instead of its "
+            "contents."
+        )
+    location = next((e.value for e in tensor.external_data if e.key == "location"), "")
+    folder = Path(base_dir).resolve()
+    path = (folder / location).resolve()
+    if not path.is_relative_to(folder):
+        raise FrontendError(
+            f"{where}: its data file {location!r} lies outside of the model's folder, where "
+            "burnish "
+            "does not read. Save the model with its data beside it."
+        )
+    if not path.is_file():
+        raise FrontendError(f"{where}: its data file {location!r} is missing in {folder}.")
 
 
 class Context:
     """Values of the graph by name, and the builder operators are emitted with."""
 
-    def __init__(self, builder: BlockBuilder, opset: int) -> None:
+    def __init__(self, builder: BlockBuilder, opset: int, base_dir: str = "") -> None:
         self.builder = builder
         self.opset = opset
+        self.base_dir = base_dir
         self.values: dict[str, Value] = {}
-        self.base_dir = ""
+        self.used: frozenset[str] = frozenset()
+        """Names that some node or output of the graph reads."""
 
-    # -- operands -----------------------------------------------------------------------------------
-    def inputs(self, node: NodeProto) -> list[Value | None]:
-        """A node's inputs; None for optional ones left out."""
-        return [self.values[name] if name else None for name in node.input]
+    # -- operands -----------------------------------------------------------------------------
+    def lookup(self, name: str, reader: str) -> Value:
+        """The value called ``name``; FrontendError where no node before made it."""
+        try:
+            return self.values[name]
+        except KeyError:
+            raise FrontendError(
+                f"{reader} reads {name!r}, which is no input, no initializer and no result of a "
+                "node "
+                "before it."
+            ) from None
 
     def raw(self, node: NodeProto, index: int) -> Value | None:
         """One input, or None where it is absent."""
-        return self.values[node.input[index]] if index < len(node.input) and node.input[index] else None
+        if index >= len(node.input) or not node.input[index]:
+            return None
+        return self.lookup(node.input[index], node_name(node))
 
-    def operand(self, node: NodeProto, index: int) -> Atom:
-        """A tensor operand that must be there; static shape values become constants."""
+    def inputs(self, node: NodeProto) -> list[Value]:
+        """The inputs of a variadic node."""
+        return [self.lookup(name, node_name(node)) for name in node.input if name]
+
+    def required(self, node: NodeProto, index: int) -> Value:
+        """An input that must be there."""
         value = self.raw(node, index)
         if value is None:
             raise FrontendError(f"{node_name(node)}: input {index} is missing.")
-        return self.tensor(value, node)
+        return value
 
-    def tensor(self, value: Value, node: NodeProto) -> Atom:
+    def operand(self, node: NodeProto, index: int) -> Atom:
+        """A tensor operand that must be there; static shape values become constants."""
+        return self.tensor(self.required(node, index), node_name(node))
+
+    def tensor(self, value: Value, where: str) -> Atom:
         """A value as a tensor; FrontendError for sizes that are symbolic."""
         if not isinstance(value, ShapeValue):
             return value
         sizes = [d.value for d in value.dims if isinstance(d, IntImm)]
         if len(sizes) != len(value.dims):
             raise FrontendError(
-                f"{node_name(node)}: a symbolic size is used as tensor data; make the dim static, or pass it as an input."
+                f"{where}: a symbolic size is used as tensor data, which cannot be imported; "
+                "make the "
+                "dim static, or pass the number as an input."
             )
         return constant(np.array(sizes[0] if value.scalar else sizes, np.int64))
 
-    def shape_value(self, value: Value | None, node: NodeProto) -> ShapeValue:
-        """A value as sizes: a shape value, or a constant integer tensor."""
+    def sizes(self, value: Value | None) -> ShapeValue | None:
+        """A value as sizes where it can be: a shape value, or a small int64 constant of rank 0 or
+        1."""
         if isinstance(value, ShapeValue):
             return value
-        if isinstance(value, Constant) and value.type.dtype.is_integer and value.data.ndim <= 1:
-            dims = tuple([as_expr(int(v)) for v in value.data.reshape(-1)])
-            return ShapeValue(dims, value.data.ndim == 0)
-        raise FrontendError(f"{node_name(node)}: the shape is computed from data, which cannot be compiled.")
+        if not isinstance(value, Constant) or value.type.dtype != "int64":
+            return None
+        if value.data.ndim > 1 or value.data.size > MOST_SIZES:
+            return None
+        dims = tuple([IntImm(int(v)) for v in value.data.reshape(-1)])
+        return ShapeValue(dims, value.data.ndim == 0)
+
+    def all_sizes(self, values: Sequence[Value | None]) -> list[ShapeValue] | None:
+        """All values as sizes, or None where one is data."""
+        found = [self.sizes(v) for v in values]
+        known = [s for s in found if s is not None]
+        return known if found and len(known) == len(found) else None
+
+    def shape_value(self, node: NodeProto, index: int) -> ShapeValue:
+        """An input that must be sizes."""
+        value = self.required(node, index)
+        found = self.sizes(value)
+        if found is None and isinstance(value, Constant) and value.type.dtype.is_integer:
+            dims = tuple([IntImm(int(v)) for v in value.data.reshape(-1)])
+            found = ShapeValue(dims, value.data.ndim == 0)
+        if found is None:
+            raise FrontendError(
+                f"{node_name(node)}: input {index} ({node.input[index]!r}) is a shape computed "
+                "from "
+                "data, which cannot be compiled."
+            )
+        return found
 
     def ints(self, node: NodeProto, index: int) -> list[int] | None:
-        """An input that must be a constant list of integers (axes, starts ...)."""
-        value = self.raw(node, index)
-        if value is None:
+        """An input that must be a constant list of integers (axes, starts ...); None where
+        absent."""
+        if self.raw(node, index) is None:
             return None
-        dims = self.shape_value(value, node).dims
+        dims = self.shape_value(node, index).dims
         sizes = [d.value for d in dims if isinstance(d, IntImm)]
         if len(sizes) != len(dims):
-            raise FrontendError(f"{node_name(node)}: input {index} ({node.input[index]!r}) must be constant.")
+            raise FrontendError(
+                f"{node_name(node)}: input {index} ({node.input[index]!r}) must be constant, and "
+                "depends on a symbolic size."
+            )
         return sizes
 
-    def number(self, node: NodeProto, index: int) -> float | None:
-        """An input that must be a constant scalar."""
+    def number(self, node: NodeProto, index: int) -> float | int | bool | None:
+        """An input that must be a constant scalar; None where absent."""
         value = self.raw(node, index)
         if value is None:
             return None
+        value = self.tensor(value, node_name(node))
         if not isinstance(value, Constant) or value.data.size != 1:
-            raise FrontendError(f"{node_name(node)}: input {index} ({node.input[index]!r}) must be a constant scalar.")
-        return float(value.data.reshape(()))
+            raise FrontendError(
+                f"{node_name(node)}: input {index} ({node.input[index]!r}) must be a constant "
+                "scalar."
+            )
+        return value.data.reshape(()).item()  # type: ignore[no-any-return]
 
     def type(self, atom: Atom) -> TensorType:
         kind = type_of(atom)
         assert isinstance(kind, TensorType)
         return kind
 
-    # -- results --------------------------------------------------------------------------------------
+    def only_first(self, node: NodeProto) -> None:
+        """Raise where a result other than the first is read by somebody."""
+        for name in node.output[1:]:
+            if name and name in self.used:
+                raise FrontendError(
+                    f"{node_name(node)}: its result {name!r} is used, which cannot be imported."
+                )
+
+    # -- results ------------------------------------------------------------------------------
     def op(self, name: str, *args: Atom, **attrs: Any) -> Var:
+        """Emit an operator call."""
         return self.builder.emit(call_op(name, *args, **attrs))
+
+    def cast(self, atom: Atom, dtype: DType) -> Atom:
+        """The value in another dtype; itself where it has it."""
+        return atom if self.type(atom).dtype is dtype else self.op("astype", atom, dtype=str(dtype))
 
     def shape(self, dims: Sequence[Expr | int]) -> ShapeExpr:
         values = tuple([as_expr(d) for d in dims])
         return ShapeExpr(values, ShapeType(values))
 
     def reshape(self, x: Atom, dims: Sequence[Expr | int]) -> Var:
-        return self.op("reshape", x, self.shape(dims))
+        """``x`` under another shape; a dim of -1 is resolved here."""
+        kind = type_of(call_op("reshape", x, self.shape(dims)))
+        assert isinstance(kind, TensorType)
+        return self.op("reshape", x, self.shape(kind.shape))
 
     def scalar(self, value: float, dtype: DType) -> Atom:
+        """A number as a scalar of ``dtype``."""
+        if dtype == "bfloat16":
+            return self.cast(constant(value, "float32"), dtype)
         return constant(value, dtype)
 
 
@@ -173,3 +281,6 @@ def attribute(node: NodeProto, name: str, default: Any = None) -> Any:
             value = helper.get_attribute_value(a)
             return value.decode() if isinstance(value, bytes) else value
     return default
+
+
+__all__ = ["REGISTRY", "Context", "ShapeValue", "Value", "attribute", "converts"]

@@ -1,246 +1,383 @@
-"""Elementwise operators: unary and binary maths, comparisons, logic, casts. torch's promotion rules are
-made explicit: operands are cast to the dtype they are computed in."""
+"""Elementwise operators of torch: unary and binary maths, comparisons, logic, choices, casts.
+
+torch's promotion rules are made explicit here: operands are cast to the dtype they are computed in,
+which is read from the dtypes torch gave the node. In-place forms never come here (see
+``decompose``). Nothing is folded: ``x + 0`` stays what it is.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.fx import Node
 
-from ...graphir.expr import Atom, Var
-from ...support.errors import FrontendError
-from ...tensorir.expr import Expr, floordiv, floormod
-from .registry import DTYPES, Context, arguments, converts, location
+from ...graphir.expr import Atom, Var, constant
+from ...support.dtype import DType
+from ..integer_division import divide_integers, remainder_of_truncation
+from .registry import DTYPES, Context, arguments, base_name, converts
 
-# -- unary ---------------------------------------------------------------------------------------------
-_UNARY = {
-    "relu": "relu",
-    "abs": "abs",
-    "neg": "negative",
-    "sign": "sign",
-    "ceil": "ceil",
-    "floor": "floor",
-    "round": "round",
-    "trunc": "trunc",
-}
+BOOL = DType("bool")
+_UNARY = {"relu": "relu", "abs": "abs", "neg": "negative", "sign": "sign"}
+_ROUNDING = {"ceil": "ceil", "floor": "floor", "round": "round", "trunc": "trunc", "fix": "trunc"}
 _FLOAT_UNARY = {
-    "sigmoid": "sigmoid",
-    "silu": "silu",
-    "tanh": "tanh",
-    "exp": "exp",
-    "log": "log",
-    "log1p": "log1p",
-    "sqrt": "sqrt",
-    "rsqrt": "rsqrt",
-    "erf": "erf",
-    "sin": "sin",
-    "cos": "cos",
-    "reciprocal": "reciprocal",
-    "hardsigmoid": "hard_sigmoid",
+    "sigmoid": "sigmoid", "silu": "silu", "tanh": "tanh", "exp": "exp", "expm1": "expm1",
+    "log": "log", "log1p": "log1p", "log2": "log2", "sqrt": "sqrt", "rsqrt": "rsqrt", "erf": "erf", "sin": "sin",
+    "cos": "cos", "tan": "tan", "reciprocal": "reciprocal", "hardsigmoid": "hard_sigmoid",
     "hardswish": "hard_swish",
-}
+}  # fmt: skip
+_PREDICATES = {"isnan": "not_equal", "isinf": "not_equal", "isfinite": "equal"}
+"""What the predicate of an integer x is: the comparison of x with itself."""
 
 
-def _names(table: dict[str, str]) -> list[str]:
-    return [f"aten.{n}.default" for n in table] + [f"aten.{n}_.default" for n in table]
+def _names(table: Iterable[str], *overloads: str) -> list[str]:
+    return [f"aten.{name}.{overload}" for name in table for overload in overloads or ("default",)]
 
 
-def _base(node: Node) -> str:
-    return str(node.target).split(".")[1].rstrip("_")
-
-
+# -- unary -----------------------------------------------------------------------------------
 @converts(*_names(_UNARY))
-def unary(context: Context, node: Node) -> Var:
-    return context.op(_UNARY[_base(node)], context.operand(node.args[0]))
+def unary(context: Context, node: Node) -> Atom:
+    x = context.operand(node.args[0])
+    # abs and sign of a bool are the bool; torch refuses the others
+    return x if context.type(x).dtype.is_bool else context.op(_UNARY[base_name(node)], x)
+
+
+@converts(*_names(_ROUNDING))
+def rounding(context: Context, node: Node) -> Atom:
+    """Integers are round already."""
+    x = context.operand(node.args[0])
+    return context.op(_ROUNDING[base_name(node)], x) if context.type(x).dtype.is_float else x
 
 
 @converts(*_names(_FLOAT_UNARY))
 def float_unary(context: Context, node: Node) -> Var:
     """Integers are computed in the float dtype torch gives the result."""
     x = context.operand(node.args[0], context.result_type(node).dtype)
-    return context.op(_FLOAT_UNARY[_base(node)], x)
+    return context.op(_FLOAT_UNARY[base_name(node)], x)
+
+
+@converts(*_names(_PREDICATES))
+def predicate(context: Context, node: Node) -> Var:
+    x = context.operand(node.args[0])
+    if context.type(x).dtype.is_float:
+        return context.op(base_name(node), x)
+    return context.op(_PREDICATES[base_name(node)], x, x)
+
+
+@converts("aten.square.default")
+def square(context: Context, node: Node) -> Var:
+    return context.op("square", context.operand(node.args[0], context.result_type(node).dtype))
 
 
 @converts("aten.gelu.default")
 def gelu(context: Context, node: Node) -> Var:
-    return context.op("gelu", context.operand(node.args[0]), approximate=arguments(node)["approximate"])
+    approximate = arguments(node)["approximate"]
+    return context.op("gelu", context.operand(node.args[0]), approximate=approximate)
 
 
 @converts("aten.leaky_relu.default")
 def leaky_relu(context: Context, node: Node) -> Var:
+    slope = float(arguments(node)["negative_slope"])
+    return context.op("leaky_relu", context.operand(node.args[0]), negative_slope=slope)
+
+
+@converts("aten._prelu_kernel.default")
+def prelu(context: Context, node: Node) -> Var:
+    x, weight = context.operand(node.args[0]), context.operand(node.args[1])
+    positive = context.op("greater", x, context.number(0, context.type(x).dtype))
+    return context.op("where", positive, x, context.op("multiply", weight, x))
+
+
+@converts("aten.elu.default")
+def elu(context: Context, node: Node) -> Var:
+    """``scale * x`` where positive, else ``scale * alpha * (e ** (input_scale * x) - 1)``."""
+    given = arguments(node)
+    x = context.operand(node.args[0])
+    dtype = context.type(x).dtype
+    alpha, scale = float(given["alpha"]), float(given["scale"])
+    if scale == 1 and given["input_scale"] == 1:
+        return context.op("elu", x, alpha=alpha)
+    scaled = context.op("multiply", x, context.number(float(given["input_scale"]), dtype))
+    tail = context.op("expm1", scaled)
     return context.op(
-        "leaky_relu", context.operand(node.args[0]), negative_slope=float(arguments(node)["negative_slope"])
+        "where",
+        context.op("greater", x, context.number(0, dtype)),
+        context.op("multiply", x, context.number(scale, dtype)),
+        context.op("multiply", tail, context.number(alpha * scale, dtype)),
     )
 
 
-@converts("aten.clamp.default", "aten.hardtanh.default", "aten.relu6.default", "aten.clamp_min.default", "aten.clamp_max.default")
-def clamp(context: Context, node: Node) -> Var:
-    given = dict(arguments(node))
-    if _base(node) == "relu6":
-        given |= {"min": 0.0, "max": 6.0}
-    low = given.get("min", given.get("min_val"))
-    high = given.get("max", given.get("max_val"))
-    x = context.operand(node.args[0], context.result_type(node).dtype)
-    return context.op("clip", x, min=low, max=high)
+@converts("aten.softplus.default")
+def softplus(context: Context, node: Node) -> Var:
+    """``log(1 + e ** (beta * x)) / beta``, and x itself where ``beta * x`` is above the
+    threshold."""
+    given = arguments(node)
+    x = context.operand(node.args[0])
+    dtype = context.type(x).dtype
+    scaled: Atom = x
+    if given["beta"] != 1:
+        scaled = context.op("multiply", x, context.number(float(given["beta"]), dtype))
+    result = context.op("softplus", scaled)
+    if given["beta"] != 1:
+        result = context.op("divide", result, context.number(float(given["beta"]), dtype))
+    above = context.op("greater", scaled, context.number(float(given["threshold"]), dtype))
+    return context.op("where", above, x, result)
 
 
-@converts("aten.isnan.default", "aten.isinf.default", "aten.logical_not.default")
-def predicate(context: Context, node: Node) -> Var:
-    return context.op(_base(node), context.operand(node.args[0]))
-
-
-# -- binary -----------------------------------------------------------------------------------------------
-_BINARY = {"add": "add", "sub": "subtract", "mul": "multiply", "maximum": "maximum", "minimum": "minimum", "pow": "power"}
-_COMPARE = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
-_LOGICAL = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
-
-
-def _overloads(table: dict[str, str], *overloads: str) -> list[str]:
-    return [f"aten.{n}.{o}" for n in table for o in overloads]
-
-
-def _scalar_type(argument: Any, context: Context) -> Any:
-    value = context.value(argument)
-    return value if isinstance(value, (bool, int, float)) else None
+@converts("aten.log_sigmoid.default")
+def log_sigmoid(context: Context, node: Node) -> Var:
+    negated = context.op("negative", context.operand(node.args[0]))
+    return context.op("negative", context.op("softplus", negated))
 
 
 @converts(
-    *_overloads({k: v for k, v in _BINARY.items() if k not in ("maximum", "minimum")}, "Tensor", "Scalar"),
-    "aten.maximum.default",
-    "aten.minimum.default",
-    "aten.pow.Tensor_Tensor",
-    "aten.pow.Tensor_Scalar",
-    "aten.add_.Tensor",
-    "aten.mul_.Tensor",
+    "aten.clamp.default", "aten.clamp_min.default", "aten.clamp_max.default",
+    "aten.hardtanh.default", "aten.relu6.default",
+)  # fmt: skip
+def clamp(context: Context, node: Node) -> Var:
+    given = dict(arguments(node))
+    if base_name(node) == "relu6":
+        given |= {"min": 0.0, "max": 6.0}
+    bounds = [context.static(given.get(k, given.get(f"{k}_val")), k) for k in ("min", "max")]
+    x = context.operand(node.args[0], context.result_type(node).dtype)
+    return context.op("clip", x, min=bounds[0], max=bounds[1])
+
+
+@converts("aten.clamp.Tensor", "aten.clamp_min.Tensor", "aten.clamp_max.Tensor")
+def clamp_tensor(context: Context, node: Node) -> Atom:
+    given, dtype = arguments(node), context.result_type(node).dtype
+    x = context.operand(node.args[0], dtype)
+    if given.get("min") is not None:
+        x = context.op("maximum", x, context.operand(given["min"], dtype))
+    if given.get("max") is not None:
+        x = context.op("minimum", x, context.operand(given["max"], dtype))
+    return x
+
+
+# -- binary ----------------------------------------------------------------------------------
+_BINARY = {"add": "add", "sub": "subtract", "mul": "multiply"}
+_EXTREMES = {"maximum": "maximum", "minimum": "minimum"}
+_OF_BOOLS = {
+    "add": "logical_or", "multiply": "logical_and", "maximum": "logical_or",
+    "minimum": "logical_and",
+}  # fmt: skip
+
+
+@converts(
+    *_names(_BINARY, "Tensor", "Scalar"), *_names(_EXTREMES), "aten.rsub.Tensor", "aten.rsub.Scalar"
 )
 def binary(context: Context, node: Node) -> Var:
-    """``alpha`` of add and sub multiplies the second operand."""
+    """``alpha`` of add and sub multiplies the second operand; rsub takes them the other way
+    round."""
     dtype = context.result_type(node).dtype
+    base, alpha = base_name(node), arguments(node).get("alpha", 1)
     a, b = context.operand(node.args[0], dtype), context.operand(node.args[1], dtype)
-    name = _BINARY[_base(node)]
-    alpha = arguments(node).get("alpha", 1)
+    if base == "rsub":
+        a, b, base = b, a, "sub"
     if alpha != 1:
-        b = context.op("multiply", b, context.operand(alpha, dtype))
-    if name == "power":
-        return power(context, node, a)
-    return context.op(name, a, b)
+        b = context.op("multiply", b, context.number(alpha, dtype))
+    name = _BINARY.get(base) or _EXTREMES[base]
+    return context.op(_OF_BOOLS[name] if dtype.is_bool else name, a, b)
 
 
-def power(context: Context, node: Node, base: Atom) -> Var:
-    """Small integer and half powers become products and roots, as eager computes them."""
-    exponent = _scalar_type(node.args[1], context)
+@converts("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
+def power(context: Context, node: Node) -> Atom:
+    """Small constant powers become products and roots, as eager computes them."""
     dtype = context.result_type(node).dtype
-    if exponent == 2:
-        return context.op("multiply", base, base)
-    if exponent == 3:
-        return context.op("multiply", context.op("multiply", base, base), base)
-    if exponent == 0.5:
-        return context.op("sqrt", base)
-    if exponent == -0.5:
-        return context.op("rsqrt", base)
-    return context.op("power", base, context.operand(node.args[1], dtype))
+    base = context.operand(node.args[0], dtype)
+    exponent = context.value(node.args[1])
+    if isinstance(exponent, (int, float)):
+        found = _constant_power(context, base, float(exponent), dtype)
+        if found is not None:
+            return found
+    if not dtype.is_float:
+        raise context.refuse(
+            "a power of integers whose exponent is no constant from 0 to 64 cannot be imported; "
+            "cast the base to float first."
+        )
+    return context.op("power", base, context.operand(exponent, dtype))
 
 
-@converts("aten.rsub.Scalar", "aten.rsub.Tensor")
-def rsub(context: Context, node: Node) -> Var:
-    dtype = context.result_type(node).dtype
-    return context.op("subtract", context.operand(node.args[1], dtype), context.operand(node.args[0], dtype))
+def _constant_power(context: Context, base: Atom, exponent: float, dtype: DType) -> Atom | None:
+    if dtype.is_integer and exponent == int(exponent) and 0 <= exponent <= 64:
+        return _repeated_product(context, base, int(exponent))
+    if exponent in (1, 2, 3):
+        return _repeated_product(context, base, int(exponent))
+    named = {0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
+    if dtype.is_float and exponent in named:
+        return context.op(named[exponent], base)
+    return None
 
 
-@converts("aten.div.Tensor", "aten.div.Scalar", "aten.div_.Tensor")
+def _repeated_product(context: Context, base: Atom, exponent: int) -> Atom:
+    """``base ** exponent`` by squaring."""
+    kind = context.type(base)
+    if exponent == 0:
+        return context.broadcast(constant(1, kind.dtype), kind)
+    if exponent == 1:
+        return base
+    half = _repeated_product(context, base, exponent // 2)
+    squared = context.op("multiply", half, half)
+    return context.op("multiply", squared, base) if exponent % 2 else squared
+
+
+# -- division --------------------------------------------------------------------------------
+@converts("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor")
 def div(context: Context, node: Node) -> Var:
+    """True division: of integers in the float dtype of the result."""
     dtype = context.result_type(node).dtype
-    return context.op("divide", context.operand(node.args[0], dtype), context.operand(node.args[1], dtype))
+    return context.op("divide", *[context.operand(a, dtype) for a in node.args[:2]])
 
 
-@converts(*_overloads(_COMPARE, "Tensor", "Scalar"))
+@converts(
+    "aten.div.Tensor_mode", "aten.div.Scalar_mode", "aten.floor_divide.default",
+    "aten.floor_divide.Scalar",
+)  # fmt: skip
+def div_rounded(context: Context, node: Node) -> Var:
+    mode = "floor" if base_name(node) == "floor_divide" else arguments(node)["rounding_mode"]
+    dtype = context.result_type(node).dtype
+    a, b = (context.operand(x, dtype) for x in node.args[:2])
+    if dtype.is_float:
+        if mode == "floor":
+            return context.op("floor_divide", a, b)
+        quotient = context.op("divide", a, b)
+        return quotient if mode is None else context.op("trunc", quotient)
+    return divide_integers(context, "floor_divide" if mode == "floor" else "divide", a, b)
+
+
+@converts("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.fmod.Tensor", "aten.fmod.Scalar")
+def remainder(context: Context, node: Node) -> Var:
+    """``remainder`` has the sign of the divisor, ``fmod`` that of the dividend."""
+    dtype = context.result_type(node).dtype
+    a, b = (context.operand(x, dtype) for x in node.args[:2])
+    if base_name(node) == "fmod":
+        return remainder_of_truncation(context, a, b)
+    if dtype.is_float:
+        return context.op("floor_mod", a, b)
+    return divide_integers(context, "floor_mod", a, b)
+
+
+# -- comparison and logic --------------------------------------------------------------------
+_COMPARE = {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater",
+    "ge": "greater_equal",
+}  # fmt: skip
+_LOGICAL = ("logical_and", "logical_or", "logical_xor")
+_BITWISE = {"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor"}
+
+
+@converts(*_names(_COMPARE, "Tensor", "Scalar"))
 def compare(context: Context, node: Node) -> Var:
     """Compared in the dtype that torch promotes both operands to."""
-    first, second = node.args[0], node.args[1]
-    assert isinstance(first, Node)
-    other = second.meta["val"] if isinstance(second, Node) else second
-    dtype = DTYPES[torch.result_type(first.meta["val"], other)]
-    return context.op(_COMPARE[_base(node)], context.operand(first, dtype), context.operand(second, dtype))
+    given: list[Any] = []
+    for argument in node.args[:2]:
+        fake = argument.meta["val"] if isinstance(argument, Node) else argument
+        if not isinstance(fake, (torch.Tensor, bool, int, float)):
+            context.operand(argument)  # raises: a size is no data
+        given.append(fake)
+    dtype = DTYPES[torch.result_type(*given)]
+    return context.op(
+        _COMPARE[base_name(node)], *[context.operand(a, dtype) for a in node.args[:2]]
+    )
 
 
-@converts(*_overloads(_LOGICAL, "default"))
+def _truth(context: Context, argument: Any) -> Atom:
+    """Whether each element is not 0; NaN is true."""
+    x = context.operand(argument, BOOL if isinstance(argument, (bool, int, float)) else None)
+    dtype = context.type(x).dtype
+    return x if dtype.is_bool else context.op("not_equal", x, context.number(0, dtype))
+
+
+@converts(*_names(_LOGICAL))
 def logical(context: Context, node: Node) -> Var:
-    return context.op(_LOGICAL[_base(node)], context.operand(node.args[0]), context.operand(node.args[1]))
+    return context.op(base_name(node), *[_truth(context, a) for a in node.args[:2]])
 
 
+@converts("aten.logical_not.default")
+def logical_not(context: Context, node: Node) -> Var:
+    return context.op("logical_not", _truth(context, node.args[0]))
+
+
+@converts(*_names(_BITWISE, "Tensor", "Scalar"), "aten.bitwise_not.default",
+          "aten.__and__.Tensor", "aten.__or__.Tensor", "aten.__xor__.Tensor")  # fmt: skip
+def bitwise(context: Context, node: Node) -> Var:
+    if not context.result_type(node).dtype.is_bool:
+        raise context.refuse("bitwise operators of integers cannot be imported, only of bools.")
+    operands = [_truth(context, a) for a in node.args[:2]]
+    if len(operands) == 1:
+        return context.op("logical_not", *operands)
+    return context.op(
+        _BITWISE[f"bitwise_{base_name(node).removeprefix('bitwise_').strip('_')}"], *operands
+    )
+
+
+# -- choices ---------------------------------------------------------------------------------
 @converts("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
 def where(context: Context, node: Node) -> Var:
     dtype = context.result_type(node).dtype
-    condition = context.operand(node.args[0])
-    return context.op("where", condition, context.operand(node.args[1], dtype), context.operand(node.args[2], dtype))
+    condition = _truth(context, node.args[0])
+    return context.op("where", condition, *[context.operand(a, dtype) for a in node.args[1:3]])
 
 
-@converts("aten.masked_fill.Scalar")
+@converts("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
 def masked_fill(context: Context, node: Node) -> Var:
     dtype = context.result_type(node).dtype
-    x, mask = context.operand(node.args[0], dtype), context.operand(node.args[1])
+    x, mask = context.operand(node.args[0], dtype), _truth(context, node.args[1])
     return context.op("where", mask, context.operand(node.args[2], dtype), x)
 
 
-# -- casts and copies ------------------------------------------------------------------------------------
-@converts("aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.type_as.default")
+# -- casts and copies ------------------------------------------------------------------------
+@converts(
+    "aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
+    "aten.to.other", "aten.type_as.default",
+)  # fmt: skip
 def cast(context: Context, node: Node) -> Atom:
     device = arguments(node).get("device")
     if device is not None and torch.device(device).type != "cpu":
-        raise FrontendError(f"{node.target} at {location(node)} moves a tensor to {device}; burnish runs on the CPU.")
-    return context.cast(context.operand(node.args[0]), context.result_type(node).dtype)
+        raise context.refuse(f"moves a tensor to {device}; burnish compiles for the CPU.")
+    x, dtype = context.operand(node.args[0]), context.result_type(node).dtype
+    return _truth(context, node.args[0]) if dtype.is_bool else context.cast(x, dtype)
+
+
+@converts("aten.copy.default")
+def copy(context: Context, node: Node) -> Atom:
+    """The second operand in the dtype and shape of the first."""
+    kind = context.result_type(node)
+    return context.broadcast(context.operand(node.args[1], kind.dtype), kind)
 
 
 @converts(
-    "aten.clone.default",
-    "aten.contiguous.default",
-    "aten.alias.default",
-    "aten.detach.default",
-    "aten.detach_.default",
-    "aten.lift_fresh_copy.default",
-    "aten.lift_fresh.default",
-    "aten.dropout.default",
-    "aten.feature_dropout.default",
-)
-def identity(context: Context, node: Node) -> Atom:
-    """Copies of pure values, and dropout at inference. Training dropout was refused at import."""
+    "aten.clone.default", "aten.contiguous.default", "aten.alias.default",
+    "aten.detach.default", "aten.lift_fresh_copy.default", "aten.lift_fresh.default",
+    "aten.positive.default", "aten.dropout.default", "aten.feature_dropout.default",
+    "aten.alpha_dropout.default", "aten.native_dropout.default",
+)  # fmt: skip
+def identity(context: Context, node: Node) -> Any:
+    """Copies of pure values, and dropout at inference; dropout in training is refused."""
     given = arguments(node)
-    if given.get("train") and given.get("p"):
-        raise FrontendError(f"{node.target} at {location(node)} is in training mode; call module.eval() first.")
-    return context.operand(node.args[0])
+    if given.get("train", False) and given.get("p"):
+        raise context.refuse(
+            "drops values at random (training mode). Call module.eval() before compiling, and pass "
+            "training=self.training to functional dropout."
+        )
+    x = context.operand(node.args[0])
+    return [x] if base_name(node) == "native_dropout" else x
 
 
-# -- arithmetic on sizes -----------------------------------------------------------------------------------
-@converts("aten.sym_size.int")
-def sym_size(context: Context, node: Node) -> Expr:
-    return context.type(context.operand(node.args[0])).shape[int(node.args[1])]  # type: ignore[call-overload]
+@converts("aten._assert_tensor_metadata.default")
+def assertion(context: Context, node: Node) -> None:
+    """A check of dtypes that were known at export."""
 
 
-@converts("<built-in function mul>", "<built-in function add>", "<built-in function sub>", "<built-in function floordiv>", "<built-in function mod>")
-def size_arithmetic(context: Context, node: Node) -> Expr:
-    a, b = context.dim(node.args[0]), context.dim(node.args[1])
-    match node.target.__name__:  # type: ignore[union-attr]
-        case "mul":
-            return a * b
-        case "add":
-            return a + b
-        case "sub":
-            return a - b
-        case "floordiv":
-            return floordiv(a, b)
-        case _:
-            return floormod(a, b)
-
-
-@converts("<built-in function getitem>")
+@converts("operator.getitem")
 def getitem(context: Context, node: Node) -> Any:
-    """A field of an operator with several results."""
-    return context.value(node.args[0])[node.args[1]]
+    """A result of an operator with several."""
+    values, index = context.value(node.args[0]), node.args[1]
+    assert isinstance(index, int)
+    if not -len(values) <= index < len(values):
+        source = node.args[0]
+        assert isinstance(source, Node)
+        context.node = source
+        raise context.refuse(f"its result {index} is used, which cannot be imported.")
+    return values[index]

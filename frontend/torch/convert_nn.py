@@ -1,30 +1,36 @@
-"""Matrix products, softmax and normalisations."""
+"""Matrix products, softmax, attention and normalisations of torch."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-import torch
+import numpy as np
 from torch.fx import Node
 
-from ...graphir.expr import Atom, Var
-from ...support.errors import FrontendError
-from .registry import DTYPES, Context, arguments, converts, location
+from ...graphir.dim import static_shape
+from ...graphir.expr import Atom, Var, constant
+from ...graphir.type import tensor_type
+from .registry import Context, arguments, base_name, converts
 
 
 @converts("aten.linear.default")
 def linear(context: Context, node: Node) -> Var:
     """x[..., k] times w[n, k] transposed, plus bias[n]."""
-    operands = [context.operand(a) for a in node.args if a is not None]
-    return context.op("linear", *operands)
+    given = arguments(node)
+    operands = [given["input"], given["weight"], given.get("bias")]
+    return context.op("linear", *[context.operand(a) for a in operands if a is not None])
 
 
-@converts("aten.mm.default", "aten.bmm.default", "aten.matmul.default")
+@converts(
+    "aten.mm.default", "aten.bmm.default", "aten.matmul.default", "aten.mv.default",
+    "aten.dot.default",
+)  # fmt: skip
 def matmul(context: Context, node: Node) -> Var:
     return context.op("matmul", context.operand(node.args[0]), context.operand(node.args[1]))
 
 
-@converts("aten.addmm.default", "aten.baddbmm.default")
+@converts("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
 def addmm(context: Context, node: Node) -> Var:
     """beta * c + alpha * (a @ b)"""
     given = arguments(node)
@@ -32,50 +38,104 @@ def addmm(context: Context, node: Node) -> Var:
     c, a, b = (context.operand(x) for x in node.args[:3])
     product = context.op("matmul", a, b)
     if given["alpha"] != 1:
-        product = context.op("multiply", product, context.operand(given["alpha"], dtype))
-    if given["beta"] == 0:
+        product = context.op("multiply", product, context.number(given["alpha"], dtype))
+    if given["beta"] == 0:  # then not even a NaN of c counts
         return product
     if given["beta"] != 1:
-        c = context.op("multiply", c, context.operand(given["beta"], dtype))
+        c = context.op("multiply", c, context.number(given["beta"], dtype))
     return context.op("add", product, c)
 
 
-@converts("aten.softmax.int", "aten._softmax.default", "aten.log_softmax.int", "aten._log_softmax.default")
+@converts(
+    "aten.softmax.int", "aten._softmax.default", "aten.log_softmax.int",
+    "aten._log_softmax.default",
+)  # fmt: skip
 def softmax(context: Context, node: Node) -> Var:
-    name = "log_softmax" if "log_softmax" in str(node.target) else "softmax"
-    x = context.operand(node.args[0])
-    wanted = context.result_type(node).dtype
-    # a dtype argument is applied before the softmax, as torch does it
-    return context.op(name, context.cast(x, wanted), axis=int(arguments(node)["dim"]))
+    """A dtype argument is applied before the softmax."""
+    x = context.operand(node.args[0], context.result_type(node).dtype)
+    return context.op(base_name(node).lstrip("_"), x, axis=int(arguments(node)["dim"]))
 
 
-def _normalized(context: Context, node: Node) -> tuple[Atom, list[Atom], tuple[int, ...], float]:
+@converts("aten.scaled_dot_product_attention.default")
+def attention(context: Context, node: Node) -> Var:
+    """softmax(q @ k^T * scale + mask) @ v; a bool mask is true where a key takes part."""
+    given = arguments(node)
+    if given["dropout_p"]:
+        raise context.refuse("dropout in attention is for training; call module.eval() first.")
+    if given.get("enable_gqa"):
+        raise context.refuse("grouped heads (enable_gqa) cannot be imported; repeat the keys.")
+    q, k, v = (context.operand(given[name]) for name in ("query", "key", "value"))
+    dtype = context.type(q).dtype
+    scale = given.get("scale")
+    if scale is None:
+        width = context.static(given["query"].meta["val"].shape[-1], "the size of a head")
+        scale = 1 / math.sqrt(width)
+    scores = context.op("matmul", q, k, transpose_b=True)
+    scores = context.op("multiply", scores, context.number(float(scale), dtype))
+    mask = _mask(context, given, q, k)
+    if mask is not None and context.type(mask).dtype.is_bool:
+        scores = context.op("where", mask, scores, context.number(-math.inf, dtype))
+    elif mask is not None:
+        scores = context.op("add", scores, mask)
+    return context.op("matmul", context.op("softmax", scores, axis=-1), v)
+
+
+def _mask(context: Context, given: Any, q: Atom, k: Atom) -> Atom | None:
+    if given["is_causal"]:
+        sizes = static_shape((context.type(q).shape[-2], context.type(k).shape[-2]))
+        if sizes is None:
+            raise context.refuse("a causal mask needs static lengths; make these dims static.")
+        return constant(np.tri(*sizes, dtype=bool))
+    return None if given["attn_mask"] is None else context.operand(given["attn_mask"])
+
+
+# -- normalisation ---------------------------------------------------------------------------
+@converts("aten.layer_norm.default", "aten.native_layer_norm.default")
+def layer_norm(context: Context, node: Node) -> Any:
+    """The mean and rstd results of the native form cannot be imported."""
     given = arguments(node)
     x = context.operand(given["input"])
     axes = tuple(range(-len(given["normalized_shape"]), 0))
-    extra = [context.operand(given[k]) if given.get(k) is not None else None for k in ("weight", "bias")]
-    if extra[0] is None and extra[1] is not None:
-        raise FrontendError(f"{node.target} at {location(node)}: a bias without a weight is not supported.")
-    return x, [e for e in extra if e is not None], axes, float(given["eps"])
+    weight, bias = (
+        None if given.get(k) is None else context.operand(given[k]) for k in ("weight", "bias")
+    )
+    fused = [weight, bias] if weight is not None and bias is not None else [weight]
+    operands = [a for a in fused if a is not None]
+    result = context.op("layer_norm", x, *operands, axes=axes, epsilon=float(given["eps"]))
+    if weight is None and bias is not None:
+        result = context.op("add", result, bias)
+    return result if base_name(node) == "layer_norm" else [result]
 
 
-@converts("aten.layer_norm.default")
-def layer_norm(context: Context, node: Node) -> Var:
-    x, extra, axes, eps = _normalized(context, node)
-    return context.op("layer_norm", x, *extra, axes=axes, epsilon=eps)
+@converts("aten.batch_norm.default")
+def batch_norm(context: Context, node: Node) -> Var:
+    """Over all axes but 1; with the running statistics, or (where there are none) the batch's
+    own."""
+    given = arguments(node)
+    running = given.get("running_mean") is not None
+    if given["training"] and running:
+        raise context.refuse("batch norm is in training mode; call module.eval() before compiling.")
+    x = context.operand(given["input"])
+    kind = context.type(x)
+    channels = tensor_type([kind.shape[1], *[1] * (kind.ndim - 2)], kind.dtype)
 
+    def channel(name: str) -> Atom | None:
+        value = given.get(name)
+        return (
+            None
+            if value is None
+            else context.reshaped(context.operand(value, kind.dtype), channels)
+        )
 
-@converts("aten.native_layer_norm.default")
-def native_layer_norm(context: Context, node: Node) -> list[Any]:
-    """Its mean and rstd results are refused where they are used."""
-    for user in node.users:
-        if user.args[1:] != (0,):
-            raise FrontendError(f"{node.target} at {location(node)}: its mean and rstd results cannot be imported.")
-    x, extra, axes, eps = _normalized(context, node)
-    return [context.op("layer_norm", x, *extra, axes=axes, epsilon=eps)]
-
-
-def dtype_argument(node: Node) -> Any:
-    """The dtype a node's ``dtype`` argument names, or None."""
-    dtype = arguments(node).get("dtype")
-    return DTYPES[dtype] if isinstance(dtype, torch.dtype) else None
+    mean, variance = channel("running_mean"), channel("running_var")
+    if mean is None or variance is None:
+        axes = tuple([i for i in range(kind.ndim) if i != 1])
+        mean = context.op("mean", x, axis=axes, keepdims=True)
+        variance = context.op("variance", x, axis=axes, keepdims=True)
+    shifted = context.op("add", variance, context.number(float(given["eps"]), kind.dtype))
+    scale: Atom = context.op("rsqrt", shifted)
+    weight, bias = channel("weight"), channel("bias")
+    if weight is not None:
+        scale = context.op("multiply", scale, weight)
+    result = context.op("multiply", context.op("subtract", x, mean), scale)
+    return result if bias is None else context.op("add", result, bias)

@@ -1,32 +1,93 @@
-"""Reductions along axes."""
+"""Reductions of torch along axes. Integers sum in int64, as torch's result says."""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 from torch.fx import Node
 
-from ...graphir.expr import Var
-from .registry import Context, arguments, converts
+from ...graphir.expr import Atom, Var
+from ...support.dtype import DType
+from .registry import Context, arguments, base_name, converts, integers
 
-_REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min", "prod": "prod"}
+_REDUCE = {
+    "sum": "sum", "mean": "mean", "amax": "max", "amin": "min", "max": "max", "min": "min",
+    "prod": "prod",
+}  # fmt: skip
+
+
+def _emit(context: Context, name: str, x: Atom, axes: tuple[int, ...], keepdims: bool) -> Atom:
+    """A reduction along ``axes`` (none: all of them); of bools in uint8, which has max and min."""
+    kind = context.type(x)
+    axis = axes if axes and kind.ndim else None
+    if not kind.dtype.is_bool:
+        return context.op(name, x, axis=axis, keepdims=keepdims)
+    bytes_ = context.cast(x, DType("uint8"))
+    return context.cast(context.op(name, bytes_, axis=axis, keepdims=keepdims), kind.dtype)
+
+
+def _axes(node: Node) -> tuple[tuple[int, ...], bool]:
+    given = arguments(node)
+    return integers(given.get("dim")), bool(given.get("keepdim", False))
 
 
 @converts(
-    "aten.sum.default",
-    "aten.sum.dim_IntList",
-    "aten.mean.default",
-    "aten.mean.dim",
-    "aten.amax.default",
-    "aten.amin.default",
-    "aten.prod.default",
-    "aten.prod.dim_int",
-)
-def reduce(context: Context, node: Node) -> Var:
-    """Computed in the dtype of torch's result (integers sum in int64)."""
-    given = arguments(node)
+    "aten.sum.default", "aten.sum.dim_IntList", "aten.mean.default", "aten.mean.dim",
+    "aten.amax.default", "aten.amin.default", "aten.max.default", "aten.min.default",
+    "aten.prod.default", "aten.prod.dim_int",
+)  # fmt: skip
+def reduce(context: Context, node: Node) -> Atom:
+    """Computed in the dtype of torch's result."""
     x = context.operand(node.args[0], context.result_type(node).dtype)
-    dims = given.get("dim")
-    if isinstance(dims, int):
-        dims = [dims]
-    axis = tuple(dims) if dims else None
-    name = _REDUCE[str(node.target).split(".")[1]]
-    return context.op(name, x, axis=axis, keepdims=bool(given.get("keepdim", False)))
+    return _emit(context, _REDUCE[base_name(node)], x, *_axes(node))
+
+
+@converts("aten.max.dim", "aten.min.dim")
+def extreme_of_axis(context: Context, node: Node) -> list[Atom]:
+    """The values; their indices are refused where they are used."""
+    return [_emit(context, base_name(node), context.operand(node.args[0]), *_axes(node))]
+
+
+@converts(
+    "aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default", "aten.all.dim",
+    "aten.all.dims",
+)  # fmt: skip
+def truth(context: Context, node: Node) -> Atom:
+    """The largest (smallest) of the truth values."""
+    x = context.operand(node.args[0])
+    dtype = context.type(x).dtype
+    if not dtype.is_bool:
+        x = context.op("not_equal", x, context.number(0, dtype))
+    result = _emit(context, "max" if base_name(node) == "any" else "min", x, *_axes(node))
+    return context.cast(result, context.result_type(node).dtype)
+
+
+@converts("aten.var.correction", "aten.std.correction", "aten.var_mean.correction")
+def variance(context: Context, node: Node) -> Any:
+    """With Bessel's correction of 1 unless another is given."""
+    given = arguments(node)
+    axes, keepdims = _axes(node)
+    correction = given.get("correction")
+    correction = 1 if correction is None else correction
+    if correction != int(correction) or correction < 0:
+        raise context.refuse(f"correction={correction} cannot be imported; use a whole number.")
+    x = context.operand(node.args[0])
+    attrs: dict[str, Any] = {"axis": axes or None, "keepdims": keepdims}
+    result = context.op("variance", x, **attrs, correction=int(correction))
+    if base_name(node) == "var_mean":
+        return [result, context.op("mean", x, **attrs)]
+    return context.op("sqrt", result) if base_name(node) == "std" else result
+
+
+@converts("aten.linalg_vector_norm.default")
+def vector_norm(context: Context, node: Node) -> Atom:
+    """The 1, 2 and infinity norms."""
+    x = context.operand(node.args[0], context.result_type(node).dtype)
+    order, (axes, keepdims) = float(arguments(node)["ord"]), _axes(node)
+    if order == 2:
+        return context.op("sqrt", _emit(context, "sum", context.op("square", x), axes, keepdims))
+    if order not in (1, math.inf):
+        raise context.refuse(f"the norm of order {order} cannot be imported, only 1, 2 and inf.")
+    magnitude: Var = context.op("abs", x)
+    return _emit(context, "sum" if order == 1 else "max", magnitude, axes, keepdims)

@@ -1,35 +1,38 @@
-"""Shapes: views, permutations, joins and cuts."""
+"""Shapes of torch: views, permutations, joins, cuts and pads.
+
+A view's new shape is read from the shape torch inferred, so that every way of writing it becomes
+one operator.
+"""
 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
+import torch
 from torch.fx import Node
 
+from ...graphir.dim import dim_equal
 from ...graphir.expr import Atom, Var
-from .registry import Context, arguments, converts
+from ...graphir.type import TensorType, types_equal
+from ...tensorir.expr import Expr, IntImm
+from .registry import Context, arguments, base_name, converts, integers
 
 
 @converts(
-    "aten.view.default",
-    "aten.reshape.default",
-    "aten._unsafe_view.default",
-    "aten.flatten.using_ints",
-    "aten.unflatten.int",
-    "aten.squeeze.default",
-    "aten.squeeze.dim",
-    "aten.squeeze.dims",
-    "aten.unsqueeze.default",
-    "aten.view_as.default",
-)
+    "aten.view.default", "aten.reshape.default", "aten._unsafe_view.default",
+    "aten.view_as.default", "aten.flatten.using_ints", "aten.unflatten.int",
+    "aten.squeeze.default", "aten.squeeze.dim", "aten.squeeze.dims", "aten.unsqueeze.default",
+)  # fmt: skip
 def reshape(context: Context, node: Node) -> Atom:
     """Everything that keeps the order of elements is a reshape to the shape torch inferred."""
-    return context.reshaped(context.operand(node.args[0]), node)
+    return context.reshaped(context.operand(node.args[0]), context.result_type(node))
 
 
 @converts("aten.permute.default")
 def permute(context: Context, node: Node) -> Var:
-    return context.op("permute_dims", context.operand(node.args[0]), axes=tuple(node.args[1]))  # type: ignore[arg-type]
+    axes = integers(arguments(node)["dims"])
+    return context.op("permute_dims", context.operand(node.args[0]), axes=axes)
 
 
 @converts("aten.t.default", "aten.transpose.int", "aten.numpy_T.default", "aten.mT.default")
@@ -39,57 +42,132 @@ def transpose(context: Context, node: Node) -> Atom:
     if ndim < 2:
         return x
     axes = list(range(ndim))
-    name = str(node.target)
-    if name == "aten.numpy_T.default":
+    if base_name(node) == "numpy_T":
         axes.reverse()
     else:
-        first, second = (node.args[1], node.args[2]) if name == "aten.transpose.int" else (-2, -1)
-        i, j = int(first) % ndim, int(second) % ndim  # type: ignore[arg-type]
+        given = arguments(node)
+        i, j = int(given.get("dim0", -2)) % ndim, int(given.get("dim1", -1)) % ndim
         axes[i], axes[j] = axes[j], axes[i]
     return context.op("permute_dims", x, axes=tuple(axes))
 
 
 @converts("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default")
-def expand(context: Context, node: Node) -> Var:
-    return context.op("broadcast_to", context.operand(node.args[0]), context.result_shape(node))
+def expand(context: Context, node: Node) -> Atom:
+    return context.broadcast(context.operand(node.args[0]), context.result_type(node))
 
 
+@converts("aten.repeat.default")
+def repeat(context: Context, node: Node) -> Atom:
+    """x[n] repeated r times is x[1, n] stretched to [r, n] and flattened, in each dim."""
+    x = context.operand(node.args[0])
+    counts = [context.dim(c) for c in arguments(node)["repeats"]]
+    own: list[Expr] = list(context.type(x).shape)
+    own = [IntImm(1)] * (len(counts) - len(own)) + own
+    split = [d for size in own for d in (IntImm(1), size)]
+    wide = [d for count, size in zip(counts, own, strict=True) for d in (count, size)]
+    dtype = context.type(x).dtype
+    apart = context.reshaped(x, TensorType(tuple(split), dtype))
+    stretched = context.broadcast(apart, TensorType(tuple(wide), dtype))
+    return context.reshaped(stretched, context.result_type(node))
+
+
+# -- joining ---------------------------------------------------------------------------------
 @converts("aten.cat.default", "aten.concat.default")
 def concat(context: Context, node: Node) -> Var:
-    dtype = context.result_type(node).dtype
-    tensors = [context.operand(a, dtype) for a in node.args[0]]  # type: ignore[union-attr]
-    return context.op("concat", *tensors, axis=int(arguments(node)["dim"]))
+    """torch ignores tensors of shape (0,) among others of a higher rank."""
+    kind, given = context.result_type(node), arguments(node)
+    tensors = [context.operand(a, kind.dtype) for a in given["tensors"]]
+    tensors = [t for t in tensors if context.type(t).ndim == kind.ndim]
+    return context.op("concat", *tensors, axis=int(given["dim"]))
 
 
 @converts("aten.stack.default")
 def stack(context: Context, node: Node) -> Var:
-    dtype = context.result_type(node).dtype
-    axis = int(arguments(node)["dim"])
-    tensors = [context.op("expand_dims", context.operand(a, dtype), axis=axis) for a in node.args[0]]  # type: ignore[union-attr]
-    return context.op("concat", *tensors, axis=axis)
+    dtype, given = context.result_type(node).dtype, arguments(node)
+    axis = int(given["dim"])
+    tensors = [context.operand(a, dtype) for a in given["tensors"]]
+    return context.op(
+        "concat", *[context.op("expand_dims", t, axis=axis) for t in tensors], axis=axis
+    )
 
 
-@converts("aten.slice.Tensor")
-def slice_(context: Context, node: Node) -> Var:
+# -- cutting ---------------------------------------------------------------------------------
+def _cut(context: Context, x: Atom, axis: int, begin: Any, end: Any, step: int = 1) -> Var:
+    return context.op("strided_slice", x, axes=(axis,), begin=(begin,), end=(end,), strides=(step,))
+
+
+@converts("aten.slice.Tensor", "aten.narrow.default")
+def slice_(context: Context, node: Node) -> Atom:
+    """Bounds are constants; an end at the symbolic size of its axis means the whole axis."""
     given = arguments(node)
-    end = given.get("end")
+    x, axis = context.operand(node.args[0]), int(given["dim"])
+    begin, end = context.value(given.get("start")), context.value(given.get("end"))
+    if base_name(node) == "narrow":
+        length = context.value(given["length"])
+        whole = begin == 0 and dim_equal(context.dim(length), context.type(x).shape[axis])
+        end = None if whole else context.static(begin, "start") + context.static(length, "length")
+    if types_equal(context.type(x), context.result_type(node)) and begin in (None, 0):
+        return x
     if isinstance(end, int) and end >= sys.maxsize:
         end = None
-    return context.op(
-        "strided_slice",
-        context.operand(node.args[0]),
-        axes=(int(given["dim"]),),
-        begin=(context.static(given.get("start"), "start", node),),
-        end=(context.static(end, "end", node),),
-        strides=(int(given["step"]),),
-    )
+    begin, end = context.static(begin, "start of a slice"), context.static(end, "end of a slice")
+    return _cut(context, x, axis, begin, end, int(given.get("step", 1)))
 
 
 @converts("aten.select.int")
-def select(context: Context, node: Node) -> Var:
-    axis, index = int(node.args[1]), int(node.args[2])  # type: ignore[arg-type]
-    end = index + 1 if index != -1 else None
-    cut = context.op(
-        "strided_slice", context.operand(node.args[0]), axes=(axis,), begin=(index,), end=(end,), strides=(1,)
+def select(context: Context, node: Node) -> Atom:
+    given = arguments(node)
+    index = int(context.static(given["index"], "index"))
+    x = context.operand(node.args[0])
+    cut = _cut(context, x, int(given["dim"]), index, index + 1 if index != -1 else None)
+    return context.reshaped(cut, context.result_type(node))
+
+
+@converts(
+    "aten.chunk.default", "aten.split.Tensor", "aten.split.sizes",
+    "aten.split_with_sizes.default", "aten.tensor_split.sections", "aten.unbind.int",
+)  # fmt: skip
+def split(context: Context, node: Node) -> list[Atom]:
+    """The pieces of an axis, in order; their sizes are those torch gave the results."""
+    x, axis = context.operand(node.args[0]), int(arguments(node)["dim"])
+    unbinds = base_name(node) == "unbind"
+    pieces: list[Atom] = []
+    begin = 0
+    for i, fake in enumerate(node.meta["val"]):
+        size = 1 if unbinds else fake.shape[axis]
+        if isinstance(size, torch.SymInt):
+            raise context.refuse("an axis of symbolic size cannot be split; make the dim static.")
+        piece: Atom = _cut(context, x, axis, begin, begin + size)
+        pieces.append(context.reshaped(piece, context.result_type(node, i)) if unbinds else piece)
+        begin += size
+    return pieces
+
+
+@converts("aten.flip.default")
+def flip(context: Context, node: Node) -> Var:
+    axes = integers(arguments(node)["dims"])
+    none = (None,) * len(axes)
+    x = context.operand(node.args[0])
+    return context.op(
+        "strided_slice", x, axes=axes, begin=none, end=none, strides=(-1,) * len(axes)
     )
-    return context.reshaped(cut, node)
+
+
+# -- padding ---------------------------------------------------------------------------------
+@converts("aten.constant_pad_nd.default")
+def pad(context: Context, node: Node) -> Atom:
+    """torch gives the widths last axis first; a negative one cuts."""
+    given = arguments(node)
+    x = context.operand(node.args[0])
+    ndim = context.type(x).ndim
+    widths = [int(context.static(w, "a pad width")) for w in given["pad"]]
+    before, after = [0] * ndim, [0] * ndim
+    for i in range(len(widths) // 2):
+        before[ndim - 1 - i], after[ndim - 1 - i] = widths[2 * i], widths[2 * i + 1]
+    for axis in range(ndim):
+        if before[axis] < 0 or after[axis] < 0:
+            x = _cut(context, x, axis, max(0, -before[axis]), min(0, after[axis]) or None)
+    flat = tuple([max(0, w) for pair in zip(before, after, strict=True) for w in pair])
+    if not any(flat):
+        return x
+    return context.op("pad", x, pad_width=flat, pad_value=float(given["value"] or 0))

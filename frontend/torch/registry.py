@@ -1,20 +1,26 @@
-"""The torch front end's converter table and the context its converters work in."""
+"""The torch front end's converter table and the context its converters work in.
+
+A converter sees one fx node and emits operators for it through the Context, which holds the values
+of the nodes before. It never looks at the builder's past.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.fx import Node
 
 from ...graphir.builder import BlockBuilder, call_op
-from ...graphir.expr import Atom, ShapeExpr, Tuple, Value, Var, constant
+from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
 from ...support.dtype import DType
 from ...support.errors import FrontendError, InternalError
-from ...tensorir.expr import Expr, as_expr
+from ...tensorir.expr import Expr
 from ..registry import ConverterRegistry
 from .symbols import SymbolTable
 
@@ -30,30 +36,65 @@ DTYPES: dict[torch.dtype, DType] = {
     torch.int32: DType("int32"),
     torch.int16: DType("int16"),
     torch.int8: DType("int8"),
+    torch.uint64: DType("uint64"),
+    torch.uint32: DType("uint32"),
+    torch.uint16: DType("uint16"),
     torch.uint8: DType("uint8"),
     torch.bool: DType("bool"),
 }
+_TORCH = str(Path(torch.__file__).parent)
+
+
+def operator_name(node: Node) -> str:
+    """The name a node's operator is registered by: ``aten.add.Tensor``, ``operator.getitem``."""
+    target = node.target
+    if isinstance(target, str) or not hasattr(target, "__module__"):
+        return str(target)
+    if isinstance(target, (torch._ops.OpOverload, torch._ops.HigherOrderOperator)):
+        return str(target)
+    return f"{target.__module__.lstrip('_')}.{target.__name__}"
 
 
 def location(node: Node) -> str:
-    """The line of the user's Python source that a node came from, or the node's name."""
-    trace = node.meta.get("stack_trace") or ""
-    lines = [line.strip() for line in trace.strip().splitlines() if line.strip()]
-    for i in range(len(lines) - 1, -1, -1):
-        if lines[i].startswith("File "):
-            code = lines[i + 1] if i + 1 < len(lines) else ""
-            parts = lines[i].split(", in ")[0].replace('File "', "").replace('", line ', ":")
-            return f"{parts}: {code}" if code else parts
-    return f"node {node.name!r}"
+    """The line of the user's Python source that a node came from, or the node's name.
+
+    That is the innermost frame outside of torch itself.
+    """
+    lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
+    frames = [i for i, line in enumerate(lines) if line.startswith('File "')]
+    own = [i for i in frames if _TORCH not in lines[i]] or frames
+    if not own:
+        return f"node {node.name!r}"
+    i = own[-1]
+    place = lines[i].split(", in ")[0].removeprefix('File "').replace('", line ', ":")
+    code = lines[i + 1] if i + 1 < len(lines) and i + 1 not in frames else ""
+    return f"{place}: {code}" if code else place
 
 
 def import_dtype(dtype: torch.dtype, where: str) -> DType:
-    """The dtype of ours; raises FrontendError for complex and quantised ones."""
+    """The dtype of ours; raises FrontendError for complex, quantised and 8-bit float ones."""
     try:
         return DTYPES[dtype]
     except KeyError:
-        known = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
-        raise FrontendError(f"{where}: dtype {dtype} cannot be imported; known are {known}.") from None
+        known = ", ".join(DTYPES.values())
+        raise FrontendError(
+            f"{where}: dtype {dtype} cannot be imported; known are {known}."
+        ) from None
+
+
+def as_constant(tensor: torch.Tensor, where: str) -> Constant:
+    """A torch tensor as a constant (a copy); ``where`` names it in errors."""
+    dtype = import_dtype(tensor.dtype, where)
+    if tensor.device.type == "meta":
+        raise FrontendError(
+            f"{where} is on the meta device and holds no values; load them before compiling."
+        )
+    if tensor.layout is not torch.strided:
+        raise FrontendError(f"{where} has the layout {tensor.layout}; call .to_dense() first.")
+    dense = tensor.detach().cpu().resolve_neg().contiguous()
+    if dtype == "bfloat16":
+        return constant(dense.view(torch.uint16).numpy(), "bfloat16")
+    return constant(dense.numpy(), dtype)
 
 
 class Context:
@@ -63,9 +104,11 @@ class Context:
         self.builder = builder
         self.symbols = symbols
         self.values: dict[str, Any] = {}
-        """Node name to an atom, a dim expression (SymInt nodes), or a list of them."""
+        """Node name to an atom, a dim expression (SymInt nodes), a number, or a list of them."""
+        self.node: Node | None = None
+        """The node being converted."""
 
-    # -- operands -----------------------------------------------------------------------------------
+    # -- operands -----------------------------------------------------------------------------
     def value(self, argument: Any) -> Any:
         """What a node's argument stands for: nodes become their values, lists are entered."""
         if isinstance(argument, Node):
@@ -75,18 +118,37 @@ class Context:
         return argument
 
     def operand(self, argument: Any, dtype: DType | None = None) -> Atom:
-        """A tensor operand; Python numbers become scalar constants of ``dtype``; casts where it differs."""
+        """A tensor operand, cast to ``dtype`` where it differs; a Python number becomes a scalar
+        constant of ``dtype``."""
         value = self.value(argument)
-        if isinstance(value, (bool, int, float)):
-            if dtype is None:
-                raise InternalError(f"a number {value!r} where a tensor operand was expected")
-            return constant(value, dtype) if dtype != "bfloat16" else self.cast(constant(value, "float32"), dtype)
-        if isinstance(value, Expr):
+        if isinstance(value, (bool, int, float)) and dtype is not None:
+            return self.number(value, dtype)
+        if isinstance(value, (Expr, torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise FrontendError(
-                "a symbolic size is used as tensor data, which cannot be imported; "
-                "make it static, or pass it as an input."
+                f"{self.place}: a symbolic size is used as tensor data, which cannot be imported; "
+                "make the dim static, or pass the number as an input."
             )
+        if not isinstance(value, (Var, Constant)):
+            raise InternalError(f"{self.place}: {value!r} where a tensor operand was expected")
         return value if dtype is None else self.cast(value, dtype)
+
+    def number(self, value: float, dtype: DType) -> Constant:
+        """A Python number as a scalar; integers wrap as torch's do. Half floats round twice,
+        through float32, as torch's do."""
+        if dtype.is_bool:
+            return constant(bool(value), dtype)
+        if dtype.is_integer:
+            return constant(np.array(int(value)).astype(dtype.to_numpy()), dtype)
+        if dtype == "bfloat16":
+            return as_constant(torch.tensor(value, dtype=torch.bfloat16), repr(value))
+        return constant(value, dtype)
+
+    @property
+    def place(self) -> str:
+        """The node being converted, for errors: its operator and where it stands."""
+        if self.node is None:
+            return "the model's outputs"
+        return f"{operator_name(self.node)} at {location(self.node)}"
 
     def type(self, atom: Atom) -> TensorType:
         kind = type_of(atom)
@@ -101,51 +163,57 @@ class Context:
     def dim(self, size: Any) -> Expr:
         """One size as an expression."""
         value = self.value(size)
-        if isinstance(value, torch.SymInt):
-            return self.symbols.convert(value)
-        return as_expr(value)
+        return value if isinstance(value, Expr) else self.symbols.convert(value)
 
-    def static(self, argument: Any, what: str, node: Node) -> Any:
+    def static(self, argument: Any, what: str) -> Any:
         """An argument that must be a plain Python value."""
         value = self.value(argument)
-        if isinstance(value, (Var, Expr)):
-            raise FrontendError(f"{node.target} at {location(node)}: {what} must be a constant.")
+        if isinstance(value, (Var, Expr, torch.SymInt)):
+            raise FrontendError(f"{self.place}: {what} must be a constant.")
         return value
 
-    # -- results --------------------------------------------------------------------------------------
-    def emit(self, value: Value, name: str = "lv") -> Var:
-        return self.builder.emit(value, name)
+    def refuse(self, reason: str) -> FrontendError:
+        """The error that says why the node at hand cannot be imported."""
+        return FrontendError(f"{self.place}: {reason}")
 
+    # -- results ------------------------------------------------------------------------------
     def op(self, name: str, *args: Atom, **attrs: Any) -> Var:
         """Emit an operator call."""
-        return self.builder.emit(call_op(name, *args, **attrs))
+        return self.builder.emit(call_op(name, *args, **attrs), "lv")
 
     def cast(self, atom: Atom, dtype: DType) -> Atom:
         """The value in another dtype; itself where it has it."""
         return atom if self.type(atom).dtype is dtype else self.op("astype", atom, dtype=str(dtype))
 
-    def result_type(self, node: Node) -> TensorType:
-        """The type torch gave a node: its shape and dtype."""
-        return self.tensor_type(node.meta["val"], node)
+    def result_type(self, node: Node, index: int | None = None) -> TensorType:
+        """The type torch gave a node (or one of its results): its shape and dtype."""
+        fake = node.meta["val"] if index is None else node.meta["val"][index]
+        return self.tensor_type(fake, location(node))
 
-    def tensor_type(self, fake: torch.Tensor, node: Node) -> TensorType:
-        shape = tuple([self.symbols.convert(s) for s in fake.shape])
-        return TensorType(shape, import_dtype(fake.dtype, location(node)))
+    def tensor_type(self, fake: torch.Tensor, where: str) -> TensorType:
+        dtype = import_dtype(fake.dtype, where)
+        return TensorType(tuple([self.symbols.convert(s) for s in fake.shape]), dtype)
 
-    def result_shape(self, node: Node) -> ShapeExpr:
-        values = self.result_type(node).shape
-        return ShapeExpr(values, ShapeType(values))
+    def shape_of(self, kind: TensorType) -> ShapeExpr:
+        return ShapeExpr(kind.shape, ShapeType(kind.shape))
 
-    def reshaped(self, atom: Atom, node: Node) -> Var:
-        """``atom`` under the shape torch gave the node."""
-        return self.op("reshape", atom, self.result_shape(node))
+    def reshaped(self, atom: Atom, kind: TensorType) -> Var:
+        """``atom`` under the shape of ``kind``."""
+        return self.op("reshape", atom, self.shape_of(kind))
+
+    def broadcast(self, atom: Atom, kind: TensorType) -> Atom:
+        """``atom`` stretched to the shape of ``kind``; a scalar that is to stay one is itself."""
+        if not kind.shape and not self.type(atom).shape:
+            return atom
+        return self.op("broadcast_to", atom, self.shape_of(kind))
 
 
 def arguments(node: Node) -> Mapping[str, Any]:
     """A node's arguments by the operator's parameter names, defaults filled in."""
-    schema = node.target._schema  # type: ignore[union-attr]
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
     bound: dict[str, Any] = {}
-    for i, parameter in enumerate(schema.arguments):
+    for i, parameter in enumerate(target._schema.arguments):
         if i < len(node.args):
             bound[parameter.name] = node.args[i]
         elif parameter.name in node.kwargs:
@@ -155,4 +223,19 @@ def arguments(node: Node) -> Mapping[str, Any]:
     return bound
 
 
-__all__ = ["REGISTRY", "Context", "Tuple", "arguments", "converts", "location"]
+def base_name(node: Node) -> str:
+    """The operator's name without namespace and overload: ``add`` of ``aten.add.Tensor``."""
+    return operator_name(node).split(".")[1]
+
+
+def integers(value: Any) -> tuple[int, ...]:
+    """An axes argument (None, an int, a list of ints) as a tuple."""
+    if value is None:
+        return ()
+    return (int(value),) if isinstance(value, int) else tuple([int(v) for v in value])
+
+
+__all__ = [
+    "DTYPES", "REGISTRY", "Context", "arguments", "as_constant", "base_name",
+    "converts", "import_dtype", "integers", "location", "operator_name",
+]  # fmt: skip

@@ -1,8 +1,13 @@
-"""Symbolic sizes: torch's SymInts (sympy expressions) to dim expressions, one Var a symbol."""
+"""Symbolic sizes: torch's SymInts (sympy expressions) to dim expressions, one Var a symbol.
+
+Only symbols that stand in the shape of an input are known; any other is computed from data and
+refused. Constants stand to the right of symbols, as people write them: ``batch * 2 + 1``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 import torch
@@ -10,58 +15,74 @@ import torch
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm, Var, as_expr, floordiv, floormod, maximum, minimum
 
+_FOLDS: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "Add": lambda a, b: a - -b.value if isinstance(b, IntImm) and b.value < 0 else a + b,
+    "Mul": lambda a, b: a * b,
+    "Max": maximum,
+    "Min": minimum,
+}
+_BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "FloorDiv": floordiv,
+    "CleanDiv": floordiv,
+    "Mod": floormod,
+    "PythonMod": floormod,
+}
+"""Functions of torch's symbolic arithmetic by class name; all are of integers."""
+
 
 class SymbolTable:
-    """Maps torch's symbols to Vars. ``names`` gives them the names users know (``batch``)."""
+    """Maps torch's symbols to Vars. ``symbols`` are those of the inputs' shapes, by name (``s31``);
+    ``names`` gives some of them the names users know (``batch``)."""
 
-    def __init__(self, names: Mapping[str, str] | None = None) -> None:
-        self._names = dict(names or {})
+    def __init__(self, symbols: Iterable[str], names: Mapping[str, str] | None = None) -> None:
         self._vars: dict[str, Var] = {}
+        given = dict(names or {})
+        for symbol in symbols:
+            taken = {v.name for v in self._vars.values()} | set(given.values())
+            name = given.get(symbol) or (symbol if symbol not in taken else f"{symbol}_")
+            self._vars[symbol] = Var(name)
 
     @property
     def dim_names(self) -> tuple[str, ...]:
-        return tuple(v.name for v in self._vars.values())
+        return tuple([v.name for v in self._vars.values()])
 
     def convert(self, size: Any) -> Expr:
-        """A size (int or SymInt) as an expression."""
+        """A size (int or SymInt) as an expression.
+
+        Raises FrontendError for a size that depends on data, or on a function dims do not have.
+        """
         if isinstance(size, torch.SymInt):
             return self._expression(size.node.expr)
         return as_expr(int(size))
-
-    def _symbol(self, name: str) -> Var:
-        if name not in self._vars:
-            self._vars[name] = Var(self._names.get(name, name))
-        return self._vars[name]
 
     def _expression(self, e: Any) -> Expr:
         if e.is_Integer:
             return IntImm(int(e))
         if e.is_Symbol:
-            return self._symbol(str(e))
-        arguments = [self._expression(a) for a in e.args]
+            if str(e) not in self._vars:
+                raise FrontendError(
+                    f"the size {e} is computed from the contents of a tensor, which cannot be "
+                    "compiled; sizes may depend on the sizes of the inputs only."
+                )
+            return self._vars[str(e)]
         kind = type(e).__name__
-        if kind in ("Add", "Mul", "Max", "Min"):
-            result = arguments[0]
-            for a in arguments[1:]:
-                match kind:
-                    case "Add":
-                        result = result + a
-                    case "Mul":
-                        result = result * a
-                    case "Max":
-                        result = maximum(result, a)
-                    case _:
-                        result = minimum(result, a)
-            return result
-        if kind in ("FloorDiv", "CleanDiv", "IntTrueDiv"):
-            return floordiv(arguments[0], arguments[1])
-        if kind in ("Mod", "PythonMod"):
-            return floormod(arguments[0], arguments[1])
-        if kind == "Pow" and isinstance(arguments[1], IntImm) and arguments[1].value > 0:
-            result = arguments[0]
-            for _ in range(arguments[1].value - 1):
-                result = result * arguments[0]
-            return result
+        terms = [self._expression(a) for a in e.args]
+        if kind in _FOLDS:
+            return reduce(_FOLDS[kind], sorted(terms, key=lambda t: isinstance(t, IntImm)))
+        if kind in _BINARY:
+            return _BINARY[kind](terms[0], terms[1])
+        if kind == "Pow" and isinstance(terms[1], IntImm) and terms[1].value > 0:
+            return reduce(_FOLDS["Mul"], [terms[0]] * terms[1].value)
         raise FrontendError(
-            f"the symbolic size {e} ({kind}) cannot be imported; make the dims it depends on static."
+            f"the symbolic size {e} ({kind}) cannot be imported; make the dims it depends on "
+            "static."
         )
+
+
+def symbols_of(sizes: Iterable[Any]) -> list[str]:
+    """The names of the symbols in some sizes, each once, in order."""
+    found: list[str] = []
+    for size in sizes:
+        if isinstance(size, torch.SymInt):
+            found += sorted(str(s) for s in size.node.expr.free_symbols if str(s) not in found)
+    return found

@@ -51,10 +51,29 @@ def _gelu(call: Call) -> Type:
 
 
 for _name in (
-    "sigmoid", "silu", "tanh", "exp", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "erf", "sin",
-    "cos", "tan", "ceil", "floor", "round", "trunc", "hard_sigmoid", "hard_swish", "softplus",
+    "sigmoid",
+    "silu",
+    "tanh",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "sqrt",
+    "rsqrt",
+    "erf",
+    "sin",
+    "cos",
+    "tan",
+    "ceil",
+    "floor",
+    "round",
+    "trunc",
+    "hard_sigmoid",
+    "hard_swish",
+    "softplus",
     "reciprocal",
-):  # fmt: skip
+):
     register(Op(_name, ("x",), same_as_first, by_operator()))
 for _name in ("relu", "abs", "negative", "sign", "square"):
     register(Op(_name, ("x",), _numeric, by_operator()))

@@ -27,7 +27,7 @@ check in place of per-path pattern rules is what keeps it short.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...support.passes import Pass
@@ -36,8 +36,8 @@ from ...tensorir.expr import Expr
 from ...tensorir.expr import Var as DimVar
 from ...tensorir.function import PrimFunc
 from ...tensorir.visitor import free_vars
-from ..analysis import DataflowGraph, dataflow_graph, sequences
-from ..dim import shape_equal
+from ..analysis import DataflowGraph, dataflow_graph, dps_calls, sequences, solve_shape_vars
+from ..dim import DimError, OwnDims, shape_equal, substitute_dim
 from ..expr import (
     Atom,
     Binding,
@@ -53,7 +53,7 @@ from ..expr import (
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import type_of
-from ..type import TensorType, Type, dims_of, substitute_type
+from ..type import TensorType, dims_of, map_dims
 from .legalize import LEGALIZED
 
 PRIMITIVE = "primitive"
@@ -154,31 +154,46 @@ class _Fuser(ExprMutator):
             for atom in binding.value.args:
                 if not (isinstance(atom, Var) and atom in inner):
                     args.setdefault(id(atom), atom)
-        types: list[Type] = [type_of(a) for a in args.values()] + [b.var.type for b in members]
-        dims: dict[DimVar, Expr] = {
-            v: DimVar(v.name) for v in free_vars([d for t in types for d in dims_of(t)])
-        }
+        func = self._build(members, args, OwnDims())
+        if not self._fits(func):
+            # Dims of the group stand in a relation that one Var a dim would lose: keep their form.
+            types = [*map(type_of, args.values()), *[b.var.type for b in members]]
+            renamed: dict[DimVar, Expr] = {
+                v: DimVar(v.name) for v in free_vars([d for t in types for d in dims_of(t)])
+            }
+            func = self._build(members, args, lambda dim: substitute_dim(dim, renamed))
+        return func, tuple(args.values())
+
+    def _fits(self, func: Function) -> bool:
+        """Whether every call in the group fits its kernel over the group's dims."""
+        for call in dps_calls(func):
+            callee = self.module[call.func]
+            assert isinstance(callee, PrimFunc)
+            try:
+                solve_shape_vars(callee, [type_of(a) for a in call.args], call.out_type)
+            except DimError:
+                return False
+        return True
+
+    def _build(
+        self, members: Sequence[Binding], args: dict[int, Atom], own: Callable[[Expr], Expr]
+    ) -> Function:
         mapping: dict[int, Var] = {}
         for key, atom in args.items():
             name = atom.name if isinstance(atom, Var) else f"param_{len(mapping)}"
-            mapping[key] = Var(name, substitute_type(type_of(atom), dims))
+            mapping[key] = Var(name, map_dims(type_of(atom), own))
         params = tuple(mapping.values())
         bindings: list[Binding] = []
         for binding in members:
             call = binding.value
             assert isinstance(call, CallDPS)
-            new = CallDPS(
-                call.func,
-                tuple([mapping[id(a)] for a in call.args]),
-                substitute_type(call.out_type, dims),
-            )
+            operands = tuple([mapping[id(a)] for a in call.args])
+            new = CallDPS(call.func, operands, map_dims(call.out_type, own))
             mapping[id(binding.var)] = Var(binding.var.name, new.out_type)
             bindings.append(Binding(mapping[id(binding.var)], new))
         result = bindings[-1].var
         body = SeqExpr((BindingBlock(tuple(bindings), True),), result)
-        return Function(params, body, result.type, ((PRIMITIVE, True),), "fused"), tuple(
-            args.values()
-        )
+        return Function(params, body, result.type, ((PRIMITIVE, True),), "fused")
 
 
 def _operator(module: IRModule, binding: Binding) -> str:

@@ -14,16 +14,17 @@ from ...support.errors import TypeInferenceError
 from ...support.node import replace
 from ...support.passes import Pass
 from ...support.structural import structural_equal, structural_hash
-from ...tensorir.buffer import Buffer
-from ...tensorir.expr import BufferLoad, Expr, Var, const
+from ...tensorir.expr import BufferLoad, Expr, const
 from ...tensorir.function import PrimFunc
 from ...tensorir.stmt import Block
-from ...tensorir.visitor import Mutator, replace_buffers, substitute
+from ...tensorir.visitor import Mutator
+from ..dim import OwnDims
 from ..expr import Atom, Call, CallDPS, Constant, GlobalVar, ShapeExpr, Value
+from ..expr import Var as GraphVar
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import get_op, type_of
-from ..type import ShapeType, TensorType
+from ..type import ShapeType, TensorType, map_dims
 
 LEGALIZED = "legalized"
 """Attribute of the PrimFuncs made here (and of fused ones): the name of the operator. The compiler
@@ -76,11 +77,11 @@ class _Legalizer(ExprMutator):
                 new.span,
             )
         args = [a for a in new.args if not isinstance(a, ShapeExpr)]
-        func, left = _inline_scalars(op.legalize(new), args)
+        func, left = _inline_scalars(op.legalize(_with_own_dims(new)), args)
         free = [i for i, a in enumerate(left) if isinstance(a, Constant)]
         if free:
             func = func.with_attr("layout_free", free)
-        var = self.shared(_with_own_dims(func), new.op)
+        var = self.shared(func, new.op)
         return CallDPS(var, tuple(left), kind).with_span(new.span)
 
     def shared(self, func: PrimFunc, op: str) -> GlobalVar:
@@ -132,17 +133,14 @@ def _inline_scalars(func: PrimFunc, args: Sequence[Atom]) -> tuple[PrimFunc, lis
     return replace(func, params=params, body=_ScalarInliner(values).visit(func.body)), kept
 
 
-def _with_own_dims(func: PrimFunc) -> PrimFunc:
-    """The kernel over symbolic dims of its own: the caller's Vars belong to the caller."""
-    dims: dict[Var, Expr] = {v: Var(v.name) for v in func.shape_vars}
-    if not dims:
-        return func
-    buffers: dict[Buffer, Buffer] = {}
-    for buffer in (*func.buffers, *func.root.alloc_buffers):
-        shape = tuple([substitute(d, dims) for d in buffer.shape])
-        buffers[buffer] = replace(buffer, shape=shape)
-    params = tuple([buffers[p] if isinstance(p, Buffer) else p for p in func.params])
-    root = func.root
-    allocated = tuple([buffers[b] for b in root.alloc_buffers])
-    body = replace(func.body, block=replace(root, alloc_buffers=allocated))
-    return replace(func, params=params, body=replace_buffers(substitute(body, dims), buffers))
+def _with_own_dims(call: Call) -> Call:
+    """The call over symbolic dims of its own: the caller's Vars belong to the caller."""
+    own = OwnDims()
+
+    def proxy(atom: Atom) -> Atom:
+        if isinstance(atom, ShapeExpr):
+            values = tuple([own(d) for d in atom.values])
+            return ShapeExpr(values, ShapeType(values))
+        return GraphVar(atom.name, map_dims(atom.type, own)) if isinstance(atom, GraphVar) else atom
+
+    return replace(call, args=tuple([proxy(a) for a in call.args]))

@@ -44,9 +44,9 @@ class LiftWeightTransforms(Pass):
     layout changed is a constant. *ensures*: no ``layout_maps`` is left; they are kept, as
     ``packed_layouts``, for whoever wants the original layout back.
 
-        y = R.call_dps(cls.linear, (x, w), ...)     # w: (784, 128), map (k, n) -> (n // 16, k, n % 16)
+        y = R.call_dps(cls.linear, (x, w), ...)   # w: (784, 128); (k, n) -> (n // 16, k, n % 16)
     becomes
-        y = R.call_dps(cls.linear, (x, w1), ...)    # w1: (8, 784, 16)
+        y = R.call_dps(cls.linear, (x, w1), ...)  # w1: (8, 784, 16)
     """
 
     def run(self, module: IRModule) -> IRModule:

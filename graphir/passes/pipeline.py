@@ -11,6 +11,7 @@ from ...support.passes import Pass, Pipeline
 from .annotate_pattern import AnnotatePattern
 from .bind_params import BindParams
 from .canonicalize import Canonicalize
+from .collapse_leading_dims import CollapseLeadingDims
 from .dead_code_elimination import DeadCodeElimination
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import Evaluate, FoldConstant
@@ -22,6 +23,7 @@ from .replace_prim_funcs import ReplacePrimFuncs
 PASSES: tuple[type[Pass], ...] = (
     BindParams,
     Canonicalize,
+    CollapseLeadingDims,
     FoldConstant,
     EliminateCommonSubexpr,
     DeadCodeElimination,
@@ -35,7 +37,13 @@ PASSES: tuple[type[Pass], ...] = (
 
 STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
     "default": {
-        "10-canonical": (Canonicalize(), EliminateCommonSubexpr(), DeadCodeElimination()),
+        "10-canonical": (
+            Canonicalize(),
+            CollapseLeadingDims(),
+            Canonicalize(),
+            EliminateCommonSubexpr(),
+            DeadCodeElimination(),
+        ),
         "20-legalized": (LegalizeOps(), DeadCodeElimination()),
         "30-fused": (
             AnnotatePattern(legalized_only=True),

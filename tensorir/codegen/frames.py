@@ -1,10 +1,10 @@
 """Where the code generator stands: the builder, variables, buffers, and the scopes open around it.
 
-A *frame* is a loop body or a branch. Index arithmetic is emitted once in the outermost frame in which
-it is known, in front of the code that enters the next frame, and found again by its linear form: what
-other compilers leave to loop-invariant code motion and common subexpression elimination holds by
-construction, and LLVM gets less to do. Only pure integer arithmetic moves; loads stay where they are,
-and a load is reused only until a store to its buffer or a loop with one.
+A *frame* is a loop body or a branch. Index arithmetic is emitted once in the outermost frame in
+which it is known, in front of the code that enters the next frame, and found again by its linear
+form: what other compilers leave to loop-invariant code motion and common subexpression elimination
+holds by construction, and LLVM gets less to do. Only pure integer arithmetic moves; loads stay
+where they are, and a load is reused only until a store to its buffer or a loop with one.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Frame:
     """``before`` ends with the jump into this frame (None for the function's own)."""
 
     before: ir.Block | None
+    is_loop: bool = False
     memo: dict[Key, ir.Value] = field(default_factory=dict)
 
 
@@ -52,15 +53,18 @@ class Frames:
         self.levels: dict[int, int] = {}
         self.memory: dict[int, Memory] = {}
         self.epochs: dict[int, int] = {}
+        self.accumulates = False
+        """Whether some loop stores to one element again and again, which LLVM is to keep in a
+        register."""
         self.epoch = 0
         self.forms: dict[int, tuple[Expr, Linear]] = {}
         self.atom_levels: dict[Key, int] = {}
 
     # -- frames -----------------------------------------------------------------------------------
     @contextmanager
-    def frame(self, before: ir.Block) -> Iterator[None]:
+    def frame(self, before: ir.Block, *, is_loop: bool = False) -> Iterator[None]:
         """What is emitted inside stands in a frame entered from the end of ``before``."""
-        self.frames.append(Frame(before))
+        self.frames.append(Frame(before, is_loop))
         self.epoch += 1
         try:
             yield
@@ -100,7 +104,7 @@ class Frames:
                 return value
         return None
 
-    # -- index arithmetic ---------------------------------------------------------------------------
+    # -- index arithmetic -------------------------------------------------------------------------
     def linear(self, e: Expr) -> Linear:
         """The linear form of an index; nodes shared by unrolled copies are analysed once."""
         if type(e).__name__ == "Add" and isinstance(e.b, IntImm):  # type: ignore[attr-defined]
@@ -125,7 +129,8 @@ class Frames:
                 elif isinstance(n, BufferLoad | Call) or (
                     isinstance(n, FloorDiv | FloorMod) and not isinstance(n.b, IntImm)
                 ):
-                    # Loads, branches and divisions that could trap stay where the program puts them.
+                    # Loads, branches and divisions that could trap stay where the program puts
+                    # them.
                     return len(self.frames) - 1
             self.atom_levels[mono] = known
         return known
@@ -216,7 +221,7 @@ class Frames:
         """The value of any expression."""
         raise AssertionError(f"no emitter for {type(e).__name__}")
 
-    # -- memory ---------------------------------------------------------------------------------------
+    # -- memory -----------------------------------------------------------------------------------
     def alignment(self, memory: Memory, form: Linear, itemsize: int) -> int:
         """Bytes an access is known to be aligned to."""
         align = memory.alignment
@@ -225,15 +230,22 @@ class Frames:
         return _gcd_power(align, form.const * itemsize)
 
     def load_key(self, buffer: Buffer, what: Key) -> Key:
-        """A key under which a load may be found again: it changes with every store that may touch it."""
+        """A key under which a load may be found again: it changes with every store that may touch
+        it."""
         memory = self.memory[id(buffer)]
         if not memory.is_written:
             return ("load", id(buffer), what)
         when = self.epochs.get(0 if self.may_alias else id(buffer), 0)
         return ("load", id(buffer), what, when, self.epoch)
 
-    def stored(self, buffer: Buffer) -> None:
-        """Forget the loads of a buffer that has just been written."""
+    def stored(self, buffer: Buffer, form: Linear | None = None) -> None:
+        """Forget the loads of a buffer that has just been written, at ``form`` if it is known."""
+        if form is not None:
+            level = max(
+                [self.level_of(m, atoms) for m, (atoms, _) in form.terms.items()], default=0
+            )
+            if any(frame.is_loop for frame in self.frames[level + 1 :]):
+                self.accumulates = True
         key = 0 if self.may_alias else id(buffer)
         self.epochs[key] = self.epochs.get(key, 0) + 1
 

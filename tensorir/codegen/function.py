@@ -5,9 +5,9 @@
     define internal void @kernel.body0(ptr noalias %a, ..., %begin, %end) a parallel loop's body
     define internal void @kernel.task0(ptr %context, %begin, %end, %thread)   what the pool calls
 
-Buffers arrive as ``noalias`` parameters of a function that is never inlined, the plainest way to tell
-LLVM that no two overlap (functions marked ``inplace`` leave it out). The entry never allocates: what
-does not fit registers or a little stack lives in the caller's workspace.
+Buffers arrive as ``noalias`` parameters of a function that is never inlined, the plainest way to
+tell LLVM that no two overlap (functions marked ``inplace`` leave it out). The entry never
+allocates: what does not fit registers or a little stack lives in the caller's workspace.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from ...support.target import Target
 from ..buffer import Buffer
 from ..expr import BufferLoad, Expr, IntImm, Let, Var
 from ..function import PrimFunc
-from ..printer import print_expr
 from ..lowering.lower_parallel import GRAIN
 from ..lowering.pipeline import LoweredFunc
 from ..lowering.plan_allocations import STORAGE
+from ..printer import print_expr
 from ..stmt import Allocate, BufferStore, For, LetStmt, Stmt, annotation
+from ..visitor import free_vars
 from .frames import Memory, constant_index
 from .llvm_stmt import StmtEmitter
 from .llvm_types import I8, I32, I64, PTR, VOID, alloca, memory_type, register_type
@@ -41,7 +42,11 @@ _LAUNCH_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64])
 class KernelAttributes(ir.FunctionAttributes):
     """Function attributes with those of LLVM that llvmlite has no name for."""
 
-    _known = ir.FunctionAttributes._known | {'"no-builtins"', '"no-stack-arg-probe"', "mustprogress"}
+    _known = ir.FunctionAttributes._known | {
+        '"no-builtins"',
+        '"no-stack-arg-probe"',
+        "mustprogress",
+    }
 
 
 def declare(module: ir.Module, name: str, kind: ir.FunctionType, *, internal: bool) -> ir.Function:
@@ -74,55 +79,64 @@ class _Region:
     """The bodies of the parallel loops inside."""
 
 
-def _scan(body: Stmt, bound: set[int]) -> _Region:
-    """What ``body`` uses; ``bound`` are variables it binds itself besides its loops. One walk, and
-    expressions shared by unrolled copies are seen once."""
-    region = _Region(body)
-    inside = set(bound)
-    used: dict[int, Var] = {}
-    accesses: dict[int, Buffer] = {}
-    seen: set[int] = set()
-    stack: list[Node] = [body]
-    while stack:
-        n = stack.pop()
-        if isinstance(n, Expr):
-            if id(n) in seen:
-                continue
-            seen.add(id(n))
-        kind = type(n)
-        if isinstance(n, Var):
-            used[id(n)] = n
-            continue
-        if kind is IntImm:
-            continue
-        if kind is BufferLoad or kind is BufferStore:
-            assert isinstance(n, BufferLoad | BufferStore)
-            accesses.setdefault(id(n.buffer), n.buffer)
-            if kind is BufferStore:
-                region.written.add(id(n.buffer))
-            if n.buffer.scope == "register":
-                region.indices.setdefault(id(n.buffer), {})[id(n.indices[0])] = n.indices[0]
-        elif isinstance(n, For | LetStmt | Let):
-            inside.add(id(n.var))
-            if isinstance(n, For) and n.kind == "parallel":
-                body_region = _scan(n.body, {id(n.var)})
-                region.parallel[id(n)] = body_region
-                region.written |= body_region.written
-                region.storage |= body_region.storage
-                used |= {id(v): v for v in body_region.scalars}
-                for buffer in body_region.buffers:
-                    if body_region.storage.get(id(buffer)) != "thread":
-                        accesses.setdefault(id(buffer), buffer)
-                stack += [n.extent, n.min]
-                continue
-        elif isinstance(n, Allocate):
-            region.storage[id(n.buffer)] = storage = str(annotation(n, STORAGE))
-            if storage in ("stack", "register"):
-                region.local[id(n.buffer)] = (n.buffer, storage)
-        stack.extend([c for c in reversed(list(children(n))) if type(c) is not Buffer])
-    region.buffers = [b for key, b in accesses.items() if key not in region.local]
-    region.scalars = [v for key, v in used.items() if key not in inside]
-    return region
+class _Scan:
+    """Finds what a region uses, in one walk; what unrolled copies share is seen once."""
+
+    def __init__(self, body: Stmt, bound: Var | None = None) -> None:
+        self.region = _Region(body)
+        self.inside = set() if bound is None else {id(bound)}
+        self.used: dict[int, Var] = {}
+        self.accesses: dict[int, Buffer] = {}
+        seen: set[int] = set()
+        stack: list[Node] = [body]
+        while stack:
+            n = stack.pop()
+            if isinstance(n, Expr):
+                if id(n) in seen:
+                    continue
+                seen.add(id(n))
+            stack.extend([c for c in reversed(self._below(n)) if type(c) is not Buffer])
+        self.region.buffers = [b for k, b in self.accesses.items() if k not in self.region.local]
+        self.region.scalars = [v for k, v in self.used.items() if k not in self.inside]
+
+    def _below(self, n: Node) -> list[Node]:  # noqa: C901 - one match over a closed set
+        """Note what ``n`` itself uses; the nodes to look at next."""
+        match n:
+            case Var():
+                self.used[id(n)] = n
+                return []
+            case BufferLoad(buffer, indices) | BufferStore(buffer, _, indices):
+                self.accesses.setdefault(id(buffer), buffer)
+                if type(n) is BufferStore:
+                    self.region.written.add(id(buffer))
+                if buffer.scope == "register":
+                    self.region.indices.setdefault(id(buffer), {})[id(indices[0])] = indices[0]
+            case For():
+                self.inside.add(id(n.var))
+                if n.kind == "parallel":
+                    return self._parallel(n)
+            case LetStmt() | Let():
+                self.inside.add(id(n.var))
+            case Allocate(buffer):
+                storage = str(annotation(n, STORAGE))
+                self.region.storage[id(buffer)] = storage
+                if storage in ("stack", "register"):
+                    self.region.local[id(buffer)] = (buffer, storage)
+                elif storage == "thread":
+                    self.used |= {id(v): v for v in free_vars([buffer.elem_offset])}
+        return list(children(n))
+
+    def _parallel(self, loop: For) -> list[Node]:
+        """A parallel loop is a region of its own; this one needs what it is handed."""
+        body = _Scan(loop.body, loop.var).region
+        self.region.parallel[id(loop)] = body
+        self.region.written |= body.written
+        self.region.storage |= body.storage
+        self.used |= {id(v): v for v in body.scalars}
+        for buffer in body.buffers:
+            if body.storage.get(id(buffer)) != "thread":
+                self.accesses.setdefault(id(buffer), buffer)
+        return [loop.min, loop.extent]
 
 
 class FunctionEmitter:
@@ -137,18 +151,15 @@ class FunctionEmitter:
         self.may_alias = bool(self.func.attr("inplace", False))
         self.storage: dict[int, str] = {}
         self.bodies = 0
+        self.accumulating: list[str] = []
+        """LLVM functions with a loop that accumulates in memory."""
 
-    # -- entry ----------------------------------------------------------------------------------------
+    # -- entry ------------------------------------------------------------------------------------
     def emit(self) -> None:
         """Emit the kernel and all it consists of."""
-        region = _scan(self.func.body, set())
+        region = _Scan(self.func.body).region
         self.storage = region.storage
-        params = {id(p) for p in self.func.params}
-        for buffer in region.buffers:
-            if id(buffer) not in self.storage and id(buffer) not in params:
-                raise CodegenError(
-                    f"Buffer {buffer.name} of {self.symbol} is neither a parameter nor allocated."
-                )
+        self._check_buffers(region)
         entry = declare(self.module, self.symbol, KERNEL_TYPE, internal=False)
         for arg, name in zip(entry.args, ("args", "dims", "workspace", "rt"), strict=True):
             arg.name = name
@@ -170,8 +181,12 @@ class FunctionEmitter:
         for buffer in region.buffers:
             if self.storage.get(id(buffer)) == "shared":
                 offset = emitter.index(buffer.elem_offset)
-                pointers[id(buffer)] = b.gep(workspace, [offset], source_etype=memory_type(buffer.dtype))
-        operands = [pointers[id(x)] for x in region.buffers] + [emitter.values[id(v)] for v in region.scalars]
+                pointers[id(buffer)] = b.gep(
+                    workspace, [offset], source_etype=memory_type(buffer.dtype)
+                )
+        operands = [pointers[id(x)] for x in region.buffers] + [
+            emitter.values[id(v)] for v in region.scalars
+        ]
         shared_bytes = emitter.index(self.lowered.shared_bytes)
         threads_at = b.gep(workspace, [shared_bytes], source_etype=I8)
         operands += [threads_at, emitter.index(self.lowered.thread_bytes), rt]
@@ -179,20 +194,38 @@ class FunctionEmitter:
         b.call(impl, operands, tail=True)
         b.ret_void()
 
+    def _check_buffers(self, region: _Region) -> None:
+        """Raises CodegenError for a buffer from nowhere, or of a dtype the CPU cannot convert."""
+        params = {id(p) for p in self.func.params}
+        has_half = not (self.target.is_x86 and self.target.vector_bits < 256)
+        for buffer in region.buffers:
+            if id(buffer) not in self.storage and id(buffer) not in params:
+                raise CodegenError(
+                    f"Buffer {buffer.name} of {self.symbol} is neither a parameter nor allocated."
+                )
+            if buffer.dtype == "float16" and not has_half:
+                raise CodegenError(
+                    f"Buffer {buffer.name} of {self.symbol} is float16, which {self.target.cpu} "
+                    "cannot convert. Compile for x86-64-v3 or later, or use float32."
+                )
+
     def _no_parallel(self, s: For) -> None:
         raise AssertionError("no loop stands in the entry")
 
-    # -- bodies ---------------------------------------------------------------------------------------
+    # -- bodies -----------------------------------------------------------------------------------
     def _implement(
         self, name: str, region: _Region, *, outermost: bool, loop: For | None = None
     ) -> ir.Function:
-        """The function that runs ``region.body``; with ``loop``, for the iterations it is handed."""
+        """The function that runs ``region.body``; with ``loop``, for the iterations it is
+        handed."""
         kinds = [PTR] * len(region.buffers) + [register_type(v.dtype) for v in region.scalars]
         kinds += [PTR, I64, PTR] if outermost else [I64, I64]
         function = declare(self.module, name, ir.FunctionType(VOID, kinds), internal=True)
         b = ir.IRBuilder(function.append_basic_block("entry"))
         emitter = StmtEmitter(b, self._no_parallel, may_alias=self.may_alias)
-        emitter.has_gather = emitter.has_scatter = self.target.is_x86 and self.target.vector_bits >= 512
+        emitter.has_gather = emitter.has_scatter = (
+            self.target.is_x86 and self.target.vector_bits >= 512
+        )
         for arg, buffer in zip(function.args, region.buffers, strict=False):
             arg.name = buffer.name
             planned = id(buffer) in self.storage
@@ -218,6 +251,8 @@ class FunctionEmitter:
             context = _Launch(self, emitter, region, *rest)
             emitter.on_parallel = context.launch
             emitter.stmt(region.body)
+        if emitter.accumulates:
+            self.accumulating.append(name)
         b.ret_void()
         return function
 
@@ -234,7 +269,9 @@ class FunctionEmitter:
                 used += size.value * buffer.dtype.itemsize
                 continue
             emitter.registers[id(buffer)] = registers = Registers()
-            for first, count in _components(self.symbol, buffer, list(region.indices.get(id(buffer), {}).values())):
+            for first, count in _components(
+                self.symbol, buffer, list(region.indices.get(id(buffer), {}).values())
+            ):
                 t = register_type(buffer.dtype.with_lanes(count))
                 slot = Slot(first, count, alloca(b, t, buffer.name))
                 for k in range(first, first + count):
@@ -242,8 +279,8 @@ class FunctionEmitter:
                 used += count * buffer.dtype.itemsize
         if used > STACK_LIMIT:
             raise CodegenError(
-                f"{self.symbol} needs {used} bytes of registers and stack; a kernel has {STACK_LIMIT}. "
-                "Use smaller register tiles."
+                f"{self.symbol} needs {used} bytes of registers and stack; a kernel has "
+                f"{STACK_LIMIT}. Use smaller register tiles."
             )
 
     def body_of(self, loop: For, region: _Region) -> tuple[ir.Function, str]:
@@ -254,7 +291,8 @@ class FunctionEmitter:
 
 
 class _Launch:
-    """Runs the parallel loops of one function: by the pool, or directly where that is not worth it."""
+    """Runs the parallel loops of one function: by the pool, or directly where that is not worth
+    it."""
 
     def __init__(
         self,
@@ -275,8 +313,9 @@ class _Launch:
         for buffer in region.buffers:
             if self.parent.storage.get(id(buffer)) == "register":
                 raise CodegenError(
-                    f"Register buffer {buffer.name} is used inside the parallel loop {loop.var.name} but "
-                    "allocated outside of it. Compute it inside, or give it scope 'local'."
+                    f"Register buffer {buffer.name} is used inside the parallel loop "
+                    f"{loop.var.name} but allocated outside of it. Compute it inside, or give it "
+                    "scope 'local'."
                 )
         body, name = self.parent.body_of(loop, region)
         start, extent = e.index(loop.min), e.index(loop.extent)
@@ -295,7 +334,10 @@ class _Launch:
         b.position_at_end(some)
         b.cbranch(b.or_(alone, few), direct, pooled)
         b.position_at_end(direct)
-        here = [p if p is not None else self._thread_pointer(b, x, self.threads_at) for p, x in zip(captured, region.buffers, strict=True)]
+        here = [
+            p if p is not None else self._thread_pointer(e, x, self.threads_at)
+            for p, x in zip(captured, region.buffers, strict=True)
+        ]
         b.call(body, [*here, *scalars, start, end])
         b.branch(after)
         b.position_at_end(pooled)
@@ -314,14 +356,9 @@ class _Launch:
     def _is_shared(self, buffer: Buffer) -> bool:
         return self.parent.storage.get(id(buffer)) != "thread"
 
-    def _thread_pointer(self, b: ir.IRBuilder, buffer: Buffer, base: ir.Value) -> ir.Value:
-        offset = buffer.elem_offset
-        if not isinstance(offset, IntImm):
-            raise CodegenError(
-                f"Buffer {buffer.name} inside a parallel loop has a place in the thread's workspace that "
-                "depends on symbolic sizes. Give it a constant size."
-            )
-        return b.gep(base, [constant_index(offset.value)], source_etype=memory_type(buffer.dtype))
+    def _thread_pointer(self, e: StmtEmitter, buffer: Buffer, base: ir.Value) -> ir.Value:
+        offset = e.index(buffer.elem_offset)
+        return e.builder.gep(base, [offset], source_etype=memory_type(buffer.dtype))
 
     def _task(self, name: str, body: ir.Function, region: _Region) -> ir.Function:
         """What the pool calls: unpacks the context and runs the body on its range."""
@@ -332,16 +369,18 @@ class _Launch:
         thread_bytes = b.load(_element(b, context, 1), align=8, typ=I64)
         start = b.load(_element(b, context, 2), align=8, typ=I64)
         mine = b.gep(threads_at, [b.mul(thread, thread_bytes, flags=("nsw",))], source_etype=I8)
+        emitter = StmtEmitter(b, self.parent._no_parallel)
+        first = 3 + len(region.buffers)
+        for n, var in enumerate(region.scalars):
+            t = register_type(var.dtype)
+            emitter.bind(var, b.load(_element(b, context, first + n), align=8, typ=t))
         operands: list[ir.Value] = []
         for n, buffer in enumerate(region.buffers):
             if self._is_shared(buffer):
                 operands.append(b.load(_element(b, context, 3 + n), align=8, typ=PTR))
             else:
-                operands.append(self._thread_pointer(b, buffer, mine))
-        first = 3 + len(region.buffers)
-        for n, var in enumerate(region.scalars):
-            t = register_type(var.dtype)
-            operands.append(b.load(_element(b, context, first + n), align=8, typ=t))
+                operands.append(self._thread_pointer(emitter, buffer, mine))
+        operands += [emitter.values[id(v)] for v in region.scalars]
         operands += [b.add(start, begin, flags=("nsw",)), b.add(start, end, flags=("nsw",))]
         b.call(body, operands)
         b.ret_void()
@@ -364,9 +403,9 @@ def _components(symbol: str, buffer: Buffer, indices: list[Expr]) -> list[tuple[
         elements = slot_elements(index)
         if elements is None:
             raise CodegenError(
-                f"Register buffer {buffer.name} of {symbol} is indexed by {print_expr(index)}, which is "
-                "not constant after unrolling. Unroll or vectorize every loop that indexes it, or give "
-                "it scope 'local'."
+                f"Register buffer {buffer.name} of {symbol} is indexed by {print_expr(index)}, "
+                "which is not constant after unrolling. Unroll or vectorize every loop that "
+                "indexes it, or give it scope 'local'."
             )
         spans.add(elements)
     runs: list[tuple[int, int]] = []

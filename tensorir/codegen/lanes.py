@@ -131,6 +131,13 @@ class Lanes:
     def select(self, mask: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
         return self.builder.select(mask, a, b)
 
+    def any(self, mask: ir.Value) -> ir.Value:
+        """Whether some lane of a comparison holds, as one ``i1``."""
+        if self.dtype.lanes == 1:
+            return mask
+        packed = self.builder.bitcast(mask, ir.IntType(self.dtype.lanes))
+        return self.builder.icmp_unsigned("!=", packed, ir.Constant(packed.type, 0))
+
     def at_least(self, x: ir.Value, low: float) -> ir.Value:
         """``max(x, low)``; NaN stays NaN."""
         limit = self.const(low)

@@ -1,9 +1,9 @@
 """Expressions as LLVM instructions: one match, and the forms that are cheap on real machines.
 
-``ExprEmitter`` holds what ``Frames`` holds and adds ``expr``. Values follow the semantics contract of
-``tensorir.expr``: float operations carry no fast-math flag, ``fma`` alone is contracted, Max and Min
-propagate NaN by ordered compares that become one ``maxps`` each, integers wrap and only index
-arithmetic is ``nsw``.
+``ExprEmitter`` holds what ``Frames`` holds and adds ``expr``. Values follow the semantics contract
+of ``tensorir.expr``: float operations carry no fast-math flag, ``fma`` alone is contracted, Max
+and Min propagate NaN by ordered compares that become one ``maxps`` each, integers wrap and only
+index arithmetic is ``nsw``.
 """
 
 from __future__ import annotations
@@ -85,12 +85,14 @@ class ExprEmitter(MemoryEmitter):
                 return self.splat(self.expr(value), value, lanes)
             case Ramp():
                 return self._ramp(e)
-            case Add() | Sub() | Mul() | FloorDiv() | FloorMod() if e.dtype is INDEX and self._is_index(e):
+            case Add() | Sub() | Mul() | FloorDiv() | FloorMod() if (
+                e.dtype is INDEX and self._is_index(e)
+            ):
                 return self.index(e)
             case _:
                 return self.operation(e)
 
-    def operation(self, e: Expr) -> ir.Value:
+    def operation(self, e: Expr) -> ir.Value:  # noqa: C901 - one match over a closed set
         """The value of an operation on the values of its operands."""
         match e:
             case Add(a, b) | Sub(a, b) | Mul(a, b) | Div(a, b):
@@ -121,7 +123,7 @@ class ExprEmitter(MemoryEmitter):
             case _:
                 assert_never(e)  # type: ignore[arg-type]
 
-    # -- pieces -------------------------------------------------------------------------------------
+    # -- pieces -----------------------------------------------------------------------------------
     def splat(self, value: ir.Value, source: Expr, lanes: int) -> ir.Value:
         """``value`` in every lane; the splat of one value is made once."""
         if isinstance(source, IntImm | FloatImm):
@@ -150,7 +152,8 @@ class ExprEmitter(MemoryEmitter):
     def _is_index(self, e: Expr) -> bool:
         """Whether int64 arithmetic is on loop variables and dimensions, not on loaded data."""
         return not any(
-            isinstance(n, BufferLoad | Cast | Call | Let | Select | Div) or (isinstance(n, Var) and n.dtype is not INDEX)
+            isinstance(n, BufferLoad | Cast | Call | Let | Select | Div)
+            or (isinstance(n, Var) and n.dtype is not INDEX)
             for n in walk(e)
         )
 
@@ -182,7 +185,7 @@ class ExprEmitter(MemoryEmitter):
             case Div():
                 return self.builder.fdiv(a, b)
 
-    # -- division -------------------------------------------------------------------------------------
+    # -- division ---------------------------------------------------------------------------------
     def _floor(self, e: FloorDiv | FloorMod, a: Expr, b: Expr) -> ir.Value:
         x, y = self.expr(a), self.expr(b)
         dtype, is_div = e.dtype, isinstance(e, FloorDiv)
@@ -215,7 +218,7 @@ class ExprEmitter(MemoryEmitter):
             return b.add(b.sdiv(x, y), b.sext(inexact, register_type(dtype)))
         return b.add(rest, b.select(inexact, y, zero))
 
-    # -- min and max ----------------------------------------------------------------------------------
+    # -- min and max ------------------------------------------------------------------------------
     def _extreme(self, e: Min | Max, a: Expr, b: Expr) -> ir.Value:
         x, y = self.expr(a), self.expr(b)
         dtype = e.dtype
@@ -233,9 +236,9 @@ class ExprEmitter(MemoryEmitter):
     def _float_extreme(
         self, x: ir.Value, y: ir.Value, *, is_max: bool, never_nan: tuple[bool, bool]
     ) -> ir.Value:
-        """``select(p > q, p, q)`` is one ``maxps`` and gives ``q`` where either is NaN: exact where ``p``
-        is never NaN. Else NaN of ``p`` is put back; ``p`` is the right operand, so that a running
-        maximum on the left has the short way through."""
+        """``select(p > q, p, q)`` is one ``maxps`` and gives ``q`` where either is NaN: exact
+        where ``p`` is never NaN. Else NaN of ``p`` is put back; ``p`` is the right operand, so
+        that a running maximum on the left has the short way through."""
         op = ">" if is_max else "<"
         p, q, p_never = (x, y, True) if never_nan[0] else (y, x, never_nan[1])
         chosen = self.builder.select(self.builder.fcmp_ordered(op, p, q), p, q)
@@ -243,7 +246,7 @@ class ExprEmitter(MemoryEmitter):
             return chosen
         return self.builder.select(self.builder.fcmp_unordered("uno", p, p), p, chosen)
 
-    # -- comparisons ------------------------------------------------------------------------------------
+    # -- comparisons ------------------------------------------------------------------------------
     def _compare(self, e: CompareOp) -> ir.Value:
         narrow = self._narrow_compare(e)
         if narrow is not None:
@@ -279,8 +282,12 @@ class ExprEmitter(MemoryEmitter):
                     if known is not None:
                         return known
                 limit = self.expr(other.value)
-                limit = call_intrinsic(self.builder, "smin", limit.type, [limit, constant(INDEX, ramp.lanes)])
-                limit = call_intrinsic(self.builder, "smax", limit.type, [limit, constant(INDEX, -1)])
+                limit = call_intrinsic(
+                    self.builder, "smin", limit.type, [limit, constant(INDEX, ramp.lanes)]
+                )
+                limit = call_intrinsic(
+                    self.builder, "smax", limit.type, [limit, constant(INDEX, -1)]
+                )
                 low = self.builder.trunc(limit, I32)
                 lanes = int_vector(32, list(range(ramp.lanes)))
                 bound = self.splat(low, Var("", DType("int32")), ramp.lanes)
@@ -290,7 +297,7 @@ class ExprEmitter(MemoryEmitter):
                 return result
         return None
 
-    # -- calls ------------------------------------------------------------------------------------------
+    # -- calls ------------------------------------------------------------------------------------
     def _call(self, e: Call) -> ir.Value:
         match e.op:
             case "if_then_else":
@@ -346,6 +353,7 @@ def _never_nan(e: Expr) -> bool:
 
 def _may_trap(e: Expr) -> bool:
     return any(
-        isinstance(n, BufferLoad) or (isinstance(n, Div | FloorDiv | FloorMod) and not n.dtype.is_float)
+        isinstance(n, BufferLoad)
+        or (isinstance(n, Div | FloorDiv | FloorMod) and not n.dtype.is_float)
         for n in walk(e)
     )

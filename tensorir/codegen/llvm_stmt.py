@@ -1,7 +1,8 @@
 """Statements as LLVM control flow: one match.
 
-Loops are emitted rotated (the test at the end, one guard in front where the extent may be zero), with
-the loop variable itself as the only phi. A parallel loop is handed to ``function``, which outlines it.
+Loops are emitted rotated (the test at the end, one guard in front where the extent may be zero),
+with the loop variable itself as the only phi. A parallel loop is handed to ``function``, which
+outlines it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class StmtEmitter(ExprEmitter):
         super().__init__(builder, may_alias=may_alias)
         self.on_parallel = on_parallel
 
-    def stmt(self, s: Stmt) -> None:
+    def stmt(self, s: Stmt) -> None:  # noqa: C901 - one match over a closed set
         """Emit ``s``; raises CodegenError for what no kernel can do."""
         match s:
             case SeqStmt(stmts):
@@ -95,7 +96,7 @@ class StmtEmitter(ExprEmitter):
         else:
             self.builder.cbranch(guard, body, after)
         self.builder.position_at_end(body)
-        with self.frame(before):
+        with self.frame(before, is_loop=True):
             var = self.builder.phi(start.type)
             var.add_incoming(start, before)
             self.bind(s.var, var)

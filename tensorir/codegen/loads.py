@@ -1,9 +1,9 @@
 """Loads and stores: contiguous, masked, strided, gathered, and the slots of register buffers.
 
-A contiguous vector is one instruction, masked where it has a predicate; anything else is a gather or
-scatter where the CPU has them and single elements where it has not. A register buffer is a set of
-slots: the elements that accesses with constant indices touch together, one vector alloca each, which
-LLVM turns into SSA values. An access to a part of a slot reads or writes those lanes.
+A contiguous vector is one instruction, masked where it has a predicate; anything else is a gather
+or scatter where the CPU has them and single elements where it has not. A register buffer is a set
+of slots: the elements that accesses with constant indices touch together, one vector alloca each,
+which LLVM turns into SSA values. An access to a part of a slot reads or writes those lanes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class MemoryEmitter(Frames):
         self.registers: dict[int, Registers] = {}
         self.kept: list[ir.Value] = []
 
-    # -- loads ----------------------------------------------------------------------------------------
+    # -- loads ------------------------------------------------------------------------------------
     def load(self, e: BufferLoad) -> ir.Value:
         """The loaded value, found again if nothing may have been stored in between."""
         buffer, index = e.buffer, e.indices[0]
@@ -141,7 +141,7 @@ class MemoryEmitter(Frames):
     def _to_memory(self, value: ir.Value, dtype: DType) -> ir.Value:
         return self.builder.zext(value, memory_type(dtype)) if dtype.is_bool else value
 
-    # -- gathers ----------------------------------------------------------------------------------------
+    # -- gathers ----------------------------------------------------------------------------------
     def _pointers(self, buffer: Buffer, index: Expr) -> ir.Value:
         """A vector of pointers to the elements a vector index names."""
         element = memory_type(buffer.dtype)
@@ -178,10 +178,15 @@ class MemoryEmitter(Frames):
         lanes = index.dtype.lanes
         if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
             form, step = self.linear(index.base), index.stride.value
-            return [self.address(buffer, Linear(form.terms, form.const + step * k), element) for k in range(lanes)]
+            return [
+                self.address(buffer, Linear(form.terms, form.const + step * k), element)
+                for k in range(lanes)
+            ]
         where = self.expr(index)
         base = self.memory[id(buffer)].pointer
-        numbers = [self.builder.extract_element(where, constant(DType("int32"), k)) for k in range(lanes)]
+        numbers = [
+            self.builder.extract_element(where, constant(DType("int32"), k)) for k in range(lanes)
+        ]
         return [self.builder.gep(base, [n], source_etype=element) for n in numbers]
 
     def _gather_guarded(self, e: BufferLoad) -> ir.Value:
@@ -196,7 +201,9 @@ class MemoryEmitter(Frames):
             on, merge = self.builder.append_basic_block(), self.builder.append_basic_block()
             self.builder.cbranch(self.builder.extract_element(mask, number), on, merge)
             self.builder.position_at_end(on)
-            one = self.builder.load(pointer, align=e.dtype.itemsize, typ=memory_type(e.dtype.scalar))
+            one = self.builder.load(
+                pointer, align=e.dtype.itemsize, typ=memory_type(e.dtype.scalar)
+            )
             filled = self.builder.insert_element(result, one, number)
             self.builder.branch(merge)
             self.builder.position_at_end(merge)
@@ -206,7 +213,7 @@ class MemoryEmitter(Frames):
             result = phi
         return self._from_memory(result, e.dtype)
 
-    # -- stores -----------------------------------------------------------------------------------------
+    # -- stores -----------------------------------------------------------------------------------
     def store(self, s: BufferStore) -> None:
         """``buffer[index] = value``, in the lanes of the predicate."""
         buffer, index = s.buffer, s.indices[0]
@@ -222,6 +229,7 @@ class MemoryEmitter(Frames):
         element = memory_type(dtype.scalar)
         if index.dtype.lanes > 1 and not (isinstance(index, Ramp) and _is_unit(index)):
             self._scatter(s, value)
+            self.stored(buffer)
         else:
             form = self.linear(index.base if isinstance(index, Ramp) else index)
             mask = self.expr(s.predicate) if s.predicate is not None else None
@@ -231,11 +239,13 @@ class MemoryEmitter(Frames):
                 self.builder.store(value, pointer, align=align)
             else:
                 self._masked_store(value, pointer, mask, align)
-        self.stored(buffer)
+            self.stored(buffer, form)
 
     def _masked_store(self, value: ir.Value, pointer: ir.Value, mask: ir.Value, align: int) -> None:
         args = [value, pointer, constant(DType("int32"), align), mask]
-        call_intrinsic(self.builder, "masked.store", ir.VoidType(), args, f"{_suffix(value.type)}.p0")
+        call_intrinsic(
+            self.builder, "masked.store", ir.VoidType(), args, f"{_suffix(value.type)}.p0"
+        )
 
     def _scatter(self, s: BufferStore, value: ir.Value) -> None:
         dtype, index = s.value.dtype, s.indices[0]
@@ -256,7 +266,7 @@ class MemoryEmitter(Frames):
                 with self.builder.if_then(self.builder.extract_element(mask, number)):
                     self.builder.store(one, pointer, align=dtype.itemsize)
 
-    # -- register slots -----------------------------------------------------------------------------------
+    # -- register slots ---------------------------------------------------------------------------
     def _load_slot(self, registers: Registers, index: Expr, dtype: DType) -> ir.Value:
         elements = slot_elements(index)
         assert elements is not None
@@ -269,10 +279,17 @@ class MemoryEmitter(Frames):
         if lanes == 1:
             return self.builder.extract_element(whole, constant(DType("int32"), at))
         poison = Literal(whole.type, "poison")
-        return self.builder.shuffle_vector(whole, poison, shuffle_mask(tuple(range(at, at + lanes))))
+        return self.builder.shuffle_vector(
+            whole, poison, shuffle_mask(tuple(range(at, at + lanes)))
+        )
 
     def _store_slot(
-        self, registers: Registers, index: Expr, value: ir.Value, mask: ir.Value | None, dtype: DType
+        self,
+        registers: Registers,
+        index: Expr,
+        value: ir.Value,
+        mask: ir.Value | None,
+        dtype: DType,
     ) -> None:
         elements = slot_elements(index)
         assert elements is not None
@@ -336,4 +353,3 @@ def _zero(t: ir.Type) -> str:
 
 def _all(lanes: int) -> ir.Constant:
     return Literal(ir.VectorType(I1, lanes), "splat (i1 true)")
-

@@ -1,12 +1,12 @@
-"""Elementary functions as vector IR: ``emit_math`` is what code generation calls for ``Call("exp",
-..)``.
+"""Elementary functions as vector IR, for the calls of ``tensorir.intrinsics`` that name one.
 
 Every function is a range reduction and a polynomial, emitted inline for the width at hand: no call
 into a mathematics library, no table but one (``payne_hanek``), no branch but the one that large
-arguments of sin, cos and tan take. NaN, infinities, signed zeros and denormals are honoured on both
-sides. Errors are a few units in the last place: ``docs/math.md`` has the measured table, and
-``tests/tensorir/codegen/test_math.py`` keeps it. One family a file: ``math_exp``, ``math_log``,
-``math_tanh_erf``, ``math_trig``, ``math_atan``, ``math_pow``.
+arguments of sin, cos and tan take, no loop but that of fmod. NaN, infinities, signed zeros and
+denormals are honoured on both sides. Errors are a few units in the last place: ``docs/math.md`` has
+the measured table, and ``tests/tensorir/codegen/test_math.py`` keeps it. One family a file:
+``math_exp``, ``math_log``, ``math_tanh_erf``, ``math_trig``, ``math_atan``, ``math_pow``,
+``math_fmod``.
 
 float16 and bfloat16 are computed in float32 and rounded once more.
 """
@@ -20,7 +20,7 @@ import llvmlite.ir as ir
 
 from ...support.dtype import DType
 from ...support.errors import CodegenError, DTypeError, nearest
-from . import math_atan, math_exp, math_log, math_pow, math_tanh_erf, math_trig
+from . import math_atan, math_exp, math_fmod, math_log, math_pow, math_tanh_erf, math_trig
 from .lanes import Lanes
 
 Emitter = Callable[..., ir.Value]
@@ -57,10 +57,11 @@ MATH_FUNCTIONS: dict[str, MathFunction] = {
     "atan2": MathFunction(2, math_atan.atan2),
     "pow": MathFunction(2, math_pow.pow_),
     "rsqrt": MathFunction(1, math_pow.rsqrt),
+    "fmod": MathFunction(2, math_fmod.fmod),
 }
 """All the functions that ``emit_math`` knows."""
 
-SPLITS_BLOCK = frozenset({"sin", "cos", "tan"})
+SPLITS_BLOCK = frozenset({"sin", "cos", "tan", "fmod"})
 """Functions that leave the builder in another basic block than it was in."""
 
 
@@ -69,10 +70,10 @@ def emit_math(builder: ir.IRBuilder, name: str, args: Sequence[ir.Value], dtype:
 
     ``dtype`` is the dtype of the operands and of the result, scalar or vector: float64, float32,
     float16 (LLVM ``half``) or bfloat16 (LLVM ``i16`` holding its bits, as llvmlite has no such
-    type). After ``sin``, ``cos`` and ``tan`` the builder may stand in another basic block: a caller
-    that records predecessors reads ``builder.block`` afterwards. Raises CodegenError for a name
-    that is no function of the table or a wrong number of operands, DTypeError for a dtype that is
-    no float.
+    type). After ``sin``, ``cos``, ``tan`` and ``fmod`` the builder may stand in another basic
+    block: a caller that records predecessors reads ``builder.block`` afterwards. Raises
+    CodegenError for a name that is no function of the table or a wrong number of operands,
+    DTypeError for a dtype that is no float.
     """
     function = MATH_FUNCTIONS.get(name)
     if function is None:

@@ -7,8 +7,7 @@ exact with fma and without; float32 is reduced in float64, which leaves r right 
 last bit however close x is to a multiple of pi/2. Larger arguments take the reduction of
 ``payne_hanek``, in a block of its own that is entered only if some lane needs it.
 
-These three are the only functions of this folder that end in another basic block than they began
-in.
+These three leave the builder in another basic block than they found it in.
 """
 
 from __future__ import annotations
@@ -67,9 +66,8 @@ def _reduced(wide: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     builder = wide.builder
     small = _reduce_small(wide, x)
     large = builder.fcmp_unordered(">=", wide.abs(x), wide.const(_LIMIT))
-    some = large if wide.dtype.lanes == 1 else _any_lane(builder, large, wide.dtype.lanes)
     before = builder.block
-    with builder.if_then(some, likely=False):
+    with builder.if_then(wide.any(large), likely=False):
         exact = reduce_large(wide, x)
         chosen = [builder.select(large, e, s) for e, s in zip(exact, small, strict=True)]
         inside = builder.block
@@ -80,11 +78,6 @@ def _reduced(wide: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
         phi.add_incoming(there, inside)
         merged.append(phi)
     return merged[0], merged[1], merged[2]
-
-
-def _any_lane(builder: ir.IRBuilder, mask: ir.Value, lanes: int) -> ir.Value:
-    packed = builder.bitcast(mask, ir.IntType(lanes))
-    return builder.icmp_unsigned("!=", packed, ir.Constant(ir.IntType(lanes), 0))
 
 
 def _sin_cos(lanes: Lanes, r: ir.Value, low: ir.Value | None) -> tuple[ir.Value, ir.Value]:

@@ -1,8 +1,8 @@
 """Lowered functions to object code: one image, one exported symbol a function.
 
-Functions that a schedule has shaped go through a short list of passes that keeps their shape: memory to
-registers, simplification, nothing that unrolls or vectorises. Functions nobody scheduled get LLVM's whole
-O3. Nothing here runs the code or links it.
+Functions that a schedule has shaped go through a short list of passes that keeps their shape:
+memory to registers, simplification, nothing that unrolls or vectorises. Functions nobody scheduled
+get LLVM's whole O3. Nothing here runs the code or links it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class ObjectCode:
     assembly: str = ""
 
 
-def emit_object(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool = False) -> ObjectCode:
+def emit_object(
+    lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool = False
+) -> ObjectCode:
     """Machine code for ``lowered``, each under its ``global_symbol`` and the kernel ABI.
 
     Raises CodegenError for two functions of one name, a register buffer with an index that is not
@@ -38,16 +40,27 @@ def emit_object(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bo
     names = [str(f.func.attr("global_symbol", f.func.name)) for f in lowered]
     for name in names:
         if names.count(name) > 1:
-            raise CodegenError(f"Two functions are called {name}. Give each a global_symbol of its own.")
+            raise CodegenError(
+                f"Two functions are called {name}. Give each a global_symbol of its own."
+            )
     target = resolve(target)
+    context = binding.create_context()
     parts: list[binding.ModuleRef] = []
     for scheduled in (True, False):
         chosen = [f for f in lowered if bool(f.func.attr("is_scheduled", False)) is scheduled]
         if chosen or (scheduled and not lowered):
             module = new_module(target)
+            accumulating: list[str] = []
             for f in chosen:
-                FunctionEmitter(module, f, target).emit()
-            parts.append(optimized(module, target, keep_shape=scheduled))
+                emitter = FunctionEmitter(module, f, target)
+                emitter.emit()
+                accumulating += emitter.accumulating
+            parsed = parsed_module(module, context)
+            if scheduled:
+                run_scheduled_passes(parsed, target, accumulating)
+            else:
+                run_default_passes(parsed, target)
+            parts.append(parsed)
     for other in parts[1:]:
         parts[0].link_in(other)
     return emit_module(parts[0], target, keep_text=keep_text)
@@ -61,19 +74,18 @@ def new_module(target: Target) -> ir.Module:
     return module
 
 
-def optimized(module: ir.Module, target: Target, *, keep_shape: bool) -> binding.ModuleRef:
-    """``module`` parsed and run through its passes."""
+def parsed_module(module: ir.Module, context: binding.ContextRef) -> binding.ModuleRef:
+    """``module`` as LLVM reads it."""
     try:
-        parsed = binding.parse_assembly(str(module), binding.create_context())
+        return binding.parse_assembly(str(module), context)
     except RuntimeError as error:
-        raise InternalError(f"LLVM refuses the IR of {[f.name for f in module.functions]}: {error}") from error
-    machine = target_machine(target)
-    builder, passes = _scheduled_passes(machine) if keep_shape else _default_passes(machine)
-    passes.run(parsed, builder)
-    return parsed
+        names = ", ".join([f.name for f in module.functions])
+        raise InternalError(f"LLVM refuses the IR of {names}: {error}") from error
 
 
-def emit_module(module: binding.ModuleRef, target: Target, *, keep_text: bool = False) -> ObjectCode:
+def emit_module(
+    module: binding.ModuleRef, target: Target, *, keep_text: bool = False
+) -> ObjectCode:
     """The object code of an optimised module."""
     machine = target_machine(target)
     if not keep_text:
@@ -111,28 +123,34 @@ def _initialize() -> None:
     binding.initialize_all_asmprinters()
 
 
-def _scheduled_passes(
-    machine: binding.TargetMachine,
-) -> tuple[binding.PassBuilder, binding.ModulePassManager]:
-    options = binding.create_pipeline_tuning_options(2)
+def run_scheduled_passes(
+    module: binding.ModuleRef, target: Target, accumulating: Sequence[str] = ()
+) -> None:
+    """The short list that keeps the shape a schedule gave; index arithmetic is already where it
+    belongs. Functions that accumulate in memory also get LLVM's loop-invariant motion, which comes
+    with its function simplification pipeline."""
+    options = binding.create_pipeline_tuning_options(1)
     options.loop_unrolling = False
     options.loop_vectorization = False
     options.slp_vectorization = False
-    builder = binding.create_pass_builder(machine, options)
+    builder = binding.create_pass_builder(target_machine(target), options)
     passes = binding.create_new_module_pass_manager()
     passes.add_sroa_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     passes.add_new_gvn_pass()
     passes.add_aggressive_dce_pass()
-    return builder, passes
+    passes.run(module, builder)
+    if accumulating:
+        pipeline = builder.getFunctionPassManager()
+        for name in accumulating:
+            pipeline.run(module.get_function(name), builder)
 
 
-def _default_passes(
-    machine: binding.TargetMachine,
-) -> tuple[binding.PassBuilder, binding.ModulePassManager]:
+def run_default_passes(module: binding.ModuleRef, target: Target) -> None:
+    """LLVM's O3."""
     options = binding.create_pipeline_tuning_options(3)
     options.loop_vectorization = True
     options.slp_vectorization = True
-    builder = binding.create_pass_builder(machine, options)
-    return builder, builder.getModulePassManager()
+    builder = binding.create_pass_builder(target_machine(target), options)
+    builder.getModulePassManager().run(module, builder)

@@ -2,8 +2,8 @@
 
     x = M 2**q, M an integer of 53 bits:    x 2/pi mod 4 = M * (2**q 2/pi mod 4) mod 4
 
-Bits of ``2**q 2/pi`` of weight 4 and more contribute multiples of 4, so a window of 192 bits of
-2/pi that begins at weight 2 is enough: 144 bits of the product come out right, and no double comes
+Bits of ``2**q 2/pi`` of weight 4 and more contribute multiples of 4, so a window of 216 bits of
+2/pi that begins at weight 2 is enough: 140 bits of the product come out right, and no double comes
 closer to a multiple of pi/2 than 2**-62. The bits stand in a constant byte array, lowest first; q
 is split into bytes (the window's address) and the rest (a shift of M). M and the window are cut
 into digits of 24 bits, whose products and their sums are exact doubles. The only table of this
@@ -21,9 +21,9 @@ from .lanes import PI, Lanes
 
 _SMALLEST = 2.0**20
 _DIGIT = 24
-_WINDOW = 8
-_KEPT = 6
-_TABLE_BITS = 1166
+_WINDOW = 9
+_KEPT = 7
+_TABLE_BITS = 1182
 """Bits of 2/pi in the table: 6 modulo 8, so that digits begin at bytes, and enough for 2**1023."""
 _TABLE_BYTES = 152
 _TABLE_NAME = "burnish.two_over_pi"
@@ -41,7 +41,7 @@ def _arctan_inverse(x: int, bits: int) -> int:
 
 
 def two_over_pi() -> bytes:
-    """``floor(2/pi * 2**1166)`` as bytes, lowest first, by Machin's formula with 64 guard bits."""
+    """``floor(2/pi * 2**1182)`` as bytes, lowest first, by Machin's formula with 64 guard bits."""
     bits = _TABLE_BITS + 64
     pi = 4 * (4 * _arctan_inverse(5, bits) - _arctan_inverse(239, bits))
     return ((2 << (bits + _TABLE_BITS)) // pi).to_bytes(_TABLE_BYTES, "little")
@@ -49,7 +49,7 @@ def two_over_pi() -> bytes:
 
 def _table(module: ir.Module) -> ir.GlobalVariable:
     known = module.globals.get(_TABLE_NAME)
-    if known is not None:
+    if isinstance(known, ir.GlobalVariable):
         return known
     kind = ir.ArrayType(ir.IntType(8), _TABLE_BYTES)
     table = ir.GlobalVariable(module, kind, _TABLE_NAME)
@@ -89,7 +89,7 @@ def _digit(wide: Lanes, bits: ir.Value) -> ir.Value:
 
 def _product_digits(wide: Lanes, size: ir.Value) -> list[ir.Value]:
     """``size * 2/pi mod 4`` as exact integral doubles q[d] of weight ``2**(2 - 24 (d + 1))``, d in
-    [0, 6), for finite ``size >= 2**20``."""
+    [0, 7), for finite ``size >= 2**20``."""
     builder = wide.builder
     bits = wide.to_bits(size)
     exponent = wide.shift_right(bits, wide.mantissa)
@@ -134,13 +134,13 @@ def reduce_large(wide: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value
             digits[d - 1] = wide.add(digits[d - 1], carry)
     n = wide.round_integral(wide.mul(digits[0], wide.const(2.0**-22)))
     digits[0] = wide.sub(digits[0], wide.mul(n, wide.const(2.0**22)))
-    # Pairs of neighbouring digits add exactly.
+    # Pairs of neighbouring digits add exactly; the last digit only guards the others.
     weighted = [
         wide.mul(digit, wide.const(2.0 ** (2 - _DIGIT * (d + 1)))) for d, digit in enumerate(digits)
     ]
-    pairs = [wide.add(weighted[d], weighted[d + 1]) for d in range(0, _KEPT, 2)]
+    pairs = [wide.add(weighted[d], weighted[d + 1]) for d in range(0, _KEPT - 1, 2)]
     high, low = wide.two_sum(pairs[0], pairs[1])
-    high, low = wide.fast_two_sum(high, wide.add(low, pairs[2]))
+    high, low = wide.fast_two_sum(high, wide.add(low, wide.add(pairs[2], weighted[6])))
     half_pi, half_pi_low = (wide.const(p) for p in wide.pieces(PI / Fraction(2), [53]))
     r, error = wide.two_product(high, half_pi)
     error = wide.fma(high, half_pi_low, error)

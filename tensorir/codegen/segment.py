@@ -1,8 +1,10 @@
-"""Segments: one native function that calls a run of kernels, so that the interpreter makes one call.
+"""Segments: one native function that calls a run of kernels, so that the interpreter makes one
+call.
 
-A segment has the kernel ABI itself. Its workspace holds the intermediates between the kernels and each
-kernel's own workspace, at byte offsets planned by its caller; it builds every kernel's argument array on
-its stack. The kernels are external symbols, resolved when the images are linked together.
+A segment has the kernel ABI itself. Its workspace holds the intermediates between the kernels and
+each kernel's own workspace, at byte offsets planned by its caller; it builds every kernel's
+argument array on its stack. The kernels are external symbols, resolved when the images are linked
+together.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from llvmlite import ir
+from llvmlite import binding, ir
 
 from ...support.errors import CodegenError
 from ...support.target import Target
@@ -22,7 +24,7 @@ from .function import KERNEL_TYPE, declare
 from .host import resolve
 from .llvm_expr import ExprEmitter
 from .llvm_types import I8, I64, PTR, alloca
-from .object import ObjectCode, emit_module, new_module, optimized
+from .object import ObjectCode, emit_module, new_module, parsed_module, run_scheduled_passes
 
 Operand = tuple[Literal["arg"], int] | tuple[Literal["workspace"], Expr]
 
@@ -31,9 +33,9 @@ Operand = tuple[Literal["arg"], int] | tuple[Literal["workspace"], Expr]
 class SegmentCall:
     """A call of the kernel ``symbol``.
 
-    ``operands`` name its arguments: an argument of the segment by number, or a byte offset into the
-    segment's workspace; ``dims`` are its symbolic dimensions over the segment's; ``workspace_offset``
-    says where its own workspace begins.
+    ``operands`` name its arguments: an argument of the segment by number, or a byte offset into
+    the segment's workspace; ``dims`` are its symbolic dimensions over the segment's;
+    ``workspace_offset`` says where its own workspace begins.
     """
 
     symbol: str
@@ -53,8 +55,9 @@ def emit_segment(
 ) -> ObjectCode:
     """The function ``name`` that makes ``calls`` in order.
 
-    The expressions in ``calls`` name the segment's dimensions by the names of their variables, in the
-    order of ``dim_names``. Raises CodegenError for an argument number or a dimension that does not exist.
+    The expressions in ``calls`` name the segment's dimensions by the names of their variables, in
+    the order of ``dim_names``. Raises CodegenError for an argument number or a dimension that does
+    not exist.
     """
     target = resolve(target)
     module = new_module(target)
@@ -66,7 +69,7 @@ def emit_segment(
     most_dims = max([len(c.dims) for c in calls], default=0)
     own_args = alloca(b, ir.ArrayType(PTR, max(widest, 1)))
     own_dims = alloca(b, ir.ArrayType(I64, max(most_dims, 1)))
-    dim_values = {
+    dim_values: dict[str, ir.Value] = {
         n: b.load(b.gep(dims, [constant_index(k)], source_etype=I64), align=8, typ=I64)
         for k, n in enumerate(dim_names)
     }
@@ -90,13 +93,17 @@ def emit_segment(
         own_workspace = b.gep(workspace, [offset(call.workspace_offset)], source_etype=I8)
         b.call(kernel, [own_args, own_dims, own_workspace, rt])
     b.ret_void()
-    return emit_module(optimized(module, target, keep_shape=True), target, keep_text=keep_text)
+    parsed = parsed_module(module, binding.create_context())
+    run_scheduled_passes(parsed, target)
+    return emit_module(parsed, target, keep_text=keep_text)
 
 
 def _bind(emitter: ExprEmitter, var: Var, dims: dict[str, ir.Value], segment: str) -> None:
     value = dims.get(var.name)
     if value is None:
-        raise CodegenError(f"Segment {segment} has no dimension {var.name}; it has {', '.join(dims) or 'none'}.")
+        raise CodegenError(
+            f"Segment {segment} has no dimension {var.name}; it has {', '.join(dims) or 'none'}."
+        )
     emitter.bind(var, value)
     emitter.scope.bind_nonnegative(var)
 
@@ -116,7 +123,11 @@ def _operand(
         assert callable(offset)
         return b.gep(workspace, [offset(where)], source_etype=I8)
     if kind != "arg" or not 0 <= where < num_args:
-        raise CodegenError(f"Segment {segment} has {num_args} arguments; a call names {kind} {where}.")
+        raise CodegenError(
+            f"Segment {segment} has {num_args} arguments; a call names {kind} {where}."
+        )
     if where not in loaded:
-        loaded[where] = b.load(b.gep(args, [constant_index(where)], source_etype=PTR), align=8, typ=PTR)
+        loaded[where] = b.load(
+            b.gep(args, [constant_index(where)], source_etype=PTR), align=8, typ=PTR
+        )
     return loaded[where]

@@ -239,17 +239,26 @@ class _Code:
         self.b.position_at_end(done)
 
     def spin(self, news: Callable[[], ir.Value], found: ir.Block) -> None:
-        """Go to ``found`` as soon as ``news()``; go on here after some 50 us without."""
+        """Go to ``found`` as soon as ``news()``; go on here after some 50 us without.
+
+        After an eighth of that the CPU is offered to others at every round: should the thread that
+        is waited for stand in the same CPU's queue, it would otherwise not run before we sleep.
+        """
         limit, start = self.machine.spin(self.b), self.machine.clock(self.b)
-        with self.loop("spin") as (_, done):
-            idle = self.function.append_basic_block("spin.idle")
-            again = self.function.append_basic_block("spin.again")
+        patience = self.b.lshr(limit, ir.Constant(I64, 3))
+        with self.loop("spin") as (head, done):
+            idle, again, offer = (
+                self.function.append_basic_block(f"spin.{n}") for n in ("idle", "again", "offer")
+            )
             self.b.cbranch(news(), found, idle)
             self.b.position_at_end(idle)
             self.machine.pause(self.b)
             waited = self.b.sub(self.machine.clock(self.b), start)
-            self.b.cbranch(self.b.icmp_unsigned("<", waited, limit), again, done)
+            self.b.cbranch(self.b.icmp_unsigned("<", waited, patience), head, again)
             self.b.position_at_end(again)
+            self.b.cbranch(self.b.icmp_unsigned("<", waited, limit), offer, done)
+            self.b.position_at_end(offer)
+            self.call("sched_yield", I32, [])
 
     def run_part(self, pool: ir.Value, part: ir.Value) -> None:
         """Call the job's body on range ``part``: the first ``extent % parts`` ranges are one
@@ -397,8 +406,8 @@ class _Pool:
         with b.if_then(b.icmp_signed("<=", extent, zero), likely=False):
             b.ret_void()
         pool = code.load(rt, _RT_POOL, PTR)
-        grain = b.select(b.icmp_signed("<", grain, one), one, grain)
-        wanted = _minimum(b, b.sdiv(extent, grain), code.load(rt, _RT_THREADS, I64))
+        at_least = b.select(b.icmp_signed("<", grain, one), one, grain)
+        wanted = _minimum(b, b.sdiv(extent, at_least), code.load(rt, _RT_THREADS, I64))
         useless = b.icmp_unsigned("==", b.ptrtoint(pool, I64), zero)
         useless = b.or_(useless, b.icmp_signed("<", wanted, ir.Constant(I64, 2)))
         b.cbranch(useless, serial, claim)

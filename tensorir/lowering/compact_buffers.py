@@ -1,13 +1,13 @@
 """Gives each intermediate buffer its place and only the memory that is live there.
 
 A buffer allocated at the root but produced and consumed under one loop moves below that loop and
-keeps the region accessed in one iteration of it; its indices are taken relative to the region's start.
-This is what makes the tile of a ``cache_write`` small enough for registers.
+keeps the region accessed in one iteration of it; its indices are taken relative to the region's
+start. This is what makes the tile of a ``cache_write`` small enough for registers.
 
-A buffer may move below a loop only if each iteration reads nothing it has not written itself, as far
-as the region's position depends on the loop: the region read lies in the region written. Its memory
-keeps its address from one iteration to the next, so an accumulator under a guarded init survives.
-Runs on simplified loops, before buffers are flattened.
+A buffer may move below a loop only if each iteration reads nothing it has not written itself, as
+far as the region's position depends on the loop: the region read lies in the region written. Its
+memory keeps its address from one iteration to the next, so an accumulator under a guarded init
+survives. Runs on simplified loops, before buffers are flattened.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class _Uses:
 
 @dataclass(slots=True)
 class _Plan:
-    """Where a buffer goes: below ``loop`` (where it was, if None), as ``buffer``, starting at ``mins``."""
+    """Where a buffer goes: below ``loop`` (where it was, if None), as ``buffer``, starting at
+    ``mins``."""
 
     loop: For | None
     buffer: Buffer
@@ -129,7 +130,9 @@ def _plan(uses: _Uses, outside: set[int]) -> _Plan:
         region = _region(buffer, uses.accesses, d, outside)
         if region is None:
             continue
-        if not _depends(region, paths[0][:d][uses.depth :]) or _is_covered(buffer, uses, d, outside):
+        if not _depends(region, paths[0][:d][uses.depth :]) or _is_covered(
+            buffer, uses, d, outside
+        ):
             return _place(buffer, paths[0][d - 1], region)
     region = _region(buffer, uses.accesses, uses.depth, outside)
     return _place(buffer, None, region or [None] * buffer.ndim)
@@ -244,7 +247,9 @@ def _place(buffer: Buffer, loop: For | None, region: list[_Side]) -> _Plan:
             mins.append(Linear({}, 0))
     same = all(a is b for a, b in zip(shape, buffer.shape, strict=True))
     if not same:
-        buffer = Buffer(buffer.name, tuple(shape), buffer.dtype, buffer.scope, alignment=buffer.alignment)
+        buffer = Buffer(
+            buffer.name, tuple(shape), buffer.dtype, buffer.scope, alignment=buffer.alignment
+        )
     return _Plan(loop, buffer, tuple(mins))
 
 
@@ -291,7 +296,9 @@ class _Rewrite:
             return n
         return map_children(n, self.node)
 
-    def _rebased(self, buffer: Buffer, indices: tuple[Expr, ...]) -> tuple[Buffer, tuple[Expr, ...]]:
+    def _rebased(
+        self, buffer: Buffer, indices: tuple[Expr, ...]
+    ) -> tuple[Buffer, tuple[Expr, ...]]:
         where = tuple([self.node(i) for i in indices])
         plan = self.plans.get(id(buffer))
         if plan is None:

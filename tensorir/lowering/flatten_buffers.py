@@ -1,18 +1,20 @@
 """Makes every buffer one-dimensional: an index is a number of elements from the buffer's start.
 
-Row-major strides, or the buffer's own; ``elem_offset`` of a parameter is added to each index, so that
-afterwards every pointer points at element 0. Indices come out as canonical linear forms, which the
-passes after this one rely on for speed, never for correctness.
+Row-major strides, or the buffer's own; ``elem_offset`` of a parameter is added to each index, so
+that afterwards every pointer points at element 0. Indices come out as canonical linear forms,
+which the passes after this one rely on for speed, never for correctness.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from ...support.abi import ALIGNMENT
 from ...support.node import map_children
 from ..buffer import Buffer
 from ..expr import BufferLoad, Expr, IntImm, Var, add, mul, sub
 from ..function import Param, PrimFunc
-from ..stmt import Allocate, BufferStore, For, Stmt
+from ..stmt import Allocate, BufferStore, For
 from .linear import Linear, Scope
 
 
@@ -71,29 +73,25 @@ class _Flatten:
             total = total.plus(self.scope.linear(self.node(i)).times(stride))
         return self.scope.simplify(total.expr())
 
-    def node(self, n: Stmt | Expr) -> Stmt | Expr:
+    def node(self, n: Any) -> Any:
         kind = type(n)
         if kind is BufferLoad:
-            assert isinstance(n, BufferLoad)
             guard = self.node(n.predicate) if n.predicate is not None else None
-            return BufferLoad(self.buffer(n.buffer), (self.index(n.buffer, n.indices),), guard)  # type: ignore[arg-type]
+            return BufferLoad(self.buffer(n.buffer), (self.index(n.buffer, n.indices),), guard)
         if kind is BufferStore:
-            assert isinstance(n, BufferStore)
             where = self.index(n.buffer, n.indices)
             guard = self.node(n.predicate) if n.predicate is not None else None
-            return BufferStore(self.buffer(n.buffer), self.node(n.value), (where,), guard)  # type: ignore[arg-type]
+            return BufferStore(self.buffer(n.buffer), self.node(n.value), (where,), guard)
         if kind is For:
-            assert isinstance(n, For)
             with self.scope.loop(n.var, n.min, n.extent):
                 body = self.node(n.body)
             extent = self.node(n.extent)
-            return For(n.var, self.node(n.min), extent, n.kind, body, n.thread, n.annotations)  # type: ignore[arg-type]
+            return For(n.var, self.node(n.min), extent, n.kind, body, n.thread, n.annotations)
         if kind is Allocate:
-            assert isinstance(n, Allocate)
             flat = self.buffer(n.buffer)
             flat = Buffer(flat.name, flat.shape, flat.dtype, flat.scope, alignment=ALIGNMENT)
             self.flat[id(n.buffer)] = flat
-            return Allocate(flat, self.node(n.body), n.annotations)  # type: ignore[arg-type]
+            return Allocate(flat, self.node(n.body), n.annotations)
         if kind is Var or kind is Buffer:
             return n
         return map_children(n, self.node)

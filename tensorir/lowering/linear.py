@@ -65,8 +65,8 @@ UNBOUNDED: Bound = (None, None)
 
 
 class Linear:
-    """``sum(coefficient * product of atoms) + const``; ``terms`` maps a monomial (the sorted keys of
-    its atoms) to (atoms, coefficient), in order of first appearance. Treated as a value."""
+    """``sum(coefficient * product of atoms) + const``; ``terms`` maps a monomial (the sorted keys
+    of its atoms) to (atoms, coefficient), in order of first appearance. Treated as a value."""
 
     __slots__ = ("const", "terms")
 
@@ -264,10 +264,8 @@ class Scope:
             return self._divmod(e)  # type: ignore[arg-type]
         if kind is Min or kind is Max:
             return self._extreme(e)  # type: ignore[arg-type]
-        if kind is Cast and e.value.dtype.kind == "int" and e.value.dtype.bits <= e.dtype.bits:  # type: ignore[attr-defined]
-            inner = e.value  # type: ignore[attr-defined]
-            if type(inner) is Var or type(inner) is IntImm:
-                return self._atom(e) if type(inner) is Var else Linear({}, inner.value)
+        if isinstance(e, Cast) and isinstance(e.value, IntImm) and e.value.dtype.kind == "int":
+            return Linear({}, e.value.value)
         return self._atom(self.simplify_children(e))
 
     def _atom(self, e: Expr) -> Linear:
@@ -295,7 +293,11 @@ class Scope:
             return outer if is_div else rest
         lo, hi = self.interval(rest)
         if lo is not None and hi is not None and lo // c == hi // c:
-            return Linear(outer.terms, outer.const + lo // c) if is_div else _shift(rest, -(lo // c) * c)
+            return (
+                Linear(outer.terms, outer.const + lo // c)
+                if is_div
+                else _shift(rest, -(lo // c) * c)
+            )
         rest, c = self._reduce_by_gcd(rest, c) if is_div else (rest, c)
         if is_div:
             return outer.plus(self._atom(FloorDiv(rest.expr(), IntImm(c, INDEX))))
@@ -393,7 +395,11 @@ class Scope:
         """A bound of ``form`` by ``x - c < (x // c) * c <= x``."""
         for mono, (atoms, k) in form.terms.items():
             quotient = atoms[0]
-            if len(atoms) > 1 or not isinstance(quotient, FloorDiv) or not isinstance(quotient.b, IntImm):
+            if (
+                len(atoms) > 1
+                or not isinstance(quotient, FloorDiv)
+                or not isinstance(quotient.b, IntImm)
+            ):
                 continue
             c = quotient.b.value
             if k % c:
@@ -420,9 +426,10 @@ class Scope:
         lo = self.interval(self._extreme_form(form, upper=False))[0]
         return lo is not None and lo >= limit
 
-    # -- simplification -----------------------------------------------------------------------------
+    # -- simplification ---------------------------------------------------------------------------
     def simplify(self, e: Expr) -> Expr:
-        """An index or condition with its int64 parts in canonical form and decided comparisons folded."""
+        """An index or condition with its int64 parts in canonical form and decided comparisons
+        folded."""
         if e.dtype is INDEX:
             return _merge_divmod(self.linear(e)).expr()
         return self.simplify_children(e)
@@ -471,7 +478,8 @@ class Scope:
         return map_children(e, lambda n: self.simplify_value(n) if isinstance(n, Expr) else n)
 
     def compare(self, e: CompareOp) -> Expr:
-        """A comparison of int64 decided where bounds decide it, else in the form ``terms op const``."""
+        """A comparison of int64 decided where bounds decide it, else in the form ``terms op
+        const``."""
         if e.a.dtype is not INDEX or _has_load(e):
             return self._map(e)
         form = self.linear(e.a).plus(self.linear(e.b), -1)
@@ -481,7 +489,9 @@ class Scope:
         left = {m: t for m, t in form.terms.items() if t[1] > 0}
         right = Linear({m: (a, -c) for m, (a, c) in form.terms.items() if c < 0}, 0)
         build = type(e)
-        return build(Linear(left, max(form.const, 0)).expr(), _shift(right, max(-form.const, 0)).expr())
+        return build(
+            Linear(left, max(form.const, 0)).expr(), _shift(right, max(-form.const, 0)).expr()
+        )
 
     def _decide(self, kind: type, form: Linear) -> bool | None:
         """Whether ``form kind 0`` holds, where that is known."""
@@ -510,7 +520,9 @@ def _shift(form: Linear, by: int) -> Linear:
 
 def _merge_divmod(form: Linear) -> Linear:
     """``(x // c) * (c * k) + (x % c) * k`` is ``x * k``."""
-    mods = [(m, a[0], k) for m, (a, k) in form.terms.items() if len(a) == 1 and type(a[0]) is FloorMod]
+    mods = [
+        (m, a[0], k) for m, (a, k) in form.terms.items() if len(a) == 1 and type(a[0]) is FloorMod
+    ]
     for mono, atom, k in mods:
         assert isinstance(atom, FloorMod)
         if not isinstance(atom.b, IntImm):
@@ -525,4 +537,3 @@ def _merge_divmod(form: Linear) -> Linear:
         if all(m in form.terms and form.terms[m][1] == t[1] for m, t in matched.terms.items()):
             form = form.plus(matched, -1).plus(scope.linear(atom.a).scaled(k))
     return form
-

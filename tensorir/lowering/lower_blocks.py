@@ -3,10 +3,10 @@
 After this pass a function is loops, stores, lets, conditions and ``Allocate``s (one for each
 ``alloc_buffers`` entry, around the block's body); no block, iter var or match_buffer remains.
 
-The init of a reduction block runs where all its reduce iters stand at their start. Where the reduce
-loops enclose nothing but the block, the init moves in front of them (``for k: if k == 0: init; update``
-becomes ``init; for k: update``); otherwise it is guarded. In the update, ``x + a * b`` of floats becomes
-the contracted ``fma(a, b, x)`` that the semantics of reduction blocks allow.
+The init of a reduction block runs where all its reduce iters stand at their start. Where the
+reduce loops enclose nothing but the block, the init moves in front of them (``for k: if k == 0:
+init; update`` becomes ``init; for k: update``); otherwise it is guarded. In the update, ``x + a *
+b`` of floats becomes the contracted ``fma(a, b, x)`` that the semantics of reduction blocks allow.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Lower:
         self.views: dict[int, tuple[Buffer, tuple[Expr, ...]]] = {}
         self.contract = False
 
-    # -- statements ---------------------------------------------------------------------------------
+    # -- statements -------------------------------------------------------------------------------
     def stmt(self, s: Stmt) -> Stmt:
         match s:
             case BlockRealize():
@@ -77,7 +77,9 @@ class _Lower:
                 return map_children(s, self.expr)
 
     def _loop(self, s: For, body: Stmt) -> For:
-        return For(s.var, self.expr(s.min), self.expr(s.extent), s.kind, body, s.thread, s.annotations)
+        return For(
+            s.var, self.expr(s.min), self.expr(s.extent), s.kind, body, s.thread, s.annotations
+        )
 
     def _realize(self, s: BlockRealize, *, with_init: bool = True) -> Stmt:
         block = s.block
@@ -105,8 +107,8 @@ class _Lower:
         return _annotated(body, block)
 
     def _hoist_init(self, loop: For) -> Stmt | None:
-        """The init of the one block below ``loop`` in front of it, where ``loop`` is the outermost of
-        its reduce loops and all the loops below enclose the block alone; else None."""
+        """The init of the one block below ``loop`` in front of it, where ``loop`` is the outermost
+        of its reduce loops and all the loops below enclose the block alone; else None."""
         chain = [loop]
         inner: Stmt = loop.body
         while isinstance(inner, For):
@@ -115,24 +117,22 @@ class _Lower:
         if not isinstance(inner, BlockRealize) or inner.block.init is None:
             return None
         spatial, reduce = _used_vars(inner)
-        if id(loop.var) not in reduce or any(id(x.var) in spatial and id(x.var) in reduce for x in chain):
+        if id(loop.var) not in reduce or any(
+            id(x.var) in spatial and id(x.var) in reduce for x in chain
+        ):
             return None
         starts: dict[Var, Expr] = {x.var: x.min for x in chain if id(x.var) in reduce}
         if any(id(m) in reduce for x in chain for m in walk(x.extent) if isinstance(m, Var)):
             return None
-        scope = Scope()
-        block = inner.block
-        for iv, value in zip(block.iter_vars, inner.iter_values, strict=True):
-            if iv.kind != "reduce":
-                continue
-            first = scope.linear(substitute(value, starts)).plus(scope.linear(iv.dom.min), -1)
-            if not (first.is_const and first.const == 0):
-                return None
+        if not _starts_at(inner, starts):
+            return None
         update = self._realize(inner, with_init=False)
-        init = IfThenElse(self.expr(substitute(inner.predicate, starts)), self.stmt(block.init))
+        predicate = self.expr(substitute(inner.predicate, starts))
+        result: Stmt = self.stmt(inner.block.init)
+        if not _is_true(predicate):
+            result = IfThenElse(predicate, result)
         for x in reversed(chain):
             update = self._loop(x, update)
-        result: Stmt = init.then_case if _is_true(init.condition) else init
         for x in reversed(chain):
             if id(x.var) not in reduce:
                 fresh = Var(x.var.name, x.var.dtype)
@@ -144,12 +144,15 @@ class _Lower:
         mins = tuple([self.expr(r.min) for r in source.region])
         base, outer = self.views.get(id(source.buffer), (source.buffer, None))
         if outer is not None:
-            mins = tuple([add(o, m) for o, m in zip(outer[len(outer) - len(mins) :], mins, strict=True)])
+            mins = tuple(
+                [add(o, m) for o, m in zip(outer[len(outer) - len(mins) :], mins, strict=True)]
+            )
             mins = outer[: len(outer) - len(mins)] + mins
         if view.buffer.ndim > len(mins) or view.buffer.dtype is not base.dtype:
             raise CodegenError(
                 f"match_buffer {view.buffer.name} of {base.name} must keep its dtype and take away "
-                f"dimensions only from the left; found {view.buffer.ndim} dimensions of {len(mins)}."
+                f"dimensions only from the left; found {view.buffer.ndim} dimensions of "
+                f"{len(mins)}."
             )
         self.views[id(view.buffer)] = (base, mins)
 
@@ -160,7 +163,9 @@ class _Lower:
             return buffer, where
         base, mins = view
         lead = len(mins) - len(where)
-        return base, mins[:lead] + tuple([add(m, i) for m, i in zip(mins[lead:], where, strict=True)])
+        return base, mins[:lead] + tuple(
+            [add(m, i) for m, i in zip(mins[lead:], where, strict=True)]
+        )
 
     def _store(self, s: BufferStore) -> Stmt:
         buffer, indices = self._access(s.buffer, s.indices)
@@ -169,7 +174,7 @@ class _Lower:
             value = _contracted(value, buffer, indices)
         return BufferStore(buffer, value, indices, self.expr(s.predicate) if s.predicate else None)
 
-    # -- expressions ----------------------------------------------------------------------------------
+    # -- expressions ------------------------------------------------------------------------------
     def expr(self, e: Any) -> Any:
         kind = type(e)
         if kind is Var:
@@ -198,12 +203,29 @@ def _used_vars(s: BlockRealize) -> tuple[set[int], set[int]]:
     return used[False], used[True]
 
 
+def _starts_at(s: BlockRealize, starts: dict[Var, Expr]) -> bool:
+    """Whether every reduce iter var stands at its start where the loops stand at ``starts``."""
+    scope = Scope()
+    for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
+        if iv.kind == "reduce":
+            first = scope.linear(substitute(value, starts)).plus(scope.linear(iv.dom.min), -1)
+            if not (first.is_const and first.const == 0):
+                return False
+    return True
+
+
 def _annotated(body: Stmt, block: Block) -> Stmt:
     """Unrolling pragmas of a block stand on its outermost loop afterwards."""
     pragmas = tuple([(k, v) for k, v in block.annotations if k.startswith("pragma_")])
     if pragmas and isinstance(body, For):
         return For(
-            body.var, body.min, body.extent, body.kind, body.body, body.thread, body.annotations + pragmas
+            body.var,
+            body.min,
+            body.extent,
+            body.kind,
+            body.body,
+            body.thread,
+            body.annotations + pragmas,
         )
     return body
 

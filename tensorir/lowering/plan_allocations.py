@@ -1,9 +1,9 @@
 """Decides where each intermediate buffer lives: registers, the stack, or the caller's workspace.
 
-An ``Allocate`` comes out with a ``storage`` annotation: ``register`` (scope register), ``stack`` (small
-and of constant size), ``thread`` (inside a parallel loop: a piece of each thread's workspace) or
-``shared``; for the last two the buffer's ``elem_offset`` is its place, 64-byte aligned. Every buffer
-has memory of its own, so that code generation may say that no two overlap.
+An ``Allocate`` comes out with a ``storage`` annotation: ``register`` (scope register), ``stack``
+(small and of constant size), ``thread`` (inside a parallel loop: a piece of each thread's
+workspace) or ``shared``; for the last two the buffer's ``elem_offset`` is its place, 64-byte
+aligned. Every buffer has memory of its own, so that code generation may say that no two overlap.
 Runs on flat buffers, before loops multiply.
 """
 
@@ -55,17 +55,18 @@ class _Plan:
             case _:
                 return map_children(
                     s,
-                    lambda n: n if isinstance(n, Expr | Buffer) else self.stmt(n, in_parallel=in_parallel),
+                    lambda n: (
+                        n if isinstance(n, Expr | Buffer) else self.stmt(n, in_parallel=in_parallel)
+                    ),
                 )
 
     def _storage(self, buffer: Buffer, *, in_parallel: bool) -> str:
         if buffer.scope == "register":
             return "register"
         size = mul(buffer.shape[0], buffer.dtype.itemsize)
-        if isinstance(size, IntImm) and size.value <= _STACK_BUFFER:
-            if self.stack + size.value <= _STACK_TOTAL:
-                self.stack += size.value
-                return "stack"
+        if isinstance(size, IntImm) and size.value <= min(_STACK_BUFFER, _STACK_TOTAL - self.stack):
+            self.stack += size.value
+            return "stack"
         storage = "thread" if in_parallel else "shared"
         first = self.units[storage]
         self.units[storage] = add(first, floordiv(add(size, ALIGNMENT - 1), ALIGNMENT))

@@ -1,8 +1,8 @@
 """Puts indices and conditions in canonical form and drops what bounds decide.
 
-One walk with the ranges of the loops around: int64 expressions become linear forms, comparisons that
-always or never hold disappear with the dead branch, loops of one iteration give way to their body and
-empty loops to nothing. Float arithmetic is left exactly as written.
+One walk with the ranges of the loops around: int64 expressions become linear forms, comparisons
+that always or never hold disappear with the dead branch, loops of one iteration give way to their
+body and empty loops to nothing. Float arithmetic is left exactly as written.
 """
 
 from __future__ import annotations
@@ -60,7 +60,11 @@ class _Simplify:
                 guard = self.scope.simplify(predicate) if predicate is not None else None
                 return BufferStore(buffer, self.scope.simplify_value(value), where, guard)
             case Evaluate(value):
-                return None if isinstance(value, IntImm) else Evaluate(self.scope.simplify_value(value))
+                return (
+                    None
+                    if isinstance(value, IntImm)
+                    else Evaluate(self.scope.simplify_value(value))
+                )
             case Block() | BlockRealize():
                 raise AssertionError("blocks are lowered before loops are simplified")
 
@@ -99,4 +103,3 @@ class _Simplify:
             self.scope.bounds[id(var)] = self.scope.interval(form)
         inner = self.stmt(body)
         return LetStmt(var, value, inner) if inner is not None else None
-

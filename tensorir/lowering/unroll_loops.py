@@ -1,13 +1,14 @@
 """Expands unrolled loops, so that their variables become constants in indices and conditions.
 
-One walk writes the output once: each copy of a body is rebuilt with the values of all unrolled loops
-around it. Buffers allocated inside stay one buffer, allocated outside the copies; variables bound inside
-are renewed. ``pragma_auto_unroll_max_step`` on a loop (or a block) unrolls the serial loops below whose
-total number of steps stays within it. Runs after vectorisation, on flat buffers.
+One walk writes the output once: each copy of a body is rebuilt with the values of all unrolled
+loops around it. Buffers allocated inside stay one buffer, allocated outside the copies; variables
+bound inside are renewed. ``pragma_auto_unroll_max_step`` on a loop (or a block) unrolls the serial
+loops below whose total number of steps stays within it. Runs after vectorisation, on flat buffers.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...support.errors import CodegenError
@@ -18,14 +19,17 @@ from ..expr import (
     Add,
     And,
     BinaryOp,
+    Broadcast,
     BufferLoad,
     Call,
     CompareOp,
     Expr,
+    FloatImm,
     IntImm,
     Let,
     Not,
     Or,
+    Ramp,
     Select,
     Var,
     add,
@@ -35,6 +39,7 @@ from ..expr import (
 )
 from ..function import PrimFunc
 from ..stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt, annotation, seq
+from ..visitor import free_vars
 from .linear import Linear, Scope
 from .simplify_loops import NOTHING
 
@@ -56,6 +61,18 @@ def unroll_loops(func: PrimFunc) -> PrimFunc:
     return PrimFunc(func.params, body, func.attrs, func.name)
 
 
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """An index taken apart: ``base + sum(moved variable * coefficient) + offset``."""
+
+    whole: Expr
+    moved: tuple[tuple[int, int], ...]
+    base: Expr
+    offset: int
+    mentioned: frozenset[int]
+    """The variables in ``base``."""
+
+
 class _Unroll:
     def __init__(self, func: PrimFunc) -> None:
         self.scope = Scope()
@@ -64,12 +81,12 @@ class _Unroll:
         self.values: dict[int, Expr] = {}
         self.hoisted: list[Allocate] = []
         self.forms: dict[int, tuple[Expr, Linear]] = {}
-        self.bases: dict[int, tuple[Expr, tuple[tuple[int, int], ...], Expr, int]] = {}
+        self.bases: dict[int, _Index] = {}
         self.copies = 1
         self.depth = 0
         self.auto = 0
 
-    # -- statements -----------------------------------------------------------------------------------
+    # -- statements -------------------------------------------------------------------------------
     def stmt(self, s: Stmt) -> Stmt:
         match s:
             case For():
@@ -127,14 +144,14 @@ class _Unroll:
     def _expand(self, s: For, start: Expr, extent: Expr) -> Stmt:
         if not isinstance(extent, IntImm):
             raise CodegenError(
-                f"An unrolled loop needs a constant number of iterations; {s.var.name} has a symbolic "
-                "extent. Split it by a constant factor and unroll the inner loop."
+                f"An unrolled loop needs a constant number of iterations; {s.var.name} has a "
+                "symbolic extent. Split it by a constant factor and unroll the inner loop."
             )
         count = extent.value
         if self.copies * count > MAX_COPIES:
             raise CodegenError(
-                f"Unrolling {s.var.name} makes more than {MAX_COPIES} copies of its body. Unroll an inner "
-                "loop only, or split it by a smaller factor."
+                f"Unrolling {s.var.name} makes more than {MAX_COPIES} copies of its body. Unroll "
+                "an inner loop only, or split it by a smaller factor."
             )
         self.copies *= count
         self.depth += 1
@@ -165,7 +182,7 @@ class _Unroll:
         other = self.stmt(s.else_case) if s.else_case is not None else None
         return IfThenElse(condition, self.stmt(s.then_case), other)
 
-    # -- expressions ----------------------------------------------------------------------------------
+    # -- expressions ------------------------------------------------------------------------------
     def expr(self, e: Any) -> Any:
         """``e`` with the values of the unrolled loops put in and constants folded."""
         if not self.values:
@@ -175,6 +192,18 @@ class _Unroll:
             return self.values.get(id(e), e)
         if kind is Buffer:
             return e
+        # The nodes that unrolled tiles consist of, without the generic walk.
+        if kind is IntImm or kind is FloatImm:
+            return e
+        if kind is BufferLoad and e.predicate is None:
+            index = self.expr(e.indices[0])
+            return e if index is e.indices[0] else BufferLoad(e.buffer, (index,))
+        if kind is Ramp:
+            base, stride = self.expr(e.base), self.expr(e.stride)
+            return e if base is e.base and stride is e.stride else Ramp(base, stride, e.lanes)
+        if kind is Broadcast:
+            value = self.expr(e.value)
+            return e if value is e.value else Broadcast(value, e.lanes)
         if getattr(e, "dtype", None) is INDEX and isinstance(e, BinaryOp):
             return self._index(e)
         new = map_children(e, self.expr)
@@ -194,16 +223,17 @@ class _Unroll:
                     moved.append((id(atoms[0]), c))
                     del rest[mono]
             base = Linear(rest, 0).expr()
-            known = (e, tuple(moved), base, form.const)
+            mentioned = frozenset([id(v) for v in free_vars([base])])
+            known = _Index(e, tuple(moved), base, form.const, mentioned)
             self.bases[id(e)] = known
-        _, moved_terms, base, offset = known
-        for var, c in moved_terms:
+        base, offset = known.base, known.offset
+        for var, c in known.moved:
             value = self.values.get(var)
             if not isinstance(value, IntImm):
                 del self.bases[id(e)]
                 return self._index(e)
             offset += c * value.value
-        if not isinstance(base, IntImm):
+        if not known.mentioned.isdisjoint(self.values):
             base = self._rebuilt(base)
         if isinstance(base, IntImm):
             return IntImm(base.value + offset, INDEX)
@@ -248,17 +278,23 @@ class _Unroll:
 def _steps(s: Stmt) -> int | None:
     """Innermost iterations of a serial nest of constant extents; None where it is no such nest."""
     match s:
-        case For(_, _, extent, kind, body) if kind in ("serial", "unrolled") and isinstance(extent, IntImm):
+        case For(_, _, extent, kind, body) if kind in ("serial", "unrolled") and isinstance(
+            extent, IntImm
+        ):
             inner = _steps(body)
             return None if inner is None else inner * extent.value
         case For():
             return None
         case SeqStmt(stmts):
             parts = [_steps(x) for x in stmts]
-            return None if any(p is None for p in parts) else max([p for p in parts if p is not None])
+            return (
+                None if any(p is None for p in parts) else max([p for p in parts if p is not None])
+            )
         case IfThenElse(_, then_case, else_case):
             parts = [_steps(then_case), _steps(else_case) if else_case is not None else 1]
-            return None if any(p is None for p in parts) else max([p for p in parts if p is not None])
+            return (
+                None if any(p is None for p in parts) else max([p for p in parts if p is not None])
+            )
         case LetStmt(_, _, body) | Allocate(_, body):
             return _steps(body)
         case _:

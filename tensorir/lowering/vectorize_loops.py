@@ -1,12 +1,12 @@
 """Turns vectorized loops into vector expressions over Ramp and Broadcast.
 
-A loop of more iterations than a machine vector has lanes is cut into chunks of whole vectors and one
-shorter rest; a chunk loop of few iterations is unrolled. Its body is rewritten once: an index linear
-in the loop variable becomes a Ramp, what does not vary stays scalar, a condition that varies becomes
-the predicate of the loads and stores under it. What cannot be a vector - a reduction over the loop
-variable, a store that does not vary, a nested vectorized loop, an allocation - stays a serial loop:
-the result is always that of the loop run in order, iterations being independent by the schedule's
-promise. Runs on flat buffers.
+A loop of more iterations than a machine vector has lanes is cut into chunks of whole vectors and
+one shorter rest; a chunk loop of few iterations is unrolled. Its body is rewritten once: an index
+linear in the loop variable becomes a Ramp, what does not vary stays scalar, a condition that
+varies becomes the predicate of the loads and stores under it. What cannot be a vector - a
+reduction over the loop variable, a store that does not vary, a nested vectorized loop, an
+allocation - stays a serial loop: the result is always that of the loop run in order, iterations
+being independent by the schedule's promise. Runs on flat buffers.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def vectorize_loops(func: PrimFunc, target: Target) -> PrimFunc:
     return func if body is func.body else PrimFunc(func.params, body, func.attrs, func.name)
 
 
-class _NotVectorizable(Exception):  # noqa: N818 - a verdict inside this pass, never an error
+class _NotVectorizable(Exception):
     """The body cannot be a vector: the loop stays serial."""
 
 
@@ -89,8 +89,8 @@ class _Loops:
     def _vectorized(self, s: For) -> Stmt:
         if not isinstance(s.extent, IntImm):
             raise CodegenError(
-                f"A vectorized loop needs a constant number of iterations; {s.var.name} has a symbolic "
-                "extent. Split it by a constant factor and vectorize the inner loop."
+                f"A vectorized loop needs a constant number of iterations; {s.var.name} has a "
+                "symbolic extent. Split it by a constant factor and vectorize the inner loop."
             )
         try:
             _check_independent(s, self.scope)
@@ -115,7 +115,9 @@ class _Loops:
             with self.scope.loop(chunk, IntImm(0, INDEX), count):
                 body = self._vector(s, add(s.min, mul(chunk, lanes)), lanes)
             unroll = whole <= _UNROLLED_CHUNKS or _has_registers(s.body)
-            parts.append(For(chunk, IntImm(0, INDEX), count, "unrolled" if unroll else "serial", body))
+            parts.append(
+                For(chunk, IntImm(0, INDEX), count, "unrolled" if unroll else "serial", body)
+            )
         if rest:
             parts.append(self._vector(s, add(s.min, whole * lanes), rest))
         return seq(*parts)
@@ -132,13 +134,17 @@ def _with(s: For, kind: str, body: Stmt) -> For:
 
 
 def _has_registers(s: Stmt) -> bool:
-    return any(isinstance(n, BufferLoad | BufferStore) and n.buffer.scope == "register" for n in walk(s))
+    return any(
+        isinstance(n, BufferLoad | BufferStore) and n.buffer.scope == "register" for n in walk(s)
+    )
 
 
 def _widest(s: Stmt) -> int:
     """Bits of the widest element the loop touches: it decides the lanes of a machine vector."""
     bits = [
-        n.buffer.dtype.bits for n in walk(s) if isinstance(n, BufferLoad | BufferStore) and n.buffer.ndim
+        n.buffer.dtype.bits
+        for n in walk(s)
+        if isinstance(n, BufferLoad | BufferStore) and n.buffer.ndim
     ]
     return max(bits, default=32)
 
@@ -156,7 +162,12 @@ def _check_independent(loop: For, scope: Scope) -> None:
             elif isinstance(n, BufferStore):
                 form = scope.linear(n.indices[0])
                 factor = form.coefficient(loop.var)
-                if factor is not None and factor.is_const and factor.const == 0 and _varies(n.value, loop.var):
+                if (
+                    factor is not None
+                    and factor.is_const
+                    and factor.const == 0
+                    and _varies(n.value, loop.var)
+                ):
                     raise _NotVectorizable
                 stored.setdefault(id(n.buffer), set()).add(form.key())
         for load in loads:
@@ -193,7 +204,7 @@ class _Body:
     def _splat(self, e: Expr) -> Expr:
         return e if e.dtype.lanes > 1 or self.lanes == 1 else Broadcast(e, self.lanes)
 
-    # -- statements -----------------------------------------------------------------------------------
+    # -- statements -------------------------------------------------------------------------------
     def stmt(self, s: Stmt) -> Stmt:
         match s:
             case BufferStore():
@@ -205,7 +216,9 @@ class _Body:
                 if extent.dtype.lanes > 1 or start.dtype.lanes > 1:
                     raise _NotVectorizable
                 with self.scope.loop(s.var, start, extent):
-                    return For(s.var, start, extent, s.kind, self.stmt(s.body), s.thread, s.annotations)
+                    return For(
+                        s.var, start, extent, s.kind, self.stmt(s.body), s.thread, s.annotations
+                    )
             case IfThenElse(condition, then_case, else_case):
                 return self._condition(self.expr(condition), then_case, else_case)
             case LetStmt(var, value, body):
@@ -246,12 +259,16 @@ class _Body:
             return BufferStore(s.buffer, value, (index,))
         return BufferStore(s.buffer, self._splat(value), (index,), self.mask)
 
-    # -- expressions ------------------------------------------------------------------------------------
-    def expr(self, e: Expr) -> Expr:
+    # -- expressions ------------------------------------------------------------------------------
+    def expr(self, e: Expr) -> Expr:  # noqa: C901 - one match over a closed set
         match e:
             case Var():
                 if e is self.var:
-                    return self.base if self.lanes == 1 else Ramp(self.base, IntImm(1, INDEX), self.lanes)
+                    return (
+                        self.base
+                        if self.lanes == 1
+                        else Ramp(self.base, IntImm(1, INDEX), self.lanes)
+                    )
                 return self.lets.get(id(e), e)
             case IntImm() | FloatImm():
                 return e
@@ -308,7 +325,12 @@ class _Body:
             assert isinstance(e, BinaryOp)
             return self._pair(e, self.expr(e.a), self.expr(e.b))
         factor, rest = parts
-        if any(isinstance(n, BufferLoad) for atoms, _ in rest.terms.values() for a in atoms for n in walk(a)):
+        if any(
+            isinstance(n, BufferLoad)
+            for atoms, _ in rest.terms.values()
+            for a in atoms
+            for n in walk(a)
+        ):
             assert isinstance(e, BinaryOp)
             return self._pair(e, self.expr(e.a), self.expr(e.b))
         if factor.is_const and factor.const == 0:
@@ -362,4 +384,8 @@ class _Body:
 
 
 def _is_zero(e: Expr) -> bool:
-    return isinstance(e, Broadcast) and isinstance(e.value, IntImm | FloatImm) and str(e.value.value) in ("0", "0.0")
+    return (
+        isinstance(e, Broadcast)
+        and isinstance(e.value, IntImm | FloatImm)
+        and str(e.value.value) in ("0", "0.0")
+    )

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ...support.errors import ComputeError
-from ...support.structural import structural_equal
 from ..compute import Tensor, compute
 from ..expr import (
     EQ,
@@ -341,10 +340,3 @@ logical_xor = _binary("logical_xor", "a != b of bools", _logical_xor)
 def where(condition: Operand, x: Operand, y: Operand) -> Tensor:
     """``x`` where ``condition``, else ``y``, all three broadcast."""
     return elementwise("where", Select, condition, x, y)
-
-
-def same_dims(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
-    """Whether two shapes are the same, dim by dim."""
-    return len(a) == len(b) and all(
-        structural_equal(x, y, map_free_vars=False) for x, y in zip(a, b, strict=True)
-    )

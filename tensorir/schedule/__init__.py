@@ -3,14 +3,17 @@
 from .handles import BlockHandle, BlockRV, LoopHandle, LoopRV
 from .layout import whole_digits
 from .schedule import Schedule
+from .state import FunctionTable, ModuleLike
 from .trace import Instruction, Trace, index_map_text, parse_index_map
 
 __all__ = [
     "BlockHandle",
     "BlockRV",
+    "FunctionTable",
     "Instruction",
     "LoopHandle",
     "LoopRV",
+    "ModuleLike",
     "Schedule",
     "Trace",
     "index_map_text",

@@ -72,7 +72,8 @@ class Bounds:
         if analyzer is None:
             analyzer = self._simplifier = self._with_dims()
             for v, r in self.ranges.items():
-                analyzer.bind(v, Range(r.min, IntImm(2)) if is_const(r.extent, 1) else r)
+                most = analyzer.bounds(r.extent).max
+                analyzer.bind(v, Range(r.min, IntImm(2)) if most is not None and most <= 1 else r)
         return analyzer.simplify(e)
 
     def _with_dims(self) -> Analyzer:

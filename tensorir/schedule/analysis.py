@@ -126,6 +126,14 @@ def find_stmt(func: PrimFunc, stmt: Stmt) -> Path:
     return tuple(path)
 
 
+def path_below(top: Stmt, stmt: Stmt) -> Path:
+    """The path from one statement down to another."""
+    path: list[Stmt] = []
+    if not _find(top, stmt, path):
+        raise InternalError("A statement is not below another.")
+    return tuple(path)
+
+
 def realize_of(path: Path) -> BlockRealize:
     """The block realize a block's path ends in."""
     leaf = path[-1]
@@ -389,6 +397,15 @@ def is_update(block: Block) -> bool:
     if block.init is not None or not kinds <= {"spatial", "reduce"} or "reduce" not in kinds:
         return False
     return any(writes_buffer(block, r.buffer) for r in block.reads)
+
+
+def as_update(block: Block) -> Block:
+    """A reduction block without its init: it reads what it writes, and says so."""
+    reads = list(block.reads)
+    for w in reversed(block.writes):
+        if all(r.buffer is not w.buffer for r in reads):
+            reads.insert(0, w)
+    return replace(block, init=None, reads=tuple(reads))
 
 
 def axis_bindings(realize: BlockRealize, kinds: Sequence[str]) -> list[Expr]:

@@ -27,6 +27,7 @@ from .analysis import (
     Nested,
     Path,
     all_loops_above,
+    axis_bindings,
     binds,
     blocks_below,
     fail,
@@ -98,6 +99,8 @@ def _require_independent(func: PrimFunc, path: Path, primitive: str, *, allow_re
     for n in nested:
         _require_spatial(func, loop, n, outer, primitive, allow_reduce)
     for n in nested:
+        if binds(axis_bindings(n.realize, ("reduce",)), loop.var):
+            continue  # only threads get here; they combine their partial results
         if not _writes_apart(loop, n, outer) and not _private(scope, loop, nested, n):
             raise fail(
                 DependenceError,

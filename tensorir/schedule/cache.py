@@ -25,6 +25,8 @@ from .analysis import (
     Nested,
     Path,
     all_loops_above,
+    axis_bindings,
+    binds,
     block_names,
     blocks_below,
     conjunction,
@@ -274,8 +276,18 @@ def cache_write(
             "decompose_reduction, or use cache_inplace."
         )
         raise fail(DependenceError, "cache_write", func, [block], found)
-    readers = [n.block.name for n in readers_of(holder, buffer) if n.block is not block]
-    place = _shared_place(func, scope, [block_name, *readers], block_name, "cache_write")
+    users = [*readers_of(holder, buffer), *writers_of(holder, buffer)]
+    others = {n.block.name for n in users if n.block is not block}
+    groups = [[block_name, other] for other in sorted(others)] or [[block_name]]
+    places = [_shared_place(func, scope, g, block_name, "cache_write") for g in groups]
+    place = max(places, key=lambda p: len(p.path))
+    for loop in place.outer:
+        if binds(axis_bindings(realize, ("reduce",)), loop.var):
+            found = (
+                f"Another block uses {buffer.name!r} inside the reduce loop {loop.var.name!r} of "
+                f"{block_name!r}, where the result is not final."
+            )
+            raise fail(DependenceError, "cache_write", func, [block], found)
     inner = [loop for loop in all_loops_above(path) if all(loop is not o for o in place.outer)]
     n = Nested(realize, inner, [])
     bounds = loop_bounds([*place.outer, *inner])

@@ -148,7 +148,7 @@ def rename_lets(value: Expr) -> Expr:
     """A copy whose Lets bind fresh variables: a value that is put in twice may not bind a Var
     twice."""
     lets = {n.var: Var(n.var.name, n.var.dtype) for n in walk(value) if isinstance(n, Let)}
-    return _RenameLets(lets).visit(value) if lets else value  # type: ignore[no-any-return]
+    return _RenameLets(lets).visit(value) if lets else value
 
 
 class _RenameLets(Mutator):

@@ -14,23 +14,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...support.errors import ScheduleValueError
+from ...support.errors import DependenceError, ScheduleValueError
 from ...support.node import map_children, replace
 from ..buffer import Buffer
 from ..expr import Expr, IntImm, Let, Var, add, as_expr, sub
 from ..function import PrimFunc
 from ..stmt import Allocate, Block, For, LetStmt, Stmt, seq
 from ..visitor import Mutator, replace_buffers
-from .affine import loop_bounds
+from .affine import Bounds, loop_bounds
 from .analysis import (
     all_loops_above,
+    as_update,
+    axis_bindings,
+    binds,
     block_names,
+    blocks_below,
     fail,
     find_block,
     find_loop,
     fresh_name,
     loop_of,
     map_outer_realizes,
+    path_below,
     realize_of,
     rebuild,
     scope_blocks,
@@ -70,12 +75,36 @@ def loop_partition(func: PrimFunc, var: Var, factors: Sequence[int | Expr | None
         body = loop.body if i == 0 else _copy(loop.body, taken)
         known = bounds | loop_bounds([For(part_var, IntImm(0), extent, "serial", body)])
         body = map_outer_realizes(body, {var: known.simplify(add(part_var, offset))}, known, None)
+        if i:
+            body = _continue_reductions(func, loop, body, part_var, known)
         parts.append(For(part_var, IntImm(0), extent, "serial", body))
         loops.append(part_var)
         offset = bounds.simplify(add(offset, extent))
     changed = with_body(func, rebuild(path, seq(*parts)))
     scope_name = realize_of(scope_path(path)[:-1]).block.name
     return Partitioned(_separate_buffers(changed, scope_name), loops)
+
+
+def _continue_reductions(func: PrimFunc, loop: For, body: Stmt, part: Var, bounds: Bounds) -> Stmt:
+    """A later part of a reduce loop never runs the init: its blocks become updates."""
+    for n in blocks_below(body):
+        reduced = axis_bindings(n.realize, ("reduce",))
+        if n.block.init is None or not binds(reduced, part):
+            continue
+        known = bounds | loop_bounds(n.loops)
+        pairs = zip(n.block.iter_vars, n.realize.iter_values, strict=True)
+        if not any(
+            it.kind == "reduce" and known.proves_le(add(it.dom.min, 1), value)
+            for it, value in pairs
+        ):
+            found = (
+                f"The loop {loop.var.name!r} runs over a reduce axis of {n.block.name!r}, and "
+                "which part comes first depends on the sizes; decompose_reduction first."
+            )
+            raise fail(DependenceError, "loop_partition", func, [loop], found)
+        path = path_below(body, n.realize)
+        body = rebuild(path, replace(n.realize, block=as_update(n.block)))
+    return body
 
 
 def _extents(func: PrimFunc, loop: For, factors: Sequence[int | Expr | None]) -> list[Expr]:

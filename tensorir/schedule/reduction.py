@@ -14,6 +14,7 @@ from ..stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
 from ..visitor import substitute
 from .affine import is_independent, loop_bounds
 from .analysis import (
+    as_update,
     axis_bindings,
     binds,
     block_names,
@@ -83,11 +84,7 @@ def decompose_reduction(
     init_name = fresh_name(names, f"{block.name}_init")
     update_name = fresh_name(names, f"{block.name}_update")
     init = _init_nest(realize, init_loops, init_name, loops[at:])
-    reads = list(block.reads)
-    for w in reversed(block.writes):
-        if all(r.buffer is not w.buffer for r in reads):
-            reads.insert(0, w)
-    update = replace(block, name=update_name, init=None, reads=tuple(reads))
+    update = replace(as_update(block), name=update_name)
     body = rebuild(path, replace(realize, block=update))
     changed = with_body(func, body)
     new_path: list[Stmt] = []
@@ -222,8 +219,14 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
     )
     partial = _partial_block(realize, loops, rf_loop, update, rf_buffer, axis, rf_name)
     final = _final_nest(realize, loops, rf_loop, update, rf_buffer, axis)
-    top = next((s for s in path if isinstance(s, For) and s is loops[0]), None)
-    assert top is not None
+    for n in blocks_below(loops[0]):
+        uses = (*n.block.reads, *n.block.writes)
+        if n.block is not block and any(r.buffer is update.buffer for r in uses):
+            found = (
+                f"{n.block.name!r} uses {update.buffer.name!r} inside the nest of {block.name!r}, "
+                "before the final block could write it."
+            )
+            raise fail(DependenceError, "rfactor", func, [n.block], found)
     body = rebuild(path, partial)
     changed = with_body(func, body)
     new_path = find_block(changed, rf_name, "rfactor")

@@ -451,7 +451,9 @@ def _parse_expr(n: ast.expr, known: Mapping[str, RV], dims: dict[str, Var]) -> A
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _PARSED:
             a, b = _parse_expr(left, known, dims), _parse_expr(right, known, dims)
             return _PARSED[type(op)](a, b)
-        case ast.Call(func=ast.Attribute(attr="get_shape_var"), args=[ast.Constant(value=name)]):
+        case ast.Call(
+            func=ast.Attribute(attr="get_shape_var"), args=[ast.Constant(value=str(name))]
+        ):
             return dims.setdefault(name, Var(name))
         case ast.Call(func=ast.Name(id="min" | "max" as which), args=[left, right]):
             combine = minimum if which == "min" else maximum

@@ -13,21 +13,35 @@ from typing import Any
 import numpy as np
 
 from burnish.tensorir import expr as e
-from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 _BINARY = {
-    "Add": lambda a, b: a + b, "Sub": lambda a, b: a - b, "Mul": lambda a, b: a * b,
-    "FloorDiv": lambda a, b: a // b, "FloorMod": lambda a, b: a % b, "Min": np.minimum, "Max": np.maximum,
-    "EQ": lambda a, b: a == b, "NE": lambda a, b: a != b, "LT": lambda a, b: a < b,
-    "LE": lambda a, b: a <= b, "GT": lambda a, b: a > b, "GE": lambda a, b: a >= b,
-    "And": np.logical_and, "Or": np.logical_or,
-}  # fmt: skip
+    "Add": lambda a, b: a + b,
+    "Sub": lambda a, b: a - b,
+    "Mul": lambda a, b: a * b,
+    "FloorDiv": lambda a, b: a // b,
+    "FloorMod": lambda a, b: a % b,
+    "Min": np.minimum,
+    "Max": np.maximum,
+    "EQ": lambda a, b: a == b,
+    "NE": lambda a, b: a != b,
+    "LT": lambda a, b: a < b,
+    "LE": lambda a, b: a <= b,
+    "GT": lambda a, b: a > b,
+    "GE": lambda a, b: a >= b,
+    "And": np.logical_and,
+    "Or": np.logical_or,
+}
 _CALLS = {
-    "erf": lambda x: math.erf(x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "neg": lambda x: -x,
-    "rsqrt": lambda x: 1 / np.sqrt(x), "pow": np.power, "round": np.rint, "fma": lambda a, b, c: a * b + c,
-}  # fmt: skip
+    "erf": lambda x: math.erf(x),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "neg": lambda x: -x,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "pow": np.power,
+    "round": np.rint,
+    "fma": lambda a, b, c: a * b + c,
+}
 
 
 def run_prim_func(
@@ -77,8 +91,19 @@ def _eval(n: e.Expr, env: dict[Any, Any]) -> Any:
         case e.Var():
             return env[n]
         case e.BufferLoad():
-            assert isinstance(n.buffer, Buffer)
             return env[n.buffer][tuple([_eval(i, env) for i in n.indices])]
+        case e.Select():
+            return _eval(n.true_value if _eval(n.condition, env) else n.false_value, env)
+        case e.Let():
+            env[n.var] = _eval(n.value, env)
+            return _eval(n.body, env)
+        case e.Call(op="if_then_else"):
+            return _eval(n.args[1] if _eval(n.args[0], env) else n.args[2], env)
+    return _apply(n, env)
+
+
+def _apply(n: e.Expr, env: dict[Any, Any]) -> Any:
+    match n:
         case e.Cast():
             return n.dtype.to_numpy().type(_eval(n.value, env))
         case e.Not():
@@ -86,14 +111,6 @@ def _eval(n: e.Expr, env: dict[Any, Any]) -> Any:
         case e.Div():
             a, b = _eval(n.a, env), _eval(n.b, env)
             return a / b if n.dtype.is_float else type(a)(math.trunc(a / b))
-        case e.Select():
-            chosen = n.true_value if _eval(n.condition, env) else n.false_value
-            return _eval(chosen, env)
-        case e.Let():
-            env[n.var] = _eval(n.value, env)
-            return _eval(n.body, env)
-        case e.Call(op="if_then_else"):
-            return _eval(n.args[1] if _eval(n.args[0], env) else n.args[2], env)
         case e.Call():
             function = _CALLS.get(n.op) or getattr(np, n.op)
             return n.dtype.to_numpy().type(function(*[_eval(a, env) for a in n.args]))

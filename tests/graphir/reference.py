@@ -1,8 +1,9 @@
-"""The meaning of graph functions, on one screen: a NumPy interpreter of operators. The oracle of tests.
+"""The meaning of graph functions, on one screen: a NumPy interpreter of operators. The oracle of
+tests.
 
-``run(module, "main", x, ...)`` gives an array, or a tuple of them. It shares nothing with the compiler
-but the nodes. Calls of PrimFuncs go to ``prim_func_reference``, so every stage of the graph can be run.
-"""
+``run(module, "main", x, ...)`` gives an array, or a tuple of them. It shares nothing with the
+compiler but the nodes. Calls of PrimFuncs go to ``prim_func_reference``, so every stage of the
+graph can be run."""
 
 from __future__ import annotations
 
@@ -65,26 +66,48 @@ def reduction(function: Any) -> Any:
 
 
 OPERATORS: dict[str, Any] = {
-    "relu": lambda x: np.maximum(x, 0), "sigmoid": sigmoid, "silu": lambda x: x * sigmoid(x), "gelu": gelu,
-    "rsqrt": lambda x: 1 / np.sqrt(x), "erf": ERF, "round": np.rint, "softplus": lambda x: np.logaddexp(x, 0),
-    "reciprocal": lambda x: 1 / x, "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": sigmoid,
+    "silu": lambda x: x * sigmoid(x),
+    "gelu": gelu,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": ERF,
+    "round": np.rint,
+    "softplus": lambda x: np.logaddexp(x, 0),
+    "reciprocal": lambda x: 1 / x,
+    "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
     "hard_swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     "leaky_relu": lambda x, negative_slope: np.where(x > 0, x, x * negative_slope),
     "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
-    "divide": lambda a, b: a / b if a.dtype.kind == "f" else np.trunc(a / b), "floor_mod": np.mod,
-    "astype": lambda x, dtype: x.astype(dtype), "clip": lambda x, min, max: np.clip(x, min, max),
+    "divide": lambda a, b: a / b if a.dtype.kind == "f" else np.trunc(a / b),
+    "floor_mod": np.mod,
+    "astype": lambda x, dtype: x.astype(dtype),
+    "clip": lambda x, min, max: np.clip(x, min, max),
     "linear": lambda x, w, bias=0: x @ w.T + bias,
     "matmul": lambda a, b, transpose_a, transpose_b: swap(a, transpose_a) @ swap(b, transpose_b),
-    "softmax": softmax, "log_softmax": lambda x, axis: np.log(softmax(x, axis)), "layer_norm": layer_norm,
-    "sum": reduction(np.sum), "mean": reduction(np.mean), "max": reduction(np.max), "min": reduction(np.min),
+    "softmax": softmax,
+    "log_softmax": lambda x, axis: np.log(softmax(x, axis)),
+    "layer_norm": layer_norm,
+    "sum": reduction(np.sum),
+    "mean": reduction(np.mean),
+    "max": reduction(np.max),
+    "min": reduction(np.min),
     "prod": reduction(np.prod),
-    "variance": reduction(lambda x, axis, keepdims, correction: np.var(x, axis, ddof=correction, keepdims=keepdims)),
-    "reshape": lambda x, shape: x.reshape(shape), "flatten": flatten, "broadcast_to": np.broadcast_to,
-    "squeeze": lambda x, axis: np.squeeze(x, _axis(axis)), "expand_dims": lambda x, axis: np.expand_dims(x, _axis(axis)),
-    "permute_dims": lambda x, axes: np.transpose(x, axes), "concat": lambda *x, axis: np.concatenate(x, axis),
+    "variance": reduction(
+        lambda x, axis, keepdims, correction: np.var(x, axis, ddof=correction, keepdims=keepdims)
+    ),
+    "reshape": lambda x, shape: x.reshape(shape),
+    "flatten": flatten,
+    "broadcast_to": np.broadcast_to,
+    "squeeze": lambda x, axis: np.squeeze(x, _axis(axis)),
+    "expand_dims": lambda x, axis: np.expand_dims(x, _axis(axis)),
+    "permute_dims": lambda x, axes: np.transpose(x, axes),
+    "concat": lambda *x, axis: np.concatenate(x, axis),
     "strided_slice": strided_slice,
-    "pad": lambda x, pad_width, pad_value: np.pad(x, np.reshape(pad_width, (-1, 2)), constant_values=pad_value),
-}  # fmt: skip
+    "pad": lambda x, pad_width, pad_value: np.pad(
+        x, np.reshape(pad_width, (-1, 2)), constant_values=pad_value
+    ),
+}
 """Operators that are not simply the NumPy function of their name."""
 
 

@@ -27,7 +27,8 @@ A = Var("a")
 def main_of(*lines: str, result: str, output: str = "") -> Function:
     body = "".join(f"        {line}\n" for line in lines)
     func = parse_module(
-        f'@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n    with R.dataflow():\n{body}'
+        f'@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n'
+        f"    with R.dataflow():\n{body}"
         f"        R.output({output or result})\n    return {result}\n"
     )["main"]
     assert isinstance(func, Function)
@@ -80,7 +81,8 @@ def test_uses_count_every_read() -> None:
 
 def test_uses_inside_of_branches_count() -> None:
     text = (
-        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n    a = R.exp(x)\n    if c:\n'
+        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n'
+        "    a = R.exp(x)\n    if c:\n"
         "        y = R.relu(a)\n    else:\n        y = a\n    return y\n"
     )
     func = parse_module(text)["main"]
@@ -117,7 +119,7 @@ def test_the_callees_dims_are_solved_in_the_callers() -> None:
     assert isinstance(main, Function)
     (call,) = dps_calls(main)
     found = solve_shape_vars(func, [type_of(a) for a in call.args], call.out_type)
-    assert {v.name: print_dim(d) for v, d in found.items()} == {"a": "a"}
+    assert {v.name: print_dim(d) for v, d in found.items()} == {"n": "a * 2"}
     assert all(v not in list(found.values()) for v in found)
     with pytest.raises(DimError, match="dim 5 does not fit the parameter's dim 3"):
         solve_shape_vars(func, [tensor_type((A * 2, 5))], tensor_type((5, A * 2)))

@@ -24,7 +24,8 @@ def main(x: R.Tensor((1, 784), "float32")):
 """
 KERNEL = parse_module(
     '@T.prim_func\ndef f(X: T.Buffer((2,), "float32"), Y: T.Buffer((2,), "float32")):\n'
-    "    for i in range(2):\n        with T.block('Y'):\n            vi = T.axis.spatial(2, i)\n            Y[vi] = X[vi]\n"
+    "    for i in range(2):\n        with T.block('Y'):\n"
+    "            vi = T.axis.spatial(2, i)\n            Y[vi] = X[vi]\n"
 ).prim_funcs["f"]
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from burnish.graphir.dim import (
     DimError,
+    OwnDims,
     broadcast_shapes,
     dim_equal,
     divide,
@@ -33,8 +34,19 @@ def dim(text: str) -> Expr:
     return parse_dim(text, VARS.__getitem__)
 
 
-TEXTS = ["7", "m", "m * 2 + 1", "(m + 1) * 2", "m - (n - 1)", "m - n - 1", "(m + 3) // 4", "m % 3 * 2",
-         "min(m, n + 1)", "max(m, 2) * (n % 4)", "m // (n // 2)"]  # fmt: skip
+TEXTS = [
+    "7",
+    "m",
+    "m * 2 + 1",
+    "(m + 1) * 2",
+    "m - (n - 1)",
+    "m - n - 1",
+    "(m + 3) // 4",
+    "m % 3 * 2",
+    "min(m, n + 1)",
+    "max(m, 2) * (n % 4)",
+    "m // (n // 2)",
+]
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -54,9 +66,19 @@ def test_a_float_has_no_text() -> None:
         print_dim(FloatImm(1.0))
 
 
-EQUAL = [("m * 28 * 28", "m * 784"), ("(m + n) * 2", "n + m + n + m"), ("m - m", "0"), ("m * n", "n * m"),
-         ("m * 6 // 3", "m * 2"), ("m * 4 % 2", "0"), ("min(m, m)", "m"), ("(m + 1) * (m - 1)", "m * m - 1"),
-         ("max(3, 5)", "5"), ("17 // 5 + m", "m + 3"), ("(m + n) // 2", "(n + m) // 2")]  # fmt: skip
+EQUAL = [
+    ("m * 28 * 28", "m * 784"),
+    ("(m + n) * 2", "n + m + n + m"),
+    ("m - m", "0"),
+    ("m * n", "n * m"),
+    ("m * 6 // 3", "m * 2"),
+    ("m * 4 % 2", "0"),
+    ("min(m, m)", "m"),
+    ("(m + 1) * (m - 1)", "m * m - 1"),
+    ("max(3, 5)", "5"),
+    ("17 // 5 + m", "m + 3"),
+    ("(m + n) // 2", "(n + m) // 2"),
+]
 DIFFERENT = [
     ("m", "n"),
     ("m", "m + 1"),
@@ -164,3 +186,15 @@ def test_dims_that_do_not_fit(
 def test_substitution_without_a_change_is_the_same_object() -> None:
     whole = dim("m * 2 + 1")
     assert substitute_dim(whole, {N: IntImm(3)}) is whole
+
+
+def test_own_dims_are_one_var_a_dim() -> None:
+    own = OwnDims()
+    fresh = own(M)
+    assert fresh is not M
+    assert own(dim("m + 0")) is fresh
+    compound = own(dim("m * n"))
+    assert isinstance(compound, Var)
+    assert own(dim("n * m")) is compound
+    assert compound is not fresh
+    assert static_value(own(as_expr(4))) == 4

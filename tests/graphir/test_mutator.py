@@ -15,7 +15,8 @@ from burnish.support.structural import assert_structural_equal
 def parse(*lines: str, result: str = "y") -> IRModule:
     body = "".join(f"        {line}\n" for line in lines)
     return parse_module(
-        f'@R.function\ndef main(x: R.Tensor((2, 3)), c: R.Tensor((), "bool")):\n    with R.dataflow():\n{body}'
+        f'@R.function\ndef main(x: R.Tensor((2, 3)), c: R.Tensor((), "bool")):\n'
+        f"    with R.dataflow():\n{body}"
         f"        R.output({result})\n    return {result}\n"
     )
 
@@ -80,8 +81,10 @@ def test_nothing_changed_is_the_same_object() -> None:
 
 def test_blocks_without_a_change_stay_the_same_object() -> None:
     text = (
-        "@R.function\ndef main(x: R.Tensor((2,))):\n    with R.dataflow():\n        a = R.exp(x)\n        R.output(a)\n"
-        "    b = R.tanh(a)\n    with R.dataflow():\n        y = R.relu(b)\n        R.output(y)\n    return y\n"
+        "@R.function\ndef main(x: R.Tensor((2,))):\n    with R.dataflow():\n"
+        "        a = R.exp(x)\n        R.output(a)\n"
+        "    b = R.tanh(a)\n    with R.dataflow():\n        y = R.relu(b)\n"
+        "        R.output(y)\n    return y\n"
     )
     module = parse_module(text)
     before, after = module["main"], ReluToGelu(module).transform()["main"]
@@ -96,7 +99,8 @@ def test_blocks_without_a_change_stay_the_same_object() -> None:
 
 def test_branches_are_visited() -> None:
     text = (
-        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n    if c:\n        a = R.relu(x)\n'
+        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n'
+        "    if c:\n        a = R.relu(x)\n"
         "        y = a\n    else:\n        y = x\n    return y\n"
     )
     module = verify_module(DropRelu(parse_module(text)).transform())

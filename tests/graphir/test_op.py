@@ -22,7 +22,7 @@ def test_a_row_is_registered_once() -> None:
 
 def test_an_unknown_operator_suggests_the_nearest() -> None:
     with pytest.raises(
-        TypeInferenceError, match="rleu: there is no such operator. Did you mean 'relu'?"
+        TypeInferenceError, match=r"rleu: there is no such operator\. Did you mean 'relu'\?"
     ):
         get_op("rleu")
 

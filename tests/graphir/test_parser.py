@@ -59,7 +59,7 @@ def main_of(
     body: str, params: str = 'x: R.Tensor((2, 3), "float32")', **kwargs: object
 ) -> IRModule:
     lines = "".join(f"    {line}\n" for line in body.split("\n"))
-    return parse_module(f"@R.function\ndef main({params}):\n{lines}", **kwargs)  # type: ignore[arg-type]
+    return parse_module((f"@R.function\ndef main({params}):\n{lines}"), **kwargs)  # type: ignore[arg-type]
 
 
 def values(module: IRModule) -> list[object]:
@@ -142,8 +142,10 @@ def test_if_gives_a_value() -> None:
 def test_calls_of_graph_functions_infer_their_type() -> None:
     module = round_trip(
         parse_module(
-            '@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((4, "m"))):\n        y = cls.f(x)\n'
-            '        return y\n    @R.function\n    def f(a: R.Tensor(("k", "j"))):\n        return R.permute_dims(a)\n'
+            "@I.ir_module\nclass M:\n    @R.function\n"
+            '    def main(x: R.Tensor((4, "m"))):\n        y = cls.f(x)\n        return y\n'
+            '    @R.function\n    def f(a: R.Tensor(("k", "j"))):\n'
+            "        return R.permute_dims(a)\n"
         )
     )
     (call,) = values(module)
@@ -164,7 +166,8 @@ def test_names_come_from_env() -> None:
 def test_functions_from_env_join_the_module() -> None:
     relu = parse_module(
         '@T.prim_func\ndef relu(X: T.Buffer((2, 3), "float32"), Y: T.Buffer((2, 3), "float32")):\n'
-        "    for i, j in T.grid(2, 3):\n        with T.block('Y'):\n            vi, vj = T.axis.remap('SS', [i, j])\n"
+        "    for i, j in T.grid(2, 3):\n        with T.block('Y'):\n"
+        "            vi, vj = T.axis.remap('SS', [i, j])\n"
         "            Y[vi, vj] = T.max(X[vi, vj], 0.0)\n"
     )["relu"]
     module = main_of("y = R.call_dps(relu, (x,), R.Tensor((2, 3)))\nreturn y", env={"relu": relu})
@@ -202,8 +205,9 @@ def test_small_constants_stand_in_the_text() -> None:
 
 def test_module_attrs_and_function_attrs_round_trip() -> None:
     text = (
-        '@I.ir_module\nclass Module:\n    I.module_attrs({"version": 2})\n    N = 3\n    @R.function\n'
-        '    def main(x: R.Tensor((N,))):\n        R.func_attr({"num_input": 1})\n        return x\n'
+        '@I.ir_module\nclass Module:\n    I.module_attrs({"version": 2})\n    N = 3\n'
+        "    @R.function\n    def main(x: R.Tensor((N,))):\n"
+        '        R.func_attr({"num_input": 1})\n        return x\n'
     )
     module = round_trip(parse_module(text))
     assert module.attrs == {"version": 2}
@@ -213,32 +217,66 @@ def test_module_attrs_and_function_attrs_round_trip() -> None:
 D = "with R.dataflow():\n    "
 ERRORS = [
     ("return y", "'y' is not defined.", "y"),
-    ("scale = R.relu(x)\nreturn scales", "'scales' is not defined. Did you mean 'scale'?", "scales"),
+    (
+        "scale = R.relu(x)\nreturn scales",
+        "'scales' is not defined. Did you mean 'scale'?",
+        "scales",
+    ),
     ("return R.rleu(x)", "There is no operator R.rleu. Did you mean 'relu'?", "R.rleu(x)"),
-    ("y: R.Tensor((3, 2)) = R.relu(x)\nreturn y",
-     'y is annotated R.Tensor((3, 2), dtype="float32"), but it is R.Tensor((2, 3), dtype="float32").', "y: R.Tensor"),
+    (
+        "y: R.Tensor((3, 2)) = R.relu(x)\nreturn y",
+        (
+            'y is annotated R.Tensor((3, 2), dtype="float32"), '
+            'but it is R.Tensor((2, 3), dtype="float32").'
+        ),
+        "y: R.Tensor",
+    ),
     (D + "y = R.relu(x)\nreturn y", "'y' does not leave its dataflow block", "y"),
     (D + "R.output(x)\n    y = x\nreturn x", "R.output(...) is the last line", "y = x"),
     (D + "return x", "return stands outside of the dataflow block", "return x"),
-    (D + "if x:\n        y = x\n    else:\n        y = x\nreturn x", "if stands outside of it", "if x:"),
+    (
+        D + "if x:\n        y = x\n    else:\n        y = x\nreturn x",
+        "if stands outside of it",
+        "if x:",
+    ),
     ("R.relu(x)", "Expected an assignment", "R.relu(x)"),
     ("y = x", "Function 'main' returns nothing.", "def main"),
     ("return x\ny = x", "A statement after return.", "y = x"),
-    ('y = R.call_dps("f", (x,))\nreturn y', "R.call_dps takes a function of the module", 'R.call_dps("f", (x,))'),
-    ("y = R.call_dps(cls.g, (x,), R.Tensor((1,)))\nreturn y", "The module has no function 'g'.", "cls.g"),
-    ('y = R.call_dps_packed("f", (x,))\nreturn y', "Expected (function, (arguments, ...), out_type=", "R.call"),
+    (
+        'y = R.call_dps("f", (x,))\nreturn y',
+        "R.call_dps takes a function of the module",
+        'R.call_dps("f", (x,))',
+    ),
+    (
+        "y = R.call_dps(cls.g, (x,), R.Tensor((1,)))\nreturn y",
+        "The module has no function 'g'.",
+        "cls.g",
+    ),
+    (
+        'y = R.call_dps_packed("f", (x,))\nreturn y',
+        "Expected (function, (arguments, ...), out_type=",
+        "R.call",
+    ),
     ('y = R.call_dps_packed("f", (x,), 3)\nreturn y', "Expected a type", "3"),
     ("y = R.const('a', R.Tensor((2,)))\nreturn y", "No values for 'a'", "R.const"),
     ('y = R.const([1.5], "int31")\nreturn y', "Expected a dtype", "R.const"),
     ("y = R.const([[1], [1, 2]])\nreturn y", "inhomogeneous", "R.const"),
-    ("y = R.reshape(x, R.shape([k, 2]))\nreturn y", "'k' is no dimension; write a symbolic one as a string", "k"),
+    (
+        "y = R.reshape(x, R.shape([k, 2]))\nreturn y",
+        "'k' is no dimension; write a symbolic one as a string",
+        "k",
+    ),
     ('y = R.reshape(x, R.shape(["m **"]))\nreturn y', "Expected a dimension", '"m **"'),
     ("y = lambda: x\nreturn y", "Expected a name, a number, a tuple or a call", "lambda: x"),
     ("if x:\n    y = x\nelse:\n    z = x\nreturn x", "one name; found 'y' and 'z'", "if x:"),
     ("if x:\n    y = x\nreturn x", "Both branches of an if", "if x:"),
-    ("if x:\n    y = x\nelse:\n    y = R.sum(x)\nreturn x", "The branches of this if have different types", "if x:"),
+    (
+        "if x:\n    y = x\nelse:\n    y = R.sum(x)\nreturn x",
+        "The branches of this if have different types",
+        "if x:",
+    ),
     ("y = main(x)\nreturn y", "A recursive call of 'main' needs its type annotated", "main(x)"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("body", "message", "place"), ERRORS)
@@ -260,12 +298,25 @@ MODULE_ERRORS = [
     ("@R.function\ndef f(*x): return x", "A function takes plain parameters."),
     ("@R.function\ndef f(x: int): return x", "Expected a type: R.Tensor("),
     ("@R.function\ndef f(x: R.Tensor((2,), 'flot')): return x", "Expected a dtype"),
-    ("@R.function\ndef f(x: R.Tensor(ndim=2)): return x", 'Expected R.Tensor((1, "m"), dtype="float32").'),
-    ("@R.function\ndef f(x: R.Tensor((2,))) -> R.Tensor((3,)):\n    return x", "The result is annotated"),
-    ("@I.ir_module\nclass M:\n    for i in x: pass", "Expected functions, I.module_attrs or NAME = literal"),
+    (
+        "@R.function\ndef f(x: R.Tensor(ndim=2)): return x",
+        'Expected R.Tensor((1, "m"), dtype="float32").',
+    ),
+    (
+        "@R.function\ndef f(x: R.Tensor((2,))) -> R.Tensor((3,)):\n    return x",
+        "The result is annotated",
+    ),
+    (
+        "@I.ir_module\nclass M:\n    for i in x: pass",
+        "Expected functions, I.module_attrs or NAME = literal",
+    ),
     ("@I.ir_module\nclass M:\n    a = f()", "Expected a literal."),
-    ("@I.ir_module\nclass M:\n    @R.function\n    def f(): return ()\n    @R.function\n    def f(): return ()", "'f' is defined twice"),
-]  # fmt: skip
+    (
+        "@I.ir_module\nclass M:\n    @R.function\n    def f(): return ()\n"
+        "    @R.function\n    def f(): return ()",
+        "'f' is defined twice",
+    ),
+]
 
 
 @pytest.mark.parametrize(("text", "message"), MODULE_ERRORS)

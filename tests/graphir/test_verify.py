@@ -30,17 +30,26 @@ from burnish.support.errors import VerifyError
 
 T = tensor_type((2, 3))
 LIBRARY = parse_module(
-    '@T.prim_func\ndef relu(X: T.Buffer(("n", 3), "float32"), Y: T.Buffer(("n", 3), "float32")):\n'
-    "    n = T.int64()\n    for i, j in T.grid(n, 3):\n        with T.block('Y'):\n"
-    "            vi, vj = T.axis.remap('SS', [i, j])\n            Y[vi, vj] = T.max(X[vi, vj], 0.0)\n".replace(
-        "    n = T.int64()\n", ""
-    )
+    """
+@T.prim_func
+def relu(X: T.Buffer(("n", 3), "float32"), Y: T.Buffer(("n", 3), "float32")):
+    for i, j in T.grid(n, 3):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = T.max(X[vi, vj], 0.0)
+"""
 )
 Body = tuple[list[tuple[Var, Value]], Atom]
 
 
-def module_of(bindings: list[tuple[Var, Value]], result: Atom, kind: Type = T, *, dataflow: bool = True,
-              params: tuple[Var, ...] = ()) -> IRModule:  # fmt: skip
+def module_of(
+    bindings: list[tuple[Var, Value]],
+    result: Atom,
+    kind: Type = T,
+    *,
+    dataflow: bool = True,
+    params: tuple[Var, ...] = (),
+) -> IRModule:
     block = BindingBlock(tuple([Binding(v, e) for v, e in bindings]), dataflow)
     module = LIBRARY.copy()
     module["main"] = Function(params, SeqExpr((block,), result), kind, (("global_symbol", "main"),))

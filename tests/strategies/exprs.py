@@ -2,13 +2,14 @@
 
 ``exprs(dtype, variables, buffers)`` are scalars of any dtype, well-typed but not guarded against
 division by zero: for text and rewriting, not for running. ``index_exprs(variables)`` are int64 with
-positive divisors, and can be computed. ``draw_expr`` and ``draw_index`` are the same for composites.
+positive divisors, and can be computed. ``draw_expr`` and ``draw_index`` are the same for
+composites.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from hypothesis import strategies as st
 
@@ -18,11 +19,14 @@ from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.expr import BOOL, INDEX, Expr, FloatImm, IntImm, Var
 from burnish.tensorir.intrinsics import UNARY_FLOAT
 
+C = TypeVar("C")
 Draw: TypeAlias = Callable[[st.SearchStrategy[Any]], Any]
+Form: TypeAlias = Callable[[DType, int], Expr]
+Binary: TypeAlias = Callable[[Expr, Expr], Expr]
 
-ARITHMETIC = (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Div, e.Min, e.Max)
-INDEX_ARITHMETIC = (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Min, e.Max)
-COMPARISONS = (e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE)
+ARITHMETIC: tuple[Binary, ...] = (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Div, e.Min, e.Max)
+INDEX_ARITHMETIC: tuple[Binary, ...] = (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Min, e.Max)
+COMPARISONS: tuple[Binary, ...] = (e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE)
 PREDICATES = ("isnan", "isinf", "isfinite")
 BINARY_FLOAT = ("pow", "atan2", "copysign", "fmod")
 UNARY_INT = ("abs", "popcount", "clz", "bitwise_not")
@@ -36,7 +40,7 @@ _FLOAT = st.one_of(
 )
 
 
-def pick(draw: Draw, choices: Sequence[Any]) -> Any:
+def pick(draw: Draw, choices: Sequence[C]) -> C:
     return choices[draw(st.integers(0, len(choices) - 1))]
 
 
@@ -58,11 +62,11 @@ class _Drawer:
 
     def expr(self, dtype: str, depth: int) -> Expr:
         kind = DType(dtype)
-        forms = [self.leaf] if depth <= 0 else self.forms(kind)
+        forms: list[Form] = [self.leaf] if depth <= 0 else self.forms(kind)
         return pick(self.draw, forms)(kind, depth - 1)
 
-    def forms(self, kind: DType) -> list[Callable[[DType, int], Expr]]:
-        forms = [self.leaf, self.select, self.if_then_else, self.cast, self.let]
+    def forms(self, kind: DType) -> list[Form]:
+        forms: list[Form] = [self.leaf, self.select, self.if_then_else, self.cast, self.let]
         if any(b.dtype is kind for b in self.buffers):
             forms.append(self.load)
         if kind.is_bool:
@@ -103,7 +107,8 @@ class _Drawer:
         return e.BufferLoad(b, tuple([self.expr("int64", depth) for _ in b.shape]))
 
     def logic(self, kind: DType, depth: int) -> Expr:
-        return pick(self.draw, [e.And, e.Or])(self.expr("bool", depth), self.expr("bool", depth))
+        form: Binary = pick(self.draw, [e.And, e.Or])
+        return form(self.expr("bool", depth), self.expr("bool", depth))
 
     def negation(self, kind: DType, depth: int) -> Expr:
         return e.Not(self.expr("bool", depth))

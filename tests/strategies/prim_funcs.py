@@ -1,7 +1,8 @@
-"""Random PrimFuncs that keep every law but need not make sense to run: for text, hashing, rewriting.
+"""Random PrimFuncs that keep every law but need not make sense to run: for text, hashing,
+rewriting.
 
-``scheduled_funcs()`` have a root block, loops of every kind and blocks; ``lowered_funcs()`` loops over
-flat memory with allocations, lets, vectors and predicates.
+``scheduled_funcs()`` have a root block, loops of every kind and blocks; ``lowered_funcs()`` loops
+over flat memory with allocations, lets, vectors and predicates.
 """
 
 from __future__ import annotations

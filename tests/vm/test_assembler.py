@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from burnish.support.errors import VMError
-from burnish.vm.assembler import Assembler
+from burnish.vm.assembler import Assembler, FunctionBuilder
 from burnish.vm.program import Call, Goto, If, Imm, Kernel, Param, Reg, Ret, TensorSpec
 
 F4 = TensorSpec(("4",), "float32")
@@ -57,13 +57,11 @@ def test_labels_are_placed_once() -> None:
         asm.function("main", [], F4) as f,
     ):
         f.goto(f.label("end"))
-    with (
-        pytest.raises(VMError, match="main: label 'end' is placed twice"),
-        asm.function("main", [], F4) as f,
-    ):
-        end = f.label("end")
-        f.place(end)
-        f.place(end)
+    builder = FunctionBuilder("main", (), F4, ())
+    end = builder.label("end")
+    builder.place(end)
+    with pytest.raises(VMError, match="main: label 'end' is placed twice"):
+        builder.place(end)
     assert asm.program.functions == {}
 
 

@@ -97,7 +97,7 @@ def test_an_inplace_kernel_may_overlap(add_kernel: Kernel, add_object: bytes) ->
 
 def test_checks_before_any_work(add: BoundKernel) -> None:
     c = np.zeros((3, 4), np.float32)
-    with pytest.raises(ArityError, match="add takes 3 arguments .*; got 2"):
+    with pytest.raises(ArityError, match=r"add takes 3 arguments .*; got 2"):
         add(rows(3), c)
     with pytest.raises(DTypeMismatchError, match="b: expected dtype float32, got float64"):
         add(rows(3), rows(3).astype(np.float64), c)
@@ -111,16 +111,27 @@ def test_a_kernel_without_its_symbol(add_kernel: Kernel, add_object: bytes) -> N
         bind_kernel(replace(add_kernel, symbol="sub"), load_objects([add_object]))
 
 
-def test_dims_only_in_arithmetic_can_be_run_but_not_called(
-    add_kernel: Kernel, add_object: bytes
-) -> None:
+def test_dims_only_in_arithmetic(add_kernel: Kernel, add_object: bytes) -> None:
     flat = TensorSpec(("m * 4",), "float32")
     kernel = replace(add_kernel, params=tuple([Param(n, flat) for n in "abc"]))
     bound = bind_kernel(kernel, load_objects([add_object]))
     a, c = array(rows(2).ravel()), empty((8,))
+    for call in (lambda: bound.run([a, a, c], [2]), lambda: bound(a, a, c)):
+        c.numpy()[...] = 0
+        call()
+        assert np.array_equal(c.numpy(), rows(2).ravel() * 2)
+    with pytest.raises(ShapeMismatchError, match=r"expected shape \(m \* 4,\) with m = 1"):
+        bound(empty((6,)), a, c)
+
+
+def test_a_dim_that_shapes_do_not_give(add_kernel: Kernel, add_object: bytes) -> None:
+    fixed = TensorSpec(("2", "4"), "float32")
+    kernel = replace(add_kernel, params=tuple([Param(n, fixed) for n in "abc"]))
+    bound = bind_kernel(kernel, load_objects([add_object]))
+    a, c = array(rows(2)), empty((2, 4))
     bound.run([a, a, c], [2])
-    assert np.array_equal(c.numpy(), rows(2).ravel() * 2)
-    with pytest.raises(VMError, match="no parameter has the dimension m by itself"):
+    assert np.array_equal(c.numpy(), rows(2) * 2)
+    with pytest.raises(VMError, match="do not give the dimension m"):
         bound(a, a, c)
 
 

@@ -73,7 +73,7 @@ def test_a_missing_environment_function_is_known_before_the_call() -> None:
 
 def test_an_environment_function_that_raises() -> None:
     vm = VirtualMachine(scaled("test.fail"))
-    with pytest.raises(EnvironmentFunctionError, match="'test.fail' raised KeyError") as error:
+    with pytest.raises(EnvironmentFunctionError, match=r"'test.fail' raised KeyError") as error:
         vm["main"](np.zeros(2, np.float32))
     assert isinstance(error.value.__cause__, KeyError)
 
@@ -146,7 +146,7 @@ def test_a_condition_on_dims() -> None:
     main = VirtualMachine(asm.finish())["main"]
     x = np.zeros(2, np.float32)
     assert main(x, x).shape == (2,)
-    with pytest.raises(ShapeMismatchError, match="n = 2, m = 3. The operands of add do not"):
+    with pytest.raises(ShapeMismatchError, match=r"n = 2, m = 3. The operands of add do not"):
         main(x, np.zeros(3, np.float32))
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -12,9 +10,9 @@ from burnish.vm.program import Program
 
 
 @pytest.fixture
-def result(add_program: Program) -> Iterator[Profile]:
+def result(add_program: Program) -> Profile:
     x = np.zeros((2, 4), np.float32)
-    yield profile(VirtualMachine(add_program), "main", x, x, runs=4)
+    return profile(VirtualMachine(add_program), "main", x, x, runs=4)
 
 
 def test_rows_by_callee(result: Profile) -> None:

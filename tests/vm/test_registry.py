@@ -41,7 +41,7 @@ def test_both_ways_to_register() -> None:
 
 def test_a_duplicate_needs_override() -> None:
     register_func("test.f", print)
-    with pytest.raises(DuplicateFunctionError, match="'test.f' is already registered.*override"):
+    with pytest.raises(DuplicateFunctionError, match=r"'test.f' is already registered.*override"):
         register_func("test.f", repr)
     assert get_func("test.f") is print
     register_func("test.f", repr, override=True)

@@ -46,9 +46,21 @@ def test_arithmetic_dims_wait_until_all_are_bound() -> None:
         s.bind([tensor(12), tensor(4), tensor(3)])
 
 
+def test_a_dim_that_stands_only_in_arithmetic_is_solved_for() -> None:
+    s = signature(("m", "m + n * 2 + 1"), ("n * 3",))
+    assert s.bind([tensor(2, 11), tensor(12)]) == [2, 4]
+    with pytest.raises(ShapeMismatchError, match=r"\(m, m \+ n \* 2 \+ 1\) with m = 2, n = 4, got"):
+        s.bind([tensor(2, 12), tensor(12)])
+    with pytest.raises(ShapeMismatchError, match=r"'x1': expected shape \(n \* 3,\) with n = 4"):
+        s.bind([tensor(2, 11), tensor(13)])
+
+
 def test_a_dim_that_no_argument_gives() -> None:
-    with pytest.raises(VMError, match="no parameter has the dimension n by itself"):
-        signature(("m", "n * 2"))
+    with pytest.raises(VMError, match="do not give the dimension n"):
+        signature(("m", "m * 2"))
+    s = signature(("m // 2",), dims=("m",))
+    with pytest.raises(VMError, match="stands in 'm // 2' alone, which is not linear in it"):
+        s.bind([tensor(4)])
 
 
 def test_dtype_and_arity_name_what_is_wrong() -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, IntImm
+from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ..chooser import Chooser
@@ -36,10 +36,10 @@ def vectorize_block(sch: Schedule, block: Block, target: Target, chooser: Choose
     loops = sch.get_loops(block.name)
     if not loops:
         return
-    if len(loops) > 1 and runs_in_order(block):
-        loops = [sch.fuse(*loops)]
     lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
     width = lanes * chooser.value(sch, [1, 2, 4], 1)
+    if len(loops) > 1 and runs_in_order(block) and is_multiple(block.iter_vars[-1].dom.extent, width):
+        loops = [sch.fuse(*loops)]
     innermost = loops[-1]
     extent = sch.get(innermost).extent
     if isinstance(extent, IntImm) and extent.value < width:
@@ -53,6 +53,11 @@ def vectorize_block(sch: Schedule, block: Block, target: Target, chooser: Choose
     _, vector = sch.split(parts[0], [None, width])
     sch.vectorize(vector)
     _parallelize(sch, block, target)
+
+
+def is_multiple(extent: Expr, width: int) -> bool:
+    """Whether a constant extent is made of whole vectors."""
+    return isinstance(extent, IntImm) and extent.value % width == 0
 
 
 def _narrower(extent: int, width: int) -> int:

@@ -34,7 +34,9 @@ from .inline import inline_elementwise
 
 FMA_LATENCY = 4
 """Cycles from one fused multiply-add to the next on the same register; two are issued a cycle."""
-TALLEST_TILE = 8
+TALLEST_TILE = 14
+SYMBOLIC_TILES = (1, 2, 4, 6, 8, 12)
+"""Rows of a tile where the number of rows is symbolic: what remains is cut by divisors of these."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +59,15 @@ def match(func: PrimFunc) -> Matmul | None:
     return matmul
 
 
-def cycles_per_step(rows: int, vectors: int) -> float:
-    """Cycles of one step of k for a tile: the slowest of FMA ports, load ports, issue and latency."""
+def steps_a_cycle(rows: int, vectors: int) -> float:
+    """Steps of k that a tile does in a cycle: bounded by FMA ports, load ports, issue, and latency.
+
+    The last factor is measured: with few sums in flight, cache latency is not hidden.
+    """
     fma = rows * vectors
     loads = rows + vectors
-    return max(fma / 2, loads / 2, (fma + loads) / 4, FMA_LATENCY)
+    cycles = max(fma / 2, loads / 2, (fma + loads) / 4, FMA_LATENCY)
+    return fma / (fma + 4) / cycles
 
 
 def best_tile(columns: int | None, rows: int | None, lanes: int, registers: int) -> TileShape:
@@ -72,7 +78,9 @@ def best_tile(columns: int | None, rows: int | None, lanes: int, registers: int)
     best: tuple[float, TileShape] | None = None
     for vectors in range(1, 5):
         width = vectors * lanes
-        for tile_rows in range(1, TALLEST_TILE + 1):
+        if columns is not None and vectors > math.ceil(columns / lanes):
+            continue
+        for tile_rows in range(1, min(TALLEST_TILE, rows or TALLEST_TILE) + 1):
             if tile_rows * vectors + vectors + 1 > registers:
                 continue
             useful = 1.0
@@ -80,12 +88,12 @@ def best_tile(columns: int | None, rows: int | None, lanes: int, registers: int)
                 useful *= columns / (math.ceil(columns / width) * width)
             if rows is not None:
                 useful *= rows / (math.ceil(rows / tile_rows) * tile_rows)
-            elif tile_rows & (tile_rows - 1):
+            elif tile_rows not in SYMBOLIC_TILES:
                 continue
-            rate = useful * tile_rows * vectors / cycles_per_step(tile_rows, vectors)
-            # a taller tile reads less of W for the same work; that decides between equals
-            score = rate * (1 + 0.01 * tile_rows + 0.005 * vectors)
-            if best is None or score > best[0]:
+            score = useful * tile_rows * vectors * steps_a_cycle(tile_rows, vectors)
+            if best is None or score >= best[0] * 1.0001:
+                best = (score, TileShape(tile_rows, vectors))
+            elif score >= best[0] * 0.9999 and tile_rows < best[1].rows:
                 best = (score, TileShape(tile_rows, vectors))
     assert best is not None
     return best[1]
@@ -95,7 +103,7 @@ def row_parts(rows: Expr, tile_rows: int) -> list[tuple[Expr, int]]:
     """Consecutive ranges of rows as (extent, rows of a tile): full tiles first, then what remains.
 
     A constant remainder is one tile; a symbolic one is cut into halves, quarters ... down to 1, of
-    which each is there or not.
+    which each is there or not (12 rows: 6, 3, 1).
     """
     if isinstance(rows, IntImm):
         full = rows.value // tile_rows * tile_rows
@@ -106,7 +114,7 @@ def row_parts(rows: Expr, tile_rows: int) -> list[tuple[Expr, int]]:
     parts = [(rows // tile_rows * tile_rows, tile_rows)]
     below = tile_rows
     while below > 1:
-        size = below // 2
+        size = below // 2 if below % 2 == 0 else 1
         parts.append(((rows % below) // size * size, size))
         below = size
     return parts
@@ -127,15 +135,15 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     shape = best_tile(columns, row_count, lanes, target.vector_registers)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
-    tile_rows = chooser.value(sch, [r for r in (1, 2, 4, 6, 8, 12, 14) if r <= limit], shape.rows)
+    tile_rows = chooser.value(sch, [r for r in (1, 2, 3, 4, 5, 6, 8, 10, 12, 14) if r <= limit], shape.rows)
     if row_count is None:
-        tile_rows = 1 << (tile_rows.bit_length() - 1)
+        tile_rows = max(r for r in SYMBOLIC_TILES if r <= tile_rows)
     else:
         tile_rows = min(tile_rows, row_count)
     unroll = _divisor(static_extent(block, matmul.reduce[0]), chooser.value(sch, [1, 2, 4, 8], 4))
     panel = vectors * lanes
     _pack_columns(sch, matmul, panel)
-    epilogue = _epilogue_of(sch, matmul.block)
+    epilogue = consumer_or_copy(sch, matmul.block, "register")
     rows_loop, epilogue_rows = _row_loops(sch, matmul, epilogue)
     parts = row_parts(extent_of(block, matmul.rows[0]), tile_rows) if matmul.rows else [(IntImm(1), 1)]
     names = _partition(sch, matmul.block, epilogue, rows_loop, epilogue_rows, [p[0] for p in parts])
@@ -166,16 +174,13 @@ def _together(panels: int, vectors: int, rows: int, registers: int) -> int:
 
 def _pack_columns(sch: Schedule, matmul: Matmul, panel: int) -> None:
     """W becomes [columns / panel][k][panel]: its own layout where that is free, else a packed copy."""
-    w = matmul.w
     column_first = _column_dim(sch, matmul) == 0
 
     def packed(a: Var, b: Var) -> tuple[Expr, Expr, Expr]:
         n, k = (a, b) if column_first else (b, a)
         return (n // panel, k, n % panel)
 
-    params = [id(p) for p in sch.func.params]
-    free = sch.func.attr("layout_free") or ()
-    if id(w.buffer) in params and params.index(id(w.buffer)) in free:
+    if is_layout_free(sch.func, matmul):
         sch.transform_layout(matmul.block, ("read", matmul.w_read), packed, pad_value=0.0)
     else:
         copy = sch.cache_read(matmul.block, matmul.w_read, "global")
@@ -188,14 +193,21 @@ def _column_dim(sch: Schedule, matmul: Matmul) -> int:
     return next(i for i, index in enumerate(matmul.w.indices) if index is column)
 
 
-def _epilogue_of(sch: Schedule, block: str) -> str:
-    """The block that takes the product's results out of registers: the elementwise consumer that is
-    there, or a copy made for it. The product itself is then kept in registers."""
+def is_layout_free(func: PrimFunc, matmul: Matmul) -> bool:
+    """Whether the weight is a parameter whose layout the schedule may change."""
+    params = [id(p) for p in func.params]
+    free = func.attr("layout_free") or ()
+    return id(matmul.w.buffer) in params and params.index(id(matmul.w.buffer)) in free
+
+
+def consumer_or_copy(sch: Schedule, block: str, scope: str) -> str:
+    """The block that takes the product's results out of ``scope``: the elementwise consumer that is
+    there, or a copy made for it."""
     consumers = sch.get_consumers(block)
     if consumers:
-        sch.set_scope(block, 0, "register")
+        sch.set_scope(block, 0, scope)
         return consumers[0].name
-    return sch.cache_write(block, 0, "register").name
+    return sch.cache_write(block, 0, scope).name
 
 
 def _row_loops(sch: Schedule, matmul: Matmul, epilogue: str) -> tuple[object, object]:

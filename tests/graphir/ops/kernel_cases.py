@@ -26,7 +26,8 @@ def module_of(expression: str, **params: str) -> IRModule:
 
 
 def values_of(module: IRModule, sizes: int = 2) -> list[np.ndarray]:
-    """Positive distinct floats, small integers, alternating bools; every symbolic dim is ``sizes``."""
+    """Positive distinct floats, small integers, alternating bools; every symbolic dim is
+    ``sizes``."""
     rng = np.random.default_rng(0)
     arrays = []
     for param in module["main"].params:  # type: ignore[union-attr]

@@ -6,8 +6,58 @@ import pytest
 
 from burnish.tests.graphir.ops.kernel_cases import B, N, X, Y, check_error, check_kernel
 
-UNARY = ["sigmoid", "silu", "tanh", "exp", "expm1", "log", "log1p", "log2", "sqrt", "rsqrt", "erf", "sin", "cos", "tan", "ceil", "floor", "round", "trunc", "hard_sigmoid", "hard_swish", "softplus", "reciprocal", "relu", "abs", "negative", "sign", "square", "isnan", "isinf", "isfinite", "gelu", "leaky_relu", "elu"]
-BINARY = ["add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "floor_divide", "floor_mod"]
+UNARY = [
+    "sigmoid",
+    "silu",
+    "tanh",
+    "exp",
+    "expm1",
+    "log",
+    "log1p",
+    "log2",
+    "sqrt",
+    "rsqrt",
+    "erf",
+    "sin",
+    "cos",
+    "tan",
+    "ceil",
+    "floor",
+    "round",
+    "trunc",
+    "hard_sigmoid",
+    "hard_swish",
+    "softplus",
+    "reciprocal",
+    "relu",
+    "abs",
+    "negative",
+    "sign",
+    "square",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "gelu",
+    "leaky_relu",
+    "elu",
+]
+BINARY = [
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "maximum",
+    "minimum",
+    "power",
+    "equal",
+    "not_equal",
+    "less",
+    "less_equal",
+    "greater",
+    "greater_equal",
+    "floor_divide",
+    "floor_mod",
+]
 INTEGER = ("add", "divide", "floor_divide", "floor_mod", "equal")
 CASES: list[tuple[str, dict[str, str]]] = [
     *[(f"R.{name}(x)", {"x": X}) for name in UNARY],
@@ -35,7 +85,8 @@ ERRORS: list[tuple[str, dict[str, str], str]] = [
     (
         "R.add(a, b)",
         {"a": X, "b": "R.Tensor((4, 3))"},
-        "add: the shapes do not broadcast: dims 2 and 4 (the 2. from the right) differ and neither is 1 "
+        "add: the shapes do not broadcast: dims 2 and 4 (the 2. from the right) "
+        "differ and neither is 1 "
         "(a: (2, 3) float32, b: (4, 3) float32).",
     ),
     (
@@ -46,7 +97,10 @@ ERRORS: list[tuple[str, dict[str, str], str]] = [
     (
         "R.add(a, b)",
         {"a": X, "b": N},
-        "different dtypes (a: (2, 3) float32, b: (2, 3) int32). Expected one dtype; cast with R.astype",
+        (
+            "different dtypes (a: (2, 3) float32, b: (2, 3) int32). Expected one "
+            "dtype; cast with R.astype"
+        ),
     ),
     ("R.exp(x)", {"x": N}, "needs float operands (x: (2, 3) int32)"),
     ("R.relu(x, x)", {"x": X}, "relu: 2 operands were given. Expected 1 (x)."),

@@ -41,5 +41,5 @@ def test_operands_of_a_variadic_operator_are_numbered() -> None:
 
 
 def test_a_tuple_is_no_operand() -> None:
-    with pytest.raises(TypeInferenceError, match="operand x is a TupleType. Expected a tensor"):
+    with pytest.raises(TypeInferenceError, match=r"operand x is a TupleType\. Expected a tensor"):
         infer_type(call_op("relu", Tuple(())))

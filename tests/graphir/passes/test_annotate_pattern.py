@@ -9,7 +9,10 @@ from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.annotate_pattern import AnnotatePattern, classify
 from burnish.graphir.passes.legalize import LegalizeOps
 
-PARAMS = 'x: R.Tensor((4, 8)), z: R.Tensor((4, 8)), r: R.Tensor((8,)), c: R.Tensor((4, 1)), w: R.Tensor((6, 8)), s: R.Tensor(("m", 8))'
+PARAMS = (
+    "x: R.Tensor((4, 8)), z: R.Tensor((4, 8)), r: R.Tensor((8,)), c: "
+    'R.Tensor((4, 1)), w: R.Tensor((6, 8)), s: R.Tensor(("m", 8))'
+)
 
 
 def legal(expression: str) -> IRModule:
@@ -19,19 +22,33 @@ def legal(expression: str) -> IRModule:
 
 
 CASES = [
-    ("R.exp(x)", "elementwise"), ("R.add(x, z)", "elementwise"), ("R.add(x, 1.0)", "elementwise"),
-    ("R.exp(s)", "elementwise"), ("R.exp(c)", "elementwise"), ("R.where(R.less(x, z), x, z)", "elementwise"),
-    ("R.add(x, r)", "broadcast"), ("R.add(x, c)", "broadcast"), ("R.add(s, r)", "broadcast"),
-    ("R.broadcast_to(r, R.shape([4, 8]))", "broadcast"), ("R.add(c, r)", "broadcast"),
-    ("R.permute_dims(x)", "injective"), ("R.concat(x, z)", "injective"),
-    ("R.strided_slice(x, axes=[1], begin=[1], end=[7])", "injective"), ("R.pad(x, pad_width=[1, 1, 0, 0])", "injective"),
-    ("R.sum(x)", "reduction"), ("R.max(x, axis=1)", "reduction"), ("R.mean(x, axis=0, keepdims=True)", "reduction"),
+    ("R.exp(x)", "elementwise"),
+    ("R.add(x, z)", "elementwise"),
+    ("R.add(x, 1.0)", "elementwise"),
+    ("R.exp(s)", "elementwise"),
+    ("R.exp(c)", "elementwise"),
+    ("R.where(R.less(x, z), x, z)", "elementwise"),
+    ("R.add(x, r)", "broadcast"),
+    ("R.add(x, c)", "broadcast"),
+    ("R.add(s, r)", "broadcast"),
+    ("R.broadcast_to(r, R.shape([4, 8]))", "broadcast"),
+    ("R.add(c, r)", "broadcast"),
+    ("R.permute_dims(x)", "injective"),
+    ("R.concat(x, z)", "injective"),
+    ("R.strided_slice(x, axes=[1], begin=[1], end=[7])", "injective"),
+    ("R.pad(x, pad_width=[1, 1, 0, 0])", "injective"),
+    ("R.sum(x)", "reduction"),
+    ("R.max(x, axis=1)", "reduction"),
+    ("R.mean(x, axis=0, keepdims=True)", "reduction"),
     ("R.prod(s, axis=1)", "reduction"),
-    ("R.matmul(x, R.permute_dims(w))", "out_fusable"), ("R.linear(x, w)", "out_fusable"),
-    ("R.linear(s, w, R.sum(w, axis=1))", "out_fusable"), ("R.matmul(x, r)", "out_fusable"),
+    ("R.matmul(x, R.permute_dims(w))", "out_fusable"),
+    ("R.linear(x, w)", "out_fusable"),
+    ("R.linear(s, w, R.sum(w, axis=1))", "out_fusable"),
+    ("R.matmul(x, r)", "out_fusable"),
     ("R.matmul(r, r)", "reduction"),
-    ("R.softmax(x)", "opaque"), ("R.layer_norm(x)", "opaque"),
-]  # fmt: skip
+    ("R.softmax(x)", "opaque"),
+    ("R.layer_norm(x)", "opaque"),
+]
 
 
 @pytest.mark.parametrize(("expression", "pattern"), CASES)

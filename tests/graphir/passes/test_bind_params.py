@@ -61,7 +61,8 @@ def test_kernels_and_missing_functions_are_refused() -> None:
     with pytest.raises(PassError, match="no function 'mian'"):
         BindParams("mian", {})(MODULE)
     kernel = parse_module(
-        '@T.prim_func\ndef f(X: T.Buffer((1,), "float32")):\n    for i in range(1):\n        X[i] = T.float32(0)\n'
+        '@T.prim_func\ndef f(X: T.Buffer((1,), "float32")):\n'
+        "    for i in range(1):\n        X[i] = T.float32(0)\n"
     )
     with pytest.raises(PassError, match="'f' is a prim_func"):
         BindParams("f", {})(kernel)

@@ -23,13 +23,31 @@ def module_of(*lines: str) -> IRModule:
 
 RULES = [
     ("a copy", ["a = x", "y = R.relu(a)", "y"], ["y = R.relu(x)", "y"]),
-    ("an item of a tuple", ["t = (x, w)", "a = t[1]", "y = R.relu(a)", "y"], ["y = R.relu(w)", "y"]),
-    ("a view of its own shape", ['a = R.reshape(x, R.shape([4, "m", 8]))', "y = R.relu(a)", "y"], ["y = R.relu(x)", "y"]),
+    (
+        "an item of a tuple",
+        ["t = (x, w)", "a = t[1]", "y = R.relu(a)", "y"],
+        ["y = R.relu(w)", "y"],
+    ),
+    (
+        "a view of its own shape",
+        ['a = R.reshape(x, R.shape([4, "m", 8]))', "y = R.relu(a)", "y"],
+        ["y = R.relu(x)", "y"],
+    ),
     ("a view that is proved to be none", ['y = R.reshape(x, R.shape([-1, "m", 8]))', "y"], ["x"]),
     (
         "a view of a view",
-        ["a = R.flatten(x)", "b = R.relu(a)", 'y = R.expand_dims(R.reshape(b, R.shape([8, "m", 4])), axis=0)', "y"],
-        ['a = R.reshape(x, R.shape(["m * 32"]))', "b = R.relu(a)", 'y = R.reshape(b, R.shape([1, 8, "m", 4]))', "y"],
+        [
+            "a = R.flatten(x)",
+            "b = R.relu(a)",
+            'y = R.expand_dims(R.reshape(b, R.shape([8, "m", 4])), axis=0)',
+            "y",
+        ],
+        [
+            'a = R.reshape(x, R.shape(["m * 32"]))',
+            "b = R.relu(a)",
+            'y = R.reshape(b, R.shape([1, 8, "m", 4]))',
+            "y",
+        ],
     ),
     ("there and back", ["a = R.flatten(x)", 'y = R.reshape(a, R.shape([4, "m", 8]))', "y"], ["x"]),
     (
@@ -42,7 +60,11 @@ RULES = [
         ["a = R.permute_dims(x)", "b = R.permute_dims(a)", "y = R.relu(b)", "y"],
         ["y = R.relu(x)", "y"],
     ),
-    ("a transposed matrix", ["a = R.permute_dims(w)", "y = R.matmul(x, a)", "y"], ["y = R.linear(x, w)", "y"]),
+    (
+        "a transposed matrix",
+        ["a = R.permute_dims(w)", "y = R.matmul(x, a)", "y"],
+        ["y = R.linear(x, w)", "y"],
+    ),
     (
         "a transposed batch",
         ["a = R.permute_dims(b, axes=[0, 2, 1])", "y = R.matmul(b, a)", "y"],
@@ -53,17 +75,33 @@ RULES = [
         ["a = R.permute_dims(b, axes=[0, 2, 1])", "y = R.matmul(a, b)", "y"],
         ["y = R.matmul(b, b, transpose_a=True)", "y"],
     ),
-    ("another permutation stays", ["a = R.permute_dims(b)", "y = R.matmul(a, R.sum(b, axis=2))", "y"], None),
-    ("a cast to its dtype", ['a = R.astype(x, dtype="float32")', "y = R.relu(a)", "y"], ["y = R.relu(x)", "y"]),
-    ("a broadcast to its shape", ["a = R.broadcast_to(w, R.shape([6, 8]))", "y = R.relu(a)", "y"], ["y = R.relu(w)", "y"]),
+    (
+        "another permutation stays",
+        ["a = R.permute_dims(b)", "y = R.matmul(a, R.sum(b, axis=2))", "y"],
+        None,
+    ),
+    (
+        "a cast to its dtype",
+        ['a = R.astype(x, dtype="float32")', "y = R.relu(a)", "y"],
+        ["y = R.relu(x)", "y"],
+    ),
+    (
+        "a broadcast to its shape",
+        ["a = R.broadcast_to(w, R.shape([6, 8]))", "y = R.relu(a)", "y"],
+        ["y = R.relu(w)", "y"],
+    ),
     ("a concat of one", ["a = R.concat(x)", "y = R.relu(a)", "y"], ["y = R.relu(x)", "y"]),
     (
         "a slice of everything",
         ["a = R.strided_slice(w, axes=[0], begin=[0], end=[None])", "y = R.relu(a)", "y"],
         ["y = R.relu(w)", "y"],
     ),
-    ("a reversal stays", ["y = R.strided_slice(w, axes=[0], begin=[None], end=[None], strides=[-1])", "y"], None),
-]  # fmt: skip
+    (
+        "a reversal stays",
+        ["y = R.strided_slice(w, axes=[0], begin=[None], end=[None], strides=[-1])", "y"],
+        None,
+    ),
+]
 
 
 @pytest.mark.parametrize(("name", "before", "after"), RULES, ids=[r[0] for r in RULES])
@@ -77,7 +115,8 @@ def test_rule(name: str, before: list[str], after: list[str] | None) -> None:
 
 def test_branches_are_canonicalized_too() -> None:
     module = parse_module(
-        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n    if c:\n        a = x\n'
+        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n'
+        "    if c:\n        a = x\n"
         "        y = R.relu(a)\n    else:\n        y = x\n    return y\n"
     )
     assert "a = " not in verify_module(Canonicalize()(module)).script()

@@ -24,11 +24,13 @@ def run(text: str) -> str:
 
 def test_chains_of_unread_bindings_go() -> None:
     module = parse_module(
-        "@R.function\ndef main(x: R.Tensor((2,))):\n    with R.dataflow():\n        a = R.exp(x)\n        b = R.relu(a)\n"
+        "@R.function\ndef main(x: R.Tensor((2,))):\n    with R.dataflow():\n"
+        "        a = R.exp(x)\n        b = R.relu(a)\n"
         "        y = R.tanh(x)\n        R.output(y)\n    return y\n"
     )
     expected = parse_module(
-        "@R.function\ndef main(x: R.Tensor((2,))):\n    with R.dataflow():\n        y = R.tanh(x)\n        R.output(y)\n    return y\n"
+        "@R.function\ndef main(x: R.Tensor((2,))):\n    with R.dataflow():\n"
+        "        y = R.tanh(x)\n        R.output(y)\n    return y\n"
     )
     once = DeadCodeElimination()(module)
     assert_structural_equal(once, expected)
@@ -37,8 +39,10 @@ def test_chains_of_unread_bindings_go() -> None:
 
 def test_packed_calls_stay_outside_of_dataflow_blocks() -> None:
     text = run(
-        f'@R.function\ndef main(x: R.Tensor((2,))):\n    a = R.call_dps_packed("env.log", {X})\n    b = R.exp(x)\n'
-        f'    with R.dataflow():\n        c = R.call_dps_packed("env.pure", {X})\n        R.output(c)\n    return x\n'
+        f"@R.function\ndef main(x: R.Tensor((2,))):\n"
+        f'    a = R.call_dps_packed("env.log", {X})\n    b = R.exp(x)\n'
+        f'    with R.dataflow():\n        c = R.call_dps_packed("env.pure", {X})\n'
+        f"        R.output(c)\n    return x\n"
     )
     assert "env.log" in text
     assert "env.pure" not in text
@@ -47,8 +51,10 @@ def test_packed_calls_stay_outside_of_dataflow_blocks() -> None:
 
 def test_an_if_with_an_effect_stays() -> None:
     text = (
-        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n    if c:\n        d = R.exp(x)\n'
-        f'        a = R.call_dps_packed("env.log", {X})\n        y = a\n    else:\n        y = x\n    return x\n'
+        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n'
+        "    if c:\n        d = R.exp(x)\n"
+        f'        a = R.call_dps_packed("env.log", {X})\n        y = a\n'
+        f"    else:\n        y = x\n    return x\n"
     )
     assert "env.log" in run(text)
     assert "R.exp" not in run(text)
@@ -61,9 +67,12 @@ def test_uncalled_kernels_go_and_packed_names_count() -> None:
     kernels = "".join(KERNEL.format(name=n) for n in ("used", "by_name", "unused"))
     module = DeadCodeElimination()(
         parse_module(
-            f"@I.ir_module\nclass M:\n{kernels}\n    @R.function\n    def main(x: R.Tensor((2,))):\n"
-            f'        a = R.call_dps(cls.used, {X})\n        b = R.call_dps_packed("by_name", (a,), R.Tensor((2,)))\n'
-            "        return cls.helper(b)\n    @R.function\n    def helper(x: R.Tensor((2,))):\n        return x\n"
+            f"@I.ir_module\nclass M:\n{kernels}\n    @R.function\n"
+            f"    def main(x: R.Tensor((2,))):\n"
+            f"        a = R.call_dps(cls.used, {X})\n"
+            f'        b = R.call_dps_packed("by_name", (a,), R.Tensor((2,)))\n'
+            "        return cls.helper(b)\n    @R.function\n"
+            "    def helper(x: R.Tensor((2,))):\n        return x\n"
         )
     )
     assert list(module) == ["used", "by_name", "main", "helper"]
@@ -71,7 +80,8 @@ def test_uncalled_kernels_go_and_packed_names_count() -> None:
 
 def test_entries_can_be_named() -> None:
     module = parse_module(
-        "@R.function\ndef f(x: R.Tensor((2,))):\n    return x\n@R.function\ndef g(x: R.Tensor((2,))):\n    return x\n"
+        "@R.function\ndef f(x: R.Tensor((2,))):\n    return x\n@R.function\n"
+        "def g(x: R.Tensor((2,))):\n    return x\n"
     )
     assert list(DeadCodeElimination(("g",))(module)) == ["g"]
 

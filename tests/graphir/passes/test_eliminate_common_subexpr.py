@@ -16,7 +16,8 @@ P = "(x,), R.Tensor((2, 3))"
 def module_of(*lines: str) -> IRModule:
     body = "".join(f"        {line}\n" for line in lines)
     return parse_module(
-        f"@R.function\ndef main(x: R.Tensor((2, 3)), z: R.Tensor((2, 3))):\n    with R.dataflow():\n{body}"
+        f"@R.function\ndef main(x: R.Tensor((2, 3)), z: R.Tensor((2, 3))):\n"
+        f"    with R.dataflow():\n{body}"
         "        R.output(y)\n    return y\n"
     )
 
@@ -62,8 +63,10 @@ def test_chains_collapse() -> None:
 
 def test_branches_share_with_what_is_around_them_but_not_with_each_other() -> None:
     module = parse_module(
-        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n    a = R.exp(x)\n    if c:\n'
-        "        b = R.exp(x)\n        d = R.tanh(b)\n        y = d\n    else:\n        e = R.tanh(a)\n        y = e\n"
+        '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n'
+        "    a = R.exp(x)\n    if c:\n"
+        "        b = R.exp(x)\n        d = R.tanh(b)\n        y = d\n    else:\n"
+        "        e = R.tanh(a)\n        y = e\n"
         "    f = R.tanh(a)\n    return (y, f)\n"
     )
     text = verify_module(EliminateCommonSubexpr()(module)).script()

@@ -32,7 +32,8 @@ def evaluate(func: PrimFunc, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 def module_of(*lines: str) -> IRModule:
     body = "".join(f"        {line}\n" for line in lines)
     return parse_module(
-        f'@R.function\ndef main(x: R.Tensor(("m", 2))):\n    with R.dataflow():\n{body}        R.output(y)\n    return y\n'
+        f'@R.function\ndef main(x: R.Tensor(("m", 2))):\n    with R.dataflow():\n'
+        f"{body}        R.output(y)\n    return y\n"
     )
 
 

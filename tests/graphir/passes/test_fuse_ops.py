@@ -1,4 +1,5 @@
-"""FuseOps and the law of fusion: a random DAG computes the same after every pass of the corridor."""
+"""FuseOps and the law of fusion: a random DAG computes the same after every pass of the
+corridor."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from burnish.graphir.dim import print_shape
 from burnish.graphir.expr import CallDPS
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
@@ -176,7 +178,9 @@ def dags(draw: st.DrawFn) -> str:
             "sum": f"R.add({a}, R.sum({b}, axis=1, keepdims=True))",
             "linear": f"R.linear({a}, w, c)",
             "transpose2": f"R.permute_dims(R.sigmoid(R.permute_dims({a})))",
-            "reshape": f"R.reshape(R.relu(R.reshape({a}, R.shape([3, {size}]))), R.shape([{size}, 3]))",
+            "reshape": (
+                f"R.reshape(R.relu(R.reshape({a}, R.shape([3, {size}]))), R.shape([{size}, 3]))"
+            ),
             "scalar": f'R.subtract({a}, R.const(0.5, "float32"))',
             "row": f"R.multiply({a}, c)",
         }[draw(st.sampled_from(OPS))]
@@ -185,7 +189,8 @@ def dags(draw: st.DrawFn) -> str:
     outputs = draw(st.lists(st.sampled_from(names[2:]), min_size=1, max_size=2, unique=True))
     listed = ", ".join(outputs)
     return (
-        f"@R.function\ndef main(x: R.Tensor(({size}, 3)), z: R.Tensor(({size}, 3)), w: R.Tensor((3, 3)), "
+        f"@R.function\ndef main(x: R.Tensor(({size}, 3)), z: R.Tensor(({size}, "
+        f"3)), w: R.Tensor((3, 3)), "
         f"c: R.Tensor((3,))):\n    with R.dataflow():\n{''.join(lines)}        R.output({listed})\n"
         f"    return ({listed},)\n"
     )
@@ -230,3 +235,31 @@ def test_every_pass_leaves_its_input_alone(name: str) -> None:
         result = step(module)
         assert module.script() == text
         module, text = result, result.script()
+
+
+CONCAT = """
+@R.function
+def main(x: R.Tensor((XDIM, 3))):
+    with R.dataflow():
+        y = R.relu(R.concat(x, R.exp(x)))
+        R.output(y)
+    return y
+"""
+
+
+@pytest.mark.parametrize("dim", ['"m"', '"b * t"'])
+def test_dims_in_a_relation_keep_it(dim: str) -> None:
+    module = fused(CONCAT.replace("XDIM", dim))
+    (name,) = kernels(module)
+    kernel = verify_module(FusePrimFuncs()(module)).prim_funcs[name]
+    assert print_shape(kernel.buffers[-1].shape) in (
+        "(m * 2, 3)",
+        "(m + m, 3)",
+        "(b * t + b * t, 3)",
+    )
+
+
+def test_a_compound_dim_is_one_dim_of_the_kernel() -> None:
+    text = graph("y = R.relu(R.exp(x))").replace("(2, 3)", '("b * t", 3)')
+    kernel = FusePrimFuncs()(fused(text)).prim_funcs["fused_exp_relu"]
+    assert [v.name for v in kernel.shape_vars] == ["n"]

@@ -21,7 +21,10 @@ W = np.arange(24, dtype="float32").reshape(4, 6)
 
 def fused(*lines: str, params: str = "x: R.Tensor((2, 6))", **env: object) -> IRModule:
     body = "".join(f"        {line}\n" for line in lines)
-    text = f"@R.function\ndef main({params}):\n    with R.dataflow():\n{body}        R.output(y)\n    return y\n"
+    text = (
+        f"@R.function\ndef main({params}):\n    with R.dataflow():\n"
+        f"{body}        R.output(y)\n    return y\n"
+    )
     module = AnnotatePattern()(LegalizeOps()(parse_module(text, env=env)))
     return verify_module(FusePrimFuncs()(FuseOps()(module)))
 

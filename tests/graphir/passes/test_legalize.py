@@ -19,7 +19,10 @@ BIG = np.ones((4, 8), "float32")
 
 def legal(body: str, params: str = "x: R.Tensor((4, 8))", **env: object) -> IRModule:
     lines = "".join(f"        {line}\n" for line in body.split("\n"))
-    text = f"@R.function\ndef main({params}):\n    with R.dataflow():\n{lines}        R.output(y)\n    return y\n"
+    text = (
+        f"@R.function\ndef main({params}):\n    with R.dataflow():\n"
+        f"{lines}        R.output(y)\n    return y\n"
+    )
     return verify_module(LegalizeOps()(parse_module(text, env=env)))
 
 
@@ -97,7 +100,8 @@ def test_operators_without_a_kernel_are_refused() -> None:
 def test_branches_are_legalized() -> None:
     module = LegalizeOps()(
         parse_module(
-            '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n    if c:\n        a = R.exp(x)\n'
+            '@R.function\ndef main(x: R.Tensor((2,)), c: R.Tensor((), "bool")):\n'
+            "    if c:\n        a = R.exp(x)\n"
             "        y = a\n    else:\n        b = R.exp(x)\n        y = b\n    return y\n"
         )
     )

@@ -111,7 +111,7 @@ def test_what_cannot_be_packed() -> None:
     out_type = tensor_type((2, 6))
     with bb.function("main", [x, w]):
         bb.emit_func_output(bb.emit(CallDPS(module.get_global_var("linear"), (x, w), out_type)))
-    with pytest.raises(PassError, match="'linear' cannot be packed: argument 1 .* is no constant"):
+    with pytest.raises(PassError, match=r"'linear' cannot be packed: argument 1 .* is no constant"):
         LiftWeightTransforms()(bb.get())
     with bb.function("main", [x, w]):
         bb.emit_func_output(bb.emit(CallDPSPacked("linear", (x, w), out_type)))

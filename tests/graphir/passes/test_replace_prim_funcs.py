@@ -45,7 +45,8 @@ def test_another_signature_is_refused(n: int) -> None:
 def test_another_number_of_parameters_is_refused() -> None:
     module = parse_module(TEXT.format(name="a", x="X", n=4, loop="range"))
     other = parse_module(
-        '@T.prim_func\ndef f(X: T.Buffer((4,), "float32")):\n    for i in range(4):\n        X[i] = T.float32(0)\n'
+        '@T.prim_func\ndef f(X: T.Buffer((4,), "float32")):\n'
+        "    for i in range(4):\n        X[i] = T.float32(0)\n"
     )
     with pytest.raises(PassError, match="1 parameters instead of 2 for 'a'"):
         ReplacePrimFuncs({structural_hash(func()): other["f"]})(module)

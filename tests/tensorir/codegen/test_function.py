@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from burnish.support.errors import CodegenError
 from burnish.support.target import Target
 from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
-
 from tests.native import call_native, load_native, lower
 
 RNG = np.random.default_rng(0)
@@ -23,7 +23,11 @@ def random(*shape: int, dtype: str = "float32") -> np.ndarray:
 
 MATMUL = """
 @T.prim_func
-def matmul(A: T.Buffer((7, 48), "float32"), B: T.Buffer((48, 33), "float32"), C: T.Buffer((7, 33), "float32")):
+def matmul(
+    A: T.Buffer((7, 48), "float32"),
+    B: T.Buffer((48, 33), "float32"),
+    C: T.Buffer((7, 33), "float32"),
+):
     for i, j, k in T.grid(7, 33, 48):
         with T.block("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
@@ -88,7 +92,11 @@ def add(a: T.handle, b: T.handle, c: T.handle):
 
 REGISTER_TILE = """
 @T.prim_func
-def tile(A: T.Buffer((16, 64), "float32"), B: T.Buffer((64, 96), "float32"), C: T.Buffer((16, 96), "float32")):
+def tile(
+    A: T.Buffer((16, 64), "float32"),
+    B: T.Buffer((64, 96), "float32"),
+    C: T.Buffer((16, 96), "float32"),
+):
     T.func_attr({"is_scheduled": True})
     with T.block("root"):
         acc = T.alloc_buffer((16, 96), "float32", scope="register")
@@ -127,22 +135,39 @@ def test_register_tile_is_right_and_stays_in_registers() -> None:
     kinds = {line.split()[0] for line in loop}
     assert sum(line.split()[0].startswith("vfmadd") for line in loop) == 24
     moves = {"vmovups", "vbroadcastss", "vmovaps"}
-    assert kinds <= {k for k in kinds if k.startswith("vfmadd")} | moves | {"addq", "cmpq", "jne", "jb", "jl", "incq", "leaq"}
+    assert kinds <= {k for k in kinds if k.startswith("vfmadd")} | moves | {
+        "addq",
+        "cmpq",
+        "jne",
+        "jb",
+        "jl",
+        "incq",
+        "leaq",
+    }
     assert not any("Spill" in line or "Reload" in line or "rsp" in line for line in loop)
 
 
 def inner_loop(lines: list[str], mark: str) -> list[str]:
-    """The instructions of the innermost loop with the first ``mark``: from its label to the jump back."""
+    """The instructions of the innermost loop with the first ``mark``: from its label to the jump
+    back."""
     at = next(i for i, line in enumerate(lines) if mark in line)
     start = max(i for i in range(at) if lines[i].startswith(".L"))
     label = lines[start].split(":")[0]
-    end = next(i for i in range(at, len(lines)) if lines[i].strip().startswith("j") and label in lines[i])
-    return [line.split("#")[0].strip() for line in lines[start + 1 : end + 1] if line.startswith("\t") and not line.strip().startswith(("#", "."))]
+    end = next(
+        i for i in range(at, len(lines)) if lines[i].strip().startswith("j") and label in lines[i]
+    )
+    return [
+        line.split("#")[0].strip()
+        for line in lines[start + 1 : end + 1]
+        if line.startswith("\t") and not line.strip().startswith(("#", "."))
+    ]
 
 
 def test_register_index_that_is_not_constant_is_an_error() -> None:
     func = parse_func(REGISTER_TILE.replace("T.unroll(8)", "range(8)"))
-    with pytest.raises(CodegenError, match=r"Register buffer acc of tile is indexed by .*m.*not constant"):
+    with pytest.raises(
+        CodegenError, match=r"Register buffer acc of tile is indexed by .*m.*not constant"
+    ):
         emit_object([lower(func)], native_target())
 
 
@@ -161,7 +186,9 @@ def big(A: T.Buffer((8192,), "float32"), B: T.Buffer((8192,), "float32")):
                 vi = T.axis.spatial(8192, i)
                 B[vi] = r[vi]
 """)
-    with pytest.raises(CodegenError, match="needs 32768 bytes of registers and stack; a kernel has 16384"):
+    with pytest.raises(
+        CodegenError, match="needs 32768 bytes of registers and stack; a kernel has 16384"
+    ):
         emit_object([lower(func)], native_target())
 
 
@@ -257,6 +284,39 @@ def test_thread_workspace_is_per_thread_and_shared_is_not() -> None:
     assert [v.name for v in lowered.dims] == ["n"]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_thread_workspace_of_symbolic_size(threads: int) -> None:
+    func = parse_func("""
+@T.prim_func
+def par(a: T.handle, b: T.handle):
+    T.func_attr({"is_scheduled": True})
+    m = T.int64()
+    A = T.match_buffer(a, (200, m), "float32")
+    B = T.match_buffer(b, (200, m), "float32")
+    X = T.alloc_buffer((200, m), "float32")
+    Y = T.alloc_buffer((200, m), "float32")
+    for i in T.parallel(200):
+        for j in range(m):
+            with T.block("X"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                X[vi, vj] = A[vi, vj] + T.float32(1)
+        for j in range(m):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = X[vi, m - 1 - vj]
+        for j in range(m):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = Y[vi, m - 1 - vj] * X[vi, vj]
+""")
+    for m in (1, 77):
+        a, b = random(200, m), np.empty((200, m), "float32")
+        call = load_native(func, a, b, dims=(m,), threads=threads)
+        call()
+        np.testing.assert_array_equal(b, (a + np.float32(1)) ** 2)
+        assert bool(call.launches) is (threads > 1)
+
+
 def test_register_buffer_across_a_parallel_loop_is_an_error() -> None:
     func = parse_func("""
 @T.prim_func
@@ -277,7 +337,9 @@ def across(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
 def test_inplace_functions_carry_no_noalias() -> None:
     func = parse_func(MATMUL)
     plain = emit_object([lower(func)], native_target(), keep_text=True).ir
-    inplace = emit_object([lower(func.with_attr("inplace", True))], native_target(), keep_text=True).ir
+    inplace = emit_object(
+        [lower(func.with_attr("inplace", True))], native_target(), keep_text=True
+    ).ir
     assert "noalias" in plain
     assert "noalias" not in inplace
 
@@ -285,5 +347,7 @@ def test_inplace_functions_carry_no_noalias() -> None:
 def test_an_undeclared_buffer_is_an_error() -> None:
     func = parse_func(MATMUL)
     broken = type(func)(func.params[1:], func.body, func.attrs, func.name)
-    with pytest.raises(CodegenError, match="Buffer A of matmul is neither a parameter nor allocated"):
+    with pytest.raises(
+        CodegenError, match="Buffer A of matmul is neither a parameter nor allocated"
+    ):
         emit_object([lower(broken)], native_target())

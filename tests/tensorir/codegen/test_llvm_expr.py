@@ -5,12 +5,12 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+
 from burnish.support.target import Target
 from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
-
 from tests.native import call_native
 
 TARGETS = ("native", "llvm -mcpu=haswell")
@@ -37,7 +37,9 @@ def numpy_dtype(name: str) -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
-def evaluate(expr: str, dtypes: str, *arrays: np.ndarray, kind: str, target: str = "native") -> np.ndarray:
+def evaluate(
+    expr: str, dtypes: str, *arrays: np.ndarray, kind: str, target: str = "native"
+) -> np.ndarray:
     out = np.empty(N, numpy_dtype(dtypes.split()[-1]))
     out.view(np.uint8)[:] = 0xEE
     call_native(parse_func(kernel(expr, dtypes, kind=kind)), *arrays, out, target=Target(target))
@@ -59,7 +61,9 @@ def floats(seed: int, dtype: str = "float32") -> np.ndarray:
 def ints(seed: int, dtype: str, low: int | None = None, high: int | None = None) -> np.ndarray:
     info = np.iinfo(dtype)
     low = info.min if low is None else low
-    return np.random.default_rng(seed).integers(low, info.max if high is None else high, N, dtype, endpoint=True)
+    return np.random.default_rng(seed).integers(
+        low, info.max if high is None else high, N, dtype, endpoint=True
+    )
 
 
 FLOAT_CASES = {
@@ -80,8 +84,8 @@ FLOAT_CASES = {
     "T.round(A[v] * T.{d}(2))": lambda a, b: np.round(a * 2),
     "T.copysign(A[v], B[v])": np.copysign,
     "-A[v]": lambda a, b: -a,
-    "T.Select(T.isnan(A[v]), T.{d}(1), T.Select(T.isinf(A[v]), T.{d}(2), T.{d}(3)))": lambda a, b: np.where(
-        np.isnan(a), 1, np.where(np.isinf(a), 2, 3)
+    "T.Select(T.isnan(A[v]), T.{d}(1), T.Select(T.isinf(A[v]), T.{d}(2), T.{d}(3)))": lambda a, b: (
+        np.where(np.isnan(a), 1, np.where(np.isinf(a), 2, 3))
     ),
 }
 
@@ -103,7 +107,9 @@ def test_fma_and_elementary_functions(kind: str, target: str) -> None:
     with np.errstate(all="ignore"):
         fused = (a.astype("float64") * b + 1).astype("float32")
         exp = np.exp(a.astype("float64")).astype("float32")
-    found = evaluate("T.fma(A[v], B[v], T.float32(1))", "float32 float32 float32", a, b, kind=kind, target=target)
+    found = evaluate(
+        "T.fma(A[v], B[v], T.float32(1))", "float32 float32 float32", a, b, kind=kind, target=target
+    )
     np.testing.assert_allclose(found, fused, rtol=1e-7)
     found = evaluate("T.exp(A[v])", "float32 float32", a, kind=kind, target=target)
     np.testing.assert_allclose(found, exp, rtol=1e-6)
@@ -175,7 +181,12 @@ def test_float_to_integer_saturates(target: str, kind: str) -> None:
     a[:4] = [3e38, -3e38, 1e10, np.nan]
     info = np.iinfo(target)
     exact = np.trunc(np.nan_to_num(a.astype("float64"), nan=0, posinf=1e300, neginf=-1e300))
-    expected = [int(min(max(x, info.min), info.max)) if abs(x) < 1e300 else (info.max if x > 0 else info.min) for x in exact]
+    expected = [
+        int(min(max(x, info.min), info.max))
+        if abs(x) < 1e300
+        else (info.max if x > 0 else info.min)
+        for x in exact
+    ]
     found = evaluate(f'T.cast(A[v], "{target}")', f"float32 {target}", a, kind=kind)
     assert found.tolist() == expected
 
@@ -233,6 +244,12 @@ def test_no_library_call_is_left() -> None:
     target = native_target()
     for expr, dtypes in (("T.exp(T.floor(A[v]))", "float32 float32"), ("A[v]", "float32 float32")):
         text = kernel(expr, dtypes, kind="range", n=4096)
-        assembly = emit_object([lower_func(parse_func(text), target)], target, keep_text=True).assembly
-        calls = [line.split()[1] for line in assembly.splitlines() if line.strip().startswith(("callq", "jmp\t"))]
+        assembly = emit_object(
+            [lower_func(parse_func(text), target)], target, keep_text=True
+        ).assembly
+        calls = [
+            line.split()[1]
+            for line in assembly.splitlines()
+            if line.strip().startswith(("callq", "jmp\t"))
+        ]
         assert {c for c in calls if not c.startswith(".L")} <= {"f.impl"}

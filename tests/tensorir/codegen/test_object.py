@@ -8,13 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from burnish.support.errors import CodegenError
 from burnish.support.target import Target
 from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
-
 from tests.native import Native, lower
 
 TEXT = """
@@ -30,7 +30,8 @@ LOADER = """
 import ctypes, sys
 from llvmlite import binding
 binding.initialize_native_target(); binding.initialize_native_asmprinter()
-library = binding.JITLibraryBuilder().add_object_img(open(sys.argv[1], "rb").read()).export_symbol("add_one")
+image = open(sys.argv[1], "rb").read()
+library = binding.JITLibraryBuilder().add_object_img(image).export_symbol("add_one")
 tracker = library.link(binding.create_lljit_compiler(), "fresh")
 a, b = (ctypes.c_float * 1000)(*range(1000)), (ctypes.c_float * 1000)()
 args = (ctypes.c_void_p * 2)(ctypes.addressof(a), ctypes.addressof(b))
@@ -59,10 +60,33 @@ def test_scheduled_loops_keep_their_shape_and_others_are_vectorised() -> None:
     assert scheduled.assembly.count("vaddss") == 1
 
 
+def test_an_accumulator_in_memory_becomes_a_register() -> None:
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((64, 256), "float32"), B: T.Buffer((64,), "float32")):
+    T.func_attr({"is_scheduled": True})
+    for i, k in T.grid(64, 256):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+""")
+    target = Target("llvm -mcpu=haswell")
+    code = emit_object([lower_func(func, target)], target, keep_text=True)
+    lines = code.assembly.split("f.impl:")[1].splitlines()
+    add = next(i for i, line in enumerate(lines) if "vaddss" in line)
+    jump = next(i for i in range(add, len(lines)) if lines[i].strip().startswith("j"))
+    start = max(i for i in range(add) if lines[i].startswith(".L"))
+    assert not any("vmovss" in line for line in lines[start:jump])
+
+
 def test_scheduled_and_other_functions_share_an_image() -> None:
     func = parse_func(TEXT)
     other = func.with_attr("global_symbol", "other").with_attr("is_scheduled", True)
-    native = Native([emit_object([lower(func), lower(other)], native_target()).image], ["add_one", "other"])
+    native = Native(
+        [emit_object([lower(func), lower(other)], native_target()).image], ["add_one", "other"]
+    )
     for name in ("add_one", "other"):
         a, b = np.arange(1000, dtype="float32"), np.empty(1000, "float32")
         native.call(name, [a, b], [], 0, 1)

@@ -18,7 +18,7 @@ Loops = Callable[..., Callable[..., np.ndarray]]
 
 def test_the_table_is_two_over_pi() -> None:
     with mp.workprec(1400):
-        expected = int(mp.floor(2 / mp.pi * mp.mpf(2) ** 1166))
+        expected = int(mp.floor(2 / mp.pi * mp.mpf(2) ** 1182))
     assert int.from_bytes(two_over_pi(), "little") == expected
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from burnish.support.errors import CodegenError
 from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.codegen.segment import SegmentCall, emit_segment
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.parser import parse_func
-
 from tests.native import Native, lower
 
 SCALE = """
@@ -51,7 +51,10 @@ def test_kernels_pass_intermediates_through_the_workspace() -> None:
     calls = [
         SegmentCall("scale", (("arg", 0), ("workspace", IntImm(64))), (n * 2,), IntImm(0)),
         SegmentCall(
-            "add", (("workspace", IntImm(64)), ("arg", 0), ("arg", 1)), (n * 2,), 64 + (n * 8 + 63) // 64 * 64
+            "add",
+            (("workspace", IntImm(64)), ("arg", 0), ("arg", 1)),
+            (n * 2,),
+            64 + (n * 8 + 63) // 64 * 64,
         ),
     ]
     segment = emit_segment("both", calls, 2, ["n"], target, keep_text=True)

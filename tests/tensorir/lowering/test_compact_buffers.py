@@ -33,17 +33,22 @@ def block(indent: int, name: str, i: str, j: str, store: str) -> str:
 
 
 def test_a_buffer_of_one_row_at_a_time() -> None:
-    assert compacted(
-        "        for i in range(64):\n"
-        "            for j in range(64):\n" + block(16, "X", "i", "j", "X[vi, vj] = A[vi, vj]")
-        + "            for j in range(64):\n" + block(16, "B", "i", "j", "B[vi, vj] = X[vi, 63 - vj]")
-    ) == """\
+    assert (
+        compacted(
+            "        for i in range(64):\n"
+            "            for j in range(64):\n"
+            + block(16, "X", "i", "j", "X[vi, vj] = A[vi, vj]")
+            + "            for j in range(64):\n"
+            + block(16, "B", "i", "j", "B[vi, vj] = X[vi, 63 - vj]")
+        )
+        == """\
     for i in range(64):
         X = T.allocate([1, 64], "float32", "global")
         for j in range(64):
             X[0, j] = A[i, j]
         for j in range(64):
             B[i, j] = X[0, 63 - j]"""
+    )
 
 
 def test_a_tile_with_a_halo() -> None:
@@ -61,11 +66,20 @@ def test_a_tile_with_a_halo() -> None:
 def test_a_sliding_window_keeps_what_later_iterations_read() -> None:
     text = compacted(
         "        for i in range(64):\n"
-        "            for j in range(64):\n" + block(16, "X", "i", "j", "X[vi, vj] = A[vi, vj]")
+        "            for j in range(64):\n"
+        + block(16, "X", "i", "j", "X[vi, vj] = A[vi, vj]")
         + "            for j in range(64):\n"
-        + block(16, "B", "i", "j", "B[vi, vj] = X[vi, vj] + T.if_then_else(0 < vi, X[vi - 1, vj], T.float32(0))")
+        + block(
+            16,
+            "B",
+            "i",
+            "j",
+            "B[vi, vj] = X[vi, vj] + T.if_then_else(0 < vi, X[vi - 1, vj], T.float32(0))",
+        )
     )
-    assert text.startswith('    X = T.allocate([64, 64], "float32", "global")\n    for i in range(64):')
+    assert text.startswith(
+        '    X = T.allocate([64, 64], "float32", "global")\n    for i in range(64):'
+    )
 
 
 def test_an_accumulator_survives_its_reduce_loop() -> None:
@@ -76,15 +90,18 @@ def test_an_accumulator_survives_its_reduce_loop() -> None:
         "                    vk = T.axis.reduce(64, k)\n"
         "                    with T.init():\n"
         "                        X[vi, 0] = T.float32(0)\n"
-        "                    X[vi, 0] = X[vi, 0] + A[vi, vk]\n" + block(12, "B", "i", "0", "B[vi, vj] = X[vi, 0]")
+        "                    X[vi, 0] = X[vi, 0] + A[vi, vk]\n"
+        + block(12, "B", "i", "0", "B[vi, vj] = X[vi, 0]")
     )
     assert "for i in range(64):\n        X = T.allocate([1, 1]" in text
 
 
 def test_separate_loop_nests_keep_the_whole_buffer() -> None:
     text = compacted(
-        "        for i, j in T.grid(64, 64):\n" + block(12, "X", "i", "j", "X[vi, vj] = A[vi, vj]")
-        + "        for i, j in T.grid(64, 64):\n" + block(12, "B", "i", "j", "B[vi, vj] = X[vi, vj]")
+        "        for i, j in T.grid(64, 64):\n"
+        + block(12, "X", "i", "j", "X[vi, vj] = A[vi, vj]")
+        + "        for i, j in T.grid(64, 64):\n"
+        + block(12, "B", "i", "j", "B[vi, vj] = X[vi, vj]")
     )
     assert text.startswith('    X = T.allocate([64, 64], "float32", "global")')
 
@@ -92,14 +109,16 @@ def test_separate_loop_nests_keep_the_whole_buffer() -> None:
 def test_never_inside_a_vectorized_loop() -> None:
     text = compacted(
         "        for i in range(64):\n            for j in T.vectorized(64):\n"
-        + block(16, "X", "i", "j", "X[vi, vj] = A[vi, vj]") + block(16, "B", "i", "j", "B[vi, vj] = X[vi, vj]")
+        + block(16, "X", "i", "j", "X[vi, vj] = A[vi, vj]")
+        + block(16, "B", "i", "j", "B[vi, vj] = X[vi, vj]")
     )
     assert "for i in range(64):\n        X = T.allocate([1, 64]" in text
 
 
 def test_a_gathered_dimension_stays_whole() -> None:
     text = compacted(
-        "        for i in range(64):\n            for j in range(64):\n" + block(16, "X", "i", "j", "X[vi, vj] = A[vi, vj]")
+        "        for i in range(64):\n            for j in range(64):\n"
+        + block(16, "X", "i", "j", "X[vi, vj] = A[vi, vj]")
         + "            for j in range(64):\n"
         + block(16, "B", "i", "j", 'B[vi, vj] = X[vi, T.cast(A[vi, vj], "int64")]')
     )

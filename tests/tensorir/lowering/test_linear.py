@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from burnish.tensorir.expr import Expr, IntImm, Max, Min, Var, as_expr
-from burnish.tensorir.lowering.linear import Scope, expr_key
-from burnish.tensorir.printer import print_expr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-I, J, N = Var("i"), Var("j"), Var("n")
+from burnish.tensorir.expr import Expr, IntImm, Max, Min, Var, as_expr
+from burnish.tensorir.lowering.linear import Scope, expr_key
+from burnish.tensorir.printer import print_expr
+
+I, J, N = Var("i"), Var("j"), Var("n")  # noqa: E741 - as the text reads
 
 
 def scope() -> Scope:
@@ -90,7 +91,9 @@ indices = st.recursive(
     ),
     max_leaves=8,
 )
-comparisons = st.tuples(indices, indices, st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"])).map(
+comparisons = st.tuples(
+    indices, indices, st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"])
+).map(
     lambda t: {
         "lt": t[0] < t[1],
         "le": t[0] <= t[1],
@@ -112,7 +115,8 @@ def test_simplify_keeps_the_value_and_bounds_hold(e: Expr, n: int, data: st.Data
     if not e.dtype.is_bool:
         low, high = s.interval(s.linear(e))
         value = evaluate(e, env)
-        assert (low is None or low <= value) and (high is None or value <= high)
+        assert low is None or low <= value
+        assert high is None or value <= high
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+
 from burnish.support.errors import CodegenError
+from burnish.support.node import walk
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.stmt import Block, BlockRealize
-from burnish.support.node import walk
 
 
 def body(func: PrimFunc) -> str:
@@ -39,35 +40,47 @@ def lowered(loops: str, i: str, k: str, where: str = "T.where(True)") -> str:
 
 
 def test_init_stands_in_front_of_the_reduce_loop() -> None:
-    assert lowered("i, k in T.grid(4, 8)", "i", "k") == """\
+    assert (
+        lowered("i, k in T.grid(4, 8)", "i", "k")
+        == """\
     for i in range(4):
         B[i] = T.float32(0)
         for k in range(8):
             B[i] = T.fma(A[i, k], A[i, k], B[i])"""
+    )
 
 
 def test_init_keeps_the_spatial_loops_below_the_reduce_loop() -> None:
-    assert lowered("k, i in T.grid(8, 4)", "i", "k") == """\
+    assert (
+        lowered("k, i in T.grid(8, 4)", "i", "k")
+        == """\
     for i in range(4):
         B[i] = T.float32(0)
     for k, i in T.grid(8, 4):
         B[i] = T.fma(A[i, k], A[i, k], B[i])"""
+    )
 
 
 def test_init_of_a_split_reduction_runs_once() -> None:
-    assert lowered("ko, i, ki in T.grid(2, 4, 4)", "i", "ko * 4 + ki") == """\
+    assert (
+        lowered("ko, i, ki in T.grid(2, 4, 4)", "i", "ko * 4 + ki")
+        == """\
     for i in range(4):
         B[i] = T.float32(0)
     for ko, i, ki in T.grid(2, 4, 4):
         B[i] = T.fma(A[i, ko * 4 + ki], A[i, ko * 4 + ki], B[i])"""
+    )
 
 
 def test_a_loop_that_is_both_spatial_and_reduce_guards_the_init() -> None:
-    assert lowered("f in range(32)", "f // 8", "f % 8") == """\
+    assert (
+        lowered("f in range(32)", "f // 8", "f % 8")
+        == """\
     for f in range(32):
         if f % 8 == 0:
             B[f // 8] = T.float32(0)
         B[f // 8] = T.fma(A[f // 8, f % 8], A[f // 8, f % 8], B[f // 8])"""
+    )
 
 
 def test_a_predicate_guards_init_and_update() -> None:
@@ -126,12 +139,16 @@ def test_match_buffer_becomes_its_source() -> None:
 
 
 def test_match_buffer_of_another_dtype_is_an_error() -> None:
-    text = MATCH.replace('(4, 4), "float32")', '(4, 4), "int32")').replace("a[vi, vj]", 'T.cast(a[vi, vj], "float32")')
+    text = MATCH.replace('(4, 4), "float32")', '(4, 4), "int32")').replace(
+        "a[vi, vj]", 'T.cast(a[vi, vj], "float32")'
+    )
     func = parse_func(text)
     with pytest.raises(CodegenError, match="match_buffer a of A must keep its dtype"):
         lower_blocks(func)
 
 
 def test_a_function_without_blocks_is_returned_as_it_is() -> None:
-    func = lower_blocks(parse_func(SUM.format(loops="i, k in T.grid(4, 8)", i="i", k="k", where="T.where(True)")))
+    func = lower_blocks(
+        parse_func(SUM.format(loops="i, k in T.grid(4, 8)", i="i", k="k", where="T.where(True)"))
+    )
     assert print_func(lower_blocks(func)) == print_func(func)

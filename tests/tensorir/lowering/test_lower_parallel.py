@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from burnish.support.node import walk
+from burnish.tensorir.lowering.lower_blocks import lower_blocks
 from burnish.tensorir.lowering.lower_parallel import GRAIN, lower_parallel
 from burnish.tensorir.lowering.simplify_loops import simplify_loops
-from burnish.tensorir.lowering.lower_blocks import lower_blocks
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import For, annotation
 
@@ -35,7 +35,9 @@ def test_a_parallel_loop_below_a_serial_one_stays() -> None:
 
 
 def test_gpu_threads_are_plain_loops() -> None:
-    found = loops('T.thread_binding(64, thread="blockIdx.x")', 'T.thread_binding(64, thread="threadIdx.x")')
+    found = loops(
+        'T.thread_binding(64, thread="blockIdx.x")', 'T.thread_binding(64, thread="threadIdx.x")'
+    )
     assert [x.kind for x in found.values()] == ["serial", "serial"]
     assert found["i"].thread == ""
 

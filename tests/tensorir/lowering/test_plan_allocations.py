@@ -39,7 +39,9 @@ def f(a: T.handle, b: T.handle):
 
 
 def storage(f: LoweredFunc) -> dict[str, str]:
-    return {n.buffer.name: annotation(n, STORAGE) for n in walk(f.func.body) if isinstance(n, Allocate)}
+    return {
+        n.buffer.name: annotation(n, STORAGE) for n in walk(f.func.body) if isinstance(n, Allocate)
+    }
 
 
 def test_small_buffers_live_on_the_stack() -> None:
@@ -52,7 +54,9 @@ def test_larger_buffers_take_workspace_in_units_of_64_bytes() -> None:
     f = lowered("1001", "range(n)")
     assert storage(f) == {"X": "shared", "Y": "shared"}
     assert print_expr(f.shared_bytes) == str(2 * 4032)
-    offsets = [print_expr(n.buffer.elem_offset) for n in walk(f.func.body) if isinstance(n, Allocate)]
+    offsets = [
+        print_expr(n.buffer.elem_offset) for n in walk(f.func.body) if isinstance(n, Allocate)
+    ]
     assert offsets == ["0", str(4032 // 4)]
 
 

@@ -18,15 +18,18 @@ def f(A: T.Buffer((64,), "float32"), D: T.Buffer((64,), "int64")):
 
 
 def test_a_predicate_that_always_holds() -> None:
-    assert simplified("""
+    assert (
+        simplified("""
     for io, ii in T.grid(8, 8):
         with T.block("A"):
             vi = T.axis.spatial(64, io * 8 + ii)
             T.where(io * 8 + ii < 64)
             A[vi] = T.float32(1)
-""") == """\
+""")
+        == """\
     for io, ii in T.grid(8, 8):
         A[io * 8 + ii] = T.float32(1)"""
+    )
 
 
 def test_a_predicate_that_may_fail_stays() -> None:
@@ -40,25 +43,31 @@ def test_a_predicate_that_may_fail_stays() -> None:
 
 
 def test_loops_of_one_iteration_and_of_none() -> None:
-    assert simplified("""
+    assert (
+        simplified("""
     for i in range(1):
         for j in range(0):
             A[i + j] = T.float32(1)
         for k in T.vectorized(1):
             A[i * 5 + k + 3] = T.float32(2)
-""") == "    A[3] = T.float32(2)"
+""")
+        == "    A[3] = T.float32(2)"
+    )
 
 
 def test_a_dead_branch_gives_way_to_the_other() -> None:
-    assert simplified("""
+    assert (
+        simplified("""
     for i in range(64):
         if i >= 64:
             A[i] = T.float32(1)
         else:
             A[i] = T.float32(2)
-""") == """\
+""")
+        == """\
     for i in range(64):
         A[i] = T.float32(2)"""
+    )
 
 
 def test_arithmetic_on_loaded_data_is_left_alone() -> None:

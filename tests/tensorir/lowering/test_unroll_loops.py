@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from burnish.support.errors import CodegenError
 from burnish.tensorir.lowering.flatten_buffers import flatten_buffers
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
@@ -27,20 +28,26 @@ def f(A: T.Buffer((64, 64), "float32"), C: T.Buffer((64, 64), "float32")):
 
 
 def test_indices_and_conditions_become_constant() -> None:
-    assert unrolled("i in range(64):\n        for j in T.unroll(3)") == """\
+    assert (
+        unrolled("i in range(64):\n        for j in T.unroll(3)")
+        == """\
     for i in range(64):
         C[i * 64] = A[i * 64]
         C[i * 64 + 1] = A[i * 64 + 1]
         C[i * 64 + 2] = A[i + 128]"""
+    )
 
 
 def test_nested_unrolled_loops() -> None:
     text = unrolled("i in T.unroll(2):\n        for j in T.unroll(2)")
-    assert text == """\
+    assert (
+        text
+        == """\
     C[0] = A[0]
     C[1] = A[1]
     C[64] = A[64]
     C[65] = A[65]"""
+    )
 
 
 def test_an_inner_loop_is_copied_with_variables_of_its_own() -> None:
@@ -67,7 +74,9 @@ def f(a: T.handle):
             vj = T.axis.spatial(n, j)
             A[vj] = T.float32(0)
 """)
-    with pytest.raises(CodegenError, match="An unrolled loop needs a constant number of iterations; j"):
+    with pytest.raises(
+        CodegenError, match="An unrolled loop needs a constant number of iterations; j"
+    ):
         unroll_loops(flatten_buffers(simplify_loops(lower_blocks(func))))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from burnish.support.errors import CodegenError
 from burnish.support.target import Target
 from burnish.tensorir.lowering.flatten_buffers import flatten_buffers
@@ -15,7 +16,9 @@ from burnish.tensorir.printer import print_func
 AVX2 = Target("llvm -mcpu=haswell")
 
 
-def vectorized(store: str, extent: int = 8, dtypes: str = "float32 float32 float32", before: str = "range(4)") -> str:
+def vectorized(
+    store: str, extent: int = 8, dtypes: str = "float32 float32 float32", before: str = "range(4)"
+) -> str:
     a, b, c = dtypes.split()
     text = f"""
 @T.prim_func
@@ -32,9 +35,13 @@ def f(A: T.Buffer((64, 64), "{a}"), B: T.Buffer((64, 64), "{b}"), C: T.Buffer((6
 
 
 def test_contiguous_uniform_and_strided() -> None:
-    assert vectorized("C[vi, vj] = A[vi, vj] + B[vi, 3] * A[vj, vi]") == """\
+    assert (
+        vectorized("C[vi, vj] = A[vi, vj] + B[vi, 3] * A[vj, vi]")
+        == """\
     for i in range(4):
-        C[T.Ramp(i * 64, 1, 8)] = A[T.Ramp(i * 64, 1, 8)] + T.Broadcast(B[i * 64 + 3], 8) * A[T.Ramp(i, 64, 8)]"""
+        C[T.Ramp(i * 64, 1, 8)] = A[T.Ramp(i * 64, 1, 8)] + T.Broadcast(B[i * 64 + 3], 8) * \
+A[T.Ramp(i, 64, 8)]"""
+    )
 
 
 def test_a_long_loop_is_cut_into_machine_vectors_and_a_rest() -> None:
@@ -80,9 +87,12 @@ def test_a_nested_vectorized_loop_wins() -> None:
 
 
 def test_one_iteration_is_no_vector() -> None:
-    assert vectorized("C[vi, vj] = A[vi, vj]", extent=1) == """\
+    assert (
+        vectorized("C[vi, vj] = A[vi, vj]", extent=1)
+        == """\
     for i in range(4):
         C[i * 64] = A[i * 64]"""
+    )
 
 
 def test_a_symbolic_extent_is_an_error() -> None:
@@ -96,5 +106,7 @@ def f(a: T.handle):
             vj = T.axis.spatial(n, j)
             A[vj] = T.float32(0)
 """)
-    with pytest.raises(CodegenError, match="needs a constant number of iterations; j has a symbolic extent"):
+    with pytest.raises(
+        CodegenError, match="needs a constant number of iterations; j has a symbolic extent"
+    ):
         vectorize_loops(flatten_buffers(simplify_loops(lower_blocks(func))), AVX2)

@@ -124,4 +124,6 @@ def test_a_partial_result_carried_across_k() -> None:
     assert sch.get(load).name == "Y_register"
     assert sch.get(store).name == "Y_register_1"
     assert_same(func, sch.func)
-    assert "Y_register[v_i, v_j] = Y_register[v_i, v_j] + X[v_i, v_k] * W[v_j, v_k]" in body(sch.func)
+    assert "Y_register[v_i, v_j] = Y_register[v_i, v_j] + X[v_i, v_k] * W[v_j, v_k]" in body(
+        sch.func
+    )

@@ -104,9 +104,7 @@ def test_rfactor() -> None:
 B_rf = T.alloc_buffer((4, 4))
 for i, j_0, j_1 in T.grid(4, 3, 4):
     with T.block("B_rf"):
-        v_i = T.axis.spatial(4, i)
-        vj_1 = T.axis.spatial(4, j_1)
-        vj_0 = T.axis.reduce(3, j_0)
+        v_i, vj_1, vj_0 = T.axis.remap("SSR", [i, j_1, j_0])
         T.reads(A[v_i, vj_0 * 4 + vj_1])
         T.writes(B_rf[vj_1, v_i])
         with T.init():
@@ -156,3 +154,11 @@ def test_rfactor_refusals() -> None:
     _, j1 = sch.split(j, [None, 32])
     with pytest.raises(DependenceError, match="might have no term at all"):
         sch.rfactor(j1, 0)
+
+
+def test_rfactor_beside_another_user_is_refused() -> None:
+    sch = Schedule(row_sum(4, 12), seed=0)
+    _, j = sch.get_loops("B")
+    first, _ = sch.loop_partition(j, [8, None])
+    with pytest.raises(DependenceError, match="'B_1' uses 'B' inside the nest of 'B'"):
+        sch.rfactor(first, 0)

@@ -1,0 +1,94 @@
+"""One compiled signature of a model, and what tells one signature from another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..frontend.imported import Imported
+from ..support.errors import ArgumentError, ArityError
+from ..vm.fast_entry import NUMPY
+from ..vm.interpreter import VirtualMachine
+from ..vm.tensor import Tensor
+from .arrays import to_tensors, torch_kind
+from .executable import Executable
+from .threads import check_threads, runtime
+
+Entry = Callable[..., Any]
+
+
+class CompiledSignature:
+    """A program for one signature, with its entries for NumPy arrays and torch tensors."""
+
+    def __init__(self, imported: Imported, executable: Executable, threads: int) -> None:
+        self.imported = imported
+        self.executable = executable
+        self.threads = threads
+        self._machines: dict[int, VirtualMachine] = {}
+        self._entries: dict[str, Entry] = {}
+
+    def machine(self, threads: int | None = None) -> VirtualMachine:
+        """The machine that runs with at most ``threads`` threads; its native code is linked once
+        for each number of them. Raises ArgumentError for a number below 1."""
+        check_threads(threads)
+        count = self.threads if threads is None else min(threads, self.threads)
+        found = self._machines.get(count)
+        if found is None:
+            self.executable.check_runnable()
+            found = VirtualMachine(self.executable.program, runtime=runtime(count))
+            self._machines[count] = found
+        return found
+
+    def entry(self, kind: str, slow: Entry) -> Entry:
+        """The fastest callable for positional arrays of one library (``numpy`` or ``torch``);
+        ``slow`` handles the rest, and all where there is none."""
+        found = self._entries.get(kind)
+        if found is None:
+            found = self._entries[kind] = self._make_entry(kind, slow)
+        return found
+
+    def _make_entry(self, kind: str, slow: Entry) -> Entry:
+        if not self.imported.positional_only or not self.imported.single_output:
+            return slow
+        array_kind = torch_kind() if kind == "torch" else NUMPY
+        fast = self.machine().fast_entry("main", slow, kind=array_kind)
+        return slow if fast is None else fast.call
+
+    def run(self, values: Sequence[object], threads: int | None = None) -> list[Tensor]:
+        """Run on flattened inputs, checked; the flat list of outputs.
+
+        Raises ArityError, ShapeMismatchError, DTypeMismatchError, ArgumentError.
+        """
+        names = self.imported.input_names
+        if len(values) != len(names):
+            raise ArityError(
+                f"the model takes {len(names)} input{'s' if len(names) != 1 else ''} "
+                f"({', '.join(names)}); got {len(values)}."
+            )
+        machine = self.machine(threads)
+        result = machine["main"](*to_tensors(values, [f"input {n!r}" for n in names]))
+        return list(result) if isinstance(result, tuple) else [result]
+
+
+def signature_key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What of a call a program depends on: structure, shapes, dtypes, and values that are no arrays.
+
+    Raises ArgumentError for an input that is neither an array nor a plain value.
+    """
+    named = [(k, _key(kwargs[k], f"input {k!r}")) for k in sorted(kwargs)]
+    return (*[_key(x, f"input {i}") for i, x in enumerate(args)], *named)
+
+
+def _key(x: Any, name: str) -> tuple[Any, ...]:
+    shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
+    if shape is not None and dtype is not None:
+        return ("tensor", tuple(shape), str(dtype).removeprefix("torch."))
+    if isinstance(x, (list, tuple)):
+        return (type(x), *[_key(item, f"{name}[{i}]") for i, item in enumerate(x)])
+    if isinstance(x, Mapping):
+        return (type(x), *[(k, _key(item, f"{name}[{k!r}]")) for k, item in x.items()])
+    if x is None or isinstance(x, (bool, int, float, complex, str)):
+        return ("value", type(x), repr(x))
+    raise ArgumentError(
+        f"{name}: expected a tensor, an array, or a number; found {type(x).__name__}."
+    )

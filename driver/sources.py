@@ -1,0 +1,153 @@
+"""Sources: whatever a user calls a model, as an ``Imported`` module.
+
+ONNX models, exported programs and IRModules state their signature; a torch module has one only with
+inputs to trace it with. torch and onnx are never imported to find out what something is: whoever
+holds one of their objects has imported them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..frontend.imported import Imported
+from ..graphir.expr import Function, Tuple
+from ..graphir.module import IRModule
+from ..graphir.op import type_of
+from ..graphir.type import TensorType, TupleType
+from ..support.errors import ArityError, FrontendError, MissingExtraError, nearest
+from ..vm.tensor import Tensor, array
+from .arrays import is_torch_tensor, tensor_to_torch
+
+
+def is_torch_module(source: object) -> bool:
+    """Whether ``source`` is an ``nn.Module``, whose signature depends on example inputs."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(source, torch.nn.Module)
+
+
+def check_torch_module(source: Any) -> None:
+    """Refuse now what would be refused at the first call: a module in training mode."""
+    from ..frontend.torch.importer import check_eval_mode
+
+    check_eval_mode(source)
+
+
+def import_torch_module(
+    source: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> Imported:
+    """An ``nn.Module`` at the signature of example inputs, which may be arrays of any library.
+
+    Raises FrontendError and UnsupportedOpError.
+    """
+    from ..frontend.torch import import_module
+
+    if is_torch_tensor(args) or isinstance(args, (np.ndarray, Tensor)):
+        raise FrontendError("example_inputs takes a tuple of inputs: write (x,) for a single one.")
+    if not isinstance(args, (tuple, list)):
+        raise FrontendError(
+            f"example_inputs takes a tuple of inputs in the order of forward(); "
+            f"found {type(args).__name__}."
+        )
+    example = tuple([as_example(x, f"example input {i}") for i, x in enumerate(args)])
+    named = {k: as_example(x, f"example input {k!r}") for k, x in (kwargs or {}).items()}
+    return import_module(source, example, dynamic_shapes, example_kwargs=named)
+
+
+def import_source(source: Any) -> Imported:
+    """A model that states its signature: an IRModule, an ExportedProgram, or an ONNX model (a path,
+    bytes or a ModelProto).
+
+    Raises FrontendError for anything else and for what cannot be imported, UnsupportedOpError.
+    """
+    if isinstance(source, IRModule):
+        return import_ir_module(source)
+    torch, onnx = sys.modules.get("torch"), sys.modules.get("onnx")
+    if torch is not None and isinstance(source, torch.export.ExportedProgram):
+        from ..frontend.torch import import_exported_program
+
+        return import_exported_program(source)
+    is_proto = onnx is not None and isinstance(source, onnx.ModelProto)
+    if isinstance(source, (str, Path, bytes)) or is_proto:
+        try:
+            from ..frontend.onnx import import_onnx
+        except ImportError as error:
+            if error.name is None or error.name.split(".")[0] != "onnx":
+                raise
+            raise MissingExtraError("onnx", "onnx", "Reading an ONNX model") from None
+        return import_onnx(source)
+    raise FrontendError(
+        "compile takes a torch.nn.Module, an ExportedProgram, an IRModule, or an ONNX model (path, "
+        f"bytes or ModelProto); found {type(source).__name__}."
+    )
+
+
+def import_ir_module(module: IRModule) -> Imported:
+    """An IRModule as it stands; its graph function ``main`` is what a call runs."""
+    func = module["main"]
+    if not isinstance(func, Function):
+        raise FrontendError(
+            "compile needs a graph function 'main'; this one is a prim_func: use burnish.build."
+        )
+    for p in func.params:
+        if not isinstance(p.type, TensorType):
+            raise FrontendError(
+                f"main takes {p.name!r}, which is no tensor; a compiled model takes tensors only. "
+                "Build the module with burnish.build instead."
+            )
+    result = func.body.result
+    fields = [type_of(f) for f in result.fields] if isinstance(result, Tuple) else [type_of(result)]
+    if not isinstance(result, Tuple) and isinstance(fields[0], TupleType):
+        fields = list(fields[0].fields)
+    if not all(isinstance(f, TensorType) for f in fields):
+        raise FrontendError(
+            "main returns a nested tuple or a shape; a compiled model returns tensors. "
+            "Build the module with burnish.build instead."
+        )
+    names = tuple([p.name for p in func.params])
+    is_single = isinstance(type_of(result), TensorType) if not isinstance(result, Tuple) else False
+
+    def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names or name in given:
+                problem = "was given twice" if name in given else "is no input of main"
+                hint = "" if name in given else nearest(name, names)
+                raise ArityError(f"{name!r} {problem}, which takes {', '.join(names)}.{hint}")
+            given[name] = value
+        if len(args) > len(names) or len(given) != len(names):
+            raise ArityError(
+                f"main takes {len(names)} input{'s' if len(names) != 1 else ''} "
+                f"({', '.join(names)}); got {len(args) + len(kwargs)}."
+            )
+        return [given[n] for n in names]
+
+    return Imported(
+        module,
+        names,
+        flatten,
+        (lambda tensors: tensors[0]) if is_single else tuple,
+        single_output=is_single,
+        source="IRModule",
+    )
+
+
+def as_example(x: Any, name: str) -> Any:
+    """An example input for torch: arrays, also inside tuples, lists and dicts, as torch tensors (of
+    their own: torch must not see memory it may not write); other values pass through."""
+    if is_torch_tensor(x):
+        return x
+    if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
+        return type(x)([as_example(item, f"{name}[{i}]") for i, item in enumerate(x)])
+    if type(x) is dict:
+        return {k: as_example(item, f"{name}[{k!r}]") for k, item in x.items()}
+    if isinstance(x, (np.ndarray, Tensor)) or hasattr(x, "__dlpack__"):
+        return tensor_to_torch(array(x))
+    return x

@@ -1,0 +1,53 @@
+"""Division of integers that cannot trap: the guard both front ends put in front of the operators.
+
+In the IR an integer division by zero is undefined, and so is the least integer divided by -1; on
+the CPU either stops the process. The imported graph divides by 1 in their place. A divisor of zero,
+which PyTorch refuses and ONNX leaves open, gives the dividend; one of -1 gives the wrapped
+negative.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from ..graphir.expr import Atom, Constant, Var, constant
+from ..graphir.type import TensorType
+
+
+class Emitter(Protocol):
+    """The part of a front end's context that emits operators."""
+
+    def op(self, name: str, *args: Atom, **attrs: object) -> Var: ...
+    def type(self, atom: Atom) -> TensorType: ...
+
+
+def divide_integers(context: Emitter, name: str, a: Atom, b: Atom) -> Var:
+    """``name`` (divide, floor_divide or floor_mod) of integer operands of one dtype, guarded.
+
+    A constant divisor without 0 and -1 needs no guard and gets none.
+    """
+    dtype = context.type(b).dtype
+    if isinstance(b, Constant) and not np.isin(b.data, (0, -1)).any():
+        return context.op(name, a, b)
+    one = constant(1, dtype)
+    divisor: Atom = context.op("where", context.op("equal", b, constant(0, dtype)), one, b)
+    if dtype.kind == "uint":
+        return context.op(name, a, divisor)
+    negates = context.op("equal", b, constant(-1, dtype))
+    result = context.op(name, a, context.op("where", negates, one, divisor))
+    if name == "floor_mod":
+        return result
+    return context.op("where", negates, context.op("negative", result), result)
+
+
+def remainder_of_truncation(context: Emitter, a: Atom, b: Atom) -> Var:
+    """C's ``fmod``, of floats or integers: the remainder with the sign of the dividend, exactly."""
+    x, y = context.op("abs", a), context.op("abs", b)
+    is_float = context.type(a).dtype.is_float
+    rest = (
+        context.op("floor_mod", x, y) if is_float else divide_integers(context, "floor_mod", x, y)
+    )
+    zero = constant(0, context.type(a).dtype)
+    return context.op("where", context.op("less", a, zero), context.op("negative", rest), rest)

@@ -1,0 +1,55 @@
+"""From any ExportedProgram to one whose operators are pure and have converters.
+
+Programs of torch.export may write in place, also through views; torch's own functionalisation
+removes that. Operators without a converter are decomposed by torch's table, again and again while
+that helps; operators with one are kept whole. What remains without a converter is reported by the
+importer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.fx import Node
+
+from .export import quiet_torch
+from .registry import REGISTRY, operator_name
+
+_WRAPPERS = ("wrap_with_set_grad_enabled",)
+"""Operators that only hold a part of the graph, which torch inlines when it decomposes."""
+
+
+def operators(program: ExportedProgram) -> list[Node]:
+    """The calls of operators on tensors, in order; arithmetic on sizes is not among them."""
+    numbers = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
+    return [
+        n
+        for n in program.graph.nodes
+        if n.op == "call_function" and not isinstance(n.meta.get("val"), numbers)
+    ]
+
+
+def prepare_program(program: ExportedProgram) -> ExportedProgram:
+    """The program made pure, and decomposed where it has to be; itself where nothing has to."""
+    table: dict[Any, Callable[..., Any]] = {}
+    tried: set[Any] = set()
+    while True:
+        missing = {n.target for n in operators(program) if operator_name(n) not in REGISTRY} - tried
+        if missing:
+            table = table or dict(torch.export.default_decompositions().items())
+        chosen = {op: table[op] for op in missing if op in table}
+        if not chosen and not any(map(_is_impure, operators(program))):
+            return program
+        tried |= missing
+        with quiet_torch(), torch.no_grad():
+            program = program.run_decompositions(chosen)
+
+
+def _is_impure(node: Node) -> bool:
+    target = node.target
+    if isinstance(target, torch._ops.OpOverload):
+        return bool(target._schema.is_mutable)
+    return str(target) in _WRAPPERS

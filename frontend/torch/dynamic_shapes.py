@@ -1,0 +1,327 @@
+"""Which dims of the example inputs vary: from what users write to what torch.export takes.
+
+torch.export takes a dim of size 0 or 1 for a constant, and may take one that happens to equal
+another size for the same. So each named dim is exported at a size of its own: a prime that no input
+and no weight has. Only the shapes and dtypes of the examples matter to export; their values do not.
+"""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import isqrt
+from typing import Any
+
+import torch
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+
+from ...support.errors import FrontendError, nearest
+
+_Hint = type(Dim.AUTO)
+_Derived = type(2 * Dim("n"))
+_MOST_CANDIDATES = 1000
+
+
+@dataclass
+class ExportPlan:
+    """Inputs and specification for torch.export, and where the named dims stand."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    specification: dict[str, Any] | None = None
+    places: list[tuple[int, int, str]] = field(default_factory=list)
+    """(leaf of (args, kwargs), axis, name) of every named dim."""
+    smallest: list[tuple[int, int, int]] = field(default_factory=list)
+    """(leaf, axis, size) of the same where every dim has its least size that is not 0."""
+    names: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    """The names of the positional inputs, those of ``*args`` as ``args[0]``."""
+
+
+def plan_export(
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> ExportPlan:
+    """Normalise inputs and dynamic shapes.
+
+    ``dynamic_shapes`` is None, a sequence with an entry for each input, or a mapping from parameter
+    names. An entry follows the structure of its input down to tensors, whose entry maps dims to a
+    name, a ``torch.export.Dim`` (or arithmetic on one, or a hint), an int or None. Raises
+    FrontendError where inputs do not fit ``forward()`` or the entries do not fit the inputs.
+    """
+    signature = inspect.signature(module.forward)
+    try:
+        bound = signature.bind(*args, **dict(kwargs or {}))
+    except TypeError as error:
+        raise FrontendError(
+            f"the example inputs do not fit {type(module).__name__}.forward{signature}: {error}."
+        ) from None
+    kinds = {name: p.kind for name, p in signature.parameters.items()}
+    plan = ExportPlan(bound.args, {})
+    given = dict(bound.arguments)
+    # by position where forward was called so, by keyword otherwise; torch does not reorder these
+    plan.parameters = _positional_names(given, kinds, len(args))
+    plan.kwargs = {n: v for n, v in _by_keyword(given, kinds) if n in (kwargs or {})}
+    plan.args = tuple(args)
+    values = _separate(given)
+    entries = _entries(dynamic_shapes, values, kinds)
+    if entries is not None:
+        planner = _Planner(values, _sizes(module, values))
+        planner.collect(entries)
+        planned = {n: planner.plan(v, entries.get(n), f"input {n!r}") for n, v in values.items()}
+        values = {n: p[0] for n, p in planned.items()}
+        plan.specification = {n: p[1] for n, p in planned.items()}
+        plan.names = tuple(planner.sizes)
+        _assign(plan, values, kinds)
+        leaves = pytree.tree_leaves((plan.args, plan.kwargs))
+        for i, leaf in enumerate(leaves):
+            for axis, name, least in planner.named.get(id(leaf), ()):
+                plan.places.append((i, axis, name))
+                plan.smallest.append((i, axis, least))
+    else:
+        _assign(plan, values, kinds)
+    return plan
+
+
+def _positional_names(
+    given: Mapping[str, Any], kinds: Mapping[str, Any], count: int
+) -> tuple[str, ...]:
+    names: list[str] = []
+    for name, value in given.items():
+        if kinds[name] is inspect.Parameter.VAR_POSITIONAL:
+            names += [f"{name}[{i}]" for i in range(len(value))]
+        elif kinds[name] is not inspect.Parameter.VAR_KEYWORD:
+            names.append(name)
+    return tuple(names[:count])
+
+
+def _by_keyword(given: Mapping[str, Any], kinds: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in given.items():
+        if kinds[name] is inspect.Parameter.VAR_KEYWORD:
+            yield from value.items()
+        else:
+            yield name, value
+
+
+def _assign(plan: ExportPlan, values: Mapping[str, Any], kinds: Mapping[str, Any]) -> None:
+    """Put the (resized) values back where the originals stood."""
+    positional: list[Any] = []
+    for name, value in values.items():
+        positional += value if kinds[name] is inspect.Parameter.VAR_POSITIONAL else [value]
+    by_keyword = dict(_by_keyword(values, kinds))
+    plan.args = tuple(positional[: len(plan.args)])
+    plan.kwargs = {name: by_keyword[name] for name in plan.kwargs}
+
+
+def _separate(given: dict[str, Any]) -> dict[str, Any]:
+    """The inputs with a tensor object for each place: torch.export takes two places that hold one
+    object for one input, and forgets the other."""
+    seen: set[int] = set()
+
+    def separate(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        key = id(x)
+        result = x.detach().clone() if key in seen else x
+        seen.add(key)
+        return result
+
+    return {name: pytree.tree_map(separate, value) for name, value in given.items()}
+
+
+def _entries(
+    dynamic_shapes: Any, values: Mapping[str, Any], kinds: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """One entry for each parameter of ``forward()``, whichever form was given; None for no dims."""
+    if not dynamic_shapes:
+        return None
+    if isinstance(dynamic_shapes, Mapping):
+        inner = [n for n in values if kinds[n] is inspect.Parameter.VAR_KEYWORD]
+        known = [*values, *[k for n in inner for k in values[n]]]
+        for name in dynamic_shapes:
+            if name not in known:
+                raise FrontendError(
+                    f"dynamic_shapes names {name!r}, but the inputs of forward() are "
+                    f"{', '.join(known)}.{nearest(str(name), known)}"
+                )
+        result = {n: dynamic_shapes.get(n) for n in values}
+        for n in inner:
+            result[n] = result[n] or {k: dynamic_shapes.get(k) for k in values[n]}
+        return result
+    if not isinstance(dynamic_shapes, (tuple, list)):
+        raise FrontendError(
+            "dynamic_shapes takes a tuple with an entry for each input, as in ({0: 'batch'},), "
+            "or a "
+            f"dict by input name; found {type(dynamic_shapes).__name__}."
+        )
+    return _entries_in_order(list(dynamic_shapes), values, kinds)
+
+
+def _entries_in_order(
+    specs: list[Any], values: Mapping[str, Any], kinds: Mapping[str, Any]
+) -> dict[str, Any]:
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    counts = {n: len(v) if kinds[n] in variadic else 1 for n, v in values.items()}
+    total = sum(counts.values())
+    if len(specs) == total:
+        rest = iter(specs)
+        result: dict[str, Any] = {}
+        for name, value in values.items():
+            match kinds[name]:
+                case inspect.Parameter.VAR_POSITIONAL:
+                    result[name] = tuple([next(rest) for _ in value])
+                case inspect.Parameter.VAR_KEYWORD:
+                    result[name] = {k: next(rest) for k in value}
+                case _:
+                    result[name] = next(rest)
+        return result
+    if len(specs) == len(values):
+        return dict(zip(values, specs, strict=True))
+    raise FrontendError(
+        f"dynamic_shapes has {len(specs)} entries for {total} inputs; give one an input (None: "
+        "static)."
+    )
+
+
+def _sizes(module: torch.nn.Module, values: Mapping[str, Any]) -> set[int]:
+    """Every size of an input, a parameter or a buffer."""
+    tensors = [x for x in pytree.tree_leaves(values) if isinstance(x, torch.Tensor)]
+    tensors += [*module.parameters(), *module.buffers()]
+    return {int(size) for t in tensors for size in t.shape}
+
+
+class _Planner:
+    """Walks inputs and entries together, collecting dims and resizing tensors."""
+
+    def __init__(self, values: Mapping[str, Any], taken: set[int]) -> None:
+        self.values = values
+        self.taken = taken
+        self.dims: dict[str, Any] = {}
+        self.sizes: dict[str, int] = {}
+        self.named: dict[int, list[tuple[int, str, int]]] = {}
+        self.kept: list[torch.Tensor] = []
+
+    def collect(self, entries: Any) -> None:
+        """Dims that users made themselves; names elsewhere mean the same ones."""
+        for leaf in pytree.tree_leaves(entries, is_leaf=lambda e: isinstance(e, (_Derived, _Hint))):
+            dim = getattr(leaf, "root", leaf) if isinstance(leaf, _Derived) else leaf
+            if not isinstance(dim, (str, int, _Hint)) and hasattr(dim, "__name__"):
+                self._add(dim.__name__, dim)
+
+    def _add(self, name: str, dim: Any = None) -> Any:
+        if name in self.dims:
+            return self.dims[name]
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise FrontendError(f"dynamic_shapes: {name!r} is no name; use letters, digits and _.")
+        self.dims[name] = Dim(name, min=0) if dim is None else dim
+        self.sizes[name] = self._free_size(self.dims[name])
+        return self.dims[name]
+
+    def _free_size(self, dim: Any) -> int:
+        low = max(2, int(dim.min))
+        high = int(dim.max) if isinstance(dim.max, int) else low + _MOST_CANDIDATES
+        for size in _candidates(low, high):
+            if size not in self.taken:
+                self.taken.add(size)
+                return size
+        return min(low, high)
+
+    def plan(self, value: Any, entry: Any, where: str) -> tuple[Any, Any]:
+        """(the value resized, the entry for torch)."""
+        if entry is None:
+            return value, None
+        if isinstance(value, torch.Tensor):
+            return self._plan_tensor(value, entry, where)
+        if isinstance(value, Mapping):
+            return self._plan_mapping(value, entry, where)
+        if isinstance(value, (list, tuple)):
+            if not isinstance(entry, (list, tuple)) or len(entry) != len(value):
+                raise FrontendError(
+                    f"dynamic_shapes for {where}: expected a list of {len(value)} entries, found "
+                    f"{entry!r}."
+                )
+            pairs = [
+                self.plan(v, e, f"{where}[{i}]")
+                for i, (v, e) in enumerate(zip(value, entry, strict=True))
+            ]
+            made = [p[0] for p in pairs]
+            planned = type(value)(*made) if hasattr(value, "_fields") else type(value)(made)
+            return planned, [p[1] for p in pairs] if isinstance(value, list) else tuple(
+                [p[1] for p in pairs]
+            )
+        raise FrontendError(f"dynamic_shapes for {where}: a {type(value).__name__} has no dims.")
+
+    def _plan_mapping(self, value: Mapping[Any, Any], entry: Any, where: str) -> tuple[Any, Any]:
+        unknown = [k for k in entry if k not in value] if isinstance(entry, Mapping) else [entry]
+        if unknown:
+            raise FrontendError(
+                f"dynamic_shapes for {where}: expected entries for {list(value)}, found "
+                f"{unknown[0]!r}."
+            )
+        pairs = {k: self.plan(v, entry.get(k), f"{where}[{k!r}]") for k, v in value.items()}
+        made = {k: p[0] for k, p in pairs.items()}
+        return (made if type(value) is dict else type(value)(made)), {
+            k: p[1] for k, p in pairs.items()
+        }
+
+    def _plan_tensor(self, value: torch.Tensor, entry: Any, where: str) -> tuple[Any, Any]:
+        if isinstance(entry, (list, tuple)) and len(entry) == value.ndim:
+            entry = dict(enumerate(entry))
+        if not isinstance(entry, Mapping):
+            raise FrontendError(
+                f"dynamic_shapes for {where}: expected a dict from dims to names, as in "
+                f"{{0: 'batch'}} "
+                f"(or a list of {value.ndim}), found {entry!r}."
+            )
+        planned: dict[int, Any] = {}
+        shape = list(value.shape)
+        named: list[tuple[int, str, int]] = []
+        for axis, dim in entry.items():
+            if not isinstance(axis, int) or not -value.ndim <= axis < value.ndim:
+                raise FrontendError(
+                    f"dynamic_shapes for {where}: there is no dim {axis!r} in a tensor of "
+                    f"{value.ndim} dims."
+                )
+            i = axis % value.ndim
+            planned[i], shape[i], name = self._dim(dim, shape[i], f"{where}, dim {i}")
+            if name:
+                named.append((i, name, self._least(dim, name)))
+        if named:
+            value = torch.zeros(shape, dtype=value.dtype)
+            self.kept.append(value)
+            self.named[id(value)] = named
+        return value, planned
+
+    def _least(self, dim: Any, name: str) -> int:
+        least = max(1, int(self.dims[name].min))
+        return int(dim.fn(least)) if isinstance(dim, _Derived) else least
+
+    def _dim(self, dim: Any, size: int, where: str) -> tuple[Any, int, str]:
+        """(the dim for torch, the size to export at, the name or nothing)."""
+        if dim is None or isinstance(dim, (int, _Hint)):
+            return dim, size, ""
+        if isinstance(dim, str):
+            return self._add(dim), self.sizes[dim], dim
+        if isinstance(dim, _Derived):
+            name = dim.root.__name__
+            return dim, int(dim.fn(self.sizes[name])), name
+        if hasattr(dim, "__name__") and dim.__name__ in self.dims:
+            return self.dims[dim.__name__], self.sizes[dim.__name__], dim.__name__
+        raise FrontendError(
+            f"dynamic_shapes for {where}: expected a name, a torch.export.Dim, an int or None, "
+            "found "
+            f"{dim!r}."
+        )
+
+
+def _candidates(low: int, high: int) -> Iterator[int]:
+    """Primes from 5 on, then every size, between the bounds."""
+    primes = (n for n in range(max(low, 5), high + 1) if all(n % d for d in range(2, isqrt(n) + 1)))
+    yield from islice(primes, _MOST_CANDIDATES)
+    yield from range(low, min(high, low + _MOST_CANDIDATES) + 1)

@@ -1,0 +1,195 @@
+"""From an nn.Module to an ExportedProgram whose named dims really may have any size.
+
+torch.export resolves a branch on "is this size 1?" without a word, because it assumes sizes of 2
+and more. So a dynamic model is first exported under torch's size-oblivious rules, in which such a
+branch is an error. A branch may still be harmless (attention asks whether a layout is contiguous):
+then the ordinary export stands, if the program agrees with the module at size 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.fx.experimental._config as symbolic_config
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from ...support.errors import BurnishError, FrontendError
+from .dynamic_shapes import ExportPlan, plan_export
+from .registry import import_dtype
+
+_NOISE = (
+    "For more information",
+    "The error above occurred",
+    "The following call raised",
+    "import torch",
+)
+
+
+def check_eval_mode(module: torch.nn.Module) -> None:
+    """Refuse a module in training mode where that changes its result (dropout, batch norm)."""
+    for name, child in module.named_modules():
+        if not child.training:
+            continue
+        dropout = isinstance(child, torch.nn.modules.dropout._DropoutNd) and child.p > 0
+        norm = isinstance(child, torch.nn.modules.batchnorm._NormBase) and child.track_running_stats
+        if dropout or norm:
+            raise FrontendError(
+                f"{name or 'the module'} ({type(child).__name__}) is in training mode, which "
+                "changes "
+                "its result. Call module.eval() before compiling."
+            )
+
+
+def export_module(
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+) -> tuple[ExportedProgram, ExportPlan]:
+    """Export a module for inference; the plan tells where its named dims stand.
+
+    Raises FrontendError for a module in training mode, inputs that are no CPU tensors of a known
+    dtype, dynamic shapes that do not fit, and a module that does not export.
+    """
+    check_eval_mode(module)
+    _check_examples(args, kwargs)
+    plan = plan_export(module, args, kwargs, dynamic_shapes)
+    if not plan.names:
+        return _export(module, plan), plan
+    if hasattr(symbolic_config, "backed_size_oblivious"):
+        with contextlib.suppress(FrontendError), _size_oblivious():
+            return _export(module, plan), plan
+    program = _export(module, plan)
+    check_at_size_one(module, program, plan)
+    return program, plan
+
+
+def _check_examples(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
+    if not isinstance(args, (tuple, list)):
+        raise FrontendError(
+            f"example inputs are a tuple, (x,) for a single one; found a {type(args).__name__}."
+        )
+    for path, x in pytree.tree_flatten_with_path((tuple(args), dict(kwargs or {})))[0]:
+        if not isinstance(x, torch.Tensor):
+            continue
+        where = "example input " + pytree.keystr(path[1:]).lstrip("[").replace("]", "", 1)
+        if x.device.type != "cpu":
+            raise FrontendError(
+                f"{where} is on {x.device}; burnish compiles for the CPU: call .cpu()."
+            )
+        if x.layout is not torch.strided:
+            raise FrontendError(f"{where} has the layout {x.layout}; call .to_dense() first.")
+        import_dtype(x.dtype, where)
+
+
+def _size_oblivious() -> Any:
+    return symbolic_config.patch(backed_size_oblivious=True)
+
+
+@contextlib.contextmanager
+def quiet_torch() -> Iterator[None]:
+    """Silences what torch's exporter says about its own code; a model's warnings pass."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r".*treespec, LeafSpec", FutureWarning)
+        for category in (DeprecationWarning, FutureWarning):
+            warnings.filterwarnings("ignore", "", category, module=r"torch\.")
+        yield
+
+
+def _export(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
+    try:
+        with quiet_torch(), torch.no_grad():
+            return torch.export.export(
+                module,
+                plan.args,
+                plan.kwargs or None,
+                dynamic_shapes=plan.specification,
+                strict=False,
+            )
+    except BurnishError:
+        raise
+    except Exception as error:  # whatever the model's own code raises on fake tensors
+        raise FrontendError(
+            f"{type(module).__name__} does not export: {_reason(error)}\n"
+            "torch.export must be able to trace forward(): replace control flow that depends on "
+            "data "
+            "by torch.where, and make dims static that a branch depends on."
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The telling lines of a torch error, eight at most."""
+    lines = [
+        line.split(" For more information, run with")[0].rstrip()
+        for line in str(error).splitlines()
+    ]
+    telling = [line for line in lines if line.strip() and not line.strip().startswith(_NOISE)]
+    return f"{type(error).__name__}: " + "\n".join(telling[:8] or ["(no message)"])
+
+
+def check_at_size_one(module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan) -> None:
+    """Raise FrontendError where the program and the module disagree when every named dim is 1 (or
+    the least that its user allows)."""
+    leaves, structure = pytree.tree_flatten((plan.args, plan.kwargs))
+    generator = torch.Generator().manual_seed(0)
+    shapes: dict[int, list[int]] = {i: list(leaves[i].shape) for i, _, _ in plan.smallest}
+    for i, axis, size in plan.smallest:
+        shapes[i][axis] = size
+    for i, shape in shapes.items():
+        leaves[i] = torch.rand(shape, generator=generator).to(leaves[i].dtype)
+    args, kwargs = pytree.tree_unflatten(leaves, structure)
+    with quiet_torch(), torch.no_grad():
+        try:
+            expected = pytree.tree_leaves(module(*args, **kwargs))
+        except Exception as error:  # the module itself has no meaning at size 1
+            del error
+            return
+        found = run_program(program, leaves)
+    same = len(found) == len(expected) and all(map(_agree, found, expected))
+    if not same:
+        raise FrontendError(
+            f"forward() computes something else where {' and '.join(plan.names)} is 1: a branch in "
+            "Python depends on a size, and torch.export took one side of it. Rewrite the branch, "
+            "or "
+            "make the dim static."
+        )
+
+
+def _agree(a: Any, b: Any) -> bool:
+    if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+        return bool(a == b)
+    return (
+        a.shape == b.shape
+        and a.dtype == b.dtype
+        and torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
+    )
+
+
+def run_program(program: ExportedProgram, leaves: Sequence[Any]) -> list[Any]:
+    """The flat outputs of an exported program on flat inputs, node by node, without its size
+    checks."""
+    result = torch.fx.Interpreter(program.graph_module).run(*program_inputs(program, leaves))
+    return list(result)
+
+
+def program_inputs(program: ExportedProgram, leaves: Sequence[Any]) -> list[Any]:
+    """What the placeholders of a program stand for, in order: weights, then the leaves of a
+    call."""
+    rest = iter(leaves)
+    values: list[Any] = []
+    for spec in program.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            values.append(next(rest))
+            continue
+        stored = program.state_dict.get(spec.target or "")
+        values.append(program.constants.get(spec.target or "") if stored is None else stored)
+    return values
+
+
+__all__ = ["check_eval_mode", "export_module", "program_inputs", "quiet_torch", "run_program"]

@@ -1,0 +1,190 @@
+"""How a call of the module looks: from nested Python arguments to a flat list of tensors, and back.
+
+A compiled model is called as its module was. What is no tensor (numbers, None, flags) became part
+of the program and must be given again as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from ...support.errors import (
+    ArgumentError,
+    ArityError,
+    FrontendError,
+    ShapeMismatchError,
+    nearest,
+)
+
+_TENSOR = object()
+
+
+@dataclass(frozen=True)
+class DimRange:
+    """The sizes a named dim was exported for, and a place where a call shows its size."""
+
+    name: str
+    leaf: int
+    axis: int
+    low: int
+    high: int | None
+
+
+@dataclass
+class CallStructure:
+    """The inputs and outputs of one exported program."""
+
+    in_spec: Any
+    out_spec: Any
+    inputs: list[Any]
+    """For each leaf of a call: ``_TENSOR``, or the constant it was at export."""
+    outputs: list[Any]
+    """The same of the result."""
+    positional: tuple[str, ...]
+    keywords: tuple[str, ...]
+    ranges: list[DimRange] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, program: ExportedProgram, parameters: Sequence[str] = ()) -> CallStructure:
+        """Read it from a program; ``parameters`` are the names of ``forward``'s positional inputs.
+
+        Raises FrontendError for inputs and outputs that are neither tensors nor plain values.
+        """
+        signature = program.graph_signature
+        inputs = [
+            _leaf(s.arg, "input") for s in signature.input_specs if s.kind is InputKind.USER_INPUT
+        ]
+        outputs = [
+            _leaf(s.arg, "output")
+            for s in signature.output_specs
+            if s.kind is OutputKind.USER_OUTPUT
+        ]
+        if not any(x is _TENSOR for x in outputs):
+            raise FrontendError("forward() returns no tensor, so there is nothing to compile.")
+        in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
+        assert in_spec is not None
+        args, kwargs = pytree.tree_unflatten(list(range(len(inputs))), in_spec)
+        names = list(parameters[: len(args)])
+        names += [f"input {i}" for i in range(len(names), len(args))]
+        return cls(in_spec, out_spec, inputs, outputs, tuple(names), tuple(kwargs))
+
+    @property
+    def is_flat(self) -> bool:
+        """The model takes its tensors one by one, by position, at any size."""
+        count = len(self.inputs)
+        bare = pytree.tree_structure((tuple([0] * count), {}))
+        return all(x is _TENSOR for x in self.inputs) and self.in_spec == bare and not self.ranges
+
+    @property
+    def is_single(self) -> bool:
+        """The model gives one bare tensor."""
+        return self.out_spec is not None and self.out_spec.is_leaf()
+
+    # -- inputs -------------------------------------------------------------------------------
+    def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The tensors of a call, in order.
+
+        Raises ArityError (number, names or structure of the inputs), ArgumentError (a plain value
+        that differs), ShapeMismatchError (a size that the program was not exported for).
+        """
+        bound = self._bind(args, kwargs)
+        tree = (
+            tuple([bound[n] for n in self.positional]),
+            {n: bound[n] for n in self.keywords},
+        )
+        try:
+            leaves = self.in_spec.flatten_up_to(tree)
+        except ValueError as error:
+            raise ArityError(
+                f"the inputs ({', '.join(bound)}) are not structured as at compilation: {error}"
+            ) from None
+        for i, (leaf, known) in enumerate(zip(leaves, self.inputs, strict=True)):
+            if known is not _TENSOR and not (
+                leaf is known or (type(leaf) is type(known) and leaf == known)
+            ):
+                raise ArgumentError(
+                    f"{self._owner(i)}: {known!r} at compilation, which became part of the "
+                    "program; "
+                    f"got {leaf!r}. Compile again for another value."
+                )
+        for r in self.ranges:
+            _check_range(r, leaves[r.leaf], self._owner(r.leaf))
+        return [leaf for leaf, known in zip(leaves, self.inputs, strict=True) if known is _TENSOR]
+
+    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        names = (*self.positional, *self.keywords)
+        bound = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names or name in bound:
+                problem = "was given twice" if name in bound else "is no input of this model"
+                raise ArityError(
+                    f"{name!r} {problem}; the inputs are {', '.join(names)}."
+                    + ("" if name in bound else nearest(name, names))
+                )
+            bound[name] = value
+        if len(args) > len(names) or len(bound) < len(names):
+            raise ArityError(
+                f"the model takes {len(names)} input{'s' if len(names) != 1 else ''} "
+                f"({', '.join(names)}); got {len(args) + len(kwargs)}."
+            )
+        return {n: bound[n] for n in names}
+
+    def _owner(self, leaf: int) -> str:
+        """The input that a leaf belongs to, for errors."""
+        args, kwargs = pytree.tree_unflatten(list(range(len(self.inputs))), self.in_spec)
+        owners = [*zip(self.positional, args, strict=True), *kwargs.items()]
+        return next(f"input {n!r}" for n, tree in owners if leaf in pytree.tree_leaves(tree))
+
+    def fill(self, tensors: Iterable[Any]) -> list[Any]:
+        """Every leaf of a call from its tensors; the plain values are those of the export."""
+        rest = iter(tensors)
+        return [next(rest) if known is _TENSOR else known for known in self.inputs]
+
+    # -- outputs ------------------------------------------------------------------------------
+    def unflatten(self, tensors: Sequence[Any]) -> Any:
+        """The flat outputs in the structure that ``forward`` returned."""
+        rest = iter(tensors)
+        leaves = [next(rest) if known is _TENSOR else known for known in self.outputs]
+        return pytree.tree_unflatten(leaves, self.out_spec)
+
+
+def _check_range(r: DimRange, x: Any, owner: str) -> None:
+    size = x.shape[r.axis]
+    if size < r.low or (r.high is not None and size > r.high):
+        wanted = f"{r.low} and more" if r.high is None else f"{r.low} to {r.high}"
+        raise ShapeMismatchError(
+            f"{owner}, dim {r.axis}",
+            f"of {r.name} from {wanted}",
+            str(size),
+            "It was exported for these.",
+        )
+
+
+def _leaf(argument: Any, what: str) -> Any:
+    if isinstance(argument, TensorArgument):
+        return _TENSOR
+    if isinstance(argument, ConstantArgument):
+        return argument.value
+    raise FrontendError(
+        f"{what} {argument.name!r} is no tensor but a "
+        f"{type(argument).__name__.removesuffix('Argument')}; "
+        + (
+            "a symbolic size cannot leave the model."
+            if what == "output"
+            else "make it static, or pass a tensor."
+        )
+    )
+
+
+def is_tensor_leaf(known: Any) -> bool:
+    """Whether a leaf of ``CallStructure.inputs`` or ``outputs`` is a tensor."""
+    return known is _TENSOR
+
+
+__all__ = ["CallStructure", "DimRange", "is_tensor_leaf"]

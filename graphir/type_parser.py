@@ -1,0 +1,134 @@
+"""Types, dims and attributes in a module's text: the leaves that the other parsers read.
+
+A dim is a number, a string of dim arithmetic (``"m * 2"``) or a name that ``env`` gives an integer.
+One symbolic name is one Var in a function. Nothing here knows bindings or calls.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..support.dtype import DType
+from ..support.errors import DTypeError, ParseError
+from ..support.source import Source, Span
+from ..tensorir.expr import Expr, IntImm
+from ..tensorir.expr import Var as DimVar
+from .dim import DimError, parse_dim
+from .expr import ShapeExpr
+from .type import ShapeType, TensorType, TupleType, Type
+
+_CONST_NAMES = {"inf": float("inf"), "nan": float("nan"), "True": True, "False": False}
+
+
+def span_of(node: ast.AST, source: Source) -> Span:
+    """The place of a node of Python's tree."""
+    line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
+    end_line = getattr(node, "end_lineno", None) or line
+    end_column = getattr(node, "end_col_offset", None)
+    return Span(source, line, column, end_line, column + 1 if end_column is None else end_column)
+
+
+def literal(node: ast.expr, source: Source) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise ParseError("Expected a literal.", span_of(node, source)) from None
+
+
+class TypeParser:
+    """Reads the types of one function; ``dims`` maps its symbolic names to their Vars."""
+
+    def __init__(self, source: Source, env: Mapping[str, object]) -> None:
+        self.source, self.env = source, env
+        self.dims: dict[str, DimVar] = {}
+
+    def error(self, message: str, node: ast.AST) -> ParseError:
+        return ParseError(message, span_of(node, self.source))
+
+    def dim_var(self, name: str) -> DimVar:
+        return self.dims.setdefault(name, DimVar(name))
+
+    def attribute(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Name(id=name) if name in _CONST_NAMES:
+                return _CONST_NAMES[name]
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
+                return -float("inf")
+            case ast.Call(func=ast.Name(id="float"), args=[ast.Constant(value=str() as text)]):
+                return float(text)
+            case ast.Name(id=name) if isinstance(
+                self.env.get(name), (int, float, str, tuple, list)
+            ):
+                return self.env[name]
+            case ast.Tuple(elts=items):
+                return tuple([self.attribute(i) for i in items])
+            case ast.List(elts=items):
+                return [self.attribute(i) for i in items]
+        return literal(node, self.source)
+
+    def shape(self, items: Sequence[ast.expr]) -> ShapeExpr:
+        values = tuple([self.dim(i) for i in items])
+        return ShapeExpr(values, ShapeType(values))
+
+    def dim(self, node: ast.expr) -> Expr:
+        try:
+            match node:
+                case ast.Constant(value=str() as text):
+                    return parse_dim(text, self.dim_var)
+                case ast.Name(id=name):
+                    value = self.env.get(name)
+                    if isinstance(value, int):
+                        return IntImm(value)
+                    if name in self.dims:
+                        return self.dims[name]
+                    raise self.error(
+                        f"{name!r} is no dimension; write a symbolic one as a string: {name!r}.",
+                        node,
+                    )
+                case _:
+                    return parse_dim(ast.unparse(node), self._dim_name)
+        except DimError as error:
+            raise self.error(error.message, node) from None
+
+    def _dim_name(self, name: str) -> DimVar:
+        if name not in self.dims:
+            raise DimError(f"{name!r} is no dimension; write the whole dim as a string.")
+        return self.dims[name]
+
+    def type(self, node: ast.expr) -> Type:
+        match node:
+            case ast.Call(func=ast.Attribute(attr="Tensor"), args=args, keywords=keywords):
+                return self.tensor_type(node, args, {k.arg: k.value for k in keywords})
+            case ast.Call(func=ast.Attribute(attr="Tuple" | "Tuple_"), args=args):
+                return TupleType(tuple([self.type(a) for a in args]))
+            case ast.Call(
+                func=ast.Attribute(attr="Shape"),
+                args=[ast.List(elts=items) | ast.Tuple(elts=items)],
+            ):
+                return ShapeType(tuple([self.dim(i) for i in items]))
+            case ast.List(elts=items) | ast.Tuple(elts=items):
+                return TupleType(tuple([self.type(i) for i in items]))
+        raise self.error(
+            'Expected a type: R.Tensor((1, "m"), dtype="float32"), R.Tuple(...) or R.Shape([...]).',
+            node,
+        )
+
+    def tensor_type(
+        self, node: ast.Call, args: list[ast.expr], keywords: dict[str | None, ast.expr]
+    ) -> TensorType:
+        shape = args[0] if args else keywords.pop("shape", None)
+        dtype = args[1] if len(args) > 1 else keywords.pop("dtype", None)
+        dims: Sequence[ast.expr] | None = None
+        if isinstance(shape, (ast.Tuple, ast.List)):
+            dims = shape.elts
+        elif isinstance(shape, ast.Name) and isinstance(self.env.get(shape.id), (tuple, list)):
+            dims = [ast.copy_location(ast.Constant(d), shape) for d in self.env[shape.id]]  # type: ignore[attr-defined]
+        if dims is None or keywords or len(args) > 2:
+            raise self.error('Expected R.Tensor((1, "m"), dtype="float32").', node)
+        try:
+            kind = DType("float32") if dtype is None else DType(str(self.attribute(dtype)))
+        except DTypeError as error:
+            raise self.error(error.message, dtype or node) from None
+        return TensorType(tuple([self.dim(d) for d in dims]), kind)

@@ -1,0 +1,320 @@
+"""Operations and atoms in a module's text: what may stand on the right of a binding.
+
+Calls may be nested; ``atom`` gives each inner operation a binding of its own through the builder,
+so that what comes out is in A-normal form. Names are looked up among the function's variables, the
+functions of the text, then ``env``. Statements are ``parser``'s.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from ..support.dtype import DType
+from ..support.errors import BurnishError, DTypeError, TypeInferenceError, nearest
+from ..support.source import Source
+from ..tensorir.expr import Expr, IntImm
+from ..tensorir.function import PrimFunc
+from .builder import BlockBuilder
+from .dim import DimError, solve_dims
+from .expr import (
+    Atom,
+    Call,
+    CallDPS,
+    CallDPSPacked,
+    CallFunction,
+    Constant,
+    Function,
+    GlobalVar,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Value,
+    Var,
+    constant,
+)
+from .module import IRModule
+from .op import all_ops, type_of
+from .printer import format_type
+from .type import TensorType, Type, dims_of, substitute_type, types_equal
+from .type_parser import TypeParser, literal, span_of
+
+ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
+
+
+class ModuleScope(Protocol):
+    """What a function's text may refer to: the module being parsed and the names around it."""
+
+    source: Source
+    env: dict[str, object]
+    constants: Mapping[str, np.ndarray]
+    module: IRModule
+    nodes: dict[str, ast.FunctionDef]
+    active: list[str]
+
+    def function(self, name: str) -> PrimFunc | Function:
+        """A function of the text, parsed when first asked for."""
+
+
+class ValueParser(TypeParser):
+    """Reads the operations of one function; ``vars`` are the variables visible now."""
+
+    def __init__(self, owner: ModuleScope) -> None:
+        super().__init__(owner.source, owner.env)
+        self.owner = owner
+        self.builder = BlockBuilder()
+        self.vars: dict[str, Atom] = {}
+        self.hidden: dict[str, str] = {}
+        """Variables that stay in a finished dataflow block, with its outputs for the error."""
+
+    def value(self, node: ast.expr, annotated: Type | None = None) -> Value:
+        """An operation or atom; its arguments are in normal form already."""
+        span = span_of(node, self.source)
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="R"), attr=name)):
+                return self.operation(name, node).with_span(span)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="cls" | "Module"), attr=name)):
+                return self.call_function(name, node, annotated).with_span(span)
+            case ast.Call(func=ast.Name(id=name)) if name in self.owner.nodes:
+                return self.call_function(name, node, annotated).with_span(span)
+            case ast.Subscript(value=inner, slice=ast.Constant(value=int() as index)):
+                return TupleGetItem(self.atom(inner), index).with_span(span)
+        return self.plain_atom(node)
+
+    def atom(self, node: ast.expr, like: TensorType | None = None) -> Atom:
+        """An argument: an operation inside it becomes a binding of its own."""
+        found = self.plain_atom(node, like) if not _is_operation(node) else self.value(node)
+        if isinstance(found, ATOMS):
+            return found
+        try:
+            return self.builder.emit(found, "lv")
+        except TypeInferenceError as error:
+            raise self.error(error.message, node) from error
+
+    def plain_atom(self, node: ast.expr, like: TensorType | None = None) -> Atom:
+        match node:
+            case ast.Name(id=name):
+                return self.name(name, node)
+            case ast.Constant(value=bool() | int() | float()) | ast.UnaryOp(op=ast.USub()):
+                return self.number(literal(node, self.source), like, node)
+            case ast.Tuple(elts=items):
+                if items and all(isinstance(i, ast.Constant) for i in items):
+                    return self.shape(items)
+                return Tuple(tuple([self.atom(i) for i in items]))
+            case ast.Attribute(value=ast.Name(id="cls" | "Module"), attr=name):
+                return self.global_var(name, node)
+        raise self.error("Expected a name, a number, a tuple or a call of R.<operator>.", node)
+
+    def name(self, name: str, node: ast.expr) -> Atom:
+        if name in self.vars:
+            return self.vars[name]
+        if name in self.owner.nodes:
+            return GlobalVar(name)
+        if name in self.hidden:
+            raise self.error(
+                f"{name!r} does not leave its dataflow block; name it in its R.output(...), which "
+                f"has ({self.hidden[name]}).",
+                node,
+            )
+        value = self.owner.env.get(name)
+        if isinstance(value, (bool, int, float, np.ndarray)):
+            return self.number(value, None, node)
+        if isinstance(value, (PrimFunc, Function)):
+            return self.global_var(name, node)
+        raise self.error(
+            f"{name!r} is not defined.{nearest(name, [*self.vars, *self.owner.nodes])}", node
+        )
+
+    def global_var(self, name: str, node: ast.AST) -> GlobalVar:
+        """A function of the text, or one of ``env``, which then joins the module."""
+        if name not in self.owner.nodes and name not in self.owner.module:
+            value = self.owner.env.get(name)
+            if not isinstance(value, (PrimFunc, Function)):
+                raise self.error(
+                    f"The module has no function {name!r}.{nearest(name, self.owner.nodes)}", node
+                )
+            self.owner.module[name] = value
+        return GlobalVar(name)
+
+    def number(self, value: object, like: TensorType | None, node: ast.AST) -> Constant:
+        dtype = str(like.dtype) if like is not None else None
+        if dtype is None and isinstance(value, float):
+            dtype = "float32"
+        try:
+            return constant(value, dtype)
+        except DTypeError as error:
+            raise self.error(error.message, node) from None
+
+    # -- calls ---------------------------------------------------------------------------------
+    def operation(self, name: str, node: ast.Call) -> Value:
+        match name:
+            case "call_dps" | "call_tir":
+                func = self.callee(node)
+                if not isinstance(func, GlobalVar):
+                    raise self.error("R.call_dps takes a function of the module.", node)
+                return CallDPS(func, *self.dps(node))
+            case "call_dps_packed":
+                func = self.callee(node)
+                return CallDPSPacked(func if isinstance(func, str) else func.name, *self.dps(node))
+            case "const":
+                return self.const(node)
+            case "shape":
+                (items,) = self.exactly(node, 1)
+                if not isinstance(items, (ast.List, ast.Tuple)):
+                    raise self.error("R.shape takes a list of dims.", items)
+                return self.shape(items.elts)
+            case "tuple":
+                return Tuple(tuple([self.atom(a) for a in node.args]))
+        if name not in all_ops():
+            raise self.error(f"There is no operator R.{name}.{nearest(name, all_ops())}", node)
+        return self.op_call(name, node)
+
+    def op_call(self, name: str, node: ast.Call) -> Call:
+        items = node.args
+        if (
+            all_ops()[name].variadic
+            and len(items) == 1
+            and isinstance(items[0], (ast.Tuple, ast.List))
+        ):
+            items = items[0].elts
+        args: list[Atom | None] = [None if _is_number(a) else self.atom(a) for a in items]
+        like = next(
+            (a.type for a in args if a is not None and isinstance(a, (Var, Constant))), None
+        )
+        done = [
+            a if a is not None else self.atom(n, like if isinstance(like, TensorType) else None)
+            for a, n in zip(args, items, strict=True)
+        ]
+        attrs = []
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise self.error("Attributes are given by name.", keyword.value)
+            attrs.append((keyword.arg, self.attribute(keyword.value)))
+        return Call(name, tuple(done), tuple(attrs))
+
+    def callee(self, node: ast.Call) -> GlobalVar | str:
+        if not node.args:
+            raise self.error("Expected the function to call.", node)
+        match node.args[0]:
+            case ast.Constant(value=str() as name):
+                return name
+            case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="cls" | "Module"), attr=name):
+                return self.global_var(name, node.args[0])
+        raise self.error("Expected linear0, cls.linear0 or a name in quotes.", node.args[0])
+
+    def dps(self, node: ast.Call) -> tuple[tuple[Atom, ...], Type]:
+        """The arguments and the type of the output of a destination-passing call."""
+        keywords = {k.arg: k.value for k in node.keywords}
+        kind = keywords.pop("out_type", None) or keywords.pop("out_sinfo", None)
+        given = node.args[1:]
+        if kind is None and len(given) == 2:
+            kind = given[-1]
+            given = given[:1]
+        args = given[0] if len(given) == 1 else keywords.pop("args", None)
+        if kind is None or args is None or keywords or len(given) > 1:
+            raise self.error("Expected (function, (arguments, ...), out_type=R.Tensor(...)).", node)
+        items = args.elts if isinstance(args, (ast.Tuple, ast.List)) else [args]
+        return tuple([self.atom(i) for i in items]), self.type(kind)
+
+    def call_function(self, name: str, node: ast.Call, annotated: Type | None) -> CallFunction:
+        func = self.global_var(name, node)
+        args = tuple([self.atom(a) for a in node.args])
+        if annotated is not None:
+            return CallFunction(func, args, annotated)
+        if name in self.owner.active:
+            raise self.error(
+                f"A recursive call of {name!r} needs its type annotated: y: R.Tensor(...) = ...",
+                node,
+            )
+        callee = self.owner.function(name) if name in self.owner.nodes else self.owner.module[name]
+        if isinstance(callee, PrimFunc):
+            raise self.error(f"{name!r} is a prim_func; call it with R.call_dps.", node)
+        return CallFunction(func, args, self.call_type(callee, args, node))
+
+    def call_type(self, callee: Function, args: Sequence[Atom], node: ast.AST) -> Type:
+        patterns = [d for p in callee.params for d in dims_of(p.type)]
+        actual = [d for a in args for d in dims_of(type_of(a))]
+        if len(callee.params) != len(args) or len(patterns) != len(actual):
+            raise self.error(
+                f"{callee.name!r} takes {len(callee.params)} arguments of other ranks.", node
+            )
+        try:
+            return substitute_type(callee.ret_type, solve_dims(patterns, actual))
+        except DimError as error:
+            raise self.error(error.message, node) from None
+
+    # -- constants -----------------------------------------------------------------------------
+    def exactly(self, node: ast.Call, count: int) -> list[ast.expr]:
+        if len(node.args) != count or node.keywords:
+            raise self.error(f"Expected {count} argument{'s' if count != 1 else ''}.", node)
+        return node.args
+
+    def const(self, node: ast.Call) -> Constant:
+        if not 1 <= len(node.args) <= 2:
+            raise self.error(
+                "Expected R.const(value, dtype) or R.const('sha256:...', R.Tensor(...)).", node
+            )
+        kind: Type | None = None
+        dtype: str | None = None
+        if len(node.args) == 2:
+            second = node.args[1]
+            if isinstance(second, ast.Call):
+                kind = self.type(second)
+                dtype = str(kind.dtype) if isinstance(kind, TensorType) else None
+            else:
+                dtype = str(self.attribute(second))
+        first = node.args[0]
+        if isinstance(first, ast.Constant) and isinstance(first.value, str):
+            return self.stored_constant(first.value, kind, node)
+        value = self.attribute(first)
+        if dtype is None and _has_float(value):
+            dtype = "float32"
+        try:
+            array = np.array(value, dtype=None if dtype is None else DType(dtype).to_numpy())
+            if isinstance(kind, TensorType):
+                array = array.reshape([_static(d) for d in kind.shape])
+            return constant(array, dtype)
+        except (BurnishError, ValueError) as error:
+            raise self.error(str(error), node) from None
+
+    def stored_constant(self, name: str, kind: Type | None, node: ast.Call) -> Constant:
+        array = self.owner.constants.get(name)
+        if array is None:
+            raise self.error(
+                f"No values for {name!r}: pass constants={{...}} (mod.constants has them).", node
+            )
+        if not isinstance(kind, TensorType):
+            raise self.error(
+                "A named constant needs its type: R.const('sha256:...', R.Tensor(...)).", node
+            )
+        found = constant(array, str(kind.dtype) if kind.dtype == "bfloat16" else None)
+        if not types_equal(found.type, kind):
+            raise self.error(
+                f"{name!r} is {format_type(found.type)}, not {format_type(kind)}.", node
+            )
+        return found
+
+
+def _is_operation(node: ast.expr) -> bool:
+    return isinstance(node, (ast.Call, ast.Subscript))
+
+
+def _is_number(node: ast.expr) -> bool:
+    if isinstance(node, ast.UnaryOp):
+        return _is_number(node.operand)
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
+
+
+def _has_float(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_float, value))
+    return isinstance(value, float)
+
+
+def _static(dim: Expr) -> int:
+    if not isinstance(dim, IntImm):
+        raise DimError("A constant has a static shape.")
+    return dim.value

@@ -1,0 +1,97 @@
+"""Index arithmetic stands where it belongs: once, in the outermost frame that knows it."""
+
+from __future__ import annotations
+
+from burnish.support.target import Target
+from burnish.tensorir.codegen.function import FunctionEmitter
+from burnish.tensorir.codegen.object import new_module
+from burnish.tensorir.lowering.pipeline import lower_func
+from burnish.tensorir.parser import parse_func
+
+TARGET = Target("llvm -mcpu=haswell")
+
+
+def blocks(text: str) -> list[list[str]]:
+    """The instructions of each basic block of the kernel's loops, before LLVM sees them."""
+    lowered = lower_func(parse_func(text), TARGET)
+    module = new_module(TARGET)
+    FunctionEmitter(module, lowered, TARGET).emit()
+    impl = next(f for f in module.functions if f.name.endswith(".impl"))
+    return [[str(i).strip() for i in b.instructions] for b in impl.blocks]
+
+
+def count(block: list[str], word: str) -> int:
+    return sum(f" {word} " in line for line in block)
+
+
+def test_invariant_terms_stand_in_front_of_the_inner_loop() -> None:
+    entry, outer, _, inner, *_ = blocks("""
+@T.prim_func
+def f(A: T.Buffer((32, 1024), "float32"), B: T.Buffer((32, 1024), "float32")):
+    for i in range(32):
+        for j in range(1024):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + A[vi, 5]
+""")
+    assert count(entry, "mul") == 0
+    assert count(outer, "mul") == 1, "i * 1024 is computed once for both buffers"
+    assert count(inner, "mul") == 0
+    assert count(inner, "load") == 2
+    assert sum("getelementptr" in line for line in inner) == 3
+
+
+def test_a_read_only_element_is_loaded_once() -> None:
+    text = """
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8, 4), "float32")):
+    for i in range(8):
+        for j in T.unroll(4):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi] * A[vi]
+"""
+    assert count(blocks(text)[1], "load") == 1
+    inplace = text.replace("    for i", '    T.func_attr({"inplace": True})\n    for i')
+    assert count(blocks(inplace)[1], "load") == 4
+
+
+def test_a_division_that_may_trap_is_not_moved() -> None:
+    _, outer, _, then, *_ = blocks("""
+@T.prim_func
+def f(a: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n,), "float32")
+    for i in range(64):
+        if n > 3:
+            A[i // n] = T.float32(0)
+""")
+    assert count(outer, "udiv") == 0
+    assert count(then, "udiv") == 1
+
+
+def test_accesses_of_the_workspace_are_known_to_be_aligned() -> None:
+    lowered = lower_func(
+        parse_func("""
+@T.prim_func
+def f(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32")):
+    T.func_attr({"is_scheduled": True})
+    X = T.alloc_buffer((64, 64), "float32")
+    for i in range(64):
+        for j in T.vectorized(8):
+            with T.block("X"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                X[vi, vj] = A[vi, vj]
+    for i in range(64):
+        for j in T.vectorized(8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = X[63 - vi, vj]
+"""),
+        TARGET,
+    )
+    module = new_module(TARGET)
+    FunctionEmitter(module, lowered, TARGET).emit()
+    text = str(module)
+    assert "align 32" in text.split("store <8 x float>")[1].split("\n")[0]
+    assert "align 4" in text.split("store <8 x float>")[2].split("\n")[0]

@@ -1,0 +1,94 @@
+"""Matrix products against NumPy: ranks, batches, transposes, half precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from burnish import te
+from burnish.support.errors import ComputeError
+from burnish.tensorir import operators as ops
+
+Run = Callable[..., np.ndarray]
+
+
+def array(*shape: int, dtype: str = "float32") -> np.ndarray:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((3, 4), (4, 5)),
+        ((4,), (4, 5)),
+        ((3, 4), (4,)),
+        ((4,), (4,)),
+        ((2, 3, 4), (4, 5)),
+        ((2, 1, 3, 4), (6, 4, 5)),
+        ((3, 4), (2, 4, 5)),
+    ],
+)
+def test_shapes(run: Run, a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    x, y = array(*a), array(*b)
+    np.testing.assert_allclose(run(ops.matmul, x, y), x @ y, rtol=1e-5, atol=1e-6)
+
+
+def test_transposes(run: Run) -> None:
+    x, y = array(2, 4, 3), array(2, 5, 4)
+    found = run(lambda a, b: ops.matmul(a, b, transpose_a=True, transpose_b=True), x, y)
+    np.testing.assert_allclose(found, x.swapaxes(1, 2) @ y.swapaxes(1, 2), rtol=1e-5, atol=1e-6)
+
+
+def test_linear(run: Run) -> None:
+    x, w, b = array(2, 3, 7), array(5, 7), array(5)
+    np.testing.assert_allclose(run(ops.linear, x, w, b), x @ w.T + b, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(run(ops.linear, x, w), x @ w.T, rtol=1e-5, atol=1e-5)
+
+
+def test_symbolic_batch(run: Run) -> None:
+    x, w, b = array(3, 7), array(5, 7), array(5)
+    found = run(ops.linear, x, w, b, shapes=[("n", 7), (5, 7), (5,)])
+    np.testing.assert_allclose(found, x @ w.T + b, rtol=1e-5, atol=1e-5)
+
+
+def test_half_precision_accumulates_in_float32(run: Run) -> None:
+    x, w, b = (
+        array(2, 300, dtype="float16"),
+        array(4, 300, dtype="float16"),
+        array(4, dtype="float16"),
+    )
+    exact = x.astype("float32") @ w.astype("float32").T
+    np.testing.assert_allclose(run(ops.linear, x, w), exact.astype("float16"), rtol=2e-3)
+    found = run(ops.linear, x, w, b)
+    np.testing.assert_allclose(found, (exact + b).astype("float16"), rtol=2e-3)
+    assert found.dtype == np.float16
+
+
+def test_integers(run: Run) -> None:
+    x, y = np.arange(6, dtype="int32").reshape(2, 3), np.arange(6, dtype="int32").reshape(3, 2)
+    np.testing.assert_array_equal(run(ops.matmul, x, y), x @ y)
+
+
+def test_linear_is_a_reduction_and_a_bias_add(golden: Callable[..., None]) -> None:
+    x, w, b = (
+        te.placeholder((1, 784), name="x"),
+        te.placeholder((128, 784), name="w"),
+        te.placeholder((128,), name="b"),
+    )
+    golden(te.create_prim_func([x, w, b, ops.linear(x, w, b)]).script())
+
+
+def test_errors() -> None:
+    x = te.placeholder((3, 4))
+    with pytest.raises(ComputeError, match="a scalar has no matrix product"):
+        ops.matmul(te.placeholder(()), x)
+    with pytest.raises(ComputeError, match="expected equal inner dimensions, found 4 and 3"):
+        ops.matmul(x, x)
+    with pytest.raises(ComputeError, match="operands of one dtype, found float32 and float16"):
+        ops.matmul(x, te.placeholder((4, 2), "float16"))
+    with pytest.raises(ComputeError, match=r"expected x\[\.\.\., k\], w\[n, k\]"):
+        ops.linear(x, te.placeholder((4,)))
+    with pytest.raises(ComputeError, match="found 5 and 6"):
+        ops.linear(x, te.placeholder((5, 4)), te.placeholder((6,)))

@@ -1,0 +1,50 @@
+"""layer_norm against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from burnish import te
+from burnish.support.errors import ComputeError
+from burnish.tensorir import operators as ops
+
+Run = Callable[..., np.ndarray]
+RNG = np.random.default_rng(2)
+X = (RNG.standard_normal((2, 3, 8)) * 3 + 100).astype("float32")
+
+
+def layer_norm(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> np.ndarray:
+    wide = x.astype("float64")
+    center, spread = wide.mean(axes, keepdims=True), wide.var(axes, keepdims=True)
+    result: np.ndarray = (wide - center) / np.sqrt(spread + epsilon)
+    return result
+
+
+def test_last_axis_with_parameters(run: Run) -> None:
+    gamma, beta = (RNG.standard_normal(8).astype("float32") for _ in range(2))
+    found = run(lambda x, g, b: ops.layer_norm(x, g, b), X, gamma, beta)
+    expected = layer_norm(X, (2,), 1e-5) * gamma + beta
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_several_axes_without_parameters(run: Run) -> None:
+    found = run(lambda x: ops.layer_norm(x, axes=(1, 2), epsilon=1e-3), X)
+    np.testing.assert_allclose(found, layer_norm(X, (1, 2), 1e-3), rtol=1e-3, atol=1e-4)
+
+
+def test_half_precision_and_symbolic_dims(run: Run) -> None:
+    x = RNG.standard_normal((3, 64)).astype("float16")
+    found = run(ops.layer_norm, x, shapes=[("n", 64)])
+    assert found.dtype == np.float16
+    np.testing.assert_allclose(found, layer_norm(x, (1,), 1e-5), rtol=4e-3, atol=1e-3)
+
+
+def test_errors() -> None:
+    x = te.placeholder((2, 3), name="x")
+    with pytest.raises(ComputeError, match="expected the last axes of 2, found"):
+        ops.layer_norm(x, axes=(0,))
+    with pytest.raises(ComputeError, match="expected 'g' of 1 dimensions, found 2"):
+        ops.layer_norm(x, te.placeholder((2, 3), name="g"))

@@ -1,0 +1,48 @@
+"""Softmax against NumPy, with values that overflow unless the maximum is subtracted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from burnish.tensorir import operators as ops
+
+Run = Callable[..., np.ndarray]
+X = np.random.default_rng(1).uniform(-5, 5, (3, 4, 5)).astype("float32")
+X[0, 0] += 1000
+X[1, 1] -= 1000
+
+
+def log_softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    wide = x.astype("float64")
+    shifted = wide - wide.max(axis, keepdims=True)
+    result: np.ndarray = shifted - np.log(np.exp(shifted).sum(axis, keepdims=True))
+    return result
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_softmax(run: Run, axis: int) -> None:
+    expected = log_softmax(X, axis)
+    np.testing.assert_allclose(
+        run(lambda x: ops.softmax(x, axis), X), np.exp(expected), rtol=1e-5, atol=1e-7
+    )
+    found = run(lambda x: ops.log_softmax(x, axis), X)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_half_precision(run: Run) -> None:
+    x = np.linspace(-4, 4, 64).astype("float16")
+    for operator, expected in (
+        (ops.softmax, np.exp(log_softmax(x, 0))),
+        (ops.log_softmax, log_softmax(x, 0)),
+    ):
+        found = run(operator, x)
+        assert found.dtype == np.float16
+        np.testing.assert_allclose(found, expected, rtol=2e-3)
+
+
+def test_symbolic_dims(run: Run) -> None:
+    found = run(ops.softmax, X, shapes=[("n", 4, "m")])
+    np.testing.assert_allclose(found, np.exp(log_softmax(X, -1)), rtol=1e-5, atol=1e-7)

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import pytest
+
+from burnish.support.errors import DependenceError, LayoutError, ScheduleValueError
+from burnish.tensorir.expr import Var
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.tensorir.schedule.programs import (
+    assert_same,
+    blur,
+    body,
+    chain,
+    linear_relu,
+    matmul,
+)
+
+
+def test_cache_read_of_an_input() -> None:
+    func = matmul(4, 3, 2)
+    sch = Schedule(func, seed=0)
+    copy = sch.cache_read("C", 1, "global")
+    assert sch.get(copy).name == "B_global"
+    assert (
+        body(sch.func)
+        == """\
+B_global = T.alloc_buffer((2, 3))
+for ax0, ax1 in T.grid(2, 3):
+    with T.block("B_global"):
+        v0, v1 = T.axis.remap("SS", [ax0, ax1])
+        T.reads(B[v0, v1])
+        T.writes(B_global[v0, v1])
+        B_global[v0, v1] = B[v0, v1]
+for i, j, k in T.grid(4, 3, 2):
+    with T.block("C"):
+        v_i, v_j, v_k = T.axis.remap("SSR", [i, j, k])
+        T.reads(A[v_i, v_k], B_global[v_k, v_j])
+        T.writes(C[v_i, v_j])
+        with T.init():
+            C[v_i, v_j] = T.float32(0)
+        C[v_i, v_j] = C[v_i, v_j] + A[v_i, v_k] * B_global[v_k, v_j]"""
+    )
+    assert_same(func, sch.func)
+
+
+def test_cache_read_then_compute_at_takes_a_tile() -> None:
+    func = matmul(8, 8, 8)
+    sch = Schedule(func, seed=0)
+    i, j, k = sch.get_loops("C")
+    i0, i1 = sch.split(i, [2, 4])
+    k0, k1 = sch.split(k, [2, 4])
+    sch.reorder(i0, k0, i1, j, k1)
+    sch.compute_at(sch.cache_read("C", 0, "local"), k0)
+    assert "v0 = T.axis.spatial(8, i_0 * 4 + ax0)" in body(sch.func)
+    assert "v1 = T.axis.spatial(8, k_0 * 4 + ax1)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_cache_read_by_name_and_for_some_consumers() -> None:
+    func = linear_relu(4, 4, 4)
+    sch = Schedule(func, seed=0)
+    sch.cache_read("T", "Y", "local", consumer_blocks=["T"])
+    assert "Y_local[v_i, v_j] + B[v_j]" in body(sch.func)
+    with pytest.raises(DependenceError, match="'Z' does not read 'Y'"):
+        sch.cache_read("Y_local", "Y", "local", consumer_blocks=["Z"])
+    assert_same(func, sch.func)
+
+
+def test_cache_read_inside_shared_loops() -> None:
+    func = blur(16)
+    sch = Schedule(func, seed=0)
+    c0, _ = sch.split(sch.get_loops("C")[0], [4, 4])
+    sch.compute_at("B", c0)
+    copy = sch.cache_read("C", "B", "local")
+    assert [sch.get(x).var.name for x in sch.get_loops(copy)] == ["i_0", "ax0"]
+    assert_same(func, sch.func)
+
+
+@pytest.mark.parametrize("scope", ["global", "local"])
+def test_cache_write_and_its_tile(scope: str) -> None:
+    func = matmul(8, 6, 3)
+    sch = Schedule(func, seed=0)
+    c = sch.get_block("C")
+    i, j, k = sch.get_loops(c)
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 4])
+    sch.reorder(i0, j0, k, i1, j1)
+    copy = sch.cache_write(c, 0, scope)
+    assert sch.get(copy).name == f"C_{scope}"
+    sch.reverse_compute_at(copy, j0, preserve_unit_loops=True)
+    sch.decompose_reduction(c, k)
+    assert "T.where(j_0 * 4 + ax1 < 6)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_cache_write_is_stored_before_the_next_user() -> None:
+    func = matmul(4, 6, 5)
+    sch = Schedule(func, seed=0)
+    c = sch.get_block("C")
+    init = sch.decompose_reduction(c, sch.get_loops(c)[1])
+    copy = sch.cache_write(init, 0, "local")
+    assert [sch.get(x).var.name for x in sch.get_loops(copy)] == ["i", "ax0", "ax1"]
+    assert_same(func, sch.func)
+
+
+def test_cache_write_of_an_intermediate() -> None:
+    func = chain()
+    sch = Schedule(func, seed=0)
+    sch.cache_write("B", 0, "local")
+    assert_same(func, sch.func)
+
+
+def test_cache_write_with_a_symbolic_size() -> None:
+    func = matmul(Var("m"), 4, 3)
+    sch = Schedule(func, seed=0)
+    i0, _ = sch.split(sch.get_loops("C")[0], [None, 4])
+    sch.reverse_compute_at(sch.cache_write("C", 0, "local"), i0)
+    for size in (0, 3, 8, 9):
+        assert_same(func, sch.func, size)
+
+
+def test_cache_inplace_around_the_nest() -> None:
+    func = matmul(4, 4, 4)
+    sch = Schedule(func, seed=0)
+    c = sch.get_block("C")
+    sch.decompose_reduction(c, sch.get_loops(c)[0])
+    load, store = sch.cache_inplace(c, 0, "local")
+    assert [sch.get(b).name for b in (load, store)] == ["C_local", "C_local_1"]
+    assert_same(func, sch.func)
+
+
+def test_reindex_cache_read() -> None:
+    func = matmul(4, 8, 3)
+    sch = Schedule(func, seed=0)
+    sch.reindex_cache_read("C", 1, "global", lambda i, j, k: (j // 4, k, j % 4))
+    text = body(sch.func)
+    assert "B_global = T.alloc_buffer((2, 3, 4))" in text
+    assert "B_global[v_j // 4, v_k, v_j % 4] = B[v_k, v_j]" in text
+    assert_same(func, sch.func)
+
+
+# -- refusals ------------------------------------------------------------------------------------
+def test_unknown_buffers_and_scopes() -> None:
+    sch = Schedule(matmul(), seed=0)
+    with pytest.raises(
+        ScheduleValueError, match=r"2 read buffers \('A', 'B'\); asked for number 2"
+    ):
+        sch.cache_read("C", 2, "global")
+    with pytest.raises(ScheduleValueError, match="touches no buffer 'D'; it touches 'A', 'B', 'C'"):
+        sch.cache_read("C", "D", "global")
+    with pytest.raises(ScheduleValueError, match="Expected a storage scope"):
+        sch.cache_write("C", 0, "stack")
+
+
+def test_a_partial_sum_is_not_written_back() -> None:
+    sch = Schedule(linear_relu(4, 4, 4), seed=0)
+    sch.compute_inline("T")
+    i, j, k = sch.get_loops("Y")
+    sch.reorder(k, i, j)
+    unchecked = Schedule(sch.func, seed=0, enable_checks=False)
+    unchecked.reverse_compute_at("Z", unchecked.get_loops("Y")[0])
+    with pytest.raises(DependenceError, match="inside the reduce loop 'k' of 'Y'"):
+        unchecked.cache_write("Y", 0, "local")
+
+
+def test_an_update_is_cached_in_place_only() -> None:
+    sch = Schedule(matmul(), seed=0)
+    c = sch.get_block("C")
+    with pytest.raises(DependenceError, match="'C' does not update 'C'"):
+        sch.cache_inplace(c, 0, "local")
+    sch.decompose_reduction(c, sch.get_loops(c)[2])
+    with pytest.raises(DependenceError, match="use cache_inplace"):
+        sch.cache_write(c, 0, "local")
+    with pytest.raises(DependenceError, match="use cache_inplace"):
+        sch.cache_read(c, 0, "local")
+
+
+def test_in_place_copies_exclude_other_users_between_them() -> None:
+    sch = Schedule(matmul(), seed=0)
+    c = sch.get_block("C")
+    k = sch.get_loops(c)[2]
+    sch.decompose_reduction(c, k)
+    with pytest.raises(DependenceError, match="'C_init' uses 'C' between the two copies"):
+        sch.cache_inplace(c, 0, "local")
+    sch.cache_inplace(c, 0, "local", sch.get_loops(c)[1])
+
+
+def test_reindex_needs_a_map_that_tells_elements_apart() -> None:
+    sch = Schedule(matmul(), seed=0)
+    with pytest.raises(LayoutError, match="does not give each element that is read a place"):
+        sch.reindex_cache_read("C", 1, "global", lambda i, j, k: (j,))
+    with pytest.raises(LayoutError, match="the index map takes 2 indices, the buffer has 3"):
+        sch.reindex_cache_read("C", 1, "global", lambda i, j: (j,))
+    with pytest.raises(LayoutError, match="'C' does not read exactly one element of 'B'"):
+        Schedule(blur(8), seed=0).reindex_cache_read("C", 0, "global", lambda i: (i,))

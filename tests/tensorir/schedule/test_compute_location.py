@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import pytest
+
+from burnish.support.errors import DependenceError, NotAncestorError, ScheduleValueError
+from burnish.tensorir import compute as te
+from burnish.tensorir.expr import Var
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.tensorir.schedule.programs import (
+    assert_same,
+    blur,
+    body,
+    chain,
+    linear_relu,
+    row_sum,
+)
+
+
+def softmax_like(m: int = 4, n: int = 6) -> PrimFunc:
+    """A row sum and the rows divided by it."""
+    a = te.placeholder((m, n), name="A")
+    k = te.reduce_axis((0, n), "k")
+    s = te.compute((m,), lambda i: te.sum(a[i, k], axis=[k]), name="S")
+    d = te.compute((m, n), lambda i, j: a[i, j] - s[i], name="D")
+    return te.create_prim_func([a, d])
+
+
+def test_compute_at_covers_a_window() -> None:
+    func = blur(16)
+    sch = Schedule(func, seed=0)
+    c0, _ = sch.split(sch.get_loops("C")[0], [None, 4])
+    sch.compute_at("B", c0)
+    assert (
+        body(sch.func)
+        == """\
+B = T.alloc_buffer((18,))
+for i_0 in range(4):
+    for ax0 in range(6):
+        with T.block("B"):
+            v_i = T.axis.spatial(18, i_0 * 4 + ax0)
+            T.reads(A[v_i])
+            T.writes(B[v_i])
+            B[v_i] = A[v_i] * T.float32(2)
+    for i_1 in range(4):
+        with T.block("C"):
+            v_i = T.axis.spatial(16, i_0 * 4 + i_1)
+            T.reads(B[v_i:v_i + 3])
+            T.writes(C[v_i])
+            C[v_i] = B[v_i] + B[v_i + 1] + B[v_i + 2]"""
+    )
+    assert_same(func, sch.func)
+
+
+@pytest.mark.parametrize("tile", [1, 3, 5, 16, 20])
+def test_compute_at_any_tile(tile: int) -> None:
+    func = blur(16)
+    sch = Schedule(func, seed=0)
+    c0, _ = sch.split(sch.get_loops("C")[0], [None, tile])
+    sch.compute_at("B", c0)
+    assert_same(func, sch.func)
+
+
+def test_compute_at_unit_loops() -> None:
+    func = chain(4, 4)
+    for keep in (False, True):
+        sch = Schedule(func, seed=0)
+        sch.compute_at("B", sch.get_loops("C")[1], preserve_unit_loops=keep)
+        assert ("for ax0, ax1 in T.grid(1, 1)" in body(sch.func)) is keep
+        assert_same(func, sch.func)
+
+
+def test_compute_at_of_a_reduction() -> None:
+    func = softmax_like()
+    sch = Schedule(func, seed=0)
+    sch.compute_at("S", sch.get_loops("D")[0])
+    assert 'for ax0 in range(6):\n        with T.block("S")' in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_compute_at_with_a_symbolic_size() -> None:
+    func = linear_relu(Var("m"), 4, 3)
+    sch = Schedule(func, seed=0)
+    i0, _ = sch.split(sch.get_loops("Z")[0], [None, 4])
+    sch.compute_at("T", i0)
+    sch.compute_at("Y", i0)
+    for size in (0, 3, 4, 9):
+        assert_same(func, sch.func, size)
+
+
+def test_reverse_compute_at_follows_the_tile() -> None:
+    func = linear_relu(8, 8, 3)
+    sch = Schedule(func, seed=0)
+    i, j, _ = sch.get_loops("Y")
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 4])
+    sch.reorder(i0, j0, i1, j1)
+    sch.reverse_compute_at("T", j0)
+    sch.reverse_compute_at("Z", j0)
+    assert [sch.get(x).var.name for x in sch.get_loops("Z")] == ["i_0", "j_0", "ax0", "ax1"]
+    assert "v_i = T.axis.spatial(8, i_0 * 4 + ax0)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_reverse_compute_at_a_fused_loop() -> None:
+    func = linear_relu(8, 8, 3)
+    sch = Schedule(func, seed=0)
+    sch.compute_inline("T")
+    i, j, _ = sch.get_loops("Y")
+    i0, i1 = sch.split(i, [2, 4])
+    j0, j1 = sch.split(j, [4, 2])
+    sch.reorder(i0, j0, i1, j1)
+    fused = sch.fuse(i0, j0)
+    sch.reverse_compute_at("Z", fused)
+    sch.parallel(fused)
+    assert "v_i = T.axis.spatial(8, i_0_j_0_fused // 4 * 4 + ax0)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_reverse_compute_at_ragged_tiles() -> None:
+    func = linear_relu(7, 5, 3)
+    sch = Schedule(func, seed=0)
+    sch.compute_inline("T")
+    i, j, _ = sch.get_loops("Y")
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 2])
+    sch.reorder(i0, j0, i1, j1)
+    sch.reverse_compute_at("Z", j0)
+    assert "T.where(i_0 * 4 + ax0 < 7 and j_0 * 2 + ax1 < 5)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_index_places_a_block_among_others() -> None:
+    sch = Schedule(chain(4, 4), seed=0)
+    i, _ = sch.get_loops("C")
+    with pytest.raises(ScheduleValueError, match="index must be -1, -2 or from 0 to 0; found 3"):
+        sch.compute_at("B", i, index=3)
+    sch.compute_at("B", i, index=-2)
+
+
+# -- refusals ------------------------------------------------------------------------------------
+def test_outputs_do_not_move_to_consumers() -> None:
+    sch = Schedule(chain(), seed=0)
+    with pytest.raises(DependenceError, match="'C' writes an output of the function"):
+        sch.compute_at("C", sch.get_loops("B")[0])
+
+
+def test_all_consumers_must_be_under_the_loop() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+    c = te.compute((4,), lambda i: b[i] * 2.0, name="C")
+    d = te.compute((4,), lambda i: b[i] * 3.0, name="D")
+    sch = Schedule(te.create_prim_func([a, c, d]), seed=0)
+    with pytest.raises(DependenceError, match="The consumer 'D' of 'B' is not under the loop 'i'"):
+        sch.compute_at("B", sch.get_loops("C")[0])
+
+
+def test_a_block_does_not_move_under_its_own_loop() -> None:
+    sch = Schedule(chain(), seed=0)
+    with pytest.raises(NotAncestorError, match="The loop 'i' stands around 'B' already"):
+        sch.compute_at("B", sch.get_loops("B")[0])
+
+
+def test_a_partial_sum_is_not_consumed() -> None:
+    sch = Schedule(linear_relu(4, 4, 4), seed=0)
+    i, j, k = sch.get_loops("Y")
+    sch.reorder(k, i, j)
+    with pytest.raises(DependenceError, match="'k' runs over a reduce axis of the producer 'Y'"):
+        sch.reverse_compute_at("T", i)
+
+
+def test_a_window_is_not_consumed_before_it_is_written() -> None:
+    sch = Schedule(blur(16), seed=0)
+    with pytest.raises(DependenceError, match="'C' reads more of 'B' than one iteration"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_a_reduction_needs_its_whole_row() -> None:
+    a = te.placeholder((4, 6), name="A")
+    b = te.compute((4, 6), lambda i, j: a[i, j] * 2.0, name="B")
+    k = te.reduce_axis((0, 6), "k")
+    c = te.compute((4,), lambda i: te.sum(b[i, k], axis=[k]), name="C")
+    func = te.create_prim_func([a, c])
+    sch = Schedule(func, seed=0)
+    i, j = sch.get_loops("B")
+    with pytest.raises(DependenceError, match="'C' reduces over 'v_k', of which one iteration"):
+        sch.reverse_compute_at("C", j)
+    sch.reverse_compute_at("C", i)
+    assert_same(func, sch.func)
+
+
+HALF = """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,), "float32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i * 2)
+            B[vi] = A[vi]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+"""
+
+
+def test_every_instance_of_the_consumer_must_run() -> None:
+    sch = Schedule(parse_func(HALF, {}), seed=0)
+    with pytest.raises(DependenceError, match="reach every value of the axis 'vi' of 'C'"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+INPLACE = """
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    B = T.alloc_buffer((4,), "float32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+    for i in range(4):
+        with T.block("A"):
+            vi = T.axis.spatial(4, i)
+            A[vi] = T.float32(0)
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = B[vi]
+"""
+
+
+def test_a_block_does_not_move_past_a_write_of_what_it_reads() -> None:
+    sch = Schedule(parse_func(INPLACE, {}), seed=0)
+    with pytest.raises(DependenceError, match="'A' writes a buffer that 'B' reads"):
+        sch.compute_at("B", sch.get_loops("C")[0])
+
+
+def test_nothing_to_move_to() -> None:
+    sch = Schedule(row_sum(), seed=0)
+    func = te.create_prim_func(_independent())
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="'D' has no producer under the loop 'i'"):
+        sch.reverse_compute_at("D", sch.get_loops("B")[0])
+
+
+def _independent() -> list[te.Tensor]:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+    d = te.compute((4,), lambda i: a[i] * 3.0, name="D")
+    return [a, b, d]

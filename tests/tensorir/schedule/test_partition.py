@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import pytest
+
+from burnish.support.errors import DependenceError, LoopKindError, ScheduleValueError
+from burnish.tensorir.expr import Var
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.tensorir.schedule.programs import assert_same, blur, body, chain, matmul
+
+
+def test_parts_in_order() -> None:
+    func = chain(8, 6)
+    sch = Schedule(func, seed=0)
+    parts = sch.loop_partition(sch.get_loops("C")[0], [2, 5, None])
+    assert [sch.get(p).var.name for p in parts] == ["i_p0", "i_p1", "i_p2"]
+    lines = body(sch.func).splitlines()
+    assert [x for x in lines if x.startswith("for")][1:] == [
+        "for i_p0, j in T.grid(2, 6):",
+        "for i_p1, j in T.grid(5, 6):",
+        "for i_p2, j in T.grid(1, 6):",
+    ]
+    assert "        v_i = T.axis.spatial(8, i_p1 + 2)" in lines
+    assert sch.get(sch.get_block("C_2")).name == "C_2"
+    assert_same(func, sch.func)
+
+
+@pytest.mark.parametrize("size", [0, 3, 4, 9])
+def test_a_symbolic_loop(size: int) -> None:
+    func = matmul(Var("m"), 4, 3)
+    sch = Schedule(func, seed=0)
+    m = sch.get_shape_var("m")
+    main, _ = sch.loop_partition(sch.get_loops("C")[0], [m // 4 * 4, None])
+    sch.split(main, [None, 4])
+    assert "for i_p0_0, i_p0_1, j, k in T.grid(m // 4, 4, 4, 3):" in body(sch.func)
+    assert "T.where" not in body(sch.func)
+    assert "for i_p1, j, k in T.grid(m % 4, 4, 3):" in body(sch.func)
+    assert_same(func, sch.func, size)
+
+
+def test_each_part_gets_its_own_intermediate() -> None:
+    func = chain(8, 6)
+    sch = Schedule(func, seed=0)
+    sch.loop_partition(sch.get_loops("B")[0], [6, None])
+    assert "B_1 = T.alloc_buffer" not in body(sch.func)
+    sch.loop_partition(sch.get_loops("C")[0], [6, None])
+    assert "B_1 = T.alloc_buffer((8, 6))" in body(sch.func)
+    sch.reverse_compute_at("C_1", sch.get_loops("B_1")[0])
+    assert_same(func, sch.func)
+
+
+def test_overlapping_users_share_a_buffer() -> None:
+    func = blur(8)
+    sch = Schedule(func, seed=0)
+    sch.loop_partition(sch.get_loops("C")[0], [4, None])
+    sch.loop_partition(sch.get_loops("B")[0], [4, None])
+    assert "B_1 = T.alloc_buffer" not in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_a_reduce_loop() -> None:
+    func = matmul(3, 3, 7)
+    sch = Schedule(func, seed=0)
+    sch.loop_partition(sch.get_loops("C")[2], [4, 3])
+    assert sch.get(sch.get_block("C")).init is not None
+    later = sch.get(sch.get_block("C_1"))
+    assert later.init is None, "a later part goes on with what the first began"
+    assert [r.buffer.name for r in later.reads] == ["C", "A", "B"]
+    assert_same(func, sch.func)
+
+
+def test_a_reduce_loop_whose_first_part_may_be_empty() -> None:
+    func = matmul(3, 3, Var("n"))
+    sch = Schedule(func, seed=0)
+    c = sch.get_block("C")
+    k = sch.get_loops(c)[2]
+    n = sch.get_shape_var("n")
+    with pytest.raises(DependenceError, match="which part comes first depends on the sizes"):
+        sch.loop_partition(k, [n // 4 * 4, None])
+    sch.decompose_reduction(c, k)
+    sch.loop_partition(k, [n // 4 * 4, None])
+    for size in (1, 4, 6):
+        assert_same(func, sch.func, size)
+
+
+def test_refusals() -> None:
+    sch = Schedule(chain(8, 6), seed=0)
+    i, j = sch.get_loops("B")
+    for factors, message in [
+        ([None, 2], "only the last may be None"),
+        ([], "only the last may be None"),
+        ([4, 3], "do not provably make the whole loop 'i'"),
+        ([9, None], "It cannot be proved that part 0"),
+        ([4, 5], "It cannot be proved that part 1"),
+    ]:
+        with pytest.raises(ScheduleValueError, match=message):
+            sch.loop_partition(i, factors)
+    sch.vectorize(j)
+    with pytest.raises(LoopKindError, match="'j' is vectorized"):
+        sch.loop_partition(j, [2, None])

@@ -1,0 +1,125 @@
+"""Laws of schedules: whatever the primitives accept keeps the results, and the trace replays it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish.support.errors import ScheduleError, ScheduleValueError
+from burnish.support.structural import assert_structural_equal
+from burnish.tensorir.expr import Var
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.schedule import LoopRV, Schedule, Trace
+from burnish.tensorir.schedule.analysis import block_names
+from burnish.tensorir.verify import verify_func
+from burnish.tests.tensorir.schedule.programs import (
+    assert_same,
+    blur,
+    chain,
+    linear_relu,
+    matmul,
+    row_sum,
+)
+from burnish.tests.tensorir.schedule.test_packed_matmul import pack, tile
+
+PROGRAMS: list[PrimFunc] = [
+    linear_relu(6, 5, 4),
+    matmul(4, 6, 5),
+    chain(6, 5),
+    blur(9),
+    row_sum(3, 8),
+    chain(Var("m"), 4),
+    linear_relu(Var("m"), 3, 4),
+]
+
+
+def random_step(sch: Schedule, draw: st.DataObject) -> None:  # noqa: C901 - one case a primitive
+    """One primitive with arguments drawn at random; it may refuse them."""
+    names = [n for n in block_names(sch.func) if n != "root"]
+    block = draw.draw(st.sampled_from(names))
+    loops = sch.get_loops(block)
+    others = [x for n in names for x in sch.get_loops(n)]
+    loop: LoopRV = draw.draw(st.sampled_from(loops)) if loops else others[0]
+    other = draw.draw(st.sampled_from(others))
+    factor = draw.draw(st.integers(1, 5))
+    scope = draw.draw(st.sampled_from(["global", "local"]))
+    flag = draw.draw(st.booleans())
+    match draw.draw(st.integers(0, 17)):
+        case 0 | 1:
+            sch.split(loop, [None, factor] if flag else [factor, None])
+        case 2:
+            sch.reorder(*draw.draw(st.permutations(loops)))
+        case 3:
+            sch.fuse(*loops[:2])
+        case 4:
+            sch.compute_at(block, other, preserve_unit_loops=flag)
+        case 5 | 6:
+            sch.reverse_compute_at(block, other, preserve_unit_loops=flag)
+        case 7:
+            sch.compute_inline(block)
+        case 8:
+            sch.reverse_compute_inline(block)
+        case 9:
+            sch.cache_read(block, 0, scope)
+        case 10:
+            sch.cache_write(block, 0, scope)
+        case 11:
+            sch.decompose_reduction(block, loop)
+        case 12:
+            sch.rfactor(loop, 0)
+        case 13:
+            sch.cache_inplace(block, 0, scope, loop if flag else None)
+        case 14:
+            sch.loop_partition(loop, [factor, None])
+        case 15:
+            sch.parallel(loop)
+        case 16:
+            sch.merge(loop, other)
+        case _:
+            sch.transform_layout(block, ("write", 0), lambda *i: tuple(reversed(i)))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.sampled_from(PROGRAMS), st.data())
+def test_what_is_accepted_keeps_the_results_and_replays(
+    func: PrimFunc, data: st.DataObject
+) -> None:
+    sch = Schedule(func, seed=0)
+    for _ in range(data.draw(st.integers(1, 8))):
+        before = (sch.func, len(sch.trace))
+        try:
+            random_step(sch, data)
+        except ScheduleError:
+            assert sch.func is before[0]
+    assert_same(func, sch.func, *([5] if func.shape_vars else []))
+    verify_func(sch.func)
+    again = Schedule(func, seed=1)
+    Trace.from_json(sch.trace.as_json()).apply_to(again)
+    assert_structural_equal(sch.func, again.func)
+
+
+def test_places_without_a_loop_are_not_loops() -> None:
+    sch = Schedule(blur(8), seed=0)
+    place = sch.sample_compute_location("B", decision=-1)
+    with pytest.raises(ScheduleValueError, match=r"LoopRV\('root'\) is a place without a loop"):
+        sch.split(place, [None, 2])
+    with pytest.raises(ScheduleValueError, match="Expected a loop; found str"):
+        sch.parallel("i")  # type: ignore[arg-type]
+    with pytest.raises(ScheduleValueError, match="Expected at least one loop"):
+        sch.reorder()
+
+
+def test_replay_is_fast_enough_for_a_search() -> None:
+    func = linear_relu(256, 128, 784)
+    sch = Schedule(func, seed=0)
+    pack(sch)
+    tile(sch, "Y", "Z", 8)
+    best = 1.0
+    for _ in range(5):
+        start = time.perf_counter()
+        sch.trace.apply_to(Schedule(func, seed=0))
+        best = min(best, time.perf_counter() - start)
+    assert best < 0.1, f"replaying {len(sch.trace)} instructions took {best * 1e3:.1f} ms"

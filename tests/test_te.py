@@ -1,0 +1,41 @@
+"""The names of ``te``: that they are there, and that they build what they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish import te
+from burnish.tensorir.expr import Call, Cast, Expr, Select
+from burnish.tensorir.intrinsics import INTRINSICS
+from burnish.tensorir.printer import print_expr
+
+
+def test_every_name_is_there() -> None:
+    for name in te.__all__:
+        assert getattr(te, name) is not None
+
+
+@pytest.mark.parametrize(
+    "name", ["exp", "log", "tanh", "sqrt", "sigmoid", "erf", "floor", "isnan", "abs"]
+)
+def test_functions_are_intrinsics(name: str) -> None:
+    made = getattr(te, name)(te.var("x", "float32"))
+    assert isinstance(made, Call)
+    assert made.op == name
+    assert INTRINSICS[name].doc in getattr(te, name).__doc__
+
+
+def test_conditions_and_casts() -> None:
+    x, p = te.var("x", "float32"), te.var("p", "bool")
+    assert print_expr(te.if_then_else(p, x, 0)) == "T.if_then_else(p, x, T.float32(0))"
+    assert isinstance(te.select(p, x, -x), Select)
+    assert isinstance(te.cast(x, "int32"), Cast)
+    assert print_expr(te.power(x, 2.0)) == "T.pow(x, T.float32(2))"
+
+
+def test_symbolic_dims() -> None:
+    n = te.size_var("n")
+    a = te.placeholder((n, 2 * n), name="A")
+    assert a.shape[0] is n
+    assert isinstance(a.shape[1], Expr)
+    assert te.placeholder(4).shape[0].dtype == "int64"
