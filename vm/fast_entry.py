@@ -23,6 +23,7 @@ ctypes.
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 import sysconfig
 from collections import deque
@@ -46,7 +47,7 @@ from .program import (
     TensorSpec,
     VMFunction,
 )
-from .shape_text import names_in, python_source, static_value
+from .shape_text import compile_shapes, python_source, static_value
 from .storage import WORDS, Storage, data_pointer
 from .tensor import Tensor
 
@@ -74,6 +75,12 @@ class ArrayKind:
     names: Mapping[str, Any] = field(default_factory=dict)
 
 
+_KNOWN_SHAPES = 256
+"""Combinations of shapes a symbolic entry remembers at a time."""
+_KEPT_WORKSPACE = 1 << 26
+"""Bytes of workspace in the frames of all shapes together, beyond which all are forgotten."""
+_FRAMES = 16
+"""Frames kept for one combination of shapes: as many calls may run at once without allocating."""
 _KEPT_BYTES = 1 << 16
 """Outputs up to this size may live in the frames; allocating larger ones costs less than their
 use."""
@@ -266,53 +273,72 @@ def _leaves(value: Value) -> list[tuple[str, int]]:
 def _write(
     function: VMFunction, kernel: BoundKernel, body: _Body, kind: ArrayKind
 ) -> list[str] | None:
-    """The lines of the entry, or None where an argument's shape does not give some dim."""
-    sources = {name: f"m{i}" for i, name in enumerate(function.dim_names)}
+    """The lines of the entry, or None where an argument's shape does not give some dim.
+
+    A function of fixed shapes has one queue of frames. Where dims are symbolic, each combination of
+    shapes that was seen has a queue of its own, in which dims, sizes and outputs are settled: a
+    call that repeats one pays for a dictionary lookup instead of binding the dims anew.
+    """
     count = len(function.params)
     arguments = [f"x{i}" for i in range(count)]
-    lines = [kind.unwrap.format(x=x) for x in arguments if kind.unwrap]
-    bound: set[str] = set()
-    refused: list[str] = []
-    for i, param in enumerate(function.params):
-        refused += _check(i, param, kind, sources, bound)
-    if bound != set(function.dim_names):
+    symbolic = bool(function.dim_names)
+    if symbolic and not _gives_all_dims(function):
         return None
-    for i, param in enumerate(function.params):
-        for axis, text in enumerate(param.spec.shape):
-            if names_in(text) and text not in sources:
-                refused.append(f"x{i}.shape[{axis}] != {python_source(text, sources)}")
+    lines = [kind.unwrap.format(x=x) for x in arguments if kind.unwrap]
+    refused = [c for i, p in enumerate(function.params) for c in _check(i, p, kind, symbolic)]
     # A parameter that was not given has the default `absent`, and is refused for its type.
-    lines += [
-        f"if {' or '.join(['rest', *refused])}:",
-        f"    return refuse({', '.join(arguments)}{', ' * bool(count)}*rest)",
-    ]
-    # The kernel's dims, as expressions over the caller's, and with them the workspace's size.
-    dims = [python_source(text, sources) for text in body.dims]
-    lines += [f"k{i} = {text}" for i, text in enumerate(dims)]
-    kept = [_is_kept(body, spec, kind) for spec in body.outputs]
+    refusal = f"return refuse({', '.join(arguments)}{', ' * bool(count)}*rest)"
+    lines += [f"if {' or '.join(['rest', *refused])}:", f"    {refusal}"]
+    kept = [symbolic or _is_kept(body, spec, kind) for spec in body.outputs]
     bases = "".join([f", b{i}" for i, is_kept in enumerate(kept) if is_kept])
-    parts = f"slots, a, numbers, n, w, size{bases}"
-    need = _workspace(kernel)
-    lines += ["try:", "    frame = pop()", "except IndexError:", f"    frame = make({need})"]
+    if symbolic:
+        shapes = ", ".join([f"{x}.shape" for x in arguments])
+        lines += [
+            "try:",
+            f"    frame = known[{shapes}].popleft()",
+            "except (KeyError, IndexError):",
+            f"    frame = bind({shapes})",
+            "    if frame is None:",
+            f"        {refusal}",
+        ]
+        sizes = "".join([f", o{i}" for i in range(len(kept))])
+        parts = f"slots, a, n, w, push{sizes}{bases}"
+    else:
+        need = _workspace(kernel)
+        lines += ["try:", "    frame = pop()", "except IndexError:", f"    frame = make({need})"]
+        parts = f"slots, a, n, w{bases}"
     lines.append(f"{parts} = frame")
-    if dims:
-        lines += [f"need = {need}", "if size < need:", f"    {parts} = frame = make(need)"]
-    lines += [f"numbers[{i}] = k{i}" for i in range(len(dims))]
     for i, spec in enumerate(body.outputs):
-        shape = "".join([f"{python_source(t, sources)}, " for t in spec.shape])
-        if kept[i]:
-            x = f"b{i}"
-            lines += [f"if count({x}) != idle:", f"    {x} = empty(({shape}), u{i})"]
-            lines += [f"    {line}" for line in _stores(body, "out", i, x, kind)]
-            lines += [f"    frame = ({parts})", f"y{i} = {kind.view.format(x=x)}"]
-        else:
-            lines.append(f"y{i} = empty(({shape}), u{i})")
-            lines += _stores(body, "out", i, f"y{i}", kind)
+        fixed = "".join([f"{python_source(t, {})}, " for t in spec.shape]) if not symbolic else ""
+        shape = f"o{i}" if symbolic else f"({fixed})"
+        lines += _output(body, i, shape, kind, kept=kept[i], symbolic=symbolic, parts=parts)
     for i in range(count):
         lines += _stores(body, "param", i, f"x{i}", kind)
     lines += ["kernel(a, n, w, r)", "push(frame)", f"return {_result(body.result, kind)}"]
     head = ", ".join([f"{x}=absent" for x in arguments] + ["*rest"])
     return [f"def entry({head}):", *["    " + line for line in lines]]
+
+
+def _output(
+    body: _Body, i: int, shape: str, kind: ArrayKind, *, kept: bool, symbolic: bool, parts: str
+) -> list[str]:
+    """Lines that make output ``y{i}``: a view of the frame's own memory where nobody sees it any
+    more, else a new array."""
+    fresh = [f"y{i} = empty({shape}, u{i})", *_stores(body, "out", i, f"y{i}", kind)]
+    if not kept or not kind.view or not _COUNTS_REFERENCES:
+        return fresh
+    x = f"b{i}"
+    reused = [
+        f"if count({x}) != idle:",
+        f"    {x} = empty({shape}, u{i})",
+        *[f"    {line}" for line in _stores(body, "out", i, x, kind)],
+        f"    frame = ({parts})",
+        f"y{i} = {kind.view.format(x=x)}",
+    ]
+    if not symbolic:
+        return reused
+    # Large outputs of symbolic functions have no memory in the frame.
+    return [f"if {x} is None:", *[f"    {f}" for f in fresh], "else:", *[f"    {r}" for r in reused]]
 
 
 def _stores(body: _Body, what: str, i: int, x: str, kind: ArrayKind) -> list[str]:
@@ -321,48 +347,53 @@ def _stores(body: _Body, what: str, i: int, x: str, kind: ArrayKind) -> list[str
     return [f"slots[{slot}] = {kind.pointer.format(x=x)}" for slot in slots]
 
 
-def _workspace(kernel: BoundKernel) -> str:
-    """Bytes of workspace as source over k0, k1, ..., the kernel's dims."""
-    inner = {name: f"k{i}" for i, name in enumerate(kernel.kernel.dims)}
-    shared = python_source(kernel.kernel.shared_bytes, inner)
-    thread = python_source(kernel.kernel.thread_bytes, inner)
-    return shared if thread == "0" else f"{shared} + ({thread}) * {kernel.threads}"
+def _workspace(kernel: BoundKernel) -> int:
+    """Bytes of workspace of a kernel without symbolic dims."""
+    return kernel.workspace_bytes(())
 
 
 def _is_kept(body: _Body, spec: TensorSpec, kind: ArrayKind) -> bool:
     """Whether an output lives in the frames: all is of fixed size, and it is small."""
     if not kind.view or body.dims or not _COUNTS_REFERENCES:
         return False
-    size = DType(spec.dtype).itemsize
-    for text in spec.shape:
-        fixed = static_value(text)
-        if fixed is None:
-            return False
-        size *= fixed
-    return size <= _KEPT_BYTES
+    sizes = [static_value(text) for text in spec.shape]
+    return None not in sizes and _is_small([n or 0 for n in sizes], spec.dtype)
 
 
-def _check(
-    i: int, param: Param, kind: ArrayKind, sources: Mapping[str, str], bound: set[str]
-) -> list[str]:
-    """Conditions under which an argument goes to ``slow``; on the way they bind the dims."""
-    shape = param.spec.shape
+def _is_small(shape: Sequence[int], dtype: str) -> bool:
+    return math.prod(shape) * DType(dtype).itemsize <= _KEPT_BYTES
+
+
+def _check(i: int, param: Param, kind: ArrayKind, symbolic: bool) -> list[str]:
+    """Conditions under which an argument goes to ``slow``."""
     x = f"x{i}"
     usable = kind.usable.format(x=x)
     refused = [f"type({x}) is not kind", f"{x}.dtype is not t{i}", f"not ({usable})"]
-    sizes = [static_value(text) for text in shape]
-    if None not in sizes:
-        return [*refused, f"{x}.shape != {tuple(sizes)}"]
-    refused.append(f"len(s := {x}.shape) != {len(shape)}")
-    for axis, (text, size) in enumerate(zip(shape, sizes, strict=True)):
-        if size is not None:
-            refused.append(f"s[{axis}] != {size}")
-        elif text in bound:
-            refused.append(f"s[{axis}] != {sources[text]}")
-        elif text in sources:
-            refused.append(f"({sources[text]} := s[{axis}]) < 0")
-            bound.add(text)
+    if not symbolic:
+        refused.append(f"{x}.shape != {tuple([static_value(text) for text in param.spec.shape])}")
     return refused
+
+
+def _gives_all_dims(function: VMFunction) -> bool:
+    """Whether every dim stands by itself in some parameter's shape."""
+    alone = {text for p in function.params for text in p.spec.shape}
+    return set(function.dim_names) <= alone
+
+
+def _bind_dims(function: VMFunction, shapes: Sequence[Sequence[int]]) -> list[int] | None:
+    """The values of the function's dims, or None where the shapes do not fit its parameters."""
+    dims: dict[str, int] = {}
+    for param, shape in zip(function.params, shapes, strict=True):
+        if len(shape) != len(param.spec.shape):
+            return None
+        for text, size in zip(param.spec.shape, shape, strict=True):
+            if text in function.dim_names and dims.setdefault(text, size) != size:
+                return None
+    values = [dims[name] for name in function.dim_names]
+    for param, shape in zip(function.params, shapes, strict=True):
+        if compile_shapes(param.spec.shape, function.dim_names)(values) != tuple(shape):
+            return None
+    return values
 
 
 def _result(value: Value, kind: ArrayKind) -> str:
@@ -387,23 +418,49 @@ def _names(
     operands, numbers = len(body.operands), len(body.dims)
     kept = [i for i, spec in enumerate(body.outputs) if _is_kept(body, spec, kind)]
 
-    def make(need: int) -> tuple[Any, ...]:
+    def build(dims: Sequence[int], bases: dict[int, Any]) -> tuple[Any, ...]:
         slots = (ctypes.c_size_t * max(1, operands))()
-        dims = (ctypes.c_int64 * max(1, numbers))()
-        storage = Storage(max(need, 1))
+        held = (ctypes.c_int64 * max(1, numbers))(*dims)
+        storage = Storage(max(kernel.workspace_bytes(dims), 1))
         # byref objects keep what they refer to alive, from_buffer keeps the storage's memory.
         workspace = ctypes.byref(ctypes.c_char.from_buffer(storage.data))  # type: ignore[arg-type]
+        for slot, (what, i) in enumerate(body.operands):
+            if what == "const":
+                slots[slot] = constants[i].pointer
+            elif what == "out" and bases.get(i) is not None:
+                slots[slot] = pointer_of(bases[i])
+        return (slots, ctypes.byref(slots), ctypes.byref(held), workspace)
+
+    def make(_need: int = 0) -> tuple[Any, ...]:
         bases: dict[int, Any] = {}
         for i in kept:
             shape = tuple([static_value(text) for text in body.outputs[i].shape])
             bases[i] = kind.empty(shape, kind.dtypes[body.outputs[i].dtype])
-        for slot, (what, i) in enumerate(body.operands):
-            if what == "const":
-                slots[slot] = constants[i].pointer
-            elif i in bases and what == "out":
-                slots[slot] = pointer_of(bases[i])
-        frame = (slots, ctypes.byref(slots), dims, ctypes.byref(dims), workspace, storage.nbytes)
-        return (*frame, *bases.values())
+        return (*build((), bases), *bases.values())
+
+    known: dict[Any, deque[tuple[Any, ...]]] = {}
+    kernel_dims = compile_shapes(body.dims, function.dim_names)
+    output_shapes = [compile_shapes(spec.shape, function.dim_names) for spec in body.outputs]
+    keeps = bool(kind.view) and _COUNTS_REFERENCES
+    budget = [_KEPT_WORKSPACE]
+
+    def bind(*shapes: Sequence[int]) -> tuple[Any, ...] | None:
+        """A frame for a combination of shapes, or None where the function does not take it."""
+        values = _bind_dims(function, shapes)
+        if values is None:
+            return None
+        sizes = [of(values) for of in output_shapes]
+        bases: dict[int, Any] = {}
+        for i, (shape, spec) in enumerate(zip(sizes, body.outputs, strict=True)):
+            small = keeps and _is_small(shape, spec.dtype)
+            bases[i] = kind.empty(shape, kind.dtypes[spec.dtype]) if small else None
+        dims = kernel_dims(values)
+        budget[0] -= kernel.workspace_bytes(dims)
+        if len(known) >= _KNOWN_SHAPES or budget[0] < 0:
+            known.clear()
+            budget[0] = _KEPT_WORKSPACE
+        queue = known.setdefault(shapes[0] if len(shapes) == 1 else shapes, deque(maxlen=_FRAMES))
+        return (*build(dims, bases), queue.append, *sizes, *bases.values())
 
     def refuse(*args: object) -> Any:
         return slow(*[a for a in args if a is not absent])
@@ -418,6 +475,8 @@ def _names(
         "pop": frames.popleft,
         "push": frames.append,
         "make": make,
+        "bind": bind,
+        "known": known,
         "count": sys.getrefcount,
         "idle": _IDLE,
         "kernel": kernel.entry,
@@ -431,5 +490,5 @@ def _names(
     names.update({f"d{i}": DType(s.dtype) for i, s in enumerate(body.outputs)})
     pointer_of = eval(f"lambda x: {kind.pointer.format(x='x')}", names)
     if kept:
-        frames.extend([make(kernel.workspace_bytes(())) for _ in range(2)])
+        frames.extend([make() for _ in range(2)])
     return names

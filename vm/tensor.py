@@ -196,10 +196,10 @@ def _import(x: object) -> Tensor:
 def _round_to_bfloat16(values: np.ndarray) -> np.ndarray:
     bits = values.view(np.uint32)
     rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    # Rounding could carry a NaN's payload into infinity: keep it quiet instead.
-    nan = np.isnan(values)
-    rounded[nan] = ((bits[nan] >> 16) | 0x40).astype(np.uint16)
-    return rounded
+    # Rounding could carry a NaN's payload into infinity: keep it quiet instead. (np.where, not an
+    # assignment: arithmetic on an array without dimensions gives a scalar.)
+    quiet = ((bits >> 16) | 0x40).astype(np.uint16)
+    return np.where(np.isnan(values), quiet, rounded)
 
 
 def from_dlpack(x: object, name: str) -> Tensor:
