@@ -5,8 +5,30 @@ when it is first asked for, so that running a program does not pay for compiling
 """
 
 from importlib import import_module as _import_module
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 __version__ = "0.1.0"
+
+if _TYPE_CHECKING:  # what type checkers and editors read; the table below is what runs
+    from . import script as script
+    from . import te as te
+    from .driver import transform as transform
+    from .driver.build import build as build
+    from .driver.compile import compile as compile
+    from .driver.schedule import Schedule as Schedule
+    from .driver.tasks import compile_tir as compile_tir
+    from .driver.tasks import tune_tir as tune_tir
+    from .graphir.builder import BlockBuilder as BlockBuilder
+    from .graphir.module import IRModule as IRModule
+    from .graphir.mutator import ExprMutator as ExprMutator
+    from .graphir.parser import parse_module as parse
+    from .support import errors as errors
+    from .support.structural import assert_structural_equal as assert_structural_equal
+    from .support.target import Target as Target
+    from .vm.interpreter import VirtualMachine as VirtualMachine
+    from .vm.registry import register_func as register_func
+    from .vm.tensor import array as array
+    from .vm.tensor import empty as empty
 
 _PUBLIC = {
     # compile and run

@@ -1,8 +1,8 @@
 """The contenders of a benchmark: each prepares a model and gives a function that runs it once.
 
-Every contender gets its best public settings for latency at a given number of threads, and the same
-input arrays. All of them take NumPy and give NumPy (eager and torch.compile: a tensor made once, their
-fastest form).
+Every contender gets its best public settings for latency at a given number of threads, and the
+same input arrays. All of them take NumPy and give NumPy (eager and torch.compile: a tensor made
+once, their fastest form).
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def openvino(module: Any, inputs: tuple[np.ndarray, ...], threads: int) -> Prepa
     import openvino as ov
 
     core = ov.Core()
-    model = core.read_model(io.BytesIO(_onnx_bytes(module, tuple(torch.from_numpy(x) for x in inputs))))
+    model = core.read_model(
+        io.BytesIO(_onnx_bytes(module, tuple(torch.from_numpy(x) for x in inputs)))
+    )
     compiled = core.compile_model(
         model,
         "CPU",

@@ -1,8 +1,8 @@
 """Run the benchmarks: ``python -m benchmarks.run [--cases mlp-1,mlp-256] [--threads 1]``.
 
-Each contender lives in a process of its own; rounds take turns between them, so that a change of the
-machine's speed hits all alike. Printed: minimum and median of the time of a call, and the ratio of the
-best peer's minimum to ours (above 1: burnish is faster).
+Each contender lives in a process of its own; rounds take turns between them, so that a change of
+the machine's speed hits all alike. Printed: minimum and median of the time of a call, and the
+ratio of the best peer's minimum to ours (above 1: burnish is faster).
 """
 
 from __future__ import annotations
@@ -62,8 +62,11 @@ def start(case: Case, name: str, threads: int) -> Contender:
     return contender
 
 
-def measure(case: Case, names: list[str], threads: int, rounds: int, seconds: float) -> list[Contender]:
-    """Time all contenders of a case, interleaved; each round lasts about ``seconds`` a contender."""
+def measure(
+    case: Case, names: list[str], threads: int, rounds: int, seconds: float
+) -> list[Contender]:
+    """Time all contenders of a case, interleaved; each round lasts about ``seconds`` a
+    contender."""
     contenders = [start(case, name, threads) for name in names]
     running = [c for c in contenders if not c.error]
     calls: dict[str, int] = {}
@@ -85,8 +88,10 @@ def cpu_name() -> str:
     """The CPU as the system names it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
+        return next(
+            line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+        )
+    except (OSError, IndexError):
         return platform.processor() or "unknown CPU"
 
 
@@ -126,7 +131,8 @@ def report(case: Case, contenders: list[Contender], threads: int) -> dict[str, f
                 ratios[c.name] = min(best_peer.times) / min(c.times)
                 medians = statistics.median(best_peer.times) / statistics.median(c.times)
                 print(
-                    f"  {best_peer.name} / {c.name}: {ratios[c.name]:.2f} of minima, {medians:.2f} of medians"
+                    f"  {best_peer.name} / {c.name}: {ratios[c.name]:.2f} of minima, "
+                    f"{medians:.2f} of medians"
                 )
     return ratios
 
@@ -144,7 +150,9 @@ def main() -> None:
     for threads in map(int, options.threads.split(",")):
         for name in options.cases.split(","):
             case = CASES[name]
-            contenders = measure(case, options.contenders.split(","), threads, options.rounds, options.seconds)
+            contenders = measure(
+                case, options.contenders.split(","), threads, options.rounds, options.seconds
+            )
             report(case, contenders, threads)
 
 

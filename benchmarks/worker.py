@@ -1,7 +1,8 @@
 """One contender in its own process: prepares a model, then times batches of calls on command.
 
-Reads one JSON command a line: ``{"calls": N}`` runs N calls and answers ``{"seconds": s}``. Its own
-process keeps the thread pools of the contenders apart; the parent takes turns between the processes.
+Reads one JSON command a line: ``{"calls": N}`` runs N calls and answers ``{"seconds": s}``. Its
+own process keeps the thread pools of the contenders apart; the parent takes turns between the
+processes.
 """
 
 from __future__ import annotations

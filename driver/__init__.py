@@ -1,1 +1,4 @@
-"""The front door: compile, build, tune, verify, command line. Introduces the other rooms to each other."""
+"""The front door: compile, build, tune, command line. It introduces the other rooms to each other.
+
+Only this room may import all others; none of them imports it.
+"""

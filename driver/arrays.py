@@ -151,9 +151,7 @@ def _memory(given: Any, name: str) -> tuple[np.ndarray, str]:
             return memory, str(memory.dtype)
     except (TypeError, RuntimeError, BufferError) as error:
         raise ArgumentError(f"{name}: its memory cannot be written: {error}") from error
-    raise ArgumentError(
-        f"{name}: expected an array to write into, found {type(given).__name__}."
-    )
+    raise ArgumentError(f"{name}: expected an array to write into, found {type(given).__name__}.")
 
 
 def random_inputs(params: Sequence[Param], *, size: int | None = None) -> list[Tensor]:

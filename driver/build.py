@@ -11,16 +11,17 @@ from ..support.errors import BurnishError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.verify import verify_func
-from ..vm.interpreter import VirtualMachine
+from ..vm.disassembler import print_program
 from ..vm.program import Program
 from .executable import Executable
 from .kernels import compile_kernels, resolve_target
 from .report import CompileReport
-from .stages import compile_module
+from .stages import compile_module, describe_target, distinct_images
+from .threads import thread_count
 
 
 def as_module(mod: Any) -> IRModule:
-    """An IRModule from a module, a function, or a Schedule; raises BurnishError for anything else."""
+    """An IRModule from a module, a function, or a Schedule; BurnishError for anything else."""
     if isinstance(mod, IRModule):
         return mod
     if isinstance(mod, (PrimFunc, Function)):
@@ -29,36 +30,50 @@ def as_module(mod: Any) -> IRModule:
     if isinstance(held, IRModule):
         return held
     raise BurnishError(
-        f"build takes an IRModule, a PrimFunc, a graph function or a Schedule; found {type(mod).__name__}."
+        "build takes an IRModule, a PrimFunc, a graph function or a Schedule; found "
+        f"{type(mod).__name__}."
     )
 
 
-def build(mod: Any, args: Any = None, target: Target | str = "native", *, threads: int | None = None) -> Executable:
+def build(
+    mod: Any,
+    args: Any = None,
+    target: Target | str = "native",
+    *,
+    threads: int | None = None,
+) -> Executable:
     """Compile a module.
 
     Every PrimFunc that is in it is lowered exactly as it stands; operators of graph functions are
-    legalised, fused and scheduled. ``args`` belongs to stage schedules. Raises VerifyError for an
-    ill-formed function, CodegenError for what cannot be lowered, TargetError for a bad target.
+    legalised, fused and scheduled. ``args`` belongs to stage schedules; ``threads`` bounds the
+    threads of a call. Raises VerifyError for an ill-formed function, CodegenError for what cannot
+    be lowered, TargetError for a bad target, ArgumentError for a bad number of threads.
     """
     if args is not None:
         raise BurnishError("args= goes with a stage schedule (create_schedule); this is a module.")
     resolved = resolve_target(target)
-    count = 1 if threads is None else threads
+    count = thread_count(resolved, threads)
     module = as_module(mod)
+    if not module.functions:
+        raise BurnishError("The module has no functions; there is nothing to build.")
     if module.graph_functions:
-        return compile_module(module, resolved, threads=count)
+        return compile_module(module, resolved, threads=count, name="lib")
     report = CompileReport()
-    dump = Dump.from_flags("lib")
-    for func in module.prim_funcs.values():
-        verify_func(func)
-    kernels = compile_kernels(module.prim_funcs.items(), resolved, report, dump)
-    program = Program(
-        kernels={name: c.kernel for name, c in kernels.items()},
-        objects=list({id(c.image): c.image for c in kernels.values()}.values()),
-        target={"triple": resolved.triple, "cpu": resolved.cpu, "features": ",".join(resolved.features)},
-    )
+    with Dump.from_flags("lib") as dump:
+        dump.write("40-scheduled", module.script)
+        for func in module.prim_funcs.values():
+            verify_func(func)
+        kernels = compile_kernels(module.prim_funcs.items(), resolved, report, dump)
+        program = Program(
+            kernels={name: c.kernel for name, c in kernels.items()},
+            objects=distinct_images(kernels),
+            target=describe_target(resolved),
+        )
+        dump.write("70-bytecode", lambda: print_program(program), suffix=".txt")
     report.kernels = list(kernels)
-    return Executable(module, program, resolved, report, {"40-scheduled": module}, count)
+    # A copy: what the caller does to the module later changes nothing here.
+    held = module.copy()
+    return Executable(held, program, resolved, report, {"40-scheduled": held}, count)
 
 
-__all__ = ["Executable", "VirtualMachine", "as_module", "build"]
+__all__ = ["Executable", "as_module", "build"]

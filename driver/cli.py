@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import metadata
@@ -12,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..support.config import describe_flags
-from ..support.errors import BurnishError
+from ..support.errors import ArgumentError, BurnishError
 from ..vm import parallel
-from .compile import CompiledModel, compile, random_inputs
+from .arrays import random_inputs
+from .compile import CompiledModel, compile
 from .console import format_seconds, print_table, progress
 from .kernels import resolve_target
 from .stages import STAGES
@@ -22,7 +24,7 @@ from .timing import time_interleaved
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0, 1 for a failed check, 2 for an error (printed to stderr)."""
+    """Run a command; the exit code is 0, 1 for a failed check, 2 for an error (told on stderr)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["worker"]:
         from ..tuner.worker import main as serve
@@ -33,6 +35,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
+    except BrokenPipeError:
+        # The reader went away (``burnish show ... | head``): nothing more may be flushed to it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except BurnishError as error:
         print(f"burnish: {type(error).__name__}: {error}", file=sys.stderr)
         for note in getattr(error, "__notes__", ()):
@@ -49,27 +55,43 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def add(name: str, run: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+    def add(
+        name: str, run: Callable[[argparse.Namespace], int], text: str
+    ) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
         sub.set_defaults(command=run)
         return sub
 
     def add_model(sub: argparse.ArgumentParser) -> None:
         sub.add_argument("model", help="an ONNX file")
-        sub.add_argument("--target", default="native", help="e.g. 'native -threads=1', 'llvm -mcpu=haswell'")
+        sub.add_argument(
+            "--target", default="native", help="e.g. 'native -threads=1', 'llvm -mcpu=haswell'"
+        )
         sub.add_argument("--threads", type=int, default=None, help="threads of a call")
 
     sub = add("compile", _compile, "Compile a model and print the report.")
     add_model(sub)
-    sub = add("run", _run, "Run a model on .npy inputs (or random ones) and print or keep the outputs.")
+    sub = add(
+        "run", _run, "Run a model on .npy inputs (or random ones) and print or keep the outputs."
+    )
     add_model(sub)
-    sub.add_argument("--input", action="append", default=[], metavar="FILE.npy", help="an input, in order; repeatable")
-    sub.add_argument("--output", metavar="FILE.npz", help="keep the outputs as output_0, output_1, ...")
+    sub.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="FILE.npy",
+        help="an input, in order; repeatable",
+    )
+    sub.add_argument(
+        "--output", metavar="FILE.npz", help="keep the outputs as output_0, output_1, ..."
+    )
     sub = add("bench", _bench, "Time a model on random inputs.")
     add_model(sub)
     sub = add("show", _show, "Print a model's IR at a stage.")
     add_model(sub)
-    sub.add_argument("--stage", default="30-fused", choices=[s for s in STAGES if s[:2] not in ("50", "60")])
+    sub.add_argument(
+        "--stage", default="30-fused", choices=[s for s in STAGES if s[:2] not in ("50", "60")]
+    )
     sub = add("tune", _tune, "Tune a model's kernels into a database.")
     add_model(sub)
     sub.add_argument("--minutes", type=float, help="budget in minutes")
@@ -77,8 +99,12 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--database", default="burnish-records.db", help="where records are kept")
     add("info", _info, "Print the machine as burnish sees it, and versions.")
     sub = add("demo", _demo, "The Fashion-MNIST MLP: compile, check, time, tune, time again.")
-    sub.add_argument("--data", metavar="DIR", help="FashionMNIST/raw/*-ubyte[.gz], or fashion_mnist_900.npz")
-    sub.add_argument("--download", action="store_true", help="fetch the data set (into --data, or ./data)")
+    sub.add_argument(
+        "--data", metavar="DIR", help="FashionMNIST/raw/*-ubyte[.gz], or fashion_mnist_900.npz"
+    )
+    sub.add_argument(
+        "--download", action="store_true", help="fetch the data set (into --data, or ./data)"
+    )
     sub.add_argument("--trials", type=int, default=48, help="candidates to measure")
     sub.add_argument("--threads", type=int, default=1, help="threads of a call")
     return parser
@@ -94,17 +120,16 @@ def _compile(options: argparse.Namespace) -> int:
 
 
 def _inputs(model: CompiledModel, files: Sequence[str]) -> list[Any]:
+    """The arrays of some files, or random ones for a model of static shapes."""
     if not files:
         params = model.executable.program.functions["main"].params
-        if any(not text.isdigit() for p in params for text in p.spec.shape):
-            raise BurnishError("the model has symbolic dims; pass inputs with --input FILE.npy.")
-        return [t.numpy() for t in random_inputs(params)]
+        return [t.numpy() if t.dtype != "bfloat16" else t for t in random_inputs(params)]
     loaded = []
     for name in files:
         try:
             loaded.append(np.load(name, allow_pickle=False))
-        except (OSError, ValueError) as error:
-            raise BurnishError(f"{name}: cannot be read as .npy: {error}") from error
+        except (OSError, ValueError, EOFError) as error:
+            raise ArgumentError(f"{name}: cannot be read as .npy: {error}") from error
     return loaded
 
 
@@ -113,7 +138,8 @@ def _run(options: argparse.Namespace) -> int:
     result = model.run(_inputs(model, options.input))
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
     if options.output:
-        np.savez(options.output, **{f"output_{i}": np.asarray(o) for i, o in enumerate(outputs)})
+        arrays: dict[str, Any] = {f"output_{i}": np.asarray(o) for i, o in enumerate(outputs)}
+        np.savez(options.output, **arrays)
         print(f"{len(outputs)} outputs in {options.output}")
         return 0
     for i, output in enumerate(outputs):
@@ -126,7 +152,9 @@ def _bench(options: argparse.Namespace) -> int:
     model = _load(options)
     inputs = _inputs(model, ())
     timing = time_interleaved({"model": lambda: model(*inputs)}, seconds=0.1)["model"]
-    print(f"minimum {format_seconds(timing.minimum)}, median {format_seconds(timing.median)} a call")
+    print(
+        f"minimum {format_seconds(timing.minimum)}, median {format_seconds(timing.median)} a call"
+    )
     return 0
 
 
@@ -164,16 +192,27 @@ def _tune(options: argparse.Namespace) -> int:
 
 def _info(options: argparse.Namespace) -> int:
     target = resolve_target("native")
+    caches = {"L1": target.l1_bytes, "L2": target.l2_bytes, "L3": target.l3_bytes}
     rows = [
         ["triple", target.triple],
         ["cpu", target.cpu],
         ["vectors", f"{target.vector_registers} of {target.vector_bits} bits"],
-        ["caches", f"L1 {target.l1_bytes >> 10} KiB, L2 {target.l2_bytes >> 10} KiB, L3 {target.l3_bytes >> 10} KiB"],
+        ["caches", ", ".join([f"{name} {size >> 10} KiB" for name, size in caches.items()])],
         ["cores", str(target.cores)],
         ["threads of a call", str(parallel.default_threads())],
         ["python", sys.version.split()[0]],
     ]
-    for package in ("burnish", "numpy", "llvmlite", "networkx", "torch", "onnx", "xgboost-cpu", "xgboost", "rich"):
+    for package in (
+        "burnish",
+        "numpy",
+        "llvmlite",
+        "networkx",
+        "torch",
+        "onnx",
+        "xgboost-cpu",
+        "xgboost",
+        "rich",
+    ):
         try:
             rows.append([package, metadata.version(package)])
         except metadata.PackageNotFoundError:
@@ -185,4 +224,6 @@ def _info(options: argparse.Namespace) -> int:
 def _demo(options: argparse.Namespace) -> int:
     from .demo import run_demo
 
-    return run_demo(options.data, download=options.download, trials=options.trials, threads=options.threads)
+    return run_demo(
+        options.data, download=options.download, trials=options.trials, threads=options.threads
+    )

@@ -27,7 +27,10 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
     print(title)
     widths = [max(len(r[i]) for r in (columns, *rows)) for i in range(len(columns))]
     for row in (columns, *rows):
-        cells = [c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
+        cells = [
+            c.ljust(w) if i == 0 else c.rjust(w)
+            for i, (c, w) in enumerate(zip(row, widths, strict=True))
+        ]
         print("  " + "  ".join(cells).rstrip())
 
 
@@ -54,7 +57,13 @@ def progress(what: str, total: int) -> Iterator[_Silent]:
         return
     try:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
     except ImportError:
         yield _Silent()
         return

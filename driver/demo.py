@@ -15,8 +15,12 @@ from .timing import Timing, time_interleaved
 
 
 def run_demo(data_dir: str | Path | None, *, download: bool, trials: int, threads: int) -> int:
-    """Classify the test images, show the module before and after fusion, time a call beside PyTorch's,
-    tune, and time again. Returns the exit code: 1 if a prediction differs from PyTorch's."""
+    """Show the module before and after fusion, classify the test images, time a call beside
+    PyTorch's, tune, and time again.
+
+    Returns the exit code: 1 if a prediction differs from PyTorch's. Raises DataError and
+    MissingExtraError.
+    """
     try:
         import torch
     except ImportError:
@@ -51,7 +55,10 @@ def _show_stages(model: CompiledModel) -> None:
     print("\nAfter fusion:\n")
     print(model.script("30-fused"))
     report = model.report
-    print(f"{len(report.kernels)} kernels: {', '.join(report.kernels)}. Compiled in {report.seconds:.2f} s.")
+    print(
+        f"{len(report.kernels)} kernels: {', '.join(report.kernels)}. "
+        f"Compiled in {report.seconds:.2f} s."
+    )
 
 
 def _classify(model: CompiledModel, module: Any, images: Any, labels: np.ndarray) -> int:
@@ -80,7 +87,12 @@ def _time(title: str, model: CompiledModel, module: Any, image: Any) -> dict[str
 
     times = time_interleaved({"burnish": lambda: model(array), "PyTorch": eager})
     rows = [
-        [name, format_seconds(t.minimum), format_seconds(t.median), f"{times['PyTorch'].minimum / t.minimum:.2f}"]
+        [
+            name,
+            format_seconds(t.minimum),
+            format_seconds(t.median),
+            f"{times['PyTorch'].minimum / t.minimum:.2f}",
+        ]
         for name, t in times.items()
     ]
     print()
@@ -100,5 +112,8 @@ def _tune(model: CompiledModel, trials: int) -> None:
         )
     for task in result.tasks:
         best = format_seconds(task.best) if task.best is not None else "no candidate ran"
-        print(f"  {task.task.name}: {task.done} candidates measured, {task.failed} failed, best {best}")
+        print(
+            f"  {task.task.name}: {task.done} candidates measured, {task.failed} failed, "
+            f"best {best}"
+        )
     print(f"  {result.verdict}")

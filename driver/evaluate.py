@@ -1,4 +1,7 @@
-"""Run one PrimFunc at compile time: the ``evaluate`` service that constant folding is handed."""
+"""Run one PrimFunc at compile time: the ``evaluate`` service that constant folding is handed.
+
+It always runs on this machine, whatever CPU is compiled for.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,27 @@ import numpy as np
 
 from ..support.dump import Dump
 from ..support.errors import InternalError
-from ..support.target import Target
 from ..tensorir.expr import IntImm
 from ..tensorir.function import PrimFunc
 from ..vm.native import bind_kernel, load_objects
-from ..vm.tensor import empty
+from ..vm.tensor import Tensor, empty
 from .kernels import compile_kernels, resolve_target
 from .report import CompileReport
 
 
-def evaluate_prim_func(func: PrimFunc, inputs: Sequence[np.ndarray], target: Target | str = "native") -> list[np.ndarray]:
-    """Outputs of a static PrimFunc (inputs first, outputs last) on arrays, compiled for this machine."""
-    compiled = compile_kernels([(func.name, func)], resolve_target(target), CompileReport(), Dump(None))[func.name]
-    outputs = []
+def evaluate_prim_func(func: PrimFunc, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Outputs of a static PrimFunc (inputs first, outputs last) on arrays of its parameters' dtypes
+    (bfloat16 as uint16)."""
+    here = resolve_target("native")
+    compiled = compile_kernels([(func.name, func)], here, CompileReport(), Dump(None))[func.name]
+    given = [Tensor(x, p.dtype) for x, p in zip(inputs, func.buffers, strict=False)]
+    outputs: list[Tensor] = []
     for p in func.buffers[len(inputs) :]:
-        if not all(isinstance(d, IntImm) for d in p.shape):
-            raise InternalError(f"{func.name} has a symbolic output and was evaluated at compile time")
-        outputs.append(empty(tuple([d.value for d in p.shape if isinstance(d, IntImm)]), p.dtype))
-    bind_kernel(compiled.kernel, load_objects([compiled.image]))(*inputs, *outputs)
+        shape = tuple([d.value for d in p.shape if isinstance(d, IntImm)])
+        if len(shape) != len(p.shape):
+            raise InternalError(
+                f"{func.name} has a symbolic output and was evaluated at compile time."
+            )
+        outputs.append(empty(shape, p.dtype))
+    bind_kernel(compiled.kernel, load_objects([compiled.image]))(*given, *outputs)
     return [o.data for o in outputs]

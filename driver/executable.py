@@ -1,5 +1,5 @@
-"""Executable: what ``build`` gives, whatever the module held: a program, its kernels, and the IR it came
-from at every stage."""
+"""Executable: what ``build`` gives, whatever the module held: a program, its kernels, and the IR it
+came from at every stage. It runs nothing by itself before it is asked to."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..graphir.module import IRModule
-from ..support.errors import UnknownFunctionError
+from ..support.errors import ArgumentError, UnknownFunctionError
 from ..support.target import Target
 from ..vm.interpreter import VirtualMachine
 from ..vm.native import BoundKernel
 from ..vm.program import Program
 from ..vm.timing import TimeEvaluator
 from .report import CompileReport
+from .runnable import check_runnable
 from .threads import runtime
 
 
 @dataclass
 class Executable:
-    """``lib["main"](a, b, c)`` calls a PrimFunc (the last arguments are written); for graph functions
-    use ``burnish.VirtualMachine(lib)``."""
+    """``lib["main"](a, b, c)`` calls a PrimFunc (the last arguments are written); for graph
+    functions use ``burnish.VirtualMachine(lib)``."""
 
     module: IRModule
     """The module at the last stage of IR: scheduled, weights packed."""
@@ -30,27 +31,30 @@ class Executable:
     stages: dict[str, IRModule] = field(default_factory=dict)
     """The module after each stage, by the stage's name."""
     threads: int = 1
+    """Threads of a call of ``lib[...]``."""
     _vm: VirtualMachine | None = field(default=None, repr=False)
 
     @property
     def vm(self) -> VirtualMachine:
-        """The machine that runs the program; its object code is linked at the first use."""
+        """The machine that runs the program; its object code is linked at the first use.
+
+        Raises TargetError where the program was compiled for another CPU.
+        """
         if self._vm is None:
-            self._vm = VirtualMachine(self.program, runtime=runtime(self.threads))
+            self._vm = VirtualMachine(self.program, runtime=self.runtime)
         return self._vm
 
-    def _kernel(self, name: str) -> BoundKernel:
-        kernels = {n: k for n, k in self.vm.kernels.items() if n in self.module.prim_funcs}
-        if name in kernels:
-            return kernels[name]
-        if len(kernels) == 1 and name == "main":
-            return next(iter(kernels.values()))
-        raise UnknownFunctionError(name, kernels, "the library")
+    @property
+    def runtime(self) -> int:
+        """The address of the Runtime record a machine runs the program with: that of ``threads``
+        threads. Raises TargetError where the program was compiled for another CPU."""
+        check_runnable(self.target)
+        return runtime(self.threads)
 
     def __getitem__(self, name: str) -> Callable[..., None]:
-        """A kernel as a function of arrays, outputs last; ``"main"`` finds the only one of a library.
+        """A kernel as a function of arrays, outputs last; ``"main"`` also finds the only one.
 
-        Raises UnknownFunctionError with the nearest name.
+        Raises UnknownFunctionError with the nearest name, ArgumentError for a graph function.
         """
         return self._kernel(name)
 
@@ -59,3 +63,16 @@ class Executable:
     ) -> TimeEvaluator:
         """``lib.time_evaluator("main")(a, b, c).mean`` is seconds a call of the kernel alone."""
         return TimeEvaluator(self._kernel(name).prepare, number, repeat, min_repeat_ms)
+
+    def _kernel(self, name: str) -> BoundKernel:
+        if name in self.program.functions:
+            raise ArgumentError(
+                f"{name!r} is a graph function, which gives its results back: call it as "
+                f"burnish.VirtualMachine(lib)[{name!r}](...)."
+            )
+        known = [n for n in self.module.prim_funcs if n in self.program.kernels]
+        if name in known:
+            return self.vm.kernels[name]
+        if len(known) == 1 and name == "main":
+            return self.vm.kernels[known[0]]
+        raise UnknownFunctionError(name, known, "the library")

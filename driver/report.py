@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 class CompileReport:
     """Counts and times of one compilation.
 
-    ``stages`` maps stage names to seconds; ``kernels`` names the kernels in call order;
-    ``compilations`` counts object files emitted (identical kernels are emitted once); ``copies``
-    counts input or output copies that a call makes for layout reasons; ``segments`` counts native
+    ``stages`` maps stage names to seconds; ``kernels`` names the kernels that the graph functions
+    call, in order of their first call; ``compilations`` counts object files emitted (what an
+    earlier compilation of the process emitted is not emitted again); ``copies`` counts the
+    tensors a call copies because it returns an input or a constant; ``segments`` counts native
     functions that join kernels.
     """
 
@@ -24,8 +25,10 @@ class CompileReport:
     copies: int = 0
     segments: int = 0
     workspace_bytes: int | None = None
-    """Workspace of one call in bytes; None where it depends on symbolic dims."""
+    """Scratch memory of one call in bytes; None where it depends on symbolic dims."""
     constant_bytes: int = 0
+    notes: list[str] = field(default_factory=list)
+    """What the front end found worth saying, a sentence each."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -42,9 +45,16 @@ class CompileReport:
         return sum(self.stages.values())
 
     def __str__(self) -> str:
-        lines = [f"compiled in {self.seconds:.3f} s: {len(self.kernels)} kernels, {self.segments} segments"]
+        kernels, segments = len(self.kernels), self.segments
+        lines = [
+            f"compiled in {self.seconds:.3f} s: {kernels} kernel{'s' if kernels != 1 else ''}, "
+            f"{segments} segment{'s' if segments != 1 else ''}, "
+            f"{self.compilations} object{'s' if self.compilations != 1 else ''} emitted"
+        ]
         lines += [f"  {name:14} {seconds * 1e3:8.1f} ms" for name, seconds in self.stages.items()]
-        lines.append("  kernels: " + ", ".join(self.kernels))
-        size = "depends on the dims" if self.workspace_bytes is None else f"{self.workspace_bytes} bytes"
-        lines.append(f"  constants {self.constant_bytes} bytes, workspace {size}")
+        lines.append(f"  kernels: {', '.join(self.kernels) or 'none'}")
+        workspace = self.workspace_bytes
+        size = "that depends on the dims" if workspace is None else f"of {workspace} bytes"
+        lines.append(f"  constants of {self.constant_bytes} bytes, workspace {size}")
+        lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)

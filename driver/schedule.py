@@ -1,4 +1,7 @@
-"""burnish.Schedule: the schedule of ``tensorir`` over an IRModule (a bare PrimFunc is wrapped in one)."""
+"""burnish.Schedule: the schedule of ``tensorir`` over an IRModule.
+
+A bare PrimFunc is wrapped in a module of its own. Primitives are tensorir's.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ class Schedule(TensorSchedule):
     (None: fresh entropy, kept in ``seed``).
     """
 
-    def __init__(self, mod: IRModule | PrimFunc, seed: int | None = None, *, enable_checks: bool = True) -> None:
+    def __init__(
+        self, mod: IRModule | PrimFunc, seed: int | None = None, *, enable_checks: bool = True
+    ) -> None:
         module = IRModule.from_expr(mod) if isinstance(mod, PrimFunc) else mod
         super().__init__(module, seed, enable_checks=enable_checks)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..frontend.imported import Imported
-from ..support.errors import ArgumentError, ArityError
+from ..support.errors import ArgumentError, ArityError, ShapeMismatchError
 from ..vm.fast_entry import NUMPY
 from ..vm.interpreter import VirtualMachine
 from ..vm.tensor import Tensor
 from .arrays import to_tensors, torch_kind
 from .executable import Executable
+from .runnable import check_runnable
 from .threads import check_threads, runtime
 
 Entry = Callable[..., Any]
@@ -34,7 +35,7 @@ class CompiledSignature:
         count = self.threads if threads is None else min(threads, self.threads)
         found = self._machines.get(count)
         if found is None:
-            self.executable.check_runnable()
+            check_runnable(self.executable.target)
             found = VirtualMachine(self.executable.program, runtime=runtime(count))
             self._machines[count] = found
         return found
@@ -65,13 +66,22 @@ class CompiledSignature:
                 f"the model takes {len(names)} input{'s' if len(names) != 1 else ''} "
                 f"({', '.join(names)}); got {len(values)}."
             )
+        tensors = to_tensors(values, [f"input {n!r}" for n in names])
         machine = self.machine(threads)
-        result = machine["main"](*to_tensors(values, [f"input {n!r}" for n in names]))
+        try:
+            result = machine["main"](*tensors)
+        except ShapeMismatchError as error:
+            if not self.imported.dim_names:
+                error.note(
+                    "The model is compiled for fixed shapes. Name the dims that vary: "
+                    'burnish.compile(module, (x,), dynamic_shapes=({0: "batch"},)).'
+                )
+            raise
         return list(result) if isinstance(result, tuple) else [result]
 
 
 def signature_key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What of a call a program depends on: structure, shapes, dtypes, and values that are no arrays.
+    """What of a call a program depends on: structure, shapes, dtypes, plain values.
 
     Raises ArgumentError for an input that is neither an array nor a plain value.
     """

@@ -1,41 +1,43 @@
 """The corridor: one function from an IRModule to an Executable, every stage kept, dumped and timed.
 
 ``compile_module`` is the whole compiler on one page; ``compile`` and ``build`` are two ways in.
+Errors leave it under their own class, with a note that names the pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 from ..graphir.emit_vm import emit_program
+from ..graphir.expr import CallDPS, CallDPSPacked
 from ..graphir.linearize import KernelInfo
 from ..graphir.module import IRModule
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.legalize import LEGALIZED
 from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms
 from ..graphir.passes.pipeline import stages as graph_stages
-from ..graphir.plan_segments import SegmentPlan
 from ..graphir.verify import verify_module
 from ..support.dump import Dump
+from ..support.errors import BurnishError, PassError
 from ..support.node import walk
-from ..support.passes import Pass, Pipeline, VerifyEach
+from ..support.passes import Instrument, Pass, Pipeline, VerifyEach, instruments_from_flags
 from ..support.target import Target
-from ..tensorir.codegen.segment import emit_segment
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
 from ..vm.disassembler import print_program
-from ..vm.program import Program
+from ..vm.program import Call, Imm, Program
+from ..vm.shape_text import static_value
 from .evaluate import evaluate_prim_func
 from .executable import Executable
-from .kernels import CompiledKernel, compile_kernels
+from .kernels import CompiledKernel, compile_kernels, compile_segment
 from .report import CompileReport
 
 STAGES = (
-    "00-import", "10-canonical", "20-legalized", "30-fused",
-    "40-scheduled", "45-packed", "50-lowered", "60-llvm", "70-bytecode",
-)  # fmt: skip
+    *("00-import", "10-canonical", "20-legalized", "30-fused", "40-scheduled", "45-packed"),
+    *("50-lowered", "60-llvm", "70-bytecode"),
+)
 
 ScheduleChoice = Callable[[PrimFunc, Target], PrimFunc]
 """Gives a PrimFunc its schedule: the analytic one, or the best of a database."""
@@ -48,45 +50,73 @@ def compile_module(
     schedule: ScheduleChoice = schedule_analytically,
     segments: bool = True,
     threads: int = 1,
-    dump: Dump | None = None,
+    name: str = "model",
 ) -> Executable:
     """Compile a module with at least one graph function.
 
     PrimFuncs that are in the module already are the user's: they are lowered as they stand, neither
-    fused nor rescheduled. ``segments=False`` keeps one VM call a kernel, for profiling.
+    fused nor rescheduled. ``segments=False`` keeps one VM call a kernel, for profiling. ``name`` is
+    the folder of the dump. Raises what the passes raise, e.g. VerifyError for an ill-formed module.
     """
-    dump = dump or Dump.from_flags("model")
     report = CompileReport()
     stages: dict[str, IRModule] = {}
+    with Dump.from_flags(name) as dump, original_errors():
 
-    def enter(name: str, pipeline: Pipeline, module: IRModule) -> IRModule:
-        with report.stage(name):
-            result: IRModule = pipeline(module)
-        stages[name] = result
-        dump.write(name, result.script)
-        return result
+        def enter(name: str, pipeline: Pipeline, module: IRModule) -> IRModule:
+            with report.stage(name):
+                result: IRModule = pipeline(module)
+            stages[name] = result
+            dump.write(name, result.script)
+            return result
 
-    module = enter("00-import", _checked(), module)
-    evaluate = partial(evaluate_prim_func, target=target)
-    for name, pipeline in graph_stages("default", evaluate=evaluate).items():
-        module = enter(name, _checked(*pipeline.passes), module)
-    # Between 40 and 45 a kernel's weights have their new layout and the constants their old one.
-    module = enter("40-scheduled", Pipeline([DefaultSchedule(target, schedule)]), module)
-    module = enter("45-packed", _checked(LiftWeightTransforms(), DeadCodeElimination()), module)
-    kernels = compile_kernels(module.prim_funcs.items(), target, report, dump)
-    with report.stage("70-bytecode"):
-        program = link_program(module, kernels, target, report, segments=segments)
-    dump.write("70-bytecode", lambda: print_program(program), suffix=".txt")
+        module = enter("00-import", checked(_Import()), module)
+        for stage, pipeline in graph_stages("default", evaluate=evaluate_prim_func).items():
+            module = enter(stage, checked(*pipeline.passes), module)
+        # Between 40 and 45 a kernel's weights have their new layout, the constants their old one:
+        # the types do not fit each other, and nothing can be verified.
+        scheduling = ScheduleLegalized(target, schedule)
+        module = enter("40-scheduled", checked(scheduling, verify=False), module)
+        packing = (LiftWeightTransforms(), DeadCodeElimination())
+        module = enter("45-packed", checked(*packing), module)
+        kernels = compile_kernels(module.prim_funcs.items(), target, report, dump)
+        program = link_program(module, kernels, target, report, dump, segments=segments)
+        dump.write("70-bytecode", lambda: print_program(program), suffix=".txt")
+    report.workspace_bytes = workspace_bytes(program, threads)
     return Executable(module, program, target, report, stages, threads)
 
 
-def _checked(*passes: Pass) -> Pipeline:
-    """A pipeline that verifies the module after every pass."""
-    return Pipeline(passes, instruments=[VerifyEach(verify_module)])
+@contextmanager
+def original_errors() -> Iterator[None]:
+    """Let errors of passes out under their own class: a PassError is replaced by its cause, which
+    gets the pass's name as its stage and as a note."""
+    try:
+        yield
+    except PassError as error:
+        cause = error.__cause__
+        while isinstance(cause, PassError):
+            cause = cause.__cause__
+        if not isinstance(cause, BurnishError):
+            raise
+        cause.stage = cause.stage or error.pass_name
+        raise cause.note(f"in pass {error.pass_name!r}") from cause.__cause__
+
+
+def checked(*passes: Pass, verify: bool = True) -> Pipeline:
+    """A pipeline that verifies the module after every pass, and does what the flags ask for."""
+    own: list[Instrument] = [VerifyEach(verify_module)] if verify else []
+    asked = instruments_from_flags(verify_module, IRModule.script)
+    return Pipeline(passes, [*own, *[i for i in asked if not isinstance(i, VerifyEach)]])
 
 
 @dataclass(frozen=True)
-class DefaultSchedule(Pass):
+class _Import(Pass):
+    """The module as it came; only that it is verified."""
+
+    name = "import"
+
+
+@dataclass(frozen=True)
+class ScheduleLegalized(Pass):
     """Give every PrimFunc that legalisation made its schedule; the user's own stay as they stand.
 
     *requires*: stage 20 or later. *ensures*: those functions are marked ``is_scheduled``.
@@ -104,9 +134,10 @@ class DefaultSchedule(Pass):
 
 def link_program(
     module: IRModule,
-    kernels: dict[str, CompiledKernel],
+    kernels: Mapping[str, CompiledKernel],
     target: Target,
     report: CompileReport,
+    dump: Dump,
     *,
     segments: bool,
 ) -> Program:
@@ -115,26 +146,63 @@ def link_program(
         name: KernelInfo(c.kernel, c.lowered.dims, c.lowered.shared_bytes, c.lowered.thread_bytes)
         for name, c in kernels.items()
     }
-    program, plans = emit_program(module, infos, segments=segments)
-    images = {id(c.image): c.image for c in kernels.values()}
-    program.objects = list(images.values())
-    for plan in plans:
-        program.objects.append(_emit_segment(plan, target))
-        report.compilations += 1
-    program.target = {"triple": target.triple, "cpu": target.cpu, "features": ",".join(target.features)}
+    with report.stage("70-bytecode"):
+        program, plans = emit_program(module, infos, segments=segments)
+    program.objects = distinct_images(kernels)
+    program.objects += [compile_segment(plan, target, report, dump) for plan in plans]
+    program.target = describe_target(target)
     report.segments = len(plans)
-    report.kernels = [name for name in kernels if _is_called(module, name)]
-    report.constant_bytes = sum(getattr(c, "nbytes", 0) for c in program.constants)
+    report.kernels = called_kernels(module)
+    report.constant_bytes = sum([getattr(c, "nbytes", 0) for c in program.constants])
+    report.copies = sum(
+        isinstance(i, Call) and i.func == "builtin:copy"
+        for function in program.functions.values()
+        for i in function.instructions
+    )
     return program
 
 
-def _emit_segment(plan: SegmentPlan, target: Target) -> bytes:
-    return emit_segment(plan.name, plan.calls, plan.num_args, plan.dim_names, target).image
+def distinct_images(kernels: Mapping[str, CompiledKernel]) -> list[bytes]:
+    """The object code of some kernels, each image once."""
+    return list({c.kernel.symbol: c.image for c in kernels.values()}.values())
 
 
-def _is_called(module: IRModule, name: str) -> bool:
+def describe_target(target: Target) -> dict[str, object]:
+    """What a program's object code needs, as ``Program.target`` keeps it."""
+    features = ",".join(target.features)
+    return {"triple": target.triple, "cpu": target.cpu, "features": features}
+
+
+def called_kernels(module: IRModule) -> list[str]:
+    """The PrimFuncs that graph functions call, in order of their first call."""
+    called: dict[str, None] = {}
     for func in module.graph_functions.values():
         for n in walk(func):
-            if getattr(getattr(n, "func", None), "name", None) == name or getattr(n, "name", None) == name:
-                return True
-    return False
+            if isinstance(n, CallDPS):
+                called[n.func.name] = None
+            elif isinstance(n, CallDPSPacked):
+                called[n.name] = None
+    return [name for name in called if name in module.prim_funcs]
+
+
+def workspace_bytes(program: Program, threads: int) -> int | None:
+    """The scratch memory of one call: the largest workspace of a kernel that is called, and the
+    arenas; None where dims decide."""
+    largest, arenas = 0, 0
+    for function in program.functions.values():
+        for i in function.instructions:
+            if not isinstance(i, Call):
+                continue
+            if i.func == "builtin:alloc_storage" and isinstance(i.args[0], Imm):
+                size = static_value(str(i.args[0].value))
+                if size is None:
+                    return None
+                arenas += size
+            elif i.func.startswith("kernel:"):
+                kernel = program.kernels[i.func.removeprefix("kernel:")]
+                shared = static_value(kernel.shared_bytes)
+                thread = static_value(kernel.thread_bytes)
+                if shared is None or thread is None:
+                    return None
+                largest = max(largest, shared + thread * threads)
+    return largest + arenas

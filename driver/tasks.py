@@ -1,4 +1,5 @@
-"""Tuning at the front door: ``tune_tir`` and ``compile_tir`` for PrimFuncs, tasks of a whole module."""
+"""Tuning at the front door: ``tune_tir`` and ``compile_tir`` for PrimFuncs, tasks of a whole
+module."""
 
 from __future__ import annotations
 
@@ -36,12 +37,13 @@ def tune_tir(
 ) -> TuningDatabase:
     """Tune one PrimFunc and return the database with its records.
 
-    ``max_trials`` candidates are built and timed in worker processes and compared with the unscheduled
-    function; wrong, crashing and hanging ones are recorded with their reason and never offered.
-    ``space`` is a function on a Schedule (or a list of them); None is the built-in design space. With
-    ``work_dir`` the records are kept in ``work_dir/records.db`` and a later call goes on from them.
-    ``seed`` (or BURNISH_SEED, or 0) fixes the search. Raises TuningError for a function with symbolic
-    sizes, a target that is not this machine, a space that never applies, a file that is no database.
+    ``max_trials`` candidates are built and timed in worker processes and compared with the
+    unscheduled function; wrong, crashing and hanging ones are recorded with their reason and never
+    offered. ``space`` is a function on a Schedule (or a list of them); None is the built-in design
+    space. With ``work_dir`` the records are kept in ``work_dir/records.db`` and a later call goes
+    on from them. ``seed`` (or BURNISH_SEED, or 0) fixes the search. Raises TuningError for a
+    function with symbolic sizes, a target that is not this machine, a space that never applies, a
+    file that is no database.
     """
     task = make_task(mod, target, task_name)
     task.verify_tunable()
@@ -72,7 +74,8 @@ def compile_tir(
     """A schedule of ``mod`` with the best record applied: ``sch.mod``, ``sch.trace``.
 
     The record may have been made for a function with other names: the result has those of ``mod``.
-    Raises TuningError, naming the nearest records, where there is none for this function and target.
+    Raises TuningError, naming the nearest records, where there is none for this function and
+    target.
     """
     task = make_task(mod, target, name)
     task.verify_tunable()
@@ -94,7 +97,9 @@ def compile_tir(
 def make_task(mod: IRModule | PrimFunc, target: Target | str, name: str) -> TuneTask:
     """The task of one PrimFunc of a module; TuningError where it is not clear which one."""
     if not isinstance(mod, (IRModule, PrimFunc)):
-        raise TuningError(f"Expected an IRModule or a PrimFunc to tune; found {type(mod).__name__}.")
+        raise TuningError(
+            f"Expected an IRModule or a PrimFunc to tune; found {type(mod).__name__}."
+        )
     return TuneTask(name, prim_func_of(mod, name), resolve_target(target))
 
 
@@ -108,14 +113,15 @@ def prim_func_of(mod: IRModule | PrimFunc, name: str) -> PrimFunc:
     if len(functions) == 1:
         return next(iter(functions.values()))
     raise TuningError(
-        f"The module has {len(functions)} PrimFuncs ({', '.join(functions) or 'none'}) and none is called "
-        f"{name!r}. Take one out with IRModule.from_expr(mod[name]), or give its name "
+        f"The module has {len(functions)} PrimFuncs ({', '.join(functions) or 'none'}) and none is "
+        f"called {name!r}. Take one out with IRModule.from_expr(mod[name]), or give its name "
         "(tune_tir: task_name=, compile_tir: name=)."
     )
 
 
 def extract_tasks(module: IRModule, target: Target) -> list[TuneTask]:
-    """A task for each distinct PrimFunc that legalisation made, weighted by the number of its calls."""
+    """A task for each distinct PrimFunc that legalisation made, weighted by the number of its
+    calls."""
     found: dict[str, TuneTask] = {}
     for name, func in module.prim_funcs.items():
         if not func.attr(LEGALIZED) or func.attr("is_scheduled") or func.shape_vars:

@@ -1,4 +1,7 @@
-"""Timing of several ways to do one thing, in turns: what the machine does meanwhile hits all alike."""
+"""Timing of several ways to do one thing, in turns.
+
+What the machine does meanwhile then hits all of them alike. ``vm.timing`` times a single call.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""burnish.transform: the graph passes by name, with the services they are handed bound to this machine.
+"""burnish.transform: the graph passes by name, the services they are handed bound to this machine.
 
-    mod = burnish.transform.BindParams("main", params)(mod)
-    mod = burnish.transform.FoldConstant()(mod)
+Each is called with a module and gives a new one: ``BindParams("main", params)(mod)``. An error
+inside a pass comes as PassError, whose ``__cause__`` is the error itself.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from ..graphir.module import IRModule
 from ..graphir.passes.annotate_pattern import AnnotatePattern
 from ..graphir.passes.bind_params import BindParams
 from ..graphir.passes.canonicalize import Canonicalize
+from ..graphir.passes.collapse_leading_dims import CollapseLeadingDims
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.fold_constant import FoldConstant as _FoldConstant
@@ -32,8 +33,8 @@ from .kernels import resolve_target
 
 @dataclass(frozen=True)
 class FoldConstant(Pass):
-    """Compute what depends on constants alone, on this machine. Results over ``max_bytes`` are folded
-    only where they are no larger than what they are made from."""
+    """Compute what depends on constants alone, on this machine. Results over ``max_bytes`` are
+    folded only where they are no larger than what they are made from."""
 
     max_bytes: int = 64 * 1024 * 1024
 
@@ -57,8 +58,8 @@ class DefaultSchedule(Pass):
 
 @dataclass(frozen=True)
 class ApplyDatabase(Pass):
-    """Give every PrimFunc that is not scheduled its best record of a tuning database, where there is
-    one; the others stay as they are."""
+    """Give every PrimFunc that is not scheduled its best record of a tuning database, where there
+    is one; the others stay as they are."""
 
     database: TuningDatabase
     target: Target | str = field(default="native")
@@ -84,6 +85,7 @@ __all__ = [
     "ApplyDatabase",
     "BindParams",
     "Canonicalize",
+    "CollapseLeadingDims",
     "DeadCodeElimination",
     "DefaultSchedule",
     "EliminateCommonSubexpr",

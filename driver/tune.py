@@ -1,4 +1,7 @@
-"""model.tune: tune the kernels of a compiled model, and keep the new schedules where the model wins."""
+"""model.tune: tune the kernels of a compiled model, and keep the new schedules where it wins.
+
+The search itself is ``tuner.session``; here are the budget's division and the verdict.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ class TuneResult:
         gain = self.before.minimum / self.after.minimum
         if self.kept:
             return f"the tuned model is {gain:.2f} times as fast; it is in use"
-        return f"the tuned model is {gain:.2f} times as fast, which is no gain; the old one stays in use"
+        return (
+            f"the tuned model is {gain:.2f} times as fast, which is no gain; "
+            "the old one stays in use"
+        )
 
 
 def scheduled_by(database: TuningDatabase) -> ScheduleChoice:
@@ -65,7 +71,11 @@ def tune_tasks(
     with WorkerPool(1, limit=60.0) as pool:
         for i, task in enumerate(tasks):
             share = work[i] / sum(work[i:])
-            budget = max(1, round((total - finished) * share)) if i + 1 < len(tasks) else total - finished
+            budget = (
+                max(1, round((total - finished) * share))
+                if i + 1 < len(tasks)
+                else total - finished
+            )
             end = deadline
             if deadline is not None:
                 end = time.monotonic() + (deadline - time.monotonic()) * share
@@ -77,11 +87,14 @@ def tune_tasks(
                     on_progress(base + p.done + p.failed, f"{p.task.name}: best {best}")
 
             progress = tune_task(
-                task, database, max_trials=budget, trials_per_iter=16, executor=pool, deadline=end, on_progress=report
+                task,
+                database,
+                max_trials=budget,
+                trials_per_iter=16,
+                executor=pool,
+                deadline=end,
+                on_progress=report,
             )
             finished += progress.done + progress.failed
             results.append(progress)
     return results
-
-
-

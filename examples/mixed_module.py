@@ -1,9 +1,9 @@
 """A module that mixes a tensor program with functions of the environment, before and after tuning.
 
-``linear0`` is a tensor program; relu and the second linear are PyTorch calls, registered as environment
-functions that write their output in place. The parameters are bound, the module is built and run on the
-virtual machine; then ``linear0`` is taken out, tuned, put back, and everything runs again: the same
-predictions in less time.
+``linear0`` is a tensor program; relu and the second linear are PyTorch calls, registered as
+environment functions that write their output in place. The parameters are bound, the module is
+built and run on the virtual machine; then ``linear0`` is taken out, tuned, put back, and
+everything runs again: the same predictions in less time.
 
     python examples/mixed_module.py [--data DIR] [--trials N]
 """
@@ -113,7 +113,10 @@ def main(argv=None):
     time_after = vm.time_evaluator("main", number=100)(images[:1]).median
     print(f"{(after == labels).sum()} of {len(labels)} correct, {time_after * 1e6:.1f} us a call")
     same = bool((before == after).all())
-    print(f"The predictions are {'the same' if same else 'DIFFERENT'}; {time_before / time_after:.2f} times as fast.")
+    print(
+        f"The predictions are {'the same' if same else 'DIFFERENT'}; "
+        f"{time_before / time_after:.2f} times as fast."
+    )
     return 0 if same else 1
 
 

@@ -1,2 +1,1 @@
-"""Foreign models in: ``frontend.torch`` and ``frontend.onnx`` import them into an IRModule of
-operators."""
+"""Foreign models in: ``frontend.torch`` and ``frontend.onnx`` import them into an IRModule."""

@@ -1,2 +1,4 @@
-"""Models in plain torch, one a file: ``build() -> (nn.Module, example_inputs)``. No compiler
-import."""
+"""Models in plain torch, one a file: ``build() -> (nn.Module, example_inputs)``.
+
+The compiler is not imported here. ``fashion_mnist`` and ``garments`` give them data.
+"""

@@ -16,31 +16,35 @@ _ROWS, _COLUMNS = np.mgrid[0:28, 0:28].astype(np.float64)
 Point = tuple[float, float]
 
 _SLEEVED: list[Point] = [
-    (9, 4),
-    (19, 4),
-    (26, 9),
-    (24, 22),
-    (20, 21),
-    (19.5, 11),
-    (19, 25),
-    (9, 25),
-    (8.5, 11),
-    (8, 21),
-    (4, 22),
-    (2, 9),
-]
+    (9, 4), (19, 4), (26, 9), (24, 22), (20, 21), (19.5, 11), (19, 25), (9, 25), (8.5, 11), (8, 21),
+    (4, 22), (2, 9),
+]  # fmt: skip
 _OUTLINES: tuple[tuple[list[Point], ...], ...] = (
-    ([(9, 4), (19, 4), (26, 8), (23, 13), (19.5, 11), (19, 25), (9, 25), (8.5, 11), (5, 13), (2, 8)],),
+    # T-shirt, trouser, pullover, dress, coat
+    ([(9, 4), (19, 4), (26, 8), (23, 13), (19.5, 11), (19, 25), (9, 25), (8.5, 11), (5, 13),
+      (2, 8)],),
     ([(9, 2), (19, 2), (20, 26), (15.5, 26), (14, 9), (12.5, 26), (8, 26)],),
     (_SLEEVED, [(11, 3), (17, 3), (17, 5), (11, 5)]),
     ([(11, 2), (17, 2), (16.5, 10), (20, 26), (8, 26), (11.5, 10)],),
     (_SLEEVED, [(8, 24), (20, 24), (20.5, 27), (7.5, 27)]),
-    ([(2, 20), (26, 16), (26, 18), (2, 23)], [(6, 20), (12, 12), (14, 12), (9, 20)], [(18, 18), (22, 9), (24, 9), (22, 18)]),
+    # sandal, shirt, sneaker, bag, ankle boot
+    (
+        [(2, 20), (26, 16), (26, 18), (2, 23)],
+        [(6, 20), (12, 12), (14, 12), (9, 20)],
+        [(18, 18), (22, 9), (24, 9), (22, 18)],
+    ),
     (_SLEEVED,),
-    ([(2, 17), (9, 15), (14, 10), (19, 12), (26, 14), (26, 20), (2, 20)], [(1, 20), (27, 20), (27, 22), (1, 22)]),
+    (
+        [(2, 17), (9, 15), (14, 10), (19, 12), (26, 14), (26, 20), (2, 20)],
+        [(1, 20), (27, 20), (27, 22), (1, 22)],
+    ),
     ([(4, 11), (24, 11), (26, 25), (2, 25)],),
-    ([(2, 18), (10, 16), (13, 4), (22, 4), (24, 20), (2, 20)], [(1, 20), (25, 20), (25, 23), (1, 23)]),
+    (
+        [(2, 18), (10, 16), (13, 4), (22, 4), (24, 20), (2, 20)],
+        [(1, 20), (25, 20), (25, 23), (1, 23)],
+    ),
 )  # fmt: skip
+"""The polygons of each class, by its label in Fashion-MNIST; x to the right, y down."""
 
 
 def _fill(corners: Sequence[Point]) -> np.ndarray:
@@ -49,7 +53,7 @@ def _fill(corners: Sequence[Point]) -> np.ndarray:
     previous = corners[-1]
     for x, y in corners:
         px, py = previous
-        crosses = (_ROWS < y) != (_ROWS < py)
+        crosses = (y > _ROWS) != (py > _ROWS)
         slope = (px - x) / (py - y) if py != y else 0.0
         inside ^= crosses & (x + (_ROWS - y) * slope > _COLUMNS)
         previous = (x, y)
@@ -57,6 +61,7 @@ def _fill(corners: Sequence[Point]) -> np.ndarray:
 
 
 def _draw(label: int, rng: np.random.Generator) -> np.ndarray:
+    """One garment, uint8 [28, 28]."""
     scale = rng.uniform(0.85, 1.08, 2)
     shift = rng.uniform(-1.6, 1.6, 2)
     shade = rng.uniform(0.45, 1.0)
@@ -77,7 +82,7 @@ def _draw(label: int, rng: np.random.Generator) -> np.ndarray:
         ring = (
             np.abs(np.hypot((_COLUMNS - 14 - shift[0]) / 6, (_ROWS - 11 - shift[1]) / 6) - 1) < 0.2
         )
-        picture[ring & ~body & (_ROWS < 12 + shift[1])] = shade
+        picture[ring & ~body & (12 + shift[1] > _ROWS)] = shade
     if rng.random() < 0.3:  # stripes
         period = rng.uniform(2.5, 5)
         picture *= 1 - 0.35 * (np.sin(2 * np.pi * _ROWS / period) > 0.3)
@@ -89,4 +94,7 @@ def draw_garments(count: int, *, seed: int = 0) -> tuple[np.ndarray, np.ndarray]
     """``count`` images uint8 [count, 28, 28] and labels uint8 [count], classes in turn."""
     rng = np.random.default_rng(seed)
     labels = np.arange(count, dtype=np.uint8) % 10
-    return np.stack([_draw(int(label), rng) for label in labels]), labels
+    images = np.zeros((count, 28, 28), np.uint8)
+    for image, label in zip(images, labels, strict=True):
+        image[...] = _draw(int(label), rng)
+    return images, labels

@@ -8,6 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from ..support.errors import DataError
+from .fashion_mnist import WEIGHT_SHAPES
+
 
 def build(
     weights: Mapping[str, np.ndarray] | None = None, *, seed: int = 0, batch: int = 1
@@ -15,31 +18,42 @@ def build(
     """The module in eval mode and an example input, float32 [batch, 1, 28, 28] in [0, 1].
 
     ``weights`` holds w0 [128, 784], b0 [128], w1 [10, 128], b1 [10]; without it they are random,
-    fixed by ``seed``.
+    fixed by ``seed``. torch's own generator is left as it was. Raises DataError for weights that
+    are missing or of another shape.
     """
     generator = torch.Generator().manual_seed(seed)
-    module = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)).eval()
+    with torch.random.fork_rng(devices=[]):
+        layers = [nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10)]
+    module = nn.Sequential(*layers).eval()
     with torch.no_grad():
-        for parameter, key in zip(module.parameters(), ("w0", "b0", "w1", "b1"), strict=True):
+        for parameter, key in zip(module.parameters(), WEIGHT_SHAPES, strict=True):
             if weights is None:
-                fan_in = parameter.shape[-1]
-                parameter.copy_(
-                    (torch.rand(parameter.shape, generator=generator) * 2 - 1) / fan_in**0.5
-                )
+                random = torch.rand(parameter.shape, generator=generator) * 2 - 1
+                parameter.copy_(random / parameter.shape[-1] ** 0.5)
             else:
-                parameter.copy_(torch.from_numpy(np.array(weights[key], dtype=np.float32)))
+                parameter.copy_(torch.from_numpy(_weight(weights, key)))
     return module, (torch.rand((batch, 1, 28, 28), generator=generator),)
 
 
+def _weight(weights: Mapping[str, np.ndarray], key: str) -> np.ndarray:
+    shape = np.shape(weights[key]) if key in weights else None
+    if shape != WEIGHT_SHAPES[key]:
+        found = "nothing" if shape is None else f"shape {shape}"
+        raise DataError(f"weight {key!r}: expected shape {WEIGHT_SHAPES[key]}, found {found}.")
+    return np.array(weights[key], dtype=np.float32)
+
+
 def weights_of(module: nn.Module) -> dict[str, np.ndarray]:
-    """The weights under the names ``build`` takes."""
+    """Copies of the weights under the names ``build`` takes."""
     values = [p.detach().numpy().copy() for p in module.parameters()]
-    return dict(zip(("w0", "b0", "w1", "b1"), values, strict=True))
+    return dict(zip(WEIGHT_SHAPES, values, strict=True))
 
 
 def train(images: np.ndarray, labels: np.ndarray, *, seed: int = 0, epochs: int = 4) -> nn.Module:
-    """Train on uint8 images [N, 28, 28] and labels [N]: Adam, one thread, the same result for a
-    seed."""
+    """Train on uint8 images [N, 28, 28] and labels [N]; the module in eval mode.
+
+    Adam on batches of 64, one thread, the same result for a seed.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

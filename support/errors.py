@@ -85,6 +85,10 @@ class MissingExtraError(BurnishError, ImportError):
         )
 
 
+class DataError(BurnishError, ValueError):
+    """Data files that are missing, corrupt or do not fit each other."""
+
+
 # -- front ends ---------------------------------------------------------------------------------
 class FrontendError(BurnishError):
     """A model that cannot be imported."""

@@ -7,9 +7,10 @@ from ..support.node import Node, node
 from .expr import INDEX, BufferLoad, Expr, ExprLike, IntImm, as_expr
 
 SCOPES = ("global", "local", "register", "shared", "warp")
-"""``global``: memory that may be parallel over threads (parameters, workspace shared by all threads).
-``local``: workspace of one thread. ``register``: indices must be constants after unrolling; becomes
-SSA values. ``shared`` and ``warp`` are GPU names that the texts use; a CPU treats them as global."""
+"""``global``: memory that may be parallel over threads (parameters, workspace shared by all
+threads). ``local``: workspace of one thread. ``register``: indices must be constants after
+unrolling; becomes SSA values. ``shared`` and ``warp`` are GPU names that the texts use; a CPU
+treats them as global."""
 
 
 @node
@@ -25,12 +26,14 @@ class Buffer(Node):
     dtype: DType
     scope: str = "global"
     strides: tuple[Expr, ...] = ()
-    elem_offset: Expr = IntImm(0, INDEX)  # noqa: RUF009 - nodes are never mutated
+    elem_offset: Expr = IntImm(0, INDEX)
     alignment: int = 0
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> BufferLoad:
         items = indices if isinstance(indices, tuple) else (indices,)
-        return BufferLoad(self, tuple([as_expr(i, INDEX) if not isinstance(i, Expr) else i for i in items]))
+        return BufferLoad(
+            self, tuple([as_expr(i, INDEX) if not isinstance(i, Expr) else i for i in items])
+        )
 
     @property
     def ndim(self) -> int:
@@ -57,7 +60,10 @@ class BufferRegion(Node):
 
 
 def make_buffer(
-    name: str, shape: tuple[ExprLike, ...] | list[ExprLike], dtype: str = "float32", scope: str = "global"
+    name: str,
+    shape: tuple[ExprLike, ...] | list[ExprLike],
+    dtype: str = "float32",
+    scope: str = "global",
 ) -> Buffer:
     """A compact buffer; ints in ``shape`` become int64 constants."""
     return Buffer(name, tuple([as_expr(s) for s in shape]), DType(dtype), scope)

@@ -17,7 +17,8 @@ _OPERATORS: dict[type[Expr], tuple[str, int]] = {
 
 
 def print_dim(dim: Expr, name_of: Callable[[Var], str] = lambda v: v.name, level: int = 0) -> str:
-    """The dim as Python arithmetic: ``784``, ``m``, ``m * 2 + 1``; raises CodegenError for other nodes.
+    """The dim as Python arithmetic: ``784``, ``m``, ``m * 2 + 1``; raises CodegenError for other
+    nodes.
 
     The right operand is printed one level tighter, so that the text parses to the very same tree.
     """

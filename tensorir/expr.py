@@ -1,23 +1,19 @@
 """Expressions of tensorir, and the semantics contract of the whole IR.
 
-Semantics
----------
-* **Indices** are int64 and printed bare. Code generation narrows where bounds prove it.
-* **Integer overflow** of int64 index arithmetic is undefined; other integers wrap.
-* **Division**: ``Div`` is true division of floats and truncating division of integers; ``FloorDiv``
-  and ``FloorMod`` round towards minus infinity. Integer division by zero is undefined: front ends
-  guard it. Float division by zero gives infinities and NaN.
-* **Floats** are IEEE 754: neither contracted nor reassociated, with two exceptions, both stated in
-  the IR: ``Call("fma", ...)``, and the update of a reduction block, whose terms may be summed in the
-  order its schedule gives and whose product may be contracted into the sum. NaN and infinity are
-  always honoured.
-* ``Max`` and ``Min`` propagate NaN. Casting a float to an integer saturates, NaN becomes 0.
-* **Literals**: a bare number takes the dtype of the other operand, or of the store it stands in.
-* **Evaluation order**: expressions have no side effects, so none is observable; ``Select`` evaluates
-  both sides, ``Call("if_then_else", ...)`` only the chosen one (a guarded load never happens), and
-  ``And``/``Or`` may evaluate both.
-* **Aliasing**: distinct buffers of a function do not overlap, unless the function has the attribute
-  ``inplace``.
+Semantics --------- * **Indices** are int64 and printed bare. Code generation narrows where bounds
+prove it. * **Integer overflow** of int64 index arithmetic is undefined; other integers wrap. *
+**Division**: ``Div`` is true division of floats and truncating division of integers; ``FloorDiv``
+and ``FloorMod`` round towards minus infinity. Integer division by zero is undefined: front ends
+guard it. Float division by zero gives infinities and NaN. * **Floats** are IEEE 754: neither
+contracted nor reassociated, with two exceptions, both stated in the IR: ``Call("fma", ...)``, and
+the update of a reduction block, whose terms may be summed in the order its schedule gives and
+whose product may be contracted into the sum. NaN and infinity are always honoured. * ``Max`` and
+``Min`` propagate NaN. Casting a float to an integer saturates, NaN becomes 0. * **Literals**: a
+bare number takes the dtype of the other operand, or of the store it stands in. * **Evaluation
+order**: expressions have no side effects, so none is observable; ``Select`` evaluates both sides,
+``Call("if_then_else", ...)`` only the chosen one (a guarded load never happens), and
+``And``/``Or`` may evaluate both. * **Aliasing**: distinct buffers of a function do not overlap,
+unless the function has the attribute ``inplace``.
 
 Nodes compare by identity; ``support.structural`` compares meaning.
 """
@@ -260,7 +256,8 @@ class Max(BinaryOp):
 
 
 class CompareOp(Expr):
-    """A comparison of two operands of one dtype; bool, with their lanes. Ordered: false on NaN (NE: true)."""
+    """A comparison of two operands of one dtype; bool, with their lanes. Ordered: false on NaN
+    (NE: true)."""
 
     __slots__ = ()
     a: Expr
@@ -420,7 +417,8 @@ class Broadcast(Expr):
 
 @node
 class Call(Expr):
-    """An intrinsic of ``tensorir.intrinsics`` applied to arguments: exp, tanh, fma, if_then_else ..."""
+    """An intrinsic of ``tensorir.intrinsics`` applied to arguments: exp, tanh, fma, if_then_else
+    ..."""
 
     op: str
     args: tuple[Expr, ...]
@@ -444,8 +442,8 @@ class Let(Expr):
 class Reduce(Expr):
     """A reduction over ``axes``, only as the outermost expression of a compute definition.
 
-    ``combiner`` is one of sum, prod, max, min; ``identity`` its neutral element. ``compute`` turns it
-    into a block with an init and an update; it never appears in a PrimFunc.
+    ``combiner`` is one of sum, prod, max, min; ``identity`` its neutral element. ``compute`` turns
+    it into a block with an init and an update; it never appears in a PrimFunc.
     """
 
     combiner: str
@@ -460,11 +458,13 @@ class Reduce(Expr):
 
 def _same_dtype(op: str, a: Expr, b: Expr) -> DType:
     if a.dtype is not b.dtype:
-        raise DTypeError(f"{a.dtype} and {b.dtype}", ("two operands of one dtype",), what=f"for {op}")
+        raise DTypeError(
+            f"{a.dtype} and {b.dtype}", ("two operands of one dtype",), what=f"for {op}"
+        )
     return a.dtype
 
 
-# -- construction with literal conversion and constant folding ---------------------------------------
+# -- construction with literal conversion and constant folding ------------------------------------
 def const(value: float | bool, dtype: str = INDEX) -> Expr:
     """A constant of ``dtype``; for vector dtypes a Broadcast of one."""
     dtype = DType(dtype)
@@ -480,8 +480,8 @@ def const(value: float | bool, dtype: str = INDEX) -> Expr:
 
 
 def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
-    """``value`` as an expression; a Python number becomes a constant of ``dtype`` (by default int64,
-    float32 or bool after its Python type)."""
+    """``value`` as an expression; a Python number becomes a constant of ``dtype`` (by default
+    int64, float32 or bool after its Python type)."""
     if isinstance(value, Expr):
         return value
     if dtype is not None:
@@ -494,7 +494,9 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
         return FloatImm(value, FLOAT32)
     if hasattr(value, "__index__"):
         return IntImm(value.__index__(), INDEX)
-    raise DTypeError(type(value).__name__, ("an expression", "int", "float", "bool"), what="a value")
+    raise DTypeError(
+        type(value).__name__, ("an expression", "int", "float", "bool"), what="a value"
+    )
 
 
 def paired(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:

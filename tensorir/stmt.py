@@ -32,7 +32,8 @@ class IterVar(Node):
 
 @node
 class BufferStore(Node):
-    """``buffer[indices] = value``; lanes where ``predicate`` (after lowering) is false are not written."""
+    """``buffer[indices] = value``; lanes where ``predicate`` (after lowering) is false are not
+    written."""
 
     buffer: Buffer
     value: Expr
@@ -44,7 +45,8 @@ class BufferStore(Node):
 class For(Node):
     """``for var in [min, min + extent)``; ``thread`` names the axis of a thread_binding loop.
 
-    ``annotations`` is a tuple of (key, value) pairs: values are str, int, float, bool or lists of them.
+    ``annotations`` is a tuple of (key, value) pairs: values are str, int, float, bool or lists of
+    them.
     """
 
     var: Var

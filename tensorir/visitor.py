@@ -14,7 +14,8 @@ N = TypeVar("N", bound=Node)
 
 
 class Visitor:
-    """Calls ``visit_<Class>`` for each node that has such a method, else goes on to its children."""
+    """Calls ``visit_<Class>`` for each node that has such a method, else goes on to its
+    children."""
 
     _table: dict[type, Callable[..., Any]]
 

@@ -19,7 +19,7 @@ ROOMS = ("driver", "frontend", "models", "graphir", "tuner", "tensorir", "vm", "
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "driver": ROOMS,
     "frontend": ("frontend", "graphir", "tensorir", "support"),
-    "models": ("models",),
+    "models": ("models", "support"),
     "graphir": ("graphir", "tensorir", "support", "vm.program", "vm.assembler"),
     "tuner": ("tuner", "tensorir", "support", "vm.native"),
     "tensorir": ("tensorir", "support"),

@@ -1,14 +1,14 @@
 """The best record of a database as a schedule of the function that asks for it.
 
-A trace speaks of blocks by name, and the function that asks may name its own otherwise than the one the
-record was made with. So a trace is replayed on the asking function first, and where that does not give
-the recorded candidate (known by its hash) on the kept text of the workload, under the names of the
-asking function's parameters and with its attributes. Nothing here measures.
+A trace speaks of blocks by name, and the function that asks may name its own otherwise than the one
+the record was made with. So a trace is replayed on the asking function first, and where that does
+not give the recorded candidate (known by its hash) on the kept text of the workload, under the
+names of the asking function's parameters and with its attributes. Nothing here measures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace as replace_fields
 from typing import Any
 
@@ -27,9 +27,7 @@ from .task import TuneTask, strip_attrs
 ScheduleMaker = Callable[[PrimFunc], Schedule]
 """Makes a Schedule that works on a function, which it holds in place of the asking one."""
 
-_BUFFER_ARGUMENTS = frozenset(
-    {"buffer", "buffer_index", "read_buffer_index", "write_buffer_index"}
-)
+_BUFFER_ARGUMENTS = frozenset({"buffer", "buffer_index", "read_buffer_index", "write_buffer_index"})
 """Arguments of primitives that may name a buffer."""
 
 
@@ -44,8 +42,8 @@ def best_record(database: TuningDatabase, task: TuneTask) -> TuningRecord:
 def best_schedule(
     database: TuningDatabase, task: TuneTask, make: ScheduleMaker | None = None
 ) -> Schedule:
-    """A schedule of the task's function with the best record applied; raises TuningError where there
-    is no record or it does not replay."""
+    """A schedule of the task's function with the best record applied; raises TuningError where
+    there is no record or it does not replay."""
     record = best_record(database, task)
     make = make or Schedule
     found = _replay(record, make(task.func), {})
@@ -56,8 +54,8 @@ def best_schedule(
         found = _replay(record, make(adopt(kept, task.func)), names)
     if found is None:
         raise TuningError(
-            f"The best record of {task.name!r} does not replay: it was made by another version of the "
-            "schedule primitives. Tune it again."
+            f"The best record of {task.name!r} does not replay: it was made by another version of "
+            "the schedule primitives. Tune it again."
         )
     return found
 
@@ -89,16 +87,20 @@ def adopt(kept: PrimFunc, asking: PrimFunc) -> PrimFunc:
 
 
 def rename(trace: Trace, buffer_names: Mapping[str, str]) -> Trace:
-    """The trace with the buffers that its arguments name renamed, and without names of functions: it
-    then speaks of the function its schedule works on, whatever that is called."""
+    """The trace with the buffers that its arguments name renamed, and without names of functions:
+    it then speaks of the function its schedule works on, whatever that is called."""
+
+    def renamed(arguments: Sequence[tuple[str, Any]]) -> tuple[tuple[str, Any], ...]:
+        return tuple(
+            [
+                (k, buffer_names.get(v, v) if k in _BUFFER_ARGUMENTS and isinstance(v, str) else v)
+                for k, v in arguments
+                if k != "func_name"
+            ]
+        )
 
     def change(inst: Instruction) -> Instruction:
-        attrs: list[tuple[str, Any]] = [
-            (k, buffer_names.get(v, v) if k in _BUFFER_ARGUMENTS and isinstance(v, str) else v)
-            for k, v in inst.attrs
-            if k != "func_name"
-        ]
-        return replace_fields(inst, attrs=tuple(attrs))
+        return replace_fields(inst, inputs=renamed(inst.inputs), attrs=renamed(inst.attrs))
 
     return Trace(tuple([change(inst) for inst in trace]))
 

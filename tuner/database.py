@@ -1,10 +1,10 @@
 """TuningDatabase: workloads and measured schedules in SQLite.
 
-SQLite is the embedded default because it takes many writers and survives a kill at any moment. A record
-holds the workload's hash, the target key, the schedule's trace as JSON, and either the measured times
-or the reason of its failure. The workload's text is kept with it, so that a record can be replayed
-without the program that made it: traces speak of blocks by name, and two texts of one workload may name
-them differently.
+SQLite is the embedded default because it takes many writers and survives a kill at any moment. A
+record holds the workload's hash, the target key, the schedule's trace as JSON, and either the
+measured times or the reason of its failure. The workload's text is kept with it, so that a record
+can be replayed without the program that made it: traces speak of blocks by name, and two texts of
+one workload may name them differently.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class TuningRecord:
 
 
 class TuningDatabase:
-    """Records of tuning, in a file or in memory (``path=None``). Safe for many threads and processes.
+    """Records of tuning, in a file or in memory (``path=None``). Safe for many threads and
+    processes.
 
     Raises TuningError for a file that is no database, is another program's, has another schema
     version, or cannot be read or written.
@@ -113,8 +114,8 @@ class TuningDatabase:
         tables = {n for (n,) in self._connection.execute("SELECT name FROM sqlite_master")}
         if tables and not {"meta", "workloads", "records"} <= tables:
             raise TuningError(
-                f"{self.path} is another program's database (it holds {', '.join(sorted(tables))}). "
-                "Name another file."
+                f"{self.path} is another program's database (it holds "
+                f"{', '.join(sorted(tables))}). Name another file."
             )
         return not tables
 
@@ -123,7 +124,9 @@ class TuningDatabase:
         try:
             yield
         except sqlite3.OperationalError as error:
-            raise TuningError(f"{self.path} cannot be used as a tuning database: {error}.") from error
+            raise TuningError(
+                f"{self.path} cannot be used as a tuning database: {error}."
+            ) from error
         except sqlite3.DatabaseError as error:
             raise TuningError(
                 f"{self.path} is no tuning database: {error}. Move it away, or name another file."
@@ -157,7 +160,7 @@ class TuningDatabase:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # -- writing ------------------------------------------------------------------------------------
+    # -- writing -----------------------------------------------------------------------------------
     def add_workload(self, workload: str, name: str, text: str, flop: float) -> int:
         """Keep a text of a workload; its number, the old one where the text is there."""
         with self._write() as db:
@@ -181,9 +184,11 @@ class TuningDatabase:
                 values,
             )
 
-    # -- reading ------------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
     def _records(self, where: str, values: tuple[object, ...]) -> list[TuningRecord]:
-        rows: list[tuple[object, ...]] = self._read(f"SELECT {_FIELDS} FROM records {where}", values)
+        rows: list[tuple[object, ...]] = self._read(
+            f"SELECT {_FIELDS} FROM records {where}", values
+        )
         return [_record(row) for row in rows]
 
     def best(self, workload: str, target: str) -> TuningRecord | None:
@@ -196,7 +201,9 @@ class TuningDatabase:
 
     def records(self, workload: str | None = None, target: str | None = None) -> list[TuningRecord]:
         """Records in order of measurement, failures included."""
-        given = [(c, v) for c, v in (("workload=?", workload), ("target=?", target)) if v is not None]
+        given = [
+            (c, v) for c, v in (("workload=?", workload), ("target=?", target)) if v is not None
+        ]
         where = f"WHERE {' AND '.join([c for c, _ in given])} " if given else ""
         return self._records(where + "ORDER BY id", tuple([v for _, v in given]))
 
@@ -209,8 +216,10 @@ class TuningDatabase:
 
     def workloads(self) -> dict[str, str]:
         """Workload hashes and the names of the functions they were first made from."""
-        rows = self._read("SELECT hash, name FROM workloads ORDER BY id DESC")
-        return dict(reversed([(str(key), str(name)) for key, name in rows]))
+        rows = self._read(
+            "SELECT hash, name, MIN(id) FROM workloads GROUP BY hash ORDER BY MIN(id)"
+        )
+        return {str(key): str(name) for key, name, _ in rows}
 
     def text(self, source: int) -> str:
         """The text number ``source``; TuningError where there is none."""
@@ -249,8 +258,9 @@ def _record(row: tuple[object, ...]) -> TuningRecord:
 
 
 def _use_log(db: sqlite3.Connection) -> None:
-    """Write-ahead logging: readers and writers do not wait for each other. SQLite does not wait for a
-    lock when it changes the mode, so another process that is just doing so must be waited for here."""
+    """Write-ahead logging: readers and writers do not wait for each other. SQLite does not wait for
+    a lock when it changes the mode, so another process that is just doing so must be waited for
+    here."""
     deadline = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

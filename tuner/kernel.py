@@ -1,7 +1,7 @@
 """A lowered function as the kernel descriptor that vm binds: parameters, outputs, workspace sizes.
 
-The descriptor is data: which arguments a kernel takes and how much memory its caller lends it. The code
-it describes was emitted elsewhere and is bound elsewhere.
+The descriptor is data: which arguments a kernel takes and how much memory its caller lends it. The
+code it describes was emitted elsewhere and is bound elsewhere.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ..vm.native import Kernel, Param, TensorSpec
 def describe_kernel(func: PrimFunc, lowered: LoweredFunc, symbol: str | None = None) -> Kernel:
     """The descriptor of ``func``, whose object code was emitted from ``lowered``.
 
-    Symbolic dims keep their names, made unique where two share one. Raises CodegenError for a function
-    with scalar parameters, which no caller of ours passes.
+    Symbolic dims keep their names, made unique where two share one. Raises CodegenError for a
+    function with scalar parameters, which no caller of ours passes.
     """
     names: dict[int, str] = {}
     for var in func.shape_vars:
@@ -34,7 +34,8 @@ def describe_kernel(func: PrimFunc, lowered: LoweredFunc, symbol: str | None = N
     for p in func.params:
         if isinstance(p, Var):
             raise CodegenError(
-                f"{func.name}: the parameter {p.name!r} is a scalar; pass it as a tensor of shape ()."
+                f"{func.name}: the parameter {p.name!r} is a scalar; pass it as a tensor of "
+                "shape ()."
             )
         shape = tuple([print_dim(d, name_of) for d in p.shape])
         params.append(Param(p.name, TensorSpec(shape, str(p.dtype))))

@@ -1,8 +1,9 @@
-"""Build one candidate, check it, time it. Runs in a worker process; takes and returns what JSON has.
+"""Build one candidate, check it, time it. Runs in a worker process; takes and returns what JSON
+has.
 
 What a candidate computes is compared with what the unscheduled function computes on the same seeded
-inputs (``tuner.reference``); one that differs is an error, never a time. Everything that goes wrong with
-a candidate is a BuildError. Nothing here knows of databases or searches.
+inputs (``tuner.reference``); one that differs is an error, never a time. Everything that goes wrong
+with a candidate is a BuildError. Nothing here knows of databases or searches.
 """
 
 from __future__ import annotations
@@ -42,11 +43,11 @@ def measure_candidate(
 ) -> dict[str, Any]:
     """Build, check and time a candidate: ``{"seconds": [...], "build_seconds": s}``.
 
-    ``trace`` (JSON) is replayed on the workload ``text`` and must give the function whose structural
-    hash is ``candidate``. ``reference`` is the file of ``save_reference``; where it is not (another
-    machine) the reference is made anew. ``repeat`` batches of calls are timed, each of them long
-    enough that they take ``seconds`` together. Raises BuildError where the candidate does not
-    build or does not compute what the workload does.
+    ``trace`` (JSON) is replayed on the workload ``text`` and must give the function whose
+    structural hash is ``candidate``. ``reference`` is the file of ``save_reference``; where it is
+    not (another machine) the reference is made anew. ``repeat`` batches of calls are timed, each of
+    them long enough that they take ``seconds`` together. Raises BuildError where the candidate does
+    not build or does not compute what the workload does.
     """
     try:
         start = time.perf_counter()
@@ -90,8 +91,8 @@ def build_kernel(func: PrimFunc, target: Target) -> BoundKernel:
 
 
 def time_kernel(call: Any, seconds: float, repeat: int = 3) -> list[float]:
-    """Seconds a call, one entry a batch. The number of calls in a batch grows until a batch takes its
-    share of ``seconds``, however short a call is."""
+    """Seconds a call, one entry a batch. The number of calls in a batch grows until a batch takes
+    its share of ``seconds``, however short a call is."""
     result = time_call(call, number=1, repeat=repeat, min_repeat_ms=1000 * seconds / repeat)
     return list(result.results)
 

@@ -1,8 +1,8 @@
 """Arguments in the layout that a scheduled function expects of them.
 
 A schedule may change the layout of a ``layout_free`` parameter; it leaves the maps in the attribute
-``layout_maps``: ``[parameter, index map, pad value]``, in order. A model's weights are packed by them
-once, so a candidate is measured on packed arguments, and the packing is no part of its time.
+``layout_maps``: ``[parameter, index map, pad value]``, in order. A model's weights are packed by
+them once, so a candidate is measured on packed arguments, and the packing is no part of its time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from ..vm.native import Tensor, array, empty
 
 
 def pack_arguments(func: PrimFunc, arguments: Sequence[Tensor]) -> list[Tensor]:
-    """The arguments, those whose layout the schedule of ``func`` changed packed into new tensors."""
+    """The arguments, those whose layout the schedule of ``func`` changed packed into new
+    tensors."""
     packed = list(arguments)
     for index, text, pad_value in func.attr("layout_maps") or ():
         packed[index] = pack_tensor(packed[index], parse_index_map(text), pad_value)

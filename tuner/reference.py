@@ -1,11 +1,11 @@
-"""What a workload computes: seeded inputs, the unscheduled function's outputs, and how far a schedule may
-be from them.
+"""What a workload computes: seeded inputs, the unscheduled function's outputs, and how far a
+schedule may be from them.
 
-A schedule reassociates sums and contracts products, so equality is up to rounding. How much rounding a
-function may show depends on the function: an ``exp`` of a long sum magnifies it, a comparison may flip.
-So the reference runs a second time on inputs changed by a few units in the last place, and an element may
-differ by a small part of the outputs' scale plus a multiple of what that change did to it. Integer and
-bool elements must agree wherever the change left them alone.
+A schedule reassociates sums and contracts products, so equality is up to rounding. How much
+rounding a function may show depends on the function: an ``exp`` of a long sum magnifies it, a
+comparison may flip. So the reference runs a second time on inputs changed by a few units in the
+last place, and an element may differ by a small part of the outputs' scale plus a multiple of what
+that change did to it. Integer and bool elements must agree wherever the change left them alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from ..tensorir.stmt import BufferStore
 from ..vm.native import Tensor, array, empty
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
-"""Error allowed by output dtype, relative to the larger of the element and the outputs' mean magnitude."""
+"""Error allowed by output dtype, relative to the larger of the element and the outputs' mean
+magnitude."""
 
 _NUDGE = {"float64": 2.0**-50, "float32": 2.0**-21, "float16": 2.0**-9, "bfloat16": 2.0**-6}
 """The relative change of the second run's inputs: 4 units in the last place."""
@@ -35,15 +36,16 @@ _MAGNIFIED = 16.0
 """How many times the effect of that change an element may be off."""
 
 _RANGES = ((-1.0, 1.0), (0.125, 1.0))
-"""Where float inputs come from; the second for functions that are not finite on the first (log, sqrt)."""
+"""Where float inputs come from; the second for functions that are not finite on the first (log,
+sqrt)."""
 
 _INDEX_LIMIT = 8
 
 
 @dataclass(frozen=True)
 class Reference:
-    """``inputs`` are all arguments before the call; ``expected`` and ``nudged`` the outputs (arguments
-    number ``outputs``) after it, and after the call on slightly changed inputs."""
+    """``inputs`` are all arguments before the call; ``expected`` and ``nudged`` the outputs
+    (arguments number ``outputs``) after it, and after the call on slightly changed inputs."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[int, ...]
@@ -53,7 +55,8 @@ class Reference:
 
     @cached_property
     def allowed(self) -> tuple[np.ndarray, ...]:
-        """By output: the largest error of each element; infinite where the function is at an edge."""
+        """By output: the largest error of each element; infinite where the function is at an
+        edge."""
         return tuple(
             [_allowed_error(a, b) for a, b in zip(self.expected, self.nudged, strict=True)]
         )
@@ -79,9 +82,7 @@ def load_reference(path: Path, func: PrimFunc, seed: int) -> Reference:
     return Reference(tuple(inputs), outputs, tuple(kept[0]), tuple(kept[1]), range_index)
 
 
-def make_reference(
-    func: PrimFunc, run: Callable[[Sequence[Tensor]], None], seed: int
-) -> Reference:
+def make_reference(func: PrimFunc, run: Callable[[Sequence[Tensor]], None], seed: int) -> Reference:
     """Run the unscheduled function. Of the ranges of inputs the first is taken on which most of the
     outputs are finite, else the one with most."""
     best: tuple[float, Reference] | None = None
@@ -139,7 +140,8 @@ def compare(reference: Reference, arguments: Sequence[Tensor]) -> None:
 
 
 def _wrong(got: np.ndarray, want: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """Where an element is off by more than is allowed. Infinities are equal by sign; NaN equals NaN."""
+    """Where an element is off by more than is allowed. Infinities are equal by sign; NaN equals
+    NaN."""
     same = got == want
     if want.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
@@ -164,7 +166,8 @@ def _allowed_error(expected: Tensor, nudged: Tensor) -> np.ndarray:
 
 
 def values(x: Tensor) -> np.ndarray:
-    """The elements as an array (never a scalar): floats as float64, integers and bools as they are."""
+    """The elements as an array (never a scalar): floats as float64, integers and bools as they
+    are."""
     if not x.dtype.is_float:
         return np.atleast_1d(x.data)
     held = x.float32() if x.dtype == "bfloat16" else x.data
@@ -179,8 +182,9 @@ def output_indices(func: PrimFunc) -> tuple[int, ...]:
 
 
 def make_arguments(func: PrimFunc, seed: int, limits: tuple[float, float]) -> list[Tensor]:
-    """Random arguments of a static function, outputs too: floats between ``limits``, small integers,
-    which are indices where the function uses any. Raises BuildError where a shape is symbolic."""
+    """Random arguments of a static function, outputs too: floats between ``limits``, small
+    integers, which are indices where the function uses any. Raises BuildError where a shape is
+    symbolic."""
     rng = np.random.default_rng(seed)
     bound = index_bound(func)
     result = []

@@ -1,8 +1,8 @@
 """Which candidates of a design space to measure next.
 
-A strategy proposes distinct scheduled functions (by structural hash), each with its trace. The analytic
-choice of the space comes first, so that a tuned result is never worse than the untuned one. What is
-proposed depends on the seed and on the candidates already known, and on nothing else.
+A strategy proposes distinct scheduled functions (by structural hash), each with its trace. The
+analytic choice of the space comes first, so that a tuned result is never worse than the untuned
+one. What is proposed depends on the seed and on the candidates already known, and on nothing else.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class RandomSearch:
         first: Sequence[SpaceFunction] = (),
         seen: Collection[str] = (),
     ) -> None:
-        """``first`` are space functions whose decisions are already made, proposed before all others;
-        ``seen`` are hashes of candidates not to propose again."""
+        """``first`` are space functions whose decisions are already made, proposed before all
+        others; ``seen`` are hashes of candidates not to propose again."""
         self.func = func
         self.space = list(space)
         self.first = list(first)
@@ -64,8 +64,9 @@ class RandomSearch:
     ) -> list[Candidate]:
         """Up to ``count`` new candidates; fewer (or none) where the space seems exhausted,
         ``attempts`` draws in a row having given nothing new, or where the ``deadline`` (of
-        ``time.monotonic``) passes. Raises TuningError where the space never applies to the function,
-        with the last reason; an error that is no ScheduleError is the space function's own."""
+        ``time.monotonic``) passes. Raises TuningError where the space never applies to the
+        function, with the last reason; an error that is no ScheduleError is the space function's
+        own."""
         found: list[Candidate] = []
         error: ScheduleError | None = None
         misses = 0

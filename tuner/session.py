@@ -1,16 +1,17 @@
 """A tuning session: propose, build and measure in worker processes, record; always resumable.
 
-Every answer is recorded as it arrives, failures with their reason. Interrupting a session loses nothing
-that was reported: the next one on the same database does not measure those candidates again. What went
-wrong with the machinery, and not with a candidate, ends the session and is recorded nowhere.
+Every answer is recorded as it arrives, failures with their reason. Interrupting a session loses
+nothing that was reported: the next one on the same database does not measure those candidates
+again. What went wrong with the machinery, and not with a candidate, ends the session and is
+recorded nowhere.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -82,12 +83,12 @@ def tune_task(
 ) -> TuningProgress:
     """Measure up to ``max_trials`` new candidates of one task and record them.
 
-    ``space`` is a function on a Schedule, a list of them, or None for the built-in design space, whose
-    analytic choice is measured first. ``executor`` runs the measurements (a WorkerPool of one worker
-    by default; one worker measures what another would disturb). ``seconds`` is the time each candidate
-    is run for; ``deadline`` (of ``time.monotonic``) ends the session early, in the middle of a
-    measurement. Raises TuningError before any work for a function that cannot be tuned or a target
-    that is not this machine, and where no candidate can be made or no worker runs.
+    ``space`` is a function on a Schedule, a list of them, or None for the built-in design space,
+    whose analytic choice is measured first. ``executor`` runs the measurements (a WorkerPool of one
+    worker by default; one worker measures what another would disturb). ``seconds`` is the time each
+    candidate is run for; ``deadline`` (of ``time.monotonic``) ends the session early, in the middle
+    of a measurement. Raises TuningError before any work for a function that cannot be tuned or a
+    target that is not this machine, and where no candidate can be made or no worker runs.
     """
     task.verify_tunable()
     task.verify_measurable()
@@ -109,13 +110,16 @@ def tune_task(
             if not batch:
                 break
             if run is None:
-                run = _Run(task, database, progress, seconds, deadline, on_progress, executor, stack)
+                run = _Run(
+                    task, database, progress, seconds, deadline, on_progress, executor, stack
+                )
             run.measure(batch)
     return progress
 
 
 class _Run:
-    """The measurements of a session: where they run, the reference they share, what they report to."""
+    """The measurements of a session: where they run, the reference they share, what they report
+    to."""
 
     def __init__(
         self,
@@ -141,18 +145,31 @@ class _Run:
         self._has_reference = False
 
     def measure(self, batch: Sequence[Candidate]) -> None:
-        """Measure candidates and record each answer; at the deadline the rest is dropped."""
+        """Measure candidates and record each answer; at the deadline the rest is dropped. An error
+        of the machinery is raised after what was answered until then is recorded."""
         if not self._has_reference and not self._make_reference():
             return
         futures = {self._submit(c): c for c in batch}
+        broken: BaseException | None = None
         try:
-            for future in as_completed(futures, self._time_left()):
-                self._record(futures[future], future)
-        except TimeoutError:
-            pass
+            for future in self._answers(futures):
+                if future.cancelled():
+                    continue
+                error = future.exception()
+                if error is None or isinstance(error, (BuildError, MeasureTimeout)):
+                    self._record(futures[future], future)
+                elif broken is None:
+                    broken = error
+                    _cancel(futures)
         finally:
-            for future in futures:
-                future.cancel()
+            _cancel(futures)
+        if broken is not None:
+            raise broken
+
+    def _answers(self, futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
+        """The futures as they are answered, until the deadline."""
+        with suppress(TimeoutError):
+            yield from as_completed(futures, self._time_left())
 
     def _submit(self, candidate: Candidate) -> Future[Any]:
         return self.executor.submit(
@@ -187,8 +204,6 @@ class _Run:
 
     def _record(self, candidate: Candidate, future: Future[Any]) -> None:
         error = future.exception()
-        if error is not None and not isinstance(error, (BuildError, MeasureTimeout)):
-            raise error
         times = tuple(future.result()["seconds"]) if error is None else ()
         record = TuningRecord(
             workload=self.task.workload,
@@ -208,6 +223,11 @@ class _Run:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
 
 
+def _cancel(futures: Iterable[Future[Any]]) -> None:
+    for future in futures:
+        future.cancel()
+
+
 def _is_over(deadline: float | None) -> bool:
     return deadline is not None and time.monotonic() >= deadline
 
@@ -218,11 +238,15 @@ def _space_functions(
     if space is None:
         functions = default_space(task.stripped, task.target)
         if not functions:
-            raise TuningError(f"The built-in design space has nothing for {task.name!r}; pass space=.")
+            raise TuningError(
+                f"The built-in design space has nothing for {task.name!r}; pass space=."
+            )
         return functions, analytic_choices(task.stripped, task.target)
     functions = list(space) if isinstance(space, Sequence) else [space]
     if not functions or not all(callable(f) for f in functions):
-        raise TuningError(f"space= takes a function on a Schedule or a list of them; found {space!r}.")
+        raise TuningError(
+            f"space= takes a function on a Schedule or a list of them; found {space!r}."
+        )
     return functions, []
 
 

@@ -1,8 +1,8 @@
 """TuneTask: one workload to tune, and the keys its records are kept under.
 
-A workload is a PrimFunc up to the names in it (``structural_hash``) and up to the attributes that only
-tell where it came from. A record belongs to a workload and a target key: CPU name, features, thread
-limit and the schema version of the records. Nothing here searches or measures.
+A workload is a PrimFunc up to the names in it (``structural_hash``) and up to the attributes that
+only tell where it came from. A record belongs to a workload and a target key: CPU name, features,
+thread limit and the schema version of the records. Nothing here searches or measures.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ from ..tensorir.stmt import Block, BlockRealize, BufferStore
 SCHEMA_VERSION = 1
 _ARITHMETIC: tuple[type[BinaryOp], ...] = (Add, Sub, Mul, Div, Min, Max)
 _MEANT = ("is_scheduled", "inplace", "layout_free", "layout_maps")
-"""The attributes that decide what code a function may become; all others are left out of workloads."""
+"""The attributes that decide what code a function may become; all others are left out of
+workloads."""
 
 
 def strip_attrs(func: PrimFunc) -> PrimFunc:
@@ -45,8 +46,8 @@ def strip_attrs(func: PrimFunc) -> PrimFunc:
 
 @dataclass(frozen=True)
 class TuneTask:
-    """``func`` is unscheduled; ``weight`` is how often the model calls it; what the target leaves open
-    is taken from this machine."""
+    """``func`` is unscheduled; ``weight`` is how often the model calls it; what the target leaves
+    open is taken from this machine."""
 
     name: str
     func: PrimFunc
@@ -73,7 +74,8 @@ class TuneTask:
 
     @cached_property
     def flop(self) -> float:
-        """Floating-point operations of one call (intrinsics count one); 0 where sizes are symbolic."""
+        """Floating-point operations of one call (intrinsics count one); 0 where sizes are
+        symbolic."""
         return count_flop(self.func)
 
     def verify_tunable(self) -> None:
@@ -82,14 +84,14 @@ class TuneTask:
         name, func = self.name, self.func
         if not isinstance(func.body, BlockRealize):
             raise TuningError(
-                f"{name!r} is lowered: it has no blocks left to schedule. Tune the function before it "
-                "is lowered."
+                f"{name!r} is lowered: it has no blocks left to schedule. Tune the function before "
+                "it is lowered."
             )
         if func.shape_vars:
             dims = ", ".join(repr(v.name) for v in func.shape_vars)
             raise TuningError(
-                f"{name!r} has symbolic sizes ({dims}), and a measurement needs numbers. Bind them: "
-                "tune the function with the sizes that matter."
+                f"{name!r} has symbolic sizes ({dims}), and a measurement needs numbers. Bind "
+                "them: tune the function with the sizes that matter."
             )
         scalars = [p.name for p in func.params if isinstance(p, Var)]
         if scalars:
@@ -98,7 +100,9 @@ class TuneTask:
                 "tensors of shape ()."
             )
         if not func.written:
-            raise TuningError(f"{name!r} writes none of its parameters: it has no result to compare.")
+            raise TuningError(
+                f"{name!r} writes none of its parameters: it has no result to compare."
+            )
 
     def verify_measurable(self) -> None:
         """Raise TuningError unless this machine can run code for the target, and as fast as it."""
@@ -108,8 +112,8 @@ class TuneTask:
             return
         lacks = f" (it lacks {', '.join(missing)})" if missing else ""
         raise TuningError(
-            f"{str(target)!r} is another machine than this one, an {host.cpu} of {host.triple}{lacks}: "
-            "what is measured here says nothing about it. Tune on that machine, with the target "
+            f"{str(target)!r} is another machine than this one, an {host.cpu} of "
+            f"{host.triple}{lacks}: what is measured here says nothing about it. Tune on that machine, with the target "
             "'native', and bring its records here."
         )
 

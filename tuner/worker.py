@@ -1,11 +1,12 @@
 """A worker process: runs jobs for a WorkerPool, one at a time.
 
-Jobs come as JSON lines on stdin, ``{"job": "module:name", "args": [...], "kwargs": {...}}``; answers go
-as JSON lines to stdout, ``{"result": ...}`` or ``{"error": text}``, after a first line that says the
-worker is ready. A job is a function that is imported by name and takes and returns what JSON has.
+Jobs come as JSON lines on stdin, ``{"job": "module:name", "args": [...], "kwargs": {...}}``;
+answers go as JSON lines to stdout, ``{"result": ...}`` or ``{"error": text}``, after a first line
+that says the worker is ready. A job is a function that is imported by name and takes and returns
+what JSON has.
 
-The end of stdin means that nobody listens any more: the worker ends at once with all it started, in the
-middle of a job or not. It knows nothing of candidates and schedules.
+The end of stdin means that nobody listens any more: the worker ends at once with all it started, in
+the middle of a job or not. It knows nothing of candidates and schedules.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ def serve(jobs: BinaryIO, answers: BinaryIO, *, at_end: Callable[[], None]) -> N
 
 
 def answer(line: bytes) -> bytes:
-    """The answer to one job; whatever Exception it raises is its answer, and the worker lives on."""
+    """The answer to one job; whatever Exception it raises is its answer, and the worker lives
+    on."""
     try:
         job = json.loads(line)
         result = resolve(job["job"])(*job["args"], **job["kwargs"])

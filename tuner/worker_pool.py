@@ -1,13 +1,14 @@
 """WorkerPool: a ``concurrent.futures.Executor`` over fresh interpreters that can be killed.
 
-A worker (``tuner.worker``) reads one JSON job a line and answers one JSON line. It is never a fork or a
-``multiprocessing`` child of the user's process, so that scripts without a main guard, notebooks and
-stdin work; it is told the parent's package folder and ``sys.path``, so that it runs the same burnish
-wherever it starts. It lives in a session of its own: a job that outlives its limit, or a worker that
-dies, costs that job alone; the worker is killed with all its children and replaced.
+A worker (``tuner.worker``) reads one JSON job a line and answers one JSON line. It is never a fork
+or a ``multiprocessing`` child of the user's process, so that scripts without a main guard,
+notebooks and stdin work; it is told the parent's package folder and ``sys.path``, so that it runs
+the same burnish wherever it starts. It lives in a session of its own: a job that outlives its
+limit, or a worker that dies, costs that job alone; the worker is killed with all its children and
+replaced.
 
-A job's failure is BuildError or MeasureTimeout. A worker that does not even start is a plain TuningError:
-it says nothing about the job.
+A job's failure is BuildError or MeasureTimeout. A worker that does not even start is a plain
+TuningError: it says nothing about the job.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ place.loader.exec_module(sys.modules[{PACKAGE!r}])
 from {PACKAGE}.tuner.worker import main
 sys.exit(main())
 """
-"""What a worker runs: it imports this very package from its folder, whatever the folder is called and
-whether or not it is installed."""
+"""What a worker runs: it imports this very package from its folder, whatever the folder is called
+and whether or not it is installed."""
 
 START_LIMIT = 120.0
 """Seconds a worker may take to import the compiler, on a machine that is busy."""
@@ -57,11 +58,12 @@ _DYING_SECONDS = 10.0
 
 
 def worker_command() -> list[str]:
-    """The command line of a worker; raises TuningError where the interpreter does not know itself."""
+    """The command line of a worker; raises TuningError where the interpreter does not know
+    itself."""
     if not sys.executable:
         raise TuningError(
-            "This Python does not know its own executable (sys.executable is empty), so no worker can "
-            "be started. Set sys.executable, or pass executor=."
+            "This Python does not know its own executable (sys.executable is empty), so no worker "
+            "can be started. Set sys.executable, or pass executor=."
         )
     path = [os.path.abspath(p) for p in sys.path if isinstance(p, str)]
     place = json.dumps([str(_ROOT), path])
@@ -76,13 +78,15 @@ def job_name(fn: Callable[..., Any] | str) -> str:
     module, name = getattr(fn, "__module__", ""), getattr(fn, "__qualname__", "")
     if not module or module == "__main__" or not name or "<" in name:
         raise TuningError(
-            f"A worker imports the functions it runs; {fn!r} cannot be imported. Put it in a module."
+            f"A worker imports the functions it runs; {fn!r} cannot be imported. Put it in a "
+            "module."
         )
     return f"{module}:{name}"
 
 
 class _Worker:
-    """One interpreter and the pipes to it. Its stderr goes to an unnamed file, for error messages."""
+    """One interpreter and the pipes to it. Its stderr goes to an unnamed file, for error
+    messages."""
 
     def __init__(self) -> None:
         command = worker_command()
@@ -111,7 +115,8 @@ class _Worker:
             raise TuningError(f"A worker process does not start: {error}") from error
 
     def ask(self, job: bytes, limit: float) -> dict[str, Any]:
-        """Send a job, a line of JSON, and wait for its answer; MeasureTimeout, or BuildError if the worker died."""
+        """Send a job, a line of JSON, and wait for its answer; MeasureTimeout, or BuildError if the
+        worker died."""
         assert self.process.stdin is not None
         os.ftruncate(self.stderr.fileno(), 0)
         with contextlib.suppress(BrokenPipeError):  # the worker is dead: reading tells how it died
@@ -184,12 +189,14 @@ class _State:
 
 class WorkerPool(Executor):
     """``submit(fn, *args)`` runs an importable function on JSON-able arguments in a worker; so does
-    ``submit("module:name", *args)``. The future's result is what the function returned, as JSON has it.
+    ``submit("module:name", *args)``. The future's result is what the function returned, as JSON has
+    it.
 
-    ``limit`` is seconds a job. The future of a job that fails raises BuildError (with the function's
-    error, or the signal that killed the worker) or MeasureTimeout, and the pool goes on; it raises a
-    plain TuningError where no worker starts. A worker is replaced after ``jobs_per_worker`` jobs, so
-    that the code of earlier jobs does not pile up. Workers start with their first jobs.
+    ``limit`` is seconds a job. The future of a job that fails raises BuildError (with the
+    function's error, or the signal that killed the worker) or MeasureTimeout, and the pool goes on;
+    it raises a plain TuningError where no worker starts. A worker is replaced after
+    ``jobs_per_worker`` jobs, so that the code of earlier jobs does not pile up. Workers start with
+    their first jobs.
     """
 
     def __init__(
@@ -215,8 +222,8 @@ class WorkerPool(Executor):
     def submit_within(
         self, limit: float, fn: Callable[..., Any] | str, /, *args: Any, **kwargs: Any
     ) -> Future[Any]:
-        """As ``submit``, with a limit of the job's own in seconds. Raises TypeError for arguments that
-        JSON does not have."""
+        """As ``submit``, with a limit of the job's own in seconds. Raises TypeError for arguments
+        that JSON does not have."""
         if self._is_shut:
             raise TuningError("The worker pool is shut down; make another.")
         future: Future[Any] = Future()
@@ -225,8 +232,8 @@ class WorkerPool(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more jobs and stop the workers after those queued; ``cancel_futures`` drops the jobs
-        that were not started."""
+        """Take no more jobs and stop the workers after those queued; ``cancel_futures`` drops the
+        jobs that were not started."""
         if not self._is_shut:
             self._is_shut = True
             if cancel_futures:
@@ -243,7 +250,6 @@ class WorkerPool(Executor):
         self._finalizer()
         for t in self._threads:
             t.join()
-
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Wait for the jobs, as executors do; after an error (an interrupt, say) stop at once."""
@@ -278,18 +284,18 @@ def _serve(state: _State) -> None:
         while (job := state.jobs.get()) is not None:
             if not job.future.set_running_or_notify_cancel():
                 continue
-            if worker is not None and done >= state.jobs_per_worker:
-                worker = _drop(state, worker)
             try:
-                if worker is None:
-                    worker, done = _start(state), 0
+                if worker is None or done >= state.jobs_per_worker:
+                    _drop(state, worker)
+                    worker, done = None, 0
+                    worker = _start(state)
                 done += 1
                 answer = worker.ask(job.line, job.limit)
             except (TuningError, OSError, ValueError) as error:
-                worker = _drop(state, worker)
-                if state.is_killed:
-                    error = TuningError("The worker pool was killed.")
-                job.future.set_exception(error)
+                _drop(state, worker)
+                worker = None
+                killed = TuningError("The worker pool was killed.") if state.is_killed else None
+                job.future.set_exception(killed or error)
                 continue
             if "error" in answer:
                 job.future.set_exception(BuildError(answer["error"]))

@@ -304,8 +304,7 @@ def _write(
         sizes = "".join([f", o{i}" for i in range(len(kept))])
         parts = f"slots, a, n, w, push{sizes}{bases}"
     else:
-        need = _workspace(kernel)
-        lines += ["try:", "    frame = pop()", "except IndexError:", f"    frame = make({need})"]
+        lines += ["try:", "    frame = pop()", "except IndexError:", "    frame = make()"]
         parts = f"slots, a, n, w{bases}"
     lines.append(f"{parts} = frame")
     for i, spec in enumerate(body.outputs):
@@ -338,18 +337,18 @@ def _output(
     if not symbolic:
         return reused
     # Large outputs of symbolic functions have no memory in the frame.
-    return [f"if {x} is None:", *[f"    {f}" for f in fresh], "else:", *[f"    {r}" for r in reused]]
+    return [
+        f"if {x} is None:",
+        *[f"    {f}" for f in fresh],
+        "else:",
+        *[f"    {r}" for r in reused],
+    ]
 
 
 def _stores(body: _Body, what: str, i: int, x: str, kind: ArrayKind) -> list[str]:
     """Lines that put the pointer of ``x`` into the slots of one operand."""
     slots = [slot for slot, operand in enumerate(body.operands) if operand == (what, i)]
     return [f"slots[{slot}] = {kind.pointer.format(x=x)}" for slot in slots]
-
-
-def _workspace(kernel: BoundKernel) -> int:
-    """Bytes of workspace of a kernel without symbolic dims."""
-    return kernel.workspace_bytes(())
 
 
 def _is_kept(body: _Body, spec: TensorSpec, kind: ArrayKind) -> bool:
@@ -406,6 +405,77 @@ class _Absent:
     """The default of every parameter of a generated entry."""
 
 
+Frame: TypeAlias = "tuple[Any, ...]"
+"""What one call at a time owns: argument slots, references to them, to the dims and to the
+workspace, and outputs that are kept. The generated code unpacks it in one step."""
+
+
+class _Frames:
+    """Makes and keeps the frames of an entry: one queue, or one for each combination of shapes."""
+
+    def __init__(
+        self,
+        function: VMFunction,
+        kernel: BoundKernel,
+        body: _Body,
+        constants: Sequence[Tensor],
+        kind: ArrayKind,
+    ) -> None:
+        self.function, self.kernel, self.body = function, kernel, body
+        self.constants, self.kind = constants, kind
+        self.free: deque[Frame] = deque()
+        self.known: dict[Any, deque[Frame]] = {}
+        self._budget = _KEPT_WORKSPACE
+        self._kernel_dims = compile_shapes(body.dims, function.dim_names)
+        self._shapes = [compile_shapes(spec.shape, function.dim_names) for spec in body.outputs]
+        self._pointer_of = eval(f"lambda x: {kind.pointer.format(x='x')}", dict(kind.names))
+
+    def make(self) -> Frame:
+        """A frame of a function of fixed shapes."""
+        kept = [_is_kept(self.body, spec, self.kind) for spec in self.body.outputs]
+        bases = [
+            self._empty(i, shape(())) if keep else None
+            for i, (shape, keep) in enumerate(zip(self._shapes, kept, strict=True))
+        ]
+        return (*self._build((), bases), *[b for b in bases if b is not None])
+
+    def bind(self, *shapes: Sequence[int]) -> Frame | None:
+        """A frame for a combination of shapes, or None where the function does not take it."""
+        values = _bind_dims(self.function, shapes)
+        if values is None:
+            return None
+        sizes = [shape(values) for shape in self._shapes]
+        keeps = bool(self.kind.view) and _COUNTS_REFERENCES
+        bases = [
+            self._empty(i, shape) if keeps and _is_small(shape, spec.dtype) else None
+            for i, (shape, spec) in enumerate(zip(sizes, self.body.outputs, strict=True))
+        ]
+        dims = self._kernel_dims(values)
+        self._budget -= self.kernel.workspace_bytes(dims)
+        if len(self.known) >= _KNOWN_SHAPES or self._budget < 0:
+            self.known.clear()
+            self._budget = _KEPT_WORKSPACE
+        key = shapes[0] if len(shapes) == 1 else shapes
+        queue = self.known.setdefault(key, deque(maxlen=_FRAMES))
+        return (*self._build(dims, bases), queue.append, *sizes, *bases)
+
+    def _empty(self, output: int, shape: Sequence[int]) -> Any:
+        return self.kind.empty(tuple(shape), self.kind.dtypes[self.body.outputs[output].dtype])
+
+    def _build(self, dims: Sequence[int], bases: Sequence[Any]) -> Frame:
+        slots = (ctypes.c_size_t * max(1, len(self.body.operands)))()
+        held = (ctypes.c_int64 * max(1, len(dims)))(*dims)
+        storage = Storage(max(self.kernel.workspace_bytes(dims), 1))
+        # byref objects keep what they refer to alive, from_buffer keeps the storage's memory.
+        workspace = ctypes.byref(ctypes.c_char.from_buffer(storage.data))  # type: ignore[arg-type]
+        for slot, (what, i) in enumerate(self.body.operands):
+            if what == "const":
+                slots[slot] = self.constants[i].pointer
+            elif what == "out" and bases[i] is not None:
+                slots[slot] = self._pointer_of(bases[i])
+        return (slots, ctypes.byref(slots), ctypes.byref(held), workspace)
+
+
 def _names(
     function: VMFunction,
     kernel: BoundKernel,
@@ -415,68 +485,22 @@ def _names(
     kind: ArrayKind,
 ) -> dict[str, Any]:
     """The globals of a generated entry."""
-    operands, numbers = len(body.operands), len(body.dims)
-    kept = [i for i, spec in enumerate(body.outputs) if _is_kept(body, spec, kind)]
-
-    def build(dims: Sequence[int], bases: dict[int, Any]) -> tuple[Any, ...]:
-        slots = (ctypes.c_size_t * max(1, operands))()
-        held = (ctypes.c_int64 * max(1, numbers))(*dims)
-        storage = Storage(max(kernel.workspace_bytes(dims), 1))
-        # byref objects keep what they refer to alive, from_buffer keeps the storage's memory.
-        workspace = ctypes.byref(ctypes.c_char.from_buffer(storage.data))  # type: ignore[arg-type]
-        for slot, (what, i) in enumerate(body.operands):
-            if what == "const":
-                slots[slot] = constants[i].pointer
-            elif what == "out" and bases.get(i) is not None:
-                slots[slot] = pointer_of(bases[i])
-        return (slots, ctypes.byref(slots), ctypes.byref(held), workspace)
-
-    def make(_need: int = 0) -> tuple[Any, ...]:
-        bases: dict[int, Any] = {}
-        for i in kept:
-            shape = tuple([static_value(text) for text in body.outputs[i].shape])
-            bases[i] = kind.empty(shape, kind.dtypes[body.outputs[i].dtype])
-        return (*build((), bases), *bases.values())
-
-    known: dict[Any, deque[tuple[Any, ...]]] = {}
-    kernel_dims = compile_shapes(body.dims, function.dim_names)
-    output_shapes = [compile_shapes(spec.shape, function.dim_names) for spec in body.outputs]
-    keeps = bool(kind.view) and _COUNTS_REFERENCES
-    budget = [_KEPT_WORKSPACE]
-
-    def bind(*shapes: Sequence[int]) -> tuple[Any, ...] | None:
-        """A frame for a combination of shapes, or None where the function does not take it."""
-        values = _bind_dims(function, shapes)
-        if values is None:
-            return None
-        sizes = [of(values) for of in output_shapes]
-        bases: dict[int, Any] = {}
-        for i, (shape, spec) in enumerate(zip(sizes, body.outputs, strict=True)):
-            small = keeps and _is_small(shape, spec.dtype)
-            bases[i] = kind.empty(shape, kind.dtypes[spec.dtype]) if small else None
-        dims = kernel_dims(values)
-        budget[0] -= kernel.workspace_bytes(dims)
-        if len(known) >= _KNOWN_SHAPES or budget[0] < 0:
-            known.clear()
-            budget[0] = _KEPT_WORKSPACE
-        queue = known.setdefault(shapes[0] if len(shapes) == 1 else shapes, deque(maxlen=_FRAMES))
-        return (*build(dims, bases), queue.append, *sizes, *bases.values())
+    absent = _Absent()
 
     def refuse(*args: object) -> Any:
         return slow(*[a for a in args if a is not absent])
 
-    absent = _Absent()
-    frames: deque[tuple[Any, ...]] = deque()
+    frames = _Frames(function, kernel, body, constants, kind)
     names: dict[str, Any] = {
         "absent": absent,
         "kind": kind.type,
         "empty": kind.empty,
         "refuse": refuse,
-        "pop": frames.popleft,
-        "push": frames.append,
-        "make": make,
-        "bind": bind,
-        "known": known,
+        "pop": frames.free.popleft,
+        "push": frames.free.append,
+        "make": frames.make,
+        "bind": frames.bind,
+        "known": frames.known,
         "count": sys.getrefcount,
         "idle": _IDLE,
         "kernel": kernel.entry,
@@ -488,7 +512,6 @@ def _names(
     names.update({f"t{i}": kind.dtypes[p.spec.dtype] for i, p in enumerate(function.params)})
     names.update({f"u{i}": kind.dtypes[s.dtype] for i, s in enumerate(body.outputs)})
     names.update({f"d{i}": DType(s.dtype) for i, s in enumerate(body.outputs)})
-    pointer_of = eval(f"lambda x: {kind.pointer.format(x='x')}", names)
-    if kept:
-        frames.extend([make() for _ in range(2)])
+    if any(_is_kept(body, spec, kind) for spec in body.outputs):
+        frames.free.extend([frames.make() for _ in range(2)])
     return names

@@ -53,12 +53,15 @@ class VirtualMachine:
     """Runs the functions of a program: ``vm["main"](x)`` gives Tensors.
 
     Takes a Program or anything with a ``program``. ``runtime`` is the address of the runtime record
-    that kernels are handed (by default the serial one). One machine may be used by many threads.
+    that kernels are handed (by default the executable's own, else the serial one). One machine may
+    be used by many threads.
     Raises VMError where the program is not well formed or its object code cannot be linked.
     """
 
     def __init__(self, executable: Program | HasProgram, *, runtime: int | None = None) -> None:
         program = executable if isinstance(executable, Program) else executable.program
+        if runtime is None:
+            runtime = getattr(executable, "runtime", None)
         verify_program(program)
         self.program = program
         self.constants = [_constant(program.constants, i) for i in range(len(program.constants))]

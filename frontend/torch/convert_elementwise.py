@@ -23,9 +23,9 @@ _UNARY = {"relu": "relu", "abs": "abs", "neg": "negative", "sign": "sign"}
 _ROUNDING = {"ceil": "ceil", "floor": "floor", "round": "round", "trunc": "trunc", "fix": "trunc"}
 _FLOAT_UNARY = {
     "sigmoid": "sigmoid", "silu": "silu", "tanh": "tanh", "exp": "exp", "expm1": "expm1",
-    "log": "log", "log1p": "log1p", "log2": "log2", "sqrt": "sqrt", "rsqrt": "rsqrt", "erf": "erf", "sin": "sin",
-    "cos": "cos", "tan": "tan", "reciprocal": "reciprocal", "hardsigmoid": "hard_sigmoid",
-    "hardswish": "hard_swish",
+    "log": "log", "log1p": "log1p", "log2": "log2", "sqrt": "sqrt", "rsqrt": "rsqrt", "erf": "erf",
+    "sin": "sin", "cos": "cos", "tan": "tan", "reciprocal": "reciprocal",
+    "hardsigmoid": "hard_sigmoid", "hardswish": "hard_swish",
 }  # fmt: skip
 _PREDICATES = {"isnan": "not_equal", "isinf": "not_equal", "isfinite": "equal"}
 """What the predicate of an integer x is: the comparison of x with itself."""
@@ -372,7 +372,9 @@ def assertion(context: Context, node: Node) -> None:
 
 @converts("operator.getitem")
 def getitem(context: Context, node: Node) -> Any:
-    """A result of an operator with several."""
+    """A result of an operator with several; one that nobody reads need not be there."""
+    if not node.users:
+        return None
     values, index = context.value(node.args[0]), node.args[1]
     assert isinstance(index, int)
     if not -len(values) <= index < len(values):

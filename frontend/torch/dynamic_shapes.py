@@ -175,7 +175,8 @@ def _entries_in_order(
         for name, value in values.items():
             match kinds[name]:
                 case inspect.Parameter.VAR_POSITIONAL:
-                    result[name] = tuple([next(rest) for _ in value])
+                    entries = tuple([next(rest) for _ in value])
+                    result[name] = entries[0] if _is_torch_form(entries) else entries
                 case inspect.Parameter.VAR_KEYWORD:
                     result[name] = {k: next(rest) for k in value}
                 case _:
@@ -187,6 +188,14 @@ def _entries_in_order(
         f"dynamic_shapes has {len(specs)} entries for {total} inputs; give one an input (None: "
         "static)."
     )
+
+
+def _is_torch_form(entries: tuple[Any, ...]) -> bool:
+    """Whether the one entry for ``*args`` of one input is itself the tuple of entries."""
+    inner = entries[0] if len(entries) == 1 else None
+    if not isinstance(inner, (tuple, list)) or len(inner) != 1:
+        return False
+    return isinstance(inner[0], (Mapping, tuple, list))
 
 
 def _sizes(module: torch.nn.Module, values: Mapping[str, Any]) -> set[int]:

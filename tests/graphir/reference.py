@@ -70,6 +70,7 @@ OPERATORS: dict[str, Any] = {
     "sigmoid": sigmoid,
     "silu": lambda x: x * sigmoid(x),
     "gelu": gelu,
+    "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "erf": ERF,
     "round": np.rint,

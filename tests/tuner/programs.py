@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from burnish.tensorir import compute as te
+from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 
 
 def matmul(
-    n: int = 32, dtype: str = "float32", names: str = "ABC", func_name: str = "main"
+    n: int | Var = 32, dtype: str = "float32", names: str = "ABC", func_name: str = "main"
 ) -> PrimFunc:
     """``C = A @ B``, square; the output's block has the output's name."""
     a, b = (te.placeholder((n, n), dtype, name=x) for x in names[:2])
@@ -36,17 +37,25 @@ def tiled(sch: Schedule, block_name: str = "C") -> None:
 
 
 def wrong(sch: Schedule) -> None:
-    """A space whose functions compute something else: the sums start anew at every k."""
+    """A space whose functions compute something else: each step of a sum goes out as the result."""
     sch.enable_checks = False
-    block = sch.get_block("C")
-    i, j, k = sch.get_loops(block)
+    out = sch.cache_write("C", 0, "global")
+    i, j, k = sch.get_loops("C")
     sch.reorder(k, i, j)
-    sch.decompose_reduction(block, i)
+    sch.reverse_compute_at(out, i)
+    sch.split(j, sch.sample_perfect_tile(j, 2, 16))
+
+
+def unbuildable(sch: Schedule) -> None:
+    """A space whose functions do not lower: registers cannot be indexed by loops."""
+    sch.cache_write("C", 0, "register")
+    j = sch.get_loops("C")[1]
     sch.split(j, sch.sample_perfect_tile(j, 2, 16))
 
 
 class InlineExecutor(Executor):
-    """Runs each job at once, here: quick, and open to monkeypatching. ``calls`` are their keywords."""
+    """Runs each job at once, here: quick, and open to monkeypatching. ``calls`` are their
+    keywords."""
 
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from burnish import te
 from burnish.support.errors import TuningError
 from burnish.support.target import Target
-from burnish.tensorir import compute as te
 from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering import lower_func
@@ -56,12 +56,13 @@ def test_a_layout_free_workload_survives_its_text() -> None:
 
 def test_the_target_key_names_what_measurements_depend_on() -> None:
     key = target_key(Target("llvm -mcpu=haswell -mattr=+avx2,+fma -threads=2"))
-    assert key == "v1 haswell features=b5c4a1b3 threads=2" or key.startswith("v1 haswell features=")
-    assert key.endswith(" threads=2")
+    assert key == "v1 haswell features=84489a27 threads=2"
     assert target_key(Target("llvm -mcpu=haswell")).endswith(" threads=any")
     assert target_key(Target("llvm -mcpu=haswell -mattr=+fma,+avx2 -threads=2")) == key
     assert target_key(Target("llvm -mcpu=haswell -mattr=+fma -threads=2")) != key
-    assert target_key(Target("llvm -mcpu=haswell -l2=2M")) == target_key(Target("llvm -mcpu=haswell"))
+    assert target_key(Target("llvm -mcpu=haswell -l2=2M")) == target_key(
+        Target("llvm -mcpu=haswell")
+    )
 
 
 def test_an_open_target_is_this_machine() -> None:
@@ -139,7 +140,7 @@ def test_tunable_functions_pass() -> None:
     assert task.weight == 3
 
 
-@pytest.mark.parametrize("cpu", ["neoverse-n1", "haswell", "x86-64"])
+@pytest.mark.parametrize("cpu", sorted({"neoverse-n1", "haswell"} - {native_target().cpu}))
 def test_another_machine_is_refused(cpu: str) -> None:
     task = TuneTask("main", matmul(), Target(f"llvm -mcpu={cpu}"))
     with pytest.raises(TuningError, match="is another machine than this one"):
@@ -147,7 +148,7 @@ def test_another_machine_is_refused(cpu: str) -> None:
 
 
 def test_features_this_machine_lacks_are_refused() -> None:
-    target = Target("llvm", **{"cpu": native_target().cpu, "features": ("+warp-drive",)})
+    target = Target("llvm", cpu=native_target().cpu, features=("+warp-drive",))
     target = target.with_options(triple=native_target().triple, vector_bits=128, l1_bytes=1 << 15)
     with pytest.raises(TuningError, match=r"it lacks \+warp-drive"):
         TuneTask("main", matmul(), target).verify_measurable()

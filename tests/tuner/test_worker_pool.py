@@ -1,4 +1,5 @@
-"""The worker pool: jobs that crash, hang, exit and raise cost themselves alone, and nothing is left."""
+"""The worker pool: jobs that crash, hang, exit and raise cost themselves alone, and nothing is
+left."""
 
 from __future__ import annotations
 
@@ -94,7 +95,7 @@ def test_the_limit_of_the_pool_counts_for_every_job() -> None:
 
 
 def test_what_a_job_prints_or_reads_does_not_disturb_the_pipes(pool: WorkerPool) -> None:
-    assert pool.submit("os:system", 'echo \'{"result": 1}\'').result() == 0
+    assert pool.submit("os:system", "echo '{\"result\": 1}'").result() == 0
     assert pool.submit("builtins:print", "hello").result() is None
     assert pool.submit("sys:stdin.read").result() == ""
 
@@ -151,11 +152,17 @@ def test_kill_stops_at_once() -> None:
 
 
 def test_an_error_in_a_with_block_stops_at_once() -> None:
-    with pytest.raises(KeyboardInterrupt), WorkerPool(1) as pool:
-        pid = pool.submit("os:getpid").result()
-        pool.submit("time:sleep", 1000)
-        raise KeyboardInterrupt
-    assert is_gone(pid)
+    pids: list[int] = []
+
+    def interrupted() -> None:
+        with WorkerPool(1) as pool:
+            pids.append(pool.submit("os:getpid").result())
+            pool.submit("time:sleep", 1000)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert is_gone(pids[0])
 
 
 def test_a_pool_that_nobody_holds_leaves_no_worker() -> None:
@@ -205,11 +212,11 @@ def test_a_worker_that_does_not_start_is_no_failure_of_the_job(
 
 def test_an_interpreter_that_does_not_know_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "")
-    with pytest.raises(TuningError, match="sys.executable is empty"):
+    with pytest.raises(TuningError, match=r"sys\.executable is empty"):
         worker_command()
 
 
-# -- where the parent's program comes from ----------------------------------------------------------
+# -- where the parent's program comes from ----------------------------------
 PROGRAM = """
 from burnish.tuner.worker_pool import WorkerPool
 pool = WorkerPool(1)

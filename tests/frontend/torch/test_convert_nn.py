@@ -1,0 +1,135 @@
+"""Matrix products, softmax, attention and normalisations against eager torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from burnish.frontend.torch import import_module
+from burnish.support.errors import FrontendError
+from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
+from torch import nn
+
+torch.manual_seed(0)
+A, B = torch.rand(3, 4), torch.rand(4, 5)
+W, BIAS, V = torch.rand(5, 4), torch.rand(5), torch.rand(4)
+X = torch.randn(2, 3, 4)
+Q = torch.randn(2, 2, 3, 4)
+
+
+def test_matrix_products() -> None:
+    check_all(
+        {
+            "mm": lambda a, b: a @ b,
+            "linear": lambda a, b: F.linear(a, W, BIAS),
+            "linear without bias": lambda a, b: F.linear(a, W),
+            "linear of three dims": lambda a, b: F.linear(a.expand(2, 3, 4), W, BIAS),
+            "matmul broadcast": lambda a, b: a.expand(2, 3, 4) @ b,
+            "bmm": lambda a, b: torch.bmm(a.expand(2, 3, 4), b.expand(2, 4, 5)),
+            "vector": lambda a, b: a @ V,
+            "mv": lambda a, b: torch.mv(a, V),
+            "dot": lambda a, b: torch.dot(a[0], V),
+            "addmm": lambda a, b: torch.addmm(BIAS, a, b),
+            "addmm scaled": lambda a, b: torch.addmm(BIAS, a, b, beta=0.5, alpha=2),
+            "addmm without c": lambda a, b: torch.addmm(BIAS * torch.nan, a, b, beta=0),
+            "baddbmm": lambda a, b: torch.baddbmm(BIAS, a[None], b[None], alpha=0.5),
+            "addmv": lambda a, b: torch.addmv(a[:, 0], a, V, beta=2),
+            "einsum": lambda a, b: torch.einsum("ij,jk->ki", a, b),
+            "outer": lambda a, b: torch.outer(a[0], b[0]),
+        },
+        A,
+        B,
+    )
+
+
+def test_linear_stays_whole() -> None:
+    module = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2, bias=False)).eval()
+    assert operators_of(import_module(module, (A,))) == ["linear", "linear"]
+
+
+def test_softmax_and_layer_norm() -> None:
+    check_all(
+        {
+            "softmax": lambda x: x.softmax(-1),
+            "softmax 1": lambda x: F.softmax(x, dim=1),
+            "softmax of double": lambda x: F.softmax(x, dim=0, dtype=torch.float64),
+            "softmax of ints": lambda x: F.softmax(x.int(), dim=0, dtype=torch.float32),
+            "log_softmax": lambda x: x.log_softmax(2),
+            "softmin": lambda x: F.softmin(x, dim=-1),
+            "layer_norm": lambda x: F.layer_norm(x, (4,)),
+            "layer_norm 2": lambda x: F.layer_norm(x, (3, 4), eps=1e-3),
+            "weight": lambda x: F.layer_norm(x, (4,), weight=V),
+            "weight and bias": lambda x: F.layer_norm(x, (4,), V, V + 1),
+            "bias": lambda x: F.layer_norm(x, (4,), bias=V),
+            "native": lambda x: torch.native_layer_norm(x, [4], V, V, 1e-5)[0],
+            "normalize": lambda x: F.normalize(x, dim=1),
+        },
+        X,
+    )
+
+
+def test_batch_norm_with_running_statistics_and_without() -> None:
+    running = nn.BatchNorm1d(3).eval()
+    running.running_mean = torch.rand(3)
+    running.running_var = torch.rand(3) + 0.5
+    with torch.no_grad():
+        running.weight.copy_(torch.rand(3))
+    own = nn.BatchNorm1d(3, affine=False, track_running_stats=False).eval()
+    check_all(
+        {"running": running, "own": own, "two dims": lambda x: running(x[:, :, 0])},
+        X,
+        dynamic_shapes=(({0: "batch"},),),
+        also=((torch.randn(5, 3, 4),),),
+    )
+
+
+def test_attention() -> None:
+    allowed = torch.tensor([[True, False, True], [True, True, False], [False, False, True]])
+    attention = F.scaled_dot_product_attention
+    check_all(
+        {
+            "plain": lambda q: attention(q, q + 1, q - 1),
+            "scale": lambda q: attention(q, q, q, scale=0.3),
+            "bool mask": lambda q: attention(q, q, q, attn_mask=allowed),
+            "float mask": lambda q: attention(q, q, q, attn_mask=allowed * 1.5),
+            "causal": lambda q: attention(q, q, q, is_causal=True),
+        },
+        Q,
+    )
+
+
+def test_an_encoder_layer_with_a_symbolic_batch() -> None:
+    layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
+    imported = check_all(
+        {"layer": layer},
+        X,
+        dynamic_shapes=(({0: "batch"},),),
+        also=tuple([(torch.randn(n, 3, 4),) for n in (1, 5)]),
+    )
+    assert imported.dim_names == ("batch",)
+
+
+@pytest.mark.parametrize(
+    ("function", "x", "message"),
+    [
+        (lambda x: F.batch_norm(x, V[:3], V[:3], training=False) * F.batch_norm(
+            x, V[:3].clone(), V[:3].clone(), training=True), X, "batch norm is in training mode"),
+        (lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5), Q, "dropout in attention"),
+        (lambda x: F.scaled_dot_product_attention(x, x[:, :1], x[:, :1], enable_gqa=True), Q,
+         "grouped heads (enable_gqa) cannot be imported"),
+        (lambda x: torch.native_layer_norm(x, [4], V, V, 1e-5)[1], X, "its result 1 is used"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_imported(function, x, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(FrontendError) as caught:
+        import_function(function, x)
+    assert message in str(caught.value)
+
+
+def test_a_causal_mask_of_symbolic_length_is_refused() -> None:
+    with pytest.raises(FrontendError, match="a causal mask needs static lengths"):
+        import_function(
+            lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+            Q,
+            dynamic_shapes=({2: "length"},),
+        )

@@ -1,0 +1,103 @@
+"""Views, permutations, joins, cuts and pads against eager torch, with a symbolic batch too."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from burnish.support.errors import BurnishError, FrontendError
+from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
+
+X = torch.arange(24.0).reshape(2, 3, 4)
+
+VIEWS = {
+    "view": lambda x: x.view(x.shape[0], 12),
+    "view -1": lambda x: x.view(-1, 2),
+    "reshape": lambda x: x.transpose(1, 2).reshape(-1, 12),
+    "flatten": lambda x: x.flatten(1),
+    "flatten all": lambda x: torch.flatten(x),
+    "unflatten": lambda x: x.unflatten(2, (2, 2)),
+    "unsqueeze": lambda x: x.unsqueeze(1).unsqueeze(-1),
+    "squeeze": lambda x: x.unsqueeze(1).squeeze(1),
+    "squeeze dims": lambda x: torch.squeeze(x[:, :1, :1], (1, 2)),
+    "permute": lambda x: x.permute(2, 0, 1),
+    "transpose": lambda x: x.transpose(0, -1),
+    "mT": lambda x: x.mT,
+    "movedim": lambda x: x.movedim(0, 2),
+    "t": lambda x: x[:, 0].t(),
+    "expand": lambda x: x[:, :1].expand(-1, 5, -1),
+    "expand_as": lambda x: x[:, :1, :].expand_as(x),
+    "broadcast_to": lambda x: torch.broadcast_to(x, (2, *x.shape)),
+    "repeat": lambda x: x.repeat(2, 1, 3),
+    "repeat more": lambda x: x.repeat(3, 1, 1, 1),
+    "cat": lambda x: torch.cat([x, x * 2], 1),
+    "cat 0": lambda x: torch.cat([x, x]),
+    "cat promotes": lambda x: torch.cat([x.int(), x], -1),
+    "stack": lambda x: torch.stack([x, x + 1], 1),
+    "stack -1": lambda x: torch.stack([x, x.double()], dim=-1),
+    "slice": lambda x: x[:, 1:3, ::2],
+    "slice end": lambda x: x[:, -2:, :-1],
+    "slice whole": lambda x: x[: x.shape[0]],
+    "select": lambda x: x[:, 1],
+    "select -1": lambda x: x[..., -1],
+    "narrow": lambda x: x.narrow(2, 1, 2),
+    "chunk": lambda x: x.chunk(2, dim=1)[1],
+    "split": lambda x: x.split(3, dim=2)[1],
+    "split sizes": lambda x: x.split([1, 2], dim=1)[0] + x.split([1, 2], dim=1)[1],
+    "unbind": lambda x: x.unbind(1)[2],
+    "flip": lambda x: x.flip(1, -1),
+    "pad": lambda x: F.pad(x, (1, 2)),
+    "pad two": lambda x: F.pad(x, (0, 1, 2, 0), value=-1.5),
+    "pad cuts": lambda x: F.pad(x, (-1, 2, 0, -1)),
+    "pad ints": lambda x: F.pad(x.long(), (1, 0), value=3),
+    "pad nothing": lambda x: F.pad(x, (0, 0)),
+}
+
+
+def test_static_shapes() -> None:
+    check_all(
+        VIEWS
+        | {
+            "split 0": lambda x: x.split(1)[1],
+            "select 0": lambda x: x[1],
+            "cat with nothing": lambda x: torch.cat([torch.zeros(0), x]),
+            "T": lambda x: x[0].T,
+            "flip 0": lambda x: x.flip(0),
+            "slice of nothing": lambda x: x[:, 5:],
+        },
+        X,
+    )
+
+
+def test_a_symbolic_batch() -> None:
+    imported = check_all(
+        VIEWS, X, dynamic_shapes=(({0: "batch"},),), also=((X[:1],), (torch.cat([X, X, X]),))
+    )
+    text = imported.module.script()
+    assert "x: R.Tensor" not in text
+    assert '"batch * 12"' in text
+    assert imported.dim_names == ("batch",)
+
+
+def test_views_become_one_operator_and_whole_slices_none() -> None:
+    assert operators_of(import_function(lambda x: x.unsqueeze(0).squeeze(0)[:], X)) == [
+        "reshape",
+        "reshape",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.narrow(0, 1, 2), "axis 0 has the symbolic size batch"),
+        (lambda x: x[1:], "axis 0 has the symbolic size batch"),
+        (lambda x: x[0], "axis 0 has the symbolic size batch"),
+        (lambda x: x[:, : x.shape[0] - 3], "end of a slice must be a constant"),
+    ],
+)
+def test_cuts_of_a_symbolic_axis_are_refused(function, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises((BurnishError, FrontendError)) as caught:
+        import_function(function, X, dynamic_shapes=({0: torch.export.Dim("batch", min=4, max=6)},))
+    shown = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert message in shown
+    assert "oracle.py:" in shown

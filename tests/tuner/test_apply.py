@@ -1,0 +1,182 @@
+"""Records applied to functions with names of their own."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace as replace_fields
+
+import pytest
+
+from burnish import te
+from burnish.support.errors import TuningError
+from burnish.support.structural import structural_equal, structural_hash
+from burnish.support.target import Target
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.printer import print_func
+from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tests.tuner.programs import matmul, tiled
+from burnish.tuner.apply import adopt, best_record, best_schedule, rename
+from burnish.tuner.database import TuningDatabase, TuningRecord
+from burnish.tuner.search import Candidate, SpaceFunction, make_candidate
+from burnish.tuner.task import TuneTask, strip_attrs
+
+HERE = Target("native -threads=1")
+
+
+def record(
+    db: TuningDatabase, func: PrimFunc, space: SpaceFunction, seconds: float = 1.0
+) -> Candidate:
+    """A record as a session makes it, but for the time."""
+    task = TuneTask(func.name, func, HERE)
+    sch = Schedule(task.stripped, seed=2)
+    space(sch)
+    made = make_candidate(sch)
+    source = db.add_workload(task.workload, task.name, print_func(task.stripped), task.flop)
+    key = (task.workload, task.target_key, made.hash)
+    db.add(TuningRecord(*key, source, made.trace, (seconds,)))
+    return made
+
+
+def two_blocks(first: str, second: str) -> PrimFunc:
+    """``D = (A + 1) * 2`` in two blocks."""
+    a = te.placeholder((16, 16), name="A")
+    b = te.compute((16, 16), lambda i, j: a[i, j] + 1.0, name=first)
+    return te.create_prim_func([a, te.compute((16, 16), lambda i, j: b[i, j] * 2.0, name=second)])
+
+
+def test_the_best_record_replays_to_the_function_that_was_measured() -> None:
+    with TuningDatabase() as db:
+        record(db, matmul(), tiled, 2.0)
+        best = record(db, matmul(), lambda sch: sch.vectorize(sch.get_loops("C")[1]), 1.0)
+        func = matmul()
+        sch = best_schedule(db, TuneTask("main", func, HERE))
+        assert structural_hash(strip_attrs(sch.func)) == best.hash
+        assert sch.func.params[0] is func.params[0]
+        assert sch.func.attr("tir.noalias") is True
+        assert sch.enable_checks
+        assert len(sch.trace) > 0
+
+
+def test_other_block_and_buffer_names_replay_too() -> None:
+    with TuningDatabase() as db:
+        made = record(db, matmul(), tiled)
+        asking = matmul(names="XYZ", func_name="linear0").with_attr("global_symbol", "linear0")
+        asking = asking.with_attr("op_pattern", "out_fusable")
+        sch = best_schedule(db, TuneTask("linear0", asking, HERE))
+        func = sch.func
+        assert structural_hash(strip_attrs(func)) == made.hash
+        assert [p.name for p in func.params] == ["X", "Y", "Z"]
+        assert (func.name, func.attr("global_symbol")) == ("linear0", "linear0")
+        assert func.attr("op_pattern") == "out_fusable"
+        assert func.attr("is_scheduled") is True
+        replayed = Schedule(adopt(matmul(), asking), seed=0)
+        sch.trace.apply_to(replayed)
+        assert structural_equal(replayed.func, func)
+
+
+def test_swapped_block_names_do_not_lead_astray() -> None:
+    """The trace replays on the asking function, but on the wrong block: the hash tells."""
+    with TuningDatabase() as db:
+        made = record(db, two_blocks("B", "D"), lambda sch: sch.vectorize(sch.get_loops("B")[1]))
+        sch = best_schedule(db, TuneTask("main", two_blocks("D", "B"), HERE))
+        assert structural_hash(strip_attrs(sch.func)) == made.hash
+
+
+def test_buffers_that_a_trace_names_are_renamed() -> None:
+    def cached(sch: Schedule) -> None:
+        sch.compute_at(sch.cache_read("C", "A", "global"), sch.get_loops("C")[0])
+
+    with TuningDatabase() as db:
+        made = record(db, matmul(), cached)
+        assert '"A"' in made.trace
+        sch = best_schedule(db, TuneTask("main", matmul(names="XYZ"), HERE))
+        assert structural_hash(strip_attrs(sch.func)) == made.hash
+
+
+def test_the_function_of_a_trace_may_be_called_otherwise_in_a_module() -> None:
+    trace = Trace.from_json(
+        [["get_block", [], [["name", "C"], ["func_name", "main"]], ["b0"], None]]
+    )
+    (inst,) = rename(trace, {"C": "Z"})
+    assert inst.attrs == (("name", "C"),)
+
+
+def test_layouts_that_may_change() -> None:
+    func = matmul().with_attr("layout_free", [1])
+    with TuningDatabase() as db:
+        made = record(
+            db, func, lambda sch: sch.transform_layout("C", ("read", 1), lambda k, j: (j, k))
+        )
+        asking = matmul(names="XYZ").with_attr("layout_free", [1])
+        for f in (func, asking):
+            sch = best_schedule(db, TuneTask("main", f, HERE))
+            assert structural_hash(strip_attrs(sch.func)) == made.hash
+            assert sch.func.attr("layout_maps") == [[1, "lambda k, j: (j, k)", None]]
+        with pytest.raises(TuningError, match="There is no record"):
+            best_schedule(db, TuneTask("main", matmul(), HERE))
+
+
+def test_a_given_schedule_is_used() -> None:
+    class Own(Schedule):
+        pass
+
+    with TuningDatabase() as db:
+        record(db, matmul(), tiled)
+        assert type(best_schedule(db, TuneTask("main", matmul(), HERE), Own)) is Own
+
+
+# -- no record, or none that helps ----------------------------------
+def test_without_a_record_the_nearest_are_named() -> None:
+    with TuningDatabase() as db:
+        task = TuneTask("main", matmul(48), HERE)
+        with pytest.raises(TuningError, match=r"The database has no records\. Tune it first"):
+            best_record(db, task)
+        for n in (16, 32, 64):
+            record(db, matmul(n), tiled)
+        with pytest.raises(TuningError) as caught:
+            best_record(db, task)
+        lines = str(caught.value).splitlines()
+        assert lines[0].startswith(f"There is no record for 'main' (workload {task.workload[:12]})")
+        assert "  main(A: float32[16, 16], B: float32[16, 16], C: float32[16, 16])" in lines
+        assert len(lines) == 4
+
+
+def test_records_for_another_target_are_named() -> None:
+    with TuningDatabase() as db:
+        record(db, matmul(), tiled)
+        task = TuneTask("main", matmul(), Target("native -threads=3"))
+        with pytest.raises(
+            TuningError, match=r"records for other targets: v1 .* threads=1\. Tune for"
+        ):
+            best_record(db, task)
+
+
+def test_a_failure_is_no_record() -> None:
+    with TuningDatabase() as db:
+        record(db, matmul(), tiled)
+        (only,) = db.records()
+        db.add(replace_fields(only, seconds=(), error="wrong result"))
+        with pytest.raises(TuningError, match="There is no record"):
+            best_schedule(db, TuneTask("main", matmul(), HERE))
+
+
+@pytest.mark.parametrize("trace", ["[]", "no trace", '[["explode", [], [], [], null]]'])
+def test_a_record_that_does_not_replay(trace: str) -> None:
+    with TuningDatabase() as db:
+        record(db, matmul(), tiled)
+        (only,) = db.records()
+        db.add(replace_fields(only, trace=trace))
+        with pytest.raises(TuningError, match="does not replay"):
+            best_schedule(db, TuneTask("main", matmul(), HERE))
+
+
+def test_adopting_keeps_what_is_not_a_name() -> None:
+    kept, asking = matmul(names="ABC"), matmul(names="XYZ", func_name="f").with_attr("x", 1)
+    taken = adopt(kept, asking)
+    assert structural_equal(strip_attrs(taken), strip_attrs(asking))
+    assert taken.attrs == asking.attrs
+    text = print_func(taken)
+    assert "def f(X: " in text
+    assert "A[" not in text
+    assert 'T.block("C")' in text
+    assert json.dumps([p.name for p in taken.params]) == '["X", "Y", "Z"]'

@@ -1,0 +1,342 @@
+"""Sessions: what is measured, recorded and offered; faults, interrupts, deadlines and resumption.
+
+Most sessions measure in this process, which is quick; those about crashes share one real worker
+pool.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from burnish import te
+from burnish.support.errors import TuningError
+from burnish.support.target import Target
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.tuner.programs import InlineExecutor, is_gone, matmul, tiled, unbuildable, wrong
+from burnish.tuner import measure, session
+from burnish.tuner.database import TuningDatabase
+from burnish.tuner.session import TuningProgress, database_path, default_seed, tune_task
+from burnish.tuner.task import TuneTask
+from burnish.tuner.worker_pool import WorkerPool
+
+TASK = TuneTask("main", matmul(16), Target("native -threads=1"))
+
+
+def tune(database: TuningDatabase, task: TuneTask = TASK, **options: Any) -> TuningProgress:
+    settings: dict[str, Any] = {"max_trials": 3, "space": tiled, "seed": 0, "seconds": 0.0}
+    settings["executor"] = InlineExecutor()
+    return tune_task(task, database, **settings | options)
+
+
+def measured(executor: InlineExecutor) -> list[str]:
+    return [str(c["candidate"]) for c in executor.calls if c["job"] == "measure_candidate"]
+
+
+# -- what is measured ----------------------------------
+def test_a_session_measures_and_records() -> None:
+    with TuningDatabase() as db:
+        reports: list[tuple[int, float | None]] = []
+        progress = tune(db, on_progress=lambda p: reports.append((p.done, p.best)))
+        records = db.records(TASK.workload, TASK.target_key)
+        assert (progress.done, progress.failed, progress.left) == (3, 0, 0)
+        assert [done for done, _ in reports] == [1, 2, 3]
+        times = [r.best for r in records if r.best is not None]
+        assert progress.best == min(times) == reports[-1][1]
+        assert [best for _, best in progress.history] == sorted(
+            {min(times[: i + 1]) for i in range(3)}, reverse=True
+        )
+        assert progress.gflops == pytest.approx(2 * 16**3 / min(times) / 1e9)
+        assert db.workloads() == {TASK.workload: "main"}
+        assert all(len(r.seconds) == 3 and not r.error for r in records)
+
+
+def test_the_same_seed_and_records_measure_the_same_candidates() -> None:
+    def run(seed: int, **options: Any) -> list[str]:
+        executor = InlineExecutor()
+        with TuningDatabase() as db:
+            tune(db, seed=seed, executor=executor, **options)
+        return measured(executor)
+
+    assert run(5) == run(5) == run(5, trials_per_iter=2)
+    assert run(5) != run(6)
+
+
+def test_the_seed_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BURNISH_SEED", raising=False)
+    assert default_seed() == 0
+    monkeypatch.setenv("BURNISH_SEED", "12")
+    assert default_seed() == 12
+
+
+def test_a_resumed_session_measures_no_candidate_again(tmp_path: Path) -> None:
+    executors = InlineExecutor(), InlineExecutor()
+    for executor in executors:
+        with TuningDatabase(tmp_path / "records.db") as db:
+            progress = tune(db, executor=executor)
+            best = db.best(TASK.workload, TASK.target_key)
+            assert best is not None
+            assert progress.best == best.best
+    first, second = map(measured, executors)
+    assert len({*first, *second}) == 6
+
+
+def test_records_of_other_names_count(tmp_path: Path) -> None:
+    other = TuneTask("other", matmul(16, names="XYZ", func_name="other"), TASK.target)
+    first, second = InlineExecutor(), InlineExecutor()
+    with TuningDatabase() as db:
+        tune(db, executor=first)
+        tune(db, other, executor=second, space=lambda sch: tiled(sch, "Z"))
+        assert not set(measured(first)) & set(measured(second))
+        assert len({r.source for r in db.records(TASK.workload)}) == 2
+
+
+def test_an_exhausted_space_ends_the_session() -> None:
+    with TuningDatabase() as db:
+
+        def only(sch: Schedule) -> None:
+            sch.vectorize(sch.get_loops("C")[1])
+
+        executor = InlineExecutor()
+        assert tune(db, space=[only], executor=executor, max_trials=50).done == 1
+        again = InlineExecutor()
+        assert tune(db, space=[only], executor=again).done == 0
+        assert again.calls == []
+
+
+def test_the_built_in_space_begins_with_the_analytic_choice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def analytic(sch: Schedule) -> None:
+        sch.vectorize(sch.get_loops("C")[1])
+
+    monkeypatch.setattr(session, "default_space", lambda *_: [tiled])
+    monkeypatch.setattr(session, "analytic_choices", lambda *_: [analytic])
+    executor = InlineExecutor()
+    with TuningDatabase() as db:
+        assert tune(db, space=None, executor=executor).done == 3
+        traces = [str(c["trace"]) for c in executor.calls[1:]]
+        assert ["sample_perfect_tile" in t for t in traces] == [False, True, True]
+        monkeypatch.setattr(session, "default_space", lambda *_: [])
+        with pytest.raises(TuningError, match="design space has nothing for 'main'"):
+            tune(db, space=None)
+
+
+# -- what is wrong is never offered ----------------------------------
+def test_wrong_candidates_are_recorded_and_never_the_best() -> None:
+    with TuningDatabase() as db:
+        progress = tune(db, space=wrong)
+        assert (progress.done, progress.failed, progress.best) == (0, 3, None)
+        assert all(r.error.startswith("wrong result: ") for r in db.records())
+        assert db.best(TASK.workload, TASK.target_key) is None
+        assert tune(db, space=[wrong, tiled], max_trials=6).done > 0
+        best = db.best(TASK.workload, TASK.target_key)
+        assert best is not None
+        assert "cache_write" not in best.trace
+
+
+def test_candidates_that_do_not_build_are_recorded_with_the_reason() -> None:
+    with TuningDatabase() as db:
+        assert tune(db, space=unbuildable).failed == 3
+        assert all("CodegenError" in r.error for r in db.records())
+
+
+def test_another_reference_makes_every_candidate_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    def other_arguments(*args: Any) -> Any:
+        known = make(*args)
+        for x in (*known.expected, *known.nudged):
+            x.data[...] += 1
+        return known
+
+    make = measure.make_reference
+    monkeypatch.setattr(measure, "make_reference", other_arguments)
+    measure._reference.cache_clear()
+    with TuningDatabase() as db:
+        assert tune(db).failed == 3
+    measure._reference.cache_clear()
+
+
+# -- what is not the candidates' fault ----------------------------------
+def refused(task: TuneTask, reason: str, **options: Any) -> None:
+    executor = InlineExecutor()
+    with TuningDatabase() as db, pytest.raises(TuningError, match=reason):
+        tune(db, task, executor=executor, **options)
+    assert executor.calls == []
+
+
+def test_functions_that_cannot_be_tuned_are_refused_before_any_work() -> None:
+    called: list[Schedule] = []
+    symbolic = matmul(te.var("n"))
+    refused(TuneTask("main", symbolic, TASK.target), "symbolic sizes", space=called.append)
+    other = TuneTask("main", matmul(16), Target("llvm -mcpu=neoverse-n1"))
+    refused(other, "another machine", space=called.append)
+    assert called == []
+
+
+@pytest.mark.parametrize("space", [[], 3, [tiled, "split"], "tiled"])
+def test_a_space_that_is_none(space: object) -> None:
+    refused(TASK, "space= takes a function on a Schedule", space=space)
+
+
+def test_a_space_that_never_applies() -> None:
+    refused(TASK, "applies to no state", space=lambda sch: sch.get_block("nothing"))
+
+
+class Broken(Executor):
+    """Runs nothing: each job fails with an error of the machinery."""
+
+    def __init__(self, error: Exception, after: int = 0) -> None:
+        self.error, self.left = error, after
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.left -= 1
+        if self.left >= 0:
+            return InlineExecutor().submit(fn, *args, **kwargs)
+        future: Future[Any] = Future()
+        future.set_exception(self.error)
+        return future
+
+
+def test_a_workload_that_does_not_run_is_an_error_and_no_record() -> None:
+    with TuningDatabase() as db:
+        with pytest.raises(TuningError, match="'main' does not run even unscheduled: out of disk"):
+            tune(db, executor=Broken(TuningError("out of disk")))
+        assert len(db) == 0
+
+
+def test_machinery_that_fails_is_an_error_and_no_record() -> None:
+    with TuningDatabase() as db:
+        with pytest.raises(TuningError, match="no worker"):
+            tune(db, executor=Broken(TuningError("no worker"), after=2))
+        with pytest.raises(OSError, match="network"):
+            tune(db, executor=Broken(OSError("network"), after=2))
+        assert [r.error for r in db.records()] == ["", ""]
+
+
+# -- interrupts and deadlines ----------------------------------
+def test_an_interrupt_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
+    def interrupt(progress: TuningProgress) -> None:
+        if progress.done == 2:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "records.db"
+    with TuningDatabase(path) as db, pytest.raises(KeyboardInterrupt):
+        tune(db, max_trials=10, on_progress=interrupt)
+    executor = InlineExecutor()
+    with TuningDatabase(path) as db:
+        known = {r.candidate for r in db.records()}
+        assert len(known) == 2
+        tune(db, executor=executor)
+        assert not known & set(measured(executor))
+        assert len(db) == 5
+
+
+def test_a_deadline_that_has_passed_measures_nothing() -> None:
+    executor = InlineExecutor()
+    with TuningDatabase() as db:
+        assert tune(db, executor=executor, deadline=time.monotonic()).done == 0
+    assert executor.calls == []
+
+
+class Slow(Executor):
+    """Answers the first jobs at once and the others never."""
+
+    def __init__(self, quick: int) -> None:
+        self.left = quick
+        self.pending: list[Future[Any]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.left -= 1
+        if self.left >= 0:
+            return InlineExecutor().submit(fn, *args, **kwargs)
+        self.pending.append(Future())
+        return self.pending[-1]
+
+
+@pytest.mark.parametrize(("quick", "done"), [(0, 0), (1, 0), (3, 2)])
+def test_a_deadline_ends_a_session_in_the_middle(quick: int, done: int) -> None:
+    executor = Slow(quick)
+    with TuningDatabase() as db:
+        progress = tune(db, executor=executor, max_trials=4, deadline=time.monotonic() + 0.8)
+        assert progress.done <= done
+        assert len(db) == progress.done
+    assert executor.pending
+    assert all(f.cancelled() for f in executor.pending)
+
+
+# -- real workers ----------------------------------
+@pytest.fixture(scope="module")
+def pool() -> Iterator[WorkerPool]:
+    with WorkerPool(1, limit=60) as pool:
+        yield pool
+
+
+class Faulty(Executor):
+    """A real pool that runs something else in place of some of the candidates."""
+
+    def __init__(self, pool: WorkerPool, faults: dict[int, tuple[float, str, Any]]) -> None:
+        self.pool, self.faults, self.count = pool, faults, 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        if fn is not measure.measure_candidate:
+            return self.pool.submit(fn, *args, **kwargs)
+        fault = self.faults.get(self.count)
+        self.count += 1
+        if fault is None:
+            return self.pool.submit(fn, *args, **kwargs)
+        limit, job, argument = fault
+        return self.pool.submit_within(limit, job, argument)
+
+
+def test_candidates_that_crash_hang_or_exit_cost_themselves_alone(pool: WorkerPool) -> None:
+    faults = {
+        0: (60.0, "ctypes:string_at", 0),
+        1: (0.5, "time:sleep", 1000),
+        3: (60.0, "os:_exit", 5),
+    }
+    with TuningDatabase() as db:
+        progress = tune(db, executor=Faulty(pool, faults), max_trials=5)
+        assert (progress.done, progress.failed) == (2, 3)
+        assert [r.error for r in db.records()] == [
+            "the worker died (signal SIGSEGV)",
+            "no answer within 0.5 s",
+            "",
+            "the worker died (exit code 5)",
+            "",
+        ]
+        best = db.best(TASK.workload, TASK.target_key)
+        assert best is not None
+        assert not best.error
+
+
+def test_a_session_leaves_no_worker_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[WorkerPool] = []
+
+    class Known(WorkerPool):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            pools.append(self)
+
+    monkeypatch.setattr(session, "WorkerPool", Known)
+    pids: list[int] = []
+
+    def interrupt(_: TuningProgress) -> None:
+        pids.extend(w.process.pid for w in pools[0]._state.workers)
+        raise KeyboardInterrupt
+
+    with TuningDatabase() as db:
+        with pytest.raises(KeyboardInterrupt):
+            tune(db, executor=None, on_progress=interrupt)
+        assert len(db) == 1
+    assert len(pids) == 1
+    assert is_gone(pids[0])
+
+
+def test_the_database_path() -> None:
+    assert database_path(None) is None
+    assert database_path("dir") == Path("dir/records.db")
