@@ -38,9 +38,8 @@ def check_runnable(target: Target, host: Target | None = None) -> None:
         raise TargetError(
             f"The program was compiled for {target.triple}; this machine is {host.triple}."
         )
-    if target.cpu == host.cpu:
-        return
-    asked = (*CPU_FEATURES.get(target.cpu, ()), *[f[1:] for f in target.features if f[0] == "+"])
+    implied = CPU_FEATURES.get(target.cpu, ()) if target.cpu != host.cpu else ()
+    asked = (*implied, *[f[1:] for f in target.features if f[0] == "+"])
     missing = [f for f in dict.fromkeys(asked) if f"+{f}" not in host.features]
     if missing:
         raise TargetError(

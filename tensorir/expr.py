@@ -1,19 +1,23 @@
 """Expressions of tensorir, and the semantics contract of the whole IR.
 
-Semantics --------- * **Indices** are int64 and printed bare. Code generation narrows where bounds
-prove it. * **Integer overflow** of int64 index arithmetic is undefined; other integers wrap. *
-**Division**: ``Div`` is true division of floats and truncating division of integers; ``FloorDiv``
-and ``FloorMod`` round towards minus infinity. Integer division by zero is undefined: front ends
-guard it. Float division by zero gives infinities and NaN. * **Floats** are IEEE 754: neither
-contracted nor reassociated, with two exceptions, both stated in the IR: ``Call("fma", ...)``, and
-the update of a reduction block, whose terms may be summed in the order its schedule gives and
-whose product may be contracted into the sum. NaN and infinity are always honoured. * ``Max`` and
-``Min`` propagate NaN. Casting a float to an integer saturates, NaN becomes 0. * **Literals**: a
-bare number takes the dtype of the other operand, or of the store it stands in. * **Evaluation
-order**: expressions have no side effects, so none is observable; ``Select`` evaluates both sides,
-``Call("if_then_else", ...)`` only the chosen one (a guarded load never happens), and
-``And``/``Or`` may evaluate both. * **Aliasing**: distinct buffers of a function do not overlap,
-unless the function has the attribute ``inplace``.
+Semantics
+---------
+* **Indices** are int64 and printed bare. Code generation narrows where bounds prove it.
+* **Integer overflow** of int64 index arithmetic is undefined; other integers wrap.
+* **Division**: ``Div`` is true division of floats and truncating division of integers; ``FloorDiv``
+  and ``FloorMod`` round towards minus infinity. Integer division by zero is undefined: front ends
+  guard it. Float division by zero gives infinities and NaN.
+* **Floats** are IEEE 754: neither contracted nor reassociated, with two exceptions, both stated in
+  the IR: ``Call("fma", ...)``, and the update of a reduction block, whose terms may be summed in
+  the order its schedule gives and whose product may be contracted into the sum. NaN and infinity
+  are always honoured.
+* ``Max`` and ``Min`` propagate NaN. Casting a float to an integer saturates, NaN becomes 0.
+* **Literals**: a bare number takes the dtype of the other operand, or of the store it stands in.
+* **Evaluation order**: expressions have no side effects, so none is observable; ``Select``
+  evaluates both sides, ``Call("if_then_else", ...)`` only the chosen one (a guarded load never
+  happens), and ``And``/``Or`` may evaluate both.
+* **Aliasing**: distinct buffers of a function do not overlap, unless the function has the attribute
+  ``inplace``.
 
 Nodes compare by identity; ``support.structural`` compares meaning.
 """

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -63,7 +64,7 @@ class Reference:
 
     def save(self, path: Path) -> None:
         """Keep all but the inputs, which a seed makes again."""
-        parts = {f"expected{i}": x.data for i, x in enumerate(self.expected)}
+        parts: dict[str, Any] = {f"expected{i}": x.data for i, x in enumerate(self.expected)}
         parts |= {f"nudged{i}": x.data for i, x in enumerate(self.nudged)}
         with path.open("wb") as file:
             np.savez(file, range_index=np.int64(self.range_index), **parts)

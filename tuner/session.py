@@ -90,6 +90,8 @@ def tune_task(
     of a measurement. Raises TuningError before any work for a function that cannot be tuned or a
     target that is not this machine, and where no candidate can be made or no worker runs.
     """
+    if trials_per_iter < 1:
+        raise TuningError(f"trials_per_iter is at least 1; found {trials_per_iter}.")
     task.verify_tunable()
     task.verify_measurable()
     functions, first = _space_functions(space, task)
@@ -184,7 +186,7 @@ class _Run:
 
     def _make_reference(self) -> bool:
         """Run the unscheduled function; false where the deadline passes first."""
-        request = {"text": self.text, "target": str(self.task.target), "seed": 0}
+        request: dict[str, Any] = {"text": self.text, "target": str(self.task.target), "seed": 0}
         request["path"] = self.reference
         if isinstance(self.executor, WorkerPool):
             future = self.executor.submit_within(REFERENCE_LIMIT, save_reference, **request)

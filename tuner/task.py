@@ -18,7 +18,6 @@ from ..support.target import Target
 from ..tensorir.codegen.host import native_target, resolve
 from ..tensorir.expr import (
     Add,
-    BinaryOp,
     Call,
     Div,
     Expr,
@@ -33,7 +32,7 @@ from ..tensorir.function import PrimFunc
 from ..tensorir.stmt import Block, BlockRealize, BufferStore
 
 SCHEMA_VERSION = 1
-_ARITHMETIC: tuple[type[BinaryOp], ...] = (Add, Sub, Mul, Div, Min, Max)
+_COUNTED = (Add, Sub, Mul, Div, Min, Max, Call)
 _MEANT = ("is_scheduled", "inplace", "layout_free", "layout_maps")
 """The attributes that decide what code a function may become; all others are left out of
 workloads."""
@@ -113,8 +112,8 @@ class TuneTask:
         lacks = f" (it lacks {', '.join(missing)})" if missing else ""
         raise TuningError(
             f"{str(target)!r} is another machine than this one, an {host.cpu} of "
-            f"{host.triple}{lacks}: what is measured here says nothing about it. Tune on that machine, with the target "
-            "'native', and bring its records here."
+            f"{host.triple}{lacks}: what is measured here says nothing about it. Tune on that "
+            "machine, with the target 'native', and bring its records here."
         )
 
 
@@ -141,10 +140,8 @@ def count_flop(func: PrimFunc) -> float:
 
 def _operations(value: Expr) -> int:
     """The float operations of one evaluation; a choice is none."""
-    return sum(
-        1
-        for e in walk(value)
-        if isinstance(e, (*_ARITHMETIC, Call))
-        and e.dtype.is_float
-        and getattr(e, "op", "") != "if_then_else"
-    )
+    count = 0
+    for e in walk(value):
+        if isinstance(e, _COUNTED) and e.dtype.is_float:
+            count += not (isinstance(e, Call) and e.op == "if_then_else")
+    return count

@@ -115,8 +115,9 @@ def _export(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
     except BurnishError:
         raise
     except Exception as error:  # whatever the model's own code raises on fake tensors
+        dims = f" with {' and '.join(plan.names)} of any size" if plan.names else ""
         raise FrontendError(
-            f"{type(module).__name__} does not export: {_reason(error)}\n"
+            f"{type(module).__name__} does not export{dims}: {_reason(error)}\n"
             "torch.export must be able to trace forward(): replace control flow that depends on "
             "data "
             "by torch.where, and make dims static that a branch depends on."

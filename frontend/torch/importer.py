@@ -32,6 +32,7 @@ from .symbols import SymbolTable, symbols_of
 
 _CONVERTERS = (convert_create, convert_elementwise, convert_nn, convert_reduce, convert_shape)
 _OPERATOR_ROWS = ops
+_READS_DATA = ("aten.item.default", "aten._local_scalar_dense.default")
 
 
 def import_module(
@@ -217,6 +218,10 @@ def _convert(program: ExportedProgram, context: Context, node: Node) -> None:
     context.node = node
     fake = node.meta.get("val")
     try:
+        if operator_name(node) in _READS_DATA:
+            raise context.refuse(
+                "reads a number out of a tensor (.item()), which cannot be compiled; keep it a tensor."
+            )
         if isinstance(fake, torch.SymInt):
             context.values[node.name] = context.symbols.convert(fake)
         elif isinstance(fake, (int, float, bool, torch.SymFloat, torch.SymBool)):

@@ -8,12 +8,12 @@ which is answered here from constant extents. Simplification and proofs are ``ar
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from ...support.node import walk
-from ..arith import Analyzer
+from ..arith import Analyzer, expr_key
 from ..buffer import Range
 from ..expr import (
     Add,
@@ -219,10 +219,11 @@ def is_independent(values: Sequence[Expr], bounds: Bounds) -> bool:
     negative.
 
     Every value must be a sum of digits with coefficients that grow at least as fast as the extents
-    below them, and no digit may serve twice. Symbolic dimensions may be added as constants.
+    below them, and no digit may serve twice. Symbolic dimensions may be added as constants. Values
+    that together are one sum written in a mixed radix (loops fused and then split) count as it.
     """
     digits: list[Digit] = []
-    for value in values:
+    for value in _joined(values, bounds):
         if isinstance(value, Var):
             terms: list[tuple[Expr, int]] = [(value, 1)]
         else:
@@ -242,6 +243,40 @@ def is_independent(values: Sequence[Expr], bounds: Bounds) -> bool:
             return False
         digits.extend([d for _, d in steps])
     return not overlapping(digits)
+
+
+def _joined(values: Sequence[Expr], bounds: Bounds) -> list[Expr]:
+    """The values with ``e // c`` and ``e % c`` (of any number of places) replaced by ``e``, which
+    they determine and are determined by; ``e`` is a sum, for a variable has digits of its own."""
+    simple = [v if isinstance(v, Var) else bounds.simplify(v) for v in values]
+    places: dict[Hashable, list[tuple[int, int | None, int]]] = {}
+    sums: dict[Hashable, Expr] = {}
+    for i, v in enumerate(simple):
+        whole, lower, upper = _place_of(v)
+        if isinstance(whole, (Add, Sub)) and (lower, upper) != (1, None):
+            key = expr_key(whole)
+            sums[key] = whole
+            places.setdefault(key, []).append((lower, upper, i))
+    for key, found in places.items():
+        found.sort(key=lambda p: p[0])
+        uppers = [upper for _, upper, _ in found]
+        if [lower for lower, _, _ in found] == [1, *uppers[:-1]] and uppers[-1] is None:
+            for _, _, i in found:
+                simple[i] = IntImm(0)
+            simple[found[0][2]] = sums[key]
+    return simple
+
+
+def _place_of(e: Expr) -> tuple[Expr, int, int | None]:
+    """``e`` as ``whole % upper // lower``, with ``upper`` None where nothing is cut off."""
+    if not isinstance(e, (FloorDiv, FloorMod)) or not isinstance(e.b, IntImm) or e.b.value < 1:
+        return e, 1, None
+    whole, lower, upper = _place_of(e.a)
+    if isinstance(e, FloorDiv):
+        step = lower * e.b.value
+        return (whole, step, upper) if upper is None or upper % step == 0 else (e, 1, None)
+    top = lower * e.b.value
+    return (whole, lower, top) if upper is None or upper % top == 0 else (e, 1, None)
 
 
 def _grows(steps: list[tuple[int, Digit]]) -> bool:

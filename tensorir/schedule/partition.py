@@ -73,7 +73,9 @@ def loop_partition(func: PrimFunc, var: Var, factors: Sequence[int | Expr | None
     for i, extent in enumerate(extents):
         part_var = Var(f"{var.name}_p{i}")
         body = loop.body if i == 0 else _copy(loop.body, taken)
-        known = bounds | loop_bounds([For(part_var, IntImm(0), extent, "serial", body)])
+        inner = [below for n in blocks_below(body) for below in n.loops]
+        part = For(part_var, IntImm(0), extent, "serial", body)
+        known = bounds | loop_bounds([part, *inner])
         body = map_outer_realizes(body, {var: known.simplify(add(part_var, offset))}, known, None)
         if i:
             body = _continue_reductions(func, loop, body, part_var, known)

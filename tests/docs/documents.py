@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 BUILDER = ROOT / "docs" / "build.py"
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_FENCE = re.compile(r"(?ms)^```.*?^```$")
+_CODE = re.compile(r"(?ms)^```.*?^```$|`[^`\n]+`")
 
 
 def load_builder() -> ModuleType:
@@ -51,14 +51,14 @@ def compare(document: str, request: pytest.FixtureRequest) -> None:
 
 def anchors(document: Path) -> set[str]:
     """The anchors of a document's headings, as GitHub makes them."""
-    text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+    text = re.sub(r"(?ms)^```.*?^```$", "", document.read_text(encoding="utf-8"))
     titles = re.findall(r"(?m)^#+ (.+)$", text)
     return {re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles}
 
 
 def broken_links(document: Path) -> list[str]:
     """Links of a document that lead nowhere in the repository."""
-    text = _FENCE.sub("", document.read_text(encoding="utf-8"))
+    text = _CODE.sub("", document.read_text(encoding="utf-8"))
     broken = []
     for link in _LINK.findall(text):
         path, _, anchor = link.partition("#")

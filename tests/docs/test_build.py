@@ -141,7 +141,14 @@ def test_inner_loop_is_label_to_jump() -> None:
         "f:\n\tnop\n.LBB0_1:  # %a\n\tmov\t%eax, %ebx\n.LBB0_2: # %b\n"
         "  # =>This Inner Loop Header: Depth=2\n\tadd\t$1, %eax # x\n\tjb\t.LBB0_2\n\tjb\t.LBB0_1\n"
     )
-    assert builder.inner_loop(assembly).split() == [".LBB0_2:", "add", "$1,", "%eax", "jb", ".LBB0_2"]
+    assert builder.inner_loop(assembly).split() == [
+        ".LBB0_2:",
+        "add",
+        "$1,",
+        "%eax",
+        "jb",
+        ".LBB0_2",
+    ]
 
 
 def test_without_objects_drops_their_lines() -> None:

@@ -1,7 +1,8 @@
-"""Every document but the README, which has its own file: links lead somewhere, regions are current."""
+"""Every document but the README, which has its own file: links, programs, regions."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,12 @@ import pytest
 from tests.docs.documents import ROOT, anchors, broken_links, compare, load_builder
 
 DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
-OTHERS = [p for p in DOCUMENTS if p.name != "tour.md"]
+LIVE = [
+    p
+    for p in DOCUMENTS
+    if p.name != "tour.md" and re.search(r"(?m)^(```python|<!-- from)", p.read_text("utf-8"))
+]
+"""Those with programs or regions; the tour has its own file."""
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda p: p.name)
@@ -30,12 +36,18 @@ def test_the_index_names_every_document() -> None:
     assert missing == []
 
 
-def test_the_other_documents_are_current(request: pytest.FixtureRequest) -> None:
-    builder = load_builder()
-    current = [p for p in OTHERS if "<!-- from" in p.read_text(encoding="utf-8")]
-    assert [p.name for p in current] == ["operators.md"]
-    for path in current:
-        compare(str(path.relative_to(builder.ROOT)), request)
+@pytest.mark.parametrize("document", LIVE, ids=lambda p: p.name)
+def test_programs_run_and_regions_are_current(
+    document: Path, request: pytest.FixtureRequest
+) -> None:
+    compare(document.relative_to(ROOT).as_posix(), request)
+
+
+def test_the_files_that_the_architecture_names_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`((?:\w+/)+\w*(?:\.py)?)`", text))
+    assert len(names) > 25
+    assert sorted(name for name in names if not (ROOT / name).exists()) == []
 
 
 def test_each_layer_of_the_drawing_is_a_stage() -> None:

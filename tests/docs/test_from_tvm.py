@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,7 @@ def test_every_row_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_call_tir_is_another_name_of_call_dps() -> None:
-    text = """
+    text = textwrap.dedent("""
     @I.ir_module
     class Module:
         @T.prim_func
@@ -51,7 +52,7 @@ def test_call_tir_is_another_name_of_call_dps() -> None:
                 y = R.call_tir(cls.f, (x,), R.Tensor((4,), dtype="float32"))
                 R.output(y)
             return y
-    """
+    """)
     module = burnish.parse(text)
     assert "R.call_dps(cls.f, (x,)" in module.script()
     burnish.assert_structural_equal(module, burnish.parse(text.replace("call_tir", "call_dps")))

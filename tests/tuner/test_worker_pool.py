@@ -88,7 +88,7 @@ def test_a_job_over_its_limit_is_killed_with_all_it_started(
 
 
 def test_the_limit_of_the_pool_counts_for_every_job() -> None:
-    with WorkerPool(1, limit=0.5) as pool:
+    with WorkerPool(1, limit=1.5) as pool:
         with pytest.raises(MeasureTimeout):
             pool.submit("time:sleep", 1000).result()
         assert pool.submit(ADD, 1, 2).result() == 3

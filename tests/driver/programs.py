@@ -1,0 +1,56 @@
+"""Small programs that several tests of the driver build."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import burnish
+from burnish.graphir.module import IRModule
+from burnish.tensorir.function import PrimFunc
+
+ADD_ONE = """
+@T.prim_func
+def {name}(x: T.Buffer(({n},), "float32"), y: T.Buffer(({n},), "float32")):
+    for i in {loop}({n}):
+        with T.block("y"):
+            v = T.axis.spatial({n}, i)
+            y[v] = x[v] + T.float32(1)
+"""
+
+MIXED = """
+@I.ir_module
+class Mixed:
+    @T.prim_func
+    def add_one(x: T.Buffer((4,), "float32"), y: T.Buffer((4,), "float32")):
+        for i in range(4):
+            with T.block("y"):
+                v = T.axis.spatial(4, i)
+                y[v] = x[v] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        with R.dataflow():
+            a = R.call_dps(add_one, (x,), R.Tensor((4,), "float32"))
+            b = R.call_dps_packed("env.driver.double", (a,), R.Tensor((4,), "float32"))
+            c = R.call_dps_packed("add_one", (b,), R.Tensor((4,), "float32"))
+            d = R.relu(c)
+            e = R.add(d, d)
+            R.output(e)
+        return e
+"""
+"""``main(x)`` is ``2 * relu(2 * (x + 1) + 1)``: PrimFuncs of a user (called by name and by
+reference), an environment function, and operators."""
+
+
+def add_one(name: str = "add_one", n: int = 8, loop: str = "range") -> PrimFunc:
+    """A user's PrimFunc ``y = x + 1``."""
+    found: Any = burnish.parse(ADD_ONE.format(name=name, n=n, loop=loop))
+    func = found[name] if isinstance(found, IRModule) else found
+    assert isinstance(func, PrimFunc)
+    return func
+
+
+def mixed(callee: str = "env.driver.double") -> IRModule:
+    """``MIXED`` with another environment function in the middle."""
+    module: IRModule = burnish.parse(MIXED.replace("env.driver.double", callee))
+    return module

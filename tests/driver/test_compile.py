@@ -1,0 +1,609 @@
+"""burnish.compile: signatures, calls, inputs and outputs, errors."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import burnish
+from burnish import errors
+from burnish.driver.compile import CompiledModel
+from burnish.graphir.expr import Function
+from burnish.support.node import replace
+
+RELU = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        with R.dataflow():
+            y = R.relu(x)
+            R.output(y)
+        return y
+"""
+
+
+class Add(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1.0
+
+
+class Structured(nn.Module):
+    """Two inputs and a plain value in; a nested structure out."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor, k: int = 2) -> Any:
+        return {"sum": a + b, "rest": (a - b, [a * b * k])}
+
+
+class FromDict(nn.Module):
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return batch["a"] + batch["b"]
+
+
+class DLPackOnly:
+    """An array of a library that burnish does not know."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def expected(module: nn.Module, *inputs: torch.Tensor) -> np.ndarray:
+    with torch.no_grad():
+        return np.asarray(module(*inputs).numpy())
+
+
+def assert_close(found: Any, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.fixture(scope="module")
+def structured() -> CompiledModel:
+    model: CompiledModel = burnish.compile(Structured().eval(), (torch.ones(3), torch.ones(3)))
+    return model
+
+
+# -- kinds of arrays ------------------------------------------------------------------------------
+def test_torch_in_torch_out(
+    module: nn.Module, static: CompiledModel, image: torch.Tensor
+) -> None:
+    for _ in range(3):  # the complete way first, then the fast entry
+        y = static(image)
+        assert type(y) is torch.Tensor
+        assert_close(y, expected(module, image))
+
+
+def test_numpy_in_numpy_out(module: nn.Module, static: CompiledModel, image: torch.Tensor) -> None:
+    for _ in range(3):
+        y = static(image.numpy())
+        assert type(y) is np.ndarray
+        assert_close(y, expected(module, image))
+
+
+def test_anything_else_gives_burnish_tensors(static: CompiledModel, image: torch.Tensor) -> None:
+    wanted = static(image.numpy())
+    for x in (burnish.array(image), DLPackOnly(image.numpy())):
+        y = static(x)
+        assert type(y) is type(burnish.empty((1,)))
+        np.testing.assert_array_equal(y.numpy(), wanted)
+
+
+def test_one_torch_tensor_makes_the_outputs_torch(structured: CompiledModel) -> None:
+    y = structured(np.ones(3, np.float32), torch.ones(3))
+    assert type(y["sum"]) is torch.Tensor
+
+
+def misaligned(image: torch.Tensor) -> np.ndarray:
+    memory = np.zeros(image.numel() * 4 + 1, np.uint8)[1:].view(np.float32).reshape(image.shape)
+    memory[...] = image.numpy()
+    assert not memory.flags.aligned
+    return memory
+
+
+def misaligned_torch(image: torch.Tensor) -> torch.Tensor:
+    memory = bytearray(image.numel() * 4 + 1)
+    x = torch.frombuffer(memory, dtype=torch.float32, offset=1).reshape(image.shape)
+    x.copy_(image)
+    assert x.data_ptr() % 4
+    return x
+
+
+def read_only(image: torch.Tensor) -> np.ndarray:
+    x = image.numpy().copy()
+    x.flags.writeable = False
+    return x
+
+
+def strided(image: torch.Tensor) -> torch.Tensor:
+    x = torch.zeros(*image.shape[:-1], 56)[..., ::2]
+    x.copy_(image)
+    return x
+
+
+def negated(image: torch.Tensor) -> torch.Tensor:
+    """A tensor whose memory holds its negation, as torch makes them of conjugates."""
+    x: torch.Tensor = torch._neg_view(-image)
+    assert x.is_neg()
+    assert x.is_contiguous()
+    return x
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        misaligned,
+        misaligned_torch,
+        read_only,
+        strided,
+        negated,
+        lambda x: strided(x).numpy(),
+        lambda x: x.clone().requires_grad_(),
+        lambda x: nn.Parameter(x.clone()),
+        lambda x: x.numpy()[:, :, ::-1][:, :, ::-1],
+    ],
+)
+def test_unusual_inputs_are_read_right(
+    static: CompiledModel, image: torch.Tensor, change: Any
+) -> None:
+    wanted = static(image.numpy())
+    changed = change(image)
+    for _ in range(2):
+        y = static(changed)
+        np.testing.assert_array_equal(np.asarray(y), wanted)
+    assert not getattr(y, "requires_grad", False)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int32, torch.int64])
+def test_bool_and_integer_inputs(dtype: torch.dtype) -> None:
+    class Select(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.where(x > 0, 2, 3) + x
+
+    x = torch.tensor([0, 1, 1, 0, 1]).to(dtype)
+    model = burnish.compile(Select().eval(), (x,))
+    y = model(x)
+    assert y.dtype is Select()(x).dtype
+    assert torch.equal(y, Select()(x))
+    np.testing.assert_array_equal(model(x.numpy()), y.numpy())
+
+
+# -- outputs --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["torch", "numpy", "burnish"])
+def test_outputs_are_fresh_memory(static: CompiledModel, image: torch.Tensor, kind: str) -> None:
+    convert = {"torch": lambda x: x, "numpy": lambda x: x.numpy(), "burnish": burnish.array}[kind]
+    inputs = [convert(image * k) for k in range(6)]
+    wanted = [np.asarray(static(x)).copy() for x in inputs]
+    kept = [static(x) for x in inputs]
+    rows = [np.asarray(static(x))[0, 2:5] for x in inputs]
+    gc.collect()
+    for y, row, w in zip(kept, rows, wanted, strict=True):
+        np.testing.assert_array_equal(np.asarray(y), w)
+        np.testing.assert_array_equal(row, w[0, 2:5])
+
+
+def test_an_input_that_is_returned_is_copied(image: torch.Tensor) -> None:
+    class Identity(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+    model = burnish.compile(Identity().eval(), (image,))
+    for x in (image, image.numpy()):
+        for _ in range(2):
+            y = model(x)
+            assert not np.shares_memory(np.asarray(y), np.asarray(x))
+            np.testing.assert_array_equal(np.asarray(y), np.asarray(x))
+    assert model.report.copies == 1
+
+
+def test_a_module_that_returns_a_constant(image: torch.Tensor) -> None:
+    class Constant(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.ones(3)
+
+    model = burnish.compile(Constant().eval(), (image,))
+    first = model(image)
+    first.zero_()
+    assert torch.equal(model(image), torch.ones(3))
+
+
+def test_outputs_have_the_structure_of_the_module(structured: CompiledModel) -> None:
+    a, b = torch.rand(3), torch.rand(3)
+    y, wanted = structured(a, b), Structured()(a, b)
+    assert list(y) == ["sum", "rest"]
+    assert type(y["rest"]) is tuple
+    assert type(y["rest"][1]) is list
+    torch.testing.assert_close(y, wanted)
+    assert type(structured(a.numpy(), b.numpy())["rest"][0]) is np.ndarray
+
+
+def test_a_list_of_one_output_stays_a_list() -> None:
+    class Listed(nn.Module):
+        def forward(self, x: torch.Tensor) -> list[torch.Tensor]:
+            return [x + 1]
+
+    model = burnish.compile(Listed().eval(), (torch.ones(2),))
+    y = model(torch.ones(2))
+    assert type(y) is list
+    assert torch.equal(y[0], torch.full((2,), 2.0))
+
+
+# -- inputs by name -------------------------------------------------------------------------------
+def test_inputs_by_keyword(structured: CompiledModel) -> None:
+    a, b = torch.rand(3), torch.rand(3)
+    for y in (structured(b=b, a=a), structured(a, b=b), structured.run({"b": b, "a": a})):
+        assert torch.equal(y["rest"][0], a - b)
+
+
+def test_unknown_and_doubled_names_are_arity_errors(structured: CompiledModel) -> None:
+    a = torch.rand(3)
+    with pytest.raises(errors.ArityError, match="'bb' is no input of this model"):
+        structured(a, bb=a)
+    with pytest.raises(errors.ArityError, match="'a' was given twice"):
+        structured(a, a=a)
+    with pytest.raises(errors.ArityError, match="takes 2 inputs"):
+        structured.run({"a": a})
+
+
+def test_a_dict_as_input_keeps_its_structure() -> None:
+    model = burnish.compile(FromDict().eval())
+    y = model({"a": np.ones(3, np.float32), "b": np.ones(3, np.float32)})
+    np.testing.assert_array_equal(y, [2, 2, 2])
+    assert torch.equal(model({"a": torch.ones(3), "b": torch.ones(3)}), torch.full((3,), 2.0))
+    assert model.compilations == 1
+    fixed = burnish.compile(FromDict().eval(), ({"a": torch.ones(3), "b": torch.ones(3)},))
+    with pytest.raises(errors.ArityError, match="not structured as at compilation"):
+        fixed({"a": torch.ones(3)})
+
+
+def test_plain_values_are_part_of_the_program() -> None:
+    class Scale(nn.Module):
+        def forward(self, x: torch.Tensor, k: int) -> torch.Tensor:
+            return x * k
+
+    fixed = burnish.compile(Scale().eval(), (torch.ones(3), 2))
+    assert torch.equal(fixed(torch.ones(3), 2), torch.full((3,), 2.0))
+    with pytest.raises(errors.ArgumentError, match="2 at compilation"):
+        fixed(torch.ones(3), 3)
+    lazy = burnish.compile(Scale().eval())
+    assert torch.equal(lazy(torch.ones(3), 2), torch.full((3,), 2.0))
+    assert torch.equal(lazy(torch.ones(3), k=3), torch.full((3,), 3.0))
+    assert lazy.compilations == 2
+
+
+# -- a fixed signature ----------------------------------------------------------------------------
+def test_a_fixed_signature_is_never_cast_nor_compiled_again(
+    module: nn.Module, image: torch.Tensor
+) -> None:
+    model = burnish.compile(module, (image,))
+    for _ in range(2):
+        with pytest.raises(errors.ShapeMismatchError, match="expected shape") as caught:
+            model(torch.cat([image, image]))
+        assert "dynamic_shapes" in caught.value.__notes__[0]
+        with pytest.raises(errors.DTypeMismatchError, match="expected dtype float32, got float64"):
+            model(image.double())
+        with pytest.raises(errors.DTypeMismatchError):
+            model(image.numpy().astype(np.float16))
+        with pytest.raises(errors.ArityError, match=r"takes 1 input \(input\); got 2"):
+            model(image, image)
+        with pytest.raises(errors.ArityError):
+            model()
+        model(image)
+    assert model.compilations == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x.tolist(), "expected a NumPy array, a burnish tensor or anything with"),
+        (lambda x: 3.0, "got float"),
+        (lambda x: x.to("meta"), "is on meta; burnish runs on the CPU"),
+        (lambda x: x.to_sparse(), "layout is torch.sparse_coo"),
+    ],
+)
+def test_what_is_no_dense_cpu_tensor_is_refused(
+    static: CompiledModel, image: torch.Tensor, change: Any, message: str
+) -> None:
+    with pytest.raises(errors.ArgumentError, match=message):
+        static(change(image))
+
+
+def test_foreign_dtypes_are_refused(static: CompiledModel, image: torch.Tensor) -> None:
+    with pytest.raises(errors.DTypeMismatchError):
+        static(image.to(torch.complex64))
+    with pytest.raises(errors.DTypeError, match="native byte order"):
+        static(image.numpy().astype(">f4"))
+
+
+# -- dims that vary -------------------------------------------------------------------------------
+def test_one_compilation_answers_every_batch(module: nn.Module, dynamic: CompiledModel) -> None:
+    generator = torch.Generator().manual_seed(1)
+    for batch in (0, 1, 3, 256, 900, 1):
+        x = torch.rand((batch, 1, 28, 28), generator=generator)
+        y = dynamic(x)
+        assert y.shape == (batch, 10)
+        torch.testing.assert_close(y, torch.from_numpy(expected(module, x)), rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(dynamic(x.numpy()), y.numpy())
+    assert dynamic.compilations == 1
+
+
+def test_other_dims_stay_fixed(dynamic: CompiledModel) -> None:
+    with pytest.raises(errors.ShapeMismatchError, match=r"\(batch, 1, 28, 28\)") as caught:
+        dynamic(torch.rand(2, 1, 28, 27))
+    assert not getattr(caught.value, "__notes__", [])
+
+
+def test_a_row_has_the_same_result_in_every_batch(dynamic: CompiledModel) -> None:
+    x = torch.rand(37, 1, 28, 28)
+    whole = dynamic(x)
+    for begin, end in ((5, 6), (0, 2), (30, 37), (3, 36)):
+        torch.testing.assert_close(dynamic(x[begin:end]), whole[begin:end], rtol=1e-6, atol=1e-6)
+
+
+def test_dims_named_lazily(image: torch.Tensor) -> None:
+    model = burnish.compile(Add().eval(), dynamic_shapes=({0: "n"},))
+    for n in (2, 1, 0, 5):
+        assert torch.equal(model(torch.zeros(n, 3)), torch.ones(n, 3))
+    assert model.compilations == 1
+    with pytest.raises(errors.DTypeMismatchError):
+        model(torch.zeros(2, 3, dtype=torch.float64))
+
+
+# -- lazily ---------------------------------------------------------------------------------------
+def test_a_lazy_model_compiles_once_a_signature() -> None:
+    model = burnish.compile(Add().eval())
+    assert repr(model) == "<burnish model of Add: not compiled yet>"
+    assert model.compilations == 0
+    for _ in range(2):
+        assert torch.equal(model(torch.zeros(3)), torch.ones(3))
+        np.testing.assert_array_equal(model(np.zeros(3, np.float32)), np.ones(3))
+    assert repr(model) == "<burnish model of Add: 1 signature>"
+    assert model(torch.zeros(3, dtype=torch.float64)).dtype is torch.float64
+    assert model(torch.zeros(3)).dtype is torch.float32
+    assert model.compilations == 2
+    with pytest.raises(errors.ArgumentError, match="found object"):
+        model(object())
+
+
+def test_many_signatures_are_noted_and_then_refused() -> None:
+    model = burnish.compile(Add().eval())
+    for n in range(1, 4):
+        model(torch.zeros(n))
+    with pytest.warns(UserWarning, match="fourth signature.*dynamic_shapes") as caught:
+        model(torch.zeros(4))
+    assert [w.filename for w in caught] == [__file__]
+    for n in range(5, 17):
+        model(torch.zeros(n))
+    with pytest.raises(errors.VMError, match="16 different signatures.*dynamic_shapes"):
+        model(torch.zeros(17))
+    assert torch.equal(model(torch.zeros(4)), torch.ones(4))
+    assert model.compilations == 16
+
+
+def test_concurrent_first_calls_compile_once() -> None:
+    model = burnish.compile(Add().eval())
+    found: list[Any] = []
+    workers = [
+        threading.Thread(target=lambda: found.append(model(torch.zeros(3)))) for _ in range(4)
+    ]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert len(found) == 4
+    assert all(torch.equal(y, torch.ones(3)) for y in found)
+    assert model.compilations == 1
+
+
+@pytest.mark.parametrize("what", ["module", "report", "executable"])
+def test_before_the_first_call_there_is_nothing_to_see(what: str) -> None:
+    model = burnish.compile(Add().eval())
+    with pytest.raises(errors.NotCompiledError, match=f"^{what}: .*first call"):
+        getattr(model, what)
+
+
+def test_before_the_first_call_there_is_nothing_to_show_or_tune() -> None:
+    model = burnish.compile(Add().eval())
+    for call in (model.script, model.show, lambda: model.tune(trials=1)):
+        with pytest.raises(errors.NotCompiledError):
+            call()
+
+
+# -- looking inside -------------------------------------------------------------------------------
+def test_every_stage_can_be_read(static: CompiledModel) -> None:
+    assert "R.linear(" in static.script("00-import")
+    assert "R.linear(" in static.script("10-canonical")
+    assert "R.call_dps(cls.linear," in static.script("20-legalized")
+    assert "R.call_dps(cls.fused_linear_relu," in static.script()
+    assert "T.vectorized" in static.script("40-scheduled")
+    assert static.script("45-packed") != static.script("40-scheduled")
+    assert 'call("kernel:main_segment0"' in static.script("70-bytecode")
+    assert static.module.script() == static.script("40-scheduled")
+
+
+def test_an_unknown_stage_names_the_nearest(static: CompiledModel) -> None:
+    with pytest.raises(errors.BurnishError, match="Did you mean '30-fused'"):
+        static.script("30-fuse")
+    with pytest.raises(errors.BurnishError, match="BURNISH_DUMP"):
+        static.script("60-llvm")
+
+
+def test_show_prints(static: CompiledModel, capsys: pytest.CaptureFixture[str]) -> None:
+    static.show()
+    static.show("70-bytecode")
+    printed = capsys.readouterr().out
+    assert "fused_linear_relu" in printed
+    assert "main_segment0" in printed
+
+
+# -- run ------------------------------------------------------------------------------------------
+def test_run_is_a_call(static: CompiledModel, image: torch.Tensor) -> None:
+    wanted = static(image)
+    for inputs in (image, (image,), [image], {"input": image}):
+        assert torch.equal(static.run(inputs), wanted)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: np.empty((1, 10), np.float32),
+        lambda: np.empty((10, 1), np.float32).T,
+        lambda: np.empty((1, 20), np.float32)[:, ::2],
+        lambda: torch.empty(1, 10),
+        lambda: burnish.empty((1, 10)),
+        lambda: DLPackOnly(np.empty((1, 10), np.float32)),
+    ],
+)
+def test_run_writes_to_out(static: CompiledModel, image: torch.Tensor, make: Any) -> None:
+    out = make()
+    assert static.run(image, out=out) is out
+    held = out.array if isinstance(out, DLPackOnly) else np.asarray(out)
+    np.testing.assert_array_equal(held, static(image.numpy()))
+
+
+def test_an_out_that_does_not_fit_is_refused(static: CompiledModel, image: torch.Tensor) -> None:
+    with pytest.raises(errors.ShapeMismatchError, match=r"out: expected shape \(1, 10\)"):
+        static.run(image, out=np.empty((1, 11), np.float32))
+    with pytest.raises(errors.DTypeMismatchError, match="out: expected dtype float32"):
+        static.run(image, out=np.empty((1, 10)))
+    with pytest.raises(errors.ArgumentError, match="out: the array is read-only"):
+        static.run(image, out=read_only(torch.empty(1, 10)))
+    with pytest.raises(errors.ArityError, match="gives 1 output; 2 arrays were passed"):
+        static.run(image, out=[np.empty((1, 10), np.float32)] * 2)
+    with pytest.raises(errors.ArgumentError, match="found int"):
+        static.run(image, out=3)
+
+
+def test_out_is_checked_before_any_of_it_is_written(structured: CompiledModel) -> None:
+    out = [np.zeros(3, np.float32), np.zeros(3, np.float32), np.zeros(4, np.float32)]
+    with pytest.raises(errors.ShapeMismatchError, match=r"out\[2\]"):
+        structured.run([torch.ones(3), torch.ones(3)], out=out)
+    assert not out[0].any()
+
+
+def test_out_may_be_an_input() -> None:
+    model = burnish.compile(Add().eval(), (torch.zeros(5),))
+    x = np.zeros(5, np.float32)
+    model.run(x, out=x)
+    np.testing.assert_array_equal(x, np.ones(5))
+
+
+# -- threads --------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def two_threads(module: nn.Module, image: torch.Tensor) -> CompiledModel:
+    """The MLP compiled for at most two threads."""
+    model: CompiledModel = burnish.compile(
+        module, (image,), dynamic_shapes=({0: "batch"},), threads=2
+    )
+    return model
+
+
+def test_threads_do_not_change_bits(dynamic: CompiledModel, two_threads: CompiledModel) -> None:
+    for batch in (1, 33, 400):
+        x = torch.rand(batch, 1, 28, 28)
+        wanted = dynamic.run(x, threads=1)
+        for y in (two_threads(x), two_threads.run(x, threads=1), two_threads.run(x, threads=64)):
+            assert torch.equal(y, wanted)
+
+
+def test_bad_thread_counts_are_refused(module: nn.Module, static: CompiledModel) -> None:
+    for threads in (0, -1, 1.5, True):
+        with pytest.raises(errors.ArgumentError, match="expected a whole number of at least 1"):
+            static.run(torch.rand(1, 1, 28, 28), threads=threads)  # type: ignore[arg-type]
+    with pytest.raises(errors.ArgumentError, match="threads=0"):
+        burnish.compile(module, threads=0)
+
+
+def test_concurrent_calls_do_not_share_memory(two_threads: CompiledModel) -> None:
+    x = torch.rand(64, 1, 28, 28)
+    wanted = two_threads(x).numpy()
+    wrong: list[int] = []
+
+    def work(start: int) -> None:
+        for step in range(30):
+            i = (start * 7 + step) % 50
+            part = x[i : i + 1 + step % 9]
+            rows = two_threads(part if start % 2 else part.numpy())
+            if not np.allclose(np.asarray(rows), wanted[i : i + len(part)], rtol=1e-5, atol=1e-6):
+                wrong.append(i)
+
+    workers = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join()
+    assert wrong == []
+
+
+def test_a_forked_child_can_call(two_threads: CompiledModel) -> None:
+    x = np.random.default_rng(0).random((100, 1, 28, 28), np.float32)
+    wanted = two_threads(x)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(two_threads(x), wanted) else 1)
+    _, status = os.waitpid(child, 0)
+    assert status == 0
+
+
+# -- weights, refusals ----------------------------------------------------------------------------
+def test_weights_are_copied_at_compile() -> None:
+    module = nn.Linear(4, 3).eval()
+    x = torch.ones(2, 4)
+    model = burnish.compile(module, (x,))
+    wanted = model(x).clone()
+    with torch.no_grad():
+        module.weight.fill_(7)
+        module.bias.fill_(7)
+    assert torch.equal(model(x), wanted)
+    assert not torch.equal(burnish.compile(module, (x,))(x), wanted)
+
+
+def test_a_module_in_training_mode_is_refused() -> None:
+    module = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.5))
+    for example in (None, (torch.ones(1, 3),)):
+        with pytest.raises(errors.FrontendError, match=r"1 \(Dropout\) is in training mode"):
+            burnish.compile(module, example)
+    burnish.compile(nn.Linear(3, 3))  # whose result does not depend on the mode
+
+
+def test_unsupported_operators_come_all_at_once() -> None:
+    class Exotic(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.linalg.svdvals(x) + torch.fft.rfft(x).abs().sum()
+
+    with pytest.raises(errors.UnsupportedOpError) as caught:
+        burnish.compile(Exotic().eval(), (torch.rand(3, 3),))
+    assert {op.name for op in caught.value.ops} == {"aten._linalg_svd.default", "aten._fft_r2c.default"}
+
+
+def test_a_module_that_does_not_export(caplog: pytest.LogCaptureFixture) -> None:
+    class Branching(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(errors.FrontendError, match="Branching does not export"):
+        burnish.compile(Branching().eval(), (torch.ones(2),))
+
+
+def test_errors_of_passes_come_under_their_own_class() -> None:
+    """A PassError is unwrapped at the door: its cause is raised, with the pass in a note."""
+    module = burnish.parse(RELU)
+    main = module["main"]
+    assert isinstance(main, Function)
+    module["main"] = replace(main, params=())
+    for compile_ in (burnish.compile, burnish.build):
+        with pytest.raises(errors.VerifyError) as caught:
+            compile_(module)
+        assert "in pass 'import'" in caught.value.__notes__
+        assert "Set BURNISH_DUMP=DIR" in str(caught.value)

@@ -1,0 +1,46 @@
+"""CompileReport: counting and printing."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.driver.report import CompileReport
+
+
+def test_stages_add_up() -> None:
+    report = CompileReport()
+    with report.stage("a"):
+        pass
+    with report.stage("b"):
+        pass
+    with pytest.raises(KeyError), report.stage("a"):
+        raise KeyError
+    assert list(report.stages) == ["a", "b"]
+    assert report.seconds == sum(report.stages.values()) > 0
+
+
+def test_it_prints() -> None:
+    report = CompileReport(
+        stages={"00-import": 0.001, "60-llvm": 0.25},
+        kernels=["f", "g"],
+        compilations=3,
+        segments=1,
+        workspace_bytes=512,
+        constant_bytes=40,
+        notes=["dim n was exported for sizes of 2 to 8."],
+    )
+    assert str(report).splitlines() == [
+        "compiled in 0.251 s: 2 kernels, 1 segment, 3 objects emitted",
+        "  00-import           1.0 ms",
+        "  60-llvm           250.0 ms",
+        "  kernels: f, g",
+        "  constants of 40 bytes, workspace of 512 bytes",
+        "  note: dim n was exported for sizes of 2 to 8.",
+    ]
+
+
+def test_it_prints_what_is_not_known() -> None:
+    text = str(CompileReport())
+    assert text.startswith("compiled in 0.000 s: 0 kernels, 0 segments, 0 objects emitted")
+    assert "kernels: none" in text
+    assert "workspace that depends on the dims" in text

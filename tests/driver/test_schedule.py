@@ -1,0 +1,41 @@
+"""burnish.Schedule over modules and bare PrimFuncs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import burnish
+from burnish.graphir.module import IRModule
+from burnish.tests.driver.programs import add_one, mixed
+
+
+def test_a_bare_prim_func_is_wrapped() -> None:
+    func = add_one()
+    sch = burnish.Schedule(func, seed=0)
+    assert isinstance(sch.mod, IRModule)
+    assert list(sch.mod) == ["add_one"]
+    sch.split(sch.get_loops("y")[0], [2, None])
+    assert func.script() == add_one().script()
+    assert len(sch.get_loops("y")) == 2
+
+
+def test_a_module_is_scheduled_in_a_copy() -> None:
+    module = mixed()
+    sch = burnish.Schedule(module)
+    sch.work_on("add_one")
+    (loop,) = sch.get_loops("y")
+    sch.vectorize(loop)
+    assert "T.vectorized" in sch.mod.script()
+    assert "T.vectorized" not in module.script()
+    assert list(sch.mod) == list(module)
+
+
+def test_a_scheduled_function_goes_back_into_its_module() -> None:
+    module = burnish.IRModule.from_expr(add_one())
+    sch = burnish.Schedule(module, seed=7)
+    assert sch.seed == 7
+    sch.vectorize(sch.get_loops("y")[0])
+    module.update_func(module.get_global_var("add_one"), sch.mod["add_one"])
+    x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+    burnish.build(module)["main"](x, y)
+    np.testing.assert_array_equal(y, x + 1)

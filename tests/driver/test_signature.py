@@ -1,0 +1,92 @@
+"""Signatures: their keys, machines and entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import burnish
+from burnish import errors
+from burnish.driver.compile import CompiledModel
+from burnish.driver.signature import CompiledSignature, signature_key
+
+ONE = np.zeros((2, 3), np.float32)
+
+
+def key(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    return signature_key(args, kwargs)
+
+
+def test_equal_calls_have_equal_keys_in_every_library() -> None:
+    wanted = key(ONE)
+    assert key(torch.zeros(2, 3)) == wanted
+    assert key(burnish.array(ONE)) == wanted
+    assert key([ONE], {"a": ONE}) == key([torch.ones(2, 3)], {"a": ONE})
+    assert key(a=ONE, b=1) == key(b=1, a=ONE)
+    assert hash(key([ONE], {"a": ONE}, 1.0, None, k="x"))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        key(ONE.T),
+        key(ONE.astype(np.float64)),
+        key(ONE, ONE),
+        key([ONE]),
+        key((ONE,)),
+        key({"a": ONE}),
+        key(ONE, 1),
+        key(x=ONE),
+    ],
+)
+def test_other_calls_have_other_keys(other: tuple[Any, ...]) -> None:
+    assert other != key(ONE)
+
+
+def test_plain_values_count_with_their_type() -> None:
+    assert len({key(v) for v in (1, 1.0, True, "1", None, -0.0, 0.0)}) == 7
+
+
+def test_what_is_no_input_is_refused() -> None:
+    with pytest.raises(errors.ArgumentError, match=r"input 0\['a'\]\[1\]: .* found object"):
+        key({"a": [1, object()]})
+
+
+@pytest.fixture
+def signature(static: CompiledModel) -> CompiledSignature:
+    return CompiledSignature(static._require("test").imported, static.executable, 1)
+
+
+def test_a_machine_is_made_once_a_number_of_threads(signature: CompiledSignature) -> None:
+    assert signature.machine() is signature.machine(1)
+    assert signature.machine(5) is signature.machine()  # no more than it was compiled for
+    with pytest.raises(errors.ArgumentError):
+        signature.machine(0)
+
+
+def test_an_entry_is_made_once_a_library(signature: CompiledSignature) -> None:
+    def slow(*args: Any) -> Any:
+        raise AssertionError("the fast entry takes this")
+
+    entry = signature.entry("numpy", slow)
+    assert entry is signature.entry("numpy", slow)
+    assert entry is not signature.entry("torch", slow)
+    x = np.zeros((1, 1, 28, 28), np.float32)
+    np.testing.assert_array_equal(entry(x), signature.run([x])[0].numpy())
+
+
+def test_a_structured_model_has_no_fast_entry(static: CompiledModel) -> None:
+    from dataclasses import replace
+
+    held = static._require("test").imported
+    for change in ({"positional_only": False}, {"single_output": False}):
+        changed = CompiledSignature(replace(held, **change), static.executable, 1)  # type: ignore[arg-type]
+        assert changed.entry("numpy", print) is print
+
+
+def test_the_number_of_inputs_is_checked(signature: CompiledSignature) -> None:
+    with pytest.raises(errors.ArityError, match=r"takes 1 input \(input\); got 0"):
+        signature.run([])

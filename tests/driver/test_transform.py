@@ -1,0 +1,134 @@
+"""burnish.transform: each pass over a module, with this machine's services."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import burnish
+from burnish import errors, transform
+from burnish.driver.kernels import resolve_target
+from burnish.graphir.module import IRModule
+from burnish.support.passes import Pass, Pipeline
+from burnish.tests.driver.programs import add_one
+from burnish.tuner.database import TuningDatabase
+
+LINEAR = """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((3, 4), "float32"), b: R.Tensor((3,), "float32")):
+        with R.dataflow():
+            y = R.linear(x, w, b)
+            z = R.relu(y)
+            R.output(z)
+        return z
+"""
+
+
+@pytest.fixture
+def linear() -> IRModule:
+    module: IRModule = burnish.parse(LINEAR)
+    return module
+
+
+@pytest.fixture(scope="module")
+def weights() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {
+        "w": rng.standard_normal((3, 4)).astype(np.float32),
+        "b": rng.standard_normal(3).astype(np.float32),
+    }
+
+
+def test_bound_weights_print_parse_and_run(
+    linear: IRModule, weights: dict[str, np.ndarray]
+) -> None:
+    text = linear.script()
+    bound = transform.BindParams("main", weights)(linear)
+    assert linear.script() == text
+    assert [p.name for p in bound["main"].params] == ["x"]
+    back = burnish.parse(bound.script(), constants=bound.constants)
+    burnish.assert_structural_equal(back, bound)
+    x = np.ones((2, 4), np.float32)
+    wanted = np.maximum(x @ weights["w"].T + weights["b"], 0)
+    for module in (bound, back):
+        y = burnish.VirtualMachine(burnish.build(module))["main"](x)
+        np.testing.assert_allclose(y.numpy(), wanted, rtol=1e-5)
+
+
+def test_bound_weights_are_copied(linear: IRModule, weights: dict[str, np.ndarray]) -> None:
+    own = {k: v.copy() for k, v in weights.items()}
+    vm = burnish.VirtualMachine(burnish.build(transform.BindParams("main", own)(linear)))
+    x = np.ones((2, 4), np.float32)
+    before = vm["main"](x).numpy().copy()
+    own["w"][...] = 0
+    np.testing.assert_array_equal(vm["main"](x).numpy(), before)
+
+
+def test_constants_are_folded_on_this_machine() -> None:
+    module = burnish.parse(
+        """
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((2,), "float32")):
+        with R.dataflow():
+            a = R.add(R.const([1.0, 2.0], "float32"), R.const([3.0, 4.0], "float32"))
+            y = R.add(x, a)
+            R.output(y)
+        return y
+"""
+    )
+    folded = transform.FoldConstant()(module)
+    assert "R.const([4.0, 6.0], \"float32\")" in folded.script()
+    assert transform.FoldConstant(max_bytes=0)(module)["main"] is not None
+
+
+def test_the_passes_fuse_a_module(linear: IRModule) -> None:
+    passes = Pipeline(
+        [
+            *(transform.Canonicalize(), transform.CollapseLeadingDims()),
+            *(transform.EliminateCommonSubexpr(), transform.LegalizeOps()),
+            *(transform.AnnotatePattern(), transform.FuseOps(), transform.FusePrimFuncs()),
+            transform.DeadCodeElimination(),
+        ]
+    )
+    fused = passes(linear)
+    assert list(fused.prim_funcs) == ["fused_linear_relu"]
+    scheduled = transform.DefaultSchedule()(fused)
+    func = scheduled["fused_linear_relu"]
+    assert func.attr("is_scheduled")
+    assert not fused["fused_linear_relu"].attr("is_scheduled")
+    assert transform.DefaultSchedule()(scheduled)["fused_linear_relu"] is func
+
+
+def test_default_schedule_schedules_what_a_user_wrote() -> None:
+    module = burnish.IRModule.from_expr(add_one(n=64))
+    scheduled = transform.DefaultSchedule("native -threads=1")(module)
+    assert "T.vectorized" in scheduled.script()
+    x, y = np.ones(64, np.float32), np.zeros(64, np.float32)
+    burnish.build(scheduled)["main"](x, y)
+    np.testing.assert_array_equal(y, x + 1)
+
+
+def test_an_empty_database_changes_nothing() -> None:
+    module = burnish.IRModule.from_expr(add_one())
+    database = TuningDatabase()
+    applied = transform.ApplyDatabase(database, "native -threads=1")(module)
+    assert applied["add_one"] is module["add_one"]
+    target = resolve_target("native -threads=1")
+    assert transform.best_or_none(add_one(), target, database) is None
+
+
+def test_errors_inside_a_pass_say_which(linear: IRModule) -> None:
+    with pytest.raises(errors.PassError, match="In pass 'bind-params'") as caught:
+        transform.BindParams("main", {"nothing": np.zeros(3)})(linear)
+    assert isinstance(caught.value.__cause__, errors.BurnishError)
+
+
+def test_every_name_is_a_pass() -> None:
+    for name in transform.__all__:
+        value = getattr(transform, name)
+        assert isinstance(value, type)
+        assert issubclass(value, Pass)

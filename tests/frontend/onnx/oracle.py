@@ -1,0 +1,76 @@
+"""How an ONNX converter is tested: a small model as text, imported, verified, evaluated by the reference
+interpreter of the graph, and compared with onnx's own reference evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from burnish.frontend.imported import Imported
+from burnish.frontend.onnx import import_onnx
+from burnish.graphir.analysis import bindings
+from burnish.graphir.verify import verify_module
+from burnish.support.errors import BurnishError
+from burnish.tests.graphir.reference import run
+from onnx import ModelProto, numpy_helper, parser
+from onnx.reference import ReferenceEvaluator
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def model(
+    body: str,
+    inputs: str = "float[N, 3, 4] x",
+    opset: int = 17,
+    *,
+    outputs: str = "float y",
+    weights: Arrays | None = None,
+    domains: str = "",
+) -> ModelProto:
+    """A model from the statements of its graph in ONNX's text form."""
+    made = parser.parse_model(
+        f'<ir_version: 8, opset_import: ["" : {opset}{domains}]>\n'
+        f"g ({inputs}) => ({outputs}) {{\n{body}\n}}"
+    )
+    for name, array in (weights or {}).items():
+        made.graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
+    return made
+
+
+def evaluate(imported: Imported, values: Arrays) -> list[np.ndarray]:
+    """The outputs of the imported graph."""
+    result = run(imported.module, "main", *imported.flatten_inputs((), dict(values)))
+    return list(result) if isinstance(result, tuple) else [result]
+
+
+def check(made: ModelProto, *, tolerance: float = 2e-5, **values: Any) -> Imported:
+    """Import, verify, and compare dtype, shape and values of every output."""
+    arrays = {name: np.asarray(v) for name, v in values.items()}
+    imported = import_onnx(made)
+    verify_module(imported.module)
+    names = [o.name for o in made.graph.output]
+    with np.errstate(all="ignore"):
+        expected = ReferenceEvaluator(made).run(None, arrays)
+    for name, found, wanted in zip(names, evaluate(imported, arrays), expected, strict=True):
+        if found.dtype != wanted.dtype or found.shape != wanted.shape:
+            pytest.fail(
+                f"{name}: {found.dtype} {found.shape}, onnx {wanted.dtype} {wanted.shape}",
+                pytrace=False,
+            )
+        np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance, err_msg=name)
+    return imported
+
+
+def operators_of(imported: Imported) -> list[str]:
+    """The operators of main, in order."""
+    values = [b.value for b in bindings(imported.module["main"])]  # type: ignore[arg-type]
+    return [v.op for v in values if hasattr(v, "op")]
+
+
+def refusal(made: ModelProto) -> str:
+    """The message of the error that a model is refused with, notes included."""
+    with pytest.raises(BurnishError) as caught:
+        import_onnx(made)
+    return "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])

@@ -1,0 +1,106 @@
+"""Guarded integer division: C's and Python's results, and no operation that could trap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from burnish.frontend.integer_division import divide_integers, remainder_of_truncation
+from burnish.graphir import ops
+from burnish.graphir.builder import BlockBuilder, call_op
+from burnish.graphir.expr import Atom, Var, constant
+from burnish.graphir.op import type_of
+from burnish.graphir.type import TensorType, tensor_type
+from burnish.graphir.verify import verify_module
+from burnish.tests.graphir import reference
+
+assert ops
+
+
+class Emitter:
+    """A context of a front end, reduced to what is needed here."""
+
+    def __init__(self) -> None:
+        self.builder = BlockBuilder()
+
+    def op(self, name: str, *args: Atom, **attrs: object) -> Var:
+        return self.builder.emit(call_op(name, *args, **attrs))
+
+    def type(self, atom: Atom) -> TensorType:
+        kind = type_of(atom)
+        assert isinstance(kind, TensorType)
+        return kind
+
+
+def emit(
+    make: Callable[[Emitter, Atom, Atom], Var], a: np.ndarray, b: np.ndarray, *, fixed: bool = False
+) -> tuple[np.ndarray, list[str]]:
+    """The result on arrays, and the operators that were emitted; ``fixed`` makes b a constant."""
+    emitter = Emitter()
+    x, y = (Var(n, tensor_type(v.shape, str(v.dtype))) for n, v in (("a", a), ("b", b)))
+    params = [x] if fixed else [x, y]
+    with emitter.builder.function("main", params):
+        with emitter.builder.dataflow():
+            result = make(emitter, x, constant(b) if fixed else y)
+        emitter.builder.emit_func_output(result)
+    module = verify_module(emitter.builder.get())
+    text = module.script()
+    found = reference.run(module, "main", *([a] if fixed else [a, b]))
+    return found, [
+        line.split("R.")[1].split("(")[0] for line in text.splitlines() if " = R." in line
+    ]
+
+
+A = np.array([7, -7, 7, -7, 0, 5, 5, -128], np.int8)
+B = np.array([2, 2, -2, -2, 3, 0, -1, -1], np.int8)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("divide", [3, -3, -3, 3, 0, 5, -5, -128]),
+        ("floor_divide", [3, -4, -4, 3, 0, 5, -5, -128]),
+        ("floor_mod", [1, 1, -1, -1, 0, 0, 0, 0]),
+    ],
+)
+def test_every_divisor_has_a_result(name: str, expected: list[int]) -> None:
+    found, _ = emit(lambda e, a, b: divide_integers(e, name, a, b), A, B)
+    assert found.tolist() == expected
+    assert found.dtype == np.int8
+
+
+def test_the_divisor_that_reaches_the_operator_is_never_0_or_minus_1() -> None:
+    seen: list[np.ndarray] = []
+    divide = reference.OPERATORS["divide"]
+    original = dict(reference.OPERATORS)
+    reference.OPERATORS["divide"] = lambda a, b: (seen.append(b), divide(a, b))[1]
+    try:
+        emit(lambda e, a, b: divide_integers(e, "divide", a, b), A, B)
+    finally:
+        reference.OPERATORS.update(original)
+    assert not np.isin(seen[0], (0, -1)).any()
+
+
+def test_unsigned_and_constant_divisors_need_less() -> None:
+    unsigned, names = emit(
+        lambda e, a, b: divide_integers(e, "divide", a, b),
+        np.array([7, 5], np.uint8),
+        np.array([2, 0], np.uint8),
+    )
+    assert unsigned.tolist() == [3, 5]
+    assert names == ["equal", "where", "divide"]
+    for value, count in ((3, 1), (-1, 7), (0, 7)):
+        make = lambda e, a, b: divide_integers(e, "floor_divide", a, b)  # noqa: E731
+        _, names = emit(make, A, np.array(value, np.int8), fixed=True)
+        assert len(names) == count
+
+
+def test_the_truncated_remainder_has_the_sign_of_the_dividend() -> None:
+    found, _ = emit(remainder_of_truncation, A[:-1], B[:-1])
+    assert found.tolist() == [1, -1, 1, -1, 0, 0, 0]
+    x = np.array([5.5, -5.5, 1e8, 3.0, 2.0], np.float32)
+    y = np.array([2.0, 2.0, 0.1, np.inf, 0.0], np.float32)
+    found, _ = emit(remainder_of_truncation, x, y)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(found, np.fmod(x, y))

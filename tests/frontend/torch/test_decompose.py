@@ -1,0 +1,85 @@
+"""Preparing programs: pure operators, decomposed only where a converter is missing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from burnish.frontend.torch.decompose import operators, prepare_program
+from burnish.frontend.torch.export import quiet_torch, run_program
+from burnish.frontend.torch.registry import operator_name
+from torch import nn
+from torch.export import ExportedProgram
+
+X = torch.rand(3, 4)
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(self.linear(x))
+
+
+def export(function: Any) -> tuple[nn.Module, ExportedProgram]:
+    module = Calls(function).eval()
+    with quiet_torch(), torch.no_grad():
+        return module, torch.export.export(module, (X,), strict=False)
+
+
+def names(program: ExportedProgram) -> list[str]:
+    return [operator_name(n) for n in operators(program)]
+
+
+def test_a_program_of_known_operators_is_itself() -> None:
+    _, program = export(F.relu)
+    assert prepare_program(program) is program
+    assert names(program) == ["aten.linear.default", "aten.relu.default"]
+
+
+def write_through_a_view(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y.view(-1).add_(1)
+    return y
+
+
+def enable_gradients(x: torch.Tensor) -> torch.Tensor:
+    with torch.enable_grad():
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    ("function", "absent"),
+    [
+        (lambda x: F.relu(x, inplace=True) + x, "aten.relu_.default"),
+        (write_through_a_view, "aten.add_.Tensor"),
+        (enable_gradients, "wrap_with_set_grad_enabled"),
+        (lambda x: F.hardshrink(x), "aten.hardshrink.default"),
+        (lambda x: torch.einsum("ij,kj->ik", x, x), "aten.einsum.default"),
+    ],
+)
+def test_what_is_impure_or_unknown_is_rewritten(function: Any, absent: str) -> None:
+    module, program = export(function)
+    assert absent in names(program)
+    prepared = prepare_program(program)
+    assert absent not in names(prepared)
+    assert "aten.linear.default" in names(prepared)
+    with torch.no_grad():
+        torch.testing.assert_close(run_program(prepared, [X])[0], module(X))
+
+
+def test_what_nobody_knows_stays() -> None:
+    _, program = export(torch.erfinv)
+    assert "aten.erfinv.default" in names(prepare_program(program))
+
+
+def test_arithmetic_on_sizes_is_no_operator() -> None:
+    module = Calls(lambda x: x.reshape(x.shape[0] * 2, -1)).eval()
+    with quiet_torch():
+        program = torch.export.export(module, (X,), dynamic_shapes=({0: torch.export.Dim("b")},))
+    assert names(program) == ["aten.linear.default", "aten.reshape.default"]

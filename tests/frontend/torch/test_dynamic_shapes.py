@@ -1,0 +1,162 @@
+"""dynamic_shapes in every form: what torch.export gets, and errors that name the input."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from burnish.frontend.torch.dynamic_shapes import ExportPlan, plan_export
+from burnish.support.errors import FrontendError
+from torch import nn
+from torch.export import Dim
+
+X, Y = torch.rand(1, 4), torch.rand(1, 6)
+
+
+class Pair(NamedTuple):
+    a: torch.Tensor
+    b: torch.Tensor
+
+
+class Model(nn.Module):
+    def forward(self, x: Any, y: Any = None, *rest: Any, scale: Any = 1.0, **more: Any) -> Any:
+        return x
+
+
+def plan(shapes: Any, *args: Any, **kwargs: Any) -> ExportPlan:
+    return plan_export(Model(), args, kwargs, shapes)
+
+
+def test_without_dims_nothing_changes() -> None:
+    made = plan(None, X, Y, scale=2.0)
+    assert made.args[0] is X
+    assert made.kwargs == {"scale": 2.0}
+    assert made.specification is None
+    assert made.parameters == ("x", "y")
+
+
+def test_a_name_in_a_tuple_or_a_dict() -> None:
+    for shapes in (({0: "batch"}, None), {"x": {0: "batch"}}, ({-2: "batch"}, None)):
+        made = plan(shapes, X, Y)
+        assert made.places == [(0, 0, "batch")]
+        assert made.args[0].shape == (5, 4)
+        assert made.args[1] is Y
+        assert made.specification is not None
+        assert made.specification["x"][0].__name__ == "batch"
+        assert made.specification["y"] is None
+
+
+def test_one_name_is_one_dim_and_each_has_its_own_size() -> None:
+    made = plan(({0: "batch"}, {0: "batch", 1: "width"}), X, Y)
+    assert made.args[0].shape == (5, 4)
+    assert made.args[1].shape == (5, 7)
+    assert made.specification is not None
+    assert made.specification["x"][0] is made.specification["y"][0]
+    assert made.names == ("batch", "width")
+    assert made.places == [(0, 0, "batch"), (1, 0, "batch"), (1, 1, "width")]
+    assert made.smallest == [(0, 0, 1), (1, 0, 1), (1, 1, 1)]
+
+
+def test_sizes_of_inputs_and_weights_are_avoided() -> None:
+    model = Model()
+    model.weight = nn.Parameter(torch.zeros(7, 11))
+    made = plan_export(model, (X, torch.rand(5, 13)), {}, ({0: "batch"}, None))
+    assert made.args[0].shape == (17, 4)
+
+
+def test_an_example_of_size_0_is_fine() -> None:
+    assert plan(({0: "batch"},), torch.rand(0, 4)).args[0].shape == (5, 4)
+
+
+def test_dims_of_torch_and_their_bounds() -> None:
+    dim = Dim("n", min=3, max=4)
+    made = plan(({0: dim}, {0: "n", 1: Dim.AUTO}), X, Y)
+    assert made.args[0].shape == (3, 4)
+    assert made.specification is not None
+    assert made.specification["y"] == {0: dim, 1: Dim.AUTO}
+    assert made.args[1].shape == (3, 6)
+    assert made.smallest[0] == (0, 0, 3)
+
+
+def test_arithmetic_on_dims() -> None:
+    n = Dim("n")
+    made = plan(({0: n}, {0: 2 * n + 1}), X, Y)
+    assert (made.args[0].shape[0], made.args[1].shape[0]) == (5, 11)
+    assert made.places == [(0, 0, "n"), (1, 0, "n")]
+    assert made.smallest == [(0, 0, 1), (1, 0, 3)]
+
+
+def test_ints_and_none_are_static() -> None:
+    made = plan(({0: 1, 1: None}, ["m", None]), X, Y)
+    assert made.args[0] is X
+    assert made.places == [(1, 0, "m")]
+
+
+def test_nested_inputs() -> None:
+    pair = Pair(X, Y)
+    nested = {"a": [X, 3], "b": pair}
+    made = plan(({"a": [{0: "n"}, None], "b": ({0: "n"}, None)}, None), nested, Y)
+    assert made.args[0]["a"][0].shape == (5, 4)
+    assert isinstance(made.args[0]["b"], Pair)
+    assert made.args[0]["b"].b is Y
+    assert made.places == [(0, 0, "n"), (2, 0, "n")]
+    assert made.specification is not None
+    assert isinstance(made.specification["x"]["a"], list)
+
+
+def test_variadic_inputs_and_keywords() -> None:
+    shapes = (None, None, {0: "n"}, {1: "w"})
+    for form in (shapes, {"rest": ({0: "n"}, {1: "w"})}, (None, None, ({0: "n"}, {1: "w"}))):
+        made = plan(form, X, Y, X, Y)
+        assert made.places == [(2, 0, "n"), (3, 1, "w")]
+        assert made.parameters == ("x", "y", "rest[0]", "rest[1]")
+    made = plan({"x": {0: "n"}, "extra": {0: "n"}}, X, extra=Y, scale=2.0)
+    assert made.places == [(0, 0, "n"), (2, 0, "n")]
+    assert list(made.kwargs) == ["scale", "extra"]
+
+
+def test_a_tensor_given_twice_is_two_inputs() -> None:
+    made = plan(None, X, X)
+    assert made.args[0] is not made.args[1]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "message"),
+    [
+        ({"z": {0: "n"}}, "dynamic_shapes names 'z', but the inputs of forward() are x, y."),
+        (
+            ({0: "n"},),
+            "dynamic_shapes has 1 entries for 2 inputs; give one an input (None: static).",
+        ),
+        (
+            ({2: "n"}, None),
+            "dynamic_shapes for input 'x': there is no dim 2 in a tensor of 2 dims.",
+        ),
+        (("batch", None), "dynamic_shapes for input 'x': expected a dict from dims to names"),
+        (({0: 1.5}, None), "dynamic_shapes for input 'x', dim 0: expected a name"),
+        (({0: "a b"}, None), "'a b' is no name; use letters, digits and _."),
+        (({0: "class"}, None), "'class' is no name"),
+        ("batch", "dynamic_shapes takes a tuple with an entry for each input"),
+    ],
+)
+def test_errors_name_the_input(shapes: Any, message: str) -> None:
+    with pytest.raises(FrontendError) as caught:
+        plan(shapes, X, Y)
+    assert message in str(caught.value)
+
+
+def test_errors_of_nested_inputs() -> None:
+    for entry, message in (
+        ({"b": {0: "n"}}, "input 'x': expected entries for ['a'], found 'b'"),
+        ({"a": [{0: "n"}]}, "input 'x'['a']: expected a list of 2 entries"),
+        ({"a": [None, {0: "n"}]}, "input 'x'['a'][1]: a int has no dims."),
+    ):
+        with pytest.raises(FrontendError) as caught:
+            plan((entry,), {"a": [X, 3]})
+        assert message in str(caught.value)
+
+
+def test_inputs_that_do_not_fit_forward() -> None:
+    with pytest.raises(FrontendError, match=r"do not fit Model\.forward\(.*missing a required"):
+        plan_export(Model(), (), {}, None)

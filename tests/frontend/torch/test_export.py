@@ -1,0 +1,137 @@
+"""Exporting modules: training mode, bad examples, and Python branches on a size."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from burnish.frontend.torch import export
+from burnish.frontend.torch.export import check_eval_mode, export_module, run_program
+from burnish.support.errors import FrontendError
+from torch import nn
+from torch.export import Dim
+
+X = torch.rand(1, 4)
+
+
+class Calls(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def failure(module: nn.Module, *inputs: Any, shapes: Any = None) -> str:
+    with pytest.raises(FrontendError) as caught:
+        export_module(module.eval(), inputs, None, shapes)
+    return str(caught.value)
+
+
+# -- training mode -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("module", "named"),
+    [
+        (nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), "1 (Dropout)"),
+        (nn.BatchNorm1d(4), "the module (BatchNorm1d)"),
+        (nn.Sequential(nn.Sequential(nn.BatchNorm2d(4))), "0.0 (BatchNorm2d)"),
+    ],
+)
+def test_training_mode_that_changes_the_result_is_refused(module: nn.Module, named: str) -> None:
+    with pytest.raises(FrontendError) as caught:
+        check_eval_mode(module.train())
+    assert str(caught.value) == (
+        f"{named} is in training mode, which changes its result. "
+        "Call module.eval() before compiling."
+    )
+    check_eval_mode(module.eval())
+
+
+def test_training_mode_without_effect_is_fine() -> None:
+    own = nn.BatchNorm1d(4, track_running_stats=False)
+    check_eval_mode(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0), own).train())
+
+
+# -- examples ----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (torch.empty(2, device="meta"), "example input 0 is on meta; burnish compiles for the CPU"),
+        (torch.eye(2).to_sparse(), "example input 0 has the layout torch.sparse_coo"),
+        (torch.ones(2, dtype=torch.complex64), "example input 0: dtype torch.complex64 cannot be"),
+    ],
+)
+def test_examples_are_dense_cpu_tensors(x: torch.Tensor, message: str) -> None:
+    assert failure(nn.ReLU(), x).startswith(message)
+
+
+def test_examples_inside_others_are_named() -> None:
+    nested = {"a": [X, torch.ones(2, dtype=torch.complex64)]}
+    assert failure(nn.ReLU(), nested).startswith("example input 0['a'][1]: dtype")
+
+
+def test_a_bare_tensor_is_no_tuple_of_inputs() -> None:
+    with pytest.raises(FrontendError, match=r"a tuple, \(x,\) for a single one; found a Tensor"):
+        export_module(nn.ReLU(), X)
+
+
+# -- modules that do not export ------------------------------------------------------------------
+def test_control_flow_on_data_does_not_export() -> None:
+    message = failure(Calls(lambda x: x * 2 if x.sum() > 0 else x), X)
+    assert message.startswith("Calls does not export: ")
+    assert "control flow that depends on data" in message
+    assert "TORCH_LOGS" not in message
+
+
+def test_errors_of_the_model_itself_are_passed_on() -> None:
+    message = failure(Calls(lambda x: x @ x), X)
+    assert "Calls does not export: RuntimeError: " in message
+    assert "[1, 4] X [1, 4]" in message
+
+
+def test_a_dim_that_cannot_vary_is_explained() -> None:
+    message = failure(nn.Linear(4, 2), X, shapes=({1: "width"},))
+    assert message.startswith("Linear does not export with width of any size: ")
+    assert len(message.splitlines()) < 12
+
+
+def test_warnings_of_the_model_pass_and_others_do_not() -> None:
+    def warn(x: torch.Tensor) -> torch.Tensor:
+        warnings.warn("mine", UserWarning, stacklevel=1)
+        return x + 1
+
+    with pytest.warns(UserWarning, match="mine"):
+        export_module(Calls(warn).eval(), (X,))
+
+
+# -- branches on a size ----------------------------------------------------------------------------
+def test_a_branch_that_matters_at_size_1_is_refused() -> None:
+    branch = Calls(lambda x: x * 2 if x.shape[0] == 1 else x)
+    message = failure(branch, X, shapes=({0: "batch"},))
+    assert message.startswith("forward() computes something else where batch is 1")
+
+
+def test_a_branch_that_does_not_matter_is_fine() -> None:
+    branch = Calls(lambda x: x.contiguous() * 2 if x.shape[0] == 1 else x * 2)
+    program, plan = export_module(branch.eval(), (X,), None, ({0: "batch"},))
+    assert plan.names == ("batch",)
+    assert torch.equal(run_program(program, [X])[0], X * 2)
+
+
+def test_a_size_its_user_excludes_may_differ() -> None:
+    branch = Calls(lambda x: x * 2 if x.shape[0] == 1 else x)
+    dim = Dim("batch", min=2, max=50)
+    export_module(branch.eval(), (torch.rand(2, 4),), None, ({0: dim},))
+
+
+def test_without_the_oblivious_rules_the_check_still_stands(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(export, "symbolic_config", object())
+    branch = Calls(lambda x: x * 2 if x.shape[0] == 1 else x)
+    assert "computes something else" in failure(branch, X, shapes=({0: "batch"},))
+    export_module(Calls(F.relu).eval(), (X,), None, ({0: "batch"},))

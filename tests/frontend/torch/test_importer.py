@@ -1,0 +1,293 @@
+"""Importing whole modules: the text, symbolic dims, structure, weights, and every refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from burnish.frontend.imported import Imported
+from burnish.frontend.torch import import_exported_program, import_module
+from burnish.frontend.torch.importer import check_eval_mode
+from burnish.graphir.expr import Constant, Function
+from burnish.graphir.module import weights
+from burnish.graphir.verify import verify_module
+from burnish.support.errors import (
+    ArgumentError,
+    BurnishError,
+    FrontendError,
+    ShapeMismatchError,
+    UnsupportedOpError,
+)
+from burnish.tests.graphir.reference import run
+from torch import nn
+from torch.export import Dim
+
+assert check_eval_mode
+
+
+class Tiny(nn.Module):
+    """Two tied layers, a buffer that is saved and one that is not, and a plain tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        with torch.no_grad():
+            self.first.weight.copy_(torch.arange(-8, 8).reshape(4, 4) / 8)
+            self.first.bias.copy_(torch.tensor([0.25, -0.5, 1.0, 0.0]))
+        self.second = nn.Linear(4, 4, bias=False)
+        self.second.weight = self.first.weight
+        self.register_buffer("offset", torch.full((4,), 0.5))
+        self.register_buffer("factor", torch.tensor(2.0), persistent=False)
+        self.plain = torch.arange(4.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(F.relu(self.first(x))) * self.factor + self.offset - self.plain
+
+
+def main_of(imported: Imported) -> Function:
+    main = imported.module["main"]
+    assert isinstance(main, Function)
+    return main
+
+
+@pytest.fixture(scope="module")
+def tiny() -> tuple[Tiny, Imported]:
+    module = Tiny().eval()
+    return module, import_module(module, (torch.rand(1, 4),), ({0: "batch"},))
+
+
+def test_the_text_of_a_small_model(
+    tiny: tuple[Tiny, Imported], golden: Callable[..., None]
+) -> None:
+    golden(verify_module(tiny[1].module).script())
+
+
+def test_what_a_driver_reads(tiny: tuple[Tiny, Imported]) -> None:
+    imported = tiny[1]
+    assert imported.dim_names == ("batch",)
+    assert imported.input_names == ("x",)
+    assert imported.source == "torch Tiny"
+    assert imported.single_output
+    assert imported.positional_only
+    assert imported.notes == ()
+    assert imported.variables["x"] == "x"
+    assert imported.variables["linear_1"] == "lv_2"
+
+
+def test_every_batch_is_that_of_eager(tiny: tuple[Tiny, Imported]) -> None:
+    module, imported = tiny
+    for batch in (0, 1, 2, 9):
+        x = torch.rand(batch, 4)
+        found = run(imported.module, "main", x.numpy())
+        with torch.no_grad():
+            np.testing.assert_allclose(found, module(x).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_weights_are_copies_and_tied_ones_are_one() -> None:
+    module = Tiny().eval()
+    imported = import_module(module, (torch.rand(2, 4),))
+    shapes = sorted(c.data.shape for c in weights(main_of(imported)))
+    assert shapes == [(), (4,), (4,), (4,), (4, 4)]
+    before = run(imported.module, "main", np.ones((2, 4), np.float32))
+    with torch.no_grad():
+        module.first.weight.zero_()
+        module.plain.zero_()
+    assert np.array_equal(run(imported.module, "main", np.ones((2, 4), np.float32)), before)
+
+
+# -- structure ---------------------------------------------------------------------------------
+class Structured(nn.Module):
+    def forward(self, x: Any, parts: Any, *, scale: float = 1.0) -> Any:
+        return {"sum": x + parts["a"][0], "rest": (parts["b"] * scale, None, x), "n": 3}
+
+
+def test_several_inputs_and_a_dict_of_outputs_keep_their_structure() -> None:
+    x, a, b = torch.rand(1, 4), torch.rand(1, 4), torch.rand(3)
+    imported = import_module(
+        Structured().eval(),
+        (x, {"a": [a], "b": b}),
+        {"x": {0: "n"}, "parts": {"a": [{0: "n"}], "b": None}},
+        example_kwargs={"scale": 2.0},
+    )
+    assert imported.dim_names == ("n",)
+    assert imported.input_names == ("x", "parts_a_0", "parts_b")
+    assert not imported.single_output
+    assert not imported.positional_only
+    x, a = torch.rand(5, 4), torch.rand(5, 4)
+    flat = imported.flatten_inputs((x,), {"scale": 2.0, "parts": {"b": b, "a": [a]}})
+    outputs = run(imported.module, "main", *[t.numpy() for t in flat])
+    found = imported.unflatten_outputs(list(outputs))
+    assert list(found) == ["sum", "rest", "n"]
+    np.testing.assert_allclose(found["sum"], (x + a).numpy())
+    np.testing.assert_allclose(found["rest"][0], (b * 2).numpy())
+    assert found["rest"][1] is None
+    assert np.array_equal(found["rest"][2], x.numpy())
+    assert found["n"] == 3
+    with pytest.raises(ArgumentError, match="input 'scale': 2.0 at compilation"):
+        imported.flatten_inputs((x, {"a": [a], "b": b}), {"scale": 1.0})
+
+
+def test_a_tensor_passed_twice_is_two_inputs() -> None:
+    class Difference(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x - y
+
+    x = torch.ones(3)
+    imported = import_module(Difference().eval(), (x, x))
+    found = run(imported.module, "main", np.full(3, 5, np.float32), np.ones(3, np.float32))
+    assert found.tolist() == [4, 4, 4]
+
+
+# -- symbolic dims -----------------------------------------------------------------------------
+class Joined(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, y, y])
+
+
+def params_of(imported: Imported) -> str:
+    return next(
+        line.strip() for line in imported.module.script().splitlines() if "def main" in line
+    )
+
+
+def test_names_follow_the_places_they_were_given_not_their_order() -> None:
+    imported = import_module(
+        Joined().eval(), (torch.rand(1, 2), torch.rand(0, 2)), {"y": {0: "rows"}, "x": {0: "batch"}}
+    )
+    assert 'x: R.Tensor(("batch", 2), ' in params_of(imported)
+    assert 'y: R.Tensor(("rows", 2), ' in params_of(imported)
+    assert set(imported.dim_names) == {"batch", "rows"}
+    found = run(imported.module, "main", np.ones((1, 2), np.float32), np.zeros((0, 2), np.float32))
+    assert found.tolist() == [[1, 1]]
+
+
+def test_two_dims_of_one_name_are_one_dim() -> None:
+    class Sum(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + y
+
+    shapes = ({0: "n"}, {0: "n"})
+    imported = import_module(Sum().eval(), (torch.rand(1, 2), torch.rand(1, 2)), shapes)
+    assert params_of(imported).count('"n"') == 3
+    assert imported.dim_names == ("n",)
+    with pytest.raises(FrontendError, match="does not export"):
+        examples = (torch.rand(2, 2), torch.rand(2, 2))
+        import_module(Sum().eval(), examples, ({0: "n"}, {0: "m"}))
+
+
+def test_a_square_of_one_symbolic_size() -> None:
+    class Gram(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x @ x.T
+
+    imported = import_module(Gram().eval(), (torch.rand(1, 3),), ({0: "n"},))
+    assert params_of(imported).endswith('-> R.Tensor(("n", "n"), dtype="float32"):')
+
+
+def test_dims_of_torch_keep_name_and_bounds() -> None:
+    n = Dim("n", min=4, max=64)
+    x, y = torch.rand(4, 2), torch.rand(8, 2)
+    imported = import_module(Joined().eval(), (x, y), ({0: n}, {0: 2 * n}))
+    assert 'y: R.Tensor(("n * 2", 2), ' in params_of(imported)
+    assert imported.notes[0] == "dim n was exported for sizes of 4 to 64."
+    assert not imported.positional_only
+    assert len(imported.flatten_inputs((x, y), {})) == 2
+    with pytest.raises(ShapeMismatchError, match="of n from 4 to 64, got 3"):
+        imported.flatten_inputs((x[:3], y), {})
+
+
+def test_an_exported_program_with_names_of_torch() -> None:
+    program = torch.export.export(nn.ReLU(), (torch.rand(3, 2),), dynamic_shapes=({0: Dim.AUTO},))
+    imported = import_exported_program(program)
+    assert imported.source == "torch program"
+    assert len(imported.dim_names) == 1
+    assert imported.dim_names[0].startswith("s")
+    assert imported.positional_only
+    assert imported.notes == ()
+
+
+# -- refusals ----------------------------------------------------------------------------------
+def refusal(function: Any, *inputs: Any, shapes: Any = None) -> str:
+    class Refused(nn.Module):
+        def forward(self, *args: Any) -> Any:
+            return function(*args)
+
+    with pytest.raises(BurnishError) as caught:
+        import_module(Refused().eval(), inputs, shapes)
+    return str(caught.value)
+
+
+class Unsupported(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.erfinv(x)
+        z = torch.digamma(y)
+        return torch.erfinv(z)
+
+
+def test_unsupported_operators_are_reported_at_once_with_their_lines() -> None:
+    with pytest.raises(UnsupportedOpError) as caught:
+        import_module(Unsupported().eval(), (torch.rand(3),))
+    first, second, third, *_ = str(caught.value).splitlines()
+    assert first == "2 operators of this torch model cannot be imported:"
+    assert second.startswith("  aten.erfinv.default (x2), first at ")
+    assert second.endswith("y = torch.erfinv(x)")
+    assert "test_importer.py:" in second
+    assert third.startswith("  aten.digamma.default (x1), first at ")
+
+
+def test_changed_buffers_and_inputs_are_refused() -> None:
+    class Counter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.count += 1
+            return x + self.count
+
+    with pytest.raises(FrontendError) as caught:
+        import_module(Counter().eval(), (torch.rand(3),))
+    assert str(caught.value) == (
+        "forward() changes the buffer 'count' in place; a compiled model keeps no state: "
+        "return the new value instead."
+    )
+    message = refusal(lambda x: x.add_(1), torch.rand(3))
+    assert message.startswith("forward() changes the input 'args_0' in place")
+
+
+def test_sizes_that_depend_on_data_are_refused() -> None:
+    message = refusal(lambda x: x[x > 0].sum(), torch.rand(3))
+    assert "aten.index.Tensor" in message
+    message = refusal(lambda x: torch.zeros(3) * x.sum().item(), torch.rand(3))
+    assert message.startswith("aten.item.default at ")
+    assert "reads a number out of a tensor (.item())" in message
+
+
+def test_a_type_error_says_where_the_node_stands() -> None:
+    class First(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[0]
+
+    with pytest.raises(BurnishError) as caught:
+        import_module(First().eval(), (torch.rand(3, 2),), ({0: Dim("batch", min=1)},))
+    notes = "\n".join(getattr(caught.value, "__notes__", []))
+    assert "while importing aten.select.int at " in notes
+    assert notes.endswith("return x[0]")
+
+
+def test_weights_without_values_are_refused() -> None:
+    module = nn.Linear(2, 2, device="meta").eval()
+    with pytest.raises(
+        FrontendError, match="does not export|parameter weight is on the meta device"
+    ):
+        import_module(module, (torch.rand(1, 2),))
+
+
+def test_constants_are_found() -> None:
+    imported = import_module(Tiny().eval(), (torch.rand(2, 4),))
+    constants = weights(main_of(imported))
+    assert all(isinstance(c, Constant) for c in constants)

@@ -1,0 +1,137 @@
+"""Calls as forward() takes them: binding, structure, plain values, ranges, outputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from burnish.frontend.torch.export import export_module
+from burnish.frontend.torch.structure import CallStructure, DimRange
+from burnish.support.errors import ArgumentError, ArityError, FrontendError, ShapeMismatchError
+from torch import nn
+
+X, Y, Z = torch.rand(2), torch.rand(3), torch.rand(4)
+
+
+class Model(nn.Module):
+    def forward(self, x: Any, parts: Any, *, scale: float = 1.0, mask: Any = None) -> Any:
+        return {"sum": x + 1, "parts": [parts["b"] * scale, None], "note": "as it was"}
+
+
+class Plain(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([x, y])
+
+
+def structure_of(module: nn.Module, *args: Any, **kwargs: Any) -> CallStructure:
+    program, plan = export_module(module.eval(), args, kwargs)
+    return CallStructure.of(program, plan.parameters)
+
+
+@pytest.fixture(scope="module")
+def nested() -> CallStructure:
+    return structure_of(Model(), X, {"a": [Y], "b": Z}, scale=2.0, mask=None)
+
+
+@pytest.fixture(scope="module")
+def plain() -> CallStructure:
+    return structure_of(Plain(), X, Y)
+
+
+def test_bare_tensors_are_flat(plain: CallStructure, nested: CallStructure) -> None:
+    assert plain.is_flat
+    assert plain.is_single
+    assert not nested.is_flat
+    assert not nested.is_single
+    assert plain.positional == ("x", "y")
+    assert (nested.positional, nested.keywords) == (("x", "parts"), ("scale", "mask"))
+
+
+def test_inputs_by_position_and_by_name(plain: CallStructure) -> None:
+    for args, kwargs in (((X, Y), {}), ((X,), {"y": Y}), ((), {"y": Y, "x": X})):
+        found = plain.flatten(args, kwargs)
+        assert [id(f) for f in found] == [id(X), id(Y)]
+
+
+def test_nested_inputs_in_any_order_of_keys(nested: CallStructure) -> None:
+    for parts in ({"a": [Y], "b": Z}, {"b": Z, "a": [Y]}):
+        found = nested.flatten((X, parts), {"mask": None, "scale": 2.0})
+        assert [id(f) for f in found] == [id(X), id(Y), id(Z)]
+
+
+def test_fill_puts_plain_values_back(nested: CallStructure) -> None:
+    assert nested.fill([1, 2, 3]) == [1, 2, 3, 2.0, None]
+
+
+def test_outputs_get_their_structure_back(nested: CallStructure, plain: CallStructure) -> None:
+    assert nested.unflatten(["s", "p"]) == {"sum": "s", "parts": ["p", None], "note": "as it was"}
+    assert plain.unflatten(["y"]) == "y"
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((X,), {}, "the model takes 2 inputs (x, y); got 1."),
+        ((X, Y, Z), {}, "the model takes 2 inputs (x, y); got 3."),
+        ((X,), {"yy": Y}, "'yy' is no input of this model; the inputs are x, y. Did you mean 'y'?"),
+        ((X, Y), {"y": Y}, "'y' was given twice; the inputs are x, y."),
+    ],
+)
+def test_a_wrong_number_of_inputs(
+    plain: CallStructure, args: Any, kwargs: Any, message: str
+) -> None:
+    with pytest.raises(ArityError) as caught:
+        plain.flatten(args, kwargs)
+    assert str(caught.value) == message
+
+
+def test_inputs_of_another_structure(nested: CallStructure) -> None:
+    rest = {"scale": 2.0, "mask": None}
+    for parts in ({"a": [Y, Y], "b": Z}, {"a": [Y]}, [Y, Z], {"a": Y, "b": Z}):
+        with pytest.raises(ArityError, match=r"\(x, parts, scale, mask\) are not structured as at"):
+            nested.flatten((X, parts), rest)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scale": 3.0}, "input 'scale': 2.0 at compilation, which became part of the program; got 3.0."),
+        ({"scale": 2}, "input 'scale': 2.0 at compilation"),
+        ({"mask": X}, "input 'mask': None at compilation"),
+    ],
+)  # fmt: skip
+def test_plain_values_are_part_of_the_program(
+    nested: CallStructure, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        nested.flatten((X, {"a": [Y], "b": Z}), {"scale": 2.0, "mask": None} | change)
+    assert str(caught.value).startswith(message)
+
+
+def test_ranges_are_enforced(plain: CallStructure) -> None:
+    bounded = CallStructure(**{**vars(plain), "ranges": [DimRange("n", 1, 0, 3, 4)]})
+    assert not bounded.is_flat
+    assert len(bounded.flatten((X, Y), {})) == 2
+    with pytest.raises(ShapeMismatchError) as caught:
+        bounded.flatten((X, X), {})
+    assert "input 'y', dim 0: expected shape of n from 3 to 4, got 2" in str(caught.value)
+
+
+def test_a_model_without_tensor_outputs_is_refused() -> None:
+    class Nothing(nn.Module):
+        def forward(self, x: torch.Tensor) -> int:
+            return 3
+
+    with pytest.raises(FrontendError, match=r"forward\(\) returns no tensor"):
+        structure_of(Nothing(), X)
+
+
+def test_a_symbolic_size_cannot_leave_the_model() -> None:
+    class Size(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x * 2, x.shape[0]
+
+    program, _ = export_module(Size().eval(), (X,), None, ({0: "n"},))
+    with pytest.raises(FrontendError, match="a symbolic size cannot leave the model"):
+        CallStructure.of(program)

@@ -1,0 +1,80 @@
+"""torch's symbolic sizes as dims: arithmetic, names, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sympy
+import torch
+from burnish.frontend.torch.symbols import SymbolTable, symbols_of
+from burnish.graphir.dim import print_dim
+from burnish.support.errors import FrontendError
+from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+
+S, T = sympy.Symbol("s0", integer=True), sympy.Symbol("s1", integer=True)
+
+
+class _Node:
+    def __init__(self, expr: Any) -> None:
+        self.expr = expr
+
+
+def symbolic(expr: Any) -> torch.SymInt:
+    return torch.SymInt(_Node(expr))
+
+
+def shown(expr: Any) -> str:
+    table = SymbolTable(["s0", "s1"], {"s0": "batch"})
+    return print_dim(table.convert(symbolic(expr)))
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        (S, "batch"),
+        (2 * S, "batch * 2"),
+        (S + 1, "batch + 1"),
+        (S - 1, "batch - 1"),
+        (S * T * 4, "batch * s1 * 4"),
+        (S**3, "batch * batch * batch"),
+        (FloorDiv(S, 2), "batch // 2"),
+        (Mod(S, 4), "batch % 4"),
+        (PythonMod(S, 4), "batch % 4"),
+        (sympy.Max(S, T), "max(batch, s1)"),
+        (sympy.Min(S, 3), "min(batch, 3)"),
+        (FloorDiv(S + 5, 3) * 2, "(batch + 5) // 3 * 2"),
+    ],
+)
+def test_arithmetic(expr: Any, text: str) -> None:
+    assert shown(expr) == text
+
+
+def test_plain_sizes_are_constants() -> None:
+    assert print_dim(SymbolTable([]).convert(7)) == "7"
+
+
+def test_one_symbol_is_one_var() -> None:
+    table = SymbolTable(["s0"])
+    assert table.convert(symbolic(S)) is table.convert(symbolic(S))
+
+
+def test_names_are_unique() -> None:
+    """A user may call a dim what torch calls another."""
+    assert SymbolTable(["s0", "s1"], {"s0": "s1"}).dim_names == ("s1", "s1_")
+
+
+def test_a_symbol_that_no_input_has_comes_from_data() -> None:
+    with pytest.raises(
+        FrontendError, match="the size s1 is computed from the contents of a tensor"
+    ):
+        SymbolTable(["s0"]).convert(symbolic(S + T))
+
+
+def test_other_functions_are_refused_by_name() -> None:
+    with pytest.raises(FrontendError, match=r"the symbolic size .*\(Pow\) cannot be imported"):
+        SymbolTable(["s0"]).convert(symbolic(1 / S))
+
+
+def test_symbols_of_sizes_in_order() -> None:
+    assert symbols_of([4, symbolic(T), symbolic(S + T)]) == ["s1", "s0"]

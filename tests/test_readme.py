@@ -1,0 +1,90 @@
+"""The README tells the truth: its program runs, its output is real, its claims are checked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import burnish
+from burnish.driver.compile import CompiledModel
+from burnish.graphir.op import all_ops
+from burnish.support.config import describe_flags
+from tests.docs.documents import ROOT, broken_links, compare, load_builder
+
+README = ROOT / "README.md"
+TEXT = README.read_text(encoding="utf-8")
+
+
+def absent(obj: object, *names: str) -> bool:
+    return not any(hasattr(obj, name) for name in names)
+
+
+NOT_THERE_YET = {
+    "convolution, pooling and embedding look-ups": lambda: (
+        not {name for name in all_ops() if re.search(r"conv|pool|embedding|take|gather", name)}
+    ),
+    "saving a compiled model (`save`, `load`)": lambda: (
+        absent(CompiledModel, "save") and absent(burnish, "load")
+    ),
+    "a profile of a model by kernel": lambda: absent(CompiledModel, "profile", "verify"),
+    "a search that learns": lambda: not list((ROOT / "tuner").glob("cost_model.py")),
+}
+"""What the README says is missing, and a check that it still is."""
+
+
+def test_the_program_prints_and_the_regions_hold_what_they_show(
+    request: pytest.FixtureRequest,
+) -> None:
+    compare("README.md", request)
+
+
+def test_links_lead_somewhere() -> None:
+    assert broken_links(README) == []
+
+
+def test_the_first_screen_has_the_two_commands() -> None:
+    first = TEXT.splitlines()[:30]
+    assert any(line.startswith("make demo") for line in first)
+    assert any(line.startswith("make test") for line in first)
+    targets = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert re.search(r"(?m)^demo:", targets)
+    assert re.search(r"(?m)^test:", targets)
+
+
+def test_the_first_program_has_six_lines() -> None:
+    first = next(p for p in load_builder().split(TEXT) if p.kind == "python")
+    assert len(first.text.splitlines()) == 6
+
+
+def test_the_drawing_is_that_of_the_architecture() -> None:
+    assert load_builder().section("docs/architecture.md", "00-import") in TEXT
+
+
+def test_the_flag_table_is_the_one_of_the_code() -> None:
+    assert describe_flags().rstrip() in TEXT
+
+
+def test_the_place_for_the_measurements_is_marked() -> None:
+    assert re.search(r"(?s)<!-- bench -->\n.*<!-- /bench -->\n", TEXT)
+
+
+@pytest.mark.parametrize("claim", NOT_THERE_YET)
+def test_what_is_said_to_be_missing_is_missing(claim: str) -> None:
+    assert f"- {claim}" in TEXT
+    assert NOT_THERE_YET[claim](), f"{claim}: it is there now; say so in README.md"
+
+
+def test_every_extra_is_in_the_table() -> None:
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = project.split("[project.optional-dependencies]")[1].split("\n[")[0]
+    names = re.findall(r"(?m)^(\w+) = \[", extras)
+    assert len(names) > 3
+    assert [n for n in names if f"| `{n}` |" not in TEXT] == []
+
+
+def test_named_examples_exist() -> None:
+    examples = {Path(name).name for name in re.findall(r"examples/\w+\.py", TEXT)}
+    assert examples
+    assert examples <= {p.name for p in (ROOT / "examples").glob("*.py")}
