@@ -20,17 +20,36 @@ import numpy as np
 from ..support.abi import ALIGNMENT
 from ..support.errors import UnknownFunctionError, VMError
 from . import registry
-from .builtins import Frame, Observer, get_builtin
+from .builtins import Frame, Observer, get_builtin, link_static
 from .fast_entry import NUMPY, ArrayKind, FastEntry, fast_entry
 from .native import BoundKernel, bind_kernel, load_objects
-from .program import Arg, Call, Const, Goto, If, Imm, Program, Reg, Ret, VMFunction, verify_program
+from .program import (
+    Arg,
+    Call,
+    Const,
+    Goto,
+    If,
+    Imm,
+    Instruction,
+    Program,
+    Reg,
+    Ret,
+    VMFunction,
+    verify_program,
+)
 from .shape_text import compile_shapes
 from .signature import Signature
 from .storage import WorkspacePool
 from .tensor import Tensor, array, as_tensor, dtype_of, wrap
 from .timing import TimeEvaluator
 
-Step: TypeAlias = Callable[[Frame, list[Any]], Any]
+Step: TypeAlias = Callable[[Frame], Any]
+"""A call with its callee and operands resolved."""
+
+
+_CALL, _RET, _GOTO, _IF = range(4)
+LinkedInstruction: TypeAlias = "tuple[int, int, Any]"
+"""(operation, destination or offset or condition, step or other offset)"""
 
 
 @runtime_checkable
@@ -72,7 +91,7 @@ class VirtualMachine:
             for name, kernel in program.kernels.items()
         }
         self._signatures: dict[str, Signature] = {}
-        self._linked: dict[str, dict[int, Step]] = {}
+        self._linked: dict[str, list[LinkedInstruction]] = {}
         self._callables: dict[str, Callable[..., Any]] = {}
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
@@ -149,66 +168,88 @@ class VirtualMachine:
         registers[: len(args)] = args
         dims = [0] * len(function.dim_names)
         frame = Frame(function, self.signature(function.name), registers, dims, observer)
-        code, steps = function.instructions, self._steps(function)
+        code = self._linked_code(function)
         pc = 0
         while True:
-            instruction = code[pc]
-            match instruction:
-                case Call(dst, _, operands):
-                    values = [
-                        registers[a.index] if type(a) is Reg else self._value(registers, a)
-                        for a in operands
-                    ]
-                    begin = 0 if observer is None else perf_counter_ns()
-                    value = steps[pc](frame, values)
-                    if observer is not None:
-                        observer(function, instruction, perf_counter_ns() - begin)
-                    if dst >= 0:
-                        registers[dst] = value
-                    pc += 1
-                case Goto(offset):
-                    pc += offset
-                case If(condition, false_offset):
-                    pc += 1 if registers[condition] else false_offset
-                case Ret(arg):
-                    return self._value(registers, arg)
+            operation, first, second = code[pc]
+            if operation is _CALL:
+                begin = 0 if observer is None else perf_counter_ns()
+                value = second(frame)
+                if observer is not None:
+                    call = function.instructions[pc]
+                    assert isinstance(call, Call)
+                    observer(function, call, perf_counter_ns() - begin)
+                if first >= 0:
+                    registers[first] = value
+                pc += 1
+            elif operation is _RET:
+                return second(frame)
+            elif operation is _GOTO:
+                pc += first
+            else:
+                pc += 1 if registers[first] else second
 
-    def _value(self, registers: list[Any], arg: Arg) -> Any:
-        match arg:
-            case Reg(index):
-                return registers[index]
-            case Const(index):
-                return self.constants[index]
-            case Imm(value):
-                return value
-
-    def _steps(self, function: VMFunction) -> dict[int, Step]:
-        """What each call of a function does, its callee resolved; made once."""
+    def _linked_code(self, function: VMFunction) -> list[LinkedInstruction]:
+        """A function's instructions with callees and operands resolved; made once."""
         found = self._linked.get(function.name)
         if found is None:
-            found = {
-                position: self._link(function, instruction)
-                for position, instruction in enumerate(function.instructions)
-                if isinstance(instruction, Call)
-            }
+            found = [self._link(function, i) for i in function.instructions]
             self._linked[function.name] = found
         return found
 
-    def _link(self, function: VMFunction, call: Call) -> Step:
+    def _link(self, function: VMFunction, instruction: Instruction) -> LinkedInstruction:
+        match instruction:
+            case Call(dst):
+                return _CALL, dst, self._link_call(function, instruction)
+            case Goto(offset):
+                return _GOTO, offset, None
+            case If(condition, false_offset):
+                return _IF, condition, false_offset
+            case Ret(arg):
+                operands = self._operands((arg,))
+                return _RET, 0, lambda frame: operands(frame.registers)[0]
+
+    def _operands(self, args: Sequence[Arg]) -> Callable[[list[Any]], list[Any]]:
+        """Gives an instruction's operands from the registers; the rest is filled in already."""
+        template: list[Any] = []
+        places: list[tuple[int, int]] = []
+        for slot, arg in enumerate(args):
+            match arg:
+                case Reg(index):
+                    places.append((slot, index))
+                    template.append(None)
+                case Const(index):
+                    template.append(self.constants[index])
+                case Imm(value):
+                    template.append(value)
+
+        def fetch(registers: list[Any]) -> list[Any]:
+            values = template.copy()
+            for slot, index in places:
+                values[slot] = registers[index]
+            return values
+
+        return fetch
+
+    def _link_call(self, function: VMFunction, call: Call) -> Step:
         kind, name = call.func.split(":", 1)
+        fetch = self._operands(call.args)
         match kind:
             case "kernel":
                 kernel = self.kernels[name]
                 dims = compile_shapes(call.dims, function.dim_names)
-                return lambda frame, args: kernel.run(args, dims(frame.dims))
+                return lambda frame: kernel.run(fetch(frame.registers), dims(frame.dims))
             case "env":
-                return lambda frame, args: registry.call_func(name, args)
+                return lambda frame: registry.call_func(name, fetch(frame.registers))
             case "vm":
                 callee = self.program.functions[name]
-                return lambda frame, args: self._execute(callee, args, frame.observer)
+                return lambda frame: self._execute(callee, fetch(frame.registers), frame.observer)
             case _:
+                specialised = link_static(name, call.args)
+                if specialised is not None:
+                    return specialised
                 builtin = get_builtin(name)
-                return lambda frame, args: builtin(frame, *args)
+                return lambda frame: builtin(frame, *fetch(frame.registers))
 
 
 def _constant(constants: list[object], index: int) -> Tensor:

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from burnish.support.errors import ArgumentError, DTypeMismatchError, ShapeMismatchError, VMError
-from burnish.vm.builtins import BUILTINS, Frame, get_builtin
-from burnish.vm.program import Imm, Param, Ret, TensorSpec, VMFunction
+from burnish.vm.builtins import BUILTINS, Frame, get_builtin, link_static
+from burnish.vm.program import Arg, Imm, Param, Reg, Ret, TensorSpec, VMFunction
 from burnish.vm.signature import Signature
+from burnish.vm.storage import Storage
 from burnish.vm.tensor import array
 
 
@@ -77,3 +78,39 @@ def test_lookup() -> None:
     assert get_builtin("copy") is BUILTINS["copy"]
     with pytest.raises(VMError, match=r"There is no builtin 'cpoy'. Did you mean 'copy'\?"):
         get_builtin("cpoy")
+
+
+# -- static shapes ---------------------------------------------------------------------------------
+def test_static_allocations_are_settled_once(frame: Frame) -> None:
+    frame.registers[0] = storage = link_static("alloc_storage", (Imm("256"),))(frame)  # type: ignore[misc]
+    assert storage.nbytes == 256
+    args = (Reg(0), Imm("64"), Imm(("2", "3")), Imm("float32"))
+    made = link_static("tensor_at", args)
+    assert made is not None
+    tensor = made(frame)
+    assert (tensor.shape, tensor.dtype) == ((2, 3), "float32")
+    assert tensor.pointer == storage.pointer + 64
+    alone = link_static("alloc_tensor", (Imm(("4",)), Imm("bfloat16")))
+    assert alone is not None
+    assert (alone(frame).shape, alone(frame).dtype) == ((4,), "bfloat16")
+
+
+def test_a_tensor_beyond_its_storage_is_an_error(frame: Frame) -> None:
+    frame.registers[0] = Storage(64)
+    made = link_static("tensor_at", (Reg(0), Imm("32"), Imm(("9",)), Imm("float32")))
+    assert made is not None
+    with pytest.raises(ArgumentError, match="beyond a storage of 64 bytes"):
+        made(frame)
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("alloc_storage", (Imm("m * 4"),)),
+        ("alloc_tensor", (Imm(("m", "4")), Imm("float32"))),
+        ("tensor_at", (Reg(0), Imm("0"), Imm(("m",)), Imm("float32"))),
+        ("reshape", (Reg(0), Imm(("4",)))),
+    ],
+)
+def test_symbolic_sizes_are_left_to_the_builtin(name: str, args: tuple[Arg, ...]) -> None:
+    assert link_static(name, args) is None
