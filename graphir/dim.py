@@ -13,7 +13,7 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ..support.errors import BurnishError
+from ..tensorir.dim_text import DimError, print_dim
 from ..tensorir.expr import (
     Add,
     Expr,
@@ -39,37 +39,8 @@ from ..tensorir.expr import (
 Monomial: TypeAlias = tuple[object, ...]
 Polynomial: TypeAlias = dict[Monomial, int]
 
-_OPERATORS: dict[type[Expr], tuple[str, int]] = {
-    Add: ("+", 1),
-    Sub: ("-", 1),
-    Mul: ("*", 2),
-    FloorDiv: ("//", 2),
-    FloorMod: ("%", 2),
-}
-
-
-class DimError(BurnishError, ValueError):
-    """A dimension that cannot be read, or shapes that do not fit each other."""
-
 
 # -- text --------------------------------------------------------------------------------------
-def print_dim(dim: Expr, name_of: Callable[[Var], str] = lambda v: v.name, level: int = 0) -> str:
-    """The dim as Python arithmetic: ``784``, ``m``, ``m * 2 + 1``."""
-    if isinstance(dim, IntImm):
-        return str(dim.value)
-    if isinstance(dim, Var):
-        return name_of(dim)
-    if isinstance(dim, (Min, Max)):
-        function = "min" if isinstance(dim, Min) else "max"
-        return f"{function}({print_dim(dim.a, name_of)}, {print_dim(dim.b, name_of)})"
-    if isinstance(dim, (Add, Sub, Mul, FloorDiv, FloorMod)):
-        symbol, own = _OPERATORS[type(dim)]
-        # The right operand is one level tighter, so that the text parses to the very same tree.
-        text = f"{print_dim(dim.a, name_of, own)} {symbol} {print_dim(dim.b, name_of, own + 1)}"
-        return f"({text})" if own < level else text
-    raise DimError(f"A dimension is integer arithmetic over dims; found {type(dim).__name__}.")
-
-
 def print_shape(shape: Sequence[Expr], name_of: Callable[[Var], str] = lambda v: v.name) -> str:
     """A shape as an error message shows it: ``(m, 784)``."""
     inner = ", ".join(print_dim(d, name_of) for d in shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..support.errors import CodegenError
+from ..support.errors import BurnishError
 from .expr import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
 
 _OPERATORS: dict[type[Expr], tuple[str, int]] = {
@@ -16,9 +16,12 @@ _OPERATORS: dict[type[Expr], tuple[str, int]] = {
 }
 
 
+class DimError(BurnishError, ValueError):
+    """A dimension that cannot be read, or shapes that do not fit each other."""
+
+
 def print_dim(dim: Expr, name_of: Callable[[Var], str] = lambda v: v.name, level: int = 0) -> str:
-    """The dim as Python arithmetic: ``784``, ``m``, ``m * 2 + 1``; raises CodegenError for other
-    nodes.
+    """The dim as Python arithmetic: ``784``, ``m``, ``m * 2 + 1``; DimError for other nodes.
 
     The right operand is printed one level tighter, so that the text parses to the very same tree.
     """
@@ -33,4 +36,4 @@ def print_dim(dim: Expr, name_of: Callable[[Var], str] = lambda v: v.name, level
         symbol, own = _OPERATORS[type(dim)]
         text = f"{print_dim(dim.a, name_of, own)} {symbol} {print_dim(dim.b, name_of, own + 1)}"
         return f"({text})" if own < level else text
-    raise CodegenError(f"A dimension is integer arithmetic over dims; found {type(dim).__name__}.")
+    raise DimError(f"A dimension is integer arithmetic over dims; found {type(dim).__name__}.")

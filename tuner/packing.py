@@ -8,16 +8,11 @@ them once, so a candidate is measured on packed arguments, and the packing is no
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
-from ..support.errors import BuildError, InternalError
 from ..tensorir.arith import IndexMap
-from ..tensorir.expr import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
 from ..tensorir.function import PrimFunc
-from ..tensorir.schedule import parse_index_map, whole_digits
-from ..vm.native import Tensor, array, empty
+from ..tensorir.schedule import pack_array, parse_index_map
+from ..vm.native import Tensor
 
 
 def pack_arguments(func: PrimFunc, arguments: Sequence[Tensor]) -> list[Tensor]:
@@ -30,41 +25,5 @@ def pack_arguments(func: PrimFunc, arguments: Sequence[Tensor]) -> list[Tensor]:
 
 
 def pack_tensor(x: Tensor, index_map: IndexMap, pad_value: float | None) -> Tensor:
-    """The tensor whose element at ``index_map(i)`` is ``x[i]``; elements that no ``i`` reaches are
-    ``pad_value``. The map is an injection of the shape: ``transform_layout`` made sure."""
-    shape: tuple[Expr, ...] = tuple([IntImm(n) for n in x.shape])
-    full = shape if pad_value is None else whole_digits(index_map, shape)
-    sizes = [n.value for n in index_map.map_shape(full) if isinstance(n, IntImm)]
-    if len(sizes) != len(index_map.outputs):
-        raise BuildError(f"the layout of an argument of shape {x.shape} is symbolic")
-    result = empty(sizes, x.dtype)
-    result.data[...] = array(0.0 if pad_value is None else pad_value, x.dtype).data
-    # Open grids: an output of one index stays a vector, and NumPy broadcasts when it assigns.
-    grids = np.ogrid[tuple([slice(n) for n in x.shape])]
-    values = dict(zip(index_map.inputs, grids, strict=True))
-    result.data[tuple([_evaluate(o, values) for o in index_map.outputs])] = x.data
-    return result
-
-
-def _evaluate(e: Expr, values: dict[Var, np.ndarray]) -> Any:
-    match e:
-        case IntImm(value):
-            return value
-        case Var():
-            return values[e]
-        case Add(a, b):
-            return _evaluate(a, values) + _evaluate(b, values)
-        case Sub(a, b):
-            return _evaluate(a, values) - _evaluate(b, values)
-        case Mul(a, b):
-            return _evaluate(a, values) * _evaluate(b, values)
-        case FloorDiv(a, b):
-            return _evaluate(a, values) // _evaluate(b, values)
-        case FloorMod(a, b):
-            return _evaluate(a, values) % _evaluate(b, values)
-        case Min(a, b):
-            return np.minimum(_evaluate(a, values), _evaluate(b, values))
-        case Max(a, b):
-            return np.maximum(_evaluate(a, values), _evaluate(b, values))
-        case _:
-            raise InternalError(f"a layout map holds {type(e).__name__}")
+    """The tensor whose element at ``index_map(i)`` is ``x[i]``; see ``pack_array``."""
+    return Tensor(pack_array(x.data, index_map, pad_value, x.dtype), x.dtype)

@@ -1,8 +1,9 @@
 """Lowered functions to object code: one image, one exported symbol a function.
 
-Functions that a schedule has shaped go through a short list of passes that keeps their shape:
-memory to registers, simplification, nothing that unrolls or vectorises. Functions nobody scheduled
-get LLVM's whole O3. Nothing here runs the code or links it.
+Functions whose schedule made vectors go through a short list of passes that keeps their shape:
+memory to registers, simplification, nothing that unrolls or vectorises. Scalar functions, scheduled
+or not, get LLVM's whole O3: it keeps the order of their loops, and there is no tile to spoil.
+Nothing here runs the code or links it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from functools import cache
 from llvmlite import binding, ir
 
 from ...support.errors import CodegenError, InternalError
+from ...support.node import walk
 from ...support.target import Target
+from ..expr import Broadcast, Ramp
 from ..lowering.pipeline import LoweredFunc
 from .function import FunctionEmitter
 from .host import resolve
@@ -46,9 +49,9 @@ def emit_object(
     target = resolve(target)
     context = binding.create_context()
     parts: list[binding.ModuleRef] = []
-    for scheduled in (True, False):
-        chosen = [f for f in lowered if bool(f.func.attr("is_scheduled", False)) is scheduled]
-        if chosen or (scheduled and not lowered):
+    for shaped in (True, False):
+        chosen = [f for f in lowered if _is_shaped(f) is shaped]
+        if chosen or (shaped and not lowered):
             module = new_module(target)
             accumulating: list[str] = []
             for f in chosen:
@@ -56,7 +59,7 @@ def emit_object(
                 emitter.emit()
                 accumulating += emitter.accumulating
             parsed = parsed_module(module, context)
-            if scheduled:
+            if shaped:
                 run_scheduled_passes(parsed, target, accumulating)
             else:
                 run_default_passes(parsed, target)
@@ -64,6 +67,13 @@ def emit_object(
     for other in parts[1:]:
         parts[0].link_in(other)
     return emit_module(parts[0], target, keep_text=keep_text)
+
+
+def _is_shaped(lowered: LoweredFunc) -> bool:
+    """Whether a schedule gave the function vectors, which LLVM is to leave as they are."""
+    return bool(lowered.func.attr("is_scheduled", False)) and any(
+        isinstance(n, (Ramp, Broadcast)) for n in walk(lowered.func)
+    )
 
 
 def new_module(target: Target) -> ir.Module:

@@ -1,7 +1,7 @@
 """Schedules of PrimFuncs: primitives that rewrite them, and traces that record what was done."""
 
 from .handles import BlockHandle, BlockRV, LoopHandle, LoopRV
-from .layout import whole_digits
+from .packing import pack_array
 from .schedule import Schedule
 from .state import FunctionTable, ModuleLike
 from .trace import Instruction, Trace, index_map_text, parse_index_map
@@ -17,6 +17,6 @@ __all__ = [
     "Schedule",
     "Trace",
     "index_map_text",
+    "pack_array",
     "parse_index_map",
-    "whole_digits",
 ]

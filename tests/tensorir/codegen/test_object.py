@@ -50,35 +50,56 @@ def test_an_image_links_in_a_fresh_process(tmp_path: Path) -> None:
     assert done.stdout.strip() == "True", done.stderr
 
 
-def test_scheduled_loops_keep_their_shape_and_others_are_vectorised() -> None:
+VECTORS = """
+@T.prim_func
+def add_one(A: T.Buffer((1000,), "float32"), B: T.Buffer((1000,), "float32")):
+    T.func_attr({"is_scheduled": True})
+    for i in range(250):
+        for j in T.vectorized(4):
+            with T.block("B"):
+                vi = T.axis.spatial(1000, i * 4 + j)
+                B[vi] = A[vi] + T.float32(1)
+"""
+
+
+def test_vectors_of_a_schedule_keep_their_shape() -> None:
     target = Target("llvm -mcpu=skylake-avx512")
-    plain = emit_object([lower_func(parse_func(TEXT), target)], target, keep_text=True)
-    assert "<16 x float>" in plain.ir
-    func = parse_func(TEXT.replace('"is_scheduled": False', '"is_scheduled": True'))
-    scheduled = emit_object([lower_func(func, target)], target, keep_text=True)
-    assert "x float>" not in scheduled.ir
-    assert scheduled.assembly.count("vaddss") == 1
+    code = emit_object([lower_func(parse_func(VECTORS), target)], target, keep_text=True)
+    assert "<4 x float>" in code.ir
+    assert code.assembly.count("vaddps") == 1
+    func = parse_func(VECTORS).with_attr("is_scheduled", False)
+    free = emit_object([lower_func(func, target)], target, keep_text=True)
+    assert free.assembly.count("vaddps") > 1
+
+
+def test_scalar_loops_are_vectorised_scheduled_or_not() -> None:
+    target = Target("llvm -mcpu=skylake-avx512")
+    for scheduled in (False, True):
+        func = parse_func(TEXT).with_attr("is_scheduled", scheduled)
+        code = emit_object([lower_func(func, target)], target, keep_text=True)
+        assert "<16 x float>" in code.ir, scheduled
 
 
 def test_an_accumulator_in_memory_becomes_a_register() -> None:
     func = parse_func("""
 @T.prim_func
-def f(A: T.Buffer((64, 256), "float32"), B: T.Buffer((64,), "float32")):
+def f(A: T.Buffer((64, 256, 8), "float32"), B: T.Buffer((64, 8), "float32")):
     T.func_attr({"is_scheduled": True})
     for i, k in T.grid(64, 256):
-        with T.block("B"):
-            vi, vk = T.axis.remap("SR", [i, k])
-            with T.init():
-                B[vi] = T.float32(0)
-            B[vi] = B[vi] + A[vi, vk]
+        for j in T.vectorized(8):
+            with T.block("B"):
+                vi, vk, vj = T.axis.remap("SRS", [i, k, j])
+                with T.init():
+                    B[vi, vj] = T.float32(0)
+                B[vi, vj] = B[vi, vj] + A[vi, vk, vj]
 """)
     target = Target("llvm -mcpu=haswell")
     code = emit_object([lower_func(func, target)], target, keep_text=True)
     lines = code.assembly.split("f.impl:")[1].splitlines()
-    add = next(i for i, line in enumerate(lines) if "vaddss" in line)
+    add = next(i for i, line in enumerate(lines) if "vaddps" in line)
     jump = next(i for i in range(add, len(lines)) if lines[i].strip().startswith("j"))
     start = max(i for i in range(add) if lines[i].startswith(".L"))
-    assert not any("vmovss" in line for line in lines[start:jump])
+    assert not any("vmovups" in line for line in lines[start:jump])
 
 
 def test_scheduled_and_other_functions_share_an_image() -> None:
