@@ -27,11 +27,11 @@ def _torch(threads: int) -> Any:
 def _onnx_bytes(module: Any, inputs: tuple[Any, ...]) -> bytes:
     import torch
 
-    buffer = io.BytesIO()
+    buffer: Any = io.BytesIO()  # torch's annotation leaves out the files it accepts
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(module, inputs, buffer, dynamo=False)
-    return buffer.getvalue()
+    return bytes(buffer.getvalue())
 
 
 def eager(module: Any, inputs: tuple[np.ndarray, ...], threads: int) -> Prepared:

@@ -16,9 +16,10 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from benchmarks.cases import CASES, Case
-from benchmarks.contenders import CONTENDERS, OURS
+from .cases import CASES, Case
+from .contenders import CONTENDERS, OURS
 
 
 @dataclass
@@ -56,9 +57,9 @@ def start(case: Case, name: str, threads: int) -> Contender:
     contender = Contender(name, process)
     assert process.stdout is not None
     line = process.stdout.readline()
-    ready = json.loads(line) if line else {"ready": False, "error": "the worker died"}
-    contender.prepare_seconds = ready.get("prepare_seconds", 0.0)
-    contender.error = ready.get("error", "")
+    ready: dict[str, Any] = json.loads(line) if line else {"ready": False, "error": "the worker died"}
+    contender.prepare_seconds = float(ready.get("prepare_seconds", 0.0))
+    contender.error = str(ready.get("error", ""))
     return contender
 
 

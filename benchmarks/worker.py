@@ -18,8 +18,8 @@ def main() -> None:
     spec = json.loads(sys.argv[1])
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints must not end up between our answers
-    from benchmarks.cases import CASES
-    from benchmarks.contenders import CONTENDERS
+    from .cases import CASES
+    from .contenders import CONTENDERS
 
     def say(message: dict[str, Any]) -> None:
         answer.write(json.dumps(message) + "\n")

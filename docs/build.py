@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Any
 
 from burnish.driver import cli
-from burnish.frontend.onnx.importer import REGISTRY as ONNX
-from burnish.frontend.torch.importer import REGISTRY as TORCH
+from burnish.frontend.onnx.registry import REGISTRY as ONNX
+from burnish.frontend.torch.registry import REGISTRY as TORCH
 from burnish.graphir.op import all_ops
 from burnish.support.config import describe_flags
 

@@ -233,8 +233,8 @@ class CompiledModel:
 
         Budget: ``trials`` candidates in all, or ``minutes``. ``database`` (or a path) keeps the
         records; a later tune goes on from them. The old and the new program are timed in turns on
-        random inputs at the end. Kernels with symbolic sizes are not tuned. Raises
-        NotCompiledError, TuningError.
+        random inputs at the end; signatures compiled later get the best records too. Kernels with
+        symbolic sizes are not tuned. Raises NotCompiledError, TuningError.
         """
         current = self._require("tune")
         if trials is None and minutes is None:
@@ -250,13 +250,12 @@ class CompiledModel:
             tune_tasks(tasks, records, trials=trials, minutes=minutes, on_progress=on_progress)
         )
         schedule = scheduled_by(records)
-        new = CompiledSignature(
-            current.imported,
-            compile_module(
-                current.imported.module, self._target, schedule=schedule, threads=self._threads
-            ),
-            self._threads,
+        executable = compile_module(
+            current.imported.module, self._target, schedule=schedule, threads=self._threads
         )
+        if executable.program.objects == current.executable.program.objects:
+            return result
+        new = CompiledSignature(current.imported, executable, self._threads)
         result.before, result.after = _time_both(current, new)
         result.kept = result.after.minimum < result.before.minimum
         if result.kept:

@@ -44,8 +44,9 @@ def run_demo(data_dir: str | Path | None, *, download: bool, trials: int, thread
     failed = _classify(model, module, images, data.labels)
     single = compile(module, (images[:1],), threads=threads)
     _time("Before tuning", single, module, images[:1])
-    _tune(single, trials)
-    _time("After tuning", single, module, images[:1])
+    if trials > 0:
+        _tune(single, trials)
+        _time("After tuning", single, module, images[:1])
     return failed
 
 
@@ -101,8 +102,6 @@ def _time(title: str, model: CompiledModel, module: Any, image: Any) -> dict[str
 
 
 def _tune(model: CompiledModel, trials: int) -> None:
-    if trials < 1:
-        return
     print(f"\nTuning, {trials} trials ...")
     with progress("tuning", trials) as display:
         result = model.tune(

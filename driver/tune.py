@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from ..support.errors import TuningError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
@@ -23,7 +24,8 @@ from .transform import best_or_none
 
 @dataclass
 class TuneResult:
-    """What a ``model.tune`` did: one progress a task, and the model's time before and after."""
+    """What a ``model.tune`` did: one progress a task, and the model's time before and after (None
+    where the best schedules are those the model has)."""
 
     tasks: list[TuningProgress] = field(default_factory=list)
     before: Timing | None = None
@@ -35,7 +37,7 @@ class TuneResult:
     def verdict(self) -> str:
         """The outcome in words."""
         if self.before is None or self.after is None:
-            return "nothing to compare"
+            return "no schedule was found that is better than the present ones"
         gain = self.before.minimum / self.after.minimum
         if self.kept:
             return f"the tuned model is {gain:.2f} times as fast; it is in use"
@@ -62,39 +64,58 @@ def tune_tasks(
     minutes: float | None,
     on_progress: Callable[[int, str], None] | None = None,
 ) -> list[TuningProgress]:
-    """Tune tasks one after another; the budget is divided by their work (FLOP times calls)."""
+    """Tune tasks one after another, the most work (FLOP times calls) first; the budget is divided
+    by their work, and what one leaves over goes to the next.
+
+    Raises TuningError for a budget that is none.
+    """
+    _check_budget(trials, minutes)
     deadline = time.monotonic() + minutes * 60 if minutes is not None else None
-    total = trials if trials is not None else 1 << 30
-    work = [max(t.flop * t.weight, 1.0) for t in tasks]
+    left = trials if trials is not None else 1 << 30
+    ranked = sorted(tasks, key=_work, reverse=True)
     results: list[TuningProgress] = []
     finished = 0
     with WorkerPool(1, limit=60.0) as pool:
-        for i, task in enumerate(tasks):
-            share = work[i] / sum(work[i:])
-            budget = (
-                max(1, round((total - finished) * share))
-                if i + 1 < len(tasks)
-                else total - finished
-            )
+        for i, task in enumerate(ranked):
+            share = _work(task) / sum([_work(t) for t in ranked[i:]])
             end = deadline
             if deadline is not None:
                 end = time.monotonic() + (deadline - time.monotonic()) * share
-            base = finished
-
-            def report(p: TuningProgress, base: int = base) -> None:
-                if on_progress is not None:
-                    best = f"{p.best * 1e6:.2f} us" if p.best is not None else "none yet"
-                    on_progress(base + p.done + p.failed, f"{p.task.name}: best {best}")
-
             progress = tune_task(
                 task,
                 database,
-                max_trials=budget,
+                max_trials=min(left, max(1, round(left * share))),
                 trials_per_iter=16,
                 executor=pool,
                 deadline=end,
-                on_progress=report,
+                on_progress=_reporter(on_progress, finished),
             )
             finished += progress.done + progress.failed
+            left -= progress.done + progress.failed
             results.append(progress)
     return results
+
+
+def _check_budget(trials: int | None, minutes: float | None) -> None:
+    if trials is not None and trials < 1:
+        raise TuningError(f"trials={trials}: expected at least 1.")
+    if minutes is not None and minutes <= 0:
+        raise TuningError(f"minutes={minutes}: expected more than 0.")
+
+
+def _work(task: TuneTask) -> float:
+    return max(task.flop * task.weight, 1.0)
+
+
+def _reporter(
+    on_progress: Callable[[int, str], None] | None, finished: int
+) -> Callable[[TuningProgress], None] | None:
+    """``on_progress`` of a task, in terms of all tasks: how many candidates, and a line of text."""
+    if on_progress is None:
+        return None
+
+    def report(p: TuningProgress) -> None:
+        best = f"{p.best * 1e6:.2f} us" if p.best is not None else "none yet"
+        on_progress(finished + p.done + p.failed, f"{p.task.name}: best {best}")
+
+    return report

@@ -13,7 +13,8 @@ import ast
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ..tensorir.dim_text import DimError, print_dim
+from ..tensorir.dim_text import DimError as DimError
+from ..tensorir.dim_text import print_dim as print_dim
 from ..tensorir.expr import (
     Add,
     Expr,

@@ -52,6 +52,12 @@ def is_empty(func: PrimFunc) -> bool:
     )
 
 
+def non_unit_axes(block: Block) -> list[int]:
+    """The positions of the axes that have more than one iteration, as far as is known."""
+    extents = [v.dom.extent for v in block.iter_vars]
+    return [i for i, e in enumerate(extents) if not (isinstance(e, IntImm) and e.value == 1)]
+
+
 def extent_of(block: Block, axis: int) -> Expr:
     return block.iter_vars[axis].dom.extent
 

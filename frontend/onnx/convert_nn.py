@@ -7,6 +7,7 @@ from onnx import NodeProto
 from ...graphir.dim import dim_equal
 from ...graphir.expr import Atom
 from ...support.errors import FrontendError
+from ...tensorir.expr import Expr
 from .registry import Context, Value, attribute, converts, node_name
 
 
@@ -83,15 +84,16 @@ def layer_norm(context: Context, node: NodeProto) -> Value:
 
 @converts("BatchNormalization")
 def batch_norm(context: Context, node: NodeProto) -> Value:
-    """Over all axes but 1, with the running statistics."""
-    if attribute(node, "training_mode", 0):
+    """Over all axes but 1, with the running statistics. Before opset 14 more results than one mean
+    training."""
+    if attribute(node, "training_mode", 0) or (context.opset < 14 and any(node.output[1:])):
         raise FrontendError(
             f"{node_name(node)} is in training mode; export the model in evaluation mode."
         )
     context.only_first(node)
     x = context.operand(node, 0)
     kind = context.type(x)
-    dims = [kind.shape[1], *[1] * (kind.ndim - 2)]
+    dims: list[Expr | int] = [kind.shape[1], *[1] * (kind.ndim - 2)]
     scale, bias, mean, variance = (
         context.reshape(context.cast(context.operand(node, i), kind.dtype), dims)
         for i in range(1, 5)

@@ -272,9 +272,8 @@ def trilu(context: Context, node: NodeProto) -> Value:
     if sizes is None:
         raise FrontendError(f"{node_name(node)}: a triangle needs static sizes.")
     upper = bool(attribute(node, "upper", 1))
-    mask = (
-        ~np.tri(*sizes, diagonal - 1, dtype=bool) if upper else np.tri(*sizes, diagonal, dtype=bool)
-    )
+    below = np.tri(sizes[0], sizes[1], diagonal - 1 if upper else diagonal) > 0
+    mask = ~below if upper else below
     return context.op("where", constant(mask), x, context.scalar(0, kind.dtype))
 
 
@@ -304,5 +303,6 @@ def range_(context: Context, node: NodeProto) -> Value:
     bounds = [context.operand(node, i) for i in range(3)]
     if not all(isinstance(b, Constant) for b in bounds):
         raise FrontendError(f"{node_name(node)}: the bounds of a Range must be constant.")
-    start, limit, step = (b.data.reshape(()) for b in bounds if isinstance(b, Constant))
-    return constant(np.arange(start, limit, step, dtype=start.dtype), context.type(bounds[0]).dtype)
+    start, limit, step = (b.data.reshape(()).item() for b in bounds if isinstance(b, Constant))
+    dtype = context.type(bounds[0]).dtype
+    return constant(np.arange(start, limit, step, dtype=dtype.to_numpy()), dtype)

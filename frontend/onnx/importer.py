@@ -200,8 +200,9 @@ def _flattener(names: list[str]) -> Callable[[tuple[Any, ...], dict[str, Any]], 
     """Inputs by position, by keyword, or as one dict."""
 
     def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
-            args, kwargs = (), args[0]
+        first = args[0] if len(args) == 1 and not kwargs else None
+        if isinstance(first, Mapping):
+            args, kwargs = (), first
         unknown = [k for k in kwargs if k not in names]
         if unknown:
             raise ArityError(

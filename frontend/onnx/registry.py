@@ -233,7 +233,10 @@ class Context:
                 f"{node_name(node)}: input {index} ({node.input[index]!r}) must be a constant "
                 "scalar."
             )
-        return value.data.reshape(()).item()  # type: ignore[no-any-return]
+        scalar = value.data.reshape(())
+        if value.type.dtype == "bfloat16":
+            scalar = (scalar.astype(np.uint32) << 16).view(np.float32)
+        return scalar.item()  # type: ignore[no-any-return]
 
     def type(self, atom: Atom) -> TensorType:
         kind = type_of(atom)

@@ -53,8 +53,7 @@ def triangle(context: Context, node: Node) -> Atom:
     kind = context.type(x)
     sizes = [context.static(size, "the size of a triangle") for size in node.meta["val"].shape[-2:]]
     diagonal = int(arguments(node)["diagonal"])
-    if base_name(node) == "tril":
-        mask = np.tri(*sizes, diagonal, dtype=bool)
-    else:
-        mask = ~np.tri(*sizes, diagonal - 1, dtype=bool)
+    lower = base_name(node) == "tril"
+    below = np.tri(sizes[0], sizes[1], diagonal if lower else diagonal - 1) > 0
+    mask = below if lower else ~below
     return context.op("where", constant(mask), x, context.number(0, kind.dtype))

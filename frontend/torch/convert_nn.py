@@ -85,7 +85,7 @@ def _mask(context: Context, given: Any, q: Atom, k: Atom) -> Atom | None:
         sizes = static_shape((context.type(q).shape[-2], context.type(k).shape[-2]))
         if sizes is None:
             raise context.refuse("a causal mask needs static lengths; make these dims static.")
-        return constant(np.tri(*sizes, dtype=bool))
+        return constant(np.tri(sizes[0], sizes[1]) > 0)
     return None if given["attn_mask"] is None else context.operand(given["attn_mask"])
 
 

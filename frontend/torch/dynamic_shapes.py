@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import inspect
 import keyword
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import islice
 from math import isqrt
@@ -21,8 +22,8 @@ from torch.utils import _pytree as pytree
 
 from ...support.errors import FrontendError, nearest
 
-_Hint = type(Dim.AUTO)
-_Derived = type(2 * Dim("n"))
+_Hint: Any = type(Dim.AUTO)
+_Derived: Any = type(2 * Dim("n"))
 _MOST_CANDIDATES = 1000
 
 
@@ -35,8 +36,9 @@ class ExportPlan:
     specification: dict[str, Any] | None = None
     places: list[tuple[int, int, str]] = field(default_factory=list)
     """(leaf of (args, kwargs), axis, name) of every named dim."""
-    smallest: list[tuple[int, int, int]] = field(default_factory=list)
-    """(leaf, axis, size) of the same where every dim has its least size that is not 0."""
+    extents: list[tuple[int, int, Callable[[int], int]]] = field(default_factory=list)
+    """(leaf, axis, function) of the same: the size there where each dim is as small as allowed, but
+    no smaller than the function's argument."""
     names: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     """The names of the positional inputs, those of ``*args`` as ``args[0]``."""
@@ -81,9 +83,9 @@ def plan_export(
         _assign(plan, values, kinds)
         leaves = pytree.tree_leaves((plan.args, plan.kwargs))
         for i, leaf in enumerate(leaves):
-            for axis, name, least in planner.named.get(id(leaf), ()):
+            for axis, name, extent in planner.named.get(id(leaf), ()):
                 plan.places.append((i, axis, name))
-                plan.smallest.append((i, axis, least))
+                plan.extents.append((i, axis, extent))
     else:
         _assign(plan, values, kinds)
     return plan
@@ -213,7 +215,7 @@ class _Planner:
         self.taken = taken
         self.dims: dict[str, Any] = {}
         self.sizes: dict[str, int] = {}
-        self.named: dict[int, list[tuple[int, str, int]]] = {}
+        self.named: dict[int, list[tuple[int, str, Callable[[int], int]]]] = {}
         self.kept: list[torch.Tensor] = []
 
     def collect(self, entries: Any) -> None:
@@ -274,10 +276,9 @@ class _Planner:
                 f"{unknown[0]!r}."
             )
         pairs = {k: self.plan(v, entry.get(k), f"{where}[{k!r}]") for k, v in value.items()}
-        made = {k: p[0] for k, p in pairs.items()}
-        return (made if type(value) is dict else type(value)(made)), {
-            k: p[1] for k, p in pairs.items()
-        }
+        made: Any = copy(value)  # of its own class, with its own default
+        made.update({k: p[0] for k, p in pairs.items()})
+        return made, {k: p[1] for k, p in pairs.items()}
 
     def _plan_tensor(self, value: torch.Tensor, entry: Any, where: str) -> tuple[Any, Any]:
         if isinstance(entry, (list, tuple)) and len(entry) == value.ndim:
@@ -290,7 +291,7 @@ class _Planner:
             )
         planned: dict[int, Any] = {}
         shape = list(value.shape)
-        named: list[tuple[int, str, int]] = []
+        named: list[tuple[int, str, Callable[[int], int]]] = []
         for axis, dim in entry.items():
             if not isinstance(axis, int) or not -value.ndim <= axis < value.ndim:
                 raise FrontendError(
@@ -300,16 +301,21 @@ class _Planner:
             i = axis % value.ndim
             planned[i], shape[i], name = self._dim(dim, shape[i], f"{where}, dim {i}")
             if name:
-                named.append((i, name, self._least(dim, name)))
+                named.append((i, name, self._extent(dim, name)))
         if named:
             value = torch.zeros(shape, dtype=value.dtype)
             self.kept.append(value)
             self.named[id(value)] = named
         return value, planned
 
-    def _least(self, dim: Any, name: str) -> int:
-        least = max(1, int(self.dims[name].min))
-        return int(dim.fn(least)) if isinstance(dim, _Derived) else least
+    def _extent(self, dim: Any, name: str) -> Callable[[int], int]:
+        allowed = int(self.dims[name].min)
+
+        def extent(least: int) -> int:
+            size = max(least, allowed)
+            return int(dim.fn(size)) if isinstance(dim, _Derived) else size
+
+        return extent
 
     def _dim(self, dim: Any, size: int, where: str) -> tuple[Any, int, str]:
         """(the dim for torch, the size to export at, the name or nothing)."""

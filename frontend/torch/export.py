@@ -62,12 +62,21 @@ def export_module(
     plan = plan_export(module, args, kwargs, dynamic_shapes)
     if not plan.names:
         return _export(module, plan), plan
+    program = _export_obliviously(module, plan)
+    if program is None:
+        program = _export(module, plan)
+        check_at_size(1, module, program, plan)
+    check_at_size(0, module, program, plan)
+    return program, plan
+
+
+def _export_obliviously(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram | None:
+    """The program under the size-oblivious rules; None where they refuse the module, or torch is too
+    old to have them."""
     if hasattr(symbolic_config, "backed_size_oblivious"):
         with contextlib.suppress(FrontendError), _size_oblivious():
-            return _export(module, plan), plan
-    program = _export(module, plan)
-    check_at_size_one(module, program, plan)
-    return program, plan
+            return _export(module, plan)
+    return None
 
 
 def _check_examples(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> None:
@@ -89,7 +98,8 @@ def _check_examples(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> No
 
 
 def _size_oblivious() -> Any:
-    return symbolic_config.patch(backed_size_oblivious=True)
+    patch: Any = symbolic_config.patch  # type: ignore[attr-defined]
+    return patch(backed_size_oblivious=True)
 
 
 @contextlib.contextmanager
@@ -134,31 +144,33 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: " + "\n".join(telling[:8] or ["(no message)"])
 
 
-def check_at_size_one(module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan) -> None:
-    """Raise FrontendError where the program and the module disagree when every named dim is 1 (or
-    the least that its user allows)."""
+def check_at_size(
+    size: int, module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan
+) -> None:
+    """Raise FrontendError where the program and the module disagree when every named dim has this
+    size (or the least that its user allows). A module that fails at this size itself is no judge."""
     leaves, structure = pytree.tree_flatten((plan.args, plan.kwargs))
     generator = torch.Generator().manual_seed(0)
-    shapes: dict[int, list[int]] = {i: list(leaves[i].shape) for i, _, _ in plan.smallest}
-    for i, axis, size in plan.smallest:
-        shapes[i][axis] = size
+    shapes = {i: list(leaves[i].shape) for i, _, _ in plan.extents}
+    for i, axis, extent in plan.extents:
+        shapes[i][axis] = extent(size)
     for i, shape in shapes.items():
         leaves[i] = torch.rand(shape, generator=generator).to(leaves[i].dtype)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
     with quiet_torch(), torch.no_grad():
         try:
             expected = pytree.tree_leaves(module(*args, **kwargs))
-        except Exception as error:  # the module itself has no meaning at size 1
-            del error
+        except Exception:  # whatever the model's own code raises
             return
-        found = run_program(program, leaves)
-    same = len(found) == len(expected) and all(map(_agree, found, expected))
-    if not same:
+        try:
+            found = run_program(program, leaves)
+        except Exception:  # what the module can do, the program must do
+            found = []
+    if len(found) != len(expected) or not all(map(_agree, found, expected)):
         raise FrontendError(
-            f"forward() computes something else where {' and '.join(plan.names)} is 1: a branch in "
-            "Python depends on a size, and torch.export took one side of it. Rewrite the branch, "
-            "or "
-            "make the dim static."
+            f"forward() computes something else where {' and '.join(plan.names)} is {size}: a branch "
+            "in Python depends on a size, and torch.export took one side of it. Rewrite the branch, "
+            "or make the dim static."
         )
 
 

@@ -19,9 +19,9 @@ from torch.fx import Node
 
 from ...graphir import ops
 from ...graphir.builder import BlockBuilder
-from ...graphir.dim import print_dim
 from ...graphir.expr import Constant, Tuple, Var
 from ...support.errors import BurnishError, FrontendError
+from ...tensorir.dim_text import print_dim
 from ..imported import Imported
 from . import convert_create, convert_elementwise, convert_nn, convert_reduce, convert_shape
 from .decompose import operators, prepare_program
@@ -220,7 +220,8 @@ def _convert(program: ExportedProgram, context: Context, node: Node) -> None:
     try:
         if operator_name(node) in _READS_DATA:
             raise context.refuse(
-                "reads a number out of a tensor (.item()), which cannot be compiled; keep it a tensor."
+                "reads a number out of a tensor (.item()), which cannot be compiled; keep it a "
+                "tensor."
             )
         if isinstance(fake, torch.SymInt):
             context.values[node.name] = context.symbols.convert(fake)

@@ -42,7 +42,7 @@ DTYPES: dict[torch.dtype, DType] = {
     torch.uint8: DType("uint8"),
     torch.bool: DType("bool"),
 }
-_TORCH = str(Path(torch.__file__).parent)
+_TORCH = f"{Path(torch.__file__).parent}/"
 
 
 def operator_name(node: Node) -> str:

@@ -70,8 +70,10 @@ class CallStructure:
         in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
         assert in_spec is not None
         args, kwargs = pytree.tree_unflatten(list(range(len(inputs))), in_spec)
+        given = [s.arg.name for s in signature.input_specs if s.kind is InputKind.USER_INPUT]
         names = list(parameters[: len(args)])
-        names += [f"input {i}" for i in range(len(names), len(args))]
+        for i in range(len(names), len(args)):
+            names.append(given[args[i]] if isinstance(args[i], int) else f"input {i}")
         return cls(in_spec, out_spec, inputs, outputs, tuple(names), tuple(kwargs))
 
     @property

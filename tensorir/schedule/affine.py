@@ -252,7 +252,7 @@ def _joined(values: Sequence[Expr], bounds: Bounds) -> list[Expr]:
     places: dict[Hashable, list[tuple[int, int | None, int]]] = {}
     sums: dict[Hashable, Expr] = {}
     for i, v in enumerate(simple):
-        whole, lower, upper = _place_of(v)
+        whole, lower, upper = _place_of(_without_constant(v))
         if isinstance(whole, (Add, Sub)) and (lower, upper) != (1, None):
             key = expr_key(whole)
             sums[key] = whole
@@ -265,6 +265,10 @@ def _joined(values: Sequence[Expr], bounds: Bounds) -> list[Expr]:
                 simple[i] = IntImm(0)
             simple[found[0][2]] = sums[key]
     return simple
+
+
+def _without_constant(e: Expr) -> Expr:
+    return e.a if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm) else e
 
 
 def _place_of(e: Expr) -> tuple[Expr, int, int | None]:

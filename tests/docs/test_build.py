@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.documents import load_builder
+from burnish.tests.docs.documents import load_builder
 
 builder = load_builder()
 

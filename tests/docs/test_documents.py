@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.documents import ROOT, anchors, broken_links, compare, load_builder
+from burnish.tests.docs.documents import ROOT, anchors, broken_links, compare, load_builder
 
 DOCUMENTS = sorted((ROOT / "docs").glob("*.md"))
 LIVE = [

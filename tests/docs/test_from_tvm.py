@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import burnish
-from tests.docs.documents import ROOT, load_builder
+from burnish.graphir.parser import parse_module
+from burnish.tests.docs.documents import ROOT, load_builder
 
 DOCUMENT = ROOT / "docs" / "from_tvm.md"
 _ROW = re.compile(r"^\| `(?P<tvm>.+)` \| `(?P<ours>.+)` \|$", re.MULTILINE)
@@ -53,6 +54,6 @@ def test_call_tir_is_another_name_of_call_dps() -> None:
                 R.output(y)
             return y
     """)
-    module = burnish.parse(text)
+    module = parse_module(text)
     assert "R.call_dps(cls.f, (x,)" in module.script()
-    burnish.assert_structural_equal(module, burnish.parse(text.replace("call_tir", "call_dps")))
+    burnish.assert_structural_equal(module, parse_module(text.replace("call_tir", "call_dps")))

@@ -6,7 +6,7 @@ import pytest
 
 import burnish
 from burnish.models import mlp
-from tests.docs.documents import ROOT, compare
+from burnish.tests.docs.documents import ROOT, compare
 
 STAGES = ("00", "10", "20", "30", "40", "45", "50", "60", "70")
 

@@ -23,7 +23,18 @@ from burnish.driver.arrays import (
 )
 from burnish.vm.program import Param, TensorSpec
 
-DTYPES = ["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+DTYPES = [
+    "float64",
+    "float32",
+    "float16",
+    "bfloat16",
+    "int64",
+    "int32",
+    "int16",
+    "int8",
+    "uint8",
+    "bool",
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -48,7 +59,7 @@ def test_strided_and_negated_tensors_are_copied() -> None:
 def test_what_torch_has_and_burnish_has_not() -> None:
     with pytest.raises(errors.DTypeMismatchError, match="x: expected dtype a real dtype"):
         torch_to_tensor(torch.zeros(2, dtype=torch.complex64), "x")
-    with pytest.raises(errors.ArgumentError, match="x: torch.float8_e4m3fn cannot be passed"):
+    with pytest.raises(errors.ArgumentError, match=r"x: torch\.float8_e4m3fn cannot be passed"):
         torch_to_tensor(torch.zeros(2).to(torch.float8_e4m3fn), "x")
 
 

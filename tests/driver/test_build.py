@@ -11,9 +11,8 @@ import torch
 
 import burnish
 from burnish import errors
-from burnish.vm.registry import unregister_func
-
 from burnish.tests.driver.programs import add_one, mixed
+from burnish.vm.registry import unregister_func
 
 
 @pytest.fixture(autouse=True)
@@ -174,7 +173,7 @@ def test_a_graph_function_is_not_called_through_the_library() -> None:
 def test_an_unknown_environment_function_names_the_nearest() -> None:
     lib = burnish.build(mixed("env.driver.duoble"))
     vm = burnish.VirtualMachine(lib)
-    with pytest.raises(errors.UnknownFunctionError, match="Did you mean 'env.driver.double'"):
+    with pytest.raises(errors.UnknownFunctionError, match=r"Did you mean 'env\.driver\.double'"):
         vm["main"]
 
 

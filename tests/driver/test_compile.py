@@ -76,9 +76,7 @@ def structured() -> CompiledModel:
 
 
 # -- kinds of arrays ------------------------------------------------------------------------------
-def test_torch_in_torch_out(
-    module: nn.Module, static: CompiledModel, image: torch.Tensor
-) -> None:
+def test_torch_in_torch_out(module: nn.Module, static: CompiledModel, image: torch.Tensor) -> None:
     for _ in range(3):  # the complete way first, then the fast entry
         y = static(image)
         assert type(y) is torch.Tensor
@@ -380,12 +378,12 @@ def test_many_signatures_are_noted_and_then_refused() -> None:
     model = burnish.compile(Add().eval())
     for n in range(1, 4):
         model(torch.zeros(n))
-    with pytest.warns(UserWarning, match="fourth signature.*dynamic_shapes") as caught:
+    with pytest.warns(UserWarning, match=r"fourth signature.*dynamic_shapes") as caught:
         model(torch.zeros(4))
     assert [w.filename for w in caught] == [__file__]
     for n in range(5, 17):
         model(torch.zeros(n))
-    with pytest.raises(errors.VMError, match="16 different signatures.*dynamic_shapes"):
+    with pytest.raises(errors.VMError, match=r"16 different signatures.*dynamic_shapes"):
         model(torch.zeros(17))
     assert torch.equal(model(torch.zeros(4)), torch.ones(4))
     assert model.compilations == 16
@@ -584,7 +582,10 @@ def test_unsupported_operators_come_all_at_once() -> None:
 
     with pytest.raises(errors.UnsupportedOpError) as caught:
         burnish.compile(Exotic().eval(), (torch.rand(3, 3),))
-    assert {op.name for op in caught.value.ops} == {"aten._linalg_svd.default", "aten._fft_r2c.default"}
+    assert {op.name for op in caught.value.ops} == {
+        "aten._linalg_svd.default",
+        "aten._fft_r2c.default",
+    }
 
 
 def test_a_module_that_does_not_export(caplog: pytest.LogCaptureFixture) -> None:

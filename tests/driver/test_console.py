@@ -20,9 +20,7 @@ def test_seconds_have_a_unit_that_fits(seconds: float, text: str) -> None:
 
 def test_a_table_is_aligned(capsys: pytest.CaptureFixture[str]) -> None:
     print_table("Times", ["name", "time"], [["a", "1 ms"], ["longer", "10 ms"]])
-    assert capsys.readouterr().out == (
-        "Times\n  name     time\n  a        1 ms\n  longer  10 ms\n"
-    )
+    assert capsys.readouterr().out == ("Times\n  name     time\n  a        1 ms\n  longer  10 ms\n")
 
 
 class Terminal(io.StringIO):

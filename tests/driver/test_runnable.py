@@ -37,7 +37,7 @@ def test_a_newer_cpu_runs_older_code_but_not_the_reverse(target: str, host: str)
 
 
 def test_the_missing_features_are_named() -> None:
-    with pytest.raises(errors.TargetError, match="lacks avx512f, .*target='native'"):
+    with pytest.raises(errors.TargetError, match=r"lacks avx512f, .*target='native'"):
         check_runnable(Target("llvm -mcpu=x86-64-v4"), machine("haswell"))
     with pytest.raises(errors.TargetError, match="lacks amx-tile"):
         check_runnable(Target("llvm -mcpu=haswell -mattr=+amx-tile"), machine("haswell"))

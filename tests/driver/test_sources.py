@@ -68,7 +68,11 @@ def test_onnx_gives_the_bits_of_torch(from_onnx: CompiledModel, dynamic: Compile
 
 def test_onnx_inputs_keep_their_own_names(from_onnx: CompiledModel) -> None:
     x = np.zeros((2, 1, 28, 28), np.float32)
-    for y in (from_onnx({"image.1": x}), from_onnx.run({"image.1": x}), from_onnx(**{"image.1": x})):
+    for y in (
+        from_onnx({"image.1": x}),
+        from_onnx.run({"image.1": x}),
+        from_onnx(**{"image.1": x}),
+    ):
         np.testing.assert_array_equal(y, from_onnx(x))
     with pytest.raises(errors.ArityError, match=r"no input 'image'; it has image\.1"):
         from_onnx.run({"image": x})
@@ -129,7 +133,7 @@ def test_an_ir_module_without_a_graph_function_is_for_build() -> None:
 
 @pytest.mark.parametrize("source", [3, None, [1], np.zeros(3), object])
 def test_what_is_no_model(source: object) -> None:
-    with pytest.raises(errors.FrontendError, match="compile takes a torch.nn.Module"):
+    with pytest.raises(errors.FrontendError, match=r"compile takes a torch.nn.Module"):
         burnish.compile(source)
 
 

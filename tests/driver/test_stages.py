@@ -36,9 +36,7 @@ NATIVE = resolve_target("native")
 
 # -- counts ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("kind", ["static", "dynamic"])
-def test_the_mlp_is_two_kernels_and_one_segment(
-    kind: str, request: pytest.FixtureRequest
-) -> None:
+def test_the_mlp_is_two_kernels_and_one_segment(kind: str, request: pytest.FixtureRequest) -> None:
     model: CompiledModel = request.getfixturevalue(kind)
     assert model.report.kernels == ["fused_linear_relu", "linear_1"]
     assert model.report.segments == 1
@@ -119,7 +117,9 @@ def test_every_stage_is_dumped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2)).eval()
     for folder in ("model", "model-2"):  # the second time too, where all is known already
         burnish.compile(module, (torch.rand(2, 3),))
-        files = {p.relative_to(tmp_path / folder).as_posix() for p in tmp_path.rglob(f"{folder}/**/*.*")}
+        files = {
+            p.relative_to(tmp_path / folder).as_posix() for p in tmp_path.rglob(f"{folder}/**/*.*")
+        }
         assert {f"{s}.py" for s in STAGES[:6]} | {"70-bytecode.txt", "index.txt"} <= files
         for kernel in ("fused_linear_relu", "linear_1"):
             assert f"50-lowered/{kernel}.py" in files

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 from burnish.driver.timing import time_interleaved
 
@@ -23,5 +24,5 @@ def test_the_slower_one_takes_longer() -> None:
     assert times["quick"].minimum < times["slow"].minimum
     assert 0.002 <= times["slow"].minimum < 0.1
     # In turns: after the warm-up the names change at least twice a round.
-    changes = sum(a != b for a, b in zip(order, order[1:], strict=False))
+    changes = sum(a != b for a, b in pairwise(order))
     assert changes >= 2 * 3 - 1

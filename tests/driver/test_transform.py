@@ -17,7 +17,11 @@ LINEAR = """
 @I.ir_module
 class M:
     @R.function
-    def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((3, 4), "float32"), b: R.Tensor((3,), "float32")):
+    def main(
+        x: R.Tensor((2, 4), "float32"),
+        w: R.Tensor((3, 4), "float32"),
+        b: R.Tensor((3,), "float32"),
+    ):
         with R.dataflow():
             y = R.linear(x, w, b)
             z = R.relu(y)
@@ -81,7 +85,7 @@ class M:
 """
     )
     folded = transform.FoldConstant()(module)
-    assert "R.const([4.0, 6.0], \"float32\")" in folded.script()
+    assert 'R.const([4.0, 6.0], "float32")' in folded.script()
     assert transform.FoldConstant(max_bytes=0)(module)["main"] is not None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
+
 from burnish.frontend.imported import Imported
 from burnish.graphir.module import IRModule
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from burnish.frontend.registry import ConverterRegistry
 from burnish.support.errors import InternalError, UnsupportedOpError
 

@@ -33,9 +33,11 @@ def contents(count: int = 3) -> dict[str, bytes]:
     return {name: idx(v) for name, v in zip(FILES, values, strict=True)}
 
 
-def write_idx(folder: Path, *, packed: bool = False, **replaced: bytes) -> None:
+def write_idx(
+    folder: Path, replaced: dict[str, bytes] | None = None, *, packed: bool = False
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for name, data in {**contents(), **replaced}.items():
+    for name, data in {**contents(), **(replaced or {})}.items():
         if packed:
             (folder / f"{name}.gz").write_bytes(gzip.compress(data))
         else:
@@ -85,7 +87,7 @@ def test_the_training_set_may_be_absent_but_not_half_of_it(tmp_path: Path) -> No
     ],
 )
 def test_a_corrupt_idx_file_is_named(tmp_path: Path, data: bytes, reason: str) -> None:
-    write_idx(tmp_path, **{TEST_IMAGES: data})
+    write_idx(tmp_path, {TEST_IMAGES: data})
     message = failure(tmp_path)
     assert message.startswith(f"{tmp_path / TEST_IMAGES} is no IDX file of unsigned bytes: ")
     assert reason in message
@@ -110,7 +112,7 @@ def test_a_corrupt_gzip_file_is_named(tmp_path: Path) -> None:
 def test_files_must_fit_each_other(
     tmp_path: Path, name: str, values: np.ndarray, message: str
 ) -> None:
-    write_idx(tmp_path, **{name: idx(values)})
+    write_idx(tmp_path, {name: idx(values)})
     assert message in failure(tmp_path)
 
 

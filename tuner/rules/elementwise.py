@@ -2,13 +2,16 @@
 
     for i, j:  C[i, j] = f(A[i, j], B[j])       ->   for i, j0: for jl in vectorized(lanes): ...
 
-Where every access runs through memory in the same order, all axes are fused into one first. What does
-not fill a vector is a part of its own, so that full vectors carry no mask.
+Where every access runs through memory in the same order, all axes are fused into one first. Where
+an operand is read along another axis than the result is written along (a transpose), both axes are
+cut into tiles, so that the lines of the operand that a tile touches stay in the cache
+
+    for i, j:  C[i, j] = A[j, i]    ->   for i0, j0: for i1: for jl in vectorized(lanes): ...
+
+What does not fill a vector is a part of its own, so that full vectors carry no mask.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 from ...support.node import walk
 from ...support.target import Target
@@ -18,82 +21,119 @@ from ...tensorir.stmt import Block, BufferStore
 from ..chooser import Chooser
 from ..workload import blocks_in_order, is_spatial
 from .inline import inline_elementwise
+from .lanes import lanes_of, vectorize_loop, width_for
+from .sharing import points_of, share
+from .trial import attempt
 
-PARALLEL_GRAIN = 1 << 14
-"""Elements below which a loop is not worth sharing among threads."""
+SMALL_TILE = 8
+"""Rows of a transposed operand that one vector reads: as many as a cache set has ways, because rows
+of a large power of two lie in the same set."""
 
 
 def schedule_elementwise(sch: Schedule, target: Target, chooser: Chooser) -> None:
     """Inline what can be, then vectorise every remaining spatial block."""
     inline_elementwise(sch)
+    vectorize_spatial(sch, target, chooser)
+
+
+def vectorize_spatial(sch: Schedule, target: Target, chooser: Chooser) -> None:
+    """Vectorise every spatial block that still has all its loops; where a primitive refuses, the
+    block stays as it is."""
     for block in blocks_in_order(sch.func):
-        if is_spatial(block) and block.iter_vars:
-            vectorize_block(sch, block, target, chooser)
+        if is_spatial(block) and len(sch.get_loops(block.name)) == len(block.iter_vars):
+            schedule_block(sch, block, target, chooser)
 
 
-def vectorize_block(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
-    """Split the innermost axis of one block into vectors (and a rest), and share the outer ones."""
+def schedule_block(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> bool:
+    """Vectorise one block, in tiles, fused, or along its last axis: the first that fits."""
+    if not block.iter_vars or not is_plain(sch, block):
+        return False
+    rules = [_vectorize_fused, _vectorize_last]
+    if crossed_axis(block) is not None:
+        rules = [_vectorize_tiles, _vectorize_last]
+    return any(attempt(sch, lambda s, r=rule: r(s, block, target, chooser)) for rule in rules)
+
+
+def is_plain(sch: Schedule, block: Block) -> bool:
+    """Whether the block has one serial loop an axis: nobody scheduled it yet."""
     loops = sch.get_loops(block.name)
-    if not loops:
-        return
-    lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
-    width = lanes * chooser.value(sch, [1, 2, 4], 1)
-    if len(loops) > 1 and runs_in_order(block) and is_multiple(block.iter_vars[-1].dom.extent, width):
+    return len(loops) == len(block.iter_vars) and all(
+        sch.get(loop).kind == "serial" for loop in loops
+    )
+
+
+def _vectorize_fused(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+    loops = sch.get_loops(block.name)
+    if len(loops) > 1 and runs_in_order(block):
         loops = [sch.fuse(*loops)]
-    innermost = loops[-1]
-    extent = sch.get(innermost).extent
-    if isinstance(extent, IntImm) and extent.value < width:
-        width = _narrower(extent.value, width)
-        if width == 1:
-            return
-    if isinstance(extent, IntImm) and extent.value % width == 0:
-        parts: Sequence[LoopRV] = [innermost]
-    else:
-        parts = sch.loop_partition(innermost, [extent // width * width, None])
-    _, vector = sch.split(parts[0], [None, width])
-    sch.vectorize(vector)
-    _parallelize(sch, block, target)
+    parts = _vectorize(sch, block, loops[-1], target, chooser)
+    share(sch, target, [*loops[:-1], parts[0]], points_of(block))
 
 
-def is_multiple(extent: Expr, width: int) -> bool:
-    """Whether a constant extent is made of whole vectors."""
-    return isinstance(extent, IntImm) and extent.value % width == 0
+def _vectorize_last(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+    loops = sch.get_loops(block.name)
+    parts = _vectorize(sch, block, loops[-1], target, chooser)
+    share(sch, target, [*loops[:-1], parts[0]], points_of(block))
 
 
-def _narrower(extent: int, width: int) -> int:
-    while width > extent:
-        width //= 2
-    return width
+def _vectorize(
+    sch: Schedule, block: Block, loop: LoopRV, target: Target, chooser: Chooser
+) -> list[LoopRV]:
+    lanes = lanes_of(target, block)
+    width = width_for(sch.get(loop).extent, lanes, chooser.value(sch, [1, 2, 4], 1))
+    return vectorize_loop(sch, loop, width, lanes)
 
 
-def _parallelize(sch: Schedule, block: Block, target: Target) -> None:
-    """Share the outermost loop among threads where there is enough to do."""
-    outer = sch.get_loops(block.name)
-    if len(outer) < 2:
-        return
-    points = 1
-    for v in block.iter_vars:
-        extent = v.dom.extent
-        points *= extent.value if isinstance(extent, IntImm) else PARALLEL_GRAIN
-    if points >= PARALLEL_GRAIN and not (target.threads == 1):
-        sch.parallel(outer[0])
+def _vectorize_tiles(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+    """Tiles of the last axis and of the one that a load runs along."""
+    crossed = crossed_axis(block)
+    assert crossed is not None
+    loops = sch.get_loops(block.name)
+    lanes = min(lanes_of(target, block), chooser.value(sch, [4, 8, 16], SMALL_TILE))
+    rows = chooser.value(sch, [8, 16, 32, 64], 16)
+    row0, row1 = sch.split(loops[crossed], [None, rows])
+    col0, col1 = sch.split(loops[-1], [None, lanes])
+    others = [loop for i, loop in enumerate(loops[:-1]) if i != crossed]
+    sch.reorder(*others, row0, col0, row1, col1)
+    sch.vectorize(col1)
+    share(sch, target, [*others, row0], points_of(block))
+
+
+def crossed_axis(block: Block) -> int | None:
+    """The axis that some load's last dimension runs along while the block's last axis runs along
+    another dimension of that load; None if there is no such load."""
+    axes = {id(v.var): i for i, v in enumerate(block.iter_vars)}
+    extents = [v.dom.extent for v in block.iter_vars]
+    last = block.iter_vars[-1].var
+    for n in walk(block.body):
+        if not isinstance(n, BufferLoad) or len(n.indices) < 2:
+            continue
+        along = axes.get(id(n.indices[-1]))
+        if along is None or along == len(axes) - 1 or all(i is not last for i in n.indices):
+            continue
+        if all(not isinstance(extents[i], IntImm) or extents[i].value > 1 for i in (along, -1)):
+            return along
+    return None
 
 
 def runs_in_order(block: Block) -> bool:
-    """Whether the store and every load go through the block's axes in memory order, all of each buffer:
-    then the axes are one axis."""
+    """Whether the store and every load go through the block's axes in memory order, all of each
+    buffer: then the axes are one axis. Inner extents are constants, so that this can be proved."""
     axes = [v.var for v in block.iter_vars]
     extents = [v.dom.extent for v in block.iter_vars]
-    for n in walk(block.body):
-        if isinstance(n, (BufferLoad, BufferStore)):
-            if len(n.indices) != len(axes) or n.buffer.strides:
-                return False
-            for index, axis, size, extent in zip(n.indices, axes, n.buffer.shape, extents, strict=True):
-                if index is not axis:
-                    return False
-                same = size is extent or (
-                    isinstance(size, IntImm) and isinstance(extent, IntImm) and size.value == extent.value
-                )
-                if not same:
-                    return False
-    return True
+    if not all(isinstance(e, IntImm) for e in extents[1:]):
+        return False
+    accesses = [n for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore)]
+    return all(
+        len(n.indices) == len(axes)
+        and not n.buffer.strides
+        and all(i is a for i, a in zip(n.indices, axes, strict=True))
+        and all(same_extent(s, e) for s, e in zip(n.buffer.shape, extents, strict=True))
+        for n in accesses
+    )
+
+
+def same_extent(a: Expr, b: Expr) -> bool:
+    """Whether two extents are plainly the same."""
+    return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
+

@@ -1,21 +1,79 @@
-"""Inlining: every elementwise intermediate into its consumer, so that a fused function becomes one loop
-nest a reduction, with its epilogue."""
+"""Inlining: every elementwise intermediate into its consumers, so that a fused function becomes one
+loop nest a reduction, with its epilogue.
+
+Consumers go first: a value is then put into the blocks that remain, where what stands twice in one
+block is computed once by code generation. A costly value (a transcendental function, a division)
+that would be computed again, in several blocks or for every element of a larger one, stays a block.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ...support.errors import ScheduleError
+from ...support.node import walk
+from ...tensorir.buffer import Buffer
+from ...tensorir.expr import BufferLoad, Cast, Div, Expr, IntImm, Var
+from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
-from ..workload import blocks_in_order, is_spatial
+from ...tensorir.stmt import Block, BufferStore
+from ..workload import blocks_in_order, is_spatial, non_unit_axes, uses_intrinsic
+
+MOST_NODES = 1000
+"""Nodes that a consumer may come to hold by one inlining: values used twice, again and again, would
+otherwise double at every step."""
 
 
-def inline_elementwise(sch: Schedule) -> None:
-    """Inline spatial blocks that write intermediates, producers first; one that the primitive refuses
-    (read through a reduction's init, an output) stays a block."""
+def inline_elementwise(sch: Schedule, keep: Collection[Buffer] = ()) -> None:
+    """Inline spatial blocks that write intermediates, consumers first; one that the primitive
+    refuses (an output, a guarded block) stays, and so does one that writes a buffer of ``keep``,
+    unless it only moves elements."""
     outputs = {id(b) for b in sch.func.written}
-    for block in blocks_in_order(sch.func):
-        if not is_spatial(block) or any(id(w.buffer) in outputs for w in block.writes):
+    kept = {id(b) for b in keep}
+    for block in reversed(blocks_in_order(sch.func)):
+        written = [id(w.buffer) for w in block.writes]
+        if not is_spatial(block) or any(b in outputs for b in written):
+            continue
+        if any(b in kept for b in written) and not is_move(block):
+            continue
+        if _is_wasteful(sch.func, block):
             continue
         try:
             sch.compute_inline(block.name)
         except ScheduleError:
             continue
+
+
+def is_move(block: Block) -> bool:
+    """Whether a block's value is one element of another buffer, perhaps cast, at plain axes."""
+    value: Expr | None = block.body.value if isinstance(block.body, BufferStore) else None
+    if isinstance(value, Cast):
+        value = value.value
+    return isinstance(value, BufferLoad) and all(
+        isinstance(i, Var | IntImm) for i in value.indices
+    )
+
+
+def _is_wasteful(func: PrimFunc, block: Block) -> bool:
+    """Whether inlining would compute a costly value again, or make a consumer too large."""
+    buffers = {id(w.buffer) for w in block.writes}
+    consumers = [
+        b
+        for b in blocks_in_order(func)
+        if b is not block and any(id(r.buffer) in buffers for r in b.reads)
+    ]
+    if _is_costly(block):
+        if len(consumers) > 1:
+            return True
+        if any(len(non_unit_axes(c)) > len(non_unit_axes(block)) for c in consumers):
+            return True
+    nodes = sum([1 for _ in walk(block.body)])
+    for c in consumers:
+        loads = [n for n in walk(c.body) if isinstance(n, BufferLoad) and id(n.buffer) in buffers]
+        if len(loads) > 1 and len(loads) * nodes > MOST_NODES:
+            return True
+    return False
+
+
+def _is_costly(block: Block) -> bool:
+    return uses_intrinsic(block) or any(isinstance(n, Div) for n in walk(block.body))

@@ -1,74 +1,270 @@
-"""Reductions: a row's sum kept in the lanes of vectors, then one fixed tree.
+"""Reductions, and the elementwise blocks around them, one row after another.
 
-    for i: for k:  S[i] += A[i, k]     ->    rfactor of k into lanes, the lanes vectorized in registers
+Where memory runs along the reduced axis, a row's sum is kept in the lanes of vectors, in registers,
+and the lanes are then combined in a fixed tree
 
-The number and order of partial sums depend on shapes and decisions alone, never on threads. Reductions
-over outer axes vectorise the spatial innermost axis instead and need no rfactor.
+    for i, k:  S[i] += A[i, k]    ->    for i:
+    for i, j:  B[i, j] = f(S[i])          for k0: for kl in vectorized: P[kl] += A[i, k0 * width + kl]
+                                          for kl: S[i] += P[kl]
+                                          for j0: for jl in vectorized: B[i, j] = f(S[i])
+
+and all blocks of a row stand under one loop, so that a row stays in the cache. Where memory runs
+along a kept axis, that axis is cut into vectors instead, and each lane sums a column of its own, in
+order. Which partial sums there are depends on shapes and decisions alone, never on threads.
 """
 
 from __future__ import annotations
 
-from ...support.errors import ScheduleError
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, IntImm, Var
-from ...tensorir.schedule import Schedule
-from ...tensorir.stmt import Block
+from ...tensorir.expr import Expr, IntImm
+from ...tensorir.function import PrimFunc
+from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.stmt import Block, BlockRealize, BufferStore, SeqStmt
 from ..chooser import Chooser
-from ..workload import blocks_in_order, is_reduction, is_spatial
-from .elementwise import vectorize_block
+from ..workload import blocks_in_order, is_reduction, is_spatial, uses_intrinsic
+from .elementwise import is_plain, same_extent, schedule_block
 from .inline import inline_elementwise
+from .lanes import lanes_of, up_to_power, vectorize_loop, width_for
+from .nests import Nest, accesses, all_nests, axis_of, nest_of, spatial_axes
+from .sharing import points_of, share
+from .trial import attempt
+
+SHORT = 8
+"""Terms of a sum that are not worth vectors."""
+FINAL_LANES = 4
+"""Lanes that are added one after another at the end."""
 
 
 def schedule_reduction(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Schedule every block of a function with reductions; blocks no rule fits stay as they are."""
+    """Schedule a function with reductions: all blocks row by row where they have rows in common,
+    else each by itself. A block that no rule fits stays as it is."""
     inline_elementwise(sch)
+    nests = all_nests(sch.func)
+    if (
+        nests is not None
+        and all(is_plain(sch, n.block) for n in nests)
+        and attempt(sch, lambda s: schedule_nests(s, nests, target, chooser))
+    ):
+        return
     for block in blocks_in_order(sch.func):
-        if is_reduction(block):
-            _reduce_block(sch, block, target, chooser)
-    for block in blocks_in_order(sch.func):
-        if is_spatial(block) and len(sch.get_loops(block.name)) == len(block.iter_vars):
-            trial = sch.copy()
-            try:
-                vectorize_block(trial, block, target, chooser)
-            except ScheduleError:
-                continue
-            sch.become(trial)
+        schedule_alone(sch, block, target, chooser)
 
 
-def _reduce_block(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
-    reduce = [i for i, v in enumerate(block.iter_vars) if v.kind == "reduce"]
-    spatial = [i for i, v in enumerate(block.iter_vars) if v.kind == "spatial"]
-    lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
-    last = block.iter_vars[reduce[-1]]
-    extent = last.dom.extent
-    if not _is_innermost(block, last.var) and spatial:
-        _vectorize_columns(sch, block, reduce, spatial, lanes)
-        return
-    if not isinstance(extent, IntImm) or extent.value % lanes or len(reduce) != 1:
-        return
-    together = chooser.value(sch, [1, 2, 4], 2)
-    while extent.value % (lanes * together):
-        together //= 2
-    loops = sch.get_loops(block.name)
-    outer, inner = sch.split(loops[reduce[-1]], [None, lanes * together])
-    partial = sch.rfactor(inner, len(spatial))
-    sch.set_scope(partial, 0, "local")
-    *_, row_lanes = sch.get_loops(partial)
-    del outer, row_lanes
+def schedule_alone(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+    """Schedule one block that shares no loop with another."""
+    if is_spatial(block):
+        schedule_block(sch, block, target, chooser)
+    elif is_reduction(block) and is_plain(sch, block):
+        nest = nest_of(block, spatial_axes(block))
+        attempt(sch, lambda s: schedule_nests(s, [nest], target, chooser))
 
 
-def _is_innermost(block: Block, var: Var) -> bool:
-    """Whether ``var`` runs along the last dimension of some load."""
-    return any(isinstance(n, BufferLoad) and n.indices and n.indices[-1] is var for n in walk(block.body))
+def schedule_nests(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) -> None:
+    """Vectorise the nests along rows or columns and run them under the same loops."""
+    own = {n.block.name for n in nests}
+    others = set(first_blocks(sch.func)) - own
+    kept = nests[0].kept
+    column = vector_column(nests)
+    width = 0
+    if column is None:
+        _rows(sch, nests, target, chooser)
+    else:
+        width = _columns(sch, nests, column, target, chooser)
+    outer = merge_statements(sch, [b for b in first_blocks(sch.func) if b not in others], len(kept))
+    if column is not None:
+        extent = nests[0].block.iter_vars[kept[column]].dom.extent
+        outer = _cut_columns(sch, outer, extent, width)
+    share(sch, target, outer, max([points_of(n.block) for n in nests]))
 
 
-def _vectorize_columns(sch: Schedule, block: Block, reduce: list[int], spatial: list[int], lanes: int) -> None:
-    """Reductions over outer axes: lanes along the innermost spatial axis, sums in memory order."""
-    column = block.iter_vars[spatial[-1]].dom.extent
-    if not isinstance(column, IntImm) or column.value % lanes:
-        return
-    loops = sch.get_loops(block.name)
-    outer, inner = sch.split(loops[spatial[-1]], [None, lanes])
-    sch.reorder(*[loops[i] for i in spatial[:-1]], outer, *[loops[i] for i in reduce], inner)
+def vector_column(nests: list[Nest]) -> int | None:
+    """Which of the kept axes the largest operand of the first reduction runs along in memory; None
+    where it runs along a reduced axis."""
+    nest = next(n for n in nests if is_reduction(n.block))
+    store = next(a for a in accesses(nest.block) if isinstance(a, BufferStore))
+    loads = [a for a in accesses(nest.block) if a.buffer is not store.buffer]
+    loads.sort(key=lambda a: -len(a.indices))
+    for load in loads:
+        for index in reversed(load.indices):
+            axis = axis_of(nest.block, index)
+            if axis is not None and axis not in nest.units:
+                return nest.kept.index(axis) if axis in nest.kept else None
+    return None
+
+
+# -- rows ------------------------------------------------------------------------------------------
+def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) -> None:
+    """Vectorise what runs within a row. Axes of one extent are cut at one place in all nests, so
+    that each part of a row reads what the same part of another nest wrote."""
+    inner = [(nest, _gather_loops(sch, nest)) for nest in nests]
+    busy = any(uses_intrinsic(nest.block) for nest in nests)
+    wanted = chooser.value(sch, [1, 2, 4], 2 if busy else 4)
+    for nest, loop in inner:
+        if loop is None:
+            continue
+        lanes = lanes_of(target, nest.block)
+        extent = sch.get(loop).extent
+        if not isinstance(extent, IntImm):
+            if is_spatial(nest.block):
+                _vectorize_guarded(sch, loop, lanes)
+        elif extent.value < SHORT:
+            if is_reduction(nest.block):
+                sch.unroll(loop)
+            else:
+                _vectorize_guarded(sch, loop, min(lanes, up_to_power(extent.value)))
+        else:
+            width = min(lanes * wanted, up_to_power(extent.value + 1) // 2)
+            if is_reduction(nest.block):
+                _vectorize_terms(sch, nest, extent.value, width, lanes)
+            else:
+                vectorize_loop(sch, loop, width, min(lanes, width))
+
+
+def _vectorize_guarded(sch: Schedule, loop: LoopRV, width: int) -> None:
+    """All of a loop in vectors, the last of them masked."""
+    if width > 1:
+        _, vector = sch.split(loop, [None, width])
+        sch.vectorize(vector)
+
+
+def _gather_loops(sch: Schedule, nest: Nest) -> LoopRV | None:
+    """Order a nest's loops (kept, of one iteration, the rest), fuse the rest where memory runs
+    through it in order; the innermost loop of the rest."""
+    loops = sch.get_loops(nest.block.name)
+    order = [*nest.kept, *nest.units, *nest.rest]
+    if order != sorted(order):
+        sch.reorder(*[loops[i] for i in order])
+    if not nest.rest:
+        return None
+    rest = [loops[i] for i in nest.rest]
+    if len(rest) > 1 and _is_one_axis(nest):
+        return sch.fuse(*rest)
+    return rest[-1]
+
+
+def _is_one_axis(nest: Nest) -> bool:
+    """Whether the rest axes are the last dimensions, in order and whole, of all they index."""
+    variables = [nest.block.iter_vars[i].var for i in nest.rest]
+    extents = [nest.block.iter_vars[i].dom.extent for i in nest.rest]
+    count = len(variables)
+    if not all(isinstance(e, IntImm) for e in extents[1:]):
+        return False
+    for a in accesses(nest.block):
+        used = [i for i in a.indices if any(i is v for v in variables)]
+        if not used:
+            if any(n is v for i in a.indices for n in walk(i) for v in variables):
+                return False
+            continue
+        last, shape = a.indices[-count:], a.buffer.shape[-count:]
+        if len(used) != count or len(last) != count or a.buffer.strides:
+            return False
+        if not all(i is v for i, v in zip(last, variables, strict=True)):
+            return False
+        if not all(same_extent(s, e) for s, e in zip(shape[1:], extents[1:], strict=True)):
+            return False
+    return True
+
+
+def _vectorize_terms(sch: Schedule, nest: Nest, extent: int, width: int, lanes: int) -> None:
+    """Keep ``width`` partial results of a reduction in the lanes of vectors."""
+    name = nest.block.name
+    _, inner = sch.split(sch.get_loops(name)[-1], [None, width])
+    partial = sch.rfactor(inner, -1)
+    sch.set_scope(partial, 0, "register")
+    *_, outer, inner = sch.get_loops(partial)
+    parts = [outer]
+    if extent % width:
+        parts = sch.loop_partition(outer, [extent // width, None])
+    children = [sch.get_child_blocks(part)[0] for part in parts]
+    for child in children:
+        sch.vectorize(sch.get_loops(child)[-1])
+    combine_lanes(sch, name, width, min(lanes, width))
+    sch.decompose_reduction(children[0], sch.get_loops(children[0])[len(nest.kept)])
+
+
+def combine_lanes(sch: Schedule, block: str, width: int, lanes: int) -> None:
+    """Combine ``width`` partial results, the block's innermost axis: whole vectors first, then
+    quarters of one, then the rest in order."""
+    for narrow in (lanes, FINAL_LANES):
+        if width <= narrow:
+            continue
+        _, inner = sch.split(sch.get_loops(block)[-1], [None, narrow])
+        partial = sch.rfactor(inner, -1)
+        sch.set_scope(partial, 0, "register")
+        *_, outer, inner = sch.get_loops(partial)
+        sch.unroll(outer)
+        sch.vectorize(inner)
+        width = narrow
+    sch.unroll(sch.get_loops(block)[-1])
+
+
+# -- columns ---------------------------------------------------------------------------------------
+def _columns(
+    sch: Schedule, nests: list[Nest], column: int, target: Target, chooser: Chooser
+) -> int:
+    """Cut the kept axis ``column`` into vectors, innermost everywhere; gives their width."""
+    extent = nests[0].block.iter_vars[nests[0].kept[column]].dom.extent
+    lanes = min([lanes_of(target, n.block) for n in nests])
+    width = width_for(extent, lanes, chooser.value(sch, [1, 2, 4, 8], 4))
+    outputs = {id(b) for b in sch.func.written}
+    for nest in nests:
+        name = nest.block.name
+        if is_reduction(nest.block):
+            if id(nest.block.writes[0].buffer) in outputs:
+                copy = sch.cache_write(name, 0, "register")
+                _order_columns(sch, copy.name, _copy_nest(nest), column, width)
+            else:
+                sch.set_scope(name, 0, "register")
+        _order_columns(sch, name, nest, column, width)
+        if is_reduction(nest.block):
+            sch.decompose_reduction(name, sch.get_loops(name)[len(nest.kept)])
+    return width
+
+
+def _copy_nest(nest: Nest) -> Nest:
+    """The nest of the copy of a reduction's result: its spatial axes, in order."""
+    spatial = [i for i, v in enumerate(nest.block.iter_vars) if v.kind == "spatial"]
+    place = {axis: at for at, axis in enumerate(spatial)}
+    units = tuple([place[i] for i in nest.units if i in place])
+    return Nest(nest.block, tuple([place[i] for i in nest.kept]), units, ())
+
+
+def _order_columns(sch: Schedule, name: str, nest: Nest, column: int, width: int) -> None:
+    """Order a nest's loops: kept axes, the vectors of the column last; units; the rest; lanes."""
+    loops = sch.get_loops(name)
+    kept = [loops[i] for i in nest.kept]
+    outer, inner = sch.split(kept[column], [None, width])
+    others = [loop for i, loop in enumerate(kept) if i != column]
+    within = [loops[i] for i in (*nest.units, *nest.rest)]
+    sch.reorder(*others, outer, *within, inner)
     sch.vectorize(inner)
+
+
+def _cut_columns(
+    sch: Schedule, outer: list[LoopRV], extent: Expr, width: int
+) -> list[LoopRV]:
+    """Give the columns that do not fill a vector a part of their own; the loops around the rest."""
+    if isinstance(extent, IntImm) and (extent.value % width == 0 or extent.value < width):
+        return outer
+    full, _ = sch.loop_partition(outer[-1], [extent // width, None])
+    return [*outer[:-1], full]
+
+
+# -- one nest --------------------------------------------------------------------------------------
+def merge_statements(sch: Schedule, blocks: list[str], depth: int) -> list[LoopRV]:
+    """Put the statements that begin with these blocks under one nest of their first ``depth``
+    loops; these loops."""
+    if not depth:
+        return []
+    if len(blocks) > 1:
+        sch.merge(*[sch.get_loops(name)[depth - 1] for name in blocks])
+    return sch.get_loops(blocks[0])[:depth]
+
+
+def first_blocks(func: PrimFunc) -> list[str]:
+    """The first block of each statement of a function."""
+    body = func.root.body
+    statements = body.stmts if isinstance(body, SeqStmt) else (body,)
+    realizes = [next(n for n in walk(s) if isinstance(n, BlockRealize)) for s in statements]
+    return [r.block.name for r in realizes]

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+
 from burnish.tests.frontend.onnx.oracle import check, model, operators_of, refusal
 
 EDGES = np.array([-math.inf, -30, -2.5, -1, -0.5, 0, 0.5, 1.5, 3, 25, math.inf], np.float32)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from burnish.frontend.onnx.convert_reduce import _REDUCE
 from burnish.tests.frontend.onnx.oracle import check, model, operators_of, refusal
 

@@ -1,5 +1,6 @@
-"""How a torch converter is tested: many small functions in one export, imported, verified, evaluated
-by the reference interpreter of the graph, and compared with eager torch: dtype, shape and values."""
+"""How a torch converter is tested: many small functions in one export, imported, verified,
+evaluated by the reference interpreter of the graph, and compared with eager torch: dtype, shape and
+values."""
 
 from __future__ import annotations
 
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
+
 from burnish.frontend.imported import Imported
 from burnish.frontend.torch import import_module
 from burnish.graphir.analysis import bindings
 from burnish.graphir.verify import verify_module
 from burnish.tests.graphir.reference import run
-from torch import nn
 
 Function = Callable[..., Any]
 TOLERANCE = {torch.float16: 4e-3, torch.float32: 2e-5, torch.float64: 1e-12}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+
 from burnish.support.errors import FrontendError
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
 

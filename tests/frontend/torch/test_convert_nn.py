@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+
 from burnish.frontend.torch import import_module
 from burnish.support.errors import FrontendError
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
-from torch import nn
 
 torch.manual_seed(0)
 A, B = torch.rand(3, 4), torch.rand(4, 5)
@@ -114,7 +115,7 @@ def test_an_encoder_layer_with_a_symbolic_batch() -> None:
     [
         (lambda x: F.batch_norm(x, V[:3], V[:3], training=False) * F.batch_norm(
             x, V[:3].clone(), V[:3].clone(), training=True), X, "batch norm is in training mode"),
-        (lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5), Q, "dropout in attention"),
+        (lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5), Q, "dropout in"),
         (lambda x: F.scaled_dot_product_attention(x, x[:, :1], x[:, :1], enable_gqa=True), Q,
          "grouped heads (enable_gqa) cannot be imported"),
         (lambda x: torch.native_layer_norm(x, [4], V, V, 1e-5)[1], X, "its result 1 is used"),

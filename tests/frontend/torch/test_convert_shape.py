@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+
 from burnish.support.errors import BurnishError, FrontendError
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.export import ExportedProgram
+
 from burnish.frontend.torch.decompose import operators, prepare_program
 from burnish.frontend.torch.export import quiet_torch, run_program
 from burnish.frontend.torch.registry import operator_name
-from torch import nn
-from torch.export import ExportedProgram
 
 X = torch.rand(3, 4)
 

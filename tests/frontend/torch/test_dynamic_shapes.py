@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from burnish.frontend.torch.dynamic_shapes import ExportPlan, plan_export
-from burnish.support.errors import FrontendError
 from torch import nn
 from torch.export import Dim
+
+from burnish.frontend.torch.dynamic_shapes import ExportPlan, plan_export
+from burnish.support.errors import FrontendError
 
 X, Y = torch.rand(1, 4), torch.rand(1, 6)
 
@@ -26,6 +27,10 @@ class Model(nn.Module):
 
 def plan(shapes: Any, *args: Any, **kwargs: Any) -> ExportPlan:
     return plan_export(Model(), args, kwargs, shapes)
+
+
+def extents(made: ExportPlan, least: int) -> list[tuple[int, int, int]]:
+    return [(leaf, axis, extent(least)) for leaf, axis, extent in made.extents]
 
 
 def test_without_dims_nothing_changes() -> None:
@@ -55,7 +60,8 @@ def test_one_name_is_one_dim_and_each_has_its_own_size() -> None:
     assert made.specification["x"][0] is made.specification["y"][0]
     assert made.names == ("batch", "width")
     assert made.places == [(0, 0, "batch"), (1, 0, "batch"), (1, 1, "width")]
-    assert made.smallest == [(0, 0, 1), (1, 0, 1), (1, 1, 1)]
+    assert extents(made, 1) == [(0, 0, 1), (1, 0, 1), (1, 1, 1)]
+    assert extents(made, 0)[0] == (0, 0, 0)
 
 
 def test_sizes_of_inputs_and_weights_are_avoided() -> None:
@@ -76,7 +82,7 @@ def test_dims_of_torch_and_their_bounds() -> None:
     assert made.specification is not None
     assert made.specification["y"] == {0: dim, 1: Dim.AUTO}
     assert made.args[1].shape == (3, 6)
-    assert made.smallest[0] == (0, 0, 3)
+    assert extents(made, 0)[0] == extents(made, 1)[0] == (0, 0, 3)
 
 
 def test_arithmetic_on_dims() -> None:
@@ -84,7 +90,7 @@ def test_arithmetic_on_dims() -> None:
     made = plan(({0: n}, {0: 2 * n + 1}), X, Y)
     assert (made.args[0].shape[0], made.args[1].shape[0]) == (5, 11)
     assert made.places == [(0, 0, "n"), (1, 0, "n")]
-    assert made.smallest == [(0, 0, 1), (1, 0, 3)]
+    assert extents(made, 1) == [(0, 0, 1), (1, 0, 3)]
 
 
 def test_ints_and_none_are_static() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
 from burnish.frontend.torch import export
 from burnish.frontend.torch.export import check_eval_mode, export_module, run_program
 from burnish.support.errors import FrontendError
-from torch import nn
-from torch.export import Dim
 
 X = torch.rand(1, 4)
 
@@ -76,7 +77,7 @@ def test_examples_inside_others_are_named() -> None:
 
 def test_a_bare_tensor_is_no_tuple_of_inputs() -> None:
     with pytest.raises(FrontendError, match=r"a tuple, \(x,\) for a single one; found a Tensor"):
-        export_module(nn.ReLU(), X)
+        export_module(nn.ReLU(), X)  # type: ignore[arg-type]
 
 
 # -- modules that do not export ------------------------------------------------------------------
@@ -113,6 +114,17 @@ def test_a_branch_that_matters_at_size_1_is_refused() -> None:
     branch = Calls(lambda x: x * 2 if x.shape[0] == 1 else x)
     message = failure(branch, X, shapes=({0: "batch"},))
     assert message.startswith("forward() computes something else where batch is 1")
+
+
+def test_a_branch_that_matters_at_size_0_is_refused() -> None:
+    branch = Calls(lambda x: x.sum(0) + 1 if x.shape[0] == 0 else x.sum(0))
+    message = failure(branch, X, shapes=({0: "batch"},))
+    assert message.startswith("forward() computes something else where batch is 0")
+
+
+def test_a_module_that_fails_at_size_0_is_no_judge() -> None:
+    view = Calls(lambda x: x.view(x.shape[0], -1))
+    export_module(view.eval(), (X,), None, ({0: "batch"},))
 
 
 def test_a_branch_that_does_not_matter_is_fine() -> None:

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim
+
 from burnish.frontend.imported import Imported
 from burnish.frontend.torch import import_exported_program, import_module
-from burnish.frontend.torch.importer import check_eval_mode
 from burnish.graphir.expr import Constant, Function
 from burnish.graphir.module import weights
 from burnish.graphir.verify import verify_module
@@ -23,10 +25,6 @@ from burnish.support.errors import (
     UnsupportedOpError,
 )
 from burnish.tests.graphir.reference import run
-from torch import nn
-from torch.export import Dim
-
-assert check_eval_mode
 
 
 class Tiny(nn.Module):
@@ -34,6 +32,8 @@ class Tiny(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
+        self.factor: torch.Tensor
+        self.offset: torch.Tensor
         self.first = nn.Linear(4, 4)
         with torch.no_grad():
             self.first.weight.copy_(torch.arange(-8, 8).reshape(4, 4) / 8)
@@ -45,7 +45,8 @@ class Tiny(nn.Module):
         self.plain = torch.arange(4.0)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(F.relu(self.first(x))) * self.factor + self.offset - self.plain
+        hidden: torch.Tensor = self.second(F.relu(self.first(x)))
+        return hidden * self.factor + self.offset - self.plain
 
 
 def main_of(imported: Imported) -> Function:
@@ -127,7 +128,7 @@ def test_several_inputs_and_a_dict_of_outputs_keep_their_structure() -> None:
     assert found["rest"][1] is None
     assert np.array_equal(found["rest"][2], x.numpy())
     assert found["n"] == 3
-    with pytest.raises(ArgumentError, match="input 'scale': 2.0 at compilation"):
+    with pytest.raises(ArgumentError, match=r"input 'scale': 2\.0 at compilation"):
         imported.flatten_inputs((x, {"a": [a], "b": b}), {"scale": 1.0})
 
 
@@ -174,8 +175,8 @@ def test_two_dims_of_one_name_are_one_dim() -> None:
     imported = import_module(Sum().eval(), (torch.rand(1, 2), torch.rand(1, 2)), shapes)
     assert params_of(imported).count('"n"') == 3
     assert imported.dim_names == ("n",)
+    examples = (torch.rand(2, 2), torch.rand(2, 2))
     with pytest.raises(FrontendError, match="does not export"):
-        examples = (torch.rand(2, 2), torch.rand(2, 2))
         import_module(Sum().eval(), examples, ({0: "n"}, {0: "m"}))
 
 
@@ -196,7 +197,7 @@ def test_dims_of_torch_keep_name_and_bounds() -> None:
     assert imported.notes[0] == "dim n was exported for sizes of 4 to 64."
     assert not imported.positional_only
     assert len(imported.flatten_inputs((x, y), {})) == 2
-    with pytest.raises(ShapeMismatchError, match="of n from 4 to 64, got 3"):
+    with pytest.raises(ShapeMismatchError, match=r"of n from 4 to 64, got 3"):
         imported.flatten_inputs((x[:3], y), {})
 
 
@@ -208,6 +209,8 @@ def test_an_exported_program_with_names_of_torch() -> None:
     assert imported.dim_names[0].startswith("s")
     assert imported.positional_only
     assert imported.notes == ()
+    x = torch.rand(5, 2)
+    assert imported.flatten_inputs((), {imported.input_names[0]: x})[0] is x
 
 
 # -- refusals ----------------------------------------------------------------------------------
@@ -243,6 +246,7 @@ def test_changed_buffers_and_inputs_are_refused() -> None:
     class Counter(nn.Module):
         def __init__(self) -> None:
             super().__init__()
+            self.count: torch.Tensor
             self.register_buffer("count", torch.zeros(1))
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -282,7 +286,7 @@ def test_a_type_error_says_where_the_node_stands() -> None:
 def test_weights_without_values_are_refused() -> None:
     module = nn.Linear(2, 2, device="meta").eval()
     with pytest.raises(
-        FrontendError, match="does not export|parameter weight is on the meta device"
+        FrontendError, match=r"does not export|parameter weight is on the meta device"
     ):
         import_module(module, (torch.rand(1, 2),))
 

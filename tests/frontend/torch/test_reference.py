@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
+from torch.export import ExportedProgram
+
 from burnish.frontend.torch import import_exported_program
 from burnish.frontend.torch.export import export_module
 from burnish.frontend.torch.reference import node_values
@@ -15,14 +18,13 @@ from burnish.graphir.module import IRModule
 from burnish.support.errors import ArityError
 from burnish.support.node import replace
 from burnish.tests.graphir import reference
-from torch import nn
-from torch.export import ExportedProgram
 
 
 class Model(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.linear = nn.Linear(4, 3)
+        self.scale: torch.Tensor
         self.register_buffer("scale", torch.tensor(2.0))
 
     def forward(self, x: torch.Tensor, *, shift: float = 0.0) -> dict[str, torch.Tensor]:

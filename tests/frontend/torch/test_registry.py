@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.fx import Graph, Node
+
 from burnish.frontend.torch.registry import (
     Context,
     arguments,
@@ -21,7 +23,6 @@ from burnish.frontend.torch.symbols import SymbolTable
 from burnish.graphir.builder import BlockBuilder
 from burnish.support.dtype import DType
 from burnish.support.errors import FrontendError, InternalError
-from torch.fx import Graph, Node
 
 
 def node_of(target: Any, *args: Any, trace: str = "", **kwargs: Any) -> Node:

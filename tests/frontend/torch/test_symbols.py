@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import sympy
+import sympy  # type: ignore[import-untyped]
 import torch
-from burnish.frontend.torch.symbols import SymbolTable, symbols_of
-from burnish.graphir.dim import print_dim
-from burnish.support.errors import FrontendError
 from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+
+from burnish.frontend.torch.symbols import SymbolTable, symbols_of
+from burnish.support.errors import FrontendError
+from burnish.tensorir.dim_text import print_dim
 
 S, T = sympy.Symbol("s0", integer=True), sympy.Symbol("s1", integer=True)
 
@@ -21,7 +22,7 @@ class _Node:
 
 
 def symbolic(expr: Any) -> torch.SymInt:
-    return torch.SymInt(_Node(expr))
+    return torch.SymInt(_Node(expr))  # type: ignore[no-untyped-call]
 
 
 def shown(expr: Any) -> str:

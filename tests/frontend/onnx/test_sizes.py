@@ -1,0 +1,120 @@
+"""Arithmetic on shape values: exact for every size, or refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from burnish.frontend.onnx.registry import ShapeValue
+from burnish.frontend.onnx.sizes import choose, is_nonnegative, size_arithmetic
+from burnish.graphir.dim import print_shape
+from burnish.graphir.expr import Constant, constant
+from burnish.support.errors import FrontendError
+from burnish.tensorir.dim_text import print_dim
+from burnish.tensorir.expr import Expr, IntImm, Var, as_expr, maximum
+
+N = Var("n")
+
+
+def sizes(*dims: Expr | int, scalar: bool = False) -> ShapeValue:
+    return ShapeValue(tuple([as_expr(d) for d in dims]), scalar)
+
+
+def compute(operator: str, a: ShapeValue, b: ShapeValue) -> ShapeValue | Constant | None:
+    return size_arithmetic(helper.make_node(operator, ["a", "b"], ["y"]), a, b)
+
+
+@pytest.mark.parametrize(
+    ("operator", "a", "b", "text"),
+    [
+        ("Add", N, 2, "n + 2"),
+        ("Sub", N, 1, "n - 1"),
+        ("Mul", N, 3, "n * 3"),
+        ("Div", N * 12, 4, "n * 12 // 4"),
+        ("Div", N * 4, 4, "n"),
+        ("Mod", N, 4, "n % 4"),
+        ("Mod", N * 4, 2, "0"),
+        ("Max", N, 1, "max(n, 1)"),
+        ("Min", N, N, "n"),
+        ("Div", -7, 2, "-3"),
+    ],
+)
+def test_arithmetic(operator: str, a: Expr, b: int, text: str) -> None:
+    found = compute(operator, sizes(a, scalar=True), sizes(b, scalar=True))
+    assert isinstance(found, ShapeValue)
+    assert found.scalar
+    assert print_dim(found.dims[0]) == text
+
+
+def test_lengths_broadcast() -> None:
+    found = compute("Mul", sizes(N, 2, 3), sizes(2))
+    assert isinstance(found, ShapeValue)
+    assert print_shape(found.dims) == "(n * 2, 4, 6)"
+    with pytest.raises(FrontendError, match="sizes of the different lengths 3 and 2"):
+        compute("Add", sizes(N, 2, 3), sizes(1, 2))
+
+
+def test_other_operators_are_not_for_sizes() -> None:
+    assert compute("Pow", sizes(2), sizes(3)) is None
+
+
+@pytest.mark.parametrize(
+    ("operator", "a", "b"),
+    [("Div", N - 5, 2), ("Div", N, 0), ("Div", 3, N), ("Mod", N - 1, 2), ("Mod", N, -2)],
+)
+def test_results_that_are_not_known_for_every_size(operator: str, a: Expr, b: Expr) -> None:
+    with pytest.raises(FrontendError, match="is imported for a size by a positive constant only"):
+        compute(operator, sizes(a), sizes(b))
+
+
+@pytest.mark.parametrize(
+    ("operator", "a", "b", "expected"),
+    [
+        ("Equal", N, N + 0, True),
+        ("Equal", N, -1, False),
+        ("Equal", 3, 4, False),
+        ("Greater", N, -1, True),
+        ("Less", N, -1, False),
+        ("Less", -1, N, True),
+        ("GreaterOrEqual", N, N, True),
+        ("Greater", N, N, False),
+        ("LessOrEqual", 2, 2, True),
+    ],
+)
+def test_comparisons_that_are_decided(operator: str, a: Expr, b: Expr, expected: bool) -> None:
+    found = compute(operator, sizes(a), sizes(b))
+    assert isinstance(found, Constant)
+    assert found.data.tolist() == [expected]
+
+
+def test_comparisons_that_depend_on_the_size_are_refused() -> None:
+    with pytest.raises(FrontendError, match="asks whether a symbolic size has a certain value"):
+        compute("Equal", sizes(N), sizes(1))
+
+
+def test_choices() -> None:
+    found = choose(constant(np.array([True, False])), sizes(N, 2), sizes(-1))
+    assert print_shape(found.dims) == "(n, -1)"
+    assert not found.scalar
+    assert choose(constant(np.array(True)), sizes(N, scalar=True), sizes(1, scalar=True)).scalar
+
+
+def test_signs() -> None:
+    assert is_nonnegative(maximum(N - 3, 0))
+    assert is_nonnegative(N * 2 + 1)
+    assert not is_nonnegative(N - 1)
+    assert not is_nonnegative(IntImm(-1))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.sampled_from(["Add", "Sub", "Mul", "Div"]), st.integers(-20, 20), st.integers(-9, 9))
+def test_constants_are_computed_as_onnx_does(operator: str, a: int, b: int) -> None:
+    if operator == "Div" and b == 0:
+        return
+    found = compute(operator, sizes(a, scalar=True), sizes(b, scalar=True))
+    assert isinstance(found, ShapeValue)
+    table = {"Add": a + b, "Sub": a - b, "Mul": a * b, "Div": int(a / b) if b else 0}
+    assert print_dim(found.dims[0]) == str(table[operator])

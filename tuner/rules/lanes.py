@@ -1,0 +1,78 @@
+"""Vectors: a spatial loop in full vectors, and what does not fill one in a part of its own.
+
+    for j in range(100)    ->    for j0 in range(3): for jl in vectorized(32)
+                                 for jl in vectorized(4)
+
+so that full vectors carry no mask. Widths are powers of two.
+"""
+
+from __future__ import annotations
+
+from ...support.errors import ScheduleError
+from ...support.node import walk
+from ...support.target import Target
+from ...tensorir.expr import BufferLoad, Expr, IntImm
+from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.stmt import Block, BufferStore
+
+FEWEST_LANES = 2
+
+
+def lanes_of(target: Target, block: Block) -> int:
+    """Elements of the widest dtype that a block touches in one vector register."""
+    bits = [
+        n.buffer.dtype.bits
+        for part in (block.body, block.init)
+        if part is not None
+        for n in walk(part)
+        if isinstance(n, BufferLoad | BufferStore)
+    ]
+    return max(1, target.vector_bits // max([8, *bits]))
+
+
+def width_for(extent: Expr, lanes: int, wanted: int) -> int:
+    """How many elements of a loop to take at once: ``lanes * wanted``, or less where a constant
+    extent has not as many; all of them, rounded up to a power of two, where they do not fill one
+    vector."""
+    if not isinstance(extent, IntImm):
+        return lanes * wanted
+    if extent.value < lanes:
+        return up_to_power(extent.value)
+    while lanes * wanted > extent.value:
+        wanted //= 2
+    return lanes * wanted
+
+
+def up_to_power(n: int) -> int:
+    """The smallest power of two that is at least ``n``."""
+    return 1 << max(0, n - 1).bit_length()
+
+
+def vectorize_loop(sch: Schedule, loop: LoopRV, width: int, lanes: int) -> list[LoopRV]:
+    """Cut a loop around one block into vectors of ``width`` elements (whole registers of ``lanes``,
+    or less than one) and a rest; the outer loop of each part, which stand where the loop stood."""
+    if width < FEWEST_LANES:
+        return [loop]
+    extent = sch.get(loop).extent
+    constant = extent.value if isinstance(extent, IntImm) else None
+    if constant is not None and (constant % width == 0 or constant < width):
+        return [_vectors(sch, loop, width)]
+    full, rest = sch.loop_partition(loop, [extent // width * width, None])
+    parts = [_vectors(sch, full, width)]
+    few = lanes if constant is None else min(lanes, up_to_power(constant % width))
+    # Where fused axes have a symbolic extent, it may not be provable that a rest is a vector.
+    trial = sch.copy()
+    try:
+        parts.append(_vectors(trial, rest, few))
+    except ScheduleError:
+        return [*parts, rest]
+    sch.become(trial)
+    return parts
+
+
+def _vectors(sch: Schedule, loop: LoopRV, width: int) -> LoopRV:
+    if width < FEWEST_LANES:
+        return loop
+    outer, inner = sch.split(loop, [None, width])
+    sch.vectorize(inner)
+    return outer

@@ -1,0 +1,37 @@
+"""Threads: the outermost loop of a nest is shared among them where there is enough to do.
+
+A parallel loop runs over spatial axes alone, so results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...support.target import Target
+from ...tensorir.expr import IntImm
+from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.stmt import Block
+
+PARALLEL_GRAIN = 1 << 14
+"""Elements below which a loop is not worth sharing among threads."""
+
+
+def points_of(block: Block) -> int:
+    """Iterations of a block; a symbolic axis counts as if there were many."""
+    points = 1
+    for v in block.iter_vars:
+        extent = v.dom.extent
+        points *= extent.value if isinstance(extent, IntImm) else PARALLEL_GRAIN
+    return points
+
+
+def share(sch: Schedule, target: Target, loops: Sequence[LoopRV], points: int) -> bool:
+    """Make the first of ``loops`` (outermost first) that has iterations to share parallel."""
+    if target.threads == 1 or points < PARALLEL_GRAIN:
+        return False
+    for loop in loops:
+        extent = sch.get(loop).extent
+        if not (isinstance(extent, IntImm) and extent.value == 1):
+            sch.parallel(loop)
+            return True
+    return False
