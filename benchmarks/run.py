@@ -57,7 +57,7 @@ def start(case: Case, name: str, threads: int) -> Contender:
     contender = Contender(name, process)
     assert process.stdout is not None
     line = process.stdout.readline()
-    ready: dict[str, Any] = json.loads(line) if line else {"ready": False, "error": "the worker died"}
+    ready: dict[str, Any] = json.loads(line) if line else {"error": "the worker died"}
     contender.prepare_seconds = float(ready.get("prepare_seconds", 0.0))
     contender.error = str(ready.get("error", ""))
     return contender

@@ -9,7 +9,8 @@
 Runs of kernel calls become *segments* (``plan_segments``); ``emit_program`` returns their plans,
 and the driver has them emitted. Values that cross a segment's border live in one arena a call, laid
 out by ``plan_memory``; what a function returns is allocated on its own. A returned parameter or
-constant is copied: results are always fresh memory.
+constant is copied, and so is a value that is returned twice: results are always fresh memory, and
+share none with each other.
 
 The program has names only: no object code, which the driver adds.
 """
@@ -115,6 +116,7 @@ class _Emitter:
     ) -> None:
         self.asm, self.f, self.dims, self.segments = asm, builder, dims, segments
         self.registers: dict[Memory, Arg] = {}
+        self.returned: set[Memory] = set()
         self.plans: list[SegmentPlan] = []
 
     def body(self, linear: Linear) -> None:
@@ -216,11 +218,13 @@ class _Emitter:
         return self.f.reshape(held, [print_dim(d) for d in tree.type.shape])
 
     def fresh(self, tree: Tree) -> Arg:
-        """A value to return: parameters and constants are copied."""
+        """A value to return: parameters and constants are copied, and what is returned already."""
         if isinstance(tree, tuple):
             return self.f.make_tuple([self.fresh(field) for field in tree])
-        if isinstance(tree, View) and tree.memory.kind in ("param", "constant"):
-            return self.copied(tree)
+        if isinstance(tree, View):
+            if tree.memory.kind in ("param", "constant") or tree.memory in self.returned:
+                return self.copied(tree)
+            self.returned.add(tree.memory)
         return self.operand(tree)
 
     def copied(self, view: View) -> Reg:
@@ -284,6 +288,7 @@ class _Emitter:
         """Emit a branch and put its values into the result's registers.
 
         A value that the branch did not make is copied: it may live in the arena, or be a parameter.
+        So is one that is a result already.
         """
         outer = dict(self.registers)
         value = self.branch(linear)
@@ -292,5 +297,6 @@ class _Emitter:
             target = self.registers[result.memory]
             assert isinstance(target, Reg)
             source = self.operand(view) if view.memory in own else self.copied(view)
+            own.discard(view.memory)
             self.f.move(source, target)
         self.registers = outer

@@ -33,6 +33,11 @@ def _blocks(s: Stmt) -> Iterator[Block]:
             return
 
 
+def block_named(func: PrimFunc, name: str) -> Block:
+    """The block of a name; the caller knows that it is there."""
+    return next(b for b in blocks_in_order(func) if b.name == name)
+
+
 def is_reduction(block: Block) -> bool:
     """Whether the block has a reduce axis."""
     return any(v.kind == "reduce" for v in block.iter_vars)

@@ -3,7 +3,8 @@
 torch.export resolves a branch on "is this size 1?" without a word, because it assumes sizes of 2
 and more. So a dynamic model is first exported under torch's size-oblivious rules, in which such a
 branch is an error. A branch may still be harmless (attention asks whether a layout is contiguous):
-then the ordinary export stands, if the program agrees with the module at size 1.
+then the ordinary export stands, if the program agrees with the module at size 1. Whether they agree
+at size 0 is always asked, because no rule of torch covers it.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ def export_module(
 
 
 def _export_obliviously(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram | None:
-    """The program under the size-oblivious rules; None where they refuse the module, or torch is too
-    old to have them."""
+    """The program under the size-oblivious rules; None where they refuse the module, or torch is
+    too old to have them."""
     if hasattr(symbolic_config, "backed_size_oblivious"):
         with contextlib.suppress(FrontendError), _size_oblivious():
             return _export(module, plan)
@@ -148,7 +149,8 @@ def check_at_size(
     size: int, module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan
 ) -> None:
     """Raise FrontendError where the program and the module disagree when every named dim has this
-    size (or the least that its user allows). A module that fails at this size itself is no judge."""
+    size (or the least that its user allows). A module that fails at this size itself is no
+    judge."""
     leaves, structure = pytree.tree_flatten((plan.args, plan.kwargs))
     generator = torch.Generator().manual_seed(0)
     shapes = {i: list(leaves[i].shape) for i, _, _ in plan.extents}
@@ -168,8 +170,10 @@ def check_at_size(
             found = []
     if len(found) != len(expected) or not all(map(_agree, found, expected)):
         raise FrontendError(
-            f"forward() computes something else where {' and '.join(plan.names)} is {size}: a branch "
-            "in Python depends on a size, and torch.export took one side of it. Rewrite the branch, "
+            f"forward() computes something else where {' and '.join(plan.names)} is {size}: a "
+            "branch "
+            "in Python depends on a size, and torch.export took one side of it. Rewrite the "
+            "branch, "
             "or make the dim static."
         )
 

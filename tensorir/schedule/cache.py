@@ -15,8 +15,9 @@ from ...support.errors import DependenceError, LayoutError
 from ...support.node import replace, walk
 from ..arith import IndexMap
 from ..buffer import Buffer, BufferRegion, Range
-from ..expr import BufferLoad, Expr, IntImm, Var, add, is_const
+from ..expr import BufferLoad, Expr, IntImm, Var, add, all_of, const, is_const
 from ..function import PrimFunc
+from ..intrinsics import call_intrin
 from ..stmt import Block, BlockRealize, BufferStore, For, IterVar, SeqStmt, Stmt, seq
 from ..visitor import Mutator, replace_buffers, substitute
 from .affine import Bounds, is_independent, loop_bounds
@@ -388,7 +389,8 @@ def reindex_cache_read(
     """Copy what a block reads into a new buffer indexed by ``index_map`` of the block's axes.
 
     The block must read one element an instance; the axes that the map uses must tell the elements
-    apart. The copy runs over these axes' domains.
+    apart. The copy runs over these axes' domains; where that may lie outside of the buffer (the
+    block guards its load), it is guarded too.
     """
     primitive = "reindex_cache_read"
     require_scope(storage_scope, primitive)
@@ -445,12 +447,22 @@ def _reindex_nest(
     fresh = {it.var: Var(it.var.name) for it in kept}
     source = tuple([substitute(i, fresh) for i in indices])
     target = tuple([substitute(e, fresh) for e in mapped])
+    known = Bounds({fresh[it.var]: it.dom for it in kept})
+    inside: list[Expr] = []
+    for i, dim in zip(source, buffer.shape, strict=True):
+        if not known.proves_le(IntImm(0), i):
+            inside.append(i >= 0)
+        if not known.proves_le(add(i, 1), dim):
+            inside.append(i < dim)
+    value: Expr = BufferLoad(buffer, source)
+    if inside:
+        value = call_intrin("if_then_else", all_of(inside), value, const(0, buffer.dtype))
     block = Block(
         name,
         tuple([IterVar(fresh[it.var], it.dom, "spatial") for it in kept]),
         (BufferRegion(buffer, tuple([Range(i, IntImm(1)) for i in source])),),
         (BufferRegion(new, tuple([Range(i, IntImm(1)) for i in target])),),
-        BufferStore(new, BufferLoad(buffer, source), target),
+        BufferStore(new, value, target),
     )
     loops = [Var(f"ax{d}") for d in range(len(kept))]
     nest: Stmt = BlockRealize(tuple(loops), TRUE, block)

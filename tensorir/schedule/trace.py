@@ -233,7 +233,7 @@ class Trace:
         return "\n".join([_statement(inst, names) for inst in self.instructions])
 
     def __str__(self) -> str:
-        lines = ["# from burnish import tir", "def apply_trace(sch) -> None:"]
+        lines = ["# import burnish", "def apply_trace(sch) -> None:"]
         body = self.as_python()
         lines += ["  " + line for line in body.splitlines()] or ["  pass"]
         return "\n".join(lines)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from burnish.support.errors import ScheduleError
 from burnish.tensorir import compute as te
 from burnish.tensorir.compute import Tensor
-from burnish.tensorir.expr import Expr, Var, as_expr, const, maximum
+from burnish.tensorir.expr import Expr, Var, as_expr, const, logical_and, maximum
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import call_intrin
 from burnish.tensorir.parser import parse_func
@@ -118,7 +118,7 @@ def transpose() -> PrimFunc:
 
 
 def _padded(x: Tensor, n: int, i: Expr) -> Expr:
-    inside = call_intrin("if_then_else", i >= 1, i < n + 1, const(False, "bool"))
+    inside = logical_and(i >= 1, i < n + 1)
     return call_intrin("if_then_else", inside, x[i - 1], const(0.0, "float32"))
 
 

@@ -63,7 +63,8 @@ def run(func: PrimFunc, *args: np.ndarray) -> None:
 
 def unwritten(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     """An array whose elements are recognisably not results."""
-    fill = np.nan if dtype.startswith("float") else -(2**30)
+    kind = np.dtype(dtype)
+    fill = np.nan if kind.kind == "f" else 0 if kind.kind == "b" else np.iinfo(kind).min // 2
     return np.full(shape, fill, dtype)
 
 

@@ -22,7 +22,8 @@ from ...tensorir.schedule import BlockRV, Schedule
 from ..chooser import Chooser
 from ..workload import Matmul, blocks_in_order, static_extent
 from .inline import inline_elementwise
-from .matmul import consumer_or_copy, is_layout_free
+from .matmul import consumer_or_copy
+from .panels import is_layout_free
 
 MOST_ROWS = 4
 

@@ -25,9 +25,8 @@ from .lanes import lanes_of, vectorize_loop, width_for
 from .sharing import points_of, share
 from .trial import attempt
 
-SMALL_TILE = 8
-"""Rows of a transposed operand that one vector reads: as many as a cache set has ways, because rows
-of a large power of two lie in the same set."""
+LINE = 16
+"""Vectors in a row of a tile of a transpose: the elements of a cache line, each line read once."""
 
 
 def schedule_elementwise(sch: Schedule, target: Target, chooser: Chooser) -> None:
@@ -89,8 +88,9 @@ def _vectorize_tiles(sch: Schedule, block: Block, target: Target, chooser: Choos
     crossed = crossed_axis(block)
     assert crossed is not None
     loops = sch.get_loops(block.name)
-    lanes = min(lanes_of(target, block), chooser.value(sch, [4, 8, 16], SMALL_TILE))
-    rows = chooser.value(sch, [8, 16, 32, 64], 16)
+    lanes = lanes_of(target, block)
+    lanes = chooser.value(sch, [n for n in (lanes, lanes // 2, lanes // 4) if n], lanes)
+    rows = chooser.value(sch, [4, 8, 16, 32], LINE)
     row0, row1 = sch.split(loops[crossed], [None, rows])
     col0, col1 = sch.split(loops[-1], [None, lanes])
     others = [loop for i, loop in enumerate(loops[:-1]) if i != crossed]

@@ -35,3 +35,15 @@ def share(sch: Schedule, target: Target, loops: Sequence[LoopRV], points: int) -
             sch.parallel(loop)
             return True
     return False
+
+
+ENOUGH_TILES = 4
+"""Iterations of a loop of tiles that divide well among threads."""
+
+
+def share_tiles(sch: Schedule, target: Target, loops: Sequence[LoopRV], points: int) -> bool:
+    """Make the first of ``loops`` that has enough iterations parallel, or else the longest."""
+    extents = [sch.get(loop).extent for loop in loops]
+    counts = [e.value if isinstance(e, IntImm) else ENOUGH_TILES for e in extents]
+    wanted = next((n for n in counts if n >= ENOUGH_TILES), max(counts))
+    return share(sch, target, [loops[counts.index(wanted)]], points)

@@ -22,7 +22,7 @@ def stochastic(sch: Schedule) -> None:
 
 
 TEXT = """\
-# from burnish import tir
+# import burnish
 def apply_trace(sch) -> None:
   b0 = sch.get_block(name="C", func_name="main")
   l1, l2, l3 = sch.get_loops(block=b0)

@@ -1,0 +1,79 @@
+"""Panels: the weight of a matrix product as [columns / panel][k][panel], read from front to back.
+
+A weight whose layout the schedule may choose simply has this layout. Any other may be copied into
+it inside the function, which pays where the weight is read many times (many tiles of rows), or
+where its columns do not lie side by side in memory and could not be read as vectors at all.
+"""
+
+from __future__ import annotations
+
+from ...support.target import Target
+from ...tensorir.expr import Expr, Var
+from ...tensorir.function import PrimFunc
+from ...tensorir.schedule import BlockRV, Schedule
+from ..chooser import Chooser
+from ..workload import Matmul, block_named, load_is_contiguous, static_extent
+from .sharing import points_of, share
+
+MANY_TILES = 8
+"""Tiles of rows from which on a copy of a weight with contiguous columns pays."""
+PAGE = 4096
+"""Bytes between rows from which on every row read is another page."""
+
+
+def is_layout_free(func: PrimFunc, matmul: Matmul) -> bool:
+    """Whether the weight is a parameter whose layout the schedule may change."""
+    params = [id(p) for p in func.params]
+    free = func.attr("layout_free") or ()
+    return id(matmul.w.buffer) in params and params.index(id(matmul.w.buffer)) in free
+
+
+def wants_packing(
+    sch: Schedule, matmul: Matmul, tile_rows: int, rows: int | None, chooser: Chooser
+) -> bool:
+    """Whether W is to be packed: always where that is free or its columns are not contiguous."""
+    block = block_named(sch.func, matmul.block)
+    column = block.iter_vars[matmul.columns[-1]].var
+    if is_layout_free(sch.func, matmul) or not load_is_contiguous(matmul.w, column):
+        return True
+    columns = static_extent(block, matmul.columns[-1])
+    if columns is None:
+        return False
+    far = columns * matmul.w.dtype.bits // 8 >= PAGE
+    best = far and (rows is None or rows >= MANY_TILES * tile_rows)
+    return bool(chooser.value(sch, [0, 1], int(best)))
+
+
+def pack_columns(sch: Schedule, matmul: Matmul, panel: int) -> BlockRV | None:
+    """Give W the layout of panels: its own layout where that is free, else that of a copy, which is
+    returned. Dimensions of a batch stay in front."""
+    block = block_named(sch.func, matmul.block)
+    dims = {id(i): d for d, i in enumerate(matmul.w.indices)}
+    column = dims[id(block.iter_vars[matmul.columns[-1]].var)]
+    depth = dims[id(block.iter_vars[matmul.reduce[0]].var)]
+
+    def packed(*indices: Var) -> tuple[Expr, ...]:
+        n, k = indices[column], indices[depth]
+        batch = [i for d, i in enumerate(indices) if d not in (column, depth)]
+        return (*batch, n // panel, k, n % panel)
+
+    if is_layout_free(sch.func, matmul):
+        sch.transform_layout(matmul.block, ("read", matmul.w_read), packed, pad_value=0.0)
+        return None
+    copy = sch.cache_read(matmul.block, matmul.w_read, "global")
+    sch.transform_layout(copy, ("write", 0), packed, pad_value=0.0)
+    return copy
+
+
+def place_copy(sch: Schedule, copy: BlockRV, matmul: Matmul, target: Target, lanes: int) -> None:
+    """Pack each matrix of a batch where it is used, in vectors along the panel."""
+    points = points_of(sch.get(copy))
+    count = len(matmul.batch) + len(matmul.columns) - 1
+    if count:
+        sch.compute_at(copy, sch.get_loops(matmul.block)[count - 1])
+    *outer, panels, k, inside = sch.get_loops(copy)
+    vectors, lane = sch.split(inside, [None, lanes])
+    sch.reorder(panels, vectors, k, lane)
+    sch.vectorize(lane)
+    if not count:
+        share(sch, target, [*outer, panels], points)
