@@ -243,8 +243,7 @@ def constant_node(context: Context, node: NodeProto) -> Value:
             return make(value)
     raise FrontendError(
         f"{node_name(node)}: only dense numeric constants can be imported, no strings and no "
-        "sparse "
-        "tensors."
+        "sparse tensors."
     )
 
 

@@ -187,8 +187,7 @@ def gather(context: Context, node: NodeProto) -> Value:
     if not isinstance(index, Constant):
         raise FrontendError(
             f"{node_name(node)}: Gather is imported for constant indices only; {node.input[1]!r} "
-            "is "
-            "computed."
+            "is computed."
         )
     positions = [int(i) for i in index.data.reshape(-1)]
     sizes = context.sizes(context.required(node, 0))

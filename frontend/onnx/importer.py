@@ -164,9 +164,8 @@ def _input_type(value: ValueInfoProto, dims: _Dims) -> TensorType:
     kind = value.type.tensor_type
     if not kind.HasField("shape"):
         raise FrontendError(
-            f"{where} has no shape; export the model with one, or set it in graph.input. Dims "
-            "may be "
-            "symbolic."
+            f"{where} has no shape; export the model with one, or set it in graph.input. Dims may "
+            "be symbolic."
         )
     shape: list[Expr] = []
     for i, d in enumerate(kind.shape.dim):

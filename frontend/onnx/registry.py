@@ -111,8 +111,7 @@ def _check_external(tensor: TensorProto, where: str, base_dir: str) -> None:
     if not path.is_relative_to(folder):
         raise FrontendError(
             f"{where}: its data file {location!r} lies outside of the model's folder, where "
-            "burnish "
-            "does not read. Save the model with its data beside it."
+            "burnish does not read. Save the model with its data beside it."
         )
     if not path.is_file():
         raise FrontendError(f"{where}: its data file {location!r} is missing in {folder}.")
@@ -137,8 +136,7 @@ class Context:
         except KeyError:
             raise FrontendError(
                 f"{reader} reads {name!r}, which is no input, no initializer and no result of a "
-                "node "
-                "before it."
+                "node before it."
             ) from None
 
     def raw(self, node: NodeProto, index: int) -> Value | None:
@@ -169,9 +167,8 @@ class Context:
         sizes = [d.value for d in value.dims if isinstance(d, IntImm)]
         if len(sizes) != len(value.dims):
             raise FrontendError(
-                f"{where}: a symbolic size is used as tensor data, which cannot be imported; "
-                "make the "
-                "dim static, or pass the number as an input."
+                f"{where}: a symbolic size is used as tensor data, which cannot be imported; make "
+                "the dim static, or pass the number as an input."
             )
         return constant(np.array(sizes[0] if value.scalar else sizes, np.int64))
 
@@ -203,8 +200,7 @@ class Context:
         if found is None:
             raise FrontendError(
                 f"{node_name(node)}: input {index} ({node.input[index]!r}) is a shape computed "
-                "from "
-                "data, which cannot be compiled."
+                "from data, which cannot be compiled."
             )
         return found
 

@@ -118,9 +118,8 @@ def _compare(node: NodeProto, x: Expr, y: Expr) -> bool:
     if _is_negative(x) and is_nonnegative(y):
         return node.op_type.startswith("Less")
     raise FrontendError(
-        f"{node_name(node)}: the model asks whether a symbolic size has a certain value; make "
-        "the dim "
-        "static."
+        f"{node_name(node)}: the model asks whether a symbolic size has a certain value; make the "
+        "dim static."
     )
 
 

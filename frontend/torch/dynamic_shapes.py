@@ -330,8 +330,7 @@ class _Planner:
             return self.dims[dim.__name__], self.sizes[dim.__name__], dim.__name__
         raise FrontendError(
             f"dynamic_shapes for {where}: expected a name, a torch.export.Dim, an int or None, "
-            "found "
-            f"{dim!r}."
+            f"found {dim!r}."
         )
 
 

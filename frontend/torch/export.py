@@ -42,8 +42,7 @@ def check_eval_mode(module: torch.nn.Module) -> None:
         if dropout or norm:
             raise FrontendError(
                 f"{name or 'the module'} ({type(child).__name__}) is in training mode, which "
-                "changes "
-                "its result. Call module.eval() before compiling."
+                "changes its result. Call module.eval() before compiling."
             )
 
 
@@ -171,10 +170,8 @@ def check_at_size(
     if len(found) != len(expected) or not all(map(_agree, found, expected)):
         raise FrontendError(
             f"forward() computes something else where {' and '.join(plan.names)} is {size}: a "
-            "branch "
-            "in Python depends on a size, and torch.export took one side of it. Rewrite the "
-            "branch, "
-            "or make the dim static."
+            "branch in Python depends on a size, and torch.export took one side of it. Rewrite the "
+            "branch, or make the dim static."
         )
 
 

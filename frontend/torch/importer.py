@@ -110,8 +110,7 @@ def _check_pure(program: ExportedProgram) -> None:
             }.get(output.kind, output.kind.name.lower())
             raise FrontendError(
                 f"forward() changes {what} {output.target!r} in place; a compiled model keeps no "
-                "state: "
-                "return the new value instead."
+                "state: return the new value instead."
             )
 
 
@@ -140,8 +139,7 @@ def _names(fakes: Sequence[Any], places: Sequence[tuple[int, int, str]]) -> dict
         if not symbols:
             raise FrontendError(
                 f"dim {name!r} was exported with the fixed size {fakes[leaf].shape[axis]}: "
-                "forward() "
-                "works for this size only. Make the dim static."
+                "forward() works for this size only. Make the dim static."
             )
         names[symbols[0]] = name
     return names

@@ -112,8 +112,7 @@ class CallStructure:
             ):
                 raise ArgumentError(
                     f"{self._owner(i)}: {known!r} at compilation, which became part of the "
-                    "program; "
-                    f"got {leaf!r}. Compile again for another value."
+                    f"program; got {leaf!r}. Compile again for another value."
                 )
         for r in self.ranges:
             _check_range(r, leaves[r.leaf], self._owner(r.leaf))

@@ -284,11 +284,16 @@ def test_a_type_error_says_where_the_node_stands() -> None:
 
 
 def test_weights_without_values_are_refused() -> None:
-    module = nn.Linear(2, 2, device="meta").eval()
-    with pytest.raises(
-        FrontendError, match=r"does not export|parameter weight is on the meta device"
-    ):
-        import_module(module, (torch.rand(1, 2),))
+    class Meta(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2, device="meta"))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.relu()
+
+    with pytest.raises(FrontendError, match="parameter 'weight' is on the meta device"):
+        import_module(Meta().eval(), (torch.rand(1, 2),))
 
 
 def test_constants_are_found() -> None:
