@@ -38,15 +38,22 @@ def torch_kind() -> ArrayKind:
     """torch tensors in, torch tensors out, for the generated entry of a model."""
     import torch
 
-    def empty_torch(shape: tuple[int, ...], dtype: Any) -> Any:
-        return torch.empty(shape, dtype=dtype)
+    # The default device may be set to another one, here and now, by whoever calls.
+    cpu = torch.device("cpu")
 
+    def empty_torch(shape: tuple[int, ...], dtype: Any) -> Any:
+        return torch.empty(shape, dtype=dtype, device=cpu)
+
+    # A tensor without memory (its storage was freed) has the address 0, and goes the complete way;
+    # so do layouts whose tensors cannot be asked for one.
     return ArrayKind(
         torch.Tensor,
         {name: getattr(torch, name) for name in _TORCH_DTYPES},
-        "{x}.is_cpu and {x}.is_contiguous() and not {x}.is_neg()",
+        "{x}.is_cpu and {x}.is_contiguous() and not {x}.is_neg() and (p_{x} := {x}.data_ptr())",
         "{x}.data_ptr()",
         empty_torch,
+        argument="p_{x}",
+        may_raise=True,
     )
 
 
@@ -62,17 +69,22 @@ def torch_to_tensor(x: Any, name: str) -> Tensor:
         raise ArgumentError(
             f"{name}: the tensor is on {x.device}; burnish runs on the CPU: call .cpu()."
         )
+    if x.is_nested:
+        raise ArgumentError(f"{name}: the tensor is nested; call .to_padded_tensor(0.0).")
     if x.layout is not torch.strided:
         raise ArgumentError(f"{name}: the tensor's layout is {x.layout}; call .to_dense().")
     if x.is_complex() or x.is_quantized:
         raise DTypeMismatchError(name, "a real dtype", str(x.dtype))
-    dense = x.detach().resolve_neg().contiguous()
-    if dense.dtype is torch.bfloat16:
-        return Tensor(dense.view(torch.uint16).numpy(), "bfloat16")
     try:
+        if x.numel() and not x.data_ptr():
+            raise ArgumentError(f"{name}: the tensor has no memory; its storage was freed.")
+        dense = x.detach().resolve_neg().contiguous()
+        if dense.dtype is torch.bfloat16:
+            return Tensor(dense.view(torch.uint16).numpy(), "bfloat16")
         return as_tensor(dense.numpy(), name)
-    except TypeError as error:  # a dtype that NumPy has not, e.g. float8
-        raise ArgumentError(f"{name}: {x.dtype} cannot be passed: {error}") from error
+    except (TypeError, RuntimeError) as error:
+        # A dtype that NumPy has not, e.g. float8; a tensor without storage, e.g. a fake one.
+        raise ArgumentError(f"{name}: a {x.dtype} tensor cannot be passed: {error}") from error
 
 
 def tensor_to_torch(t: Tensor) -> Any:

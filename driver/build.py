@@ -11,6 +11,7 @@ from ..support.errors import BurnishError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.verify import verify_func
+from ..tensorir.verify_bounds import verify_bounds
 from ..vm.disassembler import print_program
 from ..vm.program import Program
 from .executable import Executable
@@ -62,7 +63,7 @@ def build(
     with Dump.from_flags("lib") as dump:
         dump.write("40-scheduled", module.script)
         for func in module.prim_funcs.values():
-            verify_func(func)
+            verify_bounds(verify_func(func))
         kernels = compile_kernels(module.prim_funcs.items(), resolved, report, dump)
         program = Program(
             kernels={name: c.kernel for name, c in kernels.items()},

@@ -35,7 +35,13 @@ from ..tuner.analytic import schedule_analytically
 from ..tuner.database import TuningDatabase
 from ..vm.disassembler import print_program
 from ..vm.tensor import Tensor
-from .arrays import is_torch_tensor, like_inputs, random_inputs, write_outputs
+from .arrays import (
+    is_torch_tensor,
+    like_inputs,
+    random_inputs,
+    tensor_to_torch,
+    write_outputs,
+)
 from .executable import Executable
 from .kernels import resolve_target
 from .report import CompileReport
@@ -101,7 +107,7 @@ class CompiledModel:
         values = signature.imported.flatten_inputs(args, dict(inputs) if is_named else {})
         outputs = signature.run(values, threads)
         if out is None:
-            return _wrap(signature, outputs, values)
+            return self._wrap(signature, outputs, values)
         write_outputs(out, outputs)
         return out
 
@@ -111,12 +117,24 @@ class CompiledModel:
         signature = self._select(args, kwargs)
         values = signature.imported.flatten_inputs(args, kwargs)
         outputs = signature.run(values)
-        if not kwargs:
+        if values and not kwargs:
             if all([type(v) is np.ndarray for v in values]):
                 self._entry = signature.entry("numpy", self._dispatch)
             elif all([is_torch_tensor(v) for v in values]):
                 self._entry = signature.entry("torch", self._dispatch)
-        return _wrap(signature, outputs, values)
+        return self._wrap(signature, outputs, values)
+
+    def _wrap(
+        self, signature: CompiledSignature, outputs: list[Tensor], values: Sequence[Any]
+    ) -> Any:
+        """Outputs in the library of the inputs (of the source, where it takes none) and in the
+        structure of the model."""
+        if not values and is_torch_module(self._source):
+            wrapped = [tensor_to_torch(t) for t in outputs]
+        else:
+            wrapped = like_inputs(outputs, values)
+        imported = signature.imported
+        return wrapped[0] if imported.single_output else imported.unflatten_outputs(wrapped)
 
     def _select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledSignature:
         """The signature of a call, compiled if it is new."""
@@ -325,13 +343,6 @@ def _callers_level() -> int:
             break
         level, frame = level + 1, frame.f_back
     return level
-
-
-def _wrap(signature: CompiledSignature, outputs: list[Tensor], values: Sequence[Any]) -> Any:
-    """Outputs in the library of the inputs and in the structure of the model."""
-    wrapped = like_inputs(outputs, values)
-    imported = signature.imported
-    return wrapped[0] if imported.single_output else imported.unflatten_outputs(wrapped)
 
 
 def _time_both(old: CompiledSignature, new: CompiledSignature) -> list[Timing]:

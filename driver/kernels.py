@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..graphir.plan_segments import SegmentPlan
 from ..support.dump import Dump
+from ..support.errors import TargetError
 from ..support.structural import structural_hash
 from ..support.target import Target
 from ..tensorir.codegen import emit_object
@@ -72,6 +73,11 @@ _cache = _Cache(_CACHE_SIZE)
 
 def resolve_target(target: Target | str) -> Target:
     """The target with ``native`` replaced by this machine; raises TargetError for a bad text."""
+    if not isinstance(target, (str, Target)):
+        raise TargetError(
+            "Expected a target such as 'native -threads=1', or a burnish.Target; found "
+            f"{type(target).__name__}."
+        )
     parsed = Target(target) if isinstance(target, str) else target
     return parsed if parsed.is_resolved else parsed.resolved(native_target())
 

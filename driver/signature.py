@@ -71,7 +71,7 @@ class CompiledSignature:
         try:
             result = machine["main"](*tensors)
         except ShapeMismatchError as error:
-            if not self.imported.dim_names:
+            if self.imported.source.startswith("torch") and not self.imported.dim_names:
                 error.note(
                     "The model is compiled for fixed shapes. Name the dims that vary: "
                     'burnish.compile(module, (x,), dynamic_shapes=({0: "batch"},)).'

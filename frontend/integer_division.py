@@ -44,10 +44,18 @@ def divide_integers(context: Emitter, name: str, a: Atom, b: Atom) -> Var:
 
 def remainder_of_truncation(context: Emitter, a: Atom, b: Atom) -> Var:
     """C's ``fmod``, of floats or integers: the remainder with the sign of the dividend, exactly."""
-    x, y = context.op("abs", a), context.op("abs", b)
-    is_float = context.type(a).dtype.is_float
-    rest = (
-        context.op("floor_mod", x, y) if is_float else divide_integers(context, "floor_mod", x, y)
+    kind = context.type(a).dtype
+    zero = constant(0, kind)
+    if kind.is_float:
+        rest = context.op("floor_mod", context.op("abs", a), context.op("abs", b))
+        return context.op("where", context.op("less", a, zero), context.op("negative", rest), rest)
+    rest = divide_integers(context, "floor_mod", a, b)
+    if kind.kind == "uint":
+        return rest
+    # One divisor too far where the signs differ. (By absolute values the least integer, which has
+    # none, would go wrong.)
+    signs = context.op("less", rest, zero), context.op("less", a, zero)
+    is_beyond = context.op(
+        "logical_and", context.op("not_equal", rest, zero), context.op("logical_xor", *signs)
     )
-    zero = constant(0, context.type(a).dtype)
-    return context.op("where", context.op("less", a, zero), context.op("negative", rest), rest)
+    return context.op("where", is_beyond, context.op("subtract", rest, b), rest)

@@ -114,6 +114,7 @@ class BlockBuilder:
     def _flush(self) -> None:
         if self._bindings:
             self._blocks.append(BindingBlock(tuple(self._bindings), self._is_dataflow))
+            self._blocks[:] = join_blocks(self._blocks)
             self._bindings = []
 
     def unique(self, hint: str) -> str:
@@ -172,6 +173,18 @@ class BlockBuilder:
     def get(self) -> IRModule:
         """The module built so far."""
         return self._module.copy()
+
+
+def join_blocks(blocks: Sequence[BindingBlock]) -> list[BindingBlock]:
+    """The blocks, ordinary ones that follow each other made one: nothing in the text would tell
+    them apart."""
+    joined: list[BindingBlock] = []
+    for block in blocks:
+        if joined and not (joined[-1].is_dataflow or block.is_dataflow):
+            joined[-1] = BindingBlock((*joined[-1].bindings, *block.bindings), False)
+        else:
+            joined.append(block)
+    return joined
 
 
 def call_op(name: str, *args: Atom, **attrs: Any) -> Call:

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..support.dtype import DType
+from ..support.dtype import DType, bfloat16_bits
 from ..support.errors import DTypeError
 from ..support.node import Node, node, replace
 from ..tensorir import expr as tir
@@ -170,10 +170,15 @@ Value: TypeAlias = Atom | Call | CallDPS | CallDPSPacked | CallFunction | TupleG
 
 
 def constant(data: object, dtype: str | None = None) -> Constant:
-    """A Constant holding its own read-only copy of ``data`` (anything ``np.asarray`` takes)."""
+    """A Constant holding its own read-only copy of ``data`` (anything ``np.asarray`` takes).
+
+    Of bfloat16, a uint16 array holds the bits; other numbers are rounded.
+    """
     array = np.array(
         data, dtype=None if dtype in (None, "bfloat16") else DType(dtype).to_numpy(), order="C"
     )
+    if dtype == "bfloat16" and array.dtype.kind in "fib":
+        array = bfloat16_bits(array)
     if array.dtype.kind not in "fiub":
         raise DTypeError(str(array.dtype), ("a float, integer or bool array",), what="a constant")
     array.flags.writeable = False

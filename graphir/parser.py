@@ -48,6 +48,8 @@ def parse_module(
 
     ``constants`` gives the values of constants that the text names by hash (``mod.constants``);
     ``env`` gives values for free names. Raises ParseError with the place in the text."""
+    if not isinstance(text, str):
+        raise ParseError(f"parse takes the text of a module; found {type(text).__name__}.")
     source = Source("<text>", text)
     try:
         tree = ast.parse(text)

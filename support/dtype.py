@@ -107,3 +107,13 @@ class DType(str):
         if not found.isnative:
             raise DTypeError(f"{found.name} in the other byte order", tuple(_SCALARS))
         return cls(found.name)
+
+
+def bfloat16_bits(values: np.ndarray) -> np.ndarray:
+    """Floats rounded to bfloat16 (nearest, ties to even) as uint16 bits."""
+    bits = values.astype(np.float32).view(np.uint32)
+    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+    # Rounding could carry a NaN's payload into infinity: keep it quiet instead. (np.where, not an
+    # assignment: arithmetic on an array without dimensions gives a scalar.)
+    quiet = ((bits >> 16) | 0x40).astype(np.uint16)
+    return np.where(np.isnan(values), quiet, rounded)

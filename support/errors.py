@@ -53,17 +53,26 @@ class InternalError(Exception):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """`` Did you mean 'x'?`` for the closest known name, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
+    known = list(known)
+    close = [k for k in known if k.lower() == name.lower()]
+    close = close or difflib.get_close_matches(name, known, n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 # -- bad values ---------------------------------------------------------------------------------
 class DTypeError(BurnishError, TypeError):
-    """A name that is no dtype, or a dtype that an operation cannot take."""
+    """A name that is no dtype, or a dtype that an operation cannot take.
+
+    ``what`` says what was expected: a noun ("a dtype") or where it was ("for Add").
+    """
 
     def __init__(self, found: str, expected: Sequence[str], what: str = "a dtype") -> None:
         self.found, self.expected = found, tuple(expected)
-        super().__init__(f"Expected {what}, one of {', '.join(expected)}; found {found!r}.")
+        if what.startswith("for "):
+            text = f"Expected {' or '.join(expected)} {what}; found {found}."
+        else:
+            text = f"Expected {what}, one of {', '.join(expected)}; found {found!r}."
+        super().__init__(text)
 
 
 class ConfigError(BurnishError, ValueError):

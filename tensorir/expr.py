@@ -114,7 +114,7 @@ class Expr(Node):
     def __bool__(self) -> bool:
         raise TypeError(
             "An expression of the IR has no truth value while the program is being built; "
-            "use T.if_then_else, T.Select or T.where."
+            "use T.if_then_else, T.Select or T.where. (Schedule.get tells what was sampled.)"
         )
 
 
@@ -463,7 +463,9 @@ class Reduce(Expr):
 def _same_dtype(op: str, a: Expr, b: Expr) -> DType:
     if a.dtype is not b.dtype:
         raise DTypeError(
-            f"{a.dtype} and {b.dtype}", ("two operands of one dtype",), what=f"for {op}"
+            f"{a.dtype} and {b.dtype}",
+            ("two operands of one dtype (convert one with T.Cast or .astype)",),
+            what=f"for {op}",
         )
     return a.dtype
 

@@ -111,6 +111,25 @@ _DTYPE_WORDS = frozenset(
 ) | {"bfloat16", "bool", "handle"}
 
 
+_INSTEAD = {
+    "IfExp": "Write T.if_then_else(condition, a, b).",
+    "While": "Write a loop over a range, with an if inside.",
+    "Return": "A PrimFunc returns nothing: its results are stored into its parameters.",
+    "ListComp": "Write a loop.",
+    "FunctionDef": "Functions stand beside one another, in a class decorated with @I.ir_module.",
+    "Lambda": "Write the expression where it is used.",
+    "Break": "Write the condition as an if inside of the loop.",
+    "Continue": "Write the condition as an if inside of the loop.",
+}
+
+
+def no_part(node: ast.AST) -> str:
+    """The message for Python that the text form does not have."""
+    kind = type(node).__name__
+    advice = f" {_INSTEAD[kind]}" if kind in _INSTEAD else ""
+    return f"Python's {kind} is not part of the text form of PrimFuncs.{advice}"
+
+
 class ExprParser:
     """Parses expressions; ``scopes`` map names to values, innermost last, below them ``env``."""
 
@@ -190,9 +209,7 @@ class ExprParser:
         """``node`` as a value; raises ParseError at the guilty node."""
         method = getattr(self, f"value_{type(node).__name__}", None)
         if method is None:
-            raise self.error(
-                node, f"Python's {type(node).__name__} is not part of the text form of PrimFuncs."
-            )
+            raise self.error(node, no_part(node))
         try:
             value = method(node)
         except ParseError:
@@ -219,7 +236,8 @@ class ExprParser:
         if node.id not in self.env:
             if node.id == "T":
                 return Word("T")
-            hint = nearest(node.id, self.known_names())
+            own = node.id in INTRINSICS or node.id in _NODE_WORDS or node.id in _DTYPE_WORDS
+            hint = f" Write T.{node.id}." if own else nearest(node.id, self.known_names())
             raise self.error(node, f"The name {node.id!r} is not defined.{hint}")
         return self.from_env(node, self.env[node.id])
 

@@ -22,7 +22,17 @@ from ..support.source import Source, Span
 from .arith import infer_regions
 from .buffer import Buffer, BufferRegion, Range
 from .expr import INDEX, Broadcast, Expr, FloatImm, IntImm, Var, as_expr, cast, const, sub
-from .expr_parser import Alias, BufferDecl, ExprParser, FreshVar, Handle, Value, Word, describe
+from .expr_parser import (
+    Alias,
+    BufferDecl,
+    ExprParser,
+    FreshVar,
+    Handle,
+    Value,
+    Word,
+    describe,
+    no_part,
+)
 from .function import Param, PrimFunc
 from .stmt import (
     Allocate,
@@ -222,9 +232,7 @@ class _FuncParser(ExprParser):
         """One statement; None for one that only says something about the block or the names."""
         method = getattr(self, f"stmt_{type(node).__name__}", None)
         if method is None:
-            raise self.error(
-                node, f"Python's {type(node).__name__} is not part of the text form of PrimFuncs."
-            )
+            raise self.error(node, no_part(node))
         try:
             result: Stmt | None = method(node)
         except DTypeError as error:

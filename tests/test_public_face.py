@@ -14,6 +14,13 @@ NAMES = [name for name in burnish.__all__ if not name.startswith("_")]
 MODULES = ("errors", "transform", "script", "te")
 
 
+FACE = """
+    compile build VirtualMachine register_func array empty Target parse IRModule BlockBuilder
+    ExprMutator assert_structural_equal Schedule tune_tir compile_tir errors transform script te
+"""
+"""What examples and users rely on: a name may be added, none may go."""
+
+
 def run(program: str) -> str:
     result = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
@@ -27,6 +34,15 @@ def test_every_public_name_resolves(name: str) -> None:
     value = getattr(burnish, name)
     assert isinstance(value, ModuleType) == (name in MODULES)
     assert getattr(burnish, name) is value
+
+
+def test_no_name_has_gone() -> None:
+    assert set(FACE.split()) <= set(NAMES)
+
+
+def test_names_stand_for_the_objects_they_are_called_after() -> None:
+    for name in set(NAMES) - {*MODULES, "parse"}:
+        assert getattr(burnish, name).__name__ == name
 
 
 def test_importing_burnish_imports_nothing() -> None:

@@ -5,7 +5,8 @@ Untuned code is scheduled by this, and it is the first member of every tuning po
 
 from __future__ import annotations
 
-from ..support.errors import ScheduleError
+from collections.abc import Callable
+
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule
@@ -14,23 +15,34 @@ from .rules.dot import fits, schedule_dot
 from .rules.elementwise import schedule_elementwise
 from .rules.matmul import match, schedule_matmul
 from .rules.reduction import schedule_reduction
+from .rules.trial import attempt
 from .workload import blocks_in_order, is_empty, is_reduction
 
+Rule = Callable[[Schedule, Target, Chooser], None]
 
-def apply_rules(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Apply the rule that fits the schedule's function."""
-    func = sch.func
+
+def rules_for(func: PrimFunc, target: Target) -> list[tuple[str, Rule]]:
+    """The rules for a function by name, the most special first; each is the fallback of those
+    before it. None for a function without iterations."""
     if is_empty(func):
-        return
+        return []
+    if not any(is_reduction(b) for b in blocks_in_order(func)):
+        return [("elementwise", schedule_elementwise)]
+    rules: list[tuple[str, Rule]] = [("reduction", schedule_reduction)]
     matmul = match(func)
-    if matmul is not None and fits(func, matmul, max(1, target.vector_bits // matmul.x.dtype.bits)):
-        schedule_dot(sch, target, chooser, matmul)
-    elif matmul is not None:
-        schedule_matmul(sch, target, chooser)
-    elif any(is_reduction(b) for b in blocks_in_order(func)):
-        schedule_reduction(sch, target, chooser)
-    else:
-        schedule_elementwise(sch, target, chooser)
+    if matmul is not None:
+        rules.insert(0, ("matmul", schedule_matmul))
+        if fits(func, matmul, max(1, target.vector_bits // matmul.x.dtype.bits)):
+            rules.insert(0, ("dot", schedule_dot))
+    return rules
+
+
+def apply_rules(sch: Schedule, target: Target, chooser: Chooser) -> str | None:
+    """Apply the first rule that fits the schedule's function; its name, None where none did."""
+    for name, rule in rules_for(sch.func, target):
+        if attempt(sch, rule, target, chooser):
+            return name
+    return None
 
 
 def schedule_analytically(func: PrimFunc, target: Target) -> PrimFunc:
@@ -38,6 +50,3 @@ def schedule_analytically(func: PrimFunc, target: Target) -> PrimFunc:
     sch = Schedule(func, seed=0)
     apply_rules(sch, target, Chooser(analytic=True))
     return sch.func
-
-
-__all__ = ["ScheduleError", "apply_rules", "schedule_analytically"]

@@ -1,8 +1,8 @@
 """Chooser: one design space, two ways to choose in it.
 
-A rule asks for each decision with the candidates and the index that the analytic model would take. The
-analytic chooser takes that index, the random one leaves it to the schedule's own generator. Either way
-the decision is a sampling instruction of the trace, so that tuning can change it later.
+A rule asks for each decision with the candidates and the value that the analytic model would take.
+The analytic chooser takes that value, the random one leaves it to the schedule's own generator.
+Either way the decision is a sampling instruction of the trace, so that tuning can change it later.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Chooser:
     analytic: bool = True
 
     def choose(self, sch: Schedule, candidates: Sequence[int], best: int) -> Var:
-        """A sampled variable over ``candidates`` (ints); the analytic choice is the value ``best``, or
-        the candidate next to it."""
+        """A sampled variable over ``candidates`` (ints); the analytic choice is the value ``best``,
+        or the candidate next to it."""
         values = list(candidates)
         probs = [1.0 / len(values)] * len(values)
         decision = None

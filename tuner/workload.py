@@ -1,5 +1,5 @@
-"""What a PrimFunc computes, as far as schedules want to know: its blocks in order, which of them is the
-anchor (the reduction that dominates), and how the anchor's axes run through its operands."""
+"""What a PrimFunc computes, as far as schedules want to know: its blocks in order, and how the axes
+of a matrix product run through its operands."""
 
 from __future__ import annotations
 
@@ -77,9 +77,9 @@ def static_extent(block: Block, axis: int) -> int | None:
 class Matmul:
     """A block ``Y[.., i, .., j] += X[.., i, k] * W[.., j, k]`` (any order of W's and X's axes).
 
-    ``rows`` are the spatial axes that only X is indexed with, ``columns`` those of W alone, ``batch``
-    those of both, ``reduce`` the reduce axes; positions in the block's iter vars. ``x_read`` and
-    ``w_read`` are the operands' positions in the block's reads.
+    ``rows`` are the spatial axes that only X is indexed with, ``columns`` those of W alone,
+    ``batch`` those of both, ``reduce`` the reduce axes; positions in the block's iter vars.
+    ``x_read`` and ``w_read`` are the operands' positions in the block's reads.
     """
 
     block: str
@@ -175,4 +175,6 @@ def load_is_contiguous(load: BufferLoad, var: Var) -> bool:
 
 def uses_intrinsic(block: Block) -> bool:
     """Whether the block computes a transcendental function."""
-    return any(isinstance(n, Call) and n.op not in ("fma", "if_then_else", "neg") for n in walk(block.body))
+    return any(
+        isinstance(n, Call) and n.op not in ("fma", "if_then_else", "neg") for n in walk(block.body)
+    )

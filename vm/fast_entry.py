@@ -61,7 +61,10 @@ class ArrayKind:
     first on each argument, ``wrap`` an expression over ``{x}`` and ``{dtype}`` around each result.
     ``empty(shape, dtype)`` makes an output. ``view``, where outputs may be kept, is an expression
     for a new array over the memory of ``{x}`` that holds a reference to ``{x}``; empty where they
-    may not. ``names`` adds to the names the sources may use.
+    may not. ``names`` adds to the names the sources may use. ``argument`` is the address of an
+    argument after the checks, where ``usable`` has read it into a name (by default ``pointer``).
+    With ``may_raise`` the checks raise RuntimeError for some arrays of the type, which are not
+    usable then.
     """
 
     type: type
@@ -73,6 +76,8 @@ class ArrayKind:
     wrap: str = "{x}"
     view: str = ""
     names: Mapping[str, Any] = field(default_factory=dict)
+    argument: str = ""
+    may_raise: bool = False
 
 
 _KNOWN_SHAPES = 256
@@ -288,7 +293,11 @@ def _write(
     refused = [c for i, p in enumerate(function.params) for c in _check(i, p, kind, symbolic)]
     # A parameter that was not given has the default `absent`, and is refused for its type.
     refusal = f"return refuse({', '.join(arguments)}{', ' * bool(count)}*rest)"
-    lines += [f"if {' or '.join(['rest', *refused])}:", f"    {refusal}"]
+    condition = " or ".join(["rest", *refused])
+    if kind.may_raise:
+        lines += ["try:", f"    odd = {condition}", "except RuntimeError:", "    odd = True"]
+        condition = "odd"
+    lines += [f"if {condition}:", f"    {refusal}"]
     kept = [symbolic or _is_kept(body, spec, kind) for spec in body.outputs]
     bases = "".join([f", b{i}" for i, is_kept in enumerate(kept) if is_kept])
     if symbolic:
@@ -312,7 +321,7 @@ def _write(
         shape = f"o{i}" if symbolic else f"({fixed})"
         lines += _output(body, i, shape, kind, kept=kept[i], symbolic=symbolic, parts=parts)
     for i in range(count):
-        lines += _stores(body, "param", i, f"x{i}", kind)
+        lines += _stores(body, "param", i, f"x{i}", kind.argument or kind.pointer)
     lines += ["kernel(a, n, w, r)", "push(frame)", f"return {_result(body.result, kind)}"]
     head = ", ".join([f"{x}=absent" for x in arguments] + ["*rest"])
     return [f"def entry({head}):", *["    " + line for line in lines]]
@@ -323,14 +332,14 @@ def _output(
 ) -> list[str]:
     """Lines that make output ``y{i}``: a view of the frame's own memory where nobody sees it any
     more, else a new array."""
-    fresh = [f"y{i} = empty({shape}, u{i})", *_stores(body, "out", i, f"y{i}", kind)]
+    fresh = [f"y{i} = empty({shape}, u{i})", *_stores(body, "out", i, f"y{i}", kind.pointer)]
     if not kept or not kind.view or not _COUNTS_REFERENCES:
         return fresh
     x = f"b{i}"
     reused = [
         f"if count({x}) != idle:",
         f"    {x} = empty({shape}, u{i})",
-        *[f"    {line}" for line in _stores(body, "out", i, x, kind)],
+        *[f"    {line}" for line in _stores(body, "out", i, x, kind.pointer)],
         f"    frame = ({parts})",
         f"y{i} = {kind.view.format(x=x)}",
     ]
@@ -345,10 +354,10 @@ def _output(
     ]
 
 
-def _stores(body: _Body, what: str, i: int, x: str, kind: ArrayKind) -> list[str]:
+def _stores(body: _Body, what: str, i: int, x: str, pointer: str) -> list[str]:
     """Lines that put the pointer of ``x`` into the slots of one operand."""
     slots = [slot for slot, operand in enumerate(body.operands) if operand == (what, i)]
-    return [f"slots[{slot}] = {kind.pointer.format(x=x)}" for slot in slots]
+    return [f"slots[{slot}] = {pointer.format(x=x)}" for slot in slots]
 
 
 def _is_kept(body: _Body, spec: TensorSpec, kind: ArrayKind) -> bool:

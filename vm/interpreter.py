@@ -78,6 +78,11 @@ class VirtualMachine:
     """
 
     def __init__(self, executable: Program | HasProgram, *, runtime: int | None = None) -> None:
+        if not isinstance(executable, (Program, HasProgram)):
+            raise VMError(
+                "A VirtualMachine runs a Program or what burnish.build gives; found "
+                f"{type(executable).__name__}."
+            )
         program = executable if isinstance(executable, Program) else executable.program
         if runtime is None:
             runtime = getattr(executable, "runtime", None)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..support.dtype import DType
+from ..support.dtype import DType, bfloat16_bits
 from ..support.errors import ArgumentError, DTypeError
 from .storage import aligned_empty, data_pointer, storage_dtype
 
@@ -180,7 +180,7 @@ def array(x: object, dtype: str | None = None) -> Tensor:
     values = source.float32() if source.dtype == "bfloat16" else source.data
     result = empty(source.shape, kind)
     if kind == "bfloat16":
-        result.data[...] = _round_to_bfloat16(values.astype(np.float32))
+        result.data[...] = bfloat16_bits(values)
     else:
         result.data[...] = values.astype(result.data.dtype)
     return result
@@ -191,15 +191,6 @@ def _import(x: object) -> Tensor:
         data = np.asarray(x)
         return wrap(data, dtype_of(data))
     return from_dlpack(x, "x")
-
-
-def _round_to_bfloat16(values: np.ndarray) -> np.ndarray:
-    bits = values.view(np.uint32)
-    rounded = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
-    # Rounding could carry a NaN's payload into infinity: keep it quiet instead. (np.where, not an
-    # assignment: arithmetic on an array without dimensions gives a scalar.)
-    quiet = ((bits >> 16) | 0x40).astype(np.uint16)
-    return np.where(np.isnan(values), quiet, rounded)
 
 
 def from_dlpack(x: object, name: str) -> Tensor:
@@ -228,6 +219,8 @@ def as_tensor(x: object, name: str, *, copy: bool = True) -> Tensor:
     """
     if isinstance(x, Tensor):
         return x
+    if isinstance(x, np.ma.MaskedArray):
+        raise ArgumentError(f"{name}: a masked array's mask would be lost; pass x.filled(value).")
     if isinstance(x, np.ndarray):
         tensor = wrap(x, dtype_of(x))
     elif hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):

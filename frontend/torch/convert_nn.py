@@ -51,9 +51,13 @@ def addmm(context: Context, node: Node) -> Var:
     "aten._log_softmax.default",
 )  # fmt: skip
 def softmax(context: Context, node: Node) -> Var:
-    """A dtype argument is applied before the softmax."""
+    """A dtype argument is applied before the softmax; a scalar is a row of one."""
     x = context.operand(node.args[0], context.result_type(node).dtype)
-    return context.op(base_name(node).lstrip("_"), x, axis=int(arguments(node)["dim"]))
+    name, axis = base_name(node).lstrip("_"), int(arguments(node)["dim"])
+    if context.type(x).ndim:
+        return context.op(name, x, axis=axis)
+    row = context.op(name, context.op("expand_dims", x, axis=0), axis=0)
+    return context.op("squeeze", row, axis=0)
 
 
 @converts("aten.scaled_dot_product_attention.default")

@@ -73,7 +73,8 @@ def variance(context: Context, node: Node) -> Any:
     if correction != int(correction) or correction < 0:
         raise context.refuse(f"correction={correction} cannot be imported; use a whole number.")
     x = context.operand(node.args[0])
-    attrs: dict[str, Any] = {"axis": axes or None, "keepdims": keepdims}
+    axis = axes if axes and context.type(x).ndim else None
+    attrs: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
     result = context.op("variance", x, **attrs, correction=int(correction))
     if base_name(node) == "var_mean":
         return [result, context.op("mean", x, **attrs)]

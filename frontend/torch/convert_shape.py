@@ -145,9 +145,10 @@ def split(context: Context, node: Node) -> list[Atom]:
 
 @converts("aten.flip.default")
 def flip(context: Context, node: Node) -> Var:
-    axes = integers(arguments(node)["dims"])
-    none = (None,) * len(axes)
+    """torch lets a scalar be flipped along an axis it has not."""
     x = context.operand(node.args[0])
+    axes = integers(arguments(node)["dims"]) if context.type(x).ndim else ()
+    none = (None,) * len(axes)
     return context.op(
         "strided_slice", x, axes=axes, begin=none, end=none, strides=(-1,) * len(axes)
     )

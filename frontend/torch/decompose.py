@@ -40,12 +40,20 @@ def prepare_program(program: ExportedProgram) -> ExportedProgram:
         missing = {n.target for n in operators(program) if operator_name(n) not in REGISTRY} - tried
         if missing:
             table = table or dict(torch.export.default_decompositions().items())
-        chosen = {op: table[op] for op in missing if op in table}
+        found = {op: table.get(op) or _composite(op) for op in missing}
+        chosen = {op: function for op, function in found.items() if function is not None}
         if not chosen and not any(map(_is_impure, operators(program))):
             return program
         tried |= missing
         with quiet_torch(), torch.no_grad():
             program = program.run_decompositions(chosen)
+
+
+def _composite(op: Any) -> Callable[..., Any] | None:
+    """What torch runs for an operator that is made of others. Its table leaves out those that may
+    give a view (ravel, movedim); in a pure program that makes no difference."""
+    is_composite = isinstance(op, torch._ops.OpOverload) and op._can_decompose()
+    return op.decompose if is_composite else None
 
 
 def _is_impure(node: Node) -> bool:

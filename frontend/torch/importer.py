@@ -9,6 +9,7 @@ mean every size from 0 up. Nothing is optimised here.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ from .symbols import SymbolTable, symbols_of
 
 _CONVERTERS = (convert_create, convert_elementwise, convert_nn, convert_reduce, convert_shape)
 _OPERATOR_ROWS = ops
+_export_lock = threading.Lock()
+"""torch traces one module a process at a time: a second thread would find its state occupied."""
 _READS_DATA = ("aten.item.default", "aten._local_scalar_dense.default")
 
 
@@ -49,7 +52,8 @@ def import_module(
     (module in training mode, module that does not export, inputs that are no CPU tensors of a known
     dtype, values changed in place) and UnsupportedOpError (all at once).
     """
-    program, plan = export_module(module, example_inputs, example_kwargs, dynamic_shapes)
+    with _export_lock:
+        program, plan = export_module(module, example_inputs, example_kwargs, dynamic_shapes)
     return import_exported_program(
         program,
         places=plan.places,
@@ -69,7 +73,8 @@ def import_exported_program(
 
     ``places`` names dims: (leaf of the inputs, axis, name). Without it dims have torch's names.
     """
-    program = prepare_program(program)
+    with _export_lock:
+        program = prepare_program(program)
     REGISTRY.check([(operator_name(n), location(n)) for n in operators(program)])
     _check_pure(program)
     structure = CallStructure.of(program, parameters)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...support.node import replace
 from ...support.passes import Pass
 from ..analysis import called_functions, variables
+from ..builder import join_blocks
 from ..expr import Atom, Binding, CallDPSPacked, Function, If, SeqExpr, Value, Var
 from ..module import IRModule
 
@@ -71,6 +72,7 @@ def _sequence(seq: SeqExpr, live: set[Var]) -> SeqExpr:
         if kept:
             blocks.append(block if same else replace(block, bindings=tuple(kept)))
     blocks.reverse()
+    blocks = join_blocks(blocks)
     if len(blocks) == len(seq.blocks) and all(
         a is b for a, b in zip(blocks, seq.blocks, strict=True)
     ):

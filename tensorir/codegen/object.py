@@ -63,6 +63,9 @@ def emit_object(
                 run_scheduled_passes(parsed, target, accumulating)
             else:
                 run_default_passes(parsed, target)
+                if not _is_valid(parsed):
+                    parsed = parsed_module(module, context)
+                    run_default_passes(parsed, target, slp_vectorization=False)
             parts.append(parsed)
     for other in parts[1:]:
         parts[0].link_in(other)
@@ -74,6 +77,14 @@ def _is_shaped(lowered: LoweredFunc) -> bool:
     return bool(lowered.func.attr("is_scheduled", False)) and any(
         isinstance(n, (Ramp, Broadcast)) for n in walk(lowered.func)
     )
+
+
+def _is_valid(module: binding.ModuleRef) -> bool:
+    try:
+        module.verify()
+    except RuntimeError:
+        return False
+    return True
 
 
 def new_module(target: Target) -> ir.Module:
@@ -157,10 +168,17 @@ def run_scheduled_passes(
             pipeline.run(module.get_function(name), builder)
 
 
-def run_default_passes(module: binding.ModuleRef, target: Target) -> None:
-    """LLVM's O3."""
+def run_default_passes(
+    module: binding.ModuleRef, target: Target, *, slp_vectorization: bool = True
+) -> None:
+    """LLVM's O3.
+
+    LLVM 22 can join vectors of unrolled loops into shuffles that stand before what they shuffle;
+    emitting such a module stops the process. Whoever runs this checks the result, and without
+    ``slp_vectorization`` the fault does not arise.
+    """
     options = binding.create_pipeline_tuning_options(3)
     options.loop_vectorization = True
-    options.slp_vectorization = True
+    options.slp_vectorization = slp_vectorization
     builder = binding.create_pass_builder(target_machine(target), options)
     builder.getModulePassManager().run(module, builder)

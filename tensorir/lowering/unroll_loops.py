@@ -55,10 +55,7 @@ def unroll_loops(func: PrimFunc) -> PrimFunc:
     Raises CodegenError where an extent is not constant or the expansion exceeds ``MAX_COPIES``.
     """
     unroll = _Unroll(func)
-    body = unroll.stmt(func.body)
-    for a in reversed(unroll.hoisted):
-        body = Allocate(a.buffer, body, a.annotations)
-    return PrimFunc(func.params, body, func.attrs, func.name)
+    return PrimFunc(func.params, unroll.stmt(func.body), func.attrs, func.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +122,14 @@ class _Unroll:
             self.auto = saved
             return expanded
         bound = self._renewed(s.var)
+        outside = self.hoisted
+        if kind == "parallel":
+            self.hoisted = []
         with self.scope.loop(bound, start, extent):
             body = self.stmt(s.body)
-        if not self.depth:
-            # Buffers of unrolled loops below live in one iteration of this loop.
-            for a in reversed(self.hoisted):
-                body = Allocate(a.buffer, body, a.annotations)
-            self.hoisted = []
+        if kind == "parallel":
+            # Each iteration has buffers of its own, unrolled or not.
+            body, self.hoisted = self._allocated(body), outside
         self.auto = saved
         annotations = tuple([(k, v) for k, v in s.annotations if not k.startswith("pragma_")])
         return For(bound, start, extent, kind, body, s.thread, annotations)
@@ -164,7 +162,15 @@ class _Unroll:
         self.depth -= 1
         self.copies //= count
         del self.values[id(s.var)]
-        return seq(*parts) if parts else NOTHING
+        expanded = seq(*parts) if parts else NOTHING
+        return expanded if self.depth else self._allocated(expanded)
+
+    def _allocated(self, body: Stmt) -> Stmt:
+        """``body`` inside the buffers that were allocated in its unrolled loops."""
+        for a in reversed(self.hoisted):
+            body = Allocate(a.buffer, body, a.annotations)
+        self.hoisted = []
+        return body
 
     def _renewed(self, var: Var) -> Var:
         if not self.depth:

@@ -28,6 +28,7 @@ from ..expr import (
     Call,
     Cast,
     CompareOp,
+    Div,
     Expr,
     FloatImm,
     FloorDiv,
@@ -306,6 +307,8 @@ class _Body:
     def _pair(self, e: BinaryOp | CompareOp | And | Or, a: Expr, b: Expr) -> Expr:
         if a.dtype.lanes != b.dtype.lanes:
             a, b = self._splat(a), self._splat(b)
+        if self.mask is not None and b.dtype.lanes > 1 and _may_trap(e):
+            b = Select(self.mask, b, Broadcast(IntImm(1, e.dtype.scalar), self.lanes))
         return type(e)(a, b)
 
     def _linear(self, e: Expr) -> tuple[Linear, Linear] | None:
@@ -389,3 +392,11 @@ def _is_zero(e: Expr) -> bool:
         and isinstance(e.value, IntImm | FloatImm)
         and str(e.value.value) in ("0", "0.0")
     )
+
+
+def _may_trap(e: BinaryOp | CompareOp | And | Or) -> bool:
+    """Whether ``e`` divides integers by what is no constant: lanes that are masked off divide too,
+    and an integer division by zero stops the process."""
+    if not isinstance(e, Div | FloorDiv | FloorMod) or e.dtype.is_float:
+        return False
+    return not isinstance(e.b, IntImm)

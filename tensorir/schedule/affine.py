@@ -222,6 +222,31 @@ def is_independent(values: Sequence[Expr], bounds: Bounds) -> bool:
     below them, and no digit may serve twice. Symbolic dimensions may be added as constants. Values
     that together are one sum written in a mixed radix (loops fused and then split) count as it.
     """
+    return _independent_digits(values, bounds) is not None
+
+
+def undetermined(values: Sequence[Expr], bounds: Bounds) -> list[Var] | None:
+    """The variables of ``bounds`` that independent values do not determine: iterations that differ
+    in these alone have equal values. None where the values are not independent."""
+    digits = _independent_digits(values, bounds)
+    if digits is None:
+        return None
+    found: list[Var] = []
+    for v in bounds.ranges:
+        extent = bounds.constant_extent(v)
+        if extent is not None and extent <= 1:
+            continue
+        reach: int | None = 1
+        for d in sorted([d for d in digits if d.var is v], key=lambda d: d.lower):
+            if d.lower != reach:
+                break
+            reach = d.upper
+        if reach is not None and (extent is None or reach < extent):
+            found.append(v)
+    return found
+
+
+def _independent_digits(values: Sequence[Expr], bounds: Bounds) -> list[Digit] | None:
     digits: list[Digit] = []
     for value in _joined(values, bounds):
         if isinstance(value, Var):
@@ -233,16 +258,16 @@ def is_independent(values: Sequence[Expr], bounds: Bounds) -> bool:
             d = digit_of(atom, bounds)
             if d is None:
                 if mentions(atom, bounds):
-                    return False
+                    return None
                 continue
             if k < 0:
-                return False
+                return None
             if d.extent != 1:
                 steps.append((k, d))
         if not _grows(steps):
-            return False
+            return None
         digits.extend([d for _, d in steps])
-    return not overlapping(digits)
+    return None if overlapping(digits) else digits
 
 
 def _joined(values: Sequence[Expr], bounds: Bounds) -> list[Expr]:

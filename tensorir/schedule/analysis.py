@@ -97,11 +97,13 @@ def find_loop(func: PrimFunc, var: Var, primitive: str) -> Path:
     path: list[Stmt] = []
     if _find(func.body, var, path):
         return tuple(path)
+    loops = [path[-1] for path in walk_paths(func.body) if isinstance(path[-1], For)]
+    known = ", ".join([repr(loop.var.name) for loop in loops]) or "none"
     raise LoopNotFoundError(
         primitive,
-        f"The loop over {var.name!r} is no longer in {func.name!r}: it was split, fused "
-        "or removed. "
-        "Ask get_loops for the block's present loops.",
+        f"The loop over {var.name!r} is no longer in {func.name!r}, which has the loops {known}: "
+        "it was split, fused or removed, or it is of another schedule. Ask get_loops for the "
+        "block's present loops.",
     )
 
 

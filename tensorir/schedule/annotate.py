@@ -183,6 +183,13 @@ def annotate(func: PrimFunc, target: Var | str, key: str, value: Any) -> PrimFun
     """Add (or replace) an annotation of a loop or block."""
     path = _target_path(func, target, "annotate")
     node = _annotated(path)
+    items = value if isinstance(value, list) else [value]
+    if not isinstance(key, str) or not all(isinstance(v, (bool, int, float, str)) for v in items):
+        found = (
+            "Expected a string as key and a number, a string or a list of these as value; found "
+            f"{key!r} and {value!r}."
+        )
+        raise fail(ScheduleValueError, "annotate", func, [node], found)
     kept = [(k, v) for k, v in node.annotations if k != key]
     return _with_annotations(func, path, tuple([*kept, (key, value)]))
 
@@ -268,7 +275,7 @@ def buffer_at(func: PrimFunc, block: Block, side: str, index: int | str, primiti
         known = ", ".join(dict.fromkeys(repr(r.buffer.name) for r in (*block.reads, *block.writes)))
         found = f"The block {block.name!r} touches no buffer {index!r}; it touches {known}."
         raise fail(ScheduleValueError, primitive, func, [block], found)
-    if not 0 <= index < len(regions):
+    if not isinstance(index, int) or not 0 <= index < len(regions):
         names = ", ".join(repr(r.buffer.name) for r in regions) or "none"
         found = (
             f"The block {block.name!r} has {len(regions)} {side} buffers ({names}); asked for "

@@ -26,6 +26,7 @@ from ..buffer import Buffer, Range
 from ..expr import Expr, IntImm, Var, add, is_const, sub
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
+from ..visitor import substitute
 from .affine import Bounds, Digit, loop_bounds, overlapping, steps_without_gap, sweep
 from .analysis import (
     TRUE,
@@ -36,6 +37,7 @@ from .analysis import (
     binds,
     blocks_below,
     conjunction,
+    conjuncts,
     consumers_of,
     fail,
     find_block,
@@ -60,6 +62,7 @@ from .region_cover import (
     contains,
     covers_domain,
     in_conflict,
+    says_domain,
     touched,
     union,
     whole_boxes,
@@ -160,7 +163,9 @@ def compute_at(
     domain = _domains(
         block, {id(w.buffer): need[id(w.buffer)] for w in block.writes if id(w.buffer) in need}
     )
-    nest = new_nest(move.realize, domain, bounds, preserve_unit_loops=preserve_unit_loops)
+    nest = new_nest(
+        move.realize, domain, _ownership(move), bounds, preserve_unit_loops=preserve_unit_loops
+    )
     first = _position_of(move.loop, [n.block for n in consumers], min)
     reads = {id(r.buffer) for r in block.reads}
     makers = [n.block for n in below if any(id(w.buffer) in reads for w in n.block.writes)]
@@ -254,7 +259,9 @@ def reverse_compute_at(
             continue
         boxes[id(region.buffer)] = _final_box(move, last, region.buffer, checks)
     domain = _consumer_domains(move, boxes, bounds, checks)
-    nest = new_nest(move.realize, domain, bounds, preserve_unit_loops=preserve_unit_loops)
+    nest = new_nest(
+        move.realize, domain, _ownership(move), bounds, preserve_unit_loops=preserve_unit_loops
+    )
     lowest = _position_of(move.loop, [n.block for n in producers], max) + 1
     writes = {id(w.buffer) for w in block.writes}
     users = [n.block for n in below if any(id(r.buffer) in writes for r in n.block.reads)]
@@ -432,38 +439,133 @@ def _domains(block: Block, need: dict[int, Box]) -> dict[Var, tuple[Expr, Expr]]
     return {v: r for v, r in domain.items() if v not in dropped}
 
 
+@dataclass(slots=True)
+class Ownership:
+    """What a block runs over at its old place: the range of each axis, and what its predicate says
+    beyond the axes' domains, over the axes."""
+
+    ranges: dict[Var, tuple[Expr, Expr]]
+    conditions: list[Expr]
+
+
+def _ownership(move: Move) -> Ownership:
+    """What the block must not leave at its new place.
+
+    For a block that alone writes an intermediate the ranges are the axes' whole domains: it may
+    compute more than it did. One that shares its buffer with other writers (a part of a partitioned
+    loop, the padding of another), or writes a parameter, may not: it would overwrite their
+    elements.
+    """
+    return Ownership(_own_ranges(move), _own_conditions(move))
+
+
+def _own_conditions(move: Move) -> list[Expr]:
+    bounds = loop_bounds([*move.outer, *all_loops_above(move.block_path)])
+    fixed = {loop.var for loop in move.outer}
+    axes: dict[Var, Expr] = {
+        value: it.var
+        for it, value in zip(move.block.iter_vars, move.realize.iter_values, strict=True)
+        if isinstance(value, Var)
+    }
+    kept: list[Expr] = []
+    for c in conjuncts(move.realize.predicate):
+        if says_domain(c, move.realize, bounds):
+            continue
+        used = {n for n in walk(c) if isinstance(n, Var) and n in bounds and n not in fixed}
+        if not used <= axes.keys():
+            found = (
+                f"The predicate of {move.block.name!r} cannot be said of its axes alone, so that "
+                "it would not hold at another place. Move the block before splitting its loops."
+            )
+            raise move.error(DependenceError, found, move.realize)
+        kept.append(substitute(c, axes))
+    return kept
+
+
+def _own_ranges(move: Move) -> dict[Var, tuple[Expr, Expr]]:
+    block = move.block
+    old_loops = all_loops_above(move.block_path)
+    fixed = {loop.var for loop in move.outer}
+    moving = loop_bounds([loop for loop in old_loops if loop.var not in fixed])
+    bounds = loop_bounds([*move.outer, *old_loops])
+    alone = _is_only_writer(move)
+    own: dict[Var, tuple[Expr, Expr]] = {}
+    exact = alone or covers_domain(Nested(move.realize, old_loops, []), bounds)
+    digits: list[Digit] = []
+    for it, value in zip(block.iter_vars, move.realize.iter_values, strict=True):
+        whole = (it.dom.min, it.dom.extent)
+        own[it.var] = whole
+        s = sweep(value, moving, bounds)
+        if s is not None:
+            digits.extend([d for d in s.digits if d.extent != 1])
+            domain = Box([whole[0]], [whole[1]], True)
+            if s.exact and contains(Box([s.start], [s.extent], True), domain, bounds):
+                continue
+        if alone and it.kind != "reduce":
+            continue
+        if s is None or not s.exact:
+            exact = False
+        else:
+            own[it.var] = (s.start, s.extent)
+    if not exact or (not alone and overlapping(digits)):
+        found = (
+            f"{block.name!r} does not run over whole ranges of its axes, and what it leaves out is "
+            "written by other blocks or by the caller; it cannot be moved."
+        )
+        raise move.error(DependenceError, found, block)
+    return own
+
+
+def _is_only_writer(move: Move) -> bool:
+    written = {id(w.buffer) for w in move.block.writes}
+    if any(id(b) in written for b in move.func.buffers):
+        return False
+    return not any(
+        n.block is not move.block and any(id(w.buffer) in written for w in n.block.writes)
+        for n in scope_blocks(move.scope)
+    )
+
+
 def new_nest(
     realize: BlockRealize,
     domain: dict[Var, tuple[Expr, Expr]],
+    own: Ownership,
     bounds: Bounds,
     *,
     preserve_unit_loops: bool,
 ) -> Stmt:
     """Loops ``ax0, ax1, ...`` over the ranges of a block's axes, and the block; predicates where
-    a range may leave an axis's domain."""
+    a range may leave the one that an axis has of its own."""
     block = realize.block
     values: list[Expr] = []
     loops: list[tuple[Var, Expr]] = []
     conditions: list[Expr] = []
     known = bounds
     for it in block.iter_vars:
-        start, extent = domain.get(it.var, (it.dom.min, it.dom.extent))
-        end, dom_end = add(start, extent), bounds.simplify(add(it.dom.min, it.dom.extent))
-        whole = Box([it.dom.min], [it.dom.extent], True)
-        if it.var in domain and contains(Box([start], [extent], True), whole, bounds):
-            start, extent, end = it.dom.min, it.dom.extent, dom_end
+        own_start, own_extent = own.ranges[it.var]
+        start, extent = domain.get(it.var, (own_start, own_extent))
+        end, own_end = add(start, extent), bounds.simplify(add(own_start, own_extent))
+        whole = Box([own_start], [own_extent], True)
+        constant = isinstance(own_extent, IntImm) or not isinstance(extent, IntImm)
+        if it.var in domain and constant and contains(Box([start], [extent], True), whole, bounds):
+            start, extent, end = own_start, own_extent, own_end
         value = start
         if not is_const(extent, 1) or preserve_unit_loops:
             var = Var(f"ax{len(loops)}")
             loops.append((var, extent))
             known = known | Bounds({var: Range(IntImm(0), extent)})
             value = known.simplify(add(start, var))
-        if it.var in domain:
-            if not bounds.proves_le(it.dom.min, start):
-                conditions.append(value >= it.dom.min)
-            if not bounds.proves_le(end, dom_end):
-                conditions.append(value < dom_end)
+        limits = [(it.dom.min, bounds.simplify(add(it.dom.min, it.dom.extent)))]
+        if it.var in domain and own_extent is not it.dom.extent:
+            limits.append((own_start, own_end))
+        for least, most in limits:
+            if not bounds.proves_le(least, start):
+                conditions.append(value >= least)
+            if not bounds.proves_le(end, most):
+                conditions.append(value < most)
         values.append(value)
+    at = {it.var: value for it, value in zip(block.iter_vars, values, strict=True)}
+    conditions += [c for c in (substitute(c, at) for c in own.conditions) if not known.proves(c)]
     nest: Stmt = BlockRealize(tuple(values), conjunction(conditions) if conditions else TRUE, block)
     for var, extent in reversed(loops):
         nest = For(var, IntImm(0), extent, "serial", nest)

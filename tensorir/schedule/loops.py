@@ -20,11 +20,13 @@ from ...support.node import replace, walk
 from ..expr import Expr, IntImm, Var, floordiv, floormod, is_const, mul, sub
 from ..function import PrimFunc
 from ..stmt import BlockRealize, For, Stmt
-from .affine import Bounds, is_independent, loop_bounds, sum_of, terms_of
+from .affine import Bounds, is_independent, loop_bounds, sum_of, terms_of, undetermined
 from .analysis import (
     Nested,
     Path,
     all_loops_above,
+    axis_bindings,
+    binds,
     blocks_below,
     fail,
     find_block,
@@ -234,8 +236,9 @@ def reorder(func: PrimFunc, variables: Sequence[Var], *, checks: bool = True) ->
     need spatial and reduce axes only, bound affinely; several blocks may not depend on one another
     across iterations.
     """
-    if len({id(v) for v in variables}) != len(variables):
-        raise ScheduleValueError("reorder", "A loop was named twice.")
+    for i, v in enumerate(variables):
+        if any(other is v for other in variables[:i]):
+            raise ScheduleValueError("reorder", f"The loop {v.name!r} is named twice.")
     if len(variables) < 2:
         for v in variables:
             find_loop(func, v, "reorder")
@@ -251,6 +254,7 @@ def reorder(func: PrimFunc, variables: Sequence[Var], *, checks: bool = True) ->
     body = chain[-1].body
     if checks:
         _require_reorderable(func, path, chain, body)
+        _require_same_sums(func, chain, new_chain, body)
     for loop in reversed(new_chain):
         body = replace(loop, body=body)
     return with_body(func, rebuild(path, body))
@@ -308,6 +312,44 @@ def _require_reorderable(func: PrimFunc, path: Path, chain: Sequence[For], body:
                 "loops writes in "
                 "another iteration, or this cannot be excluded.",
             )
+
+
+def _require_same_sums(
+    func: PrimFunc, chain: Sequence[For], new_chain: Sequence[For], body: Stmt
+) -> None:
+    """A reduction begins with the init, at the least values of its reduce axes, and adds each term
+    once. So a loop that repeats its instances (compute_at makes such) may not change places with a
+    reduce loop, nor may two loops over reduce axes where one runs over a spatial axis as well."""
+    places = {id(loop.var): i for i, loop in enumerate(new_chain)}
+    swapped = [
+        (a, b)
+        for i, a in enumerate(chain)
+        for b in chain[i + 1 :]
+        if places[id(a.var)] > places[id(b.var)]
+    ]
+    for n in blocks_below(body):
+        if n.block.init is None:
+            continue
+        repeats = undetermined(n.realize.iter_values, loop_bounds([*chain, *n.loops])) or []
+        spatial, reduced = (axis_bindings(n.realize, (k,)) for k in ("spatial", "reduce"))
+        for pair in swapped:
+            over_reduce = [loop for loop in pair if binds(reduced, loop.var)]
+            mixed = len(over_reduce) == 2 and any(binds(spatial, loop.var) for loop in pair)
+            again = any(loop.var is v for v in repeats for loop in pair)
+            if mixed or (over_reduce and again):
+                names = " and ".join([repr(loop.var.name) for loop in pair])
+                why = (
+                    "one of them runs over a spatial and a reduce axis at once, so that its init "
+                    "would no longer come first"
+                    if mixed
+                    else "one of them runs it again for the same elements, so that terms would be "
+                    "added more than once"
+                )
+                found = (
+                    f"The loops {names} may not change places around the reduction "
+                    f"{n.block.name!r}: {why}."
+                )
+                raise fail(DependenceError, "reorder", func, list(pair), found)
 
 
 def require_affine(func: PrimFunc, n: Nested, loops: Sequence[For], primitive: str) -> None:

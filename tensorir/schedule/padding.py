@@ -20,14 +20,24 @@ from ..expr import BufferLoad, Expr, IntImm, Var, add, floordiv, mul
 from ..function import PrimFunc
 from ..stmt import Block, BufferStore, For, IterVar
 from .affine import Bounds
-from .analysis import TRUE, Path, fail, find_block, loops_above, realize_of, rebuild, with_body
+from .analysis import (
+    TRUE,
+    Path,
+    blocks_below,
+    fail,
+    find_block,
+    loops_above,
+    realize_of,
+    rebuild,
+    with_body,
+)
 from .annotate import swap_buffer
 
 
 def pad_einsum(func: PrimFunc, block_name: str, padding: Sequence[int]) -> PrimFunc:
     """Grow the axes of a block to multiples of ``padding`` (one entry an axis, 1 for no change).
 
-    Requires: axes bound to loops of their own, no predicate; padded axes are spatial and each
+    Requires: axes bound to loops of the block's own, no predicate; padded axes are spatial and each
     indexes one dimension of the block's only output, an intermediate; every operand is in bounds
     for the grown axes.
     """
@@ -101,6 +111,13 @@ def _require_plain(func: PrimFunc, path: Path, padding: Sequence[int]) -> None:
                 "splitting."
             )
             raise fail(NonAffineError, "pad_einsum", func, [block], found)
+        for other in blocks_below(loop):
+            if other.block is not block:
+                found = (
+                    f"The loop {loop.var.name!r} of the axis {v.var.name!r} also runs "
+                    f"{other.block.name!r}; pad before other blocks are put under it."
+                )
+                raise fail(NonAffineError, "pad_einsum", func, [loop], found)
     if realize.predicate is not TRUE and not (
         isinstance(realize.predicate, IntImm) and realize.predicate.value
     ):

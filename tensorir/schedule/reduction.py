@@ -12,7 +12,7 @@ from ..expr import BufferLoad, Expr, IntImm, Var, is_const
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
 from ..visitor import substitute
-from .affine import is_independent, loop_bounds
+from .affine import loop_bounds, undetermined
 from .analysis import (
     as_update,
     axis_bindings,
@@ -55,7 +55,7 @@ def decompose_reduction(
 
     ``for k, j: C (init, update)`` becomes ``for j_init: C_init`` and ``for k, j: C_update``. The
     init has copies of the spatial loops at and below the loop. All reduce loops must be at or below
-    it.
+    it, and no loop there may repeat an instance of the block, which would add its term again.
     """
     path = find_block(func, block_name, "decompose_reduction")
     realize = realize_of(path)
@@ -79,6 +79,7 @@ def decompose_reduction(
             )
     if checks:
         _require_separate(func, realize, loops[at:], spatial_values, reduce_values)
+        require_once(func, realize, loops[at:], "decompose_reduction")
     init_loops = [loop for loop in loops[at:] if binds(spatial_values, loop.var)]
     names = set(block_names(func))
     init_name = fresh_name(names, f"{block.name}_init")
@@ -119,6 +120,28 @@ def _require_separate(
         if used & inner_reduce and used & spatial_inner:
             found = f"A predicate of {realize.block.name!r} joins spatial and reduce loops."
             raise fail(DependenceError, "decompose_reduction", func, [realize], found)
+
+
+def require_once(
+    func: PrimFunc, realize: BlockRealize, loops: Sequence[For], primitive: str
+) -> None:
+    """Raises DependenceError where the loops might run an instance of the block more than once."""
+    name = realize.block.name
+    repeated = undetermined(realize.iter_values, loop_bounds(loops))
+    if repeated is None:
+        found = (
+            f"It cannot be proved that the loops run each instance of {name!r} once: its bindings "
+            "are not an affine map of them."
+        )
+        raise fail(DependenceError, primitive, func, [realize], found)
+    for loop in loops:
+        if any(v is loop.var for v in repeated):
+            found = (
+                f"The loop {loop.var.name!r} runs {name!r} several times for the same elements, "
+                "as compute_at made it: terms would be added more than once. Do this before "
+                "compute_at, or name a loop further in."
+            )
+            raise fail(DependenceError, primitive, func, [loop], found)
 
 
 def _init_nest(
@@ -278,9 +301,7 @@ def _require_factorable(
             found = f"The loop {loop.var.name!r} runs over a spatial and a reduce axis at once."
             raise fail(DependenceError, "rfactor", func, [loop], found)
     bounds = loop_bounds(loops)
-    if not is_independent(realize.iter_values, bounds):
-        found = f"The bindings of {realize.block.name!r} are not an affine map of its loops."
-        raise fail(DependenceError, "rfactor", func, [realize], found)
+    require_once(func, realize, loops, "rfactor")
     others: dict[Var, Expr] = {
         loop.var: loop.min for loop in loops if loop is not rf_loop and binds(reduced, loop.var)
     }

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..buffer import Buffer, BufferRegion
-from ..expr import LT, Expr, IntImm, Var, add, is_const, sub
-from ..stmt import Block, For
+from ..expr import GE, LT, Expr, IntImm, Var, add, is_const, sub
+from ..stmt import Block, BlockRealize, For
 from ..visitor import substitute
 from .affine import Bounds, Digit, loop_bounds, low_and_high, overlapping, sweep
 from .analysis import Nested, Path, all_loops_above, binding_map, conjuncts, realize_of
@@ -100,20 +100,23 @@ def covers_domain(n: Nested, bounds: Bounds) -> bool:
     """Whether the block runs for every value its loops give it, but those outside of its axes'
     domains.
 
-    Holds where the predicate only says what the domains say anyway, as split writes it: each
-    conjunct is ``binding < end of the domain``, perhaps with the same offset on both sides.
+    Holds where the predicate only says what the domains say anyway.
     """
-    for c in conjuncts(n.realize.predicate):
-        if not isinstance(c, LT):
-            return False
-        pairs = zip(n.block.iter_vars, n.realize.iter_values, strict=True)
-        room = sub(c.b, c.a)
-        if not any(
-            bounds.proves_equal(room, sub(add(it.dom.min, it.dom.extent), value))
-            for it, value in pairs
-        ):
-            return False
-    return True
+    return all(says_domain(c, n.realize, bounds) for c in conjuncts(n.realize.predicate))
+
+
+def says_domain(c: Expr, realize: BlockRealize, bounds: Bounds) -> bool:
+    """Whether a condition is ``binding < end of the domain``, as split writes it, or ``binding >=
+    its start``, perhaps with the same offset on both sides."""
+    if not isinstance(c, (LT, GE)):
+        return False
+    room = sub(c.b, c.a) if isinstance(c, LT) else sub(c.a, c.b)
+    for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
+        end = add(it.dom.min, it.dom.extent)
+        wanted = sub(end, value) if isinstance(c, LT) else sub(value, it.dom.min)
+        if bounds.proves_equal(room, wanted):
+            return True
+    return False
 
 
 def union(a: Box, b: Box, bounds: Bounds) -> Box:

@@ -52,7 +52,8 @@ def perfect_tile(
 
     Every prime factor goes to a place drawn uniformly; draws with too large a last factor are
     repeated, and after 64 of them the last factor is cut down to the largest that fits. A loop
-    whose extent is not a constant gives ``[-1, 1, ..., 1]``. A decision is checked and taken.
+    whose extent is not a constant gives ``[-1, 1, ..., 1]``, one that never runs ones. A decision
+    is checked and taken.
     """
     if n < 1:
         raise ScheduleValueError("sample_perfect_tile", f"n must be at least 1; found {n}.")
@@ -68,7 +69,7 @@ def perfect_tile(
     if decision is not None:
         return _checked_tile(decision, n, extent, var.name)
     if n == 1:
-        return [extent]
+        return [max(extent, 1)]
     primes = prime_factors(extent)
     for _ in range(64):
         factors = [1] * n
@@ -86,7 +87,7 @@ def _checked_tile(decision: Sequence[int], n: int, extent: int, name: str) -> li
     product = 1
     for f in decision:
         product *= f
-    if len(decision) != n or product != extent:
+    if len(decision) != n or product != max(extent, 1):
         raise ScheduleValueError(
             "sample_perfect_tile",
             f"Expected {n} factors with the product {extent}, the extent of {name!r}; "

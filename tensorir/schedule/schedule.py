@@ -96,7 +96,8 @@ class Schedule(ScheduleState):
     ) -> list[LoopRV]:
         """See ``loops.split``. A factor may be None (inferred), an int, or a sampled value."""
         self._place(loop, "split")
-        resolved = [None if f is None or self._value(f) == -1 else self._value(f) for f in factors]
+        given = self._factors(factors, "split")
+        resolved = [None if f == -1 else f for f in given]
         func, variables = loops.split(
             self._functions[loop.func_name],
             loop.var,
@@ -120,7 +121,7 @@ class Schedule(ScheduleState):
     def loop_partition(self, loop: LoopRV, factors: Sequence[IntLike | None]) -> list[LoopRV]:
         """See ``partition.loop_partition``."""
         self._place(loop, "loop_partition")
-        resolved = [None if f is None else self._value(f) for f in factors]
+        resolved = self._factors(factors, "loop_partition")
         done = partition.loop_partition(self._functions[loop.func_name], loop.var, resolved)
         self._commit(loop.func_name, done.func)
         result = [LoopHandle(v, loop.func_name) for v in done.loops]
@@ -381,6 +382,8 @@ class Schedule(ScheduleState):
         handle = self._handle(block)
         owner, name = self._block(handle)
         func = self._functions[owner]
+        if not isinstance(loop, LoopHandle) or not loop.place:
+            self._place(loop, "compute_at")
         if loop.place == "inline":
             func = inline.compute_inline(func, name, checks=self.enable_checks)
         elif not loop.place:

@@ -85,6 +85,10 @@ class ScheduleState:
     ) -> None:
         if isinstance(mod, PrimFunc):
             mod = FunctionTable({mod.attr("global_symbol") or mod.name: mod})
+        if not hasattr(mod, "functions"):
+            raise ScheduleValueError(
+                "Schedule", f"Expected an IRModule or a PrimFunc; found {type(mod).__name__}."
+            )
         self._module: ModuleLike = mod
         self._functions: dict[str, PrimFunc] = {
             name: f for name, f in mod.functions.items() if isinstance(f, PrimFunc)
@@ -92,7 +96,9 @@ class ScheduleState:
         for name, f in self._functions.items():
             if not isinstance(f.body, BlockRealize):
                 raise ScheduleError(
-                    "Schedule", f"The function {name!r} has no root block: it is lowered already."
+                    "Schedule",
+                    f"The function {name!r} has no root block: it is lowered already, or its "
+                    "statements stand in no T.block.",
                 )
         self._changed: frozenset[str] = frozenset()
         self._working = self._default_function()
@@ -161,7 +167,7 @@ class ScheduleState:
 
     def work_on(self, func_name: str) -> None:
         """Make a function the one that names of blocks refer to."""
-        self._working = self._function_name(func_name)
+        self._working = self._function_name(func_name, "work_on")
 
     @property
     def only_function(self) -> str | None:
@@ -210,20 +216,22 @@ class ScheduleState:
         return self._block(block)[1]
 
     # -- resolving ---------------------------------------------------------------------------------
-    def _function_name(self, name: str | None) -> str:
+    def _function_name(self, name: str | None, primitive: str = "Schedule") -> str:
+        known = ", ".join(map(repr, self._functions))
+        if not known:
+            raise ScheduleValueError(primitive, "The module has no PrimFunc to schedule.")
         if name is None:
             if self._working is None:
-                known = ", ".join(map(repr, self._functions)) or "none"
                 raise ScheduleValueError(
-                    "work_on",
-                    f"The module has several PrimFuncs ({known}); call work_on or name one.",
+                    primitive,
+                    f"The module has several PrimFuncs ({known}). Name one with "
+                    'get_block(name, func_name), or choose one with work_on("...").',
                 )
             return self._working
         if name not in self._functions:
-            known = ", ".join(map(repr, self._functions)) or "none"
             raise ScheduleValueError(
-                "work_on",
-                f"There is no PrimFunc {name!r}; there are "
+                primitive,
+                f"There is no PrimFunc {name!r}; the module has "
                 f"{known}.{nearest(name, self._functions)}",
             )
         return name
@@ -240,8 +248,14 @@ class ScheduleState:
     def _handle(self, block: BlockLike) -> BlockHandle:
         """The handle of a block. That of a name is made here, and its get_block is recorded with
         the first instruction that uses it: a primitive that fails records nothing."""
-        if not isinstance(block, str):
+        if isinstance(block, BlockHandle):
             return block
+        if not isinstance(block, str):
+            raise ScheduleValueError(
+                "Schedule",
+                "Expected a block (its name, or what get_block gives); found "
+                f"{_described(block)}.",
+            )
         owner = self._function_name(None)
         find_block(self._functions[owner], block, "get_block")
         handle = BlockHandle(block, owner)
@@ -258,9 +272,31 @@ class ScheduleState:
         result = Bounds().simplify(substitute(e, change))
         return result.value if isinstance(result, IntImm) else result
 
+    def _factors(self, factors: Sequence[IntLike | None], primitive: str) -> list[Any]:
+        """The values of factors, sampled ones included; None stays."""
+        if not isinstance(factors, (list, tuple)):
+            raise ScheduleValueError(
+                primitive,
+                f"Expected a list of factors such as [None, 16]; found {_described(factors)}.",
+            )
+        for f in factors:
+            if f is not None and (
+                isinstance(f, bool) or not (isinstance(f, Expr) or hasattr(f, "__index__"))
+            ):
+                raise ScheduleValueError(
+                    primitive,
+                    "Expected integers, sampled values or None as factors; found "
+                    f"{_described(f)} in {list(factors)}.",
+                )
+        return [f if f is None else self._value(f) for f in factors]
+
     def _place(self, loop: LoopHandle, primitive: str) -> LoopHandle:
         if not isinstance(loop, LoopHandle):
-            raise ScheduleValueError(primitive, f"Expected a loop; found {type(loop).__name__}.")
+            several = " Pass the loops one by one." if isinstance(loop, (list, tuple)) else ""
+            raise ScheduleValueError(
+                primitive,
+                f"Expected a loop, such as get_loops gives; found {_described(loop)}.{several}",
+            )
         if loop.place:
             raise ScheduleValueError(
                 primitive, f"{loop!r} is a place without a loop, made by sampling."
@@ -323,7 +359,7 @@ class ScheduleState:
     # -- queries -----------------------------------------------------------------------------------
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
         """The block of a name; raises BlockNotFoundError with the nearest known name."""
-        owner = self._function_name(func_name)
+        owner = self._function_name(func_name, "get_block")
         find_block(self._functions[owner], name, "get_block")
         rv = BlockHandle(name, owner)
         self._record("get_block", (), (("name", name), ("func_name", owner)), (rv,))
@@ -390,3 +426,18 @@ class ScheduleState:
         ]
         self._record("get_output_blocks", (("scope_block", handle),), (), result)
         return result
+
+
+def _described(value: object) -> str:
+    """A wrong argument in a message: what it is, and itself where that is short."""
+    match value:
+        case BlockHandle():
+            return f"the block {value.name!r}"
+        case LoopHandle():
+            return f"the loop {value.var.name!r}"
+        case Expr():
+            return "an expression"
+        case str() | int() | float():
+            return repr(value)
+        case _:
+            return f"a {type(value).__name__}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import warnings
 from typing import Any
 
 import numpy as np
@@ -216,6 +217,26 @@ def test_a_module_that_returns_a_constant(image: torch.Tensor) -> None:
     assert torch.equal(model(image), torch.ones(3))
 
 
+def test_a_module_without_inputs_gives_torch_tensors() -> None:
+    class Nothing(nn.Module):
+        def forward(self) -> torch.Tensor:
+            return torch.arange(3.0) * 2
+
+    for model in (burnish.compile(Nothing().eval(), ()), burnish.compile(Nothing().eval())):
+        for _ in range(2):
+            assert torch.equal(model(), torch.tensor([0.0, 2, 4]))
+
+
+def test_the_default_device_does_not_matter(static: CompiledModel, image: torch.Tensor) -> None:
+    wanted = static(image)
+    static(image)
+    with torch.device("meta"):
+        for _ in range(2):
+            y = static(image)
+    assert y.device.type == "cpu"
+    assert torch.equal(y, wanted)
+
+
 def test_outputs_have_the_structure_of_the_module(structured: CompiledModel) -> None:
     a, b = torch.rand(3), torch.rand(3)
     y, wanted = structured(a, b), Structured()(a, b)
@@ -224,6 +245,16 @@ def test_outputs_have_the_structure_of_the_module(structured: CompiledModel) -> 
     assert type(y["rest"][1]) is list
     torch.testing.assert_close(y, wanted)
     assert type(structured(a.numpy(), b.numpy())["rest"][0]) is np.ndarray
+
+
+def test_plain_outputs_are_given_back() -> None:
+    class Mixed(nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return x + 1, None, 3, {"a": x * 2}
+
+    y = burnish.compile(Mixed().eval(), (torch.ones(2),))(torch.ones(2))
+    assert y[1:3] == (None, 3)
+    assert torch.equal(y[3]["a"], y[0])
 
 
 def test_a_list_of_one_output_stays_a_list() -> None:
@@ -515,6 +546,16 @@ def test_threads_do_not_change_bits(dynamic: CompiledModel, two_threads: Compile
             assert torch.equal(y, wanted)
 
 
+def test_the_targets_threads_do_not_change_bits(
+    module: nn.Module, image: torch.Tensor, dynamic: CompiledModel
+) -> None:
+    dims = ({0: "batch"},)
+    model = burnish.compile(module, (image,), dynamic_shapes=dims, target="native -threads=1")
+    for batch in (1, 33, 400):
+        x = torch.rand(batch, 1, 28, 28)
+        assert torch.equal(model(x), dynamic(x))
+
+
 def test_bad_thread_counts_are_refused(module: nn.Module, static: CompiledModel) -> None:
     for threads in (0, -1, 1.5, True):
         with pytest.raises(errors.ArgumentError, match="expected a whole number of at least 1"):
@@ -547,7 +588,10 @@ def test_concurrent_calls_do_not_share_memory(two_threads: CompiledModel) -> Non
 def test_a_forked_child_can_call(two_threads: CompiledModel) -> None:
     x = np.random.default_rng(0).random((100, 1, 28, 28), np.float32)
     wanted = two_threads(x)
-    child = os.fork()
+    with warnings.catch_warnings():
+        # From Python 3.12 on a fork of a process with threads warns: this is what is tested here.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:
         os._exit(0 if np.array_equal(two_threads(x), wanted) else 1)
     _, status = os.waitpid(child, 0)

@@ -119,3 +119,8 @@ def test_targets_are_resolved() -> None:
     assert resolve_target(given) is given
     with pytest.raises(errors.TargetError):
         resolve_target("cuda")
+
+
+def test_a_target_is_a_text_or_a_target() -> None:
+    with pytest.raises(errors.TargetError, match="found NoneType"):
+        resolve_target(None)  # type: ignore[arg-type]

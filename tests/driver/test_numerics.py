@@ -6,6 +6,7 @@ One module applies a function to tensors of many shapes and gives a list: one ex
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -116,7 +117,7 @@ def test_softmax_does_not_overflow() -> None:
 
 def test_layer_norm() -> None:
     norms = nn.ModuleList([nn.LayerNorm(k) for k in SIZES[1:]])
-    inputs = [randn(n, k) * 3 + 1 for n, k in zip(SIZES, SIZES[1:], strict=False)]
+    inputs = [randn(n, k) * 3 + 1 for n, k in pairwise(SIZES)]
 
     class Norms(nn.Module):
         def __init__(self) -> None:

@@ -78,6 +78,14 @@ def test_onnx_inputs_keep_their_own_names(from_onnx: CompiledModel) -> None:
         from_onnx.run({"image": x})
 
 
+def test_advice_about_shapes_fits_the_source(static: CompiledModel) -> None:
+    """Only a torch module's dims can be named at compile time."""
+    model = burnish.compile(static.executable.stages["00-import"])
+    with pytest.raises(errors.ShapeMismatchError) as caught:
+        model(np.zeros((2, 1, 28, 28), np.float32))
+    assert not getattr(caught.value, "__notes__", [])
+
+
 def test_what_is_no_onnx(tmp_path: Path) -> None:
     with pytest.raises(errors.FrontendError, match="cannot be read: No such file"):
         burnish.compile(tmp_path / "nothing.onnx")

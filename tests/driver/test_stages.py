@@ -241,7 +241,7 @@ def test_a_stage_that_was_parsed_back_compiles_to_the_same_answers(
 def test_any_schedule_of_the_space_parses_back(
     kind: str, seed: int, request: pytest.FixtureRequest
 ) -> None:
-    """Registers, vectorized and unrolled loops, predicates and layout maps, as tuning makes them."""
+    """Registers, vectorized and unrolled loops, predicates, layout maps: as tuning makes them."""
     model: CompiledModel = request.getfixturevalue(kind)
     for name, func in model.executable.stages["30-fused"].prim_funcs.items():
         sch = burnish.Schedule(func, seed=seed)

@@ -108,3 +108,20 @@ def test_the_truncated_remainder_has_the_sign_of_the_dividend() -> None:
     found, _ = emit(remainder_of_truncation, x, y)
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(found, np.fmod(x, y))
+
+
+def test_the_truncated_remainder_of_the_least_integer() -> None:
+    """It has no absolute value; neither has it as a divisor."""
+    least = np.iinfo(np.int8).min
+    a = np.array([least, least, least, least, 5, -5, least], np.int8)
+    b = np.array([3, -3, 127, -1, least, least, least], np.int8)
+    found, _ = emit(remainder_of_truncation, a, b)
+    assert found.tolist() == [-2, -2, -1, 0, 5, -5, 0]
+
+
+def test_the_truncated_remainder_of_unsigned_integers() -> None:
+    found, names = emit(
+        remainder_of_truncation, np.array([200, 7], np.uint8), np.array([130, 2], np.uint8)
+    )
+    assert found.tolist() == [70, 1]
+    assert "abs" not in names

@@ -15,7 +15,10 @@ import numpy as np
 from burnish.graphir import expr as g
 from burnish.graphir.module import IRModule
 from burnish.graphir.op import get_op
+from burnish.graphir.type import TupleType, tensors_of
 from burnish.tests.graphir.prim_func_reference import _eval, run_prim_func
+from burnish.vm.registry import get_func
+from burnish.vm.tensor import Tensor, empty
 
 ERF = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -125,6 +128,17 @@ def run(module: IRModule, name: str, *inputs: Any) -> Any:
         return _sequence(func.body, env, module)
 
 
+def _environment(call: g.CallDPSPacked, env: dict[Any, Any]) -> Any:
+    """A call of a registered function: the outputs, which it writes."""
+    outs = [
+        empty([_eval(d, env) for d in kind.shape], str(kind.dtype))
+        for kind in tensors_of(call.out_type)
+    ]
+    get_func(call.name)(*[Tensor(np.asarray(_atom(a, env), order="C")) for a in call.args], *outs)
+    arrays = tuple([out.numpy() for out in outs])
+    return arrays if isinstance(call.out_type, TupleType) else arrays[0]
+
+
 def _sequence(body: g.SeqExpr, env: dict[Any, Any], module: IRModule) -> Any:
     for block in body.blocks:
         for binding in block.bindings:
@@ -156,6 +170,8 @@ def _value(value: g.Value, env: dict[Any, Any], module: IRModule) -> Any:
                 if keeps
                 else result.astype(args[-1].dtype if value.op == "where" else args[0].dtype)
             )
+        case g.CallDPSPacked() if value.name not in module:
+            return _environment(value, env)
         case g.CallDPS() | g.CallDPSPacked():
             func = module[value.func if isinstance(value, g.CallDPS) else value.name]
             shape = [_eval(d, env) for d in value.out_type.shape]  # type: ignore[union-attr]

@@ -309,6 +309,38 @@ def test_all_kernels_are_in_the_program() -> None:
     assert program.objects == []
 
 
+def test_a_value_returned_twice_is_two_tensors() -> None:
+    """Results share memory with nothing, not even with each other."""
+    x = Var("x", tensor_type((3, 4)))
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        y = bb.emit(call_op("relu", x))
+        flat = bb.emit(call_op("reshape", y, ShapeExpr((IntImm(12),), ShapeType((IntImm(12),)))))
+        bb.emit_func_output([y, y, flat, x, x])
+    module = LegalizeOps()(bb.get())
+    results = run_both(module, X)
+    for i, a in enumerate(results):
+        assert (a.numpy().ravel() == (X if i > 2 else np.maximum(X, 0)).ravel()).all()
+        assert not any(np.shares_memory(a.numpy(), b.numpy()) for b in results[:i])
+
+
+def test_a_branch_that_gives_a_value_twice_gives_two_tensors() -> None:
+    flag, x = Var("flag", tensor_type((), "bool")), Var("x", tensor_type((3, 4)))
+    made = Var("y", x.type)
+    block = BindingBlock((Binding(made, call_op("exp", x)),), False)
+    yes = SeqExpr((block,), Tuple((made, made)))
+    no = SeqExpr((), Tuple((x, x)))
+    bb = BlockBuilder()
+    with bb.function("main", [flag, x]):
+        pair = bb.emit(If(flag, yes, no))
+        bb.emit_func_output([bb.emit(TupleGetItem(pair, i)) for i in (0, 1)])
+    module = LegalizeOps()(bb.get())
+    for value in (True, False):
+        a, b = run_both(module, np.array(value), X)
+        assert not np.shares_memory(a.numpy(), b.numpy())
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
 def test_weights_are_stored_once() -> None:
     w = constant(np.ones((4, 4), np.float32))
     x = Var("x", tensor_type((IntImm(2), IntImm(4))))

@@ -40,3 +40,10 @@ def test_attributes_are_read_and_replaced() -> None:
     changed = func.with_attr("num_input", 1).with_attr("num_input", 2)
     assert changed.attr("num_input") == 2
     assert func.attr("num_input") is None
+
+
+def test_a_bfloat16_constant_is_rounded_from_numbers() -> None:
+    assert constant(0, "bfloat16").data.tolist() == 0
+    assert constant([1.0, -2.5, 1 / 3], "bfloat16").data.tolist() == [0x3F80, 0xC020, 0x3EAB]
+    assert constant(True, "bfloat16").data.dtype == np.uint16
+    assert constant(np.array([7], np.uint16), "bfloat16").data.tolist() == [7]

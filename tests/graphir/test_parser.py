@@ -331,3 +331,8 @@ def test_an_error_shows_the_line(golden) -> None:  # type: ignore[no-untyped-def
     with pytest.raises(ParseError) as caught:
         main_of("y = R.add(x, R.const([1.0, 2.0]))\nreturn y")
     golden(str(caught.value))
+
+
+def test_what_is_no_text() -> None:
+    with pytest.raises(ParseError, match=r"parse takes the text of a module; found int\."):
+        parse_module(3)  # type: ignore[arg-type]

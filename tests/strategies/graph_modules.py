@@ -16,9 +16,23 @@ import numpy as np
 
 from burnish.graphir.builder import BlockBuilder, call_op
 from burnish.graphir.dim import DimError, broadcast_shapes, product, shape_equal, static_value
-from burnish.graphir.expr import Atom, Constant, ShapeExpr, Var, constant
+from burnish.graphir.expr import (
+    Atom,
+    CallDPSPacked,
+    CallFunction,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    constant,
+)
 from burnish.graphir.module import IRModule
-from burnish.graphir.type import ShapeType, TensorType, tensor_type
+from burnish.graphir.type import ShapeType, TensorType, TupleType, tensor_type
 from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.expr import Var as DimVar
 
@@ -29,22 +43,23 @@ MAX_ELEMENTS = 4000
 
 @dataclass
 class RandomModule:
-    """A module, the shapes of its inputs (None for the dynamic batch), and what to expect."""
+    """A module, the shapes of its inputs (names for dynamic dims), and its number of values."""
 
     module: IRModule
-    shapes: list[tuple[int | None, ...]]
+    shapes: list[tuple[int | str, ...]]
     depth: int
 
     @property
     def is_dynamic(self) -> bool:
-        return any(None in shape for shape in self.shapes)
+        return any(isinstance(n, str) for shape in self.shapes for n in shape)
 
     def inputs(self, seed: int, batch: int = 2) -> list[np.ndarray]:
         """Multiples of a quarter, so that sums and comparisons of few are exact."""
         rng = np.random.default_rng(seed)
+        named = {"batch": batch, "steps": int(rng.integers(0, 5))}
         made = []
         for shape in self.shapes:
-            sizes = [batch if n is None else n for n in shape]
+            sizes = [named[n] if isinstance(n, str) else n for n in shape]
             made.append(np.asarray(rng.integers(-12, 13, sizes) / 4, np.float32))
         return made
 
@@ -261,7 +276,8 @@ class Generator:
         if kind == "expand" and rank < 5:
             return self.emit("expand_dims", x, axis=self.rng.randint(-rank - 1, rank), **kept)
         if kind == "squeeze":
-            return self.emit("squeeze", x, axis=None, **kept)
+            ones = [a for a in range(rank) if x.sizes[a] == 1]
+            return self.emit("squeeze", x, axis=ones if None in x.sizes else None, **kept)
         if kind == "pad" and rank and x.elements < 300:
             widths = [self.rng.choice((0, 0, 1, 2)) for _ in range(2 * rank)]
             return self.emit("pad", x, pad_width=widths, pad_value=0.5, **kept)
@@ -343,16 +359,96 @@ class Generator:
         return self.emit("astype", whole, dtype=self.dtype, **kept)
 
     def grow(self, count: int) -> None:
+        """One dataflow block of so many operators."""
         steps = (
             *(self.unary, self.unary, self.binary, self.binary, self.binary, self.linear),
             *(self.matmul, self.reduce, self.normalise, self.move, self.move, self.choose),
             self.cast,
         )
-        while count:
-            made = self.rng.choice(steps)()
-            count -= 1
-            if made.elements <= MAX_ELEMENTS and len(made.shape) <= 6:
-                self.values.append(made)
+        with self.builder.dataflow():
+            for _ in range(count):
+                self.keep(self.rng.choice(steps)())
+
+    def keep(self, made: Held) -> None:
+        if made.elements <= MAX_ELEMENTS and len(made.shape) <= 6:
+            self.values.append(made)
+
+    # -- what is no operator ---------------------------------------------------------------------
+    def environment(self) -> None:
+        """A call of an environment function: one output, or two."""
+        x = self.pick()
+        kind = x.atom.type  # type: ignore[union-attr]
+        if self.rng.random() < 0.5:
+            var = self.builder.emit(CallDPSPacked("random.negate", (x.atom,), kind))
+            self.values.append(Held(var, x.exact, x.bound))
+            return
+        both = CallDPSPacked("random.both", (x.atom, self.pick().atom), TupleType((kind, kind)))
+        pair = self.builder.emit(both)
+        for index in (0, 1):
+            var = self.builder.emit(TupleGetItem(pair, index))
+            self.values.append(Held(var, x.exact, x.bound + 1))
+
+    def branch(self) -> None:
+        """An If on an input, whose branches give a value, or two."""
+        scalars = [v for v in self.predicates if not v.shape]
+        if not scalars:
+            exact = [v for v in self.values if v.exact and not v.is_empty and None not in v.sizes]
+            if not exact:
+                return
+            top = self.emit("max", self.rng.choice(exact), axis=None, exact=True, bound=1)
+            half = Held(constant(0.5, self.dtype), True, 1)
+            scalars = [self.emit("less", top, half, exact=True, bound=1)]
+        x, count = self.pick(), self.rng.randint(1, 2)
+        condition = self.rng.choice(scalars).atom
+        branches = [self.arm(x, count) for _ in (True, False)]
+        made = self.builder.emit(If(condition, branches[0][0], branches[1][0]))
+        exact = x.exact and all(b[1] for b in branches)
+        for index in range(count):
+            var = made if count == 1 else self.builder.emit(TupleGetItem(made, index))
+            self.values.append(Held(var, exact, max(x.bound, 1.0)))
+
+    def arm(self, x: Held, count: int) -> tuple[SeqExpr, bool]:
+        """A branch that gives values like ``x``, and whether they are exact."""
+        exact, results = True, []
+        with self.builder.sequence() as blocks:
+            with self.builder.dataflow():
+                for _ in range(count):
+                    op = self.rng.choice(("relu", "negative", "tanh", None))
+                    exact = exact and op != "tanh"
+                    made = x
+                    if op is not None:
+                        made = self.emit(op, x, exact=True, bound=x.bound)
+                    if self.rng.random() < 0.3:
+                        kind = x.atom.type  # type: ignore[union-attr]
+                        negated = CallDPSPacked("random.negate", (made.atom,), kind)
+                        made = Held(self.builder.emit(negated), True, x.bound)
+                    results.append(made.atom)
+            result = results[0] if count == 1 else Tuple(tuple(results))
+        return SeqExpr(tuple(blocks), result), exact
+
+    def call(self, helper: Function) -> None:
+        """A call of another graph function on values of its parameters' type."""
+        kind = helper.params[0].type
+        assert isinstance(kind, TensorType)
+        fitting = [v for v in self.values if shape_equal(v.shape, kind.shape)]
+        args = tuple([self.squashed(self.rng.choice(fitting)).atom for _ in helper.params])
+        made = self.builder.emit(CallFunction(GlobalVar("helper"), args, helper.ret_type))
+        self.keep(Held(self.builder.emit(TupleGetItem(made, 0)), False, 100.0))
+        self.keep(Held(self.builder.emit(TupleGetItem(made, 1)), False, 100.0))
+
+    def helper(self, shape: list[int]) -> Function:
+        """A function of two tensors of this shape, that gives two: of which one may be given."""
+        params = [Var(n, tensor_type(tuple(shape), self.dtype)) for n in ("a", "b")]
+        with self.builder.function("helper", params):
+            self.values = [Held(p, True, 6.0) for p in params]
+            with self.builder.dataflow():
+                for _ in range(self.rng.randint(1, 3)):
+                    self.keep(self.rng.choice((self.unary, self.binary))())
+            results = [self.squashed(self.values[-1], 100), self.rng.choice(self.values[:2])]
+            self.builder.emit_func_output([r.atom for r in results])
+        found = self.builder.get()["helper"]
+        assert isinstance(found, Function)
+        return found
 
 
 def _broadcasts(a: Held, b: Held) -> bool:
@@ -363,35 +459,51 @@ def _broadcasts(a: Held, b: Held) -> bool:
     return math.prod([static_value(d) or 6 for d in shape]) <= MAX_ELEMENTS
 
 
-def build_random(seed: int, dtype: str = "float32", *, dynamic: bool | None = None) -> RandomModule:
+def build_random(
+    seed: int, dtype: str = "float32", *, dynamic: bool | None = None, control: bool = False
+) -> RandomModule:
     """The module of a seed. ``dynamic`` (by default the seed's choice) makes the first axis of
-    some inputs a symbolic batch."""
+    some inputs a symbolic batch. With ``control`` there are environment functions, branches and a
+    second graph function among the operators."""
     rng = Random(seed)
     generator = Generator(rng, dtype)
     chosen = rng.random() < 0.35
-    batch = DimVar("batch") if (chosen if dynamic is None else dynamic) else None
+    is_dynamic = chosen if dynamic is None else dynamic
+    symbols = {name: DimVar(name) for name in ("batch", "steps")}
     sizes = (*SIZES, 0) if rng.random() < 0.15 else SIZES
-    shapes: list[tuple[int | None, ...]] = []
+    shapes: list[tuple[int | str, ...]] = []
     params: list[Var] = []
     for index in range(rng.randint(1, 3)):
-        shape: list[int | None] = [rng.choice(sizes) for _ in range(rng.randint(0, 4))]
+        shape: list[int | str] = [rng.choice(sizes) for _ in range(rng.randint(0, 4))]
         if index and rng.random() < 0.5:
             shape = list(shapes[0])
-        elif batch is not None and (index == 0 or rng.random() < 0.5):
-            shape = [None, *shape[:3]]
+        elif is_dynamic and (index == 0 or rng.random() < 0.5):
+            shape = ["batch", *(["steps"] if rng.random() < 0.3 else []), *shape[:2]]
         shapes.append(tuple(shape))
-        dims = [batch if n is None else n for n in shape]
-        params.append(Var(f"x{index}", tensor_type(tuple(dims), dtype)))  # type: ignore[arg-type]
+        dims = tuple([symbols[n] if isinstance(n, str) else n for n in shape])
+        params.append(Var(f"x{index}", tensor_type(dims, dtype)))
+    helper = None
+    static = [n for n in shapes[0] if isinstance(n, int)]
+    if control and len(static) == len(shapes[0]):
+        helper = generator.helper(static)
     generator.values = [Held(p, True, 3.0) for p in params]
     builder = generator.builder
     with builder.function("main", params):
-        with builder.dataflow():
-            generator.grow(rng.randint(3, 12))
-            outputs: list[Atom] = [generator.values[-1].atom]
-            while rng.random() < 0.4 and len(outputs) < 4:
-                outputs.append(rng.choice([*generator.values, *generator.predicates]).atom)
-            if rng.random() < 0.05:
-                outputs.append(generator.fresh_constant([3]).atom)
+        generator.grow(rng.randint(3, 12) if not control else 3)
+        for _ in range(rng.randint(1, 4) if control else 0):
+            kind = rng.choice(("environment", "branch", "call"))
+            if kind == "environment" or (kind == "call" and helper is None):
+                generator.environment()
+            elif kind == "branch":
+                generator.branch()
+            elif helper is not None:
+                generator.call(helper)
+            generator.grow(rng.randint(0, 4))
+        outputs: list[Atom] = [generator.values[-1].atom]
+        while rng.random() < 0.4 and len(outputs) < 4:
+            outputs.append(rng.choice([*generator.values, *generator.predicates]).atom)
+        if rng.random() < 0.05:
+            outputs.append(generator.fresh_constant([3]).atom)
         bare = len(outputs) == 1 and not isinstance(outputs[0], Constant)
         builder.emit_func_output(outputs[0] if bare else outputs)
     return RandomModule(builder.get(), shapes, len(generator.values))

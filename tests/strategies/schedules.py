@@ -34,8 +34,8 @@ def matmul(m: int | Var = 6, n: int = 12, k: int = 10) -> PrimFunc:
 
 
 def batched_matmul() -> PrimFunc:
-    a, b = te.placeholder((2, 4, 6), name="A"), te.placeholder((2, 6, 8), name="B")
-    return te.create_prim_func([a, b, _sum((2, 4, 8), 6, lambda g, i, j, r: a[g, i, r] * b[g, r, j])])
+    a, b = te.placeholder((2, 4, 6), name="A"), te.placeholder((2, 6, 8), name="B") return
+    te.create_prim_func([a, b, _sum((2, 4, 8), 6, lambda g, i, j, r: a[g, i, r] * b[g, r, j])])
 
 
 def integer_matmul_transposed() -> PrimFunc:
@@ -323,7 +323,7 @@ class RandomSchedule:
         self.sch.rfactor(self.loop(), self.rng.randrange(0, 3))
 
     def scope(self) -> str:
-        return self.rng.choice(["global", "global", "local", "register"])
+        return self.rng.choice(["global", "global", "global", "local", "local", "register"])
 
     def cache_read(self) -> None:
         self.sch.cache_read(self.block(), self.rng.randrange(2), self.scope())

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from burnish.support.dtype import DType
+from burnish.support.dtype import DType, bfloat16_bits
 from burnish.support.errors import DTypeError
 
 FLOATS = ("float64", "float32", "float16", "bfloat16")
@@ -71,3 +71,13 @@ def test_bfloat16_comes_from_ml_dtypes_but_has_no_numpy_dtype() -> None:
 def test_numpy_dtypes_without_a_counterpart_are_refused(dtype: object) -> None:
     with pytest.raises(DTypeError):
         DType.from_numpy(dtype)
+
+
+def test_bfloat16_rounds_to_nearest_even() -> None:
+    values = np.array([1.0, 1 + 2**-8, 1 + 3 * 2**-8, -0.0, np.inf, 3.4e38, np.nan], np.float32)
+    expected = values.astype(ml_dtypes.bfloat16)
+    found = bfloat16_bits(values).view(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
+    assert bfloat16_bits(np.float32(-2)).tolist() == 0xC000
+    payload = np.array([0x7F800001], np.uint32).view(np.float32)
+    assert np.isnan(bfloat16_bits(payload).view(ml_dtypes.bfloat16).astype(np.float32)).all()

@@ -86,7 +86,7 @@ def test_prefetch_is_not_pure_and_takes_an_element() -> None:
     ("name", "args", "message"),
     [
         ("expp", (F32,), "Expected an intrinsic"),
-        ("exp", (F32, F32), "found '2 operands'"),
+        ("exp", (F32, F32), "found 2 operands"),
         ("exp", (I32,), "an operand of the intrinsic exp"),
         ("popcount", (F32,), "an operand of the intrinsic popcount"),
         ("pow", (F32, F16), "operands of one dtype"),

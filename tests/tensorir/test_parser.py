@@ -338,9 +338,12 @@ def test_equal_texts_up_to_names() -> None:
         ),
         (
             "B[0, 0] = A[0, 0] if True else 1.0",
-            "Python's IfExp is not part",
+            "Python's IfExp is not part of the text form of PrimFuncs. Write T.if_then_else",
             "A[0, 0] if True else 1.0",
         ),
+        ("return A", "A PrimFunc returns nothing: its results are stored", "return A"),
+        ("B[0, 0] = exp(A[0, 0])", "The name 'exp' is not defined. Write T.exp.", "exp"),
+        ("B[0, 0] = max(A[0, 0], 0.0)", "The name 'max' is not defined. Write T.max.", "max"),
         (
             "B[0, 0] = helper(A[0, 0])",
             "The name 'helper' is a function outside of this function",

@@ -275,3 +275,22 @@ def test_other_bodies_have_no_fast_entry(
 def test_a_dtype_that_the_arrays_lack(double_program: Program, slow: Slow) -> None:
     vm = VirtualMachine(double_program)
     assert vm.fast_entry("main", slow, kind=replace(NUMPY, dtypes={})) is None
+
+
+def test_a_check_that_raises_is_a_refusal(add_program: Program, slow: Slow) -> None:
+    """The address that the checks read is the one that is used."""
+    torch = pytest.importorskip("torch")
+    kind = ArrayKind(
+        torch.Tensor,
+        {"float32": torch.float32},
+        usable="{x}.is_contiguous() and (p_{x} := {x}.data_ptr())",
+        pointer="{x}.data_ptr()",
+        empty=lambda shape, dtype: torch.empty(shape, dtype=dtype),
+        argument="p_{x}",
+        may_raise=True,
+    )
+    entry = entry_of(add_program, slow, kind)
+    x = torch.rand(3, 4)
+    assert torch.equal(entry.call(x, x), x + x)
+    assert entry.call(x, x.to_mkldnn()) == "slow"
+    assert entry.source.count("data_ptr()") == 3  # two arguments and the output

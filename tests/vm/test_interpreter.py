@@ -226,3 +226,8 @@ def test_time_evaluator(add_program: Program) -> None:
     r = VirtualMachine(add_program).time_evaluator("main", number=5, repeat=4)(x, x)
     assert len(r.results) == 4
     assert 0 < r.min <= r.median <= r.max < 1
+
+
+def test_what_is_no_program() -> None:
+    with pytest.raises(VMError, match=r"runs a Program or what burnish\.build gives; found int"):
+        VirtualMachine(3)  # type: ignore[arg-type]

@@ -104,3 +104,8 @@ def test_wrapping_checks_the_memory() -> None:
 
 def test_repr() -> None:
     assert repr(array(np.array([1, 2], np.int8))) == "Tensor([1, 2], shape=(2,), dtype=int8)"
+
+
+def test_a_masked_array_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="x: a masked array's mask would be lost"):
+        as_tensor(np.ma.masked_array([1.0, 2.0], [True, False]), "x")

@@ -1,4 +1,4 @@
-"""Matrix products of few rows with a weight whose rows lie along k and may not be packed: dot products.
+"""Matrix products of few rows with a weight whose rows lie along k as dot products.
 
     for i, j, k:  Y[i, j] += X[i, k] * W[j, k]
 
@@ -8,29 +8,33 @@ becomes, with k in lanes and several columns at once,
       P = 0                                  one vector a column, in registers
       for k0, j1, kl                         j1 unrolled, kl vectorized
         P[j1, kl] += X[i, k] * W[j, k]
-      for j1, kl: Y[i, j] += P[j1, kl]       the lanes, in a fixed order
+      for j1, kl: Y[i, j] += P[j1, kl]       the lanes, in a fixed tree
       E(Y[i, j])
 
-Packing would read and write W once more for every call, which costs as much as the product itself.
+Such a weight is not packed: that would read and write W once more for every call, which costs as
+much as the product itself.
 """
 
 from __future__ import annotations
 
 from ...support.target import Target
+from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import BlockRV, Schedule
+from ...tensorir.schedule import Schedule
 from ..chooser import Chooser
-from ..workload import Matmul, blocks_in_order, static_extent
+from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .inline import inline_elementwise
-from .matmul import consumer_or_copy
+from .matmul import consumer_or_copy, match
 from .panels import is_layout_free
+from .reduction import combine_lanes, first_blocks, merge_statements, schedule_rest
+from .sharing import points_of, share_tiles
 
 MOST_ROWS = 4
 
 
 def fits(func: PrimFunc, matmul: Matmul, lanes: int) -> bool:
-    """Whether the product has few rows, k innermost in both operands, and a weight of fixed layout."""
-    block = next(b for b in blocks_in_order(func) if b.name == matmul.block)
+    """Whether the product has few rows, k innermost in both operands, and W a fixed layout."""
+    block = block_named(func, matmul.block)
     rows = 1
     for axis in matmul.rows:
         extent = static_extent(block, axis)
@@ -38,54 +42,118 @@ def fits(func: PrimFunc, matmul: Matmul, lanes: int) -> bool:
             return False
         rows *= extent
     k = static_extent(block, matmul.reduce[0])
-    columns = static_extent(block, matmul.columns[0])
     inner = block.iter_vars[matmul.reduce[0]].var
     return (
         rows <= MOST_ROWS
-        and len(matmul.rows) <= 1
         and k is not None
-        and k % lanes == 0
-        and columns is not None
-        and matmul.w.indices[-1] is inner
-        and matmul.x.indices[-1] is inner
+        and k >= lanes
+        and load_is_contiguous(matmul.w, inner)
+        and load_is_contiguous(matmul.x, inner)
         and not is_layout_free(func, matmul)
     )
 
 
-def schedule_dot(sch: Schedule, target: Target, chooser: Chooser, matmul: Matmul) -> None:
+def schedule_dot(sch: Schedule, target: Target, chooser: Chooser) -> None:
     """Apply the rule; ``fits`` says where."""
-    inline_elementwise(sch)
-    block = next(b for b in blocks_in_order(sch.func) if b.name == matmul.block)
+    matmul = match(sch.func)
+    assert matmul is not None
+    inline_elementwise(sch, keep=(matmul.x.buffer, matmul.w.buffer))
+    matmul = match(sch.func)
+    assert matmul is not None
+    block = block_named(sch.func, matmul.block)
     lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
-    columns = static_extent(block, matmul.columns[0]) or 1
+    columns = static_extent(block, matmul.columns[-1])
     wanted = chooser.value(sch, [1, 2, 4, 8, 16], 8)
-    while columns % wanted:
+    while columns is not None and wanted > columns:
         wanted //= 2
+    k = static_extent(block, matmul.reduce[0])
+    assert k is not None
     unroll = chooser.value(sch, [1, 2, 4], 1)
-    steps = (static_extent(block, matmul.reduce[0]) or lanes) // lanes
-    while steps % unroll:
+    while unroll > k // lanes:
         unroll //= 2
-    epilogue = consumer_or_copy(sch, matmul.block, "local")
-    loops = sch.get_loops(matmul.block)
-    _, lane = sch.split(loops[matmul.reduce[0]], [None, lanes])
+    epilogue = consumer_or_copy(sch, matmul.block, "register")
+    parts = _cut_columns(sch, matmul.block, epilogue, wanted)
+    for product, stored, together in parts:
+        _schedule_part(sch, product, stored, (together, lanes, unroll), target, points_of(block))
+    schedule_rest(sch, target, chooser)
+
+
+def _cut_columns(
+    sch: Schedule, product: str, epilogue: str, together: int
+) -> list[tuple[str, str, int]]:
+    """The product and its epilogue in parts of so many columns at once: all that is full, and what
+    remains (one by one where that is symbolic)."""
+    *front, column, k = sch.get_loops(product)
+    extent = sch.get(column).extent
+    rest = extent.value % together if isinstance(extent, IntImm) else 1
+    if not rest:
+        return [(product, epilogue, together)]
+    *stored_front, stored_column = sch.get_loops(epilogue)
+    if front:
+        sch.reorder(column, *front, k)
+        sch.reorder(stored_column, *stored_front)
+    full: list[Expr | int | None] = [extent // together * together, None]
+    products = sch.loop_partition(column, full)
+    stores = sch.loop_partition(stored_column, full)
+    names = [
+        (sch.get(sch.get_child_blocks(a)[0]).name, sch.get(sch.get_child_blocks(b)[0]).name)
+        for a, b in zip(products, stores, strict=True)
+    ]
+    for product_part, stored_part in names:
+        column, *front, k = sch.get_loops(product_part)
+        stored_column, *stored_front = sch.get_loops(stored_part)
+        if front:
+            sch.reorder(*front, column, k)
+            sch.reorder(*stored_front, stored_column)
+    return [(*names[0], together), (*names[1], rest)]
+
+
+def _schedule_part(
+    sch: Schedule,
+    product: str,
+    epilogue: str,
+    tile: tuple[int, int, int],
+    target: Target,
+    points: int,
+) -> None:
+    together, lanes, unroll = tile
+    others = set(first_blocks(sch.func)) - {product}
+    loops = sch.get_loops(product)
+    depth = len(loops) - 1
+    k = sch.get(loops[-1]).extent
+    assert isinstance(k, IntImm)
+    _, lane = sch.split(loops[-1], [None, lanes])
     partial = sch.rfactor(lane, -1)
-    sch.set_scope(partial, 0, "local")
-    *outer, column, _ = sch.get_loops(matmul.block)
-    j0, _ = sch.split(column, [None, wanted])
-    sch.compute_at(partial, j0)
-    sch.reverse_compute_at(epilogue, j0)
-    _tile_partial(sch, partial, unroll)
-    for block_like in (matmul.block, epilogue):
-        for loop in sch.get_loops(block_like)[len(outer) + 1 :]:
-            sch.unroll(loop)
+    sums = sch.get(partial).name
+    sch.set_scope(partial, 0, "register")
+    combine_lanes(sch, product, lanes, lanes)
+    names = [name for name in first_blocks(sch.func) if name not in others]
+    for name in names:
+        _, inner = sch.split(sch.get_loops(name)[depth - 1], [None, together])
+        if name != sums:
+            sch.unroll(inner)
+    steps = lanes * unroll
+    _tile_partial(sch, sums, depth, k.value // steps, k.value % steps > 0, unroll)
+    names = [name for name in first_blocks(sch.func) if name not in others]
+    outer = merge_statements(sch, names, depth)
+    sch.reverse_compute_at(epilogue, outer[-1], preserve_unit_loops=True)
+    for loop in sch.get_loops(epilogue)[depth:]:
+        sch.unroll(loop)
+    share_tiles(sch, target, outer, points)
 
 
-def _tile_partial(sch: Schedule, partial: BlockRV, unroll: int) -> None:
-    """The lanes' sums: k outside, columns unrolled, lanes vectorized."""
-    *_, columns, lane, k = sch.get_loops(partial)
-    k0, k1 = sch.split(k, [None, unroll])
+def _tile_partial(
+    sch: Schedule, partial: str, depth: int, full: int, has_rest: bool, unroll: int
+) -> None:
+    """The lanes' sums: k outside (``full`` steps and a rest), columns unrolled, lanes vectors."""
+    columns, steps, lane = sch.get_loops(partial)[depth:]
+    k0, k1 = sch.split(steps, [None, unroll])
     sch.reorder(k0, k1, columns, lane)
-    sch.unroll(k1)
-    sch.unroll(columns)
-    sch.vectorize(lane)
-    sch.decompose_reduction(partial, k0)
+    parts = sch.loop_partition(k0, [full, None]) if has_rest else [k0]
+    children = [sch.get_child_blocks(part)[0] for part in parts]
+    for child in children:
+        *_, k1, columns, lane = sch.get_loops(child)
+        sch.unroll(k1)
+        sch.unroll(columns)
+        sch.vectorize(lane)
+    sch.decompose_reduction(children[0], sch.get_loops(children[0])[depth])

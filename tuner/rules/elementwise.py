@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, Expr, IntImm
+from ...tensorir.expr import BufferLoad, Expr, IntImm, is_const
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ..chooser import Chooser
-from ..workload import blocks_in_order, is_spatial
+from ..workload import blocks_in_order, is_spatial, uses_intrinsic
 from .inline import inline_elementwise
 from .lanes import lanes_of, vectorize_loop, width_for
 from .sharing import points_of, share
@@ -32,25 +32,19 @@ LINE = 16
 def schedule_elementwise(sch: Schedule, target: Target, chooser: Chooser) -> None:
     """Inline what can be, then vectorise every remaining spatial block."""
     inline_elementwise(sch)
-    vectorize_spatial(sch, target, chooser)
-
-
-def vectorize_spatial(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Vectorise every spatial block that still has all its loops; where a primitive refuses, the
-    block stays as it is."""
     for block in blocks_in_order(sch.func):
-        if is_spatial(block) and len(sch.get_loops(block.name)) == len(block.iter_vars):
+        if is_spatial(block):
             schedule_block(sch, block, target, chooser)
 
 
 def schedule_block(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> bool:
     """Vectorise one block, in tiles, fused, or along its last axis: the first that fits."""
     if not block.iter_vars or not is_plain(sch, block):
-        return False
+        return False  # a scalar, or part of another rule's nest
     rules = [_vectorize_fused, _vectorize_last]
     if crossed_axis(block) is not None:
         rules = [_vectorize_tiles, _vectorize_last]
-    return any(attempt(sch, lambda s, r=rule: r(s, block, target, chooser)) for rule in rules)
+    return any(attempt(sch, rule, block, target, chooser) for rule in rules)
 
 
 def is_plain(sch: Schedule, block: Block) -> bool:
@@ -79,7 +73,8 @@ def _vectorize(
     sch: Schedule, block: Block, loop: LoopRV, target: Target, chooser: Chooser
 ) -> list[LoopRV]:
     lanes = lanes_of(target, block)
-    width = width_for(sch.get(loop).extent, lanes, chooser.value(sch, [1, 2, 4], 1))
+    wanted = chooser.value(sch, [1, 2, 4], 2 if uses_intrinsic(block) else 1)
+    width = width_for(sch.get(loop).extent, lanes, wanted)
     return vectorize_loop(sch, loop, width, lanes)
 
 
@@ -111,7 +106,7 @@ def crossed_axis(block: Block) -> int | None:
         along = axes.get(id(n.indices[-1]))
         if along is None or along == len(axes) - 1 or all(i is not last for i in n.indices):
             continue
-        if all(not isinstance(extents[i], IntImm) or extents[i].value > 1 for i in (along, -1)):
+        if not any(is_const(extents[i], 1) for i in (along, -1)):
             return along
     return None
 
@@ -136,4 +131,3 @@ def runs_in_order(block: Block) -> bool:
 def same_extent(a: Expr, b: Expr) -> bool:
     """Whether two extents are plainly the same."""
     return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
-

@@ -49,9 +49,7 @@ def is_move(block: Block) -> bool:
     value: Expr | None = block.body.value if isinstance(block.body, BufferStore) else None
     if isinstance(value, Cast):
         value = value.value
-    return isinstance(value, BufferLoad) and all(
-        isinstance(i, Var | IntImm) for i in value.indices
-    )
+    return isinstance(value, BufferLoad) and all(isinstance(i, Var | IntImm) for i in value.indices)
 
 
 def _is_wasteful(func: PrimFunc, block: Block) -> bool:

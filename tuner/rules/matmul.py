@@ -12,11 +12,12 @@ becomes, for each part of the rows (all full tiles, then smaller ones)
             Y_tile += X[i, k] * Wp[jp, k, jv, jl]
         E(Y_tile)                           the epilogue, from registers
 
-The layout of the panels, [columns / panel][k][panel], does not depend on the rows: one packed weight
-serves every number of rows, 1 included. A weight that the graph knows to be constant is packed at
-compile time (its layout is the schedule's); one that is not is packed by a copy inside the function
-where that pays. Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008), and
-BLIS (Van Zee and van de Geijn, 2015), are where the loops come from.
+The layout of the panels, [columns / panel][k][panel], does not depend on the part: one packed
+weight serves them all. A weight that the graph knows to be constant is packed at compile time (its
+layout is the schedule's); of any other a copy is packed inside the function where that pays, or it
+is read as it is, its columns cut like the rows. The axes of a batch, and all rows but those of the
+last axis, are loops around this. Goto and van de Geijn, "Anatomy of High-Performance Matrix
+Multiplication" (2008), and BLIS (Van Zee and van de Geijn, 2015), are where the loops come from.
 """
 
 from __future__ import annotations
@@ -35,20 +36,21 @@ from ..workload import (
     Matmul,
     block_named,
     blocks_in_order,
-    is_reduction,
     is_spatial,
     match_matmul,
     static_extent,
 )
-from .elementwise import vectorize_spatial
 from .inline import inline_elementwise
 from .lanes import up_to_power
 from .panels import pack_columns, place_copy, wants_packing
+from .reduction import schedule_rest
 from .sharing import points_of, share_tiles
 
 FMA_LATENCY = 4
 """Cycles from one fused multiply-add to the next on the same register; two are issued a cycle."""
 TALLEST_TILE = 14
+FEW_ROWS = TALLEST_TILE // 2
+"""Rows of a short axis that are put into a tile together with several steps of the axis before."""
 SYMBOLIC_TILES = (1, 2, 4, 6, 8, 12)
 """Rows of a tile where the number of rows is symbolic: what remains is cut by divisors of these."""
 
@@ -63,18 +65,14 @@ class TileShape:
 
 
 def match(func: PrimFunc) -> Matmul | None:
-    """The one matrix product of a function whose other blocks are elementwise, or None.
-
-    It has one reduce axis, and its last spatial axis is a column.
-    """
-    reductions = [b for b in blocks_in_order(func) if is_reduction(b)]
-    if len(reductions) != 1:
+    """The one matrix product of a function, or None. It has one reduce axis, and its last spatial
+    axis is a column."""
+    found = [m for b in blocks_in_order(func) if (m := match_matmul(b)) is not None]
+    if len(found) != 1 or len(found[0].reduce) != 1:
         return None
-    matmul = match_matmul(reductions[0])
-    if matmul is None or len(matmul.reduce) != 1:
-        return None
-    spatial = [i for i, v in enumerate(reductions[0].iter_vars) if v.kind == "spatial"]
-    return matmul if matmul.columns[-1] == spatial[-1] else None
+    block = block_named(func, found[0].block)
+    last = max(i for i, v in enumerate(block.iter_vars) if v.kind == "spatial")
+    return found[0] if found[0].columns[-1] == last else None
 
 
 def steps_a_cycle(rows: int, vectors: int) -> float:
@@ -91,7 +89,8 @@ def steps_a_cycle(rows: int, vectors: int) -> float:
 def best_tile(columns: int | None, rows: int | None, lanes: int, registers: int) -> TileShape:
     """The tile with the most useful multiply-adds a cycle that fits the registers.
 
-    Partial tiles of rows and columns count as full ones; ``rows`` None (symbolic) counts no remainder.
+    Partial tiles of rows and columns count as full ones; ``rows`` None (symbolic) counts no
+    remainder.
     """
     best: tuple[float, TileShape] | None = None
     for vectors in range(1, 5):
@@ -109,9 +108,11 @@ def best_tile(columns: int | None, rows: int | None, lanes: int, registers: int)
             elif tile_rows not in SYMBOLIC_TILES:
                 continue
             score = useful * tile_rows * vectors * steps_a_cycle(tile_rows, vectors)
-            if best is None or score >= best[0] * 1.0001:
-                best = (score, TileShape(tile_rows, vectors))
-            elif score >= best[0] * 0.9999 and tile_rows < best[1].rows:
+            if (
+                best is None
+                or score >= best[0] * 1.0001
+                or (score >= best[0] * 0.9999 and tile_rows < best[1].rows)
+            ):
                 best = (score, TileShape(tile_rows, vectors))
     assert best is not None
     return best[1]
@@ -148,8 +149,8 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     block = block_named(sch.func, matmul.block)
     lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
     columns = static_extent(block, matmul.columns[-1])
-    rows = matmul_rows(block, matmul)
-    row_count = product_of([static_extent(block, i) for i in rows])
+    roles = roles_of(block, matmul)
+    row_count = roles.row_count(block)
     shape = best_tile(columns, row_count, lanes, target.vector_registers)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
@@ -164,28 +165,60 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     packed = wants_packing(sch, matmul, tile_rows, row_count, chooser)
     copy = pack_columns(sch, matmul, vectors * lanes) if packed else None
     epilogue = consumer_or_copy(sch, matmul.block, "register")
-    outer = order_loops(sch, matmul, rows, epilogue)
+    if packed:
+        _pad_columns(sch, matmul.block, vectors * lanes)
+    _order_loops(sch, matmul, roles, epilogue)
     if copy is not None:
-        place_copy(sch, copy, matmul, target, lanes)
-    tiling = _Tiling(packed, vectors, lanes, unroll, target, points_of(block), outer)
-    loops, epilogue_loops = sch.get_loops(matmul.block), sch.get_loops(epilogue)
-    parts = row_parts(sch.get(loops[outer]).extent, tile_rows)
-    names = _partition(
-        sch, (matmul.block, epilogue), (loops[outer], epilogue_loops[outer]), [p[0] for p in parts]
-    )
-    for pair, (_, part_rows) in zip(names, parts, strict=True):
-        _tile_part(sch, pair, part_rows, columns, tiling)
-    vectorize_spatial(sch, target, chooser)
+        place_copy(sch, copy, matmul, target, vectors * lanes)
+    outer = len(roles.front)
+    tiling = _Tiling(packed, columns, vectors, lanes, unroll, roles, target, points_of(block))
+    loops = (sch.get_loops(matmul.block)[outer], sch.get_loops(epilogue)[outer])
+    inner = roles.inner_count(block)
+    parts = row_parts(sch.get(loops[0]).extent, max(1, tile_rows // inner))
+    names = _partition(sch, (matmul.block, epilogue), loops, [extent for extent, _ in parts])
+    for pair, (_, steps) in zip(names, parts, strict=True):
+        _tile_part(sch, pair, steps, steps * inner, tiling)
+    schedule_rest(sch, target, chooser)
 
 
-def product_of(extents: list[int | None]) -> int | None:
-    """The product of extents, None where one is symbolic."""
-    total = 1
-    for e in extents:
-        if e is None:
-            return None
-        total *= e
-    return total
+@dataclass(frozen=True)
+class Roles:
+    """What a product's axes do (positions in its iter vars): ``front`` loops stand outside (those W
+    runs along first); ``row`` (None where there is none) is cut into tiles, and all of ``inner`` is
+    in each tile of it."""
+
+    front: tuple[int, ...]
+    row: int | None
+    inner: tuple[int, ...]
+
+    def inner_count(self, block: Block) -> int:
+        """Rows for one value of the row axis."""
+        return math.prod([static_extent(block, i) or 1 for i in self.inner])
+
+    def row_count(self, block: Block) -> int | None:
+        """Rows that tiles can be cut from; None where that is symbolic."""
+        if self.row is None:
+            return 1
+        rows = static_extent(block, self.row)
+        return None if rows is None else rows * self.inner_count(block)
+
+
+def roles_of(block: Block, matmul: Matmul) -> Roles:
+    """The last row axis is cut into tiles, or one before it where the last are so short that
+    several together make a tile."""
+    front = sorted([*matmul.batch, *matmul.columns[:-1]])
+    rows = list(matmul.rows)
+    if not rows:
+        return Roles(tuple(front), None, ())
+    inner: list[int] = []
+    count = 1
+    while len(rows) > 1:
+        extent = static_extent(block, rows[-1])
+        if extent is None or count * extent > FEW_ROWS:
+            break
+        count *= extent
+        inner.insert(0, rows.pop())
+    return Roles((*front, *rows[:-1]), rows[-1], tuple(inner))
 
 
 def _divisor(extent: int | None, wanted: int) -> int:
@@ -197,15 +230,16 @@ def _divisor(extent: int | None, wanted: int) -> int:
 
 @dataclass(frozen=True)
 class _Tiling:
-    """What all parts of a product have in common; ``outer`` loops stand around rows and columns."""
+    """What all parts of a product have in common."""
 
     packed: bool
+    columns: int | None
     vectors: int
     lanes: int
     unroll: int
+    roles: Roles
     target: Target
     points: int
-    outer: int
 
 
 def _together(panels: int, vectors: int, rows: int, registers: int) -> int:
@@ -241,38 +275,17 @@ def reads_in_order(func: PrimFunc, consumer: str, producer: str) -> bool:
     )
 
 
-def matmul_rows(block: Block, matmul: Matmul) -> tuple[int, ...]:
-    """The row axes that can be one axis: the last ones, as far as they are neighbours in X's
-    dimensions as they are in the result."""
-    places = {id(i): d for d, i in enumerate(matmul.x.indices)}
-    found: list[int] = []
-    for axis in reversed(matmul.rows):
-        if found:
-            after = found[0]
-            where = [places[id(block.iter_vars[i].var)] for i in (axis, after)]
-            if after != axis + 1 or where[1] != where[0] + 1:
-                break
-        found.insert(0, axis)
-    return tuple(found)
-
-
-def order_loops(sch: Schedule, matmul: Matmul, rows: tuple[int, ...], epilogue: str) -> int:
-    """Order the loops of product and epilogue: what W runs along, other rows, then one loop of
-    ``rows``, columns, and k. Gives the number of loops in front of the rows' loop."""
+def _order_loops(sch: Schedule, matmul: Matmul, roles: Roles, epilogue: str) -> None:
+    """Order the loops of product and epilogue: front, row, inner rows, columns, and k."""
     column = matmul.columns[-1]
-    weight = sorted([*matmul.batch, *matmul.columns[:-1]])
-    others = [i for i in matmul.rows if i not in rows]
-    front = [*weight, *others]
+    rows = [] if roles.row is None else [roles.row, *roles.inner]
     for name, last in ((matmul.block, [column, *matmul.reduce]), (epilogue, [column])):
         loops = sch.get_loops(name)
-        order = [*front, *rows, *last]
+        order = [*roles.front, *rows, *last]
         if order != sorted(order):
             sch.reorder(*[loops[i] for i in order])
         if not rows:
             sch.add_unit_loop(loops[column])
-        elif len(rows) > 1:
-            sch.fuse(*[loops[i] for i in rows])
-    return len(front)
 
 
 def _partition(
@@ -289,70 +302,74 @@ def _partition(
 
 
 def _tile_part(
-    sch: Schedule, pair: tuple[str, str], rows: int, columns: int | None, tiling: _Tiling
+    sch: Schedule, pair: tuple[str, str], steps: int, rows: int, tiling: _Tiling
 ) -> None:
-    """Tile the columns of one part of the rows: packed ones reach as far as whole panels, others
-    have a part of their own for what does not fill a tile."""
-    vectors, lanes = tiling.vectors, tiling.lanes
-    registers = tiling.target.vector_registers
-    panels = math.ceil(columns / (vectors * lanes)) if columns is not None else 1
-    if tiling.packed:
-        shape = TileShape(rows, vectors, _together(panels, vectors, rows, registers))
-        _tile(sch, *pair, shape, lanes, tiling)
-        return
-    loops = [sch.get_loops(name)[tiling.outer + 1] for name in pair]
-    extent = sch.get(loops[0]).extent
-    shape = TileShape(rows, vectors, _together(panels, vectors, rows, registers))
-    width = shape.panels * vectors * lanes
-    if columns is not None and columns < width:
-        _tile(sch, *pair, *_rest_tile(rows, columns, lanes), tiling)
-        return
-    if columns is not None and columns % width == 0:
-        _tile(sch, *pair, shape, lanes, tiling)
-        return
-    parts: list[Expr] = [extent // width * width, extent % width]
-    full, rest = _partition(sch, pair, (loops[0], loops[1]), parts)
-    _tile(sch, *full, shape, lanes, tiling)
-    if columns is None:
-        _tile(sch, *rest, TileShape(rows, 1), lanes, tiling)
+    """Tile one part of the rows: packed columns reach as far as whole panels, others have a part of
+    their own for what does not fill a tile."""
+    lanes, columns = tiling.lanes, tiling.columns
+    vectors = tiling.vectors
+    panels = columns // (vectors * lanes) if columns is not None else 1
+    if tiling.packed and columns is not None:
+        panels = math.ceil(columns / (vectors * lanes))
+    together = _together(panels, vectors, rows, tiling.target.vector_registers)
+    shape = TileShape(steps, vectors, together)
+    width = together * vectors * lanes
+    outer = len(tiling.roles.front)
+    row, *inner, j, _ = sch.get_loops(pair[0])[outer:]
+    i0, i1 = sch.split(row, [None, steps])
+    sch.reorder(i0, j, i1, *inner)
+    loops = (j, sch.get_loops(pair[1])[-1])
+    if tiling.packed or (columns is not None and columns % width == 0):
+        tiles = [(pair, shape, lanes)]
+    elif columns is not None and columns < width:
+        tiles = [(pair, *_rest_tile(steps, columns, lanes))]
     else:
-        _tile(sch, *rest, *_rest_tile(rows, columns % width, lanes), tiling)
+        extent = sch.get(j).extent
+        full, rest = _partition(sch, pair, loops, [extent // width * width, extent % width])
+        few = (TileShape(steps, 1), lanes)
+        if columns is not None:
+            few = _rest_tile(steps, columns % width, lanes)
+        tiles = [(full, shape, lanes), (rest, *few)]
+    for names, tile, own_lanes in tiles:
+        _tile(sch, *names, tile, own_lanes, tiling)
+    # One loop of a part is shared; where columns are cut, that around both cuts is the rows'.
+    for names, _, _ in tiles:
+        share_tiles(sch, tiling.target, sch.get_loops(names[1])[: outer + 2], tiling.points)
 
 
-def _rest_tile(rows: int, columns: int, lanes: int) -> tuple[TileShape, int]:
+def _rest_tile(steps: int, columns: int, lanes: int) -> tuple[TileShape, int]:
     """One tile for a few columns, and its lanes: fewer than a register has where that is enough."""
     if columns < lanes:
-        return TileShape(rows, 1), up_to_power(columns)
-    return TileShape(rows, math.ceil(columns / lanes)), lanes
+        return TileShape(steps, 1), up_to_power(columns)
+    return TileShape(steps, math.ceil(columns / lanes)), lanes
+
+
+def _pad_columns(sch: Schedule, product: str, width: int) -> None:
+    """Compute whole panels of columns; the packed weight is zero there."""
+    axes = block_named(sch.func, product).iter_vars
+    last = max(i for i, v in enumerate(axes) if v.kind == "spatial")
+    sch.pad_einsum(product, [width if i == last else 1 for i in range(len(axes))])
 
 
 def _tile(
     sch: Schedule, product: str, epilogue: str, shape: TileShape, lanes: int, tiling: _Tiling
 ) -> None:
-    """Tile one part: the loops in the drawing above."""
-    if tiling.packed:
-        column = max(
-            i for i, v in enumerate(block_named(sch.func, product).iter_vars) if v.kind == "spatial"
-        )
-        padding = [1] * len(block_named(sch.func, product).iter_vars)
-        padding[column] = shape.panels * shape.vectors * lanes
-        sch.pad_einsum(product, padding)
-    *outer, i, j, k = sch.get_loops(product)
-    i0, i1 = sch.split(i, [None, shape.rows])
+    """Tile the columns of one part: the loops in the drawing above."""
+    outer = len(tiling.roles.front) + 1
+    loops = sch.get_loops(product)
+    j, *rows, k = loops[outer:]
     j0, jp, jv, jl = sch.split(j, [None, shape.panels, shape.vectors, lanes])
     k0, k1 = sch.split(k, [None, tiling.unroll])
-    sch.reorder(i0, j0, k0, k1, i1, jp, jv, jl)
+    sch.reorder(j0, k0, k1, *rows, jp, jv, jl)
     sch.reverse_compute_at(epilogue, j0, preserve_unit_loops=True)
-    for loop in (k1, i1, jp, jv):
+    for loop in (k1, *rows, jp, jv):
         sch.unroll(loop)
     if lanes > 1:
         sch.vectorize(jl)
     sch.decompose_reduction(product, k0)
-    inside = sch.get_loops(epilogue)[len(outer) + 2 :]
-    *rows, columns = inside
+    *stored, columns = sch.get_loops(epilogue)[outer + 1 :]
     vectors, inner = sch.split(columns, [None, lanes])
-    for loop in (*rows, vectors):
+    for loop in (*stored, vectors):
         sch.unroll(loop)
     if lanes > 1:
         sch.vectorize(inner)
-    share_tiles(sch, tiling.target, [*outer, i0, j0], tiling.points)

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 
 from ...support.node import walk
 from ...tensorir.expr import BufferLoad, Expr, Var
-from ...tensorir.function import PrimFunc
 from ...tensorir.stmt import Block, BufferStore
-from ..workload import blocks_in_order, is_reduction, non_unit_axes
+from ..workload import is_reduction, non_unit_axes
 from .elementwise import same_extent
 
 Access = BufferLoad | BufferStore
@@ -69,11 +68,6 @@ def nest_of(block: Block, kept: tuple[int, ...]) -> Nest:
 def spatial_axes(block: Block) -> tuple[int, ...]:
     """The spatial axes of more than one iteration."""
     return tuple([i for i in non_unit_axes(block) if block.iter_vars[i].kind == "spatial"])
-
-
-def all_nests(func: PrimFunc) -> list[Nest] | None:
-    """``common_nests`` of all blocks of a function."""
-    return common_nests(blocks_in_order(func))
 
 
 def accesses(block: Block) -> Iterator[Access]:

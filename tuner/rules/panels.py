@@ -10,9 +10,11 @@ from __future__ import annotations
 from ...support.target import Target
 from ...tensorir.expr import Expr, Var
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import BlockRV, Schedule
+from ...tensorir.schedule import BlockRV, LoopRV, Schedule
+from ...tensorir.stmt import Block
 from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
+from .lanes import lanes_of
 from .sharing import points_of, share
 
 MANY_TILES = 8
@@ -65,15 +67,47 @@ def pack_columns(sch: Schedule, matmul: Matmul, panel: int) -> BlockRV | None:
     return copy
 
 
-def place_copy(sch: Schedule, copy: BlockRV, matmul: Matmul, target: Target, lanes: int) -> None:
+def place_copy(sch: Schedule, copy: BlockRV, matmul: Matmul, target: Target, panel: int) -> None:
     """Pack each matrix of a batch where it is used, in vectors along the panel."""
-    points = points_of(sch.get(copy))
+    block = sch.get(copy)
+    lanes = lanes_of(target, block)
+    while panel % lanes:
+        lanes //= 2
+    points = points_of(block)
     count = len(matmul.batch) + len(matmul.columns) - 1
     if count:
-        sch.compute_at(copy, sch.get_loops(matmul.block)[count - 1])
-    *outer, panels, k, inside = sch.get_loops(copy)
-    vectors, lane = sch.split(inside, [None, lanes])
-    sch.reorder(panels, vectors, k, lane)
+        around = sch.get_loops(matmul.block)[count - 1]
+        sch.compute_at(copy, around, preserve_unit_loops=True)
+    loops = sch.get_loops(copy)
+    if len(loops) - len(_batch(loops, block)) == 3:
+        # With padding, the copy runs over the packed layout, ...
+        *outer, panels, k, inside = loops
+        vectors, lane = sch.split(inside, [None, lanes])
+    else:
+        # ... else over the weight's own dimensions.
+        *outer, first, second = loops
+        n, k = (first, second) if _column_first(sch, matmul) else (second, first)
+        panels, vectors, lane = sch.split(n, [None, panel // lanes, lanes])
+    column = block_named(sch.func, matmul.block).iter_vars[matmul.columns[-1]].var
+    if load_is_contiguous(matmul.w, column):
+        sch.reorder(panels, k, vectors, lane)
+    else:
+        # Vectors gather from as many rows as they have lanes, whose lines serve several k.
+        sch.reorder(panels, vectors, k, lane)
     sch.vectorize(lane)
     if not count:
         share(sch, target, [*outer, panels], points)
+
+
+def _batch(loops: list[LoopRV], block: Block) -> list[LoopRV]:
+    """The loops of the batch: all but those of the matrix, the last dimensions of the copy."""
+    matrix = len(block.writes[0].buffer.shape) - 3
+    return loops[:matrix]
+
+
+def _column_first(sch: Schedule, matmul: Matmul) -> bool:
+    block = block_named(sch.func, matmul.block)
+    column = block.iter_vars[matmul.columns[-1]].var
+    k = block.iter_vars[matmul.reduce[0]].var
+    order = [i for i in matmul.w.indices if i is column or i is k]
+    return order[0] is column

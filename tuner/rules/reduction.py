@@ -4,7 +4,7 @@ Where memory runs along the reduced axis, a row's sum is kept in the lanes of ve
 and the lanes are then combined in a fixed tree
 
     for i, k:  S[i] += A[i, k]    ->    for i:
-    for i, j:  B[i, j] = f(S[i])          for k0: for kl in vectorized: P[kl] += A[i, k0 * width + kl]
+    for i, j:  B[i, j] = f(S[i])          for k0: for kl in vectorized: P[kl] += A[i, k]
                                           for kl: S[i] += P[kl]
                                           for j0: for jl in vectorized: B[i, j] = f(S[i])
 
@@ -20,13 +20,13 @@ from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
-from ...tensorir.stmt import Block, BlockRealize, BufferStore, SeqStmt
+from ...tensorir.stmt import BlockRealize, BufferStore, SeqStmt
 from ..chooser import Chooser
 from ..workload import blocks_in_order, is_reduction, is_spatial, uses_intrinsic
 from .elementwise import is_plain, same_extent, schedule_block
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power, vectorize_loop, width_for
-from .nests import Nest, accesses, all_nests, axis_of, nest_of, spatial_axes
+from .nests import Nest, accesses, axis_of, common_nests, nest_of, spatial_axes
 from .sharing import points_of, share
 from .trial import attempt
 
@@ -37,27 +37,24 @@ FINAL_LANES = 4
 
 
 def schedule_reduction(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Schedule a function with reductions: all blocks row by row where they have rows in common,
-    else each by itself. A block that no rule fits stays as it is."""
+    """Schedule a function with reductions."""
     inline_elementwise(sch)
-    nests = all_nests(sch.func)
-    if (
-        nests is not None
-        and all(is_plain(sch, n.block) for n in nests)
-        and attempt(sch, lambda s: schedule_nests(s, nests, target, chooser))
-    ):
+    schedule_rest(sch, target, chooser)
+
+
+def schedule_rest(sch: Schedule, target: Target, chooser: Chooser) -> None:
+    """Schedule the blocks that nobody scheduled yet: all row by row where they have rows in common,
+    else each by itself. A block that no rule fits stays as it is."""
+    blocks = [b for b in blocks_in_order(sch.func) if b.iter_vars and is_plain(sch, b)]
+    nests = common_nests(blocks)
+    if nests is not None and attempt(sch, schedule_nests, nests, target, chooser):
         return
-    for block in blocks_in_order(sch.func):
-        schedule_alone(sch, block, target, chooser)
-
-
-def schedule_alone(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
-    """Schedule one block that shares no loop with another."""
-    if is_spatial(block):
-        schedule_block(sch, block, target, chooser)
-    elif is_reduction(block) and is_plain(sch, block):
-        nest = nest_of(block, spatial_axes(block))
-        attempt(sch, lambda s: schedule_nests(s, [nest], target, chooser))
+    for block in blocks:
+        if is_spatial(block):
+            schedule_block(sch, block, target, chooser)
+        else:
+            alone = [nest_of(block, spatial_axes(block))]
+            attempt(sch, schedule_nests, alone, target, chooser)
 
 
 def schedule_nests(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) -> None:
@@ -241,9 +238,7 @@ def _order_columns(sch: Schedule, name: str, nest: Nest, column: int, width: int
     sch.vectorize(inner)
 
 
-def _cut_columns(
-    sch: Schedule, outer: list[LoopRV], extent: Expr, width: int
-) -> list[LoopRV]:
+def _cut_columns(sch: Schedule, outer: list[LoopRV], extent: Expr, width: int) -> list[LoopRV]:
     """Give the columns that do not fill a vector a part of their own; the loops around the rest."""
     if isinstance(extent, IntImm) and (extent.value % width == 0 or extent.value < width):
         return outer

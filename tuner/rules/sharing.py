@@ -42,7 +42,10 @@ ENOUGH_TILES = 4
 
 
 def share_tiles(sch: Schedule, target: Target, loops: Sequence[LoopRV], points: int) -> bool:
-    """Make the first of ``loops`` that has enough iterations parallel, or else the longest."""
+    """Make the first of ``loops`` that has enough iterations parallel, or else the longest, unless
+    one is parallel already."""
+    if any(sch.get(loop).kind == "parallel" for loop in loops):
+        return False
     extents = [sch.get(loop).extent for loop in loops]
     counts = [e.value if isinstance(e, IntImm) else ENOUGH_TILES for e in extents]
     wanted = next((n for n in counts if n >= ENOUGH_TILES), max(counts))

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Concatenate, ParamSpec
 
 from ...support.errors import ScheduleError
 from ...tensorir.schedule import Schedule
 
+P = ParamSpec("P")
 
-def attempt(sch: Schedule, apply: Callable[[Schedule], object]) -> bool:
+
+def attempt(
+    sch: Schedule,
+    rule: Callable[Concatenate[Schedule, P], object],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> bool:
     """Apply a rule to a copy of the schedule and keep the result; False (and nothing changed) where
     a primitive refuses."""
     trial = sch.copy()
     try:
-        apply(trial)
+        rule(trial, *args, **kwargs)
     except ScheduleError:
         return False
     sch.become(trial)

@@ -56,6 +56,7 @@ def test_softmax_and_layer_norm() -> None:
             "softmax of double": lambda x: F.softmax(x, dim=0, dtype=torch.float64),
             "softmax of ints": lambda x: F.softmax(x.int(), dim=0, dtype=torch.float32),
             "log_softmax": lambda x: x.log_softmax(2),
+            "softmax of a scalar": lambda x: x[0, 0, 0].softmax(-1),
             "softmin": lambda x: F.softmin(x, dim=-1),
             "layer_norm": lambda x: F.layer_norm(x, (4,)),
             "layer_norm 2": lambda x: F.layer_norm(x, (3, 4), eps=1e-3),

@@ -38,6 +38,7 @@ def test_other_reductions() -> None:
             "any dims": lambda x: torch.any(x > 0.5, (0, 1)),
             "amax of bools": lambda x: (x > 1).amax(2),
             "population": lambda x: x.var(1, correction=0),
+            "of a scalar": lambda x: x[0, 0, 0].var(0, correction=0),
             "std population": lambda x: x.std(unbiased=False),
             "correction": lambda x: torch.var(x, dim=2, correction=2),
             "var_mean": lambda x: sum(torch.var_mean(x, 1)),

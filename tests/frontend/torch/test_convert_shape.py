@@ -64,6 +64,7 @@ def test_static_shapes() -> None:
             "cat with nothing": lambda x: torch.cat([torch.zeros(0), x]),
             "T": lambda x: x[0].T,
             "flip 0": lambda x: x.flip(0),
+            "flip of a scalar": lambda x: x[0, 0, 0].flip(-1),
             "slice of nothing": lambda x: x[:, 5:],
         },
         X,

@@ -62,6 +62,8 @@ def enable_gradients(x: torch.Tensor) -> torch.Tensor:
         (enable_gradients, "wrap_with_set_grad_enabled"),
         (lambda x: F.hardshrink(x), "aten.hardshrink.default"),
         (lambda x: torch.einsum("ij,kj->ik", x, x), "aten.einsum.default"),
+        (torch.ravel, "aten.ravel.default"),
+        (lambda x: torch.movedim(x, 0, 1), "aten.movedim.int"),
     ],
 )
 def test_what_is_impure_or_unknown_is_rewritten(function: Any, absent: str) -> None:

@@ -133,6 +133,29 @@ def test_symbolic_extents() -> None:
     assert print_expr(s.extent) == "m // 8 * 8"
 
 
+@pytest.mark.parametrize(
+    ("base", "offset", "places"),
+    [(3, 0, 2), (3, 9, 2), (7, 0, 2), (3, 0, 3), (5, 0, 3)],
+)
+def test_a_sum_in_a_mixed_radix(base: int, offset: int, places: int) -> None:
+    """Loops fused and then split: ``e // c`` and ``e % c`` tell what ``e`` tells."""
+    bounds = bounds_of(40, 8)
+    e = X * 8 + Y + offset
+    values = [e // base, e % base]
+    if places == 3:
+        values = [e // (base * 3), e // base % 3, e % base]
+    assert is_independent(values, bounds)
+    assert not is_independent(values[:-1], bounds)
+    assert not is_independent(values[1:], bounds)
+    assert not is_independent([e // (base * 2), e % base], bounds)
+
+
+def test_a_sum_of_values_that_coincide_stays_dependent_in_any_radix() -> None:
+    bounds = bounds_of(40, 9)
+    e = X * 8 + Y
+    assert not is_independent([e // 3, e % 3], bounds)
+
+
 def test_ranges_without_gaps() -> None:
     bounds = bounds_of(4, 3)
     assert steps_without_gap(X * 4, 4, bounds, bounds)

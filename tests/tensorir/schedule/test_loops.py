@@ -175,7 +175,7 @@ def test_reorder_refusals() -> None:
     other = sch.get_loops("C")[0]
     with pytest.raises(NotAncestorError, match="are not on one chain"):
         sch.reorder(j, other)
-    with pytest.raises(ScheduleValueError, match="A loop was named twice"):
+    with pytest.raises(ScheduleValueError, match="The loop 'i' is named twice"):
         sch.reorder(i, i)
 
 

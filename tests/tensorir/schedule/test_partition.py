@@ -37,6 +37,17 @@ def test_a_symbolic_loop(size: int) -> None:
     assert_same(func, sch.func, size)
 
 
+def test_predicates_that_a_part_proves_are_gone() -> None:
+    func = chain(8, 30)
+    sch = Schedule(func, seed=0)
+    outer, _ = sch.split(sch.get_loops("C")[1], [None, 8])
+    assert "T.where(j_0 * 8 + j_1 < 30)" in body(sch.func)
+    sch.loop_partition(outer, [3, None])
+    assert body(sch.func).count("T.where") == 1
+    assert "T.where(j_0_p1 * 8 + j_1 + 24 < 30)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
 def test_each_part_gets_its_own_intermediate() -> None:
     func = chain(8, 6)
     sch = Schedule(func, seed=0)

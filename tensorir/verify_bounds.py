@@ -1,0 +1,155 @@
+"""A law that needs arithmetic: no access is certain to miss its buffer, and no axis its domain.
+
+``verify_bounds`` looks at what surely runs: loops of constant ranges, blocks without a predicate,
+nothing under a condition. There an index that is a sum of loops attains its limits, so that what is
+reported does happen when the function runs; what cannot be told is let pass. This is for functions
+that users write, where the alternative is a corrupt heap. What operators and schedules make is in
+bounds by construction.
+"""
+
+from __future__ import annotations
+
+from ..support.errors import VerifyError
+from ..support.node import Node, children
+from .buffer import Buffer
+from .expr import Add, BufferLoad, Call, Cast, Expr, IntImm, Let, Mul, Or, Sub, Var
+from .expr import And as AndExpr
+from .function import PrimFunc
+from .printer import print_expr, print_marked
+from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt
+
+
+def verify_bounds(func: PrimFunc) -> PrimFunc:
+    """``func`` itself; raises VerifyError for an access that lies outside of its buffer, or an axis
+    that leaves its domain, in every run of the function."""
+    _Bounds(func).visit(func.body)
+    return func
+
+
+class _Bounds:
+    """Walks what surely runs, with the ranges of loops and the values of axes and lets."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+        self.ranges: dict[Var, tuple[int, int]] = {}
+        self.values: dict[Var, Expr] = {}
+
+    def visit(self, n: Node) -> None:
+        match n:
+            case For():
+                self._loop(n)
+            case BlockRealize():
+                self._realize(n)
+            case LetStmt() | Let():
+                self.visit(n.value)
+                self.values[n.var] = n.value
+                self.visit(n.body)
+            case IfThenElse():
+                self.visit(n.condition)
+            case Call(op="if_then_else"):
+                self.visit(n.args[0])
+            case AndExpr() | Or():
+                self.visit(n.a)
+            case BufferStore():
+                self.visit(n.value)
+                self._access(n, n.buffer, n.indices, n.predicate)
+            case BufferLoad():
+                self._access(n, n.buffer, n.indices, n.predicate)
+            case _:
+                for child in children(n):
+                    if not isinstance(child, Buffer):
+                        self.visit(child)
+
+    def _loop(self, n: For) -> None:
+        low, high = self.limits(n.min), self.limits(n.extent)
+        if low is None or high is None or low[0] != low[1] or high[0] != high[1] or high[0] < 1:
+            return
+        self.ranges[n.var] = (low[0], low[0] + high[0] - 1)
+        self.visit(n.body)
+
+    def _realize(self, n: BlockRealize) -> None:
+        if not (isinstance(n.predicate, IntImm) and n.predicate.value):
+            return
+        for it, value in zip(n.block.iter_vars, n.iter_values, strict=True):
+            self.values[it.var] = value
+            found, start, extent = (self.limits(e) for e in (value, it.dom.min, it.dom.extent))
+            if found is None or start is None or extent is None:
+                continue
+            if found[0] < start[0] or found[1] > start[1] + extent[1] - 1:
+                where = f"[{start[0]}, {start[1] + extent[1]})"
+                raise self._broken(
+                    "a block's axes stay in their domains",
+                    f"the axis {it.var.name!r} of {n.block.name!r} runs from {found[0]} to "
+                    f"{found[1]}, outside of its domain {where}",
+                    n.block,
+                )
+        self._block(n.block)
+
+    def _block(self, n: Block) -> None:
+        if n.init is not None:
+            self.visit(n.init)
+        self.visit(n.body)
+
+    def _access(
+        self, n: Node, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None
+    ) -> None:
+        for i in indices:
+            self.visit(i)
+        if predicate is not None:
+            return
+        for index, dim in zip(indices, buffer.shape, strict=False):
+            found = self.limits(index)
+            if found is None or not isinstance(dim, IntImm):
+                continue
+            if found[0] < 0 or found[1] >= dim.value:
+                runs = (
+                    f"is {found[0]}"
+                    if found[0] == found[1]
+                    else f"runs from {found[0]} to {found[1]}"
+                )
+                raise self._broken(
+                    "every access lies in its buffer (guard it with an if, T.where or "
+                    "T.if_then_else where it may not)",
+                    f"the index {print_expr(index)} of {buffer.name!r} {runs}; this dimension has "
+                    f"{dim.value} elements",
+                    n,
+                )
+
+    def _broken(self, law: str, found: str, n: Node) -> VerifyError:
+        return VerifyError(law, found, print_marked(self.func, [n]), n.span)
+
+    # -- limits ------------------------------------------------------------------------------------
+    def limits(self, e: Expr) -> tuple[int, int] | None:
+        """The least and the greatest value of a sum of loops, both attained; None for all else."""
+        terms: dict[Var, int] = {}
+        constant = self._sum(e, 1, terms)
+        if constant is None:
+            return None
+        low = high = constant
+        for v, k in terms.items():
+            ends = sorted((k * self.ranges[v][0], k * self.ranges[v][1]))
+            low, high = low + ends[0], high + ends[1]
+        return low, high
+
+    def _sum(self, e: Expr, k: int, terms: dict[Var, int]) -> int | None:
+        """The constant of ``k * e``, with its loops' coefficients added to ``terms``."""
+        match e:
+            case IntImm():
+                return k * e.value
+            case Var() if e in self.values:
+                return self._sum(self.values[e], k, terms)
+            case Var() if e in self.ranges:
+                terms[e] = terms.get(e, 0) + k
+                return 0
+            case Add() | Sub():
+                a = self._sum(e.a, k, terms)
+                b = self._sum(e.b, k if isinstance(e, Add) else -k, terms)
+                return None if a is None or b is None else a + b
+            case Mul(b=IntImm() as factor):
+                return self._sum(e.a, k * factor.value, terms)
+            case Mul(a=IntImm() as factor):
+                return self._sum(e.b, k * factor.value, terms)
+            case Cast() if e.dtype.is_integer and e.value.dtype.is_integer:
+                return self._sum(e.value, k, terms)
+            case _:
+                return None

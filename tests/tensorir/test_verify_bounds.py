@@ -1,0 +1,111 @@
+"""What surely lies out of bounds is refused, what might not is let pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.support.errors import VerifyError
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.verify_bounds import verify_bounds
+
+HEADER = """
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((4, 6), "float32"), S: T.Buffer(("n",), "float32")):
+"""
+
+
+def func(*lines: str) -> PrimFunc:
+    return parse_func(HEADER + "".join([f"    {line}\n" for line in lines]))
+
+
+REFUSED = {
+    "a loop that is too long": (
+        ["for i in range(9):", "    A[i] = 1.0"],
+        "the index i of 'A' runs from 0 to 8; this dimension has 8 elements",
+    ),
+    "a window": (
+        ["for i, k in T.grid(6, 4):", "    A[i] = A[i + k]"],
+        r"the index i \+ k of 'A' runs from 0 to 8",
+    ),
+    "below the start": (
+        ["for i in range(8):", "    A[i - 1] = 1.0"],
+        "the index i - 1 of 'A' runs from -1 to 6",
+    ),
+    "a constant": (["B[0, 6] = 1.0"], "the index 6 of 'B' is 6; this dimension has 6 elements"),
+    "a column for a row": (
+        ["for i, j in T.grid(6, 4):", "    B[i, j] = 1.0"],
+        "the index i of 'B' runs from 0 to 5; this dimension has 4",
+    ),
+    "an axis that leaves its domain": (
+        [
+            "for i in range(8):",
+            '    with T.block("A"):',
+            "        vi = T.axis.spatial(4, i)",
+            "        A[vi] = 1.0",
+        ],
+        r"the axis 'vi' of 'A' runs from 0 to 7, outside of its domain \[0, 4\)",
+    ),
+    "through an axis": (
+        [
+            "for i in range(8):",
+            '    with T.block("A"):',
+            "        vi = T.axis.spatial(8, i)",
+            "        A[vi] = A[vi * 2]",
+        ],
+        r"the index vi \* 2 of 'A' runs from 0 to 14",
+    ),
+    "in an init": (
+        [
+            "for i, k in T.grid(4, 2):",
+            '    with T.block("A"):',
+            '        vi, vk = T.axis.remap("SR", [i, k])',
+            "        with T.init():",
+            "            A[vi + 5] = 0.0",
+            "        A[vi] = A[vi] + 1.0",
+        ],
+        r"the index vi \+ 5 of 'A' runs from 5 to 8",
+    ),
+}
+PASSED = {
+    "the last element": ["for i in range(8):", "    A[7 - i] = 1.0"],
+    "under a condition": ["for i in range(9):", "    if i < 8:", "        A[i] = 1.0"],
+    "a guarded load": [
+        "for i in range(8):",
+        "    A[i] = T.if_then_else(i > 0, A[i - 1], T.float32(0))",
+    ],
+    "under a predicate": [
+        "for i in range(9):",
+        '    with T.block("A"):',
+        "        vi = T.axis.spatial(8, i)",
+        "        T.where(i < 8)",
+        "        A[vi] = 1.0",
+    ],
+    "a loop that does not run": ["for i in range(0):", "    A[9] = 1.0"],
+    "a loop that may not run": ["for i in range(n):", "    A[9] = S[i]"],
+    "a symbolic size": ["for i in range(8):", "    S[i] = 1.0"],
+    "a quotient": ["for i in range(16):", "    A[i // 2] = 1.0"],
+    "one loop twice": ["for i in range(16):", "    A[i - i] = 1.0"],
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_surely_misses_its_buffer_is_refused(name: str) -> None:
+    lines, found = REFUSED[name]
+    with pytest.raises(VerifyError, match=found):
+        verify_bounds(func(*lines))
+
+
+@pytest.mark.parametrize("name", PASSED)
+def test_what_may_be_in_bounds_passes(name: str) -> None:
+    f = func(*PASSED[name])
+    assert verify_bounds(f) is f
+
+
+def test_the_message_shows_the_place() -> None:
+    with pytest.raises(VerifyError) as caught:
+        verify_bounds(func("for i in range(9):", "    A[i] = 1.0"))
+    text = str(caught.value)
+    assert "every access lies in its buffer (guard it" in text
+    assert "    for i in range(9):\n        A[i] = T.float32(1)\n        ^" in text
+    assert "5 |         A[i] = 1.0" in text

@@ -1,0 +1,105 @@
+"""Elementwise functions: vectors, whatever the shape."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from burnish.tensorir import operators as op
+from burnish.tensorir.printer import print_func
+from burnish.tests.native import lower
+from burnish.tests.tuner.rules.checking import SIZES, SKYLAKE, Workload, check_rule, scheduled
+from burnish.tuner.rules.elementwise import crossed_axis, runs_in_order
+from burnish.tuner.workload import blocks_in_order
+
+
+def relu(*shape: int | str) -> Workload:
+    return Workload(op.relu, lambda a: np.maximum(a, 0), shape)
+
+
+@pytest.mark.parametrize("columns", SIZES)
+def test_any_columns(columns: int) -> None:
+    check_rule(relu(3, columns), "elementwise")
+
+
+@pytest.mark.parametrize("columns", [3, 32])
+def test_any_rows(columns: int) -> None:
+    check_rule(relu("m", columns), "elementwise", m=(0, 1, 2, 7, 33))
+
+
+def test_symbolic_columns() -> None:
+    check_rule(relu(3, "n"), "elementwise", n=(0, 1, 17, 100))
+
+
+@pytest.mark.parametrize("shapes", [((4, 33), (33,)), ((4, 33), (4, 1)), ((2, 1, 7), (3, 1))])
+def test_broadcasting(shapes: tuple[tuple[int, ...], ...]) -> None:
+    check_rule(Workload(op.add, lambda a, b: a + b, *shapes), "elementwise")
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((33, 17), (1, 0)),
+        (("m", 17), (1, 0)),
+        ((17, "m"), (1, 0)),
+        ((3, 33, 17), (0, 2, 1)),
+        ((3, 4, 17), (1, 0, 2)),
+        ((5, 6, 7), (2, 1, 0)),
+        ((1, 40), (1, 0)),
+    ],
+)
+def test_transposes(shape: tuple[int | str, ...], axes: tuple[int, ...]) -> None:
+    workload = Workload(lambda a: op.permute_dims(a, axes), lambda a: a.transpose(axes), shape)
+    dims = {"m": (0, 1, 5, 40)} if "m" in shape else {}
+    check_rule(workload, "elementwise", **dims)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "int8"])
+def test_other_dtypes(dtype: str) -> None:
+    check_rule(Workload(op.add, lambda a, b: a + b, (5, 33), (5, 33), dtype=dtype), "elementwise")
+
+
+def test_a_scalar() -> None:
+    check_rule(relu(), "elementwise", seeds=0)
+
+
+def test_nothing_to_do() -> None:
+    rule, func = scheduled(relu(0, 5).func)
+    assert rule is None
+    relu(0, 5).check(func)
+
+
+def test_a_fused_narrow_array_has_masks_in_its_rest_alone() -> None:
+    _, func = scheduled(relu(1000, 3).func, target=SKYLAKE)
+    text = print_func(lower(func, SKYLAKE).func)
+    assert "in range(187):" in text  # 3000 = 187 * 16 + 8
+    assert "Ramp(2992, 1, 8)" in text
+    assert "predicate" not in text
+    _, func = scheduled(relu(1001, 3).func, target=SKYLAKE)
+    main, rest = (
+        print_func(lower(func, SKYLAKE).func).split("in range(187):")[1].strip().split("\n")
+    )
+    assert "predicate" not in main
+    assert rest.count("predicate") == 2  # 11 elements in 16 lanes: a load and a store
+
+
+def test_runs_in_order() -> None:
+    def first(workload: Workload) -> bool:
+        return runs_in_order(blocks_in_order(workload.func)[0])
+
+    assert first(relu(4, 5))
+    assert first(relu("m", 5))
+    assert not first(relu(4, "n"))
+    assert not first(Workload(op.add, np.add, (4, 5), (5,)))
+    assert not first(Workload(lambda a: op.permute_dims(a, (1, 0)), np.transpose, (4, 4)))
+
+
+def test_crossed_axis() -> None:
+    def crossed(shape: tuple[int, ...], axes: tuple[int, ...]) -> int | None:
+        workload = Workload(lambda a: op.permute_dims(a, axes), np.transpose, shape)
+        return crossed_axis(blocks_in_order(workload.func)[0])
+
+    assert crossed((4, 5), (1, 0)) == 0
+    assert crossed((3, 4, 5), (0, 2, 1)) == 1
+    assert crossed((3, 4, 5), (1, 0, 2)) is None
+    assert crossed((1, 5), (1, 0)) is None

@@ -1,0 +1,291 @@
+"""Matrix products: tiles in registers, over weights as they are or packed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from burnish.support.target import Target
+from burnish.tensorir import operators as op
+from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
+from burnish.tensorir.expr import IntImm, Var
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.printer import print_func
+from burnish.tests.native import call_native
+from burnish.tests.tuner.rules.checking import (
+    HASWELL,
+    SIZES,
+    SKYLAKE,
+    Shape,
+    Workload,
+    assembly_of,
+    check_rule,
+    scheduled,
+)
+from burnish.tuner.rules.matmul import match, roles_of, row_parts
+from burnish.tuner.workload import block_named
+
+
+def matmul(
+    a: Shape, b: Shape, *, ta: bool = False, tb: bool = False, dtype: str = "float32"
+) -> Workload:
+    def turned(x: np.ndarray, turn: bool) -> np.ndarray:
+        return x.swapaxes(-1, -2) if turn else x
+
+    return Workload(
+        lambda x, y: op.matmul(x, y, transpose_a=ta, transpose_b=tb),
+        lambda x, y: turned(x, ta) @ turned(y, tb),
+        a,
+        b,
+        dtype=dtype,
+    )
+
+
+def layer(rows: int | str, columns: int, depth: int, *, free: bool = True) -> PrimFunc:
+    """``relu(x @ w.T + b)``, whose weight's layout is the schedule's where it is ``free``."""
+    m = Var(rows) if isinstance(rows, str) else rows
+    x, w = placeholder((m, depth), name="x"), placeholder((columns, depth), name="w")
+    b = placeholder((columns,), name="b")
+    func = create_prim_func([x, w, b, op.relu(op.linear(x, w, b))], "layer")
+    return func.with_attr("layout_free", [1]) if free else func
+
+
+@pytest.mark.parametrize("rows", [1, 2, 17, 33])
+@pytest.mark.parametrize("columns", [1, 3, 17, 33, 64, 100])
+def test_any_rows_and_columns(rows: int, columns: int) -> None:
+    check_rule(matmul((rows, 5), (5, columns)), "matmul", seeds=1)
+
+
+@pytest.mark.parametrize("depth", SIZES)
+def test_any_depth(depth: int) -> None:
+    check_rule(matmul((7, depth), (depth, 33)), "matmul", seeds=1)
+
+
+@pytest.mark.parametrize("ta", [False, True])
+@pytest.mark.parametrize("tb", [False, True])
+@pytest.mark.parametrize("columns", [33, 96])
+def test_any_layout(ta: bool, tb: bool, columns: int) -> None:
+    a, b = (17, 31), (31, columns)
+    check_rule(matmul(a[::-1] if ta else a, b[::-1] if tb else b, ta=ta, tb=tb), "matmul")
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((3, 17, 31), (3, 31, 33)),
+        ((3, 17, 31), (31, 33)),
+        ((17, 31), (3, 31, 33)),
+        ((3, 1, 17, 31), (2, 31, 33)),
+        ((1, 17, 31), (5, 31, 33)),
+        ((9, 1, 31), (31, 33)),
+        ((9, 3, 31), (31, 33)),
+        ((1, 9, 31), (31, 33)),
+        ((31,), (31, 33)),
+        ((31,), (2, 31, 33)),
+        ((4, 17, 31), (4, 31, 1)),
+    ],
+)
+def test_batches(a: Shape, b: Shape) -> None:
+    check_rule(matmul(a, b), "matmul", seeds=1)
+
+
+@pytest.mark.parametrize("ta", [False, True])
+def test_a_batch_of_transposed_weights(ta: bool) -> None:
+    a = (3, 31, 17) if ta else (3, 17, 31)
+    check_rule(matmul(a, (3, 33, 31), ta=ta, tb=True), "matmul")
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (("m", 9), (9, 33)),
+        ((3, 9), (9, "m")),
+        ((3, "m"), ("m", 33)),
+        (("m", 9), (9, "m")),
+        (("m", 3, 9), ("m", 9, 33)),
+        ((2, "m", 9), (9, 33)),
+        (("m", 4, 9), (9, 33)),
+    ],
+)
+def test_symbolic_dims(a: Shape, b: Shape) -> None:
+    check_rule(matmul(a, b), "matmul", seeds=1, m=(0, 1, 2, 19))
+
+
+def test_symbolic_attention() -> None:
+    check_rule(matmul((2, "m", 8), (2, "m", 8), tb=True), "matmul", seeds=1, m=(1, 17, 40))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "float16"])
+def test_other_dtypes(dtype: str) -> None:
+    workload = matmul((9, 31), (31, 33), dtype=dtype)
+    if dtype == "float16":
+        workload.reference = lambda a, b: a.astype("float32") @ b.astype("float32")
+    check_rule(workload, "matmul", tolerance=2e-3 if dtype == "float16" else 2e-5)
+
+
+def test_a_strange_order_of_axes() -> None:
+    # Rows behind columns: the operand with the last axis is the one in vectors.
+    check_rule(
+        Workload(
+            lambda a, b: op.permute_dims(op.matmul(a, b), (1, 0)),
+            lambda a, b: (a @ b).T,
+            (9, 31),
+            (31, 33),
+        ),
+        "matmul",
+    )
+
+
+# -- prologues and epilogues -----------------------------------------------------------------------
+def _softmax(x: np.ndarray) -> np.ndarray:
+    powers = np.exp(x - x.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("build", "reference"),
+    [
+        (lambda a, b: op.relu(op.matmul(a, b)), lambda a, b: np.maximum(a @ b, 0)),
+        (lambda a, b: op.matmul(op.exp(a), b), lambda a, b: np.exp(a) @ b),
+        (lambda a, b: op.matmul(a, op.exp(b)), lambda a, b: a @ np.exp(b)),
+        (lambda a, b: op.softmax(op.matmul(a, b)), lambda a, b: _softmax(a @ b)),
+        (lambda a, b: op.sum(op.matmul(a, b), 0), lambda a, b: (a @ b).sum(0)),
+        (lambda a, b: op.matmul(op.softmax(a), b), lambda a, b: _softmax(a) @ b),
+        (
+            lambda a, b: op.add(op.matmul(a, b), op.exp(op.matmul(a, b))),
+            None,
+        ),
+    ],
+)
+def test_functions_around_a_product(
+    build: Callable[..., Tensor], reference: Callable[..., np.ndarray] | None
+) -> None:
+    rule = "matmul"
+    if reference is None:
+        reference, rule = (lambda a, b: a @ b + np.exp(a @ b)), "reduction"
+    workload = Workload(build, reference, (17, 7), (7, 33))
+    check_rule(workload, rule, tolerance=1e-4)
+
+
+def test_an_epilogue_with_two_readers() -> None:
+    def build(a: Tensor, b: Tensor) -> Tensor:
+        product = op.matmul(a, b)
+        powers = op.exp(product)
+        return op.add(op.multiply(powers, product), powers)
+
+    def reference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.exp(a @ b) * (a @ b) + np.exp(a @ b)
+
+    check_rule(Workload(build, reference, (17, 3), (3, 33)), "matmul", tolerance=1e-4)
+
+
+# -- weights of free layout ------------------------------------------------------------------------
+def packed_weight(func: PrimFunc, w: np.ndarray) -> np.ndarray:
+    """A weight [n, k] as the function wants it: [n / panel][k][panel], with zeros at the end."""
+    panels, depth, panel = [d.value for d in func.buffers[1].shape if isinstance(d, IntImm)]
+    padded = np.zeros((panels * panel, depth), w.dtype)
+    padded[: len(w)] = w
+    return np.ascontiguousarray(padded.reshape(panels, panel, depth).transpose(0, 2, 1))
+
+
+@pytest.mark.parametrize("columns", [10, 33, 128])
+@pytest.mark.parametrize("rows", [1, 3, 17, 64, "m"])
+def test_layers(rows: int | str, columns: int) -> None:
+    rule, func = scheduled(layer(rows, columns, 31))
+    assert rule == "matmul"
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((columns, 31)).astype("float32")
+    b = rng.standard_normal(columns).astype("float32")
+    for m in (0, 1, 2, 12, 29) if rows == "m" else (rows,):
+        x = rng.standard_normal((m, 31)).astype("float32")
+        found = np.zeros((m, columns), "float32")
+        call_native(func, x, packed_weight(func, w), b, found, dims=(m,) if rows == "m" else ())
+        np.testing.assert_allclose(found, np.maximum(x @ w.T + b, 0), atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(("target", "lanes"), [(SKYLAKE, 16), (HASWELL, 8)])
+def test_the_inner_loop_of_a_layer(target: Target, lanes: int) -> None:
+    _, func = scheduled(layer(256, 128, 784), target=target.with_options(threads=1))
+    assembly = assembly_of(func, target)
+    assert "Spill" not in assembly
+    assert "callq" not in assembly
+    text = print_func(func)
+    rows = int(
+        text.split("i0_p0_1_init in T.unroll(" if "i0_p0" in text else "i0_1_init in T.unroll(")[
+            1
+        ].split(")")[0]
+    )
+    vectors = int(text.split("i1_2_init in T.unroll(")[1].split(")")[0])
+    unroll = int(text.split("k_1 in T.unroll(")[1].split(")")[0])
+    register = "zmm" if lanes == 16 else "ymm"
+    body = max(loop_bodies(assembly), key=lambda lines: sum("vfmadd" in x for x in lines))
+    found = [x for x in body if "vfmadd" in x and register in x]
+    assert len(found) == rows * vectors * unroll
+
+
+def loop_bodies(assembly: str) -> list[list[str]]:
+    """The lines from each label to a jump back to it."""
+    lines = [x.strip() for x in assembly.splitlines()]
+    labels = {x.split(":")[0]: i for i, x in enumerate(lines) if x.startswith(".L") and ":" in x}
+    bodies = []
+    for i, x in enumerate(lines):
+        word = x.split()[-1] if x.startswith("j") else ""
+        if word in labels and labels[word] < i:
+            bodies.append(lines[labels[word] : i])
+    return bodies
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_no_bit(threads: int) -> None:
+    for workload in (
+        matmul((100, 40), (40, 100)),
+        matmul((3, 40, 40), (3, 50, 40), tb=True),
+        matmul((2, 40), (40, 1000)),
+    ):
+        _, func = scheduled(workload.func)
+        assert "T.parallel" in print_func(func)
+        inputs = workload.arguments()
+        one, many = [np.zeros(workload.reference(*inputs).shape, "float32") for _ in range(2)]
+        call_native(func, *inputs, one)
+        call_native(func, *inputs, many, threads=threads)
+        assert (one == many).all()
+
+
+# -- decisions -------------------------------------------------------------------------------------
+def test_parts_of_rows() -> None:
+    def parts(rows: int, tile: int) -> list[tuple[int, int]]:
+        return [(e.value, t) for e, t in row_parts(IntImm(rows), tile) if isinstance(e, IntImm)]
+
+    assert parts(24, 12) == [(24, 12)]
+    assert parts(29, 12) == [(24, 12), (5, 5)]
+    assert parts(5, 12) == [(5, 5)]
+    assert [t for _, t in row_parts(Var("m"), 12)] == [12, 6, 3, 1]
+
+
+def test_roles() -> None:
+    def roles(a: Shape, b: Shape, **turned: bool) -> tuple[object, ...]:
+        func = matmul(a, b, **turned).func
+        found = match(func)
+        assert found is not None
+        r = roles_of(block_named(func, found.block), found)
+        return r.front, r.row, r.inner
+
+    assert roles((9, 5), (5, 7)) == ((), 0, ())
+    assert roles((5,), (5, 7)) == ((), None, ())
+    assert roles((4, 9, 5), (4, 5, 7)) == ((0,), 1, ())
+    assert roles((4, 9, 5), (5, 7)) == ((0,), 1, ())
+    assert roles((4, 1, 5), (5, 7)) == ((), 0, (1,))
+    assert roles((4, 3, 5), (5, 7)) == ((), 0, (1,))
+    assert roles((9, 5), (4, 5, 7)) == ((0,), 1, ())
+    assert roles((4, 1, 9, 5), (2, 5, 7)) == ((1, 0), 2, ())
+
+
+def test_what_is_no_product() -> None:
+    assert match(Workload(op.relu, np.abs, (3, 4)).func) is None
+    assert match(Workload(lambda a: op.sum(op.multiply(a, a), 1), np.abs, (3, 4)).func) is None
+    assert (
+        match(Workload(lambda a, b: op.sum(op.multiply(a, b), 1), np.abs, (3, 4), (3, 4)).func)
+        is None
+    )

@@ -1,0 +1,73 @@
+"""When a weight is packed, and what of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from burnish.tensorir import operators as op
+from burnish.tensorir.expr import IntImm
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.printer import print_func
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.tuner.rules.checking import ANALYTIC, SKYLAKE, Shape, Workload, scheduled
+from burnish.tuner.rules.matmul import match
+from burnish.tuner.rules.panels import is_layout_free, pack_columns, wants_packing
+
+
+def product(a: Shape, b: Shape, *, tb: bool = False) -> PrimFunc:
+    return Workload(lambda x, y: op.matmul(x, y, transpose_b=tb), np.matmul, a, b).func
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "tb", "wanted"),
+    [
+        ((4, 64), (64, 64), False, False),
+        ((4, 64), (64, 2048), False, False),
+        ((500, 64), (64, 64), False, False),
+        ((500, 64), (64, 2048), False, True),
+        (("m", 64), (64, 2048), False, True),
+        (("m", 64), (64, "n"), False, False),
+        ((4, 64), (64, 64), True, True),
+        ((4, 64), ("n", 64), True, True),
+    ],
+)
+def test_what_is_packed(a: Shape, b: Shape, tb: bool, wanted: bool) -> None:
+    func = product(a, b, tb=tb)
+    matmul = match(func)
+    assert matmul is not None
+    rows = a[0] if isinstance(a[0], int) else None
+    assert wants_packing(Schedule(func, seed=0), matmul, 12, rows, ANALYTIC) is wanted
+
+
+def test_a_free_weight_gets_the_layout_itself() -> None:
+    func = product((4, 64), (64, 40)).with_attr("layout_free", [1])
+    matmul = match(func)
+    assert matmul is not None
+    assert is_layout_free(func, matmul)
+    sch = Schedule(func, seed=0)
+    assert pack_columns(sch, matmul, 32) is None
+    assert [d.value for d in sch.func.buffers[1].shape if isinstance(d, IntImm)] == [2, 64, 32]
+    other = func.with_attr("layout_free", [0])
+    assert not is_layout_free(other, matmul)
+
+
+def test_a_copy_is_packed_and_the_parameter_stays() -> None:
+    func = product((3, 4, 64), (3, 40, 64), tb=True)
+    matmul = match(func)
+    assert matmul is not None
+    sch = Schedule(func, seed=0)
+    copy = pack_columns(sch, matmul, 32)
+    assert copy is not None
+    shape = sch.get(copy).writes[0].buffer.shape
+    assert [d.value for d in shape if isinstance(d, IntImm)] == [3, 2, 64, 32]
+    assert sch.func.buffers[1] is func.buffers[1]
+
+
+def test_each_matrix_of_a_batch_is_packed_where_it_is_used() -> None:
+    _, func = scheduled(product((3, 40, 64), (3, 40, 64), tb=True), target=SKYLAKE)
+    text = print_func(func)
+    before, after = text.split('with T.block("b_global")')
+    assert "(3)" in before.splitlines()[-5] or "in T.parallel(3)" in before or "range(3)" in before
+    assert before.count("for ") < after.count("for ")
+    assert "vectorized(16)" in before
