@@ -557,7 +557,8 @@ class _FuncParser(ExprParser):
         if isinstance(value, BufferDecl):
             self.declare(node, target.id, value, allocates=allocates)
         elif isinstance(value, FreshVar):
-            self.new_var(target, value.dtype)
+            # Programs of TVM may call their sizes int32; here every size is int64.
+            self.new_var(target, INDEX if value.dtype == "int32" else value.dtype)
         else:
             self.define(target.id, value)
 

@@ -253,8 +253,7 @@ class ScheduleState:
         if not isinstance(block, str):
             raise ScheduleValueError(
                 "Schedule",
-                "Expected a block (its name, or what get_block gives); found "
-                f"{_described(block)}.",
+                f"Expected a block (its name, or what get_block gives); found {_described(block)}.",
             )
         owner = self._function_name(None)
         find_block(self._functions[owner], block, "get_block")

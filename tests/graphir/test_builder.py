@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from burnish.graphir.builder import BlockBuilder, call_op
-from burnish.graphir.expr import Tuple, Var
+from burnish.graphir.expr import Function, Tuple, Var
 from burnish.graphir.parser import parse_module
 from burnish.graphir.type import tensor_type
 from burnish.graphir.verify import verify_module
@@ -86,3 +86,21 @@ def test_the_given_module_is_not_changed() -> None:
     bb = BlockBuilder(module)
     bb.add_func(KERNEL)
     assert list(module) == ["main"]
+
+
+def test_ordinary_blocks_that_follow_each_other_are_one() -> None:
+    x = Var("x", tensor_type((2,)))
+    bb = BlockBuilder()
+    with bb.function("main", [x]):
+        y = bb.emit(call_op("exp", x))
+        with bb.dataflow():
+            pass
+        y = bb.emit(call_op("exp", y))
+        for _ in range(2):
+            with bb.dataflow():
+                y = bb.emit(call_op("relu", y))
+        bb.emit_func_output(y)
+    func = bb.get()["main"]
+    assert isinstance(func, Function)
+    found = [(len(b.bindings), b.is_dataflow) for b in func.body.blocks]
+    assert found == [(2, False), (1, True), (1, True)]

@@ -130,7 +130,9 @@ class Generator:
             case "relu" | "abs" | "negative":
                 return self.emit(op, x, exact=x.exact, bound=x.bound)
             case "square":
-                return self.emit(op, self.squashed(x, 100), exact=False, bound=min(x.bound, 100) ** 2)
+                return self.emit(
+                    op, self.squashed(x, 100), exact=False, bound=min(x.bound, 100) ** 2
+                )
             case "clip":
                 low, high = (-1.5, None) if self.rng.random() < 0.5 else (None, 0.75)
                 return self.emit(op, x, exact=x.exact, bound=max(x.bound, 2), min=low, max=high)
@@ -239,7 +241,9 @@ class Generator:
             count = x.elements
         attrs = {"axis": named, "keepdims": self.rng.random() < 0.4}
         exact = x.exact and op in ("max", "min", "sum")
-        bound = x.bound * max(count, 1) if op == "sum" else x.bound**2 if op == "variance" else x.bound
+        bound = (
+            x.bound * max(count, 1) if op == "sum" else x.bound**2 if op == "variance" else x.bound
+        )
         return self.emit(op, x, exact=exact, bound=bound, **attrs)
 
     def normalise(self) -> Held:
@@ -266,7 +270,9 @@ class Generator:
         x = self.pick()
         kept: dict[str, Any] = {"exact": x.exact, "bound": x.bound}
         rank = len(x.shape)
-        kind = self.rng.choice(("reshape", "permute", "slice", "concat", "expand", "squeeze", "pad"))
+        kind = self.rng.choice(
+            ("reshape", "permute", "slice", "concat", "expand", "squeeze", "pad")
+        )
         if kind == "reshape" and x.elements:
             return self.reshape(x, kept)
         if kind == "permute":

@@ -34,8 +34,9 @@ def matmul(m: int | Var = 6, n: int = 12, k: int = 10) -> PrimFunc:
 
 
 def batched_matmul() -> PrimFunc:
-    a, b = te.placeholder((2, 4, 6), name="A"), te.placeholder((2, 6, 8), name="B") return
-    te.create_prim_func([a, b, _sum((2, 4, 8), 6, lambda g, i, j, r: a[g, i, r] * b[g, r, j])])
+    a, b = te.placeholder((2, 4, 6), name="A"), te.placeholder((2, 6, 8), name="B")
+    product = _sum((2, 4, 8), 6, lambda g, i, j, r: a[g, i, r] * b[g, r, j])
+    return te.create_prim_func([a, b, product])
 
 
 def integer_matmul_transposed() -> PrimFunc:
@@ -166,7 +167,11 @@ def in_place_update() -> PrimFunc:
     """A buffer that is written twice, with a reader between."""
     return parse_func("""
 @T.prim_func
-def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32"), C: T.Buffer((6, 8), "float32")):
+def main(
+    A: T.Buffer((6, 8), "float32"),
+    B: T.Buffer((6, 8), "float32"),
+    C: T.Buffer((6, 8), "float32"),
+):
     D = T.alloc_buffer((6, 8))
     for i, j in T.grid(6, 8):
         with T.block("D"):

@@ -136,9 +136,13 @@ def test_scalars_broadcast_and_int32_widens() -> None:
 
 
 def test_other_dtypes_do_not_mix() -> None:
-    with pytest.raises(DTypeError, match=r"two operands of one dtype .* for Add; found float32
-    and"): X + K with pytest.raises(DTypeError, match="an integer literal"): const(1.5, "int32")
-    with pytest.raises(DTypeError, match="a value"): as_expr("x")  # type: ignore[arg-type]
+    mixed = r"two operands of one dtype .* for Add; found float32 and"
+    with pytest.raises(DTypeError, match=mixed):
+        X + K
+    with pytest.raises(DTypeError, match="an integer literal"):
+        const(1.5, "int32")
+    with pytest.raises(DTypeError, match="a value"):
+        as_expr("x")  # type: ignore[arg-type]
 
 
 def test_an_expression_has_no_truth_value() -> None:

@@ -116,6 +116,7 @@ def _schedule_part(
     target: Target,
     points: int,
 ) -> None:
+    """Schedule one part; ``tile`` is columns at once, lanes, and unrolled steps of k."""
     together, lanes, unroll = tile
     others = set(first_blocks(sch.func)) - {product}
     loops = sch.get_loops(product)

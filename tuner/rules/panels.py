@@ -10,8 +10,7 @@ from __future__ import annotations
 from ...support.target import Target
 from ...tensorir.expr import Expr, Var
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import BlockRV, LoopRV, Schedule
-from ...tensorir.stmt import Block
+from ...tensorir.schedule import BlockRV, Schedule
 from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .lanes import lanes_of
@@ -78,14 +77,13 @@ def place_copy(sch: Schedule, copy: BlockRV, matmul: Matmul, target: Target, pan
     if count:
         around = sch.get_loops(matmul.block)[count - 1]
         sch.compute_at(copy, around, preserve_unit_loops=True)
-    loops = sch.get_loops(copy)
-    if len(loops) - len(_batch(loops, block)) == 3:
+    if len(block.iter_vars) == len(block.writes[0].buffer.shape):
         # With padding, the copy runs over the packed layout, ...
-        *outer, panels, k, inside = loops
+        *outer, panels, k, inside = sch.get_loops(copy)
         vectors, lane = sch.split(inside, [None, lanes])
     else:
         # ... else over the weight's own dimensions.
-        *outer, first, second = loops
+        *outer, first, second = sch.get_loops(copy)
         n, k = (first, second) if _column_first(sch, matmul) else (second, first)
         panels, vectors, lane = sch.split(n, [None, panel // lanes, lanes])
     column = block_named(sch.func, matmul.block).iter_vars[matmul.columns[-1]].var
@@ -97,12 +95,6 @@ def place_copy(sch: Schedule, copy: BlockRV, matmul: Matmul, target: Target, pan
     sch.vectorize(lane)
     if not count:
         share(sch, target, [*outer, panels], points)
-
-
-def _batch(loops: list[LoopRV], block: Block) -> list[LoopRV]:
-    """The loops of the batch: all but those of the matrix, the last dimensions of the copy."""
-    matrix = len(block.writes[0].buffer.shape) - 3
-    return loops[:matrix]
 
 
 def _column_first(sch: Schedule, matmul: Matmul) -> bool:

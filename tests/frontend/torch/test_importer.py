@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -300,3 +301,11 @@ def test_constants_are_found() -> None:
     imported = import_module(Tiny().eval(), (torch.rand(2, 4),))
     constants = weights(main_of(imported))
     assert all(isinstance(c, Constant) for c in constants)
+
+
+def test_several_threads_may_import_at_once() -> None:
+    """torch.export has state of the process."""
+    x = torch.rand(2, 4)
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: import_module(Tiny().eval(), (x,)), range(4)))
+    assert all(f.input_names == found[0].input_names for f in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from burnish.graphir.expr import Function
 from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.verify import verify_module
@@ -91,3 +92,23 @@ def test_a_library_of_kernels_stays_whole() -> None:
         f"@I.ir_module\nclass M:\n{KERNEL.format(name='a')}{KERNEL.format(name='b')}"
     )
     assert list(DeadCodeElimination()(module)) == ["a", "b"]
+
+
+def test_what_an_empty_block_kept_apart_becomes_one_block() -> None:
+    """Else the text would read back as another module."""
+    call = 'R.call_dps_packed("env.f", (x,), out_type=R.Tensor((2,)))'
+    module = DeadCodeElimination()(
+        parse_module(
+            "@R.function\ndef main(x: R.Tensor((2,))):\n"
+            f"    a = {call}\n"
+            "    with R.dataflow():\n"
+            "        b = R.exp(a)\n        R.output(b)\n"
+            f"    c = {call}\n"
+            "    return c\n"
+        )
+    )
+    func = module["main"]
+    assert isinstance(func, Function)
+    (block,) = func.body.blocks
+    assert [b.var.name for b in block.bindings] == ["a", "c"]
+    assert_structural_equal(parse_module(module.script()), module)

@@ -93,3 +93,28 @@ def f(C: T.Buffer((64, 64, 64), "float32")):
 """)
     with pytest.raises(CodegenError, match="makes more than 16384 copies"):
         unroll_loops(flatten_buffers(simplify_loops(lower_blocks(func))))
+
+
+def test_buffers_of_unrolled_loops_stand_around_the_copies() -> None:
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i in T.unroll(2):
+        with T.block("row"):
+            vi = T.axis.spatial(2, i)
+            T.reads(A[vi * 4:vi * 4 + 4])
+            T.writes(C[vi * 4:vi * 4 + 4])
+            B = T.alloc_buffer((4,))
+            for j in range(4):
+                B[j] = A[vi * 4 + j]
+            for j in range(4):
+                C[vi * 4 + j] = B[3 - j]
+    for i in range(8):
+        with T.block("D"):
+            v = T.axis.spatial(8, i)
+            C[v] = C[v] + T.float32(1)
+""")
+    lowered = unroll_loops(flatten_buffers(simplify_loops(lower_blocks(func))))
+    lines = print_func(lowered).splitlines()
+    assert "B = T.allocate([4]" in lines[2]
+    assert not any("allocate" in line for line in lines[3:])

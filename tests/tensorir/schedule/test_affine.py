@@ -19,6 +19,7 @@ from burnish.tensorir.schedule.affine import (
     sum_of,
     sweep,
     terms_of,
+    undetermined,
 )
 from burnish.tests.tensorir.interpreter import _BINARY
 
@@ -169,3 +170,27 @@ def test_sums() -> None:
     assert [(a.name, k) for a, k in terms if isinstance(a, Var)] == [("x", 3), ("y", -1)]
     assert const == 5
     assert print_expr(sum_of([(X, 2), (Y, -1)], -3)) == "x * 2 - y - 3"
+
+
+@given(st.lists(digit_exprs(), min_size=1, max_size=3), EXTENTS)
+@settings(max_examples=120, deadline=None, derandomize=True)
+def test_determined_variables_follow_from_the_values(
+    values: list[Expr], extents: tuple[int, ...]
+) -> None:
+    lost = undetermined(values, bounds_of(*extents))
+    if lost is None:
+        return
+    known = [v for v in VARS if all(v is not u for u in lost)]
+    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for env in environments(extents):
+        point = tuple(env[v] for v in known)
+        assert seen.setdefault(tuple(value(e, env) for e in values), point) == point
+
+
+def test_variables_that_are_lost() -> None:
+    bounds = bounds_of(4, 6, 2)
+    assert undetermined([X * 6 + Y, Z], bounds) == []
+    assert undetermined([X, Y], bounds) == [Z]
+    assert undetermined([X, FloorDiv(Y, IntImm(2)), Z], bounds) == [Y]
+    assert undetermined([FloorDiv(Y, IntImm(2)), FloorMod(Y, IntImm(2)), Z, X], bounds) == []
+    assert undetermined([X * Y], bounds) is None

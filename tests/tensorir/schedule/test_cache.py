@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError, LayoutError, ScheduleValueError
-from burnish.tensorir.expr import Var
+from burnish.tensorir import compute as te
+from burnish.tensorir.expr import Expr, Var, const, logical_and
+from burnish.tensorir.intrinsics import call_intrin
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
@@ -135,6 +137,22 @@ def test_reindex_cache_read() -> None:
     text = body(sch.func)
     assert "B_global = T.alloc_buffer((2, 3, 4))" in text
     assert "B_global[v_j // 4, v_k, v_j % 4] = B[v_k, v_j]" in text
+    assert_same(func, sch.func)
+
+
+def test_reindex_guards_what_the_block_guards() -> None:
+    a = te.placeholder((5,), name="A")
+    zero = const(0.0, "float32")
+
+    def padded(i: Expr) -> Expr:
+        inside = logical_and(i >= 1, i < 6)
+        return call_intrin("if_then_else", inside, a[i - 1], zero)
+
+    func = te.create_prim_func([a, te.compute((7,), padded, name="B")])
+    sch = Schedule(func, seed=0)
+    sch.reindex_cache_read("B", 0, "global", lambda i: (i,))
+    guarded = "T.if_then_else(v_i - 1 >= 0 and v_i - 1 < 5, A[v_i - 1], T.float32(0))"
+    assert f"A_global[v_i] = {guarded}" in body(sch.func)
     assert_same(func, sch.func)
 
 

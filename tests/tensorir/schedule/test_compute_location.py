@@ -14,6 +14,7 @@ from burnish.tests.tensorir.schedule.programs import (
     body,
     chain,
     linear_relu,
+    matmul,
     row_sum,
 )
 
@@ -249,3 +250,55 @@ def _independent() -> list[te.Tensor]:
     b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
     d = te.compute((4,), lambda i: a[i] * 3.0, name="D")
     return [a, b, d]
+
+
+def test_a_part_of_a_partitioned_producer_moves_as_a_part() -> None:
+    func = chain(4, 6)
+    sch = Schedule(func, seed=0)
+    _, j = sch.get_loops("B")
+    sch.loop_partition(j, [2, None])
+    sch.cache_write("B", 0, "local")
+    sch.cache_read("C", 0, "global")
+    copy = "B_local"
+    sch.reverse_compute_at(copy, sch.get_loops("B_1")[0])
+    assert "for ax0 in range(2):" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_a_block_that_leaves_out_what_others_write_stays() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("one"):
+            vi = T.axis.spatial(8, i)
+            T.where(i % 2 == 0)
+            B[vi] = A[vi]
+    for i in range(8):
+        with T.block("other"):
+            vi = T.axis.spatial(8, i)
+            T.where(i % 2 == 1)
+            B[vi] = A[vi] * T.float32(2)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+""")
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError):
+        sch.compute_at("one", sch.get_loops("C")[0])
+    with pytest.raises(DependenceError, match="'one' does not run over whole ranges of its axes"):
+        sch.reverse_compute_at("C", sch.get_loops("other")[0])
+        sch.compute_at("one", sch.get_loops("C")[0])
+
+
+def test_a_predicate_over_axes_moves_with_its_block() -> None:
+    func = matmul(3, 4, 5)
+    sch = Schedule(func, seed=0)
+    _, _, k = sch.get_loops("C")
+    _, k1 = sch.split(k, [None, 2])
+    partial = sch.rfactor(k1, 0)
+    sch.compute_at(partial, sch.get_loops("C")[1])
+    assert "T.where(ax1 * 2 + ax0 < 5)" in body(sch.func)
+    assert_same(func, sch.func)

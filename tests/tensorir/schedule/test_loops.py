@@ -248,3 +248,33 @@ def test_blur_splits() -> None:
     sch = Schedule(func, seed=0)
     sch.split(sch.get_loops("C")[0], [None, 5])
     assert_same(func, sch.func)
+
+
+def test_a_loop_that_repeats_a_reduction_stays_outside_of_its_reduce_loops() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((3, 4), "float32"), S: T.Buffer((3,), "float32")):
+    for i, again, k in T.grid(3, 2, 4):
+        with T.block("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = T.float32(0)
+            S[vi] = S[vi] + A[vi, vk]
+""")
+    sch = Schedule(func, seed=0)
+    i, again, k = sch.get_loops("S")
+    with pytest.raises(DependenceError, match="terms would be added more than once"):
+        sch.reorder(k, again)
+    sch.reorder(again, i)
+    assert_same(func, sch.func)
+
+
+def test_loops_over_spatial_and_reduce_axes_at_once_keep_their_order() -> None:
+    func = matmul(2, 3, 4)
+    sch = Schedule(func, seed=0)
+    i, j, k = sch.get_loops("C")
+    f0, f1 = sch.split(sch.fuse(j, k), [None, 2])
+    with pytest.raises(DependenceError, match="its init would no longer come first"):
+        sch.reorder(f1, f0)
+    sch.reorder(f0, i)
+    assert_same(func, sch.func)

@@ -45,3 +45,10 @@ def test_refusals() -> None:
     sch.split(sch.get_loops("Y")[1], [None, 2])
     with pytest.raises(NonAffineError, match="pad before splitting"):
         sch.pad_einsum("Y", [1, 4, 1])
+
+
+def test_loops_with_other_blocks_under_them_are_not_grown() -> None:
+    sch = packed()
+    sch.decompose_reduction("Y", sch.get_loops("Y")[2])
+    with pytest.raises(NonAffineError, match="The loop 'j' .* also runs 'Y_update'"):
+        sch.pad_einsum("Y_init", [1, 4])

@@ -162,3 +162,26 @@ def test_rfactor_beside_another_user_is_refused() -> None:
     first, _ = sch.loop_partition(j, [8, None])
     with pytest.raises(DependenceError, match="'B_1' uses 'B' inside the nest of 'B'"):
         sch.rfactor(first, 0)
+
+
+def repeated_sum() -> Schedule:
+    """A row sum that compute_at runs again for each element of the row."""
+    a = te.placeholder((3, 4), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    s = te.compute((3,), lambda i: te.sum(a[i, k], axis=[k]), name="S")
+    d = te.compute((3, 4), lambda i, j: a[i, j] - s[i], name="D")
+    sch = Schedule(te.create_prim_func([a, d]), seed=0)
+    sch.compute_at("S", sch.get_loops("D")[1])
+    return sch
+
+
+def test_no_loop_between_init_and_update_repeats_the_sum() -> None:
+    sch = repeated_sum()
+    func = sch.func
+    i, j, k = sch.get_loops("S")
+    with pytest.raises(DependenceError, match="The loop 'j' runs 'S' several times for the same"):
+        sch.decompose_reduction("S", i)
+    with pytest.raises(DependenceError, match="The loop 'j' runs 'S' several times for the same"):
+        sch.rfactor(k, 0)
+    sch.decompose_reduction("S", k)
+    assert_same(func, sch.func)

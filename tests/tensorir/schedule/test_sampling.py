@@ -100,3 +100,10 @@ def test_an_output_stays_where_it_is() -> None:
         ScheduleValueError, match=r"cannot be computed at place 0; legal are \[-1\]"
     ):
         sch.sample_compute_location("C", decision=0)
+
+
+def test_a_loop_that_never_runs_is_tiled_by_ones() -> None:
+    sch = Schedule(chain(4, 6), seed=0)
+    empty = sch.loop_partition(sch.get_loops("B")[1], [6, None])[1]
+    assert [sch.get(v) for v in sch.sample_perfect_tile(empty, 2, decision=[1, 1])] == [1, 1]
+    assert [sch.get(v) for v in sch.sample_perfect_tile(empty, 2)] == [1, 1]

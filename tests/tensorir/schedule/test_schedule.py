@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,6 @@ from burnish.tests.tensorir.schedule.programs import (
     matmul,
     row_sum,
 )
-from burnish.tests.tensorir.schedule.test_packed_matmul import pack, tile
 
 PROGRAMS: list[PrimFunc] = [
     linear_relu(6, 5, 4),
@@ -105,19 +104,40 @@ def test_places_without_a_loop_are_not_loops() -> None:
     sch = Schedule(blur(8), seed=0)
     place = sch.sample_compute_location("B", decision=-1)
     with pytest.raises(ScheduleValueError, match=r"LoopRV\('root'\) is a place without a loop"):
-    sch.split(place, [None, 2]) with pytest.raises(ScheduleValueError, match="Expected a loop, such
-    as get_loops gives; found '"): sch.parallel("i")  # type: ignore[arg-type] with
-    pytest.raises(ScheduleValueError, match="Expected at least one loop"): sch.reorder()
+        sch.split(place, [None, 2])
+    with pytest.raises(
+        ScheduleValueError, match="Expected a loop, such as get_loops gives; found '"
+    ):
+        sch.parallel("i")  # type: ignore[arg-type]
+    with pytest.raises(ScheduleValueError, match="Expected at least one loop"):
+        sch.reorder()
 
 
-def test_replay_is_fast_enough_for_a_search() -> None:
-    func = linear_relu(256, 128, 784)
-    sch = Schedule(func, seed=0)
-    pack(sch)
-    tile(sch, "Y", "Z", 8)
-    best = 1.0
-    for _ in range(5):
-        start = time.perf_counter()
-        sch.trace.apply_to(Schedule(func, seed=0))
-        best = min(best, time.perf_counter() - start)
-    assert best < 0.1, f"replaying {len(sch.trace)} instructions took {best * 1e3:.1f} ms"
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda s, i: s.split(i, 16), r"split: Expected a list of factors such as \[None, 16\]"),
+        (lambda s, i: s.split(i, [None, 2.5]), r"split: .* found 2\.5 in \[None, 2\.5\]"),
+        (lambda s, i: s.split(i, ["a", None]), "split: Expected integers, sampled values or None"),
+        (lambda s, i: s.reorder([i, i]), "reorder: .* found a list. Pass the loops one by one"),
+        (lambda s, i: s.parallel(s.get_block("B")), "parallel: .* found the block 'B'"),
+        (lambda s, i: s.get_loops(i), "Expected a block .* found the loop 'i'"),
+        (lambda s, i: s.compute_at("B", "i"), "compute_at: Expected a loop, .* found 'i'"),
+        (lambda s, i: s.compute_at("B", s.get_block("C")), "compute_at: .* found the block 'C'"),
+        (lambda s, i: s.cache_read("B", 1.5, "local"), "cache_read: .* asked for number 1.5"),
+        (lambda s, i: s.annotate(i, "k", object()), "annotate: Expected a string as key and a num"),
+        (lambda s, i: s.get_block("b"), "get_block: .* Did you mean 'B'?"),
+        (lambda s, i: s.get_block("B", "mian"), "get_block: .* the module has 'main'. Did you"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    wrong: Callable[[Schedule, LoopRV], object], message: str
+) -> None:
+    sch = Schedule(chain(8, 8), seed=0)
+    with pytest.raises(ScheduleError, match=message):
+        wrong(sch, sch.get_loops("B")[0])
+
+
+def test_a_schedule_of_nothing_schedulable() -> None:
+    with pytest.raises(ScheduleValueError, match="Expected an IRModule or a PrimFunc; found str"):
+        Schedule("B = A + 1")  # type: ignore[arg-type]

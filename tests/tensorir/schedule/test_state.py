@@ -48,9 +48,7 @@ def test_a_changed_function_is_marked_as_scheduled() -> None:
 
 def test_several_functions_need_a_choice() -> None:
     sch = Schedule(two(), seed=0)
-    with pytest.raises(
-        ScheduleValueError, match=r"several PrimFuncs \('mm', 'chain'\)\. Name one"
-    ):
+    with pytest.raises(ScheduleValueError, match=r"several PrimFuncs \('mm', 'chain'\)\. Name one"):
         sch.get_block("C")
     sch.work_on("chain")
     assert [sch.get(b).name for b in sch.get_consumers("B")] == ["C"]

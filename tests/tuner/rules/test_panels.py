@@ -64,10 +64,17 @@ def test_a_copy_is_packed_and_the_parameter_stays() -> None:
     assert sch.func.buffers[1] is func.buffers[1]
 
 
-def test_each_matrix_of_a_batch_is_packed_where_it_is_used() -> None:
-    _, func = scheduled(product((3, 40, 64), (3, 40, 64), tb=True), target=SKYLAKE)
-    text = print_func(func)
-    before, after = text.split('with T.block("b_global")')
-    assert "(3)" in before.splitlines()[-5] or "in T.parallel(3)" in before or "range(3)" in before
-    assert before.count("for ") < after.count("for ")
-    assert "vectorized(16)" in before
+@pytest.mark.parametrize(
+    ("columns", "loops"),
+    [(40, "for ax0, ax1, ax3_0, ax2 in T.grid(1, 1, 3, 64):"),
+     (96, "for ax0, ax1_0, ax1_1, ax2 in T.grid(1, 2, 3, 64):")],
+)  # fmt: skip
+def test_each_matrix_of_a_batch_is_packed_where_it_is_used(columns: int, loops: str) -> None:
+    func = product((3, 40, 64), (3, columns, 64), tb=True)
+    _, func = scheduled(func, target=SKYLAKE.with_options(threads=1))
+    lines = [x.strip() for x in print_func(func).splitlines()]
+    at = lines.index('with T.block("b_global"):')
+    # One matrix; its panels, vectors of a panel, and all of k before the next sixteen columns.
+    assert lines[at - 3] == "for i0 in range(3):"
+    assert lines[at - 2] == loops
+    assert lines[at - 1].endswith("in T.vectorized(16):")
