@@ -10,6 +10,7 @@ import pytest
 from burnish.support import errors
 from burnish.support.errors import (
     BurnishError,
+    DTypeError,
     DTypeMismatchError,
     DuplicateFunctionError,
     InternalError,
@@ -71,6 +72,16 @@ def test_notes_are_kept_below_the_message() -> None:
 def test_nearest() -> None:
     assert nearest("linaer", ["linear", "relu"]) == " Did you mean 'linear'?"
     assert nearest("zzz", ["linear"]) == ""
+    assert nearest("c", ["root", "C"]) == " Did you mean 'C'?"
+
+
+def test_a_dtype_error_says_what_was_expected_where() -> None:
+    assert str(DTypeError("float33", ["float32", "int8"])) == (
+        "Expected a dtype, one of float32, int8; found 'float33'."
+    )
+    assert str(DTypeError("int64", ["bool"], what="for the condition of if_then_else")) == (
+        "Expected bool for the condition of if_then_else; found int64."
+    )
 
 
 def test_a_span_names_its_place_in_the_file() -> None:

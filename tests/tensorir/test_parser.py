@@ -310,6 +310,22 @@ def test_equal_texts_up_to_names() -> None:
     assert isinstance(one.params[0], Buffer)
 
 
+def test_sizes_called_int32_are_int64_all_the_same() -> None:
+    f = parse_func("""
+@T.prim_func
+def f(a: T.handle, c: T.handle):
+    n = T.int32()
+    A = T.match_buffer(a, (n,), "float32")
+    C = T.match_buffer(c, (n,), "float32")
+    for i in range(n):
+        with T.block("C"):
+            vi = T.axis.spatial(n, i)
+            C[vi] = A[vi]
+""")
+    assert [v.dtype for v in f.shape_vars] == ["int64"]
+    verify_func(f)
+
+
 # -- errors --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("body", "message", "place"),

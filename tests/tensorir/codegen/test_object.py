@@ -15,7 +15,7 @@ from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
-from tests.native import Native, lower
+from tests.native import Native, call_native, lower
 
 TEXT = """
 @T.prim_func
@@ -100,6 +100,39 @@ def f(A: T.Buffer((64, 256, 8), "float32"), B: T.Buffer((64, 8), "float32")):
     jump = next(i for i in range(add, len(lines)) if lines[i].strip().startswith("j"))
     start = max(i for i in range(add) if lines[i].startswith(".L"))
     assert not any("vmovups" in line for line in lines[start:jump])
+
+
+def test_what_llvm_spoils_is_optimised_again_without_it() -> None:
+    # LLVM 22 joins vectors of these unrolled loops into a shuffle before their definition, and
+    # would stop the process when asked for its code.
+    func = parse_func("""
+@T.prim_func
+def f(
+    X: T.Buffer((5, 6), "float32"),
+    W: T.Buffer((8, 6), "float32"),
+    B: T.Buffer((8,), "float32"),
+    Z: T.Buffer((5, 8), "float32"),
+):
+    C = T.alloc_buffer((5, 8))
+    for j, i_1, i_0, k in T.grid(8, 3, 2, 6):
+        with T.block("C"):
+            vi = T.axis.spatial(5, i_0 * 3 + i_1)
+            vj = T.axis.spatial(8, j)
+            vk = T.axis.reduce(6, k)
+            T.where(i_0 * 3 + i_1 < 5)
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = C[vi, vj] + X[vi, vk] * W[vj, vk]
+    for i, j in T.grid(5, 8):
+        with T.block("Z"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Z[vi, vj] = T.max(C[vi, vj] + B[vj], T.float32(0))
+""")
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.standard_normal(s).astype("float32") for s in ((5, 6), (8, 6), (8,)))
+    z = np.empty((5, 8), "float32")
+    call_native(func, x, w, b, z)
+    np.testing.assert_allclose(z, np.maximum(x @ w.T + b, 0), rtol=1e-5, atol=1e-6)
 
 
 def test_scheduled_and_other_functions_share_an_image() -> None:

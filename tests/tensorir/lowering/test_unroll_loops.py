@@ -116,5 +116,6 @@ def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
 """)
     lowered = unroll_loops(flatten_buffers(simplify_loops(lower_blocks(func))))
     lines = print_func(lowered).splitlines()
-    assert "B = T.allocate([4]" in lines[2]
+    assert "T.allocate([4]" in lines[2]
     assert not any("allocate" in line for line in lines[3:])
+    assert lines[-2] == "    for i in range(8):"

@@ -252,45 +252,43 @@ def _independent() -> list[te.Tensor]:
     return [a, b, d]
 
 
-def test_a_part_of_a_partitioned_producer_moves_as_a_part() -> None:
-    func = chain(4, 6)
-    sch = Schedule(func, seed=0)
-    _, j = sch.get_loops("B")
-    sch.loop_partition(j, [2, None])
-    sch.cache_write("B", 0, "local")
-    sch.cache_read("C", 0, "global")
-    copy = "B_local"
-    sch.reverse_compute_at(copy, sch.get_loops("B_1")[0])
-    assert "for ax0 in range(2):" in body(sch.func)
-    assert_same(func, sch.func)
-
-
-def test_a_block_that_leaves_out_what_others_write_stays() -> None:
-    func = parse_func("""
+PARTS = """
 @T.prim_func
-def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-    B = T.alloc_buffer((8,))
-    for i in range(8):
-        with T.block("one"):
-            vi = T.axis.spatial(8, i)
-            T.where(i % 2 == 0)
-            B[vi] = A[vi]
-    for i in range(8):
-        with T.block("other"):
-            vi = T.axis.spatial(8, i)
-            T.where(i % 2 == 1)
-            B[vi] = A[vi] * T.float32(2)
-    for i in range(8):
-        with T.block("C"):
-            vi = T.axis.spatial(8, i)
-            C[vi] = B[vi]
-""")
+def main(A: T.Buffer((4, 6), "float32"), C: T.Buffer((4, 6), "float32")):
+    B = T.alloc_buffer((4, 6))
+    for i, j in T.grid(4, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(4, 2):
+        with T.block("left"):
+            vi = T.axis.spatial(4, i)
+            vj = T.axis.spatial(6, j)
+            C[vi, vj] = B[vi, vj] * T.float32(2)
+    for i, j in T.grid(4, 4):
+        with T.block("right"):
+            vi = T.axis.spatial(4, i)
+            vj = T.axis.spatial(6, j + 2)
+            C[vi, vj] = B[vi, vj] * T.float32(3)
+"""
+
+
+def test_a_block_that_writes_a_part_of_an_output_moves_as_a_part() -> None:
+    func = parse_func(PARTS)
+    for name in ("left", "right"):
+        sch = Schedule(func, seed=0)
+        sch.reverse_compute_at(name, sch.get_loops("B")[0])
+        extent = 2 if name == "left" else 4
+        assert f"for ax0 in range({extent}):" in body(sch.func)
+        assert_same(func, sch.func)
+
+
+def test_a_block_that_leaves_elements_out_stays() -> None:
+    sparse = PARTS.replace("T.grid(4, 2)", "T.grid(4, 3)")
+    func = parse_func(sparse.replace("spatial(6, j)", "spatial(6, j * 2)"))
     sch = Schedule(func, seed=0)
-    with pytest.raises(DependenceError):
-        sch.compute_at("one", sch.get_loops("C")[0])
-    with pytest.raises(DependenceError, match="'one' does not run over whole ranges of its axes"):
-        sch.reverse_compute_at("C", sch.get_loops("other")[0])
-        sch.compute_at("one", sch.get_loops("C")[0])
+    with pytest.raises(DependenceError, match="'left' does not run over whole ranges of its axes"):
+        sch.reverse_compute_at("left", sch.get_loops("B")[0])
 
 
 def test_a_predicate_over_axes_moves_with_its_block() -> None:

@@ -50,5 +50,5 @@ def test_refusals() -> None:
 def test_loops_with_other_blocks_under_them_are_not_grown() -> None:
     sch = packed()
     sch.decompose_reduction("Y", sch.get_loops("Y")[2])
-    with pytest.raises(NonAffineError, match="The loop 'j' .* also runs 'Y_update'"):
+    with pytest.raises(NonAffineError, match=r"The loop 'j' .* also runs 'Y_update'"):
         sch.pad_einsum("Y_init", [1, 4])

@@ -178,7 +178,7 @@ def repeated_sum() -> Schedule:
 def test_no_loop_between_init_and_update_repeats_the_sum() -> None:
     sch = repeated_sum()
     func = sch.func
-    i, j, k = sch.get_loops("S")
+    i, _, k = sch.get_loops("S")
     with pytest.raises(DependenceError, match="The loop 'j' runs 'S' several times for the same"):
         sch.decompose_reduction("S", i)
     with pytest.raises(DependenceError, match="The loop 'j' runs 'S' several times for the same"):
