@@ -465,7 +465,7 @@ def _broadcasts(a: Held, b: Held) -> bool:
     return math.prod([static_value(d) or 6 for d in shape]) <= MAX_ELEMENTS
 
 
-def build_random(
+def build_random(  # noqa: C901
     seed: int, dtype: str = "float32", *, dynamic: bool | None = None, control: bool = False
 ) -> RandomModule:
     """The module of a seed. ``dynamic`` (by default the seed's choice) makes the first axis of
