@@ -7,10 +7,10 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench clean
+.PHONY: help venv demo test lint bench fuzz-schedules clean
 
 help:            ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The stamp is newer than pyproject.toml exactly while the environment is up to date.
 $(VENV)/.stamp: pyproject.toml
@@ -45,6 +45,10 @@ $(BENCH)/.stamp: pyproject.toml
 
 bench: $(BENCH)/.stamp  ## time burnish against its peers (BENCH_ARGS=...)
 	$(BENCH)/bin/python -m benchmarks.run $(BENCH_ARGS)
+
+fuzz-schedules: $(VENV)/.stamp  ## random schedules, checked (N= SEED= JOBS= PROGRAM= OUT=docs/fuzzing.md)
+	$(BIN)/python -m burnish.tests.fuzz.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) \
+	  --jobs $(or $(JOBS),2) $(if $(PROGRAM),--program $(PROGRAM)) $(if $(OUT),--out '$(OUT)')
 
 clean:           ## remove environments, caches and build products
 	rm -rf $(VENV) $(BENCH) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

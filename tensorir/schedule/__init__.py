@@ -4,7 +4,9 @@ from .handles import BlockHandle, BlockRV, LoopHandle, LoopRV
 from .packing import pack_array
 from .schedule import Schedule
 from .state import FunctionTable, ModuleLike
-from .trace import Instruction, Trace, index_map_text, parse_index_map
+from .tensor_intrin import TensorIntrin
+from .trace import Instruction, Trace
+from .trace_values import index_map_text, parse_index_map
 
 __all__ = [
     "BlockHandle",
@@ -15,6 +17,7 @@ __all__ = [
     "LoopRV",
     "ModuleLike",
     "Schedule",
+    "TensorIntrin",
     "Trace",
     "index_map_text",
     "pack_array",

@@ -8,7 +8,8 @@ which is answered here from constant extents. Simplification and proofs are ``ar
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -70,13 +71,20 @@ class Bounds:
             return e
         analyzer = self._simplifier
         if analyzer is None:
-            analyzer = self._simplifier = self._with_dims()
-            for v, r in self.ranges.items():
-                most = analyzer.bounds(r.extent).max
-                analyzer.bind(v, Range(r.min, IntImm(2)) if most is not None and most <= 1 else r)
+            analyzer = self._simplifier = _recent.simplifiers.of(self, _new_simplifier)
         return analyzer.simplify(e)
 
-    def _with_dims(self) -> Analyzer:
+    def key(self) -> tuple[Hashable, ...]:
+        """The same for the same ranges of the same variables."""
+        return tuple(
+            [
+                x.value if type(x) is IntImm else x
+                for v, r in self.ranges.items()
+                for x in (v, r.min, r.extent)
+            ]
+        )
+
+    def with_dims(self) -> Analyzer:
         """An analyzer that knows the variables of extents to be at least 0: they are symbolic
         dimensions, and a loop with a negative extent does not run."""
         analyzer = Analyzer()
@@ -92,9 +100,7 @@ class Bounds:
         """An analyzer that knows the ranges."""
         analyzer = self._prover
         if analyzer is None:
-            analyzer = self._prover = self._with_dims()
-            for v, r in self.ranges.items():
-                analyzer.bind(v, r)
+            analyzer = self._prover = _recent.provers.of(self, _new_prover)
         return analyzer
 
     def proves(self, condition: Expr) -> bool:
@@ -115,9 +121,57 @@ class Bounds:
             return a.value <= b.value
         if a is b:
             return True
+        least = self.prover.least_difference(b, a)
+        if least is not None and least >= 0:
+            return True
         gap = self.prover.simplify(sub(b, a))
         low = self.prover.bounds(gap).min
         return (low is not None and low >= 0) or self.prover.can_prove(gap >= 0)
+
+
+def _new_simplifier(bounds: Bounds) -> Analyzer:
+    analyzer = bounds.with_dims()
+    for v, r in bounds.ranges.items():
+        most = r.extent.value if type(r.extent) is IntImm else analyzer.bounds(r.extent).max
+        analyzer.bind(v, Range(r.min, IntImm(2)) if most is not None and most <= 1 else r)
+    return analyzer
+
+
+def _new_prover(bounds: Bounds) -> Analyzer:
+    analyzer = bounds.with_dims()
+    for v, r in bounds.ranges.items():
+        analyzer.bind(v, r)
+    return analyzer
+
+
+class _Analyzers:
+    """The analyzers of the ranges that were asked about last. One primitive asks about the same
+    loops many times, and so does the next; what an analyzer has found out stays true."""
+
+    LIMIT = 64
+
+    def __init__(self) -> None:
+        self.known: dict[Hashable, Analyzer] = {}
+
+    def of(self, bounds: Bounds, make: Callable[[Bounds], Analyzer]) -> Analyzer:
+        key = bounds.key()
+        found = self.known.get(key)
+        if found is None:
+            if len(self.known) >= self.LIMIT:
+                self.known.clear()
+            found = self.known[key] = make(bounds)
+        return found
+
+
+class _Recent(threading.local):
+    """An analyzer is for one thread at a time: constraints are put on it and taken off."""
+
+    def __init__(self) -> None:
+        self.simplifiers = _Analyzers()
+        self.provers = _Analyzers()
+
+
+_recent = _Recent()
 
 
 def loop_bounds(loops: Iterable[For]) -> Bounds:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ...support.errors import (
     BlockNotFoundError,
@@ -21,6 +21,7 @@ from ...support.errors import (
     NotCompleteBlockError,
     NotReductionBlockError,
     ScheduleError,
+    ScheduleValueError,
     nearest,
 )
 from ...support.node import Node, replace, walk
@@ -76,20 +77,29 @@ def walk_paths(s: Stmt, above: Path = ()) -> Iterator[Path]:
 def _find(s: Stmt, wanted: object, path: list[Stmt]) -> bool:
     """Extend ``path`` down to the loop over the Var ``wanted``, the block realize of the name
     ``wanted``, or the statement ``wanted`` itself."""
-    path.append(s)
-    kind = type(s)
-    if s is wanted:
-        return True
-    if kind is For:
-        if s.var is wanted:  # type: ignore[union-attr]
+    length = len(path)
+    while True:
+        path.append(s)
+        if s is wanted:
             return True
-    elif kind is BlockRealize and s.block.name == wanted:  # type: ignore[union-attr]
-        return True
-    for child in child_stmts(s):
-        if _find(child, wanted, path):
-            return True
-    path.pop()
-    return False
+        kind: Any = type(s)
+        node: Any = s
+        if kind is For:
+            if node.var is wanted:
+                return True
+            s = node.body
+        elif kind is BlockRealize:
+            if node.block.name == wanted:
+                return True
+            s = node.block
+        elif kind is Block:
+            s = node.body
+        else:
+            for child in child_stmts(s):
+                if _find(child, wanted, path):
+                    return True
+            del path[length:]
+            return False
 
 
 def find_loop(func: PrimFunc, var: Var, primitive: str) -> Path:
@@ -112,12 +122,25 @@ def find_block(func: PrimFunc, name: str, primitive: str) -> Path:
     path: list[Stmt] = []
     if _find(func.body, name, path):
         return tuple(path)
-    known = block_names(func)
+    known = block_names(func, in_inits=False)
     raise BlockNotFoundError(
         primitive,
         f"There is no block {name!r} in {func.name!r}; it has "
         f"{', '.join(map(repr, known)) or 'none'}.{nearest(name, known)}",
     )
+
+
+def find_inner_block(func: PrimFunc, name: str, primitive: str) -> Path:
+    """The path of a block in another block; raises BlockNotFoundError, and ScheduleValueError for
+    the root."""
+    path = find_block(func, name, primitive)
+    if len(path) == 1:
+        raise ScheduleValueError(
+            primitive,
+            f"The block {name!r} is the root of {func.name!r}: it stands in no other block and has "
+            "no neighbours. Name one of the blocks in it.",
+        )
+    return path
 
 
 def find_stmt(func: PrimFunc, stmt: Stmt) -> Path:
@@ -220,9 +243,21 @@ def scope_path(path: Path) -> Path:
     raise InternalError("A statement stands outside of every block.")
 
 
-def block_names(func: PrimFunc) -> list[str]:
-    """The names of all blocks, in program order."""
-    return [p[-1].block.name for p in walk_paths(func.body) if isinstance(p[-1], BlockRealize)]
+def block_names(func: PrimFunc, *, in_inits: bool = True) -> list[str]:
+    """The names of all blocks, in program order; with ``in_inits`` also those that inits hold,
+    which become reachable when the init is decomposed."""
+    found: list[str] = []
+    pending: list[Stmt] = [func.body]
+    while pending:
+        for p in walk_paths(pending.pop()):
+            leaf = p[-1]
+            if not isinstance(leaf, BlockRealize):
+                continue
+            found.append(leaf.block.name)
+            init = leaf.block.init
+            if in_inits and init is not None and not isinstance(init, BufferStore):
+                pending.append(init)
+    return found
 
 
 def fresh_name(taken: Sequence[str] | set[str], hint: str) -> str:
@@ -378,6 +413,20 @@ def writes_buffer(block: Block, buffer: Buffer) -> bool:
     return any(r.buffer is buffer for r in block.writes)
 
 
+def reads_other_instances(block: Block) -> bool:
+    """Whether an instance of the block may read what another writes: it reads its own output at
+    other indices than those it writes."""
+    return any(
+        r.buffer is w.buffer and _region_key(r) != _region_key(w)
+        for r in block.reads
+        for w in block.writes
+    )
+
+
+def _region_key(region: BufferRegion) -> tuple[Hashable, ...]:
+    return tuple([expr_key(e) for r in region.region for e in (r.min, r.extent)])
+
+
 def is_complete(block: Block) -> bool:
     """Whether all axes are spatial and the block reads nothing that it writes."""
     if any(it.kind != "spatial" for it in block.iter_vars) or block.init is not None:
@@ -422,8 +471,9 @@ def binds(values: Sequence[Expr], var: Var) -> bool:
 
 
 def single_store(block: Block) -> BufferStore | None:
-    """The block's body, where it is exactly one store."""
-    return block.body if isinstance(block.body, BufferStore) else None
+    """The block's body, where it is exactly one store without a predicate of its own."""
+    body = block.body
+    return body if isinstance(body, BufferStore) and body.predicate is None else None
 
 
 def binding_map(realize: BlockRealize) -> dict[Var, Expr]:

@@ -20,7 +20,7 @@ from ...support.node import replace, walk
 from ..buffer import SCOPES, Buffer
 from ..expr import Var, is_const
 from ..function import PrimFunc
-from ..stmt import Block, For
+from ..stmt import LIFTED, Block, For, annotation
 from ..visitor import replace_buffers
 from .affine import is_independent, loop_bounds
 from .analysis import (
@@ -34,6 +34,7 @@ from .analysis import (
     find_block,
     find_loop,
     loop_of,
+    reads_other_instances,
     realize_of,
     rebuild,
     scope_blocks,
@@ -41,7 +42,8 @@ from .analysis import (
     walk_paths,
     with_body,
 )
-from .region_cover import covered_within
+from .hidden_accesses import require_declared
+from .region_cover import covered_within, instances_clash
 
 THREAD_AXES = (
     "blockIdx.x",
@@ -69,7 +71,7 @@ def set_kind(
     if loop.kind != "serial":
         found = f"Expected a serial loop; {var.name!r} is already {loop.kind}."
         raise fail(LoopKindError, primitive, func, [loop], found)
-    if thread and thread not in THREAD_AXES:
+    if kind == "thread_binding" and thread not in THREAD_AXES:
         raise ScheduleValueError(
             primitive, f"Expected a thread axis, one of {', '.join(THREAD_AXES)}; found {thread!r}."
         )
@@ -81,7 +83,8 @@ def set_kind(
 
 
 def _require_vectorizable(func: PrimFunc, loop: For) -> None:
-    for n in walk(loop.body):
+    for path in walk_paths(loop.body):
+        n = path[-1]
         if isinstance(n, For) and n.kind in ("parallel", "vectorized"):
             found = (
                 f"The loop {loop.var.name!r} holds the {n.kind} loop {n.var.name!r}; "
@@ -92,6 +95,7 @@ def _require_vectorizable(func: PrimFunc, loop: For) -> None:
 
 def _require_independent(func: PrimFunc, path: Path, primitive: str, *, allow_reduce: bool) -> None:
     loop = loop_of(path)
+    require_declared(func, loop, primitive)
     nested = blocks_below(loop)
     outer = all_loops_above(path)
     scope = scope_path(path)[-1]
@@ -101,7 +105,14 @@ def _require_independent(func: PrimFunc, path: Path, primitive: str, *, allow_re
     for n in nested:
         if binds(axis_bindings(n.realize, ("reduce",)), loop.var):
             continue  # only threads get here; they combine their partial results
-        if not _writes_apart(loop, n, outer) and not _private(scope, loop, nested, n):
+        private = _private(scope, [*outer, loop], nested, n)
+        if not private and reads_other_instances(n.block):
+            found = (
+                f"The block {n.block.name!r} reads elements of its own output that other "
+                f"iterations of {loop.var.name!r} may write."
+            )
+            raise fail(DependenceError, primitive, func, [n.realize], found)
+        if not private and not _writes_apart(loop, n, outer):
             raise fail(
                 DependenceError,
                 primitive,
@@ -151,25 +162,34 @@ def _require_spatial(
 
 def _writes_apart(loop: For, n: Nested, outer: Sequence[For]) -> bool:
     """Whether different iterations run different instances: the bindings are injective and use the
-    loop. Distinct spatial instances write distinct elements, by the meaning of spatial."""
+    loop. Distinct spatial instances write distinct elements, by the meaning of spatial; an axis
+    that does not say where tells no elements apart."""
     if is_const(loop.extent, 1):
         return True
-    bounds = loop_bounds([*outer, *n.loops])
+    axes = zip(n.block.iter_vars, n.realize.iter_values, strict=True)
+    if instances_clash(n.block, [it.var for it, v in axes if binds([v], loop.var)]):
+        return False
+    written = [{v for v in walk(w) if isinstance(v, Var)} for w in n.block.writes]
     spatial = [
         v
         for it, v in zip(n.block.iter_vars, n.realize.iter_values, strict=True)
-        if it.kind == "spatial"
+        if it.kind == "spatial" and all(it.var in used for used in written)
     ]
-    return binds(spatial, loop.var) and is_independent(spatial, bounds)
+    # The iterations compared are of one iteration of the outer loops, whose variables may thus
+    # count as constants: regions of several outer iterations may overlap (the halo of a stencil).
+    return binds(spatial, loop.var) and any(
+        is_independent(spatial, loop_bounds(loops)) for loops in ([*outer, *n.loops], n.loops)
+    )
 
 
-def _private(scope: Block, loop: For, nested: Sequence[Nested], n: Nested) -> bool:
-    """Whether what the block writes is allocated in the scope and used below the loop alone, so
-    that every iteration has its own."""
+def _private(scope: Block, around: Sequence[For], nested: Sequence[Nested], n: Nested) -> bool:
+    """Whether what the block writes is allocated in the scope, used below the innermost of the
+    loops alone and not lifted around any of them, so that every iteration has its own."""
+    lifted = {name for loop in around for name in annotation(loop, LIFTED, ())}
     allocated = {id(b) for b in scope.alloc_buffers}
     below = {id(m.block) for m in nested}
     for region in n.block.writes:
-        if id(region.buffer) not in allocated:
+        if id(region.buffer) not in allocated or region.buffer.name in lifted:
             return False
         for other in scope_blocks(scope):
             uses = [*other.block.reads, *other.block.writes]
@@ -264,16 +284,26 @@ def swap_buffer(func: PrimFunc, old: Buffer, new: Buffer) -> PrimFunc:
     return replace(func, body=replace_buffers(func.body, {old: new}))
 
 
-def buffer_at(func: PrimFunc, block: Block, side: str, index: int | str, primitive: str) -> Buffer:
-    """The buffer of a block's read or write region, by position or name; raises
-    ScheduleValueError."""
+def buffer_at(
+    func: PrimFunc,
+    block: Block,
+    side: str,
+    index: int | str,
+    primitive: str,
+    *,
+    either: bool = True,
+) -> Buffer:
+    """The buffer of a block's read or write region, by position or name (of the other side too,
+    if ``either``); raises ScheduleValueError."""
     regions = block.reads if side == "read" else block.writes
     if isinstance(index, str):
-        for r in (*block.reads, *block.writes):
+        named = (*block.reads, *block.writes) if either else regions
+        for r in named:
             if r.buffer.name == index:
                 return r.buffer
-        known = ", ".join(dict.fromkeys(repr(r.buffer.name) for r in (*block.reads, *block.writes)))
-        found = f"The block {block.name!r} touches no buffer {index!r}; it touches {known}."
+        known = ", ".join(dict.fromkeys(repr(r.buffer.name) for r in named)) or "none"
+        does = "touches" if either else f"{side}s"
+        found = f"The block {block.name!r} {does} no buffer {index!r}; it {does} {known}."
         raise fail(ScheduleValueError, primitive, func, [block], found)
     if not isinstance(index, int) or not 0 <= index < len(regions):
         names = ", ".join(repr(r.buffer.name) for r in regions) or "none"

@@ -13,7 +13,7 @@ written). Buffers keep their full shape; lowering compacts them to what lives un
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from ...support.errors import (
@@ -22,6 +22,7 @@ from ...support.errors import (
     ScheduleValueError,
 )
 from ...support.node import replace, walk
+from ..arith import expr_key
 from ..buffer import Buffer, Range
 from ..expr import Expr, IntImm, Var, add, is_const, sub
 from ..function import PrimFunc
@@ -41,6 +42,7 @@ from .analysis import (
     consumers_of,
     fail,
     find_block,
+    find_inner_block,
     find_loop,
     find_stmt,
     is_complete,
@@ -55,6 +57,8 @@ from .analysis import (
     scope_path,
     with_body,
 )
+from .arguments import require_int
+from .hidden_accesses import require_scope_declared
 from .region_cover import (
     Box,
     Whole,
@@ -67,6 +71,7 @@ from .region_cover import (
     union,
     whole_boxes,
 )
+from .rolling_buffer import require_no_circle
 
 
 @dataclass(slots=True)
@@ -108,9 +113,10 @@ class Move:
 
 
 def _plan(func: PrimFunc, block_name: str, loop_var: Var, primitive: str) -> Move:
-    block_path = find_block(func, block_name, primitive)
+    block_path = find_inner_block(func, block_name, primitive)
     loop_path = find_loop(func, loop_var, primitive)
     move = Move(func, primitive, block_path, loop_path)
+    require_no_circle(func, move.block, primitive)
     if any(s is move.loop for s in block_path):
         found = f"The loop {loop_var.name!r} stands around {block_name!r} already."
         raise fail(NotAncestorError, primitive, func, [move.loop], found)
@@ -119,6 +125,7 @@ def _plan(func: PrimFunc, block_name: str, loop_var: Var, primitive: str) -> Mov
             f"The loop {loop_var.name!r} and the block {block_name!r} are not in the same block."
         )
         raise fail(NotAncestorError, primitive, func, [move.loop], found)
+    require_scope_declared(func, move.scope, move.block, primitive)
     return move
 
 
@@ -148,6 +155,7 @@ def compute_at(
         raise move.error(DependenceError, found, block)
     below = blocks_below(move.loop)
     consumers = _related(move, consumers_of(scope, block), below, "consumer")
+    _require_order(move, below, "consumers", "before")
     if checks:
         _require_inputs_settled(move, below)
     bounds = loop_bounds([*move.outer, *[loop for n in below for loop in n.loops]])
@@ -179,7 +187,8 @@ def _related(
     """The consumers or producers, all of them below the loop; those that provably touch other
     elements do not count."""
     ours = {id(n.block): n for n in below}
-    own = whole_boxes(move.block_path)
+    elsewhere = any(id(n.block) not in ours for n in related)
+    own = whole_boxes(move.block_path) if elsewhere else []
     found: list[Nested] = []
     for n in related:
         if id(n.block) in ours:
@@ -198,6 +207,19 @@ def _related(
             move.block,
         )
     return found
+
+
+def _require_order(move: Move, below: Sequence[Nested], related: str, side: str) -> None:
+    """The block stands before its consumers, or after its producers. Otherwise what it has to do
+    with them passes through an outer loop, from one iteration to the next."""
+    order = [n.block for n in scope_blocks(move.scope)]
+    is_before = order.index(move.block) < order.index(below[0].block)
+    if is_before is not (side == "before"):
+        found = (
+            f"{move.block.name!r} does not stand {side} its {related} under "
+            f"{move.loop.var.name!r}: they meet across iterations of an outer loop."
+        )
+        raise move.error(DependenceError, found, move.block)
 
 
 def _conflicts(move: Move, n: Nested, own: Sequence[Whole]) -> bool:
@@ -247,14 +269,19 @@ def reverse_compute_at(
     if not (is_complete(block) or is_reduction(block)):
         require_complete(func, block, "reverse_compute_at")
     below = blocks_below(move.loop)
-    producers = _related(move, producers_of(scope, block), below, "producer")
+    settled = _settled(move)
+    known = {id(n.block) for n in settled}
+    others = [n for n in producers_of(scope, block) if id(n.block) not in known]
+    producers = _related(move, others, below, "producer")
+    _require_order(move, below, "producers", "after")
     bounds = loop_bounds([*move.outer, *[loop for n in below for loop in n.loops]])
     if checks:
-        _require_final(move, producers)
-        _require_unobserved(move)
+        _require_final(move, [*producers, *settled])
+        _require_unobserved(move, known)
     boxes: dict[int, Box] = {}
     for region in block.reads:
-        last = [n for n in producers if any(w.buffer is region.buffer for w in n.block.writes)]
+        makers = [*settled, *producers]
+        last = [n for n in makers if any(w.buffer is region.buffer for w in n.block.writes)]
         if not last or id(region.buffer) in boxes:
             continue
         boxes[id(region.buffer)] = _final_box(move, last, region.buffer, checks)
@@ -268,6 +295,27 @@ def reverse_compute_at(
     count = len(_children(move.loop))
     highest = _position_of(move.loop, users, min) if users else count
     return _place(move, nest, lowest, highest, index)
+
+
+def _settled(move: Move) -> list[Nested]:
+    """The producers that stand before the loop, under the loops that it shares with the block: in
+    each iteration of these, they are done before the loop begins. Their loops begin with the
+    innermost shared one."""
+    shared = 0
+    while move.block_path[shared] is move.loop_path[shared]:
+        shared += 1
+    around = [s for s in move.block_path[:shared] if isinstance(s, For)]
+    holder = move.loop_path[shared - 1]
+    if not around or not isinstance(holder, SeqStmt):
+        return []
+    place = next(i for i, s in enumerate(holder.stmts) if s is move.loop_path[shared])
+    before = {id(n.block) for s in holder.stmts[:place] for n in blocks_below(s)}
+    reads = {id(r.buffer) for r in move.block.reads}
+    return [
+        n
+        for n in blocks_below(around[-1])
+        if id(n.block) in before and any(id(w.buffer) in reads for w in n.block.writes)
+    ]
 
 
 def _require_final(move: Move, producers: Sequence[Nested]) -> None:
@@ -284,14 +332,15 @@ def _require_final(move: Move, producers: Sequence[Nested]) -> None:
                 )
 
 
-def _require_unobserved(move: Move) -> None:
-    """No block that stands between may write what the block reads or touch what it writes."""
+def _require_unobserved(move: Move, settled: Set[int]) -> None:
+    """No block that stands between may write what the block reads or touch what it writes; those
+    that are done before the loop begins do not stand between."""
     order = scope_blocks(move.scope)
     own = next(i for i, n in enumerate(order) if n.block is move.block)
     reads = {id(r.buffer) for r in move.block.reads}
     writes = {id(w.buffer) for w in move.block.writes}
     boxes = whole_boxes(move.block_path)
-    inside = {id(n.block) for n in blocks_below(move.loop)}
+    inside = {id(n.block) for n in blocks_below(move.loop)} | settled
     for n in order[:own]:
         touches = any(id(r.buffer) in writes for r in (*n.block.reads, *n.block.writes))
         rewrites = any(id(w.buffer) in reads for w in n.block.writes) and id(n.block) not in inside
@@ -429,14 +478,24 @@ def _domains(block: Block, need: dict[int, Box]) -> dict[Var, tuple[Expr, Expr]]
     dropped: set[Var] = set()
     for region in block.writes:
         box = need.get(id(region.buffer))
+        if box is None and len(block.writes) > 1:
+            continue  # an output that nobody reads
         for d, r in enumerate(region.region):
             axis = axis_of_index(block, r.min) if is_const(r.extent, 1) else None
             used = [n for n in walk(r.min) if isinstance(n, Var)]
-            if axis is None or box is None or axis in domain:
+            known = domain.get(axis) if axis is not None else None
+            if axis is None or box is None or (known and not _same_range(known, box, d)):
                 dropped.update(used)
                 continue
             domain[axis] = (box.starts[d], box.extents[d])
     return {v: r for v, r in domain.items() if v not in dropped}
+
+
+def _same_range(known: tuple[Expr, Expr], box: Box, d: int) -> bool:
+    start, extent = known
+    return expr_key(start) == expr_key(box.starts[d]) and expr_key(extent) == expr_key(
+        box.extents[d]
+    )
 
 
 @dataclass(slots=True)
@@ -597,6 +656,7 @@ def _place(move: Move, nest: Stmt, lowest: int, highest: int, index: int) -> Pri
             f"consumers of {move.block.name!r}.",
             move.loop,
         )
+    index = require_int(index, "the index", move.primitive)
     at = highest if index == -1 else lowest if index == -2 else index
     if not lowest <= at <= highest:
         raise fail(

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from ...support.errors import DependenceError, NotCompleteBlockError
 from ...support.node import replace, walk
-from ..arith import infer_regions
-from ..buffer import Buffer
+from ..arith import Analyzer, infer_regions
+from ..arith.region import region_union
+from ..buffer import Buffer, BufferRegion
 from ..expr import BufferLoad, Expr, Let, Var
 from ..function import PrimFunc
-from ..stmt import Block, BlockRealize, BufferStore, Stmt
+from ..stmt import Block, BlockRealize, BufferStore, MatchBuffer, Stmt
 from ..visitor import Mutator, substitute
 from .affine import Bounds, loop_bounds
 from .analysis import (
@@ -24,9 +25,11 @@ from .analysis import (
     consumers_of,
     fail,
     find_block,
+    find_inner_block,
     find_stmt,
     is_output_block,
     producers_of,
+    reads_buffer,
     realize_of,
     rebuild,
     require_complete,
@@ -34,8 +37,11 @@ from .analysis import (
     scope_path,
     single_store,
     with_body,
+    writes_buffer,
 )
+from .hidden_accesses import require_scope_declared
 from .region_cover import axis_of_index, covers_domain
+from .rolling_buffer import require_no_circle
 
 
 def compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> PrimFunc:
@@ -43,20 +49,23 @@ def compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> P
 
     ``B[i] = A[i] + 1; C[i] = B[i] * 2`` becomes ``C[i] = (A[i] + 1) * 2``.
     """
-    path = find_block(func, block_name, "compute_inline")
+    path = find_inner_block(func, block_name, "compute_inline")
     realize = realize_of(path)
     block = realize.block
     require_complete(func, block, "compute_inline")
+    require_no_circle(func, block, "compute_inline")
     scope = _scope(path)
     if is_output_block(func, scope, block):
         found = f"{block_name!r} writes an output of the function, which must be stored."
         raise fail(DependenceError, "compute_inline", func, [block], found)
+    require_scope_declared(func, scope, block, "compute_inline")
     store = _plain_store(func, block, "compute_inline")
     axes = _store_axes(func, block, store, "compute_inline")
     consumers = consumers_of(scope, block)
     if not consumers:
         found = f"Nothing reads what {block_name!r} writes."
         raise fail(DependenceError, "compute_inline", func, [block], found)
+    _require_no_view(func, consumers, store.buffer, "compute_inline")
     if checks:
         _require_sole_whole_writer(func, path, scope, store.buffer, "compute_inline")
     changed = func
@@ -80,6 +89,17 @@ def _plain_store(func: PrimFunc, block: Block, primitive: str) -> BufferStore:
         found = f"The body of {block.name!r} is not a single store."
         raise fail(NotCompleteBlockError, primitive, func, [block], found)
     return store
+
+
+def _require_no_view(
+    func: PrimFunc, consumers: Sequence[Nested], buffer: Buffer, primitive: str
+) -> None:
+    """Nothing reads the buffer through a view: a view needs elements that are stored."""
+    for n in consumers:
+        for view in walk(n.block):
+            if isinstance(view, MatchBuffer) and view.source.buffer is buffer:
+                found = f"{n.block.name!r} reads {buffer.name!r} through a T.match_buffer."
+                raise fail(NotCompleteBlockError, primitive, func, [n.block], found)
 
 
 def _store_axes(
@@ -143,6 +163,13 @@ class _InlineLoads(Mutator):
         change = {a: i for a, i in zip(self.axes, load.indices, strict=True) if a is not None}
         return substitute(rename_lets(self.store.value), change)
 
+    def visit_Block(self, n: Block) -> Block:  # noqa: N802
+        """A block inside the consumer also declares what it reads."""
+        block: Block = self.generic_visit(n)
+        if any(r.buffer is self.store.buffer for r in n.reads):
+            return with_inferred_regions(block)
+        return block
+
 
 def rename_lets(value: Expr) -> Expr:
     """A copy whose Lets bind fresh variables: a value that is put in twice may not bind a Var
@@ -167,11 +194,25 @@ def _inlined(block: Block, store: BufferStore, axes: Sequence[Var | None]) -> Bl
 
 
 def with_inferred_regions(block: Block) -> Block:
-    """The block with the regions its body touches."""
+    """The block with the regions its body touches; what it touches through a view is the view's
+    source."""
     reads, writes = infer_regions(
         block.body, block.init, block.iter_vars, alloc_buffers=block.alloc_buffers
     )
-    return replace(block, reads=reads, writes=writes)
+    views = {m.buffer: m.source for m in block.match_buffers}
+    return replace(block, reads=_with_sources(reads, views), writes=_with_sources(writes, views))
+
+
+def _with_sources(
+    regions: Sequence[BufferRegion], views: Mapping[Buffer, BufferRegion]
+) -> tuple[BufferRegion, ...]:
+    """The regions, with that of a view replaced by its source; one a buffer."""
+    joined: dict[Buffer, BufferRegion] = {}
+    for r in regions:
+        r = views.get(r.buffer, r)
+        before = joined.get(r.buffer)
+        joined[r.buffer] = r if before is None else region_union(before, r, Analyzer())
+    return tuple(joined.values())
 
 
 def _without(func: PrimFunc, block_name: str, buffer: Buffer) -> PrimFunc:
@@ -195,9 +236,10 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
     * 2``.
     """
     primitive = "reverse_compute_inline"
-    path = find_block(func, block_name, primitive)
+    path = find_inner_block(func, block_name, primitive)
     block = realize_of(path).block
     require_complete(func, block, primitive)
+    require_no_circle(func, block, primitive)
     scope = _scope(path)
     producers = producers_of(scope, block)
     if len(producers) != 1:
@@ -206,6 +248,8 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
         raise fail(DependenceError, primitive, func, [block], found)
     producer = producers[0].block
     require_complete(func, producer, primitive)
+    require_scope_declared(func, scope, producer, primitive)
+    require_scope_declared(func, scope, block, primitive)
     store, made = _plain_store(func, block, primitive), _plain_store(func, producer, primitive)
     buffer = made.buffer
     if buffer not in scope.alloc_buffers:
@@ -227,6 +271,7 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
         _require_whole(func, block, buffer, axes, path, primitive)
         producer_path = find_block(func, producer.name, primitive)
         _require_sole_whole_writer(func, producer_path, scope, buffer, primitive)
+        _require_output_unused(func, scope, producer, block, store.buffer)
     change = {a: i for a, i in zip(axes, made.indices, strict=True) if a is not None}
     value = substitute(_PutIn(buffer, made.value).visit(store.value), change)
     new_store = BufferStore(
@@ -236,6 +281,41 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
     at = find_block(func, producer.name, primitive)
     changed = with_body(func, rebuild(at, replace(realize_of(at), block=merged)))
     return _without(changed, block_name, buffer)
+
+
+def _require_output_unused(
+    func: PrimFunc, scope: Block, producer: Block, consumer: Block, output: Buffer
+) -> None:
+    """Nobody uses what the consumer writes between the producer's place and the consumer's."""
+    nested = scope_blocks(scope)
+    places = {id(n.block): i for i, n in enumerate(nested)}
+    begins, ends = places[id(producer)], places[id(consumer)]
+    of_producer, of_consumer = nested[begins].loops, nested[ends].loops
+    users = [
+        n
+        for n in nested
+        if n.block is not producer
+        and n.block is not consumer
+        and (writes_buffer(n.block, output) or reads_buffer(n.block, output))
+    ]
+    rewritten = any(writes_buffer(n.block, output) for n in users)
+    guilty: Block | None = producer if ends < begins else None
+    for n in users:
+        i = places[id(n.block)]
+        # A loop around one of the two alone makes its other iterations stand in between.
+        only = [x for x in of_producer if x not in of_consumer] if i < begins else []
+        only = [x for x in of_consumer if x not in of_producer] if i > ends else only
+        between = begins < i < ends or any(x in only for x in n.loops)
+        if between and (i < ends or rewritten):
+            guilty = n.block
+    if guilty is not None:
+        found = (
+            f"{guilty.name!r} stands or runs between {producer.name!r} and {consumer.name!r} and "
+            f"uses {output.name!r}, which would be written earlier."
+            if guilty is not producer
+            else f"{producer.name!r} stands after {consumer.name!r}."
+        )
+        raise fail(DependenceError, "reverse_compute_inline", func, [guilty], found)
 
 
 def _same(a: BufferLoad, b: BufferLoad) -> bool:

@@ -9,19 +9,22 @@ where the function's attribute ``layout_free`` lists it, and the map is then rec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ...support.errors import LayoutError
-from ...support.node import replace
+from ...support.node import replace, walk
 from ..arith import Analyzer, IndexMap
 from ..buffer import Buffer, BufferRegion, Range
-from ..expr import BufferLoad, Call, Expr, FloorMod, IntImm, Var, all_of, const, is_const
+from ..expr import BufferLoad, Call, Expr, FloorMod, IntImm, Var, add, all_of, const, is_const
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferStore, For, IterVar, MatchBuffer, Stmt
 from ..visitor import Mutator, substitute
+from .affine import Bounds, loop_bounds
 from .analysis import (
     TRUE,
+    Nested,
     Path,
+    all_loops_above,
     fail,
     find_block,
     is_complete,
@@ -33,12 +36,19 @@ from .analysis import (
     writers_of,
 )
 from .annotate import buffer_at
-from .region_cover import axis_of_index
-from .trace import index_map_text
+from .region_cover import axis_of_index, covers_domain
+from .trace_values import index_map_text
 
 
 def as_index_map(index_map: IndexMap | Callable[..., object], ndim: int) -> IndexMap:
-    """An index map, from itself or from a Python function; raises LayoutError for a wrong arity."""
+    """An index map, from itself or from a Python function; raises LayoutError for a wrong arity or
+    anything else."""
+    if not (isinstance(index_map, IndexMap) or callable(index_map)):
+        raise LayoutError(
+            "index_map",
+            "Expected a function from indices to indices, such as lambda i, j: (j, i); found "
+            f"{index_map!r}.",
+        )
     return index_map if isinstance(index_map, IndexMap) else IndexMap.from_function(index_map, ndim)
 
 
@@ -48,7 +58,8 @@ def find_buffer(
     """``("read", i)``, ``("write", i)`` or a name; raises ScheduleValueError."""
     if isinstance(buffer, str):
         return buffer_at(func, block, "read", buffer, "transform_layout")
-    side, index = buffer
+    pair = isinstance(buffer, (tuple, list)) and len(buffer) == 2
+    side, index = buffer if pair else (None, None)
     if side not in ("read", "write") or not isinstance(index, int):
         raise LayoutError(
             "transform_layout",
@@ -178,7 +189,7 @@ class _Relayout(Mutator):
         if n.buffer is not self.old:
             return load
         indices = tuple([self.visit(i) for i in n.indices])
-        return BufferLoad(self.new, self.m.map_indices(indices, self.analyzer))
+        return BufferLoad(self.new, self.m.map_indices(indices, self.analyzer), n.predicate)
 
     def visit_BufferStore(self, n: BufferStore) -> Stmt:  # noqa: N802
         if n.buffer is not self.old:
@@ -186,14 +197,19 @@ class _Relayout(Mutator):
             return result
         indices = tuple([self.visit(i) for i in n.indices])
         return BufferStore(
-            self.new, self.visit(n.value), self.m.map_indices(indices, self.analyzer)
+            self.new,
+            self.visit(n.value),
+            self.m.map_indices(indices, self.analyzer),
+            n.predicate,
         )
 
     def visit_BufferRegion(self, n: BufferRegion) -> BufferRegion:  # noqa: N802
-        if n.buffer is not self.old:
-            return n
+        if n.buffer is not self.old:  # its bounds may load from the old buffer
+            same: BufferRegion = self.generic_visit(n)
+            return same
         if all(is_const(r.extent, 1) for r in n.region):
-            mapped = self.m.map_indices([r.min for r in n.region], self.analyzer)
+            points = [self.visit(r.min) for r in n.region]
+            mapped = self.m.map_indices(points, self.analyzer)
             return BufferRegion(self.new, tuple([Range(i, IntImm(1)) for i in mapped]))
         return BufferRegion(self.new, tuple([Range(IntImm(0), dim) for dim in self.new.shape]))
 
@@ -229,6 +245,7 @@ def _pad_writer(
             "axes, so it cannot "
             "write the padding. Copy with cache_read or cache_write first.",
         )
+    _require_whole_runs(func, path, buffer, axes, store)
     top = _own_loops(path)
     names = {v: Var(f"v{d}") for d, v in enumerate(inverse.inputs)}
     sizes = [Range(IntImm(0), dim) for dim in new.shape]
@@ -256,6 +273,38 @@ def _pad_writer(
     for var, r in reversed(list(zip(loops, sizes, strict=True))):
         nest = For(var, IntImm(0), r.extent, "serial", nest)
     return with_body(func, rebuild(top, nest))
+
+
+def _require_whole_runs(
+    func: PrimFunc, path: Path, buffer: Buffer, axes: Sequence[Var | None], store: BufferStore
+) -> None:
+    """The writer runs for every element of the buffer, or could: what it reads for the others is
+    there."""
+    realize = realize_of(path)
+    writer = realize.block
+    domains = {it.var: it.dom for it in writer.iter_vars}
+    loops = all_loops_above(path)
+    whole = covers_domain(Nested(realize, loops, []), loop_bounds(loops)) and all(
+        a is not None
+        and is_const(domains[a].min, 0)
+        and Bounds().proves_equal(domains[a].extent, dim)
+        for a, dim in zip(axes, buffer.shape, strict=True)
+    )
+    if whole:
+        return
+    sizes = zip(axes, buffer.shape, strict=True)
+    bounds = Bounds({a: Range(IntImm(0), dim) for a, dim in sizes if a is not None})
+    for load in walk(store.value):
+        if isinstance(load, BufferLoad) and not all(
+            bounds.proves_le(IntImm(0), index) and bounds.proves_le(add(index, 1), size)
+            for index, size in zip(load.indices, load.buffer.shape, strict=True)
+        ):
+            found = (
+                f"{writer.name!r} writes only a part of {buffer.name!r}; writing all of it, with "
+                f"the padding, would read {load.buffer.name!r} out of bounds. Let it run for "
+                "every element, or copy with cache_read first and change the layout of the copy."
+            )
+            raise _refuse(func, writer, found)
 
 
 def _writer_path(func: PrimFunc, block: Block, buffer: Buffer) -> Path:

@@ -19,6 +19,7 @@ from ...support.errors import (
 from ...support.node import replace, walk
 from ..expr import Expr, IntImm, Var, floordiv, floormod, is_const, mul, sub
 from ..function import PrimFunc
+from ..printer import print_expr
 from ..stmt import BlockRealize, For, Stmt
 from .affine import Bounds, is_independent, loop_bounds, sum_of, terms_of, undetermined
 from .analysis import (
@@ -29,14 +30,16 @@ from .analysis import (
     binds,
     blocks_below,
     fail,
-    find_block,
+    find_inner_block,
     find_loop,
     loop_of,
     map_outer_realizes,
+    reads_other_instances,
     rebuild,
     with_body,
 )
-from .region_cover import covered_within
+from .hidden_accesses import require_declared
+from .region_cover import covered_within, instances_clash
 
 Factor = int | Expr | None
 
@@ -120,11 +123,17 @@ def _split_extents(
             "split",
             func,
             [loop],
-            f"The product of the factors {render_factors(factors)} is less than the "
-            "extent of the loop "
-            f"{loop.var.name!r}, or cannot be proved to reach it; use None for one of them.",
+            f"The product of the factors {render_factors(factors)} "
+            + _too_small(known, loop.extent, loop.var.name)
+            + "; use None for one of them.",
         )
     return extents
+
+
+def _too_small(product: Expr, extent: Expr, name: str) -> str:
+    if isinstance(product, IntImm) and isinstance(extent, IntImm):
+        return f"is {product.value}, less than {extent.value}, the extent of the loop {name!r}"
+    return f"cannot be proved to reach {print_expr(extent)}, the extent of the loop {name!r}"
 
 
 def ceil_div(extent: Expr, by: Expr, bounds: Bounds) -> Expr:
@@ -296,10 +305,25 @@ def _require_free_domains(func: PrimFunc, new_chain: Sequence[For]) -> None:
 
 
 def _require_reorderable(func: PrimFunc, path: Path, chain: Sequence[For], body: Stmt) -> None:
+    require_declared(func, body, "reorder")
     nested = blocks_below(body)
     outer = all_loops_above(path)
     for n in nested:
-        require_affine(func, n, [*outer, *chain, *n.loops], "reorder")
+        # The loops further out stand still: that they repeat instances, as those around a moved
+        # producer do, does not matter.
+        require_affine(func, n, [*chain, *n.loops], "reorder")
+        if reads_other_instances(n.block):
+            found = (
+                f"The block {n.block.name!r} reads elements of its own output that other "
+                "iterations write, so that their order matters."
+            )
+            raise fail(DependenceError, "reorder", func, [n.block], found)
+        if instances_clash(n.block, [it.var for it in n.block.iter_vars]):
+            found = (
+                f"Several instances of the block {n.block.name!r} write the same element, so that "
+                "their order matters, although its axes are spatial."
+            )
+            raise fail(DependenceError, "reorder", func, [n.block], found)
     if len(nested) > 1:
         trouble = covered_within(nested, [*outer, *chain])
         if trouble is not None:
@@ -380,7 +404,7 @@ def require_affine(func: PrimFunc, n: Nested, loops: Sequence[For], primitive: s
 def add_unit_loop(func: PrimFunc, target: Var | str) -> tuple[PrimFunc, Var]:
     """Put a loop of extent 1, named ``u``, around a loop or a block."""
     if isinstance(target, str):
-        path = find_block(func, target, "add_unit_loop")
+        path = find_inner_block(func, target, "add_unit_loop")
     else:
         path = find_loop(func, target, "add_unit_loop")
     var = Var("u")

@@ -4,24 +4,42 @@
     for m, l: D[m, l] = f(C)    ->      C[m_m, l_m]
                                         D[m_m, l_m] = f(C)
 
-Legal where each iteration of the merged loops reads only what it wrote itself.
+Before, every iteration of the first nest ran before any of the second; afterwards the second's
+iteration m runs before the first's iterations m' > m. Legal where none of these pairs touches one
+element that either writes, which covers what flows from nest to nest, what is overwritten after it
+was read, and what both write. Two proofs are tried for each pair of blocks and buffer:
+
+- by ranges: in some dimension the box that one touches at m ends before the box that the other
+  touches at any later m' begins (m' is m + 1 + a number >= 0 in the loop where they differ first);
+- by ownership: one block writes other elements in every iteration, and what the other touches at m
+  lies in what the one writes at m.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ...support.errors import DependenceError, NotAncestorError, ScheduleValueError
+from ...support.errors import (
+    DependenceError,
+    NotAncestorError,
+    ScheduleError,
+    ScheduleValueError,
+)
 from ...support.node import replace
-from ..expr import Var
+from ..buffer import BufferRegion, Range
+from ..expr import Expr, IntImm, Var, add, is_const, sub
 from ..function import PrimFunc
+from ..printer import print_region
 from ..stmt import Block, For, SeqStmt, Stmt, seq
-from .affine import loop_bounds
+from ..visitor import substitute
+from .affine import Bounds, loop_bounds, undetermined
 from .analysis import (
     Nested,
     Path,
     all_loops_above,
     axis_bindings,
+    binding_map,
     binds,
     blocks_below,
     fail,
@@ -31,8 +49,9 @@ from .analysis import (
     rebuild,
     with_body,
 )
+from .hidden_accesses import require_declared
 from .loops import require_affine, require_plain_serial
-from .region_cover import covered_within, in_conflict, whole_boxes
+from .region_cover import Box, apart, contains, covers_domain, touched
 
 
 def merge(func: PrimFunc, variables: Sequence[Var], *, checks: bool = True) -> tuple[PrimFunc, Var]:
@@ -72,6 +91,7 @@ def merge(func: PrimFunc, variables: Sequence[Var], *, checks: bool = True) -> t
         bounds = loop_bounds([*outer, *new_loops, *inner])
         bodies.append(map_outer_realizes(chain[-1].body, change, bounds, None))
     if checks:
+        require_declared(func, SeqStmt(tuple([p[depth] for p in paths])), "merge")
         _require_local(func, outer, new_loops, bodies)
     nest = seq(*bodies)
     for loop in reversed(new_loops):
@@ -120,41 +140,138 @@ def _require_local(
     for group in groups:
         for n in group:
             require_affine(func, n, [*outer, *merged, *n.loops], "merge")
+    order = LoopOrder(outer, merged)
     for i, group in enumerate(groups):
         later = [n for g in groups[i + 1 :] for n in g]
-        for n in group:
-            _require_final(func, n, later, merged)
-    trouble = covered_within([n for g in groups for n in g], [*outer, *merged])
-    if trouble is not None:
-        found = (
-            f"{trouble.block.name!r} reads what the other nest writes in another "
-            "iteration, or this "
-            "cannot be excluded."
-        )
-        raise fail(DependenceError, "merge", func, [_original(func, trouble)], found)
+        for first in group:
+            for second in later:
+                _require_order_kept(func, first, second, order)
 
 
-def _require_final(
-    func: PrimFunc, n: Nested, later: Sequence[Nested], merged: Sequence[For]
-) -> None:
-    """What later nests read must be complete in one iteration, and be written by one nest only."""
-    writes = {id(w.buffer) for w in n.block.writes}
-    own = whole_boxes(find_block(func, n.block.name, "merge"))
-    reduced = axis_bindings(n.realize, ("reduce",))
-    for other in later:
-        if any(id(w.buffer) in writes for w in other.block.writes) and in_conflict(
-            own, whole_boxes(find_block(func, other.block.name, "merge"))
-        ):
-            found = f"{n.block.name!r} and {other.block.name!r} write the same elements."
-            raise fail(DependenceError, "merge", func, [_original(func, other)], found)
-        if any(id(r.buffer) in writes for r in other.block.reads):
-            for loop in merged:
-                if binds(reduced, loop.var):
-                    found = (
-                        f"{other.block.name!r} reads the result of {n.block.name!r}, which one "
-                        f"iteration of the reduce loop {loop.var.name!r} does not complete."
-                    )
-                    raise fail(DependenceError, "merge", func, [_original(func, other)], found)
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """A region of a block, and the box that one iteration of the merged loops touches."""
+
+    block: Nested
+    region: BufferRegion
+    written: bool
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class _Iteration:
+    """Another iteration of the merged loops: their variables there, and all ranges."""
+
+    values: dict[Var, Expr]
+    bounds: Bounds
+
+    def separates(self, there: Box, here: Box) -> bool:
+        """Whether one box in that iteration and another in this one have nothing in common."""
+        starts = [substitute(s, self.values) for s in there.starts]
+        extents = [substitute(e, self.values) for e in there.extents]
+        return apart(Box(starts, extents, there.exact), here, self.bounds)
+
+
+class LoopOrder:
+    """Loops whose iterations are to run in another order, and those around them."""
+
+    def __init__(self, outer: Sequence[For], merged: Sequence[For]) -> None:
+        self.merged = merged
+        self.fixed = [*outer, *merged]
+        self.later: list[tuple[_Iteration, _Iteration]] = []
+        """For each loop in which a later iteration may be the first to differ: what is known of it
+        where its distance counts, and where its range does."""
+        for d, loop in enumerate(merged):
+            steps = [Var(f"{other.var.name}_later") for other in merged[d:]]
+            values: dict[Var, Expr] = {
+                other.var: step for other, step in zip(merged[d:], steps, strict=True)
+            }
+            ranges = {
+                step: Range(IntImm(0), other.extent)
+                for other, step in zip(merged[d:], steps, strict=True)
+            }
+            bounds = loop_bounds(self.fixed)
+            self.later.append(
+                (
+                    _Iteration(
+                        values | {loop.var: add(add(loop.var, 1), steps[0])},
+                        bounds | Bounds(ranges | {steps[0]: Range(IntImm(0), sub(loop.extent, 1))}),
+                    ),
+                    _Iteration(values, bounds | Bounds(ranges)),
+                )
+            )
+
+    def touches(self, n: Nested) -> list[Touch]:
+        bounds = loop_bounds([*self.fixed, *n.loops])
+        sides = ((n.block.reads, False), (n.block.writes, True))
+        return [
+            Touch(n, r, written, touched(r, n, n.loops, bounds))
+            for regions, written in sides
+            for r in regions
+        ]
+
+    def are_apart(self, later: Touch, now: Touch) -> bool:
+        """Whether what one touches in any later iteration, the other does not touch now."""
+        if all(any(i.separates(later.box, now.box) for i in ways) for ways in self.later):
+            return True
+        return self.owns(later, now) or self.owns(now, later)
+
+    def owns(self, owner: Touch, other: Touch) -> bool:
+        """Whether ``owner`` touches all that ``other`` does in an iteration, and each element in
+        one iteration alone."""
+        n = owner.block
+        bounds = loop_bounds([*self.fixed, *n.loops])
+        if not owner.written or not owner.box.exact or not covers_domain(n, bounds):
+            return False
+        at = binding_map(n.realize)
+        indices = [substitute(r.min, at) for r in owner.region.region]
+        if not all(is_const(r.extent, 1) for r in owner.region.region):
+            return False
+        free = undetermined(indices, bounds)
+        if free is None or any(loop.var in free for loop in self.merged):
+            return False
+        known = bounds | loop_bounds(other.block.loops)
+        return contains(owner.box, other.box, known, owner.region.buffer.shape)
+
+
+def _require_order_kept(func: PrimFunc, first: Nested, second: Nested, order: LoopOrder) -> None:
+    """Raises DependenceError unless ``second`` at an iteration may run before ``first`` at all
+    later ones."""
+    shared = {id(r.buffer) for r in (*first.block.reads, *first.block.writes)}
+    if not any(id(r.buffer) in shared for r in (*second.block.reads, *second.block.writes)):
+        return
+    for a in order.touches(first):
+        for b in order.touches(second):
+            if a.region.buffer is not b.region.buffer or not (a.written or b.written):
+                continue
+            if not order.are_apart(a, b):
+                raise _refused(func, a, b, order.merged)
+
+
+def _refused(func: PrimFunc, first: Touch, second: Touch, merged: Sequence[For]) -> ScheduleError:
+    one, other = first.block.block.name, second.block.block.name
+    here = ", ".join(repr(loop.var.name) for loop in merged)
+    did, does = ["writes" if t.written else "reads" for t in (first, second)]
+    buffer = first.region.buffer.name
+    found = (
+        f"In one iteration of {here} the block {other!r} {does} {_text(second)}, while {one!r} "
+        f"{did} {_text(first)} in a later one. {one!r} came first before, and that these are "
+        f"different elements of {buffer!r} cannot be proved."
+    )
+    reduced = axis_bindings(first.block.realize, ("reduce",))
+    for loop in merged:
+        if first.written and binds(reduced, loop.var):
+            found += (
+                f" One iteration of the reduce loop {loop.var.name!r} does not complete the sums "
+                f"of {one!r}."
+            )
+    guilty = [_original(func, first.block), _original(func, second.block)]
+    return fail(DependenceError, "merge", func, guilty, found)
+
+
+def _text(touch: Touch) -> str:
+    ranges = [Range(s, e) for s, e in zip(touch.box.starts, touch.box.extents, strict=True)]
+    return print_region(BufferRegion(touch.region.buffer, tuple(ranges)))
 
 
 def _original(func: PrimFunc, n: Nested) -> Block:

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from ...support.errors import LayoutError, NonAffineError, ScheduleValueError
 from ...support.node import replace, walk
 from ..buffer import Buffer, Range
-from ..expr import BufferLoad, Expr, IntImm, Var, add, floordiv, mul
+from ..expr import BufferLoad, Expr, IntImm, Var, add, floordiv, is_const, mul
 from ..function import PrimFunc
-from ..stmt import Block, BufferStore, For, IterVar
+from ..stmt import Block, BufferStore, For, IterVar, Stmt
 from .affine import Bounds
 from .analysis import (
     TRUE,
@@ -54,18 +54,20 @@ def pad_einsum(func: PrimFunc, block_name: str, padding: Sequence[int]) -> PrimF
     if not grown:
         return func
     output = _output_of(func, block)
-    store = next(n for n in walk(block.body) if isinstance(n, BufferStore))
+    stores = [n for part in _parts(block) for n in walk(part) if isinstance(n, BufferStore)]
     shape = list(output.shape)
     for axis in grown:
-        shape[_dim_of(func, block, store, axis)] = extents[axis]
+        dim = _dim_of(func, block, stores, axis)
+        _require_whole_dim(func, block, axis, output, dim)
+        shape[dim] = extents[axis]
     bounds = Bounds(
-        {v.var: Range(IntImm(0), e) for v, e in zip(block.iter_vars, extents, strict=True)}
+        {v.var: Range(v.dom.min, e) for v, e in zip(block.iter_vars, extents, strict=True)}
     )
-    _require_in_bounds(func, block, output, bounds)
+    _require_in_bounds(func, block, output, shape, bounds)
     iter_vars = tuple(
         [
-            IterVar(v.var, Range(IntImm(0), e), v.kind)
-            for v, e in zip(block.iter_vars, extents, strict=True)
+            IterVar(v.var, Range(IntImm(0), e), v.kind) if i in grown else v
+            for i, (v, e) in enumerate(zip(block.iter_vars, extents, strict=True))
         ]
     )
     new_realize = replace(realize, block=replace(block, iter_vars=iter_vars))
@@ -144,26 +146,50 @@ def _output_of(func: PrimFunc, block: Block) -> Buffer:
     return output
 
 
-def _dim_of(func: PrimFunc, block: Block, store: BufferStore, axis: int) -> int:
+def _parts(block: Block) -> list[Stmt]:
+    """The body, and the init where there is one."""
+    return [block.body] if block.init is None else [block.init, block.body]
+
+
+def _dim_of(func: PrimFunc, block: Block, stores: Sequence[BufferStore], axis: int) -> int:
+    """The dimension of the output that the axis indexes, the same in every store."""
     var = block.iter_vars[axis].var
-    dims = [d for d, index in enumerate(store.indices) if index is var]
-    if len(dims) != 1:
+    dims = [d for d, index in enumerate(stores[0].indices) if index is var]
+    if len(dims) != 1 or any(store.indices[dims[0]] is not var for store in stores):
         found = (
-            f"The axis {var.name!r} does not index one dimension of {store.buffer.name!r} by "
+            f"The axis {var.name!r} does not index one dimension of {stores[0].buffer.name!r} by "
             "itself."
         )
         raise fail(NonAffineError, "pad_einsum", func, [block], found)
     return dims[0]
 
 
-def _require_in_bounds(func: PrimFunc, block: Block, output: Buffer, bounds: Bounds) -> None:
-    for load in walk(block.body):
-        if not isinstance(load, BufferLoad) or load.buffer is output:
+def _require_whole_dim(func: PrimFunc, block: Block, axis: int, output: Buffer, dim: int) -> None:
+    """The axis runs over all of the dimension, which can then grow with it; what it leaves out is
+    the business of other blocks."""
+    v = block.iter_vars[axis]
+    if not is_const(v.dom.min, 0) or not _same(v.dom.extent, output.shape[dim]):
+        found = (
+            f"The axis {v.var.name!r} runs over a part of dimension {dim} of {output.name!r}, "
+            "which cannot grow with it."
+        )
+        raise fail(LayoutError, "pad_einsum", func, [block], found)
+
+
+def _require_in_bounds(
+    func: PrimFunc, block: Block, output: Buffer, shape: Sequence[Expr], bounds: Bounds
+) -> None:
+    """Everything that the init and the body touch is there for the grown axes; ``shape`` is that of
+    the grown output."""
+    for load in [n for part in _parts(block) for n in walk(part)]:
+        if not isinstance(load, (BufferLoad, BufferStore)):
             continue
-        for index, size in zip(load.indices, load.buffer.shape, strict=True):
+        sizes = shape if load.buffer is output else load.buffer.shape
+        for index, size in zip(load.indices, sizes, strict=True):
             if not (bounds.proves_le(IntImm(0), index) and bounds.proves_le(add(index, 1), size)):
+                verb = "read" if isinstance(load, BufferLoad) else "written"
                 found = (
-                    f"With the padding, {load.buffer.name!r} would be read out of bounds. "
+                    f"With the padding, {load.buffer.name!r} would be {verb} out of bounds. "
                     "Give it a padded "
                     "layout first (transform_layout with pad_value)."
                 )

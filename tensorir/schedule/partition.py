@@ -11,7 +11,7 @@ group, so that each part can keep its own in a small place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from ...support.errors import DependenceError, ScheduleValueError
@@ -20,9 +20,10 @@ from ..buffer import Buffer
 from ..expr import Expr, IntImm, Let, Var, add, as_expr, sub
 from ..function import PrimFunc
 from ..stmt import Allocate, Block, For, LetStmt, Stmt, seq
-from ..visitor import Mutator, replace_buffers
+from ..visitor import Mutator, free_vars, replace_buffers, substitute
 from .affine import Bounds, loop_bounds
 from .analysis import (
+    Path,
     all_loops_above,
     as_update,
     axis_bindings,
@@ -43,6 +44,7 @@ from .analysis import (
     with_body,
 )
 from .annotate import buffer_names
+from .hidden_accesses import require_declared
 from .loops import render_factors, require_plain_serial
 from .region_cover import Whole, apart, whole_boxes
 
@@ -66,13 +68,18 @@ def loop_partition(func: PrimFunc, var: Var, factors: Sequence[int | Expr | None
     require_plain_serial(func, loop, "loop_partition")
     bounds = loop_bounds(all_loops_above(path))
     extents = _extents(func, loop, factors)
+    scope = scope_path(path)[-1]
+    assert isinstance(scope, Block)
+    # Buffers are given to the parts by the regions of blocks: nothing else may use them.
+    require_declared(func, scope.body, "loop_partition", scope.alloc_buffers)
     taken = set(block_names(func))
+    outer = {*func.shape_vars, *bounds.ranges, *_axes_and_views(path)}
     parts: list[Stmt] = []
     loops: list[Var] = []
     offset: Expr = IntImm(0)
     for i, extent in enumerate(extents):
         part_var = Var(f"{var.name}_p{i}")
-        body = loop.body if i == 0 else _copy(loop.body, taken)
+        body = loop.body if i == 0 else _copy(loop.body, taken, outer)
         inner = [below for n in blocks_below(body) for below in n.loops]
         part = For(part_var, IntImm(0), extent, "serial", body)
         known = bounds | loop_bounds([part, *inner])
@@ -85,6 +92,15 @@ def loop_partition(func: PrimFunc, var: Var, factors: Sequence[int | Expr | None
     changed = with_body(func, rebuild(path, seq(*parts)))
     scope_name = realize_of(scope_path(path)[:-1]).block.name
     return Partitioned(_separate_buffers(changed, scope_name), loops)
+
+
+def _axes_and_views(path: Path) -> Iterator[Var]:
+    """The axes of the blocks on a path, and the variables that their views bring along."""
+    for s in path:
+        if isinstance(s, Block):
+            yield from (it.var for it in s.iter_vars)
+            for m in s.match_buffers:
+                yield from free_vars([*m.buffer.strides, m.buffer.elem_offset])
 
 
 def _continue_reductions(func: PrimFunc, loop: For, body: Stmt, part: Var, bounds: Bounds) -> Stmt:
@@ -146,8 +162,8 @@ def _extents(func: PrimFunc, loop: For, factors: Sequence[int | Expr | None]) ->
 class _Copy(Mutator):
     """A copy that binds its own variables, with fresh names of blocks."""
 
-    def __init__(self, taken: set[str]) -> None:
-        self.taken = taken
+    def __init__(self, taken: set[str], outer: Set[Var]) -> None:
+        self.taken, self.outer = taken, outer
         self.names: dict[Var, Var] = {}
         self.buffers: dict[Buffer, Buffer] = {}
 
@@ -182,7 +198,15 @@ class _Copy(Mutator):
         for b in n.alloc_buffers:
             self.buffers[b] = replace_identity(b)
         for m in n.match_buffers:
-            self.buffers[m.buffer] = replace_identity(m.buffer)
+            layout = (*m.buffer.strides, m.buffer.elem_offset)
+            for v in free_vars(layout):
+                if v not in self.names and v not in self.outer:
+                    self._bind(v)  # a stride or offset that the view brings along
+            self.buffers[m.buffer] = replace(
+                replace_identity(m.buffer),
+                strides=tuple([substitute(s, self.names) for s in m.buffer.strides]),
+                elem_offset=substitute(m.buffer.elem_offset, self.names),
+            )
         name = fresh_name(self.taken, n.name)
         self.taken.add(name)
         return replace(map_children(n, self.visit), name=name)
@@ -193,8 +217,10 @@ def replace_identity(b: Buffer) -> Buffer:
     return Buffer(b.name, b.shape, b.dtype, b.scope, b.strides, b.elem_offset, b.alignment)
 
 
-def _copy(s: Stmt, taken: set[str]) -> Stmt:
-    result: Stmt = _Copy(taken).visit(s)
+def _copy(s: Stmt, taken: set[str], outer: Set[Var]) -> Stmt:
+    """A copy that binds variables, buffers and block names of its own; ``outer`` are the
+    variables that stand for the same in both."""
+    result: Stmt = _Copy(taken, outer).visit(s)
     return result
 
 

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from ...support.errors import DependenceError, NotReductionBlockError, ScheduleValueError
 from ...support.node import replace, walk
+from ..arith import infer_regions
 from ..buffer import Buffer, BufferRegion, Range
+from ..dim_align import DIM_ALIGN
 from ..expr import BufferLoad, Expr, IntImm, Var, is_const
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
 from ..visitor import substitute
 from .affine import loop_bounds, undetermined
 from .analysis import (
+    Nested,
+    Path,
+    all_loops_above,
     as_update,
     axis_bindings,
     binds,
@@ -32,9 +37,14 @@ from .analysis import (
     require_ancestor,
     require_reduction,
     scope_path,
+    simplify_condition,
     with_body,
 )
 from .annotate import buffer_names
+from .arguments import require_int
+from .hidden_accesses import require_declared
+from .merge import LoopOrder
+from .region_cover import apart
 from .structure import ReductionUpdate, match_update
 
 
@@ -79,7 +89,9 @@ def decompose_reduction(
             )
     if checks:
         _require_separate(func, realize, loops[at:], spatial_values, reduce_values)
+        _require_guard_known(func, realize, loops[:at], loops[at:], spatial_values)
         require_once(func, realize, loops[at:], "decompose_reduction")
+        _require_init_may_come_first(func, path, loops[at:], all_loops_above(path))
     init_loops = [loop for loop in loops[at:] if binds(spatial_values, loop.var)]
     names = set(block_names(func))
     init_name = fresh_name(names, f"{block.name}_init")
@@ -120,6 +132,65 @@ def _require_separate(
         if used & inner_reduce and used & spatial_inner:
             found = f"A predicate of {realize.block.name!r} joins spatial and reduce loops."
             raise fail(DependenceError, "decompose_reduction", func, [realize], found)
+
+
+def _require_guard_known(
+    func: PrimFunc,
+    realize: BlockRealize,
+    outer: Sequence[For],
+    below: Sequence[For],
+    spatial: Sequence[Expr],
+) -> None:
+    """The init has the conditions on its own loops; one on these and on loops that it does not have
+    could leave iterations of the outer loops to the init alone, which would undo the update."""
+    lost = {id(loop.var) for loop in below if not binds(spatial, loop.var)}
+    around = {id(loop.var) for loop in outer if not is_const(loop.extent, 1)}
+    for c in conjuncts(realize.predicate):
+        used = {id(n) for n in walk(c) if isinstance(n, Var)}
+        if used & lost and used & around:
+            found = (
+                f"A predicate of {realize.block.name!r} is about loops outside of the init and "
+                "loops that only the update has, so that the init might run without it."
+            )
+            raise fail(DependenceError, "decompose_reduction", func, [realize], found)
+
+
+def _require_init_may_come_first(
+    func: PrimFunc, path: Path, loops: Sequence[For], above: Sequence[For]
+) -> None:
+    """No other block below the loop uses an element before its init in the old order, or writes
+    what the init reads: in the new order all inits come first."""
+    realize = realize_of(path)
+    block = realize.block
+    assert block.init is not None
+    require_declared(func, loops[0], "decompose_reduction", [w.buffer for w in block.writes])
+    nested = blocks_below(loops[0])
+    reads, _ = infer_regions(block.init, None, block.iter_vars)
+    used = {id(r.buffer) for r in (*reads, *block.writes)}
+    first = replace(block, reads=tuple(reads), body=block.init, init=None)
+    own = next(i for i, n in enumerate(nested) if n.block is block)
+    for i, n in enumerate(nested):
+        if i == own or all(id(r.buffer) not in used for r in (*n.block.reads, *n.block.writes)):
+            continue
+        shared = [loop for loop in n.loops if any(loop is x for x in loops)]
+        order = LoopOrder([x for x in above if all(x is not y for y in loops)], shared)
+        inner = [x for x in loops if all(x is not y for y in shared)]
+        init = Nested(replace(realize, block=first), inner, [])
+        other = Nested(n.realize, n.loops[len(shared) :], n.conditions)
+        for a in order.touches(init):
+            for b in order.touches(other):
+                if a.region.buffer is not b.region.buffer or not (a.written or b.written):
+                    continue
+                bounds = loop_bounds([*order.fixed, *inner, *other.loops])
+                now = i > own or apart(a.box, b.box, bounds)
+                if not (now and order.are_apart(a, b)):
+                    found = (
+                        f"{n.block.name!r} uses {a.region.buffer.name!r} below the loop "
+                        f"{loops[0].var.name!r}, perhaps before {block.name!r} begins with the "
+                        "same element; before the loop its init would come too early. Choose a "
+                        "loop further in."
+                    )
+                    raise fail(DependenceError, "decompose_reduction", func, [n.block], found)
 
 
 def require_once(
@@ -164,12 +235,14 @@ def _init_nest(
             if not any(id(n) in skipped for n in walk(c))
         ]
     )
+    axes = tuple([IterVar(fresh_axes[it.var], it.dom, it.kind) for it, _ in pairs])
+    body = substitute(block.init, fresh_axes)
     init = Block(
         name,
-        tuple([IterVar(fresh_axes[it.var], it.dom, it.kind) for it, _ in pairs]),
-        (),
+        axes,
+        tuple(infer_regions(body, None, axes)[0]),
         tuple([substitute(w, fresh_axes) for w in block.writes]),
-        substitute(block.init, fresh_axes),
+        body,
         annotations=block.annotations,
     )
     nest: Stmt = BlockRealize(
@@ -204,8 +277,9 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
 
     ``B[i] += A[i, k]`` with ``k = k_0 * 4 + k_1`` and the loop ``k_1`` becomes ``B_rf[k_1, i] +=
     A[i, k_0 * 4 + k_1]`` and ``B[i] += B_rf[k_1, i]``. The partial block keeps the loops; the final
-    one, which keeps the block's name, follows the whole nest. ``factor_axis`` is the place of the
-    new dimension; negative counts from the end.
+    one, which keeps the block's name and the alignment of its buffer, follows the whole nest, or
+    the part of it that nobody else who uses the buffer stands in.
+    ``factor_axis`` is the place of the new dimension; negative counts from the end.
     """
     target = _rfactor_target(func, loop_var)
     path = find_block(func, target, "rfactor")
@@ -219,10 +293,11 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
         found = (
             f"The update of {block.name!r} is not one of sum, prod, max, min of its own "
             "element and a term, "
-            "so its terms may not be regrouped."
+            "beginning with the neutral element, so its terms may not be regrouped."
         )
         raise fail(NotReductionBlockError, "rfactor", func, [block], found)
     ndim = len(update.buffer.shape)
+    factor_axis = require_int(factor_axis, "factor_axis", "rfactor")
     axis = factor_axis + ndim + 1 if factor_axis < 0 else factor_axis
     if not 0 <= axis <= ndim:
         raise ScheduleValueError(
@@ -241,20 +316,13 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
         scope="global",
     )
     partial = _partial_block(realize, loops, rf_loop, update, rf_buffer, axis, rf_name)
-    final = _final_nest(realize, loops, rf_loop, update, rf_buffer, axis)
-    for n in blocks_below(loops[0]):
-        uses = (*n.block.reads, *n.block.writes)
-        if n.block is not block and any(r.buffer is update.buffer for r in uses):
-            found = (
-                f"{n.block.name!r} uses {update.buffer.name!r} inside the nest of {block.name!r}, "
-                "before the final block could write it."
-            )
-            raise fail(DependenceError, "rfactor", func, [n.block], found)
+    own = _own_nest(func, realize, loops, update.buffer)
+    final = _final_nest(realize, own, rf_loop, update, rf_buffer, axis)
     body = rebuild(path, partial)
     changed = with_body(func, body)
     new_path = find_block(changed, rf_name, "rfactor")
     top_index = next(
-        i for i, s in enumerate(new_path) if isinstance(s, For) and s.var is loops[0].var
+        i for i, s in enumerate(new_path) if isinstance(s, For) and s.var is own[0].var
     )
     changed = with_body(
         changed, rebuild(new_path[: top_index + 1], seq(new_path[top_index], final))
@@ -264,6 +332,35 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
     assert isinstance(holder, Block)
     grown = replace(holder, alloc_buffers=(*holder.alloc_buffers, rf_buffer))
     return Factored(with_body(changed, rebuild(scope, grown)), rf_name, block.name)
+
+
+def _own_nest(
+    func: PrimFunc, realize: BlockRealize, loops: Sequence[For], buffer: Buffer
+) -> Sequence[For]:
+    """The loops that the final block follows: all of them, or, where others below the outer ones
+    use the buffer, those below which nobody else does. Those above stay around the final block too,
+    so that none of them may run over a reduce axis."""
+    reduced = axis_bindings(realize, ("reduce",))
+    for depth, loop in enumerate(loops):
+        user = _other_user(loop, realize.block, buffer)
+        if user is None:
+            return loops[depth:]
+        if depth + 1 == len(loops) or binds(reduced, loop.var):
+            break
+    found = (
+        f"{user.name!r} uses {buffer.name!r} inside the nest of {realize.block.name!r}, before the "
+        "final block could write it."
+    )
+    raise fail(DependenceError, "rfactor", func, [user], found)
+
+
+def _other_user(loop: For, block: Block, buffer: Buffer) -> Block | None:
+    """A block below a loop that uses the buffer of another."""
+    for n in blocks_below(loop):
+        uses = (*n.block.reads, *n.block.writes)
+        if n.block is not block and any(r.buffer is buffer for r in uses):
+            return n.block
+    return None
 
 
 def _rfactor_target(func: PrimFunc, loop_var: Var) -> str:
@@ -364,7 +461,7 @@ def _partial_block(
         (point_region(rf_buffer, point),),
         store,
         init=init,
-        annotations=block.annotations,
+        annotations=tuple([(k, v) for k, v in block.annotations if k != DIM_ALIGN]),
     )
     return BlockRealize(tuple(values), realize.predicate, partial)
 
@@ -413,13 +510,17 @@ def _final_nest(
         (point_region(update.buffer, indices),),
         store,
         init=BufferStore(update.buffer, update.identity, indices),
+        annotations=tuple([(k, v) for k, v in block.annotations if k == DIM_ALIGN]),
     )
-    dropped = {id(loop.var) for loop in loops if loop.var not in fresh_loops}
-    conditions = [
-        substitute(c, fresh_loops)
+    # An element has partial results where the block ran with its reduce loops at their beginning.
+    first: dict[Var, Expr] = {loop.var: loop.min for loop in loops if loop.var not in fresh_loops}
+    bounds = loop_bounds(kept)
+    begun = [
+        simplify_condition(substitute(c, first), bounds)
         for c in conjuncts(realize.predicate)
-        if not any(id(n) in dropped or n is rf_loop.var for n in walk(c))
+        if not any(n is rf_loop.var for n in walk(c))
     ]
+    conditions = [substitute(c, fresh_loops) for c in begun if not bounds.proves(c)]
     nest: Stmt = BlockRealize(tuple(values), conjunction(conditions), final)
     for loop in reversed(kept):
         nest = For(fresh_loops[loop.var], loop.min, loop.extent, "serial", nest)

@@ -7,14 +7,23 @@ reads only what it wrote itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...support.node import replace
 from ..buffer import Buffer, BufferRegion
-from ..expr import GE, LT, Expr, IntImm, Var, add, is_const, sub
+from ..expr import EQ, GE, LT, Expr, IntImm, Var, add, all_of, is_const, sub
 from ..stmt import Block, BlockRealize, For
 from ..visitor import substitute
-from .affine import Bounds, Digit, loop_bounds, low_and_high, overlapping, sweep
+from .affine import (
+    Bounds,
+    Digit,
+    loop_bounds,
+    low_and_high,
+    overlapping,
+    steps_without_gap,
+    sweep,
+)
 from .analysis import Nested, Path, all_loops_above, binding_map, conjuncts, realize_of
 
 
@@ -56,7 +65,8 @@ def touched(region: BufferRegion, n: Nested, inner: Sequence[For], bounds: Bound
         sizes.append(
             s.extent if r.extent.value == 1 else bounds.simplify(s.extent + (r.extent.value - 1))
         )
-        exact = exact and s.exact
+        dense = s.exact or steps_without_gap(low, r.extent.value, moving, bounds)
+        exact = exact and dense
         digits.extend([d for d in s.digits if d.extent != 1])
     return Box(starts, sizes, exact and not overlapping(digits))
 
@@ -183,11 +193,75 @@ def covered_within(nested: Sequence[Nested], fixed: Sequence[For]) -> Nested | N
 
 
 def _writes_all(w: Nested, region: BufferRegion, need: Box, bounds: Bounds) -> bool:
+    w = _first_iterations(w)
     known = bounds | loop_bounds(w.loops)
     box = touched(region, w, w.loops, known)
     if not box.exact or not covers_domain(w, known):
         return False
     return contains(box, need, known, region.buffer.shape)
+
+
+def _first_iterations(n: Nested) -> Nested:
+    """A block that runs in the first iteration of some of its loops only, as one below loops of one
+    iteration: what it writes there is there in all later ones."""
+    kept: list[Expr] = []
+    loops = list(n.loops)
+    for c in conjuncts(n.realize.predicate):
+        at = [i for i, loop in enumerate(loops) if _is_first_iteration(c, loop)]
+        if at:
+            loops[at[0]] = replace(loops[at[0]], extent=IntImm(1))
+        else:
+            kept.append(c)
+    if len(loops) == len(n.loops) and all(a is b for a, b in zip(loops, n.loops, strict=True)):
+        return n
+    return Nested(replace(n.realize, predicate=all_of(kept)), loops, n.conditions)
+
+
+def _is_first_iteration(c: Expr, loop: For) -> bool:
+    """Whether a condition is ``loop == its first value``, of a serial loop."""
+    return (
+        isinstance(c, EQ)
+        and c.a is loop.var
+        and loop.kind == "serial"
+        and isinstance(c.b, IntImm)
+        and isinstance(loop.min, IntImm)
+        and c.b.value == loop.min.value
+    )
+
+
+def instances_clash(block: Block, varied: Collection[Var]) -> bool:
+    """Whether two instances that differ in one of the spatial axes ``varied`` provably write one
+    element: then the axes do not say what spatial axes say, and the instances have an order.
+
+    Tried are the first instance and its neighbours, which finds the usual mistakes (``B[i + j]``,
+    ``B[i // 2]``, two elements an instance); that no clash is found is no proof.
+    """
+    axes = [it for it in block.iter_vars if it.kind == "spatial" and not is_const(it.dom.extent, 1)]
+    plain = [{r.min for r in w.region if is_const(r.extent, 1)} for w in block.writes]
+    moved = [it for it in axes if any(it.var not in indices for indices in plain)]
+    bounds = Bounds({it.var: it.dom for it in block.iter_vars if it.kind != "spatial"})
+    first: dict[Var, Expr] = {
+        it.var: it.dom.min for it in block.iter_vars if it.kind == "spatial"
+    }
+    places = {it.var: first | {it.var: add(it.dom.min, 1)} for it in moved}
+    for v in places:
+        if v not in varied:
+            continue
+        others = [first, *(place for other, place in places.items() if other is not v)]
+        for place in others:
+            if any(_meet(w, places[v], place, bounds) for w in block.writes):
+                return True
+    return False
+
+
+def _meet(w: BufferRegion, a: Mapping[Var, Expr], b: Mapping[Var, Expr], bounds: Bounds) -> bool:
+    """Whether a region provably has an element in common at two instances."""
+    for r in w.region:
+        s, t = (bounds.simplify(substitute(r.min, at)) for at in (a, b))
+        e, f = (substitute(r.extent, at) for at in (a, b))
+        if not (bounds.proves_le(add(s, 1), add(t, f)) and bounds.proves_le(add(t, 1), add(s, e))):
+            return False
+    return True
 
 
 def full_box(buffer: Buffer) -> Box:

@@ -14,12 +14,14 @@ from ..function import PrimFunc
 from .analysis import (
     consumers_of,
     find_block,
+    find_inner_block,
     find_loop,
     loop_of,
     loops_above,
     realize_of,
     scope_path,
 )
+from .arguments import require_floats, require_int, require_ints
 from .compute_location import compute_at
 from .inline import compute_inline
 
@@ -55,6 +57,10 @@ def perfect_tile(
     whose extent is not a constant gives ``[-1, 1, ..., 1]``, one that never runs ones. A decision
     is checked and taken.
     """
+    n = require_int(n, "n", "sample_perfect_tile")
+    max_innermost_factor = require_int(
+        max_innermost_factor, "max_innermost_factor", "sample_perfect_tile"
+    )
     if n < 1:
         raise ScheduleValueError("sample_perfect_tile", f"n must be at least 1; found {n}.")
     if max_innermost_factor < 1:
@@ -84,29 +90,39 @@ def perfect_tile(
 
 
 def _checked_tile(decision: Sequence[int], n: int, extent: int, name: str) -> list[int]:
+    decision = require_ints(decision, "the decision", "sample_perfect_tile")
     product = 1
     for f in decision:
         product *= f
-    if len(decision) != n or product != max(extent, 1):
+    if len(decision) != n or product != max(extent, 1) or any(f < 1 for f in decision):
         raise ScheduleValueError(
             "sample_perfect_tile",
-            f"Expected {n} factors with the product {extent}, the extent of {name!r}; "
-            f"found {list(decision)}.",
+            f"Expected {n} factors with the product {extent}, the extent of {name!r}, all "
+            f"positive; found {decision}.",
         )
-    return [int(f) for f in decision]
+    return decision
 
 
 def categorical(
     rng: random.Random, candidates: Sequence[int], probs: Sequence[float], decision: int | None
 ) -> int:
     """The index of a candidate, drawn with the given weights; a decision is checked and taken."""
+    candidates = require_ints(candidates, "the candidates", "sample_categorical")
+    probs = require_floats(probs, "the probabilities", "sample_categorical")
     if not candidates or len(candidates) != len(probs):
         raise ScheduleValueError(
             "sample_categorical",
             f"Expected as many probabilities as candidates; found {len(candidates)} and "
             f"{len(probs)}.",
         )
+    if any(p < 0 for p in probs) or not sum(probs) > 0:
+        raise ScheduleValueError(
+            "sample_categorical",
+            "Expected probabilities of which none is negative and one is positive; found "
+            f"{list(probs)}.",
+        )
     if decision is not None:
+        decision = require_int(decision, "the decision", "sample_categorical")
         if not 0 <= decision < len(candidates):
             raise ScheduleValueError(
                 "sample_categorical",
@@ -124,6 +140,7 @@ ROOT, INLINE = -1, -2
 def compute_locations(func: PrimFunc, block_name: str) -> list[tuple[int, Var | None]]:
     """Where a block may be computed: ``(-2, None)`` inline, ``(-1, None)`` where it is, and
     ``(i, var)`` under the i-th loop of its first consumer."""
+    path = find_inner_block(func, block_name, "sample_compute_location")
     places: list[tuple[int, Var | None]] = []
     try:
         compute_inline(func, block_name)
@@ -131,7 +148,6 @@ def compute_locations(func: PrimFunc, block_name: str) -> list[tuple[int, Var | 
     except ScheduleError:
         pass
     places.append((ROOT, None))
-    path = find_block(func, block_name, "sample_compute_location")
     scope = scope_path(path)[-1]
     block = realize_of(path).block
     consumers = consumers_of(scope, block)  # type: ignore[arg-type]

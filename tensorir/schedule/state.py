@@ -1,40 +1,31 @@
 """The state of a schedule: the functions as they stand, what handles mean, and the trace.
 
 The state is a value: functions are never mutated and tables are replaced, so copying a schedule
-copies a few references. Handles, names and expressions over sampled values are resolved here,
-results are committed and recorded here, and the queries, which change nothing, live here. What
-changes a program is in ``schedule``.
+copies a few references. Handles, names and expressions over sampled values are resolved here, and
+results are committed and recorded here. The methods that users call are in ``methods``.
 """
 
 from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, Self, TypeAlias, overload
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
+from ...support.display import show_text
 from ...support.errors import ScheduleError, ScheduleValueError, nearest
-from ...support.node import walk
+from ..arith import IndexMap
 from ..expr import Expr, IntImm, Var
 from ..function import PrimFunc
 from ..printer import print_func
-from ..stmt import Block, BlockRealize, For
-from ..visitor import substitute
+from ..stmt import BlockRealize
+from ..visitor import free_vars, substitute
 from .affine import Bounds
-from .analysis import (
-    blocks_below,
-    consumers_of,
-    find_block,
-    find_loop,
-    is_output_block,
-    loop_of,
-    loops_above,
-    producers_of,
-    realize_of,
-    scope_path,
-)
-from .handles import BlockHandle, BlockRV, LoopHandle, LoopRV
-from .trace import RV, Argument, Instruction, Trace
+from .analysis import find_block
+from .arguments import require_int, require_text
+from .handles import BlockHandle, LoopHandle, LoopRV
+from .trace import Argument, Instruction, Trace
+from .trace_values import RV
 
 BlockLike: TypeAlias = BlockHandle | str
 IntLike: TypeAlias = int | Expr
@@ -73,12 +64,12 @@ class FunctionTable:
         return "\n\n".join(print_func(f) for f in self.functions.values())
 
     def show(self) -> None:
-        """Print the functions."""
-        print(self.script())
+        """Print the functions, in colours where that is possible."""
+        show_text(self.script())
 
 
 class ScheduleState:
-    """Functions, what handles mean, and the trace; the queries, which change nothing."""
+    """Functions, what handles mean, and the trace."""
 
     def __init__(
         self, mod: PrimFunc | ModuleLike, seed: int | None = None, *, enable_checks: bool = True
@@ -102,12 +93,15 @@ class ScheduleState:
                 )
         self._changed: frozenset[str] = frozenset()
         self._working = self._default_function()
-        self._renamed: dict[tuple[str, str], str] = {}
+        self._renamings: tuple[tuple[str, str, str], ...] = ()
+        self._births: dict[BlockHandle, int] = {}
         self._values: dict[Var, int] = {}
         self._instructions: tuple[Any, Instruction] | None = None
         self._rv_count = 0
         self._pending: set[BlockHandle] = set()
-        self.seed: int = secrets.randbits(31) if seed is None else seed
+        self.seed: int = (
+            secrets.randbits(31) if seed is None else require_int(seed, "the seed", "Schedule")
+        )
         self._rng = random.Random(self.seed)
         self.enable_checks = enable_checks
 
@@ -142,33 +136,6 @@ class ScheduleState:
         found.reverse()
         return Trace(tuple(found))
 
-    def copy(self, *, seed: int | None = None) -> Self:
-        """A schedule in the same state that goes its own way; it shares all handles made so far.
-
-        Its generator is seeded from this one's, unless a seed is given.
-        """
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__)
-        new.seed = self._rng.getrandbits(31) if seed is None else seed
-        new._rng = random.Random(new.seed)
-        new._pending = set()
-        return new
-
-    fork = copy
-
-    def become(self, other: Self) -> None:
-        """Take over the state of a copy of this schedule: of what was tried on it, all is kept."""
-        self.__dict__.update(other.copy().__dict__)
-
-    def show(self) -> None:
-        """Print the function worked on and the trace."""
-        print(print_func(self.func))
-        self.trace.show()
-
-    def work_on(self, func_name: str) -> None:
-        """Make a function the one that names of blocks refer to."""
-        self._working = self._function_name(func_name, "work_on")
-
     @property
     def only_function(self) -> str | None:
         """The name of the module's only PrimFunc, or None if there are several."""
@@ -177,43 +144,6 @@ class ScheduleState:
     def knows_function(self, name: str) -> bool:
         """Whether the module has a PrimFunc of this name."""
         return name in self._functions
-
-    def get_shape_var(self, name: str) -> Var:
-        """The symbolic dimension called ``name`` of the function worked on."""
-        dims = self.func.shape_vars
-        for v in dims:
-            if v.name == name:
-                return v
-        known = ", ".join(repr(v.name) for v in dims) or "none"
-        raise ScheduleValueError(
-            "get_shape_var",
-            f"{self.func.name!r} has no symbolic dimension {name!r}; it has {known}.",
-        )
-
-    @overload
-    def get(self, rv: BlockHandle) -> Block: ...
-
-    @overload
-    def get(self, rv: LoopHandle) -> For: ...
-
-    @overload
-    def get(self, rv: Expr) -> int: ...
-
-    def get(self, rv: BlockHandle | LoopHandle | Expr) -> Block | For | int:
-        """What a random variable stands for: the block, the loop, or the integer."""
-        if isinstance(rv, BlockHandle):
-            func, name = self._block(rv)
-            return realize_of(find_block(self._functions[func], name, "get")).block
-        if isinstance(rv, LoopHandle):
-            return loop_of(find_loop(self._functions[rv.func_name], rv.var, "get"))
-        value = self._value(rv)
-        if not isinstance(value, int):
-            raise ScheduleValueError("get", "The expression depends on a symbolic dimension.")
-        return value
-
-    def block_name(self, block: BlockLike) -> str:
-        """The present name of a block."""
-        return self._block(block)[1]
 
     # -- resolving ---------------------------------------------------------------------------------
     def _function_name(self, name: str | None, primitive: str = "Schedule") -> str:
@@ -228,7 +158,7 @@ class ScheduleState:
                     'get_block(name, func_name), or choose one with work_on("...").',
                 )
             return self._working
-        if name not in self._functions:
+        if require_text(name, "a function's name", primitive) not in self._functions:
             raise ScheduleValueError(
                 primitive,
                 f"There is no PrimFunc {name!r}; the module has "
@@ -237,12 +167,14 @@ class ScheduleState:
         return name
 
     def _block(self, block: BlockLike) -> tuple[str, str]:
-        """Function and present name of a block."""
+        """Function and present name of a block. A handle follows the renamings made after it was
+        given out: an earlier one was of another block, whose name was free again."""
         if isinstance(block, str):
             return self._function_name(None), block
         name = block.name
-        while (block.func_name, name) in self._renamed:
-            name = self._renamed[block.func_name, name]
+        for owner, old, new in self._renamings[self._births.get(block, 0) :]:
+            if owner == block.func_name and old == name:
+                name = new
         return block.func_name, name
 
     def _handle(self, block: BlockLike) -> BlockHandle:
@@ -258,6 +190,7 @@ class ScheduleState:
         owner = self._function_name(None)
         find_block(self._functions[owner], block, "get_block")
         handle = BlockHandle(block, owner)
+        self._note_births([handle])
         self._pending.add(handle)
         return handle
 
@@ -265,11 +198,19 @@ class ScheduleState:
         """An int where an expression has a value through decisions, else the expression itself."""
         if not isinstance(e, Expr):
             return e
-        change = {
-            n: IntImm(self._values[n]) for n in walk(e) if isinstance(n, Var) and n in self._values
-        }
-        result = Bounds().simplify(substitute(e, change))
+        result = Bounds().simplify(substitute(e, self._sampled_in([e])))
         return result.value if isinstance(result, IntImm) else result
+
+    def _sampled_in(self, exprs: Sequence[Expr]) -> dict[Var, Expr]:
+        """The sampled variables in expressions, and their values."""
+        return {v: IntImm(self._values[v]) for v in free_vars(exprs) if v in self._values}
+
+    def _index_map(self, m: IndexMap) -> IndexMap:
+        """An index map with the values of what was sampled."""
+        change = self._sampled_in(m.outputs)
+        if not change:
+            return m
+        return IndexMap(m.inputs, tuple([substitute(e, change) for e in m.outputs]))
 
     def _factors(self, factors: Sequence[IntLike | None], primitive: str) -> list[Any]:
         """The values of factors, sampled ones included; None stays."""
@@ -351,80 +292,17 @@ class ScheduleState:
         instruction = Instruction(kind, tuple(inputs), tuple(attrs), tuple(outputs), decision)
         self._instructions = (self._instructions, instruction)
         self._rv_count += len(outputs)
+        self._note_births(outputs)
 
     def _rename(self, func_name: str, old: str, new: str) -> None:
-        self._renamed = {**self._renamed, (func_name, old): new}
+        self._renamings = (*self._renamings, (func_name, old, new))
 
-    # -- queries -----------------------------------------------------------------------------------
-    def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
-        """The block of a name; raises BlockNotFoundError with the nearest known name."""
-        owner = self._function_name(func_name, "get_block")
-        find_block(self._functions[owner], name, "get_block")
-        rv = BlockHandle(name, owner)
-        self._record("get_block", (), (("name", name), ("func_name", owner)), (rv,))
-        return rv
-
-    def get_loops(self, block: BlockLike) -> list[LoopRV]:
-        """The loops around a block, up to the block that holds it, outermost first."""
-        handle = self._handle(block)
-        func, name = self._block(handle)
-        path = find_block(self._functions[func], name, "get_loops")
-        result = [LoopHandle(loop.var, func) for loop in loops_above(path)]
-        self._record("get_loops", (("block", handle),), (), result)
-        return result
-
-    def get_child_blocks(self, block_or_loop: BlockLike | LoopRV) -> list[BlockRV]:
-        """The blocks directly below a block or loop, in program order."""
-        if isinstance(block_or_loop, LoopHandle):
-            loop = self._place(block_or_loop, "get_child_blocks")
-            func = loop.func_name
-            below = blocks_below(
-                loop_of(find_loop(self._functions[func], loop.var, "get_child_blocks"))
-            )
-            target: RV = loop
-        else:
-            handle = self._handle(block_or_loop)
-            func, name = self._block(handle)
-            below = blocks_below(
-                realize_of(find_block(self._functions[func], name, "get_child_blocks")).block.body
-            )
-            target = handle
-        result = [BlockHandle(n.block.name, func) for n in below]
-        self._record("get_child_blocks", (("", target),), (), result)
-        return result
-
-    def get_producers(self, block: BlockLike) -> list[BlockRV]:
-        """The blocks of the same scope that write what a block reads."""
-        return self._neighbours("get_producers", block, producers_of)
-
-    def get_consumers(self, block: BlockLike) -> list[BlockRV]:
-        """The blocks of the same scope that read what a block writes."""
-        return self._neighbours("get_consumers", block, consumers_of)
-
-    def _neighbours(
-        self, kind: str, block: BlockLike, find: Callable[[Block, Block], Any]
-    ) -> list[BlockRV]:
-        handle = self._handle(block)
-        func, name = self._block(handle)
-        path = find_block(self._functions[func], name, kind)
-        scope = scope_path(path)[-1]
-        assert isinstance(scope, Block)
-        result = [BlockHandle(n.block.name, func) for n in find(scope, realize_of(path).block)]
-        self._record(kind, (("block", handle),), (), result)
-        return result
-
-    def get_output_blocks(self, scope_block: BlockLike) -> list[BlockRV]:
-        """The blocks below a block that write a buffer which outlives it."""
-        handle = self._handle(scope_block)
-        func, name = self._block(handle)
-        scope = realize_of(find_block(self._functions[func], name, "get_output_blocks")).block
-        result = [
-            BlockHandle(n.block.name, func)
-            for n in blocks_below(scope.body)
-            if is_output_block(self._functions[func], scope, n.block)
-        ]
-        self._record("get_output_blocks", (("scope_block", handle),), (), result)
-        return result
+    def _note_births(self, handles: Sequence[RV]) -> None:
+        """Note how many renamings there were before these handles; for most handles it is none."""
+        if self._renamings:
+            new = [h for h in handles if isinstance(h, BlockHandle) and h not in self._births]
+            if new:
+                self._births = {**self._births, **dict.fromkeys(new, len(self._renamings))}
 
 
 def _described(value: object) -> str:

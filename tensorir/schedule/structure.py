@@ -54,6 +54,8 @@ def match_update(block: Block) -> ReductionUpdate | None:
     init, body = block.init, block.body
     if not isinstance(init, BufferStore) or not isinstance(body, BufferStore):
         return None
+    if init.predicate is not None or body.predicate is not None:
+        return None
     combine = COMBINERS.get(type(body.value))
     if (
         combine is None

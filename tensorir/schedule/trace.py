@@ -8,35 +8,18 @@ same space. Text names RVs ``b0``, ``l1``, ``v2`` in order of appearance.
 
 from __future__ import annotations
 
-import ast
+import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
-from ...support.errors import TraceError
-from ...support.node import walk
-from ..arith import IndexMap
-from ..expr import (
-    Add,
-    Expr,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Sub,
-    Var,
-    as_expr,
-    maximum,
-    minimum,
-)
-from ..visitor import substitute
+from ...support.display import as_html, show_text
+from ...support.errors import BurnishError, TraceError, nearest
+from ..expr import Var
 from .handles import BlockHandle, LoopHandle
+from .trace_values import RV, decode, encode, map_value, value_text, variables_of
 
-RV: TypeAlias = BlockHandle | LoopHandle | Var
 Argument: TypeAlias = "tuple[str, Any]"
 """A parameter name and a value; the name is empty for a positional argument."""
 
@@ -50,13 +33,28 @@ QUERIES = frozenset(
         "get_output_blocks",
     ]
 )
-SAMPLERS = frozenset(["sample_perfect_tile", "sample_categorical", "sample_compute_location"])
+SAMPLERS = frozenset(
+    [
+        "sample_perfect_tile",
+        "sample_partitioned_tile",
+        "sample_categorical",
+        "sample_compute_location",
+    ]
+)
 REWRITES = frozenset(
     [
         "split",
         "fuse",
         "merge",
+        "lift_allocation",
+        "stage_memory",
+        "pack",
         "pad_einsum",
+        "reorder_block_iter_var",
+        "transform_block_layout",
+        "blockize",
+        "tensorize",
+        "decompose_padding",
         "reorder",
         "add_unit_loop",
         "loop_partition",
@@ -73,6 +71,12 @@ REWRITES = frozenset(
         "cache_write",
         "cache_inplace",
         "reindex_cache_read",
+        "reindex_cache_write",
+        "reindex",
+        "cache_index",
+        "storage_align",
+        "rolling_buffer",
+        "fuse_reduction_epilogue",
         "transform_layout",
         "compute_at",
         "reverse_compute_at",
@@ -92,7 +96,9 @@ LISTS = frozenset(
         "split",
         "loop_partition",
         "cache_inplace",
+        "cache_index",
         "sample_perfect_tile",
+        "sample_partitioned_tile",
     ]
 )
 """Instructions that give a list, even of one."""
@@ -127,6 +133,11 @@ class Instruction:
     def is_sampling(self) -> bool:
         return self.kind in SAMPLERS
 
+    def variables(self) -> Iterator[Any]:
+        """The RVs that the arguments use, and the symbolic dimensions."""
+        for _, value in (*self.inputs, *self.attrs):
+            yield from variables_of(value)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trace:
@@ -149,18 +160,38 @@ class Trace:
     def with_decision(self, instruction: int | Instruction, decision: Any) -> Trace:
         """The trace with another decision of one sampling instruction; None means to sample
         anew."""
-        index = (
-            instruction if isinstance(instruction, int) else self.instructions.index(instruction)
-        )
-        if not self.instructions[index].is_sampling:
-            raise TraceError(
-                "with_decision",
-                f"Instruction {index} is {self.instructions[index].kind!r}, which takes "
-                "no decision.",
-            )
+        return self.with_decisions({instruction: decision})
+
+    def with_decisions(self, decisions: Mapping[int | Instruction, Any]) -> Trace:
+        """The trace with other decisions of some sampling instructions, by index or by
+        themselves. Raises TraceError for an instruction that takes none."""
         changed = list(self.instructions)
-        changed[index] = replace(changed[index], decision=decision)
+        for instruction, decision in decisions.items():
+            i = self._sampling_index(instruction)
+            changed[i] = replace(changed[i], decision=decision)
         return Trace(tuple(changed))
+
+    def _sampling_index(self, instruction: int | Instruction) -> int:
+        if isinstance(instruction, int):
+            i = instruction
+            if not 0 <= i < len(self.instructions):
+                raise TraceError(
+                    "decisions",
+                    f"There is no instruction {i}; the trace has {len(self.instructions)}.",
+                )
+        elif instruction in self.instructions:
+            i = self.instructions.index(instruction)
+        else:
+            raise TraceError("decisions", f"This {instruction.kind!r} is not of this trace.")
+        inst = self.instructions[i]
+        if not inst.is_sampling:
+            samplings = ", ".join([f"{k} ({self.instructions[k].kind})" for k in self.decisions])
+            raise TraceError(
+                "decisions",
+                f"Instruction {i} is {inst.kind!r}, which takes no decision. Those that do: "
+                f"{samplings or 'none'}.",
+            )
+        return i
 
     def simplified(self, *, remove_postproc: bool = False) -> Trace:
         """Without queries and samplings whose results nothing uses; with ``remove_postproc``,
@@ -172,7 +203,7 @@ class Trace:
             if pure and not any(id(rv) in used for rv in inst.outputs):
                 continue
             kept.append(inst)
-            used.update(id(rv) for _, value in inst.inputs for rv in _variables(value))
+            used.update(id(rv) for rv in inst.variables())
         kept.reverse()
         return Trace(tuple(kept))
 
@@ -186,37 +217,26 @@ class Trace:
     def apply_to(
         self,
         sch: Replayable,
-        decisions: Mapping[int, Any] | None = None,
+        decisions: Mapping[int | Instruction, Any] | None = None,
         *,
         remove_postproc: bool = False,
     ) -> None:
         """Run the instructions on another schedule.
 
-        ``decisions`` (by instruction index) take the place of the recorded ones; a sampling without
-        either samples with the schedule's generator. A function name that the schedule does not
-        have stands for its only function. Raises the error of the instruction that fails.
+        ``decisions`` (by instruction, or its index) take the place of the recorded ones; a sampling
+        without either samples with the schedule's generator. A function name that the schedule does
+        not have stands for its only function. Raises the error of the instruction that fails, with
+        a note which one it is.
         """
         table: dict[int, Any] = {}
-        given = decisions or {}
+        given = {self._sampling_index(key): d for key, d in (decisions or {}).items()}
         for i, inst in enumerate(self._until_postproc() if remove_postproc else self.instructions):
-            positional: list[Any] = []
-            named: dict[str, Any] = {}
-            for name, value in (*inst.inputs, *inst.attrs):
-                mapped = _map_value(value, table, sch)
-                if (
-                    name == "func_name"
-                    and not sch.knows_function(mapped)
-                    and sch.only_function is not None
-                ):
-                    mapped = sch.only_function
-                if name:
-                    named[name] = mapped
-                else:
-                    positional.append(mapped)
-            if inst.is_sampling:
-                named["decision"] = given.get(i, inst.decision)
-            result = getattr(sch, inst.kind)(*positional, **named)
-            results = list(result) if isinstance(result, (list, tuple)) else [result]
+            try:
+                results = _run(inst, given.get(i, inst.decision), table, sch)
+            except BurnishError as error:
+                raise error.note(
+                    f"This is instruction {i} of the trace: {_statement(inst, self._names())}"
+                ) from None
             if len(inst.outputs) not in (0, len(results)):
                 raise TraceError(
                     inst.kind,
@@ -235,12 +255,18 @@ class Trace:
     def __str__(self) -> str:
         lines = ["# import burnish", "def apply_trace(sch) -> None:"]
         body = self.as_python()
+        if "te.min(" in body or "te.max(" in body:
+            lines.append("  from burnish import te")
         lines += ["  " + line for line in body.splitlines()] or ["  pass"]
         return "\n".join(lines)
 
     def show(self) -> None:
-        """Print the trace as Python."""
-        print(self)
+        """Print the trace as Python, in colours where that is possible."""
+        show_text(str(self))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a trace that ends a cell."""
+        return as_html(str(self))
 
     def _names(self) -> dict[int, str]:
         names: dict[int, str] = {}
@@ -264,8 +290,8 @@ class Trace:
         return [
             [
                 inst.kind,
-                [[name, _encode(value, names)] for name, value in inst.inputs],
-                [[name, _encode(value, names)] for name, value in inst.attrs],
+                [[name, encode(value, names)] for name, value in inst.inputs],
+                [[name, encode(value, names)] for name, value in inst.attrs],
                 [names[id(rv)] for rv in inst.outputs],
                 inst.decision,
             ]
@@ -278,38 +304,41 @@ class Trace:
         try:
             rows = json.loads(data) if isinstance(data, str) else data
             return cls(_decode_rows(rows))
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, SyntaxError) as error:
+        except (ValueError, TypeError, AttributeError, SyntaxError) as error:
             raise TraceError("from_json", f"This is not a trace in JSON: {error}") from error
 
 
-# -- values ----------------------------------------------------------------------------------------
-def _variables(value: Any) -> Iterator[Any]:
-    """The RVs inside an argument."""
-    if isinstance(value, (BlockHandle, LoopHandle)):
-        yield value
-    elif isinstance(value, Expr):
-        yield from (n for n in walk(value) if isinstance(n, Var))
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _variables(item)
-
-
-def _map_value(value: Any, table: Mapping[int, Any], sch: Replayable) -> Any:
-    if isinstance(value, (BlockHandle, LoopHandle)):
-        return table.get(id(value), value)
-    if isinstance(value, Expr):
-        change: dict[Var, Expr] = {}
-        for v in _variables(value):
-            change[v] = table[id(v)] if id(v) in table else sch.get_shape_var(v.name)
-        return substitute(value, change)
-    if isinstance(value, (list, tuple)):
-        return [_map_value(item, table, sch) for item in value]
-    return value
+def _run(inst: Instruction, decision: Any, table: Mapping[int, Any], sch: Replayable) -> list[Any]:
+    """The results of one instruction on another schedule."""
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for name, value in (*inst.inputs, *inst.attrs):
+        mapped = map_value(value, table, sch)
+        if name == "func_name" and not sch.knows_function(mapped) and sch.only_function is not None:
+            mapped = sch.only_function
+        if name:
+            named[name] = mapped
+        else:
+            positional.append(mapped)
+    if inst.is_sampling:
+        named["decision"] = decision
+    primitive = getattr(sch, inst.kind)
+    try:
+        result = primitive(*positional, **named)
+    except TypeError as error:
+        try:
+            inspect.signature(primitive).bind(*positional, **named)
+        except TypeError as mismatch:
+            raise TraceError(
+                inst.kind, f"The trace's arguments are not those of {inst.kind}: {mismatch}."
+            ) from error
+        raise
+    return list(result) if isinstance(result, (list, tuple)) else [result]
 
 
 def _statement(inst: Instruction, names: Mapping[int, str]) -> str:
     parts = [
-        f"{name}={_text(value, names)}" if name else _text(value, names)
+        f"{name}={value_text(value, names)}" if name else value_text(value, names)
         for name, value in (*inst.inputs, *inst.attrs)
     ]
     if inst.is_sampling:
@@ -322,91 +351,32 @@ def _statement(inst: Instruction, names: Mapping[int, str]) -> str:
     return f"{targets}{comma} = {call}"
 
 
-def _text(value: Any, names: Mapping[int, str]) -> str:
-    if isinstance(value, (BlockHandle, LoopHandle)):
-        return names.get(id(value), repr(value))
-    if isinstance(value, Expr):
-        return expr_text(value, names)
-    if isinstance(value, IndexMap):
-        return index_map_text(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join([_text(v, names) for v in value])}]"
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
-
-
-_OPERATORS: dict[type[Expr], tuple[str, int]] = {
-    Add: ("+", 1),
-    Sub: ("-", 1),
-    Mul: ("*", 2),
-    FloorDiv: ("//", 2),
-    FloorMod: ("%", 2),
-}
-
-
-def expr_text(e: Expr, names: Mapping[int, str], level: int = 0) -> str:
-    """An integer expression over RVs and symbolic dimensions as Python."""
-    if isinstance(e, Var):
-        return names.get(id(e)) or f'sch.get_shape_var("{e.name}")'
-    if isinstance(e, (IntImm, FloatImm)):
-        return repr(e.value)
-    if isinstance(e, (Min, Max)):
-        return f"{type(e).__name__.lower()}({expr_text(e.a, names)}, {expr_text(e.b, names)})"
-    if type(e) in _OPERATORS:
-        sign, own = _OPERATORS[type(e)]
-        a, b = e.a, e.b  # type: ignore[attr-defined]
-        text = f"{expr_text(a, names, own)} {sign} {expr_text(b, names, own + 1)}"
-        return f"({text})" if own < level else text
-    raise TraceError(
-        "trace", f"An expression with {type(e).__name__} cannot be recorded in a trace."
-    )
-
-
-def index_map_text(m: IndexMap) -> str:
-    """An index map as a Python lambda."""
-    names: dict[int, str] = {}
-    for v in m.inputs:
-        name = v.name
-        while name in names.values():
-            name += "_"
-        names[id(v)] = name
-    outputs = ", ".join([expr_text(e, names) for e in m.outputs])
-    return f"lambda {', '.join(names.values())}: ({outputs}{',' if len(m.outputs) == 1 else ''})"
-
-
-def parse_index_map(text: str) -> IndexMap:
-    """The index map that ``index_map_text`` wrote."""
-    tree = ast.parse(text, mode="eval").body
-    if not isinstance(tree, ast.Lambda) or not isinstance(tree.body, ast.Tuple):
-        raise ValueError(f"{text!r} is not a lambda that gives a tuple")
-    inputs = {a.arg: Var(a.arg) for a in tree.args.args}
-    outputs = [_parse_expr(e, inputs, {}) for e in tree.body.elts]
-    return IndexMap(tuple(inputs.values()), tuple([as_expr(o) for o in outputs]))
-
-
-def _encode(value: Any, names: Mapping[int, str]) -> Any:
-    if isinstance(value, (BlockHandle, LoopHandle)):
-        return {"rv": names[id(value)]}
-    if isinstance(value, Expr):
-        return {"expr": expr_text(value, names)}
-    if isinstance(value, IndexMap):
-        return {"index_map": index_map_text(value)}
-    if isinstance(value, (list, tuple)):
-        return [_encode(v, names) for v in value]
-    return value
-
-
-def _decode_rows(rows: Sequence[Any]) -> tuple[Instruction, ...]:
+def _decode_rows(rows: Any) -> tuple[Instruction, ...]:
     known: dict[str, RV] = {}
     dims: dict[str, Var] = {}
     result: list[Instruction] = []
-    for kind, inputs, attrs, outputs, decision in rows:
+    if not isinstance(rows, list):
+        raise ValueError(f"expected a list of instructions; found {_described(rows)}")
+    for at, row in enumerate(rows):
+        if not isinstance(row, list) or len(row) != 5:
+            raise ValueError(
+                f"instruction {at} is not [kind, inputs, attrs, outputs, decision]: "
+                f"{_described(row)}"
+            )
+        kind, inputs, attrs, outputs, decision = row
         if kind not in KINDS:
-            raise ValueError(f"there is no instruction {kind!r}")
-        decoded = [
-            tuple([(n, _decode(v, known, dims)) for n, v in part]) for part in (inputs, attrs)
-        ]
+            raise ValueError(f"there is no instruction {kind!r}.{nearest(str(kind), KINDS)}")
+        try:
+            decoded = [
+                tuple([(str(n), decode(v, known, dims)) for n, v in part])
+                for part in (inputs, attrs)
+            ]
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"instruction {at} ({kind}): {error}") from error
         made: list[RV] = []
         for name in outputs:
+            if not isinstance(name, str):
+                raise ValueError(f"instruction {at} ({kind}) calls a result {_described(name)}")
             rv: RV = Var(name)
             if name.startswith("b"):
                 rv = BlockHandle(name, "")
@@ -418,45 +388,6 @@ def _decode_rows(rows: Sequence[Any]) -> tuple[Instruction, ...]:
     return tuple(result)
 
 
-def _decode(value: Any, known: Mapping[str, RV], dims: dict[str, Var]) -> Any:
-    if isinstance(value, dict):
-        ((tag, text),) = value.items()
-        if tag == "rv":
-            return known[text]
-        if tag == "index_map":
-            return parse_index_map(text)
-        if tag == "expr":
-            return _parse_expr(ast.parse(text, mode="eval").body, known, dims)
-        raise ValueError(f"there is no value of the kind {tag!r}")
-    if isinstance(value, list):
-        return [_decode(v, known, dims) for v in value]
-    return value
-
-
-_PARSED: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-}
-
-
-def _parse_expr(n: ast.expr, known: Mapping[str, RV], dims: dict[str, Var]) -> Any:
-    match n:
-        case ast.Constant(value=int() as value):
-            return value
-        case ast.Name(id=name):
-            return known[name]
-        case ast.BinOp(left=left, op=op, right=right) if type(op) in _PARSED:
-            a, b = _parse_expr(left, known, dims), _parse_expr(right, known, dims)
-            return _PARSED[type(op)](a, b)
-        case ast.Call(
-            func=ast.Attribute(attr="get_shape_var"), args=[ast.Constant(value=str(name))]
-        ):
-            return dims.setdefault(name, Var(name))
-        case ast.Call(func=ast.Name(id="min" | "max" as which), args=[left, right]):
-            combine = minimum if which == "min" else maximum
-            return combine(_parse_expr(left, known, dims), _parse_expr(right, known, dims))
-        case _:
-            raise ValueError(f"unknown expression {ast.unparse(n)!r}")
+def _described(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

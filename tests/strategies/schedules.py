@@ -1,393 +1,465 @@
-"""Small functions that compute something, and random schedules of them.
+"""Random schedules: a table from each primitive to a function that draws arguments for it.
 
-``CORPUS`` has a function for each shape of program that schedules are made for; ``run_random``
-applies random primitives to one, with arguments that are mostly sensible and sometimes not. What a
-primitive refuses with a ScheduleError is left out, anything else that it raises is a defect.
+The arguments are mostly sensible and sometimes not. What a primitive refuses with a ScheduleError
+is counted and left out; anything else that it raises is a defect, and ``Crash`` holds the call. A
+primitive joins by a row of ``PRIMITIVES``; a test finds those that have none.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from burnish.support.errors import ScheduleError
-from burnish.tensorir import compute as te
-from burnish.tensorir.compute import Tensor
-from burnish.tensorir.expr import Expr, Var, as_expr, const, logical_and, maximum
+from burnish.support.node import walk
+from burnish.tensorir.expr import Call
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.intrinsics import call_intrin
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.schedule.handles import BlockHandle, LoopHandle
+from burnish.tensorir.schedule.tensor_intrin import TensorIntrin
+from burnish.tensorir.schedule.trace import Instruction, Trace
+from burnish.tensorir.stmt import Block
+from burnish.tests.strategies.corpus import CORPUS, PROGRAMS
+from burnish.tests.strategies.draw import Draw, NoCandidateError
+
+__all__ = ["CORPUS", "PRIMITIVES", "PROGRAMS", "Crash", "Draw", "RandomSchedule", "random_schedule"]
+
+Arguments: TypeAlias = "tuple[Any, ...] | dict[str, Any]"
+"""Positional or named."""
 
 
-# -- functions -------------------------------------------------------------------------------------
-def _sum(shape: tuple[int | Var, ...], depth: int | Var, term: Callable[..., Expr]) -> Tensor:
-    """``C[...] = sum over k of term(..., k)``."""
-    k = te.reduce_axis((0, depth), "k")
-    return te.compute(shape, lambda *i: te.sum(term(*i, k), axis=[k]), name="C")
+class Crash(Exception):
+    """A primitive raised something that is no ScheduleError, or changed what it refused."""
+
+    def __init__(self, trace: Trace, kind: str, error: BaseException) -> None:
+        super().__init__(f"{kind} raised {type(error).__name__}: {error}")
+        self.trace, self.kind, self.error = trace, kind, error
 
 
-def matmul(m: int | Var = 6, n: int = 12, k: int = 10) -> PrimFunc:
-    a, b = te.placeholder((m, k), name="A"), te.placeholder((k, n), name="B")
-    return te.create_prim_func([a, b, _sum((m, n), k, lambda i, j, r: a[i, r] * b[r, j])])
+# -- loops -----------------------------------------------------------------------------------------
+def _split(d: Draw) -> Arguments:
+    loop = d.loop()
+    match d.rng.randrange(5):
+        case 0 | 1:
+            n = d.rng.choice([2, 2, 3])
+            if d.chance(0.3):
+                at = d.rng.randrange(n)
+                return loop, d.sch.sample_partitioned_tile(loop, n, at, d.rng.choice([1, 2, 4]))
+            return loop, d.sch.sample_perfect_tile(loop, n, d.rng.choice([4, 16]))
+        case 2:
+            factors = [d.factor() for _ in range(d.rng.choice([1, 1, 2]))]
+            keep = d.chance(0.8)
+            return {"loop": loop, "factors": [None, *factors], "preserve_unit_iters": keep}
+        case 3:
+            return loop, [d.factor(), None]
+        case _:
+            extent = d.extent(loop)
+            if extent is None:
+                return loop, [None, d.factor()]
+            inner = d.rng.randrange(1, max(extent, 1) + 2)
+            return loop, [-(-extent // inner), inner]
 
 
-def batched_matmul() -> PrimFunc:
-    a, b = te.placeholder((2, 4, 6), name="A"), te.placeholder((2, 6, 8), name="B")
-    product = _sum((2, 4, 8), 6, lambda g, i, j, r: a[g, i, r] * b[g, r, j])
-    return te.create_prim_func([a, b, product])
+def _loop_partition(d: Draw) -> Arguments:
+    loop = d.loop()
+    factors: list[Any] = [d.factor(), None]
+    if d.chance(0.2):
+        factors.insert(0, d.rng.randrange(1, 3))
+    return loop, factors
 
 
-def integer_matmul_transposed() -> PrimFunc:
-    a, b = te.placeholder((6, 9), name="A", dtype="int8"), te.placeholder((8, 9), "int8", "B")
-
-    def term(i: Expr, j: Expr, r: Expr) -> Expr:
-        return a[i, r].astype("int32") * b[j, r].astype("int32")
-
-    return te.create_prim_func([a, b, _sum((6, 8), 9, term)])
+def _fuse(d: Draw) -> Arguments:
+    loops = d.loops()
+    start = d.rng.randrange(len(loops))
+    return tuple(loops[start : start + d.rng.randrange(2, 4)])
 
 
-def linear_relu(m: int | Var = 5, n: int = 8, k: int = 6) -> PrimFunc:
-    x, w = te.placeholder((m, k), name="X"), te.placeholder((n, k), name="W")
-    b = te.placeholder((n,), name="B")
-    y = _sum((m, n), k, lambda i, j, r: x[i, r] * w[j, r])
-    t = te.compute((m, n), lambda i, j: y[i, j] + b[j], name="T")
-    z = te.compute((m, n), lambda i, j: maximum(t[i, j], const(0.0, "float32")), name="Z")
-    return te.create_prim_func([x, w, b, z])
+def _merge(d: Draw) -> Arguments:
+    """Loops of the same extent over two blocks, mostly."""
+    first = d.loop()
+    extent = d.extent(first)
+    for _ in range(6):
+        second = d.loop()
+        if second.var is not first.var and d.extent(second) == extent:
+            break
+    else:
+        raise NoCandidateError
+    return first, second
 
 
-def two_matmuls() -> PrimFunc:
-    a, b = te.placeholder((6, 4), name="A"), te.placeholder((4, 8), name="B")
-    e = te.placeholder((8, 5), name="E")
-    c = _sum((6, 8), 4, lambda i, j, r: a[i, r] * b[r, j])
-    d = te.compute((6, 8), lambda i, j: call_intrin("exp", c[i, j] * 0.0625), name="D")
-    k = te.reduce_axis((0, 8), "k")
-    f = te.compute((6, 5), lambda i, j: te.sum(d[i, k] * e[k, j], axis=[k]), name="F")
-    return te.create_prim_func([a, b, e, f])
+def _reorder(d: Draw) -> Arguments:
+    loops = d.loops()
+    return tuple(d.rng.sample(loops, d.rng.randrange(min(2, len(loops)), len(loops) + 1)))
 
 
-def softmax() -> PrimFunc:
-    x = te.placeholder((5, 9), name="X")
-    j, k = te.reduce_axis((0, 9), "j"), te.reduce_axis((0, 9), "k")
-    top = te.compute((5,), lambda i: te.max(x[i, j], axis=[j]), name="top")
-    e = te.compute((5, 9), lambda i, c: call_intrin("exp", x[i, c] - top[i]), name="e")
-    total = te.compute((5,), lambda i: te.sum(e[i, k], axis=[k]), name="total")
-    return te.create_prim_func([x, te.compute((5, 9), lambda i, c: e[i, c] / total[i], name="y")])
+def _vectorize(d: Draw) -> Arguments:
+    return (d.loops()[-1] if d.chance(0.9) else d.loop(),)
 
 
-def layer_norm() -> PrimFunc:
-    x, w = te.placeholder((4, 12), name="X"), te.placeholder((12,), name="W")
-    j, k = te.reduce_axis((0, 12), "j"), te.reduce_axis((0, 12), "k")
-    total = te.compute((4,), lambda i: te.sum(x[i, j], axis=[j]), name="total")
-    mean = te.compute((4,), lambda i: total[i] / 12.0, name="mean")
-
-    def square(i: Expr, c: Expr) -> Expr:
-        return (x[i, c] - mean[i]) * (x[i, c] - mean[i])
-
-    spread = te.compute((4,), lambda i: te.sum(square(i, k), axis=[k]), name="spread")
-
-    def scaled(i: Expr, c: Expr) -> Expr:
-        return (x[i, c] - mean[i]) / call_intrin("sqrt", spread[i] / 12.0 + 0.5) * w[c]
-
-    return te.create_prim_func([x, w, te.compute((4, 12), scaled, name="y")])
+def _annotate(d: Draw) -> Arguments:
+    target = d.loop() if d.chance(0.7) else d.block()
+    key = d.rng.choice(["pragma_auto_unroll_max_step", "note"])
+    value = d.rng.choice([4, 64, "text", [1, 2], d.factor()])
+    return (target, key, value) if key == "note" else (target, key, d.rng.choice([4, 64]))
 
 
-def row_sums(m: int | Var = 6, n: int | Var = 13) -> PrimFunc:
-    a = te.placeholder((m, n), name="A")
-    return te.create_prim_func([a, _sum((m,), n, lambda i, r: a[i, r])])
+def _unannotate(d: Draw) -> Arguments:
+    """An annotation that is there, mostly."""
+    target = d.loop() if d.chance(0.7) else d.block()
+    found = d.sch.get(target).annotations
+    keys = [key for key, _ in found]
+    if not keys and d.chance(0.5):
+        d.sch.annotate(target, "note", 1)
+        keys = ["note"]
+    if not keys and d.chance(0.9):
+        raise NoCandidateError
+    return target, d.rng.choice(keys or ["nothing"])
 
 
-def column_sums() -> PrimFunc:
-    a = te.placeholder((13, 6), name="A")
-    return te.create_prim_func([a, _sum((6,), 13, lambda i, r: a[r, i])])
+def _add_unit_loop(d: Draw) -> Arguments:
+    return (d.loop() if d.chance(0.5) else d.block(),)
 
 
-def chain(m: int | Var = 6, n: int = 10) -> PrimFunc:
-    a = te.placeholder((m, n), name="A")
-    b = te.compute((m, n), lambda i, j: a[i, j] + 1.0, name="B")
-    c = te.compute((m, n), lambda i, j: maximum(b[i, j] * 2.0, a[i, j]), name="C")
-    d = te.compute((m, n), lambda i, j: c[i, j] - b[i, j], name="D")
-    return te.create_prim_func([a, d])
+# -- places ----------------------------------------------------------------------------------------
+def _is_read(d: Draw, block: Block) -> bool:
+    written = {id(r.buffer) for r in block.writes}
+    return any(id(x.buffer) in written for r in d.realizes() for x in r.block.reads)
 
 
-def transpose() -> PrimFunc:
-    a = te.placeholder((6, 10), name="A")
-    b = te.compute((10, 6), lambda i, j: a[j, i], name="B")
-    c = te.compute((10, 6), lambda i, j: b[i, j] * 2.0, name="C")
-    return te.create_prim_func([a, c])
+def _compute_at(d: Draw) -> Arguments:
+    block = d.some_block(lambda b: _is_read(d, b))
+    if d.chance(0.2):
+        return block, d.sch.sample_compute_location(block)
+    consumers = d.sch.get_consumers(block)
+    at = d.loops_of(d.rng.choice(consumers)) if consumers and d.chance(0.9) else d.loops()
+    keep = {"preserve_unit_loops": True} if d.chance(0.3) else {}
+    place = {"index": d.rng.choice([-2, -1, 0, 1])} if d.chance(0.15) else {}
+    return {"block": block, "loop": d.rng.choice(at), **keep, **place}
 
 
-def _padded(x: Tensor, n: int, i: Expr) -> Expr:
-    inside = logical_and(i >= 1, i < n + 1)
-    return call_intrin("if_then_else", inside, x[i - 1], const(0.0, "float32"))
+def _reverse_compute_at(d: Draw) -> Arguments:
+    block = d.block()
+    producers = d.sch.get_producers(block)
+    if not producers and d.chance(0.9):
+        raise NoCandidateError
+    at = d.loops_of(d.rng.choice(producers)) if producers and d.chance(0.9) else d.loops()
+    return {"block": block, "loop": d.rng.choice(at), "preserve_unit_loops": d.chance(0.3)}
 
 
-def padding() -> PrimFunc:
-    a = te.placeholder((7,), name="A")
-    b = te.compute((9,), lambda i: _padded(a, 7, as_expr(i)), name="B")
-    c = te.compute((7,), lambda i: b[i] + b[i + 1] * 3.0 + b[i + 2], name="C")
-    return te.create_prim_func([a, c])
+def _compute_inline(d: Draw) -> Arguments:
+    return (d.some_block(lambda b: b.init is None and _is_read(d, b)),)
 
 
-def convolution() -> PrimFunc:
-    x, w = te.placeholder((3, 8), name="X"), te.placeholder((4, 3, 3), name="W")
-
-    def pad(c: Expr, i: Expr) -> Expr:
-        inside = call_intrin("if_then_else", i >= 1, i < 9, const(False, "bool"))
-        return call_intrin("if_then_else", inside, x[c, i - 1], const(0.0, "float32"))
-
-    p = te.compute((3, 10), pad, name="P")
-    c, r = te.reduce_axis((0, 3), "c"), te.reduce_axis((0, 3), "r")
-    y = te.compute((4, 8), lambda o, i: te.sum(p[c, i + r] * w[o, c, r], axis=[c, r]), name="C")
-    return te.create_prim_func([x, w, te.compute((4, 8), lambda o, i: y[o, i] * 2.0, name="Z")])
+def _reverse_compute_inline(d: Draw) -> Arguments:
+    block = d.some_block(lambda b: b.init is None)
+    if not d.sch.get_producers(block) and d.chance(0.9):
+        raise NoCandidateError
+    return (block,)
 
 
-def max_pool() -> PrimFunc:
-    x = te.placeholder((3, 11), name="X")
-    r = te.reduce_axis((0, 3), "r")
-    y = te.compute((3, 5), lambda c, i: te.max(x[c, i * 2 + r], axis=[r]), name="C")
-    return te.create_prim_func([x, te.compute((3, 5), lambda c, i: y[c, i] + 1.0, name="Z")])
+# -- reductions ------------------------------------------------------------------------------------
+def _decompose_reduction(d: Draw) -> Arguments:
+    block = d.reduction()
+    return block, d.rng.choice(d.loops_of(block))
 
 
-def running_sum() -> PrimFunc:
-    """Each row depends on the one above: the order of the loop over rows may not change."""
-    return parse_func("""
-@T.prim_func
-def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6, 8), "float32")):
-    for i, j in T.grid(6, 8):
-        with T.block("B"):
-            vi = T.axis.opaque(6, i)
-            vj = T.axis.spatial(8, j)
-            B[vi, vj] = A[vi, vj] + T.if_then_else(vi > 0, B[vi - 1, vj], T.float32(0))
-""")
+def _rfactor(d: Draw) -> Arguments:
+    """A loop that a reduce axis is bound to, mostly."""
+    block = d.reduction()
+    loops = d.loops_of(block)
+    name = d.sch.block_name(block)
+    (realize,) = [r for r in d.realizes() if r.block.name == name]
+    bound = {
+        n
+        for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True)
+        for n in walk(value)
+        if axis.kind == "reduce"
+    }
+    own = [loop for loop in loops if loop.var in bound] or loops
+    return d.rng.choice(own), d.rng.choice([0, 0, 1, -1, 2])
 
 
-def in_place_update() -> PrimFunc:
-    """A buffer that is written twice, with a reader between."""
-    return parse_func("""
-@T.prim_func
-def main(
-    A: T.Buffer((6, 8), "float32"),
-    B: T.Buffer((6, 8), "float32"),
-    C: T.Buffer((6, 8), "float32"),
-):
-    D = T.alloc_buffer((6, 8))
-    for i, j in T.grid(6, 8):
-        with T.block("D"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            D[vi, vj] = A[vi, vj] * T.float32(2)
-    for i, j in T.grid(6, 8):
-        with T.block("B"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            B[vi, vj] = D[vi, vj] + T.float32(1)
-    for i, j in T.grid(6, 8):
-        with T.block("D_again"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            D[vi, vj] = A[vi, 7 - vj] - T.float32(1)
-    for i, j in T.grid(6, 8):
-        with T.block("C"):
-            vi, vj = T.axis.remap("SS", [i, j])
-            C[vi, vj] = D[vi, vj] + B[vi, vj]
-""")
+def _fuse_reduction_epilogue(d: Draw) -> Arguments:
+    """A reduction, and mostly a block that reads its result."""
+    block = d.reduction()
+    consumers = d.sch.get_consumers(block)
+    if not consumers and d.chance(0.9):
+        raise NoCandidateError
+    return block, d.rng.choice(consumers) if consumers else d.block()
 
 
-CORPUS: Mapping[str, Callable[[], PrimFunc]] = {
-    "matmul": matmul,
-    "batched_matmul": batched_matmul,
-    "integer_matmul_transposed": integer_matmul_transposed,
-    "linear_relu": linear_relu,
-    "two_matmuls": two_matmuls,
-    "softmax": softmax,
-    "layer_norm": layer_norm,
-    "row_sums": row_sums,
-    "column_sums": column_sums,
-    "chain": chain,
-    "transpose": transpose,
-    "padding": padding,
-    "convolution": convolution,
-    "max_pool": max_pool,
-    "running_sum": running_sum,
-    "in_place_update": in_place_update,
-    "symbolic_matmul": lambda: matmul(Var("n")),
-    "symbolic_linear_relu": lambda: linear_relu(Var("n")),
-    "symbolic_row_sums": lambda: row_sums(Var("m"), Var("n")),
-    "symbolic_chain": lambda: chain(Var("n")),
+# -- blocks ----------------------------------------------------------------------------------------
+def _pad_einsum(d: Draw) -> Arguments:
+    block = d.block()
+    count = len(d.sch.get(block).iter_vars)
+    return block, [d.rng.choice([1, 1, 4, 5]) for _ in range(count)]
+
+
+def _reorder_block_iter_var(d: Draw) -> Arguments:
+    block = d.block()
+    order = list(range(len(d.sch.get(block).iter_vars)))
+    d.rng.shuffle(order)
+    return block, order[:-1] if d.chance(0.03) else order
+
+
+def _transform_block_layout(d: Draw) -> Arguments:
+    block = d.block()
+    count = len(d.sch.get(block).iter_vars)
+    if count == 0:
+        raise NoCandidateError
+    return block, d.index_map(count)
+
+
+def _blockize(d: Draw) -> Arguments:
+    """A loop, or a block with a neighbour."""
+    keep = d.chance(0.7)
+    if d.chance(0.8):
+        return d.loop(), keep
+    names = [r.block.name for r in d.realizes()]
+    start = d.rng.randrange(len(names))
+    return [d.sch.get_block(n) for n in names[start : start + d.rng.choice([1, 2])]], keep
+
+
+def _tensorize(d: Draw) -> Arguments:
+    """A loop of as many iterations as the intrinsic has lanes, mostly split off just before."""
+    name = d.rng.choice(TensorIntrin.names())
+    lanes = int(name.rpartition("x")[0].rpartition("_")[2])
+    block = d.some_block(lambda b: b.init is not None or b.name.endswith(("_init", "_update")))
+    loops = d.loops_of(block)
+    if d.sch.get(block).init is not None and d.chance(0.9):
+        init = d.sch.decompose_reduction(block, loops[0])
+        if name.startswith("fill"):
+            block = init
+        loops = d.loops_of(block)
+    fitting = [loop for loop in loops if d.extent(loop) == lanes]
+    if not fitting:
+        wide = [loop for loop in loops if (d.extent(loop) or 0) % lanes == 0 and d.extent(loop)]
+        if not wide:
+            raise NoCandidateError
+        fitting = d.sch.split(d.rng.choice(wide), [None, lanes])[1:]
+    chosen = d.rng.choice(fitting)
+    if d.chance(0.8):
+        present = d.loops_of(block)
+        d.sch.reorder(*[loop for loop in present if loop.var is not chosen.var], chosen)
+    return chosen, name
+
+
+def _decompose_padding(d: Draw) -> Arguments:
+    """A block that stores a conditional, mostly."""
+    block = d.some_block(
+        lambda b: any(isinstance(n, Call) and n.op == "if_then_else" for n in walk(b.body))
+    )
+    return block, d.rng.choice(d.loops_of(block))
+
+
+# -- buffers ---------------------------------------------------------------------------------------
+def _cache_read(d: Draw) -> Arguments:
+    block = d.block()
+    given = {"consumer_blocks": [d.block()]} if d.chance(0.2) else {}
+    index = d.index(d.reads_of(block))
+    return {"block": block, "read_buffer_index": index, "storage_scope": d.scope(), **given}
+
+
+def _cache_write(d: Draw) -> Arguments:
+    block = d.block()
+    return block, d.index(d.writes_of(block)), d.scope()
+
+
+def _cache_inplace(d: Draw) -> Arguments:
+    block = d.block()
+    loop = d.rng.choice([None, *d.loops_of(block)])
+    return block, d.index(d.writes_of(block)), d.scope(), loop
+
+
+def _reindex_cache_read(d: Draw) -> Arguments:
+    block = d.block()
+    count = len(d.sch.get(block).iter_vars)
+    if count == 0:
+        raise NoCandidateError
+    return block, d.index(d.reads_of(block)), "global", d.index_map(count)
+
+
+def _reindex_cache_write(d: Draw) -> Arguments:
+    block = d.block()
+    count = len(d.sch.get(block).iter_vars)
+    if count == 0:
+        raise NoCandidateError
+    return block, d.index(d.writes_of(block)), d.scope(), d.index_map(count)
+
+
+def _reindex(d: Draw) -> Arguments:
+    block = d.block()
+    return block, d.buffer(block)[0]
+
+
+def _cache_index(d: Draw) -> Arguments:
+    return d.block(), d.rng.choice(["global", "local"]), d.rng.choice([0, 0, 1, 2])
+
+
+def _storage_align(d: Draw) -> Arguments:
+    block = d.block()
+    at = d.index(d.writes_of(block))
+    return block, at, d.rng.choice([-1, 0, 0, 1]), d.rng.choice([4, 8]), d.rng.choice([0, 1, 2])
+
+
+def _rolling_buffer(d: Draw) -> Arguments:
+    """A producer under a loop of its consumer, mostly moved there just before."""
+    block = d.some_block(lambda b: _is_read(d, b))
+    consumers = d.sch.get_consumers(block)
+    if consumers and d.chance(0.8):
+        loops = d.loops_of(d.rng.choice(consumers))
+        d.sch.compute_at(block, loops[min(d.rng.randrange(3), len(loops) - 1)])
+    return block, d.index(d.writes_of(block))
+
+
+def _lift_allocation(d: Draw) -> Arguments:
+    block = d.some_block(lambda b: _is_read(d, b))
+    return block, d.index(d.writes_of(block)), d.rng.choice([None, *d.loops_of(block)])
+
+
+def _stage_memory(d: Draw) -> Arguments:
+    block = d.some_block(lambda b: _is_read(d, b))
+    consumers = d.sch.get_consumers(block)
+    at = d.loops_of(d.rng.choice(consumers)) if consumers else d.loops()
+    k = d.rng.randrange(len(at))
+    return block, at[k], d.rng.choice([None, *at[: k + 1]])
+
+
+def _pack(d: Draw) -> Arguments:
+    block = d.block()
+    reads = d.sch.get(block).reads
+    index = d.index(len(reads))
+    rank = reads[min(index, len(reads) - 1)].buffer.ndim
+    at = d.rng.choice([None, *d.loops_of(block)])
+    return block, index, at, d.index_map(rank), "global", d.rng.choice([None, 0.0])
+
+
+def _transform_layout(d: Draw) -> Arguments:
+    block = d.block()
+    where, rank = d.buffer(block)
+    return block, where, d.index_map(rank), d.rng.choice([None, None, 0.0])
+
+
+def _set_scope(d: Draw) -> Arguments:
+    """A block that writes an intermediate, mostly."""
+    block = d.some_block(
+        lambda b: d.chance(0.1) or any(w.buffer not in d.sch.func.buffers for w in b.writes)
+    )
+    return block, d.index(d.writes_of(block)), d.scope()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """How often a primitive is tried, and with what."""
+
+    weight: int
+    draw: Callable[[Draw], Arguments]
+
+
+PRIMITIVES: dict[str, Row] = {
+    "split": Row(8, _split),
+    "loop_partition": Row(2, _loop_partition),
+    "fuse": Row(4, _fuse),
+    "merge": Row(2, _merge),
+    "reorder": Row(6, _reorder),
+    "add_unit_loop": Row(1, _add_unit_loop),
+    "parallel": Row(2, lambda d: (d.loop(),)),
+    "vectorize": Row(4, _vectorize),
+    "unroll": Row(2, lambda d: (d.loop(),)),
+    "bind": Row(1, lambda d: (d.loop(), d.rng.choice(["threadIdx.x", "blockIdx.x"]))),
+    "annotate": Row(1, _annotate),
+    "unannotate": Row(1, _unannotate),
+    "compute_at": Row(6, _compute_at),
+    "reverse_compute_at": Row(5, _reverse_compute_at),
+    "compute_inline": Row(2, _compute_inline),
+    "reverse_compute_inline": Row(2, _reverse_compute_inline),
+    "decompose_reduction": Row(4, _decompose_reduction),
+    "rfactor": Row(4, _rfactor),
+    "fuse_reduction_epilogue": Row(2, _fuse_reduction_epilogue),
+    "pad_einsum": Row(2, _pad_einsum),
+    "reorder_block_iter_var": Row(1, _reorder_block_iter_var),
+    "transform_block_layout": Row(2, _transform_block_layout),
+    "blockize": Row(2, _blockize),
+    "tensorize": Row(2, _tensorize),
+    "decompose_padding": Row(2, _decompose_padding),
+    "cache_read": Row(4, _cache_read),
+    "cache_write": Row(4, _cache_write),
+    "cache_inplace": Row(2, _cache_inplace),
+    "reindex_cache_read": Row(2, _reindex_cache_read),
+    "reindex_cache_write": Row(2, _reindex_cache_write),
+    "reindex": Row(2, _reindex),
+    "cache_index": Row(1, _cache_index),
+    "pack": Row(2, _pack),
+    "transform_layout": Row(3, _transform_layout),
+    "storage_align": Row(1, _storage_align),
+    "rolling_buffer": Row(2, _rolling_buffer),
+    "lift_allocation": Row(1, _lift_allocation),
+    "stage_memory": Row(2, _stage_memory),
+    "set_scope": Row(2, _set_scope),
 }
+"""The samplers and queries are drawn on the way, as arguments of these."""
 
 
-# -- schedules -------------------------------------------------------------------------------------
 class RandomSchedule:
-    """Random primitives on one schedule; ``done`` are the names of those that were accepted."""
+    """Random primitives on one schedule; ``applied`` and ``refused`` count them, the latter by
+    primitive and kind of error."""
 
-    def __init__(self, func: PrimFunc, seed: int) -> None:
+    def __init__(
+        self, func: PrimFunc, seed: int | str, primitives: Sequence[str] | None = None
+    ) -> None:
         self.rng = random.Random(seed)
-        self.sch = Schedule(func, seed=seed)
-        self.done: list[str] = []
-        self.steps: tuple[Callable[[], None], ...] = (
-            *[self.split] * 4,
-            *[self.reorder] * 3,
-            *[self.fuse] * 2,
-            *[self.kind] * 4,
-            *[self.compute_at, self.reverse_compute_at] * 3,
-            *[self.compute_inline, self.reverse_compute_inline],
-            *[self.decompose_reduction] * 2,
-            *[self.rfactor, self.cache_read, self.cache_write] * 2,
-            *[self.loop_partition, self.transform_layout, self.set_scope, self.add_unit_loop],
-            *[self.merge, self.pad_einsum, self.cache_inplace, self.reindex_cache_read],
-            *[self.annotate, self.sample_compute_location],
-        )
+        self.sch = Schedule(func, seed=self.rng.getrandbits(31))
+        self.draw = Draw(self.sch, self.rng)
+        self.applied: Counter[str] = Counter()
+        self.refused: Counter[tuple[str, str]] = Counter()
+        self.names = list(primitives or PRIMITIVES)
+        self.weights = [PRIMITIVES[name].weight for name in self.names]
 
     def run(self, steps: int) -> Schedule:
-        """Try ``steps`` primitives."""
+        """Try ``steps`` primitives; raises Crash."""
         for _ in range(steps):
-            step = self.rng.choice(self.steps)
-            before = self.sch.func
+            (name,) = self.rng.choices(self.names, self.weights)
             try:
-                step()
-            except ScheduleError:
-                assert self.sch.func is before, "a primitive that raised changed the function"
-            else:
-                self.done.append(step.__name__)
+                arguments = PRIMITIVES[name].draw(self.draw)
+            except NoCandidateError:
+                continue
+            except ScheduleError as error:
+                self.refused[f"arguments of {name}", type(error).__name__] += 1
+                continue
+            except Exception as error:
+                raise Crash(self.sch.trace, f"arguments of {name}", error) from error
+            self.call(name, arguments)
         return self.sch
 
-    # -- arguments ---------------------------------------------------------------------------------
-    def block(self) -> BlockHandle:
-        return self.rng.choice(self.sch.get_child_blocks("root"))
+    def call(self, name: str, arguments: Arguments) -> None:
+        """Call a primitive and count what happens."""
+        before, length = self.sch.func, len(self.sch.trace)
+        named = arguments if isinstance(arguments, dict) else {}
+        positional = () if isinstance(arguments, dict) else arguments
+        try:
+            getattr(self.sch, name)(*positional, **named)
+        except ScheduleError as error:
+            self.refused[name, type(error).__name__] += 1
+            if self.sch.func is not before or len(self.sch.trace) != length:
+                changed = AssertionError("a primitive that refused changed the schedule")
+                raise self._crash(name, positional, named, changed) from error
+        except Exception as error:
+            raise self._crash(name, positional, named, error) from error
+        else:
+            self.applied[name] += 1
 
-    def loops(self) -> list[LoopHandle]:
-        for _ in range(8):
-            loops = self.sch.get_loops(self.block())
-            if loops:
-                return loops
-        raise ScheduleError("test", "no loop")
-
-    def loop(self) -> LoopHandle:
-        return self.rng.choice(self.loops())
-
-    # -- primitives --------------------------------------------------------------------------------
-    def split(self) -> None:
-        loop = self.loop()
-        match self.rng.randrange(4):
-            case 0:
-                self.sch.split(loop, self.sch.sample_perfect_tile(loop, self.rng.choice([2, 2, 3])))
-            case 1:
-                factors = [self.rng.randrange(1, 6) for _ in range(self.rng.choice([1, 1, 2]))]
-                self.sch.split(loop, [None, *factors], preserve_unit_iters=self.rng.random() < 0.8)
-            case 2:
-                self.sch.split(loop, [self.rng.randrange(1, 6), None])
-            case _:
-                value = self.sch.sample_categorical([1, 2, 3, 4, 8], [0.1, 0.3, 0.2, 0.2, 0.2])
-                self.sch.split(loop, [None, value])
-
-    def reorder(self) -> None:
-        loops = self.loops()
-        self.sch.reorder(*self.rng.sample(loops, self.rng.randrange(1, len(loops) + 1)))
-
-    def fuse(self) -> None:
-        loops = self.loops()
-        start = self.rng.randrange(len(loops))
-        self.sch.fuse(*loops[start : start + self.rng.randrange(2, 4)])
-
-    def kind(self) -> None:
-        loop = self.loop()
-        match self.rng.randrange(4):
-            case 0:
-                self.sch.parallel(loop)
-            case 1:
-                self.sch.unroll(loop)
-            case _:
-                self.sch.vectorize(self.loops()[-1])
-
-    def annotate(self) -> None:
-        self.sch.annotate(self.loop(), "pragma_auto_unroll_max_step", self.rng.choice([4, 64]))
-
-    def compute_at(self) -> None:
-        self.sch.compute_at(self.block(), self.loop(), self.rng.random() < 0.3)
-
-    def reverse_compute_at(self) -> None:
-        self.sch.reverse_compute_at(self.block(), self.loop(), self.rng.random() < 0.3)
-
-    def sample_compute_location(self) -> None:
-        block = self.block()
-        self.sch.compute_at(block, self.sch.sample_compute_location(block))
-
-    def compute_inline(self) -> None:
-        self.sch.compute_inline(self.block())
-
-    def reverse_compute_inline(self) -> None:
-        self.sch.reverse_compute_inline(self.block())
-
-    def decompose_reduction(self) -> None:
-        block = self.block()
-        loops = self.sch.get_loops(block)
-        if loops:
-            self.sch.decompose_reduction(block, self.rng.choice(loops))
-
-    def rfactor(self) -> None:
-        self.sch.rfactor(self.loop(), self.rng.randrange(0, 3))
-
-    def scope(self) -> str:
-        return self.rng.choice(["global", "global", "global", "local", "local", "register"])
-
-    def cache_read(self) -> None:
-        self.sch.cache_read(self.block(), self.rng.randrange(2), self.scope())
-
-    def cache_write(self) -> None:
-        self.sch.cache_write(self.block(), 0, self.scope())
-
-    def cache_inplace(self) -> None:
-        block = self.block()
-        loops = self.sch.get_loops(block)
-        loop = self.rng.choice([None, *loops])
-        self.sch.cache_inplace(block, 0, self.scope(), loop)
-
-    def reindex_cache_read(self) -> None:
-        block = self.block()
-        keep = self.rng.random() < 0.5
-
-        def index_map(*i: Expr) -> tuple[Expr, ...]:
-            return tuple(i) if keep else (i[-1], *i[:-1])
-
-        self.sch.reindex_cache_read(block, 0, "global", index_map)
-
-    def loop_partition(self) -> None:
-        loop = self.loop()
-        factors: list[int | None] = [self.rng.randrange(1, 8), None]
-        if self.rng.random() < 0.2:
-            factors.insert(0, self.rng.randrange(1, 3))
-        self.sch.loop_partition(loop, factors)
-
-    def transform_layout(self) -> None:
-        block = self.block()
-        factor = self.rng.choice([2, 3, 4])
-
-        def tiled(*i: Expr) -> tuple[Expr, ...]:
-            return (*i[:-1], i[-1] // factor, i[-1] % factor)
-
-        def swapped(*i: Expr) -> tuple[Expr, ...]:
-            return (i[-1], *i[:-1])
-
-        index_map = self.rng.choice([tiled, swapped])
-        pad = self.rng.choice([None, 0.0])
-        where = self.rng.choice([("write", 0), ("read", 0), ("read", 1)])
-        self.sch.transform_layout(block, where, index_map, pad)
-
-    def set_scope(self) -> None:
-        self.sch.set_scope(self.block(), 0, self.scope())
-
-    def add_unit_loop(self) -> None:
-        self.sch.add_unit_loop(self.rng.choice([self.block, self.loop])())
-
-    def merge(self) -> None:
-        self.sch.merge(self.loop(), self.loop())
-
-    def pad_einsum(self) -> None:
-        block = self.block()
-        count = len(self.sch.get(block).iter_vars)
-        self.sch.pad_einsum(block, [self.rng.choice([1, 1, 4, 5]) for _ in range(count)])
+    def _crash(
+        self, name: str, positional: Sequence[Any], named: Mapping[str, Any], error: BaseException
+    ) -> Crash:
+        """What happened, with the call as the trace's last instruction."""
+        inputs = (*[("", v) for v in positional], *named.items())
+        trace = self.sch.trace
+        call = Instruction(name, inputs)
+        return Crash(replace(trace, instructions=(*trace.instructions, call)), name, error)
 
 
-def random_schedule(func: PrimFunc, seed: int, steps: int = 12) -> Schedule:
+def random_schedule(func: PrimFunc, seed: int | str, steps: int = 12) -> Schedule:
     """A schedule of ``func`` after some random primitives."""
     return RandomSchedule(func, seed).run(steps)

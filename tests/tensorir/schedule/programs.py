@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import numpy as np
 
 from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Var, const, maximum
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_func
 from burnish.tests.tensorir.interpreter import run, unwritten
 
@@ -85,3 +88,10 @@ def body(func: PrimFunc) -> str:
     lines = print_func(func).splitlines()
     start = next(i for i, line in enumerate(lines) if 'T.block("root")' in line)
     return "\n".join([line[4:] for line in lines[start + 1 :]]).strip()
+
+
+def program(text: str, **shapes: str) -> PrimFunc:
+    """A function of float32 buffers of these shapes, with this body."""
+    buffers = ", ".join(f'{name}: T.Buffer({s}, "float32")' for name, s in shapes.items())
+    lines = textwrap.indent(textwrap.dedent(text).strip(), "    ")
+    return parse_func(f"@T.prim_func\ndef main({buffers}):\n{lines}\n")

@@ -194,3 +194,17 @@ def test_variables_that_are_lost() -> None:
     assert undetermined([X, FloorDiv(Y, IntImm(2)), Z], bounds) == [Y]
     assert undetermined([FloorDiv(Y, IntImm(2)), FloorMod(Y, IntImm(2)), Z, X], bounds) == []
     assert undetermined([X * Y], bounds) is None
+
+
+def test_equal_ranges_share_one_analyzer() -> None:
+    """Primitives ask about the same loops again and again; facts are bound once."""
+    i, j = Var("i"), Var("j")
+    first = Bounds({i: Range(IntImm(0), IntImm(4)), j: Range(IntImm(0), i)})
+    again = Bounds({i: Range(IntImm(0), IntImm(4)), j: Range(IntImm(0), i)})
+    assert first.prover is again.prover
+    assert first.key() == again.key()
+    other = Bounds({i: Range(IntImm(0), IntImm(5)), j: Range(IntImm(0), i)})
+    assert other.prover is not first.prover
+    assert not first.proves_le(i, IntImm(2))
+    assert other.proves_le(i, IntImm(4))
+    assert not other.proves_le(i, IntImm(3))

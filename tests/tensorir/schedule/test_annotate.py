@@ -5,7 +5,14 @@ import pytest
 from burnish.support.errors import DependenceError, LoopKindError, ScheduleValueError
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tests.tensorir.schedule.programs import assert_same, blur, body, chain, matmul
+from burnish.tests.tensorir.schedule.programs import (
+    assert_same,
+    blur,
+    body,
+    chain,
+    matmul,
+    program,
+)
 
 
 def test_kinds() -> None:
@@ -136,3 +143,45 @@ def test_set_scope() -> None:
     with pytest.raises(ScheduleValueError, match=r"'B' has 1 write buffers \('B'\)"):
         sch.set_scope("B", 1, "local")
     assert_same(func, sch.func)
+
+
+SCAN = """
+@T.prim_func
+def main(A: T.Buffer((2, 8), "float32"), B: T.Buffer((9,), "float32")):
+    for i in range(8):
+        with T.block("scan"):
+            vi = T.axis.spatial(8, i)
+            B[vi + 1] = B[vi + 1] + B[vi]
+    for i, j in T.grid(2, 8):
+        with T.block("last"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vj] = A[vi, vj]
+"""
+
+
+@pytest.mark.parametrize("primitive", ["parallel", "vectorize"])
+def test_axes_called_spatial_are_not_believed_blindly(primitive: str) -> None:
+    sch = Schedule(parse_func(SCAN), seed=0)
+    with pytest.raises(DependenceError, match="'scan' reads elements of its own output that other"):
+        getattr(sch, primitive)(sch.get_loops("scan")[0])
+    i, j = sch.get_loops("last")
+    with pytest.raises(DependenceError, match="may write the same elements through the block 'la"):
+        getattr(sch, primitive)(i)
+    getattr(sch, primitive)(j)
+    outer, inner = sch.split(sch.get_loops("scan")[0], [None, 2])
+    with pytest.raises(DependenceError, match="so that their order matters"):
+        sch.reorder(inner, outer)
+
+
+@pytest.mark.parametrize("primitive", ["parallel", "vectorize"])
+def test_axes_that_are_not_spatial_after_all(primitive: str) -> None:
+    text = """
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.remap("S", [i])
+        B[vi] = A[vi]
+        B[vi + 1] = A[vi] + T.float32(1)
+"""
+    sch = Schedule(program(text, A="(8,)", B="(9,)"), seed=0)
+    with pytest.raises(DependenceError, match="Several iterations of 'i' may write the same"):
+        getattr(sch, primitive)(sch.get_loops("B")[0])

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.support.errors import DependenceError, LayoutError, ScheduleValueError
+from burnish.support.errors import (
+    DependenceError,
+    LayoutError,
+    ScheduleValueError,
+)
 from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Expr, Var, const, logical_and
 from burnish.tensorir.intrinsics import call_intrin
@@ -14,6 +18,7 @@ from burnish.tests.tensorir.schedule.programs import (
     chain,
     linear_relu,
     matmul,
+    program,
 )
 
 
@@ -165,6 +170,10 @@ def test_unknown_buffers_and_scopes() -> None:
         sch.cache_read("C", 2, "global")
     with pytest.raises(ScheduleValueError, match="touches no buffer 'D'; it touches 'A', 'B', 'C'"):
         sch.cache_read("C", "D", "global")
+    with pytest.raises(ScheduleValueError, match="writes no buffer 'A'; it writes 'C'"):
+        sch.cache_write("C", "A", "global")
+    with pytest.raises(ScheduleValueError, match="'B' only writes 'B'; name a block that reads it"):
+        Schedule(chain(), seed=0).cache_read("B", "B", "global")
     with pytest.raises(ScheduleValueError, match="Expected a storage scope"):
         sch.cache_write("C", 0, "stack")
 
@@ -210,3 +219,56 @@ def test_reindex_needs_a_map_that_tells_elements_apart() -> None:
         sch.reindex_cache_read("C", 1, "global", lambda i, j: (j,))
     with pytest.raises(LayoutError, match="'C' does not read exactly one element of 'B'"):
         Schedule(blur(8), seed=0).reindex_cache_read("C", 0, "global", lambda i: (i,))
+
+
+@pytest.mark.parametrize("primitive", ["cache_read", "cache_write", "cache_inplace"])
+def test_the_root_has_no_copies(primitive: str) -> None:
+    with pytest.raises(ScheduleValueError, match=f"{primitive}: The block 'root' is the root of"):
+        getattr(Schedule(chain(), seed=0), primitive)("root", 0, "local")
+
+
+def test_a_copy_stands_after_the_last_writer() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi]
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi]
+for i in range(8):
+    with T.block("B_again"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = T.float32(0)
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(DependenceError, match="'C' reads the buffer before its last writer; there"):
+        Schedule(func, seed=0).cache_read("C", "B", "local")
+
+
+def test_copies_around_an_update_hold_no_element_of_another_thread() -> None:
+    text = """
+for i in range(16):
+    with T.block("F"):
+        vi = T.axis.remap("S", [i])
+        C[vi] = A[vi]
+for i in T.{kind}(4):
+    for j in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(16, {index})
+            C[vi] = C[vi] + T.float32(1)
+"""
+    for kind, index in (("parallel", "i * 4 + j"), ("serial", "j * 4 + i")):
+        func = program(text.format(kind=kind, index=index), A="(16,)", C="(16,)")
+        sch = Schedule(func, seed=0)
+        sch.cache_inplace("C", 0, "global", sch.get_loops("C")[0])
+        assert_same(func, sch.func)
+    func = program(text.format(kind="parallel", index="j * 4 + i"), A="(16,)", C="(16,)")
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="that others update at the same time"):
+        sch.cache_inplace("C", 0, "global", sch.get_loops("C")[0])

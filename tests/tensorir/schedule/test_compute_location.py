@@ -15,6 +15,7 @@ from burnish.tests.tensorir.schedule.programs import (
     chain,
     linear_relu,
     matmul,
+    program,
     row_sum,
 )
 
@@ -300,3 +301,213 @@ def test_a_predicate_over_axes_moves_with_its_block() -> None:
     sch.compute_at(partial, sch.get_loops("C")[1])
     assert "T.where(ax1 * 2 + ax0 < 5)" in body(sch.func)
     assert_same(func, sch.func)
+
+
+COPY_B = """
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi] + T.float32(1)
+"""
+
+
+def test_the_loop_must_be_in_the_same_block() -> None:
+    func = program(
+        "B = T.alloc_buffer((8,))"
+        + COPY_B
+        + """
+for i in range(2):
+    with T.block("outer"):
+        vo = T.axis.spatial(2, i)
+        T.reads(B[vo * 4:vo * 4 + 4])
+        T.writes(C[vo * 4:vo * 4 + 4])
+        for j in range(4):
+            with T.block("C"):
+                vi = T.axis.spatial(8, vo * 4 + j)
+                C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(NotAncestorError, match="loop 'j' and the block 'B' are not in the same"):
+        sch.compute_at("B", sch.get_loops("C")[0])
+
+
+def test_a_consumer_does_not_move_past_a_reader_of_its_output() -> None:
+    func = program(
+        "B = T.alloc_buffer((8,))"
+        + COPY_B
+        + """
+for i in range(8):
+    with T.block("D"):
+        vi = T.axis.spatial(8, i)
+        D[vi] = C[vi]
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(8,)",
+        D="(8,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="'D' stands before 'C' and uses the same buffer"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_a_consumer_needs_a_whole_box() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((16,))
+for i, j in T.grid(2, 4):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i * 4 + j)
+        B[vi * 2] = A[vi] + T.float32(1)
+for i in range(16):
+    with T.block("C"):
+        vi = T.axis.spatial(16, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(16,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="cannot be proved that 'B' writes a whole box of"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_an_axis_has_one_range() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((8,))
+D = T.alloc_buffer((8,))
+for i in range(2):
+    for j in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i * 4 + j)
+            B[vi] = A[vi] + T.float32(1)
+    for j in range(4):
+        with T.block("D"):
+            vi = T.axis.spatial(8, 4 - i * 4 + j)
+            D[vi] = A[vi] + T.float32(2)
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * D[vi]
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="axis 'vi' of 'C' would need two different ranges"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_a_diagonal_is_not_all_combinations() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((4,))
+D = T.alloc_buffer((4,))
+for i in range(4):
+    with T.block("B"):
+        vi = T.axis.spatial(4, i)
+        B[vi] = A[vi] + T.float32(1)
+    with T.block("D"):
+        vi = T.axis.spatial(4, i)
+        D[vi] = A[vi] + T.float32(2)
+for i, j in T.grid(4, 4):
+    with T.block("C"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = B[vi] * D[vj]
+""",
+        A="(4,)",
+        C="(4, 4)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="The axes of 'C' would not run over all combination"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_a_predicate_over_loops_does_not_move() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((8,))
+for i, j in T.grid(2, 4):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i * 4 + j)
+        T.where(i + j < 4)
+        B[vi] = A[vi] + T.float32(1)
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="predicate of 'B' cannot be said of its axes alone"):
+        sch.compute_at("B", sch.get_loops("C")[0])
+
+
+def test_there_must_be_a_place_between_producers_and_consumers() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("D"):
+        vi = T.axis.spatial(8, i)
+        D[vi] = C[vi + 8]
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi] + D[vi]
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(16,)",
+        D="(8,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="no place under 'i' that is after the producers and"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+@pytest.mark.parametrize("primitive", ["compute_at", "reverse_compute_at"])
+def test_the_root_does_not_move(primitive: str) -> None:
+    sch = Schedule(chain(), seed=0)
+    with pytest.raises(ScheduleValueError, match=f"{primitive}: The block 'root' is the root of"):
+        getattr(sch, primitive)("root", sch.get_loops("C")[0])
+
+
+CARRIED = """
+@T.prim_func
+def main(A: T.Buffer((6, 4), "float32"), C: T.Buffer((6, 4), "float32")):
+    B = T.alloc_buffer((6, 4), "float32")
+    D = T.alloc_buffer((6, 4), "float32")
+    for i in range(6):
+        for j in range(4):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = T.if_then_else(0 < vi, D[vi - 1, vj], T.float32(0))
+        for j in range(4):
+            with T.block("D"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                D[vi, vj] = A[vi, vj] + T.float32(1)
+        for j in range(4):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[vi, vj] + A[vi, vj]
+"""
+
+
+def test_what_passes_from_one_iteration_to_the_next_does_not_move() -> None:
+    sch = Schedule(parse_func(CARRIED), seed=0)
+    with pytest.raises(DependenceError, match="'B' does not stand after its producers under 'j'"):
+        sch.reverse_compute_at("B", sch.get_loops("D")[1])
+    with pytest.raises(DependenceError, match="'D' does not stand before its consumers under 'j'"):
+        sch.compute_at("D", sch.get_loops("B")[1])

@@ -2,11 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.support.errors import DependenceError, NotCompleteBlockError
+from burnish.support.errors import (
+    DependenceError,
+    NotCompleteBlockError,
+    ScheduleValueError,
+)
 from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Let, Var
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.verify import verify_func
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     blur,
@@ -14,6 +19,7 @@ from burnish.tests.tensorir.schedule.programs import (
     chain,
     linear_relu,
     matmul,
+    program,
     row_sum,
 )
 
@@ -180,3 +186,216 @@ def test_an_overwritten_source_is_not_inlined() -> None:
     sch = Schedule(parse_func(OVERWRITTEN, {}), seed=0)
     with pytest.raises(DependenceError, match="'A' overwrites what 'B' reads"):
         sch.compute_inline("B")
+
+
+NESTED = """
+@T.prim_func
+def main(A: T.Buffer((4, 6), "float32"), C: T.Buffer((4, 6), "float32")):
+    B = T.alloc_buffer((4, 6), "float32")
+    for i, j in T.grid(4, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i in range(2):
+        with T.block("tile"):
+            vi = T.axis.spatial(2, i)
+            T.reads(B[vi * 2:vi * 2 + 2, 0:6])
+            T.writes(C[vi * 2:vi * 2 + 2, 0:6])
+            for x, y in T.grid(2, 6):
+                with T.block("C"):
+                    vx, vy = T.axis.remap("SS", [x, y])
+                    C[vi * 2 + vx, vy] = B[vi * 2 + vx, vy] * T.float32(2)
+"""
+
+
+def test_blocks_inside_the_consumer_declare_what_is_inlined() -> None:
+    func = parse_func(NESTED)
+    sch = Schedule(func, seed=0)
+    sch.compute_inline("B")
+    verify_func(sch.func)
+    assert [r.buffer.name for r in sch.get(sch.get_block("C")).reads] == ["A"]
+    assert_same(func, sch.func)
+
+
+def test_what_is_read_through_a_view_is_not_inlined() -> None:
+    view = NESTED.replace(
+        "            for x, y",
+        "            V = T.match_buffer(B[vi * 2:vi * 2 + 2, 0:6], (2, 6))\n            for x, y",
+    ).replace("B[vi * 2 + vx, vy] * ", "V[vx, vy] * ")
+    sch = Schedule(parse_func(view), seed=0)
+    with pytest.raises(NotCompleteBlockError, match=r"'tile' reads 'B' through a T\.match_buffer"):
+        sch.compute_inline("B")
+
+
+def test_a_view_of_what_is_inlined_into_stays() -> None:
+    """The consumer goes on declaring the source of a view, not the view."""
+    view = NESTED.replace(
+        "            for x, y",
+        "            V = T.match_buffer(C[vi * 2:vi * 2 + 2, 0:6], (2, 6))\n            for x, y",
+    ).replace("C[vi * 2 + vx, vy] = ", "V[vx, vy] = ")
+    func = parse_func(view)
+    sch = Schedule(func, seed=0)
+    sch.compute_inline("B")
+    verify_func(sch.func)
+    tile = sch.get(sch.get_block("tile"))
+    assert [r.buffer.name for r in (*tile.reads, *tile.writes)] == ["A", "C"]
+    assert_same(func, sch.func)
+
+
+B_OF_A = """
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi] + T.float32(1)
+"""
+
+
+def test_what_nobody_reads_is_not_inlined() -> None:
+    func = program(
+        B_OF_A
+        + """
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = A[vi]
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(DependenceError, match="Nothing reads what 'B' writes"):
+        Schedule(func, seed=0).compute_inline("B")
+
+
+def test_two_stores_are_not_inlined() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((8, 2))
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi, 0] = A[vi]
+        B[vi, 1] = A[vi] * T.float32(2)
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi, 0] + B[vi, 1]
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(NotCompleteBlockError, match="The body of 'B' is not a single store"):
+        Schedule(func, seed=0).compute_inline("B")
+
+
+def test_an_output_of_the_producer_is_stored() -> None:
+    func = program(
+        B_OF_A.replace("B = T.alloc_buffer((8,))\n", "")
+        + """
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        B="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(DependenceError, match="'B' is not allocated in this scope; it must be sto"):
+        Schedule(func, seed=0).reverse_compute_inline("C")
+
+
+def test_a_consumer_of_a_part_has_no_reverse() -> None:
+    func = program(
+        B_OF_A
+        + """
+for i in range(4):
+    with T.block("C"):
+        vi = T.axis.spatial(4, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(DependenceError, match="'C' does not read all of 'B'"):
+        Schedule(func, seed=0).reverse_compute_inline("C")
+
+
+def test_a_consumer_under_a_condition_has_no_reverse() -> None:
+    func = program(
+        B_OF_A
+        + """
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        T.where(i < 4)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(NotCompleteBlockError, match="'C' runs under a condition"):
+        Schedule(func, seed=0).reverse_compute_inline("C")
+
+
+@pytest.mark.parametrize("primitive", ["compute_inline", "reverse_compute_inline"])
+def test_the_root_is_not_inlined(primitive: str) -> None:
+    with pytest.raises(ScheduleValueError, match=f"{primitive}: The block 'root' is the root of"):
+        getattr(Schedule(chain(), seed=0), primitive)("root")
+
+
+def test_a_buffer_with_two_writers_is_not_inlined() -> None:
+    func = program(
+        B_OF_A
+        + """
+for i in range(4):
+    with T.block("B_again"):
+        vi = T.axis.spatial(4, i)
+        B[vi] = T.float32(0)
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi]
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(DependenceError, match="'B_again' writes 'B' too"):
+        Schedule(func, seed=0).compute_inline("B")
+
+
+W_BEFORE_C = """
+for i in range(8):
+    with T.block("W"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = T.float32(7)
+"""
+C_OF_B = """
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * T.float32(2)
+"""
+E_OF_C = """
+for i in range(8):
+    with T.block("E"):
+        vi = T.axis.spatial(8, i)
+        E[vi] = C[vi]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "guilty"),
+    [(B_OF_A + W_BEFORE_C + C_OF_B + E_OF_C, "W"), (W_BEFORE_C + B_OF_A + E_OF_C + C_OF_B, "E")],
+)
+def test_a_consumer_does_not_overtake_users_of_its_output(text: str, guilty: str) -> None:
+    sch = Schedule(program(text, A="(8,)", C="(8,)", E="(8,)"), seed=0)
+    with pytest.raises(DependenceError, match=f"'{guilty}' stands or runs between 'B' and 'C'"):
+        sch.reverse_compute_inline("C")
+
+
+def test_users_of_the_output_before_and_after_stay_where_they_are() -> None:
+    func = program(W_BEFORE_C + B_OF_A + C_OF_B + E_OF_C, A="(8,)", C="(8,)", E="(8,)")
+    sch = Schedule(func, seed=0)
+    sch.reverse_compute_inline("C")
+    assert_same(func, sch.func)

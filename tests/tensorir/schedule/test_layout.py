@@ -4,8 +4,18 @@ import pytest
 
 from burnish.support.errors import LayoutError, ScheduleValueError
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.printer import print_expr
 from burnish.tensorir.schedule import Schedule
-from burnish.tests.tensorir.schedule.programs import assert_same, body, chain, linear_relu, matmul
+from burnish.tensorir.verify import verify_func
+from burnish.tests.tensorir.schedule.programs import (
+    assert_same,
+    body,
+    chain,
+    linear_relu,
+    matmul,
+    program,
+)
 
 
 def test_an_intermediate_is_transposed() -> None:
@@ -105,3 +115,123 @@ def test_which_buffer() -> None:
         sch.transform_layout("B", ("output", 0), lambda i, j: (j, i))
     with pytest.raises(ScheduleValueError, match="touches no buffer 'Q'"):
         sch.transform_layout("B", "Q", lambda i, j: (j, i))
+
+
+def test_a_buffer_with_strides_keeps_its_layout() -> None:
+    text = """
+@T.prim_func
+def main(a: T.handle, C: T.Buffer((8, 4), "float32")):
+    A = T.match_buffer(a, (8, 4), "float32", strides=[8, 1])
+    T.func_attr({"layout_free": [0]})
+    for i, j in T.grid(8, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+    with pytest.raises(LayoutError, match="'A' has strides; only compact buffers change"):
+        Schedule(parse_func(text), seed=0).transform_layout("C", "A", lambda i, j: (j, i))
+
+
+def test_an_output_keeps_its_layout() -> None:
+    func = chain(8, 4).with_attr("layout_free", [1])
+    with pytest.raises(LayoutError, match="'C' is an output of the function"):
+        Schedule(func, seed=0).transform_layout("C", "C", lambda i, j: (j, i))
+
+
+PARTS = """
+B = T.alloc_buffer((8,))
+for i in range(4):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi] + T.float32(1)
+for i in range(4):
+    with T.block("B_1"):
+        vi = T.axis.spatial(8, i + 4)
+        B[vi] = A[vi] + T.float32(1)
+"""
+
+
+def test_a_matched_buffer_keeps_its_layout() -> None:
+    func = program(
+        PARTS
+        + """
+for i in range(2):
+    with T.block("C"):
+        vi = T.axis.spatial(2, i)
+        T.reads(B[vi * 4:vi * 4 + 4])
+        T.writes(C[vi * 4:vi * 4 + 4])
+        D = T.match_buffer(B[vi * 4:vi * 4 + 4], (4,), offset_factor=1)
+        for j in range(4):
+            with T.block("E"):
+                vj = T.axis.spatial(4, j)
+                C[vi * 4 + vj] = D[vj]
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(LayoutError, match="'B' is matched by 'D'"):
+        Schedule(func, seed=0).transform_layout("B", "B", lambda i: (i // 2, i % 2))
+
+
+def test_padding_needs_one_writer() -> None:
+    func = program(
+        PARTS
+        + """
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi]
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(LayoutError, match="'B' has 2 writers; padding needs exactly one"):
+        Schedule(func, seed=0).transform_layout("B", "B", lambda i: (i // 3, i % 3), pad_value=0)
+
+
+GATHER = """
+@T.prim_func
+def main(I: T.Buffer((7,), "int64"), E: T.Buffer((10, 6), "float32"),
+         Y: T.Buffer((7, 6), "float32")):
+    for i, j in T.grid(7, 6):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = E[T.min(T.max(I[vi], T.int64(0)), T.int64(9)), vj]
+"""
+
+
+def test_regions_that_look_up_their_place_follow() -> None:
+    sch = Schedule(parse_func(GATHER), seed=0)
+    copy = sch.cache_read("Y", "I", "global")
+    sch.transform_layout(copy, ("write", 0), lambda i: (i // 7, i % 7))
+    verify_func(sch.func)
+    (place, _) = sch.get(sch.get_block("Y")).reads[-2].region
+    assert "I_global[0, vi]" in print_expr(place.min)
+
+
+PART_OF_B = """
+B = T.alloc_buffer((16,))
+for i in range({extent}):
+    with T.block("B"):
+        vi = T.axis.spatial({extent}, i)
+        T.where(i < 6)
+        B[vi] = A[vi] + T.float32(1)
+for i in range(6):
+    with T.block("C"):
+        vi = T.axis.spatial(6, i)
+        C[vi] = B[vi] * T.float32(2)
+"""
+
+
+@pytest.mark.parametrize("extent", [6, 16])
+def test_a_writer_of_a_part_writes_no_padding_where_it_would_read_out_of_bounds(
+    extent: int,
+) -> None:
+    text = PART_OF_B.format(extent=extent)
+    sch = Schedule(program(text, A="(6,)", C="(6,)"), seed=0)
+    with pytest.raises(LayoutError, match="would read 'A' out of bounds"):
+        sch.transform_layout("B", ("write", 0), lambda i: (i // 5, i % 5), pad_value=0.0)
+    func = program(text, A="(16,)", C="(6,)")
+    sch = Schedule(func, seed=0)
+    sch.transform_layout("B", ("write", 0), lambda i: (i // 5, i % 5), pad_value=0.0)
+    assert_same(func, sch.func)

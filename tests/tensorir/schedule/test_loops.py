@@ -12,8 +12,18 @@ from burnish.support.errors import (
 )
 from burnish.tensorir.expr import Var
 from burnish.tensorir.parser import parse_func
-from burnish.tensorir.schedule import Schedule
-from burnish.tests.tensorir.schedule.programs import assert_same, blur, body, chain, matmul
+from burnish.tensorir.schedule import (
+    Schedule,
+    loops,
+)
+from burnish.tests.tensorir.schedule.programs import (
+    assert_same,
+    blur,
+    body,
+    chain,
+    matmul,
+    program,
+)
 
 
 def test_split_infers_a_factor() -> None:
@@ -133,7 +143,7 @@ def test_split_refusals_leave_the_schedule() -> None:
     before, steps = sch.func, len(sch.trace)
     for factors, message in [
         ([None, None], "At most one factor may be None"),
-        ([3, 3], r"The product of the factors \[3, 3\] is less than the extent of the loop 'j'"),
+        ([3, 3], r"factors \[3, 3\] is 9, less than 12, the extent of the loop 'j'; use None"),
         ([], "at least one factor"),
         ([0, None], "Factors must be positive"),
     ]:
@@ -278,3 +288,86 @@ def test_loops_over_spatial_and_reduce_axes_at_once_keep_their_order() -> None:
         sch.reorder(f1, f0)
     sch.reorder(f0, i)
     assert_same(func, sch.func)
+
+
+TRIANGLE = """
+for i in range(8):
+    for j in range(i + 1):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj]
+"""
+
+
+def test_loops_that_depend_on_each_other_keep_their_order() -> None:
+    sch = Schedule(program(TRIANGLE, A="(8, 8)", C="(8, 8)"), seed=0)
+    i, j = sch.get_loops("C")
+    with pytest.raises(DependenceError, match="extent of 'j' depends on a loop it would be fused"):
+        sch.fuse(i, j)
+    with pytest.raises(DependenceError, match="range of 'j' depends on a loop that would move ins"):
+        sch.reorder(j, i)
+
+
+def test_a_block_without_axes_keeps_its_order() -> None:
+    func = program(
+        """
+for i, j in T.grid(2, 2):
+    with T.block("C"):
+        C[0] = A[0]
+""",
+        A="(1,)",
+        C="(1,)",
+    )
+    sch = Schedule(func, seed=0)
+    i, j = sch.get_loops("C")
+    with pytest.raises(NonAffineError, match="The block 'C' has no axes, so nothing is known of"):
+        sch.reorder(j, i)
+
+
+def test_there_must_be_a_loop_to_fuse() -> None:
+    with pytest.raises(ScheduleValueError, match="fuse: Expected at least one loop; found none"):
+        loops.fuse(chain(), [])
+    with pytest.raises(ScheduleValueError, match="fuse: Expected at least one loop; found none"):
+        Schedule(chain(), seed=0).fuse()
+
+
+def test_no_loop_goes_around_the_root() -> None:
+    with pytest.raises(ScheduleValueError, match="add_unit_loop: The block 'root' is the root of"):
+        Schedule(chain(), seed=0).add_unit_loop("root")
+
+
+def test_a_split_loop_is_plain_and_begins_at_0() -> None:
+    sch = Schedule(chain(), seed=0)
+    i, j = sch.get_loops("B")
+    sch.unroll(i)
+    sch.annotate(j, "note", 1)
+    with pytest.raises(LoopKindError, match="'i' is unrolled\\. Do this before"):
+        sch.split(i, [2, None])
+    with pytest.raises(LoopKindError, match="'j' has 'note', which would be lost"):
+        sch.split(j, [2, None])
+    func = program(
+        """
+for i in range(2, 6):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = A[vi]
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(LoopKindError, match="Expected a loop that begins at 0; 'i' does not"):
+        sch.split(sch.get_loops("C")[0], [2, None])
+
+
+def test_instances_that_write_one_element_keep_their_order() -> None:
+    text = """
+for i, j in T.grid(4, 4):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B[vi + vj] = A[vi, vj]
+"""
+    sch = Schedule(program(text, A="(4, 4)", B="(7,)"), seed=0)
+    i, j = sch.get_loops("B")
+    with pytest.raises(DependenceError, match="Several instances of the block 'B' write the same"):
+        sch.reorder(j, i)

@@ -3,8 +3,15 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import LayoutError, NonAffineError, ScheduleValueError
+from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tests.tensorir.schedule.programs import assert_same, body, linear_relu, matmul
+from burnish.tests.tensorir.schedule.programs import (
+    assert_same,
+    body,
+    linear_relu,
+    matmul,
+    program,
+)
 
 
 def packed() -> Schedule:
@@ -52,3 +59,139 @@ def test_loops_with_other_blocks_under_them_are_not_grown() -> None:
     sch.decompose_reduction("Y", sch.get_loops("Y")[2])
     with pytest.raises(NonAffineError, match=r"The loop 'j' .* also runs 'Y_update'"):
         sch.pad_einsum("Y_init", [1, 4])
+
+
+USE_B = """
+for i in range(10):
+    with T.block("C"):
+        vi = T.axis.spatial(10, i)
+        C[vi] = B[vi]
+"""
+
+
+def test_a_predicate_is_not_padded() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((10,))
+for i in range(10):
+    with T.block("B"):
+        vi = T.axis.spatial(10, i)
+        T.where(i < 9)
+        B[vi] = A[vi]
+"""
+        + USE_B,
+        A="(16,)",
+        C="(10,)",
+    )
+    with pytest.raises(NonAffineError, match="The block 'B' has a predicate"):
+        Schedule(func, seed=0).pad_einsum("B", [16])
+
+
+def test_several_outputs_are_not_padded() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((10,))
+D = T.alloc_buffer((10,))
+for i in range(10):
+    with T.block("B"):
+        vi = T.axis.spatial(10, i)
+        B[vi] = A[vi]
+        D[vi] = A[vi]
+"""
+        + USE_B,
+        A="(16,)",
+        C="(10,)",
+    )
+    with pytest.raises(ScheduleValueError, match="The block 'B' writes 2 buffers; expected one"):
+        Schedule(func, seed=0).pad_einsum("B", [16])
+
+
+def test_an_axis_must_index_a_dimension_by_itself() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((20,))
+for i in range(10):
+    with T.block("B"):
+        vi = T.axis.spatial(10, i)
+        B[vi * 2] = A[vi]
+"""
+        + USE_B,
+        A="(16,)",
+        C="(10,)",
+    )
+    with pytest.raises(NonAffineError, match="'vi' does not index one dimension of 'B' by itself"):
+        Schedule(func, seed=0).pad_einsum("B", [16])
+
+
+PART = """
+@T.prim_func
+def main(A: T.Buffer((5, 8), "float32"), C: T.Buffer((5, 8), "float32")):
+    B = T.alloc_buffer((5, 8), "float32")
+    for i, j in T.grid(5, 3):
+        with T.block("left"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.float32(1)
+    for i, j in T.grid(5, 5):
+        with T.block("right"):
+            vi = T.axis.spatial(5, i)
+            vj = T.axis.spatial((3, 8), j + 3)
+            B[vi, vj] = T.float32(2)
+    for i, j in T.grid(5, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] + A[vi, vj]
+"""
+
+
+def test_an_axis_over_a_part_of_a_buffer_does_not_grow() -> None:
+    sch = Schedule(parse_func(PART), seed=0)
+    with pytest.raises(LayoutError, match="'vj' runs over a part of dimension 1 of 'B'"):
+        sch.pad_einsum("left", [1, 5])
+
+
+def test_axes_that_do_not_grow_keep_their_domains() -> None:
+    func = parse_func(PART)
+    sch = Schedule(func, seed=0)
+    sch.pad_einsum("right", [4, 1])
+    assert "T.axis.spatial((3, 8), j + 3)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+SUMS_OF_A_BIAS = """
+Y = T.alloc_buffer((10,))
+for i, k in T.grid(10, 4):
+    with T.block("Y"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            Y[vi] = S[vi]
+        Y[vi] = Y[vi] + A[vk]
+for i in range(10):
+    with T.block("Z"):
+        vi = T.axis.remap("S", [i])
+        Z[vi] = Y[vi]
+"""
+
+TWO_STORES = """
+Y = T.alloc_buffer((8, 8))
+for i in range(8):
+    with T.block("Y"):
+        vi = T.axis.remap("S", [i])
+        Y[vi, 0] = T.float32(1)
+        Y[7 - vi, 1] = T.float32(2)
+for i in range(8):
+    with T.block("Z"):
+        vi = T.axis.remap("S", [i])
+        Z[vi] = Y[vi, 0] + Y[vi, 1]
+"""
+
+
+def test_what_an_init_reads_must_reach_as_far() -> None:
+    sch = Schedule(program(SUMS_OF_A_BIAS, A="(4,)", S="(10,)", Z="(10,)"), seed=0)
+    with pytest.raises(LayoutError, match="'S' would be read out of bounds"):
+        sch.pad_einsum("Y", [16, 1])
+
+
+def test_every_store_must_grow_with_the_axis() -> None:
+    sch = Schedule(program(TWO_STORES, Z="(8,)"), seed=0)
+    with pytest.raises(NonAffineError, match="'vi' does not index one dimension of 'Y' by itself"):
+        sch.pad_einsum("Y", [16])

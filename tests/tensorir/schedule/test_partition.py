@@ -4,7 +4,9 @@ import pytest
 
 from burnish.support.errors import DependenceError, LoopKindError, ScheduleValueError
 from burnish.tensorir.expr import Var
+from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.verify import verify_func
 from burnish.tests.tensorir.schedule.programs import assert_same, blur, body, chain, matmul
 
 
@@ -108,3 +110,35 @@ def test_refusals() -> None:
     sch.vectorize(j)
     with pytest.raises(LoopKindError, match="'j' is vectorized"):
         sch.loop_partition(j, [2, None])
+
+
+VIEWS = """
+@T.prim_func
+def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+    for i in range(4):
+        with T.block("tile"):
+            vi = T.axis.spatial(4, i)
+            T.reads(A[vi * 2:vi * 2 + 2, 0:6])
+            T.writes(C[vi * 2:vi * 2 + 2, 0:6])
+            V = T.match_buffer(A[vi * 2:vi * 2 + 2, 0:6], (2, 6), strides=("s0", "s1"))
+            for x, y in T.grid(2, 6):
+                with T.block("C"):
+                    vx, vy = T.axis.remap("SS", [x, y])
+                    C[vi * 2 + vx, vy] = V[vx, vy] + T.float32(1)
+"""
+
+
+def test_each_part_binds_the_strides_of_its_own_views() -> None:
+    func = parse_func(VIEWS)
+    sch = Schedule(func, seed=0)
+    sch.loop_partition(sch.get_loops("tile")[0], [1, None])
+    verify_func(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_each_part_has_views_of_its_own_without_strides_too() -> None:
+    func = parse_func(VIEWS.replace(', strides=("s0", "s1")', ""))
+    sch = Schedule(func, seed=0)
+    sch.loop_partition(sch.get_loops("tile")[0], [1, None])
+    verify_func(sch.func)
+    assert_same(func, sch.func)

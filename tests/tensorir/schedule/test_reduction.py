@@ -8,10 +8,20 @@ from burnish.support.errors import (
     NotReductionBlockError,
     ScheduleValueError,
 )
+from burnish.support.structural import assert_structural_equal
 from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Var
-from burnish.tensorir.schedule import Schedule
-from burnish.tests.tensorir.schedule.programs import assert_same, body, chain, matmul, row_sum
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tests.tensorir.schedule.programs import (
+    assert_same,
+    body,
+    chain,
+    matmul,
+    program,
+    row_sum,
+)
 
 
 def test_decompose() -> None:
@@ -156,10 +166,23 @@ def test_rfactor_refusals() -> None:
         sch.rfactor(j1, 0)
 
 
-def test_rfactor_beside_another_user_is_refused() -> None:
-    sch = Schedule(row_sum(4, 12), seed=0)
+def test_rfactor_beside_another_user() -> None:
+    func = row_sum(4, 12)
+    sch = Schedule(func, seed=0)
     _, j = sch.get_loops("B")
     first, _ = sch.loop_partition(j, [8, None])
+    sch.rfactor(first, 0)
+    names = [block.name for block in sch.get_child_blocks(sch.get_loops("B")[0])]
+    assert names == ["B_rf", "B", "B_1"]  # all of a row, in one iteration
+    assert_same(func, sch.func)
+
+
+def test_rfactor_beside_another_user_below_a_reduce_loop_is_refused() -> None:
+    a = te.placeholder((4, 6, 8), name="A")
+    k, m = te.reduce_axis((0, 6), "k"), te.reduce_axis((0, 8), "m")
+    b = te.compute((4,), lambda i: te.sum(a[i, k, m], axis=[k, m]), name="B")
+    sch = Schedule(te.create_prim_func([a, b]), seed=0)
+    first, _ = sch.loop_partition(sch.get_loops("B")[2], [4, None])
     with pytest.raises(DependenceError, match="'B_1' uses 'B' inside the nest of 'B'"):
         sch.rfactor(first, 0)
 
@@ -185,3 +208,268 @@ def test_no_loop_between_init_and_update_repeats_the_sum() -> None:
         sch.rfactor(k, 0)
     sch.decompose_reduction("S", k)
     assert_same(func, sch.func)
+
+
+def test_a_handle_keeps_its_block_when_another_takes_its_old_name() -> None:
+    func = row_sum(4, 24)
+    sch = Schedule(func, seed=0)
+    _, j1 = sch.split(sch.get_loops("B")[1], [None, 4])
+    first = sch.rfactor(j1, 0)
+    sch.decompose_reduction(first, sch.get_loops(first)[1])
+    assert sch.get(first).name == "B_rf_update"
+    _, j1 = sch.split(sch.get_loops("B")[1], [None, 2])
+    second = sch.rfactor(j1, 0)
+    assert sch.get(second).name == "B_rf"
+    assert sch.get(first).name == "B_rf_update"
+    assert sch.get(sch.get_block("B_rf")).name == "B_rf"
+    fork = sch.copy()
+    init = fork.decompose_reduction(second, fork.get_loops(second)[1])
+    names = [fork.get(b).name for b in (first, second, init)]
+    assert names == ["B_rf_update", "B_rf_update_1", "B_rf_init_1"]
+    assert sch.get(second).name == "B_rf"
+    for trace in (fork.trace, Trace.from_json(fork.trace.as_json())):
+        again = Schedule(func, seed=1)
+        trace.apply_to(again)
+        assert_structural_equal(fork.func, again.func, names=True)
+    assert_same(func, fork.func)
+
+
+def summed(loops: str, where: str = "") -> PrimFunc:
+    """``B[i] = sum_k A[i, k]`` in these loops."""
+    lines = loops.strip("\n").splitlines()
+    pad = " " * (len(lines[-1]) - len(lines[-1].lstrip()) + 4)
+    block = f"""
+with T.block("B"):
+    vi, vk = T.axis.remap("SR", [i, k])
+{f"    T.where({where})" if where else ""}
+    with T.init():
+        B[vi] = T.float32(0)
+    B[vi] = B[vi] + A[vi, vk]
+"""
+    text = "\n".join([*lines, *(pad + line for line in block.splitlines() if line)])
+    return program(text, A="(4, 4)", B="(4,)")
+
+
+def test_a_predicate_that_joins_loops_is_not_decomposed() -> None:
+    sch = Schedule(summed("for i, k in T.grid(4, 4):", "i + k < 6"), seed=0)
+    with pytest.raises(DependenceError, match="predicate of 'B' joins spatial and reduce loops"):
+        sch.decompose_reduction("B", sch.get_loops("B")[0])
+
+
+def test_a_loop_that_repeats_instances_is_not_decomposed() -> None:
+    sch = Schedule(summed("for i, r, k in T.grid(4, 2, 4):"), seed=0)
+    with pytest.raises(DependenceError, match="loop 'r' runs 'B' several times for the same elem"):
+        sch.decompose_reduction("B", sch.get_loops("B")[1])
+
+
+def test_the_extent_of_a_factored_loop_is_the_same_everywhere() -> None:
+    sch = Schedule(summed("for i in range(4):\n    for k in range(i + 1):"), seed=0)
+    with pytest.raises(DependenceError, match="The extent of 'k' depends on another loop"):
+        sch.rfactor(sch.get_loops("B")[1], 0)
+
+
+def test_a_loop_over_both_kinds_of_axes_is_not_taken_apart() -> None:
+    sch = Schedule(row_sum(), seed=0)
+    fused = sch.fuse(*sch.get_loops("B"))
+    with pytest.raises(DependenceError, match="runs over a spatial and a reduce axis of 'B' at on"):
+        sch.decompose_reduction("B", fused)
+    func = program(
+        """
+for f, k in T.grid(16, 2):
+    with T.block("B"):
+        vi = T.axis.spatial(4, f // 4)
+        vk = T.axis.reduce(8, f % 4 * 2 + k)
+        with T.init():
+            B[vi] = T.float32(0)
+        B[vi] = B[vi] + A[vi, vk]
+""",
+        A="(4, 8)",
+        B="(4,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="'f' runs over a spatial and a reduce axis at once"):
+        sch.rfactor(sch.get_loops("B")[1], 0)
+
+
+def test_bindings_that_are_not_affine_are_not_decomposed() -> None:
+    func = program(
+        """
+for i, k in T.grid(4, 4):
+    with T.block("B"):
+        vi = T.axis.spatial(4, i)
+        vk = T.axis.reduce(10, k * k)
+        with T.init():
+            B[vi] = T.float32(0)
+        B[vi] = B[vi] + A[vi, vk]
+""",
+        A="(4, 10)",
+        B="(4,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="cannot be proved that the loops run each instance"):
+        sch.decompose_reduction("B", sch.get_loops("B")[1])
+
+
+def test_only_sums_products_and_extrema_are_factored() -> None:
+    func = program(
+        """
+for i, k in T.grid(4, 4):
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi] = T.float32(0)
+        B[vi] = B[vi] * T.float32(2) + A[vi, vk]
+""",
+        A="(4, 4)",
+        B="(4,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(NotReductionBlockError, match="The update of 'B' is not one of sum, prod"):
+        sch.rfactor(sch.get_loops("B")[1], 0)
+
+
+def test_a_factored_loop_runs_over_a_reduce_axis_in_order() -> None:
+    sch = Schedule(summed("for i, r, k in T.grid(4, 2, 4):"), seed=0)
+    _, r, k = sch.get_loops("B")
+    with pytest.raises(DependenceError, match="The loop 'r' runs over no reduce axis of 'B'"):
+        sch.rfactor(r, 0)
+    sch.unroll(k)
+    with pytest.raises(DependenceError, match="Expected a serial loop from 0; 'k' is unrolled"):
+        sch.rfactor(k, 0)
+
+
+def test_a_factored_loop_holds_one_block() -> None:
+    func = program(
+        """
+for i, k in T.grid(4, 4):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SS", [i, k])
+        C[vi, vk] = A[vi, vk]
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi] = T.float32(0)
+        B[vi] = B[vi] + A[vi, vk]
+""",
+        A="(4, 4)",
+        B="(4,)",
+        C="(4, 4)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="Expected one block below the loop 'k'; found 'C'"):
+        sch.rfactor(sch.get_loops("B")[1], 0)
+
+
+def test_an_init_never_runs_where_its_update_does_not() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((13, 6), "float32"), C: T.Buffer((6,), "float32")):
+    for i, k in T.grid(6, 13):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0.0
+            C[vi] = C[vi] + A[vk, vi]
+"""
+    sch = Schedule(parse_func(text), seed=0)
+    unit = sch.add_unit_loop(sch.get_loops("C")[0])
+    sch.split(unit, [2, 1])
+    _, inner, *_ = sch.get_loops("C")
+    with pytest.raises(DependenceError, match="so that the init might run without it"):
+        sch.decompose_reduction("C", inner)
+
+
+UNDER_ONE_LOOP = """
+for i in range(8):
+    with T.block("F"):
+        vi = T.axis.remap("S", [i])
+        C[vi] = A[vi, 0]
+for i in range(8):
+    with T.block("D"):
+        vi = T.axis.remap("S", [i])
+        D[vi] = {read}
+    for k in range(4):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = {first}
+            C[vi] = C[vi] + A[vi, vk]
+    with T.block("E"):
+        vi = T.axis.remap("S", [i])
+        E[vi] = {after}
+"""
+
+
+def under_one_loop(read: str, first: str, after: str) -> PrimFunc:
+    text = UNDER_ONE_LOOP.format(read=read, first=first, after=after)
+    return program(text, A="(8, 4)", C="(8,)", D="(8,)", E="(8,)")
+
+
+@pytest.mark.parametrize(
+    ("read", "first", "after", "guilty"),
+    [
+        ("C[vi]", "T.float32(0)", "A[vi, 1]", "'D' uses 'C'"),
+        ("A[vi, 1]", "D[vi]", "A[vi, 1]", "'D' uses 'D'"),
+        ("A[vi, 1]", "T.float32(0)", "C[7 - vi]", "'E' uses 'C'"),
+    ],
+)
+def test_an_init_does_not_overtake_others(read: str, first: str, after: str, guilty: str) -> None:
+    sch = Schedule(under_one_loop(read, first, after), seed=0)
+    i, _ = sch.get_loops("C")
+    with pytest.raises(DependenceError, match=f"{guilty} below the loop 'i'"):
+        sch.decompose_reduction("C", i)
+
+
+def test_an_init_passes_who_reads_finished_elements() -> None:
+    func = under_one_loop("A[vi, 1]", "A[vi, 2]", "C[vi]")
+    sch = Schedule(func, seed=0)
+    sch.decompose_reduction("C", sch.get_loops("C")[0])
+    assert_same(func, sch.func)
+    # Directly before the reduce loop nobody is overtaken at all.
+    func = under_one_loop("C[vi]", "D[vi]", "C[vi]")
+    sch = Schedule(func, seed=0)
+    sch.decompose_reduction("C", sch.get_loops("C")[1])
+    assert_same(func, sch.func)
+
+
+def test_rfactor_leaves_elements_alone_that_have_no_terms() -> None:
+    func = program(
+        """
+for i in range(16):
+    with T.block("F"):
+        vi = T.axis.remap("S", [i])
+        C[vi] = T.float32(3)
+for i, k0, k1 in T.grid(16, 2, 4):
+    with T.block("C"):
+        vi = T.axis.spatial(16, i)
+        vk = T.axis.reduce(8, k0 * 4 + k1)
+        T.where(i + k0 < 10)
+        with T.init():
+            C[vi] = T.float32(0)
+        C[vi] = C[vi] + A[vk]
+""",
+        A="(8,)",
+        C="(16,)",
+    )
+    sch = Schedule(func, seed=0)
+    sch.rfactor(sch.get_loops("C")[2], 0)
+    assert "T.where(i < 10)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_rfactor_says_that_the_init_must_be_neutral() -> None:
+    func = program(
+        """
+for i, k in T.grid(4, 8):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = T.float32(1)
+        C[vi] = C[vi] + A[vi, vk]
+""",
+        A="(4, 8)",
+        C="(4,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(NotReductionBlockError, match="beginning with the neutral element"):
+        sch.rfactor(sch.get_loops("C")[1], 0)

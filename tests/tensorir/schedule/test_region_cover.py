@@ -1,23 +1,36 @@
 from __future__ import annotations
 
+import pytest
+
+from burnish.support.node import walk
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import IntImm, Var
+from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_expr
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.affine import Bounds, loop_bounds
-from burnish.tensorir.schedule.analysis import Nested, all_loops_above, find_block, realize_of
+from burnish.tensorir.schedule.analysis import (
+    Nested,
+    all_loops_above,
+    blocks_below,
+    find_block,
+    realize_of,
+)
 from burnish.tensorir.schedule.region_cover import (
     Box,
     apart,
     contains,
+    covered_within,
     covers_domain,
     full_box,
     in_conflict,
+    instances_clash,
     touched,
     union,
     whole_boxes,
 )
-from burnish.tests.tensorir.schedule.programs import blur, chain
+from burnish.tensorir.stmt import For
+from burnish.tests.tensorir.schedule.programs import blur, chain, program
 
 
 def box(start: int, extent: int) -> Box:
@@ -68,3 +81,51 @@ def test_full_box() -> None:
     buffer = chain(m, 4).buffers[0]
     assert shown(full_box(buffer)) == ["0+m", "0+4"]
     assert contains(full_box(buffer), full_box(buffer), Bounds({Var("i"): Range(IntImm(0), m)}))
+
+
+FIRST_ITERATION = """
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), C: T.Buffer((3, 4), "float32")):
+    P = T.alloc_buffer((4,))
+    for n, m in T.grid(4, 3):
+        with T.block("P"):
+            v = T.axis.spatial(4, n)
+            T.where({where})
+            P[v] = A[v]
+        with T.block("C"):
+            vm, vn = T.axis.remap("SS", [m, n])
+            C[vm, vn] = P[vn]
+"""
+
+
+def test_what_the_first_iteration_writes_is_there_in_all() -> None:
+    for where, covered in (("m == 0", True), ("m == 1", False), ("n == 0", False)):
+        func = parse_func(FIRST_ITERATION.format(where=where))
+        n, m = [s for s in walk(func.body) if isinstance(s, For)]
+        nested = [Nested(b.realize, [m, *b.loops[2:]], []) for b in blocks_below(n)]
+        assert (covered_within(nested, [n]) is None) == covered, where
+        inside = [Nested(b.realize, [], []) for b in blocks_below(m)]
+        assert covered_within(inside, [n, m]) is not None, "another iteration of the guard"
+
+
+@pytest.mark.parametrize(
+    ("store", "clashes"),
+    [
+        ("B[vi + vj, 0] = A[0]", True),
+        ("B[vi // 2, vj] = A[0]", True),
+        ("B[0, vj] = A[0]", True),
+        ("B[vi * 4 + vj, 0] = A[0]", False),
+        ("B[7 - vi, vj] = A[0]", False),
+        ("B[vi, vj] = A[0]", False),
+    ],
+)
+def test_spatial_axes_that_write_one_element_twice(store: str, clashes: bool) -> None:
+    text = f"""
+for i, j in T.grid(4, 4):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        {store}
+"""
+    func = program(text, A="(1,)", B="(16, 4)")
+    block = realize_of(find_block(func, "B", "test")).block
+    assert instances_clash(block, [it.var for it in block.iter_vars]) is clashes

@@ -107,3 +107,16 @@ def test_a_loop_that_never_runs_is_tiled_by_ones() -> None:
     empty = sch.loop_partition(sch.get_loops("B")[1], [6, None])[1]
     assert [sch.get(v) for v in sch.sample_perfect_tile(empty, 2, decision=[1, 1])] == [1, 1]
     assert [sch.get(v) for v in sch.sample_perfect_tile(empty, 2)] == [1, 1]
+
+
+def test_decisions_and_weights_must_make_sense() -> None:
+    sch = Schedule(matmul(), seed=0)
+    i = sch.get_loops("C")[0]
+    with pytest.raises(ScheduleValueError, match=r"all positive; found \[-2, -4\]"):
+        sch.sample_perfect_tile(i, 2, decision=[-2, -4])
+    for weights in ([0.0, 0.0], [1.5, -0.5]):
+        with pytest.raises(ScheduleValueError, match="none is negative and one is positive; found"):
+            sch.sample_categorical([1, 2], weights)
+    with pytest.raises(ScheduleValueError, match="sample_compute_location: The block 'root' is"):
+        sch.sample_compute_location("root")
+    assert [inst.kind for inst in sch.trace] == ["get_block", "get_loops"]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Mapping
 
 import pytest
@@ -140,3 +142,30 @@ def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     sch.show()
     sch.mod.show()
     assert capsys.readouterr().out.count("def main(A: T.Buffer((8, 6)") == 2
+
+
+def test_a_notebook_shows_program_and_trace() -> None:
+    sch = Schedule(chain(), seed=0)
+    sch.get_block("B")
+    for shown in (sch._repr_html_(), sch.trace._repr_html_()):
+        text = html.unescape(re.sub(r"<[^>]*>", "", shown))
+        assert text.strip().endswith('b0 = sch.get_block(name="B", func_name="main")')
+    assert "def main(A: T.Buffer((8, 6)" in html.unescape(re.sub(r"<[^>]*>", "", sch._repr_html_()))
+
+
+def test_a_module_without_functions_has_nothing_to_schedule() -> None:
+    with pytest.raises(ScheduleValueError, match="get_block: The module has no PrimFunc to sched"):
+        Schedule(FunctionTable({}), seed=0).get_block("B")
+
+
+def test_the_root_has_no_neighbours() -> None:
+    for query in ("get_producers", "get_consumers"):
+        with pytest.raises(ScheduleValueError, match=f"{query}: The block 'root' is the root of"):
+            getattr(Schedule(chain(), seed=0), query)("root")
+
+
+def test_a_place_without_a_loop_has_no_statement() -> None:
+    sch = Schedule(chain(), seed=0)
+    place = sch.sample_compute_location("B", decision=-1)
+    with pytest.raises(ScheduleValueError, match="a place without a loop, made by sampling"):
+        sch.get(place)

@@ -1,15 +1,26 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.support.errors import TraceError
+from burnish.support.errors import BlockNotFoundError, ScheduleValueError, TraceError
 from burnish.support.structural import assert_structural_equal
-from burnish.tensorir.expr import Var
-from burnish.tensorir.schedule import Schedule, Trace, index_map_text, parse_index_map
+from burnish.tensorir import compute as te
+from burnish.tensorir.arith import IndexMap
+from burnish.tensorir.expr import Expr, Var, const, minimum
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.schedule import (
+    Instruction,
+    Schedule,
+    Trace,
+    index_map_text,
+    parse_index_map,
+)
+from burnish.tensorir.schedule.affine import Bounds
 from burnish.tests.tensorir.schedule.programs import assert_same, body, chain, linear_relu, matmul
 
 
@@ -202,3 +213,185 @@ def test_index_maps_are_text() -> None:
     assert index_map_text(parse_index_map(line)) == line
     with pytest.raises(ValueError, match="is not a lambda that gives a tuple"):
         parse_index_map("lambda i: i")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([["get_lops", [], [], [], None]], "there is no instruction 'get_lops'"),
+        (
+            [["sample_categorical", [], [["candidates", {"expr": "print(1)"}]], ["v0"], 0]],
+            r"unknown expression 'print\(1\)'",
+        ),
+    ],
+)
+def test_what_is_no_instruction_is_refused(rows: list[object], message: str) -> None:
+    with pytest.raises(TraceError, match=f"This is not a trace in JSON: .*{message}"):
+        Trace.from_json(rows)
+
+
+def replayed(sch: Schedule, func: PrimFunc) -> None:
+    """The trace gives the schedule's function again, from JSON and as Python."""
+    from_json = Schedule(func, seed=5)
+    Trace.from_json(json.dumps(sch.trace.as_json())).apply_to(from_json)
+    assert_structural_equal(from_json.func, sch.func)
+    namespace: dict[str, Any] = {}
+    exec(str(sch.trace), namespace)
+    from_text = Schedule(func, seed=6)
+    namespace["apply_trace"](from_text)
+    assert_structural_equal(from_text.func, sch.func)
+
+
+def test_sampled_values_in_index_maps_and_annotations() -> None:
+    func = linear_relu(4, 8, 4)
+    sch = Schedule(func, seed=0)
+    v = sch.sample_categorical([2, 4], [0.5, 0.5], decision=1)
+    sch.cache_read("Y", 1, "global")
+    sch.transform_layout("Y", ("read", 1), lambda n, k: (n // v, k, n % v))
+    sch.annotate(sch.get_loops("Y")[0], "note", [v, v * 2 + 1])
+    text = str(sch.trace)
+    assert "index_map=lambda n, k: (n // v0, k, n % v0)" in text
+    assert "ann_val=[v0, v0 * 2 + 1]" in text
+    assert '"note": [4, 9]' in body(sch.func)
+    assert "W_global = T.alloc_buffer((2, 4, 4))" in body(sch.func)
+    replayed(sch, func)
+    assert_same(func, sch.func)
+    assert any(inst.kind == "sample_categorical" for inst in sch.trace.simplified())
+    other = Schedule(func, seed=0)
+    (sampling,) = [inst for inst in sch.trace if inst.is_sampling]
+    sch.trace.apply_to(other, decisions={sampling: 0})
+    assert "W_global = T.alloc_buffer((4, 4, 2))" in body(other.func)
+
+
+def test_least_and_greatest_of_values_are_python() -> None:
+    func = chain(Var("m"), 16)
+    sch = Schedule(func, seed=0)
+    v = sch.sample_categorical([2, 4], [0.5, 0.5], decision=1)
+    i, j = sch.get_loops("B")
+    sch.split(j, [None, minimum(v * 4, 8)])
+    sch.loop_partition(i, [minimum(sch.get_shape_var("m"), v), None])
+    assert "factors=[None, te.min(v0 * 4, 8)]" in str(sch.trace)
+    replayed(sch, func)
+
+
+def test_an_infinite_pad_value_is_python() -> None:
+    func = chain(6, 4)
+    sch = Schedule(func, seed=0)
+    sch.transform_layout("B", ("write", 0), lambda i, j: (i // 4, j, i % 4), float("-inf"))
+    assert 'pad_value=float("-inf")' in str(sch.trace)
+    replayed(sch, func)
+
+
+def test_names_in_an_index_map_do_not_hide_variables() -> None:
+    func = chain(6, 4)
+    sch = Schedule(func, seed=0)
+    v = sch.sample_categorical([2, 4], [0.5, 0.5], decision=0)
+    inputs = (Var("v0"), Var("class"))
+    index_map = IndexMap(inputs, (inputs[0] // v, inputs[1], inputs[0] % v))
+    sch.transform_layout("B", ("write", 0), index_map)
+    assert "lambda v0_, i1: (v0_ // v0, i1, v0_ % v0)" in str(sch.trace)
+    replayed(sch, func)
+
+
+def test_several_decisions_at_once() -> None:
+    func = matmul(8, 8, 8)
+    sch = Schedule(func, seed=1)
+    stochastic(sch)
+    ((index, _),) = sch.trace.decisions.items()
+    trace = sch.trace.with_decisions({sch.trace.instructions[index]: [2, 4]})
+    assert trace.decisions == {index: [2, 4]}
+    for decisions, message in [
+        ({99: 0}, "There is no instruction 99; the trace has 6"),
+        ({0: 0}, r"Instruction 0 is 'get_block', .* do: 2 \(sample_perfect_tile\)"),
+        ({Instruction("split"): 0}, "This 'split' is not of this trace"),
+    ]:
+        with pytest.raises(TraceError, match=message):
+            sch.trace.with_decisions(decisions)
+        with pytest.raises(TraceError, match=message):
+            sch.trace.apply_to(Schedule(func, seed=1), decisions)
+
+
+def test_a_decision_outside_of_the_space_names_its_instruction() -> None:
+    func = matmul(8, 8, 8)
+    sch = Schedule(func, seed=1)
+    stochastic(sch)
+    with pytest.raises(ScheduleValueError, match="2 factors with the product 8") as caught:
+        sch.trace.apply_to(Schedule(func, seed=1), decisions={2: [3, 3]})
+    (note,) = [n for n in caught.value.__notes__ if "instruction" in n]
+    assert note.startswith("This is instruction 2 of the trace: v4, v5 = sch.sample_perfect_tile(")
+
+
+def test_a_trace_of_another_function_names_its_instruction() -> None:
+    sch = Schedule(matmul(8, 8, 8), seed=1)
+    stochastic(sch)
+    with pytest.raises(BlockNotFoundError, match="no block 'C' in 'main'") as caught:
+        sch.trace.apply_to(Schedule(row_of_ones(), seed=1))
+    assert 'sch.get_block(name="C"' in caught.value.__notes__[-1]
+
+
+def row_of_ones() -> PrimFunc:
+    return te.create_prim_func([te.compute((4,), lambda i: const(1.0, "float32"), name="one")])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ({"kind": "split"}, "expected a list of instructions; found {'kind': 'split'}"),
+        (["split"], "instruction 0 is not .kind, inputs, attrs, outputs, decision.: 'split'"),
+        ([["splt", [], [], [], None]], r"there is no instruction 'splt'\. Did you mean 'split'"),
+        (
+            [["split", [["loop", {"rv": "l7"}]], [], [], None]],
+            r"instruction 0 \(split\): no instruction before gives 'l7'",
+        ),
+        (
+            [["split", [["loop", {"loop": "l7"}]], [], [], None]],
+            "there is no value of the kind 'loop'",
+        ),
+        ([["get_block", [], [], [7], None]], r"instruction 0 \(get_block\) calls a result 7"),
+    ],
+)
+def test_corrupt_json_says_where(rows: Any, message: str) -> None:
+    with pytest.raises(TraceError, match=f"This is not a trace in JSON: .*{message}"):
+        Trace.from_json(rows)
+
+
+def test_arguments_of_another_version_are_a_trace_error() -> None:
+    rows = [["get_block", [], [["nam", "C"], ["func_name", "main"]], ["b0"], None]]
+    with pytest.raises(TraceError, match=r"not those of get_block: missing .* 'name'\."):
+        Trace.from_json(rows).apply_to(Schedule(matmul(), seed=0))
+
+
+def test_what_no_instruction_gives_is_not_written() -> None:
+    (loop, *_) = Schedule(matmul(), seed=0).get_loops("C")
+    trace = Trace((Instruction("parallel", (("loop", loop),)),))
+    with pytest.raises(TraceError, match="No instruction of the trace gives LoopRV"):
+        trace.as_json()
+
+
+def test_a_replay_without_checks_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays of traces that are known to be legal skip the proofs: only what the rewrites
+    compute is left."""
+    func = matmul(8, 8, 8)
+    sch = Schedule(func, seed=1)
+    i, j, k = sch.get_loops("C")
+    sch.reorder(k, i, j)
+    sch.reorder(i, j, k)
+    sch.cache_write("C", 0, "global")
+    sch.reverse_compute_at("C_global", i)
+    sch.parallel(i)
+    asked: list[Expr] = []
+    prove = Bounds.proves_le
+
+    def counted(self: Bounds, a: Expr, b: Expr) -> bool:
+        asked.append(a)
+        return prove(self, a, b)
+
+    monkeypatch.setattr(Bounds, "proves_le", counted)
+    counts = []
+    for checks in (True, False):
+        asked.clear()
+        again = Schedule(func, seed=1, enable_checks=checks)
+        sch.trace.apply_to(again)
+        assert_structural_equal(again.func, sch.func)
+        counts.append(len(asked))
+    assert counts[1] < counts[0]

@@ -1,0 +1,251 @@
+"""The laws of a schedule, checked on one: it is well formed, its text parses back, its trace
+replays from JSON and from Python, and its machine code computes what the unscheduled function does.
+
+Inputs are small integers, so that sums are exact in any order; what remains (``exp`` of sums in
+another order, quotients) is compared to 2e-5 relative and 1e-5 absolute. Arrays stand in margins
+that nothing may write, and memory that nothing wrote is NaN.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+
+import numpy as np
+from llvmlite import binding
+
+from burnish.support.errors import BurnishError, CodegenError, ScheduleError
+from burnish.support.structural import assert_structural_equal
+from burnish.tensorir.codegen.function import FunctionEmitter
+from burnish.tensorir.codegen.host import native_target, resolve
+from burnish.tensorir.codegen.object import (
+    emit_module,
+    emit_object,
+    new_module,
+    parsed_module,
+    run_scheduled_passes,
+)
+from burnish.tensorir.expr import IntImm, Var
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.lowering.pipeline import LoweredFunc, lower_func
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.printer import print_func
+from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify_bounds import verify_bounds
+from burnish.tensorir.verify_regions import verify_regions
+from burnish.tests.native import Native, call_native, prepare, value
+from burnish.tests.strategies.corpus import PROGRAMS
+
+MARGIN = 64
+"""Elements before and after an array: never results, and never to be written."""
+SIZES: dict[int, tuple[tuple[int, ...], ...]] = {
+    0: ((),),
+    1: ((0,), (1,), (5,), (9,)),
+    2: ((3, 7), (1, 1), (4, 16), (0, 3)),
+}
+"""Values of the symbolic dims that a function is called with, by their number."""
+RELATIVE, ABSOLUTE = 2e-5, 1e-5
+
+times: Counter[str] = Counter()
+"""Seconds spent on each law in this process."""
+
+
+class Broken(Exception):
+    """A law that does not hold, and the error that showed it."""
+
+    def __init__(self, law: str, error: BaseException, text: str = "") -> None:
+        super().__init__(f"{law}: {type(error).__name__}: {error}")
+        self.law, self.error, self.text = law, error, text
+
+    @property
+    def signature(self) -> str:
+        """What tells one failure from another."""
+        return f"{self.law}: {type(self.error).__name__}"
+
+
+@contextmanager
+def law(name: str) -> Iterator[None]:
+    """What runs inside checks a law: any exception breaks it, but CodegenError, which says that
+    the schedule has no machine code."""
+    begin = time.perf_counter()
+    try:
+        yield
+    except CodegenError:
+        raise
+    except Exception as error:
+        raise Broken(name, error) from error
+    finally:
+        times[name] += time.perf_counter() - begin
+
+
+class Arguments:
+    """Arrays for a call of ``func``: random integers as inputs, unwritten outputs, each inside a
+    margin that tells reads and writes out of bounds."""
+
+    def __init__(self, func: PrimFunc, dims: Sequence[int]) -> None:
+        sizes = dict(zip(func.shape_vars, dims, strict=True))
+        rng = np.random.default_rng(7)
+        self.arrays: list[np.ndarray] = []
+        self.raw: list[np.ndarray] = []
+        self.written = [b in func.written for b in func.buffers]
+        for buffer, written in zip(func.buffers, self.written, strict=True):
+            shape = []
+            for d in buffer.shape:
+                assert isinstance(d, (IntImm, Var))
+                shape.append(sizes[d] if isinstance(d, Var) else d.value)
+            dtype = buffer.dtype.to_numpy()
+            count = int(np.prod(shape))
+            raw = np.full(count + 2 * MARGIN, self.nothing(dtype), dtype)
+            inside = raw[MARGIN : MARGIN + count]
+            if not written:
+                low, high = (
+                    (0, 2) if dtype.kind == "b" else (0, 9) if dtype.kind == "u" else (-4, 5)
+                )
+                inside[:] = rng.integers(low, high, count)
+            self.raw.append(raw)
+            self.arrays.append(inside.reshape(shape))
+
+    @staticmethod
+    def nothing(dtype: np.dtype) -> float:
+        if dtype.kind == "b":
+            return False
+        return np.nan if dtype.kind == "f" else np.iinfo(dtype).min
+
+    def outputs(self) -> list[np.ndarray]:
+        """What was written; raises AssertionError where a margin was."""
+        for raw in self.raw:
+            for margin in (raw[:MARGIN], raw[-MARGIN:]):
+                np.testing.assert_array_equal(margin, self.nothing(raw.dtype))
+        return [a for a, written in zip(self.arrays, self.written, strict=True) if written]
+
+
+def same(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], what: str) -> None:
+    """Raise AssertionError where results differ by more than the tolerance."""
+    for x, y in zip(found, expected, strict=True):
+        if not np.array_equal(x, y):
+            np.testing.assert_allclose(x, y, rtol=RELATIVE, atol=ABSOLUTE, err_msg=what)
+
+
+@cache
+def expected(name: str) -> tuple[PrimFunc, list[list[np.ndarray]]]:
+    """An unscheduled function and its outputs for each of the sizes."""
+    func = PROGRAMS[name]()
+    results = []
+    for dims in SIZES[len(func.shape_vars)]:
+        arguments = Arguments(func, dims)
+        call_native(func, *arguments.arrays, dims=dims)
+        results.append(arguments.outputs())
+        for a in results[-1]:
+            assert np.isfinite(a).all(), f"{name} gives {a}"
+    return func, results
+
+
+# -- laws ------------------------------------------------------------------------------------------
+def check_form(func: PrimFunc) -> None:
+    """The function is well formed and its text parses back."""
+    with law("verify_func"):
+        verify_func(func)
+    with law("verify_bounds"):
+        verify_bounds(func)
+    with law("verify_regions"):
+        verify_regions(func)
+    with law("text round trip"):
+        assert_structural_equal(parse_func(print_func(func)), func)
+
+
+def check_replay(func: PrimFunc, sch: Schedule) -> None:
+    """The trace gives the same function again: from JSON, as Python, simplified and unchecked."""
+    trace = sch.trace
+    with law("replay from JSON"):
+        from_json = Schedule(func, seed=1)
+        Trace.from_json(json.dumps(trace.as_json())).apply_to(from_json)
+        assert_structural_equal(from_json.func, sch.func)
+        assert str(from_json.trace) == str(trace), "the trace of a replay reads otherwise"
+    with law("replay from Python"):
+        namespace: dict[str, Callable[[Schedule], None]] = {}
+        exec(str(trace), namespace)  # type: ignore[arg-type]
+        from_text = Schedule(func, seed=2)
+        namespace["apply_trace"](from_text)
+        assert_structural_equal(from_text.func, sch.func)
+    with law("simplified, replayed without checks"):
+        unchecked = Schedule(func, seed=3, enable_checks=False)
+        trace.simplified().apply_to(unchecked)
+        assert_structural_equal(unchecked.func, sch.func)
+
+
+def quick_image(lowered: LoweredFunc) -> bytes:
+    """Object code by the short list of passes, whatever the function: a third of the time."""
+    target = resolve(native_target())
+    module = new_module(target)
+    FunctionEmitter(module, lowered, target).emit()
+    parsed = parsed_module(module, binding.create_context())
+    run_scheduled_passes(parsed, target)
+    return emit_module(parsed, target).image
+
+
+def check_results(name: str, func: PrimFunc, variant: int) -> None:
+    """The machine code writes what the unscheduled function's does, and nothing else.
+
+    ``variant`` chooses the number of threads, and whether the code is made as users get it (one of
+    four) or quickly. Raises CodegenError for a schedule without machine code.
+    """
+    original, results = expected(name)
+    target = resolve(native_target())
+    with law("lowering"):
+        lowered = lower_func(func, target)
+    with law("code generation"):
+        as_usual = variant % 4 == 0
+        image = emit_object([lowered], target).image if as_usual else quick_image(lowered)
+        symbol = str(lowered.func.attr("global_symbol", lowered.func.name))
+        native = Native([image], [symbol])
+    threads = 1 + variant % 3
+    with law("results"):
+        for dims, outputs in zip(SIZES[len(original.shape_vars)], results, strict=True):
+            arguments = Arguments(original, dims)
+            shared, each = (
+                value(e, lowered, dims) for e in (lowered.shared_bytes, lowered.thread_bytes)
+            )
+            address, size = native.tracker[symbol], shared + each * threads
+            call = prepare(address, arguments.arrays, dims, size, threads)
+            call.workspace[:] = 0xA5
+            call()
+            same(arguments.outputs(), outputs, f"with {threads} threads, dims {dims}")
+
+
+def check_schedule(name: str, sch: Schedule, variant: int) -> str:
+    """All laws; raises Broken. Gives the reason why there is no machine code, empty if there is."""
+    func, _ = expected(name)
+    try:
+        check_form(sch.func)
+        check_replay(func, sch)
+        check_results(name, sch.func, variant)
+    except Broken as broken:
+        broken.text = print_func(sch.func)
+        raise
+    except CodegenError as error:
+        return str(error).split("\n", 1)[0]
+    return ""
+
+
+def broken_law(name: str, trace: Trace, variant: int) -> Broken | None:
+    """What a trace breaks; None for one that does not replay, or breaks nothing."""
+    func, _ = expected(name)
+    sch = Schedule(func, seed=0)
+    try:
+        trace.apply_to(sch)
+    except ScheduleError:
+        return None
+    except Exception as error:
+        return Broken("a primitive", error, print_func(sch.func))
+    try:
+        check_schedule(name, sch, variant)
+    except Broken as broken:
+        return broken
+    except BurnishError:
+        return None
+    return None
