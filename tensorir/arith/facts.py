@@ -17,7 +17,7 @@ from ..expr import EQ, INDEX, NE, Expr, FloorDiv, FloorMod, IntImm, Not, Var
 from .bounds import NON_NEGATIVE, Interval, atom_interval, intersect, linear_interval
 from .linear import Atoms, Linear, constant
 from .modular import Modulus, normal
-from .prove import tighten
+from .prove import tighten, without_remainders
 from .rules_compare import inequality
 from .rules_logic import COMPARISONS, conjuncts, is_stable
 
@@ -32,6 +32,10 @@ class Facts(ABC):
         self.var_intervals: dict[Expr, Interval] = {}
         self.substitutions: dict[Expr, Linear] = {}
         self.symbolic_bounds: dict[Expr, tuple[Linear | None, Linear | None]] = {}
+        self.not_empty: dict[Expr, tuple[Linear, Linear]] = {}
+        """For a variable whose bounds leave one value and whose domain is symbolic: that the domain
+        has an element at all, which nothing else says once the value has replaced the variable; and
+        the same without remainders."""
         self.facts: list[Linear] = []
         """Sums known to be non-negative."""
         self.truths: list[tuple[Expr, bool]] = []
@@ -65,6 +69,10 @@ class Facts(ABC):
 
     def bind(self, var: Var, domain: Domain) -> None:
         """``var`` takes the values of ``domain``; an earlier binding of it is replaced."""
+        if isinstance(domain, Range) and type(domain.extent) is type(domain.min) is IntImm:
+            least = domain.min.value
+            self._bind_constants(var, least, least + domain.extent.value - 1)
+            return
         self._unbind(var)
         if isinstance(domain, tuple):
             low, high = constant(domain[0]), constant(domain[1])
@@ -77,11 +85,22 @@ class Facts(ABC):
             self.substitutions[var] = low
         elif low.terms or high.terms:
             self.symbolic_bounds[var] = (low if low.terms else None, high if high.terms else None)
-        self.var_intervals[var] = Interval(
-            linear_interval(self, low).min,
-            linear_interval(self, high).max,
-        )
+        known = Interval(linear_interval(self, low).min, linear_interval(self, high).max)
+        self.var_intervals[var] = known
+        if known.min is not None and known.min == known.max and (low.terms or high.terms):
+            self.not_empty[var] = high - low, without_remainders(self, high - low)
         self.forget()
+
+    def _bind_constants(self, var: Var, least: int, most: int) -> None:
+        """The common case, without sums: a loop from one number to another."""
+        bound = var in self.var_intervals or var in self.substitutions
+        if bound or self.narrowed or self.known_moduli:
+            self._unbind(var)
+        elif self.memo or self.linears or self.intervals or self.moduli:
+            self.forget()
+        if least == most:
+            self.substitutions[var] = constant(least)
+        self.var_intervals[var] = Interval(least, most)
 
     def bind_expr(self, var: Var, value: Expr) -> None:
         """``var`` is ``value``."""
@@ -90,7 +109,13 @@ class Facts(ABC):
         self.forget()
 
     def _unbind(self, var: Var) -> None:
-        for table in (self.substitutions, self.symbolic_bounds, self.narrowed, self.known_moduli):
+        for table in (
+            self.substitutions,
+            self.symbolic_bounds,
+            self.narrowed,
+            self.known_moduli,
+            self.not_empty,
+        ):
             table.pop(var, None)
         self.forget()
 
@@ -98,19 +123,25 @@ class Facts(ABC):
     def scope(self) -> Iterator[None]:
         """Bindings made inside end with the ``with``; the memos before it come back."""
         memos = self.memo, self.linears, self.intervals, self.moduli
-        known = self.var_intervals, self.substitutions, self.symbolic_bounds
+        known = self.var_intervals, self.substitutions, self.symbolic_bounds, self.not_empty
         constraints = self.narrowed, self.known_moduli
-        self.var_intervals, self.substitutions, self.symbolic_bounds = (
+        self.var_intervals, self.substitutions, self.symbolic_bounds, self.not_empty = (
             self.var_intervals.copy(),
             self.substitutions.copy(),
             self.symbolic_bounds.copy(),
+            self.not_empty.copy(),
         )
         self.narrowed, self.known_moduli = self.narrowed.copy(), self.known_moduli.copy()
         self.forget()
         try:
             yield
         finally:
-            self.var_intervals, self.substitutions, self.symbolic_bounds = known
+            (
+                self.var_intervals,
+                self.substitutions,
+                self.symbolic_bounds,
+                self.not_empty,
+            ) = known
             self.narrowed, self.known_moduli = constraints
             self.memo, self.linears, self.intervals, self.moduli = memos
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from math import gcd
 from typing import TYPE_CHECKING
 
-from ..expr import Expr, FloorDiv, FloorMod, Max, Min, Mul, Var
+from ..expr import INDEX, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Var
 from .bounds import atom_interval, linear_interval
-from .linear import ZERO, Linear
+from .linear import ZERO, Linear, render
 
 if TYPE_CHECKING:
     from .facts import Facts
@@ -76,7 +76,7 @@ def prove_nonneg(s: Facts, x: Linear) -> bool:
 
 def _only_bounds_matter(s: Facts, x: Linear) -> bool:
     """Whether no step can apply: plain variables, nothing symbolic known of them."""
-    if s.facts or s.symbolic_bounds:
+    if s.facts or s.symbolic_bounds or s.not_empty:
         return False
     return all(type(atom) is Var for atom in x.terms)
 
@@ -199,7 +199,7 @@ def extrema(s: Facts, x: Linear) -> Iterator[Goals]:
 
 def facts(s: Facts, x: Linear) -> Iterator[Goals]:
     """``x - t * f >= 0`` for a constraint ``f >= 0`` with an atom of the same sign as in ``x``."""
-    for f in s.facts:
+    for f in (*s.facts, *[f for pair in s.not_empty.values() for f in pair]):
         tried: set[int] = set()
         for atom, c in f.terms.items():
             k = x.terms.get(atom)
@@ -258,9 +258,39 @@ def _digit_place(s: Facts, atom: Expr, n: Linear) -> int | None:
     return divisor.const
 
 
+def split_remainders(s: Facts, x: Linear) -> Iterator[Goals]:
+    """``n % d`` is ``n - n // d * d``, where the quotient is a term too: with ``m // 4 % 2`` as the
+    end of a loop, ``m // 4 - m // 8 * 2 - m // 4 % 2`` is 0."""
+    for atom, k in x.terms.items():
+        if type(atom) is not FloorMod:
+            continue
+        split = _quotient_form(s, atom)
+        if split is not None and all(a in x.terms for a in split[0].terms):
+            yield (_substitute(s, x, atom, k, split[1]),)
+
+
+def _quotient_form(s: Facts, atom: Expr) -> tuple[Linear, Linear] | None:
+    """``n // d`` and ``n - n // d * d`` of a remainder by a positive constant."""
+    n, d = s.atoms.parts[atom]
+    if d.terms or d.const <= 0:
+        return None
+    quotient = s.linear(FloorDiv(render(n), IntImm(d.const, INDEX)))
+    return quotient, n - quotient.scale(d.const)
+
+
+def without_remainders(s: Facts, x: Linear) -> Linear:
+    """The same sum with ``n % d`` written as ``n - n // d * d``."""
+    for atom, k in list(x.terms.items()):
+        split = _quotient_form(s, atom) if type(atom) is FloorMod else None
+        if split is not None:
+            x = _substitute(s, x, atom, k, split[1])
+    return x
+
+
 STEPS: tuple[Step, ...] = (
     facts,
     digits,
+    split_remainders,
     cleared_quotients,
     quotients,
     symbolic_ranges,

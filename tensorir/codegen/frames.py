@@ -59,6 +59,8 @@ class Frames:
         self.epoch = 0
         self.forms: dict[int, tuple[Expr, Linear]] = {}
         self.atom_levels: dict[Key, int] = {}
+        self.loads: dict[Key, tuple[int, ...]] = {}
+        self.fresh = 0
 
     # -- frames -----------------------------------------------------------------------------------
     @contextmanager
@@ -142,9 +144,43 @@ class Frames:
             groups.setdefault(self.level_of(mono, atoms), {})[mono] = (atoms, c)
         return sorted(groups.items())
 
+    def identity(self, terms: dict[Any, tuple[tuple[Expr, ...], int]]) -> Key:
+        """What a sum of terms is found again by: the terms, and, where some are loaded from memory,
+        the stores before."""
+        plain = frozenset([(m, c) for m, (_, c) in terms.items()])
+        loaded = [b for m, (atoms, _) in terms.items() for b in self._loaded(m, atoms)]
+        if not loaded:
+            return plain
+        return (plain, self.epoch, tuple([self._moment(b) for b in loaded]))
+
+    def form_key(self, form: Linear) -> Key:
+        """``identity`` of a whole form."""
+        return (form.const, self.identity(form.terms))
+
+    def _loaded(self, mono: Key, atoms: tuple[Expr, ...]) -> tuple[int, ...]:
+        """The buffers that a product of atoms loads from."""
+        if len(atoms) == 1 and type(atoms[0]) is Var:
+            return ()
+        known = self.loads.get(mono)
+        if known is None:
+            nodes = [n for a in atoms for n in walk(a)]
+            known = tuple([id(n.buffer) for n in nodes if isinstance(n, BufferLoad)])
+            self.loads[mono] = known
+        return known
+
+    def _moment(self, buffer: int) -> int:
+        """A number that every store to a buffer changes; for registers always a new one."""
+        memory = self.memory.get(buffer)
+        if memory is None:
+            self.fresh += 1
+            return -self.fresh
+        if not memory.is_written:
+            return 0
+        return self.epochs.get(0 if self.may_alias else buffer, 0)
+
     def terms(self, level: int, terms: dict[Any, tuple[tuple[Expr, ...], int]]) -> ir.Value:
         """The sum of terms of one frame, emitted there once."""
-        key = ("sum", frozenset([(m, c) for m, (_, c) in terms.items()]))
+        key = ("sum", self.identity(terms))
         known = self.recall(key)
         if known is not None:
             return known
@@ -172,9 +208,9 @@ class Frames:
             part = self.terms(level, terms)
             if total is None:
                 total = part
-                seen = [frozenset([(m, c) for m, (_, c) in terms.items()])]
+                seen = [self.identity(terms)]
                 continue
-            seen.append(frozenset([(m, c) for m, (_, c) in terms.items()]))
+            seen.append(self.identity(terms))
             key = ("index", tuple(seen))
             known = self.recall(key)
             if known is None:
@@ -193,7 +229,7 @@ class Frames:
         pointer = self.memory[id(buffer)].pointer
         seen: list[Key] = []
         for level, terms in self.grouped(form):
-            seen.append(frozenset([(m, c) for m, (_, c) in terms.items()]))
+            seen.append(self.identity(terms))
             key = ("address", id(buffer), tuple(seen))
             known = self.recall(key)
             if known is None:

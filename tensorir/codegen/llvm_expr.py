@@ -8,6 +8,7 @@ index arithmetic is ``nsw``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 from llvmlite import ir
@@ -15,6 +16,7 @@ from llvmlite import ir
 from ...support.dtype import DType
 from ...support.errors import CodegenError
 from ...support.node import walk
+from ..buffer import Buffer
 from ..expr import (
     EQ,
     GE,
@@ -51,6 +53,7 @@ from ..expr import (
 )
 from ..lowering.linear import Key
 from . import intrinsics
+from .dot4 import emit_dot4, interleave
 from .llvm_types import (
     I32,
     call_intrinsic,
@@ -71,6 +74,8 @@ _FLIPPED = {EQ: "==", NE: "!=", LT: ">", LE: ">=", GT: "<", GE: "<="}
 
 class ExprEmitter(MemoryEmitter):
     """Emits expressions at the builder's position; a value is emitted where it is asked for."""
+
+    vnni_lanes: int = 0
 
     def expr(self, e: Expr) -> ir.Value:
         """The value of ``e``. Raises CodegenError for an intrinsic no machine code is known for."""
@@ -276,7 +281,7 @@ class ExprEmitter(MemoryEmitter):
                 and ramp.stride.value == 1
             ):
                 form = self.linear(other.value)
-                key: Key = ("lanes", ops[type(e)], ramp.lanes, form.key())
+                key: Key = ("lanes", ops[type(e)], ramp.lanes, self.form_key(form))
                 if self._is_index(other.value):
                     known = self.recall(key)
                     if known is not None:
@@ -306,9 +311,63 @@ class ExprEmitter(MemoryEmitter):
                 return self.expr(e.args[0])
             case "prefetch":
                 return self.prefetch(e)
+            case "dot4_u8i8":
+                return self._dot4(e)
             case _:
                 args = [self.expr(a) for a in e.args]
                 return intrinsics.emit_intrinsic(self.builder, e, args)
+
+    def _dot4(self, e: Call) -> ir.Value:
+        total = self.expr(e.args[0])
+        unsigned, signed = self._bytes(e.args[1:5]), self._bytes(e.args[5:])
+        return emit_dot4(self.builder, total, unsigned, signed, e.dtype.lanes, self.vnni_lanes)
+
+    def _bytes(self, parts: Sequence[Expr]) -> ir.Value:
+        """Four operands of bytes as one vector, each lane's side by side; one load where they are
+        neighbours in memory."""
+        lanes = parts[0].dtype.lanes
+        first = self._neighbours(parts, lanes)
+        if first is None:
+            return interleave(self.builder, [self.expr(p) for p in parts], lanes)
+        buffer, base, is_uniform = first
+        count = 4 if is_uniform else 4 * lanes
+        loaded = self.load(BufferLoad(buffer, (Ramp(base, IntImm(1), count),)))
+        if not is_uniform or lanes == 1:
+            return loaded
+        word = self.builder.bitcast(loaded, I32)
+        words = splat(self.builder, word, lanes)
+        return self.builder.bitcast(words, ir.VectorType(ir.IntType(8), 4 * lanes))
+
+    def _neighbours(self, parts: Sequence[Expr], lanes: int) -> tuple[Buffer, Expr, bool] | None:
+        """The buffer and index that four operands are loaded from on, if they are neighbours in
+        memory; and whether all lanes load the same."""
+        bases: list[Expr] = []
+        uniform: set[bool] = set()
+        buffers: dict[int, Buffer] = {}
+        for p in parts:
+            load = p.value if isinstance(p, Broadcast) else p
+            if not isinstance(load, BufferLoad) or load.predicate is not None:
+                return None
+            index = load.indices[0]
+            match index:
+                case Ramp(base, IntImm(4), n) if n == lanes:
+                    bases.append(base)
+                case Broadcast(value, _):
+                    bases.append(value)
+                case _ if index.dtype.lanes == 1:
+                    bases.append(index)
+                case _:
+                    return None
+            uniform.add(not isinstance(index, Ramp))
+            buffers[id(load.buffer)] = load.buffer
+        if len(buffers) != 1 or len(uniform) != 1 or next(iter(buffers)) in self.registers:
+            return None
+        start = self.linear(bases[0])
+        for t, base in enumerate(bases):
+            distance = self.linear(base).plus(start, -1)
+            if not distance.is_const or distance.const != t:
+                return None
+        return next(iter(buffers.values())), bases[0], uniform.pop()
 
     def _branch(self, e: Call) -> ir.Value:
         """Only the chosen side is evaluated; sides without loads and divisions are both cheap."""

@@ -69,15 +69,15 @@ class MemoryEmitter(Frames):
         shape: Key
         if isinstance(index, Ramp):
             form = self.linear(index.base)
-            shape = ("ramp", form.key(), expr_key(index.stride), index.lanes)
+            shape = ("ramp", self.form_key(form), expr_key(index.stride), index.lanes)
         elif isinstance(index, Broadcast):
             form = self.linear(index.value)
-            shape = ("splat", form.key(), index.lanes)
+            shape = ("splat", self.form_key(form), index.lanes)
         elif index.dtype.lanes > 1:
             return self._gather(e)
         else:
             form = self.linear(index)
-            shape = ("scalar", form.key())
+            shape = ("scalar", self.form_key(form))
         guard = expr_key(e.predicate) if e.predicate is not None else None
         key = self.load_key(buffer, (shape, guard))
         known = self.recall(key)

@@ -7,7 +7,10 @@ start. This is what makes the tile of a ``cache_write`` small enough for registe
 A buffer may move below a loop only if each iteration reads nothing it has not written itself, as
 far as the region's position depends on the loop: the region read lies in the region written. Its
 memory keeps its address from one iteration to the next, so an accumulator under a guarded init
-survives. Runs on simplified loops, before buffers are flattened.
+survives. What is written only where a loop stands at one value (a panel packed in its first
+iteration) outlives that loop, and so does what the loop's annotation ``lift_allocation`` names.
+Runs on simplified loops, before buffers are flattened. A buffer that a block wants aligned gets its
+strides here, where its shape is final.
 """
 
 from __future__ import annotations
@@ -17,9 +20,21 @@ from typing import Any
 
 from ...support.node import map_children, walk
 from ..buffer import Buffer
-from ..expr import INDEX, BufferLoad, Expr, IntImm, Let, Var
+from ..dim_align import DIM_ALIGN, PADDED, Alignment, aligned_strides, is_compact
+from ..expr import EQ, INDEX, BufferLoad, Expr, IntImm, Let, Var
 from ..function import PrimFunc
-from ..stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from ..rolling import ROLLING
+from ..stmt import (
+    LIFTED,
+    Allocate,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    annotation,
+)
 from .linear import Linear, Scope
 
 
@@ -29,7 +44,9 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     finder.stmt(func.body)
     if not finder.found:
         return func
-    plans = {key: _plan(u, finder.scope_vars) for key, u in finder.found.items()}
+    plans = {
+        key: _aligned(_plan(u, finder.scope_vars), u.alignment) for key, u in finder.found.items()
+    }
     body = _Rewrite(plans).stmt(func.body)
     return PrimFunc(func.params, body, func.attrs, func.name)
 
@@ -48,7 +65,17 @@ class _Uses:
     buffer: Buffer
     depth: int
     """Number of loops around the Allocate."""
+    alignment: Alignment
+    stays: bool
+    """The buffer is circular: its content passes between the iterations below, and so does its
+    layout."""
     accesses: list[_Access] = field(default_factory=list)
+    deepest: int | None = None
+    """Number of loops that may at most be around the buffer at its new place."""
+
+    def outlives(self, depth: int) -> None:
+        """The buffer's content passes between the iterations of the loop at ``depth``."""
+        self.deepest = depth if self.deepest is None else min(self.deepest, depth)
 
 
 @dataclass(slots=True)
@@ -59,6 +86,7 @@ class _Plan:
     loop: For | None
     buffer: Buffer
     mins: tuple[Linear, ...]
+    padded: bool = False
 
 
 class _Accesses:
@@ -71,6 +99,7 @@ class _Accesses:
             self.scope.bind_nonnegative(var)
         self.scope_vars |= {id(p) for p in func.params if isinstance(p, Var)}
         self.loops: list[For] = []
+        self.conditions: list[Expr] = []
         self.found: dict[int, _Uses] = {}
 
     def stmt(self, s: Stmt) -> None:
@@ -85,11 +114,16 @@ class _Accesses:
                 for x in stmts:
                     self.stmt(x)
             case Allocate(buffer, body):
-                self.found[id(buffer)] = _Uses(buffer, len(self.loops))
+                entries: list[list[int]] = annotation(s, DIM_ALIGN, [])
+                alignment = {axis: (factor, offset) for axis, factor, offset in entries}
+                stays = annotation(s, ROLLING, False)
+                self.found[id(buffer)] = _Uses(buffer, len(self.loops), alignment, stays)
                 self.stmt(body)
             case IfThenElse(condition, then_case, else_case):
                 self.expr(condition)
+                self.conditions.append(condition)
                 self.stmt(then_case)
+                self.conditions.pop()
                 if else_case is not None:
                     self.stmt(else_case)
             case LetStmt(_, value, body):
@@ -113,6 +147,19 @@ class _Accesses:
         if uses is not None:
             forms = tuple([self.scope.linear(i) for i in indices])
             uses.accesses.append(_Access(tuple(self.loops), forms, is_store))
+            for depth, loop in enumerate(self.loops):
+                if buffer.name in annotation(loop, LIFTED, ()) or (
+                    is_store and loop.kind == "serial" and self._at_one_value(loop.var)
+                ):
+                    uses.outlives(depth)
+
+    def _at_one_value(self, var: Var) -> bool:
+        """Whether the conditions here say that a loop stands at one value."""
+        return any(
+            isinstance(n, EQ) and any(v is var for v in walk(n))
+            for c in self.conditions
+            for n in walk(c)
+        )
 
 
 def _plan(uses: _Uses, outside: set[int]) -> _Plan:
@@ -122,10 +169,12 @@ def _plan(uses: _Uses, outside: set[int]) -> _Plan:
         zero = tuple([Linear({}, 0) for _ in buffer.shape])
         return _Plan(None, buffer, zero)
     depth = uses.depth
-    while all(len(p) > depth and p[depth] is paths[0][depth] for p in paths):
+    while not uses.stays and all(len(p) > depth and p[depth] is paths[0][depth] for p in paths):
         if paths[0][depth].kind == "vectorized":
             break
         depth += 1
+    if uses.deepest is not None:
+        depth = max(min(depth, uses.deepest), uses.depth)
     for d in range(depth, uses.depth, -1):
         region = _region(buffer, uses.accesses, d, outside)
         if region is None:
@@ -158,6 +207,8 @@ def _region(buffer: Buffer, accesses: list[_Access], depth: int, outside: set[in
 
 def _relaxed(form: Linear, loops: tuple[For, ...], depth: int, outside: set[int]) -> _Side:
     """The first and last value of an index over the loops from ``depth`` inwards."""
+    if any(a.dtype.lanes > 1 for atoms, _ in form.terms.values() for a in atoms):
+        return None
     scope = Scope()
     low = high = form
     for loop in reversed(loops[depth:]):
@@ -253,6 +304,20 @@ def _place(buffer: Buffer, loop: For | None, region: list[_Side]) -> _Plan:
     return _Plan(loop, buffer, tuple(mins))
 
 
+def _aligned(plan: _Plan, alignment: Alignment) -> _Plan:
+    """The plan with strides as the program asks for them; registers have no addresses to align."""
+    old = plan.buffer
+    if not alignment or old.strides or old.scope == "register":
+        return plan
+    strides = aligned_strides(old.shape, alignment)
+    if is_compact(old.shape, strides):
+        return plan
+    buffer = Buffer(
+        old.name, old.shape, old.dtype, old.scope, tuple(strides), alignment=old.alignment
+    )
+    return _Plan(plan.loop, buffer, plan.mins, padded=True)
+
+
 class _Rewrite:
     """Moves the Allocates and rebases the accesses."""
 
@@ -269,7 +334,7 @@ class _Rewrite:
             case For():
                 body = self.stmt(s.body)
                 for plan in reversed(self.below.get(id(s), [])):
-                    body = Allocate(plan.buffer, body)
+                    body = _allocated(plan, body, ())
                 extent = self.node(s.extent)
                 if body is s.body and extent is s.extent:
                     return s
@@ -277,7 +342,7 @@ class _Rewrite:
             case Allocate(buffer, body, annotations):
                 plan = self.plans[id(buffer)]
                 inner = self.stmt(body)
-                return inner if plan.loop is not None else Allocate(plan.buffer, inner, annotations)
+                return inner if plan.loop is not None else _allocated(plan, inner, annotations)
             case BufferStore(buffer, value, indices, predicate):
                 target, where = self._rebased(buffer, indices)
                 return BufferStore(target, self.node(value), where, predicate)
@@ -308,3 +373,12 @@ class _Rewrite:
             for i, m in zip(where, plan.mins, strict=True)
         ]
         return plan.buffer, tuple(rebased)
+
+
+def _allocated(plan: _Plan, body: Stmt, annotations: tuple[tuple[str, Any], ...]) -> Allocate:
+    """The Allocate of a planned buffer. The alignment asked for has become strides; ``PADDED`` says
+    that they are row-major ones with gaps, and not the program's own."""
+    kept = [(k, v) for k, v in annotations if k not in (DIM_ALIGN, ROLLING)]
+    if plan.padded:
+        kept.append((PADDED, True))
+    return Allocate(plan.buffer, body, tuple(kept))

@@ -12,9 +12,10 @@ from typing import Any
 from ...support.abi import ALIGNMENT
 from ...support.node import map_children
 from ..buffer import Buffer
-from ..expr import BufferLoad, Expr, IntImm, Var, add, mul, sub
+from ..dim_align import PADDED
+from ..expr import Add, Broadcast, BufferLoad, Expr, IntImm, Mul, Ramp, Var, add, mul, sub
 from ..function import Param, PrimFunc
-from ..stmt import Allocate, BufferStore, For
+from ..stmt import Allocate, BufferStore, For, annotation
 from .linear import Linear, Scope
 
 
@@ -69,9 +70,33 @@ class _Flatten:
     def index(self, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
         """The element number of ``buffer[indices]``."""
         total = self.scope.linear(buffer.elem_offset)
+        lanes: tuple[Expr, Linear] | None = None
         for i, stride in zip(indices, self._strides_of(buffer), strict=True):
-            total = total.plus(self.scope.linear(self.node(i)).times(stride))
+            where = self.node(i)
+            if where.dtype.lanes > 1:
+                lanes = where, stride
+            else:
+                total = total.plus(self.scope.linear(where).times(stride))
+        if lanes is not None:
+            return self._vector(total, *lanes)
         return self.scope.simplify(total.expr())
+
+    def _vector(self, total: Linear, where: Expr, stride: Linear) -> Expr:
+        """The element numbers of a vector index, a program's own, behind scalar ones."""
+        if isinstance(where, Ramp):
+            base = total.plus(self.scope.linear(where.base).times(stride))
+            step = self.scope.linear(where.stride).times(stride)
+            first = self.scope.simplify(base.expr())
+            return Ramp(first, self.scope.simplify(step.expr()), where.lanes)
+        count = where.dtype.lanes
+        scaled = (
+            where
+            if stride.is_const and stride.const == 1
+            else Mul(where, Broadcast(stride.expr(), count))
+        )
+        if total.is_const and total.const == 0:
+            return scaled
+        return Add(Broadcast(self.scope.simplify(total.expr()), count), scaled)
 
     def node(self, n: Any) -> Any:
         kind = type(n)
@@ -89,6 +114,10 @@ class _Flatten:
             return For(n.var, self.node(n.min), extent, n.kind, body, n.thread, n.annotations)
         if kind is Allocate:
             flat = self.buffer(n.buffer)
+            if annotation(n, PADDED):
+                # Whole rows: a sum of (extent - 1) * stride is negative where an extent is 0.
+                size = mul(n.buffer.shape[0], n.buffer.strides[0])
+                flat = Buffer(flat.name, (size,), flat.dtype, flat.scope)
             flat = Buffer(flat.name, flat.shape, flat.dtype, flat.scope, alignment=ALIGNMENT)
             self.flat[id(n.buffer)] = flat
             return Allocate(flat, self.node(n.body), n.annotations)

@@ -300,6 +300,12 @@ class Scope:
             )
         rest, c = self._reduce_by_gcd(rest, c) if is_div else (rest, c)
         if is_div:
+            nested = _nested_quotient(rest)
+            if nested is not None:
+                # (x // a + r) // c is (x + r * a) // (a * c).
+                dividend, place = nested
+                inner = _shift(self.linear(dividend), rest.const * place)
+                return outer.plus(self.linear(FloorDiv(inner.expr(), IntImm(place * c, INDEX))))
             return outer.plus(self._atom(FloorDiv(rest.expr(), IntImm(c, INDEX))))
         return self._atom(FloorMod(rest.expr(), IntImm(c, INDEX)))
 
@@ -389,7 +395,8 @@ class Scope:
             else:
                 return form
             form = form.without(var).plus(factor.times(end))
-        return self._without_quotients(form, upper=upper)
+        # The end of a loop may be a digit of a size: with the digits above it makes the size.
+        return self._without_quotients(_merge_divmod(form), upper=upper)
 
     def _without_quotients(self, form: Linear, *, upper: bool) -> Linear:
         """A bound of ``form`` by ``x - c < (x // c) * c <= x``."""
@@ -516,6 +523,17 @@ def _has_load(e: Expr) -> bool:
 
 def _shift(form: Linear, by: int) -> Linear:
     return Linear(form.terms, form.const + by)
+
+
+def _nested_quotient(form: Linear) -> tuple[Expr, int] | None:
+    """The ``x`` and ``a`` of a form ``x // a + r`` with a positive constant ``a``."""
+    if len(form.terms) != 1:
+        return None
+    ((atoms, k),) = form.terms.values()
+    atom = atoms[0]
+    if len(atoms) > 1 or k != 1 or type(atom) is not FloorDiv or type(atom.b) is not IntImm:
+        return None
+    return (atom.a, atom.b.value) if atom.b.value > 0 else None
 
 
 def _merge_divmod(form: Linear) -> Linear:

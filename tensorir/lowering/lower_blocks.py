@@ -1,7 +1,8 @@
 """Removes blocks: iter vars become their bindings, predicates conditions, inits guarded statements.
 
 After this pass a function is loops, stores, lets, conditions and ``Allocate``s (one for each
-``alloc_buffers`` entry, around the block's body); no block, iter var or match_buffer remains.
+``alloc_buffers`` entry, around the block's body, annotated with the alignment of strides that a
+block asks for; a circular one stands around the loop it rolls on); no block, iter var or match_buffer remains.
 
 The init of a reduction block runs where all its reduce iters stand at their start. Where the
 reduce loops enclose nothing but the block, the init moves in front of them (``for k: if k == 0:
@@ -11,14 +12,17 @@ b`` of floats becomes the contracted ``fma(a, b, x)`` that the semantics of redu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...support.errors import CodegenError
 from ...support.node import map_children, walk
 from ..buffer import Buffer
-from ..expr import EQ, Add, BufferLoad, Call, Expr, IntImm, Mul, Var, add, all_of
+from ..dim_align import DIM_ALIGN, Alignment, alignments_in
+from ..expr import EQ, Add, BufferLoad, Call, Expr, IntImm, Let, Mul, Var, all_of
 from ..function import PrimFunc
+from ..printer import print_expr
+from ..rolling import ROLLING
 from ..stmt import (
     Allocate,
     Block,
@@ -26,19 +30,22 @@ from ..stmt import (
     BufferStore,
     For,
     IfThenElse,
+    IterVar,
     LetStmt,
     MatchBuffer,
     SeqStmt,
     Stmt,
     seq,
 )
-from ..visitor import substitute
+from ..visitor import free_vars, substitute
 from .linear import Scope, expr_key
+from .match_views import MatchViews, are_equal
+from .place_rolling import RollingPlaces, place_rolling
 
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
     """``func`` without blocks. Raises CodegenError for a match_buffer that is no plain view."""
-    body = _Lower().stmt(func.body)
+    body = _Lower(func, alignments_in(func.body), place_rolling(func.body)).stmt(func.body)
     if body is func.body:
         return func
     return PrimFunc(func.params, body, func.attrs, func.name)
@@ -47,9 +54,14 @@ def lower_blocks(func: PrimFunc) -> PrimFunc:
 class _Lower:
     """One walk; ``values`` maps iter vars to their bindings, already free of outer iter vars."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, func: PrimFunc, alignments: Mapping[int, Alignment], places: RollingPlaces
+    ) -> None:
+        self.fresh = _layout_vars(func)
+        self.alignments = alignments
+        self.places = places
         self.values: dict[int, Expr] = {}
-        self.views: dict[int, tuple[Buffer, tuple[Expr, ...]]] = {}
+        self.views = MatchViews()
         self.contract = False
 
     # -- statements -------------------------------------------------------------------------------
@@ -61,7 +73,10 @@ class _Lower:
                 hoisted = self._hoist_init(s)
                 if hoisted is not None:
                     return hoisted
-                return self._loop(s, self.stmt(s.body))
+                body = self.stmt(s.body)
+                for buffer in reversed(self.places.inside.get(id(s), [])):
+                    body = Allocate(buffer, body, self._layout_of(buffer))
+                return self._loop(s, body)
             case SeqStmt(stmts):
                 return seq(*[self.stmt(x) for x in stmts])
             case IfThenElse(condition, then_case, else_case):
@@ -85,8 +100,7 @@ class _Lower:
         block = s.block
         for iv, value in zip(block.iter_vars, s.iter_values, strict=True):
             self.values[id(iv.var)] = self.expr(value)
-        for view in block.match_buffers:
-            self._bind_view(view)
+        self._bind_views(block.match_buffers)
         saved = self.contract
         self.contract = any(iv.kind == "reduce" for iv in block.iter_vars)
         body = self.stmt(block.body)
@@ -100,11 +114,24 @@ class _Lower:
             init = self.stmt(block.init)
             body = seq(IfThenElse(all_of(at_start), init) if at_start else init, body)
         for buffer in reversed(block.alloc_buffers):
-            body = Allocate(buffer, body)
+            if id(buffer) not in self.places.placed:
+                body = Allocate(buffer, body, self._layout_of(buffer))
         predicate = self.expr(s.predicate)
         if not (isinstance(predicate, IntImm) and predicate.value):
             body = IfThenElse(predicate, body)
         return _annotated(body, block)
+
+    def _layout_of(self, buffer: Buffer) -> tuple[tuple[str, Any], ...]:
+        """The alignment that blocks ask for, for when the buffer has its final shape, and whether
+        it rolls, and must stay where it is."""
+        layout: list[tuple[str, Any]] = []
+        alignment = self.alignments.get(id(buffer))
+        if alignment:
+            entries = [[axis, *how] for axis, how in sorted(alignment.items())]
+            layout.append((DIM_ALIGN, entries))
+        if id(buffer) in self.places.rolling:
+            layout.append((ROLLING, True))
+        return tuple(layout)
 
     def _hoist_init(self, loop: For) -> Stmt | None:
         """The init of the one block below ``loop`` in front of it, where ``loop`` is the outermost
@@ -139,40 +166,34 @@ class _Lower:
                 result = substitute(self._loop(x, result), {x.var: fresh})
         return seq(result, update)
 
-    def _bind_view(self, view: MatchBuffer) -> None:
-        source = view.source
-        mins = tuple([self.expr(r.min) for r in source.region])
-        base, outer = self.views.get(id(source.buffer), (source.buffer, None))
-        if outer is not None:
-            mins = tuple(
-                [add(o, m) for o, m in zip(outer[len(outer) - len(mins) :], mins, strict=True)]
-            )
-            mins = outer[: len(outer) - len(mins)] + mins
-        if view.buffer.ndim > len(mins) or view.buffer.dtype is not base.dtype:
-            raise CodegenError(
-                f"match_buffer {view.buffer.name} of {base.name} must keep its dtype and take away "
-                f"dimensions only from the left; found {view.buffer.ndim} dimensions of "
-                f"{len(mins)}."
-            )
-        self.views[id(view.buffer)] = (base, mins)
+    def _bind_views(self, views: Sequence[MatchBuffer]) -> None:
+        """Take note of a block's views; variables of their layouts get their values."""
+        bound: set[int] = set()
+        for view in views:
+            made = view.buffer
+            ranges = [(self.expr(r.min), self.expr(r.extent)) for r in view.source.region]
+            shape = tuple([self.expr(n) for n in made.shape])
+            stated = (made.strides, made.elem_offset)
+            for wanted, found in self.views.bind(view, ranges, shape, stated):
+                if isinstance(wanted, Var) and id(wanted) in self.fresh - bound:
+                    bound.add(id(wanted))
+                    self.values[id(wanted)] = found
+                elif not are_equal(self.expr(wanted), found):
+                    raise CodegenError(
+                        f"The match_buffer {made.name!r} states a stride or an offset of "
+                        f"{print_expr(wanted)}; found {print_expr(found)}."
+                    )
 
     def _access(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Buffer, tuple[Expr, ...]]:
-        where = tuple([self.expr(i) for i in indices])
-        view = self.views.get(id(buffer))
-        if view is None:
-            return buffer, where
-        base, mins = view
-        lead = len(mins) - len(where)
-        return base, mins[:lead] + tuple(
-            [add(m, i) for m, i in zip(mins[lead:], where, strict=True)]
-        )
+        return self.views.resolve(buffer, tuple([self.expr(i) for i in indices]))
 
     def _store(self, s: BufferStore) -> Stmt:
         buffer, indices = self._access(s.buffer, s.indices)
         value = self.expr(s.value)
         if self.contract and buffer.dtype.is_float:
             value = _contracted(value, buffer, indices)
-        return BufferStore(buffer, value, indices, self.expr(s.predicate) if s.predicate else None)
+        guard = self.expr(s.predicate) if s.predicate is not None else None
+        return BufferStore(buffer, value, indices, guard)
 
     # -- expressions ------------------------------------------------------------------------------
     def expr(self, e: Any) -> Any:
@@ -181,10 +202,22 @@ class _Lower:
             return self.values.get(id(e), e)
         if kind is BufferLoad:
             buffer, indices = self._access(e.buffer, e.indices)
-            return BufferLoad(buffer, indices, self.expr(e.predicate) if e.predicate else None)
+            guard = self.expr(e.predicate) if e.predicate is not None else None
+            return BufferLoad(buffer, indices, guard)
         if kind is Buffer:
             return e
         return map_children(e, self.expr)
+
+
+def _layout_vars(func: PrimFunc) -> set[int]:
+    """The variables that stand for strides and offsets of match_buffers; nothing else binds
+    them."""
+    matched = [n.buffer for n in walk(func.body) if isinstance(n, MatchBuffer)]
+    if not matched:
+        return set()
+    found = {id(v) for b in matched for v in free_vars((*b.strides, b.elem_offset))}
+    bound = {id(n.var) for n in walk(func.body) if isinstance(n, For | LetStmt | Let | IterVar)}
+    return found - bound - {id(p) for p in func.params} - {id(v) for v in func.shape_vars}
 
 
 def _same(a: Expr, b: Expr) -> tuple[Expr, Expr]:

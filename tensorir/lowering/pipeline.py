@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from ..expr import Expr, Var
 from ..function import PrimFunc
 from .compact_buffers import compact_buffers
+from .expand_intrinsics import expand_intrinsics
 from .flatten_buffers import flatten_buffers
 from .lower_blocks import lower_blocks
 from .lower_parallel import lower_parallel
 from .plan_allocations import plan_allocations
+from .share_allocations import share_allocations
 from .simplify_loops import simplify_loops
 from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
@@ -42,10 +44,11 @@ def lower_func(func: PrimFunc, target: Target) -> LoweredFunc:
     symbolic extent, an unrolling that explodes, a match_buffer that is no view.
     """
     dims = func.shape_vars
-    lowered = lower_blocks(func)
+    lowered = lower_blocks(expand_intrinsics(func))
     lowered = simplify_loops(lowered)
     lowered = compact_buffers(lowered)
     lowered = flatten_buffers(lowered)
+    lowered = share_allocations(lowered)
     lowered, shared_bytes, thread_bytes = plan_allocations(lowered)
     lowered = vectorize_loops(lowered, target)
     lowered = unroll_loops(lowered)

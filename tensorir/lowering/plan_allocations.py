@@ -3,8 +3,9 @@
 An ``Allocate`` comes out with a ``storage`` annotation: ``register`` (scope register), ``stack``
 (small and of constant size), ``thread`` (inside a parallel loop: a piece of each thread's
 workspace) or ``shared``; for the last two the buffer's ``elem_offset`` is its place, 64-byte
-aligned. Every buffer has memory of its own, so that code generation may say that no two overlap.
-Runs on flat buffers, before loops multiply.
+aligned. Every buffer has memory of its own, so that code generation may say that no two overlap;
+``share_allocations`` has made one buffer of those that could share. Runs on flat buffers, before
+loops multiply.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ..visitor import replace_buffers
 
 STORAGE = "storage"
 
-_STACK_BUFFER = 1024
+STACK_BUFFER = 1024
 """Bytes of the largest buffer kept on the stack."""
 _STACK_TOTAL = 4096
 
@@ -64,7 +65,7 @@ class _Plan:
         if buffer.scope == "register":
             return "register"
         size = mul(buffer.shape[0], buffer.dtype.itemsize)
-        if isinstance(size, IntImm) and size.value <= min(_STACK_BUFFER, _STACK_TOTAL - self.stack):
+        if isinstance(size, IntImm) and size.value <= min(STACK_BUFFER, _STACK_TOTAL - self.stack):
             self.stack += size.value
             return "stack"
         storage = "thread" if in_parallel else "shared"

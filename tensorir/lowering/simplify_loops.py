@@ -2,12 +2,14 @@
 
 One walk with the ranges of the loops around: int64 expressions become linear forms, comparisons
 that always or never hold disappear with the dead branch, loops of one iteration give way to their
-body and empty loops to nothing. Float arithmetic is left exactly as written.
+body and empty loops to nothing; a guard around a loop's whole body moves out of the loop as far as
+it does not change there. Float arithmetic is left exactly as written.
 """
 
 from __future__ import annotations
 
-from ..expr import INDEX, Expr, IntImm, Var
+from ...support.node import walk
+from ..expr import INDEX, And, BufferLoad, Expr, IntImm, Var, all_of
 from ..function import PrimFunc
 from ..stmt import (
     Allocate,
@@ -34,6 +36,30 @@ def simplify_loops(func: PrimFunc) -> PrimFunc:
         scope.bind_nonnegative(var)
     body = _Simplify(scope).stmt(func.body)
     return PrimFunc(func.params, body if body is not None else NOTHING, func.attrs, func.name)
+
+
+def _invariant_guard(loop: For, body: Stmt) -> tuple[Expr | None, Stmt]:
+    """What of a guard around a loop's whole body does not change in the loop, and the body under
+    the rest of it: asked once, not in each iteration."""
+    if (
+        loop.kind not in ("serial", "unrolled", "vectorized")
+        or not isinstance(body, IfThenElse)
+        or body.else_case is not None
+    ):
+        return None, body
+    outside: list[Expr] = []
+    inside: list[Expr] = []
+    for c in _conjuncts(body.condition):
+        varies = any(n is loop.var or isinstance(n, BufferLoad) for n in walk(c))
+        (inside if varies else outside).append(c)
+    if not outside:
+        return None, body
+    rest = IfThenElse(all_of(inside), body.then_case) if inside else body.then_case
+    return all_of(outside), rest
+
+
+def _conjuncts(e: Expr) -> list[Expr]:
+    return [*_conjuncts(e.a), *_conjuncts(e.b)] if isinstance(e, And) else [e]
 
 
 class _Simplify:
@@ -79,7 +105,9 @@ class _Simplify:
             return None
         if isinstance(extent, IntImm) and extent.value == 1:
             return body
-        return For(s.var, start, extent, s.kind, body, s.thread, s.annotations)
+        outside, body = _invariant_guard(s, body)
+        loop = For(s.var, start, extent, s.kind, body, s.thread, s.annotations)
+        return loop if outside is None else IfThenElse(outside, loop)
 
     def _condition(self, s: IfThenElse) -> Stmt | None:
         condition = self.scope.simplify(s.condition)

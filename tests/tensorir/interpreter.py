@@ -53,6 +53,8 @@ _UNARY = {
     "sqrt": math.sqrt,
     "neg": lambda x: -x,
     "erf": math.erf,
+    "abs": abs,
+    "likely": lambda x: x,
 }
 
 
@@ -100,6 +102,13 @@ class Interpreter:
                 return self.arrays[e.buffer][self.indices(e.buffer, e.indices)]
             case E.Call(op="if_then_else"):
                 return self.value(e.args[1] if self.value(e.args[0]) else e.args[2])
+            case E.Call(op="dot4_u8i8"):
+                total, *bytes_ = [int(self.value(x)) for x in e.args]
+                total += sum(a * b for a, b in zip(bytes_[:4], bytes_[4:], strict=True))
+                return np.int64(total).astype("int32")
+            case E.Call(op="fma"):
+                a, b, c = [self.value(x) for x in e.args]
+                return a * b + c
             case E.Call():
                 return e.dtype.to_numpy().type(_UNARY[e.op](*[self.value(a) for a in e.args]))
             case E.Let():
@@ -158,6 +167,19 @@ class Interpreter:
         for buffer in block.alloc_buffers:
             shape = tuple(self.value(d) for d in buffer.shape)
             self.arrays[buffer] = unwritten(shape, str(buffer.dtype))
+        for view in block.match_buffers:
+            box = [(self.value(r.min), self.value(r.extent)) for r in view.source.region]
+            part = self.arrays[view.source.buffer][tuple([slice(a, a + n) for a, n in box])]
+            self.arrays[view.buffer] = part.reshape([self.value(d) for d in view.buffer.shape])
+            self.bind_layout(view.buffer, self.arrays[view.buffer], self.arrays[view.source.buffer])
         if block.init is not None and first:
             self.execute(block.init)
         self.execute(block.body)
+
+    def bind_layout(self, view: Buffer, part: np.ndarray, source: np.ndarray) -> None:
+        """Strides and offset of a view that are variables get their values."""
+        for stride, found in zip(view.strides, part.strides, strict=bool(view.strides)):
+            if isinstance(stride, E.Var):
+                self.vars[stride] = found // part.itemsize
+        if isinstance(view.elem_offset, E.Var):
+            self.vars[view.elem_offset] = (part.ctypes.data - source.ctypes.data) // part.itemsize

@@ -220,3 +220,17 @@ def test_constraints_hold_inside_and_end_outside(fact: Expr, e: Expr) -> None:
         assert interval.min is None or interval.min <= value
         assert interval.max is None or value <= interval.max
     assert a.simplify(e) is before
+
+
+def test_least_difference() -> None:
+    i, j = Var("i"), Var("j")
+    a = Analyzer()
+    a.bind(i, 8)
+    a.bind(j, Range(IntImm(2), IntImm(3)))
+    assert a.least_difference(i * 4 + j, i * 4) == 2
+    assert a.least_difference(i, j) == -4
+    assert a.least_difference(Var("x"), i) is None
+    a.bind_expr(i, IntImm(3))
+    assert a.least_difference(i, j) == -1
+    a.bind(i, 2)
+    assert a.least_difference(i, j) == -4, "a binding replaces what stood for the variable"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.arith.linear import Linear
@@ -87,3 +89,49 @@ def test_a_hopeless_claim_over_many_extrema_ends(analyzer: Analyzer) -> None:
 
 def test_each_step_states_itself() -> None:
     assert all(step.__doc__ for step in STEPS)
+
+
+DIGIT_CLAIMS = (
+    I_ * 4 + M // 8 * 8 + 4 <= M // 4 * 4,
+    I_ * 4 + J + M // 8 * 8 < M // 4 * 4,
+    I_ * 4 + J + M // 8 * 8 < M,
+    M // 8 * 2 + I_ < M // 4,
+    M // 8 * 8 + M // 4 % 2 * 4 <= M,
+    M // 4 % 2 >= 1,
+)
+
+
+@pytest.mark.parametrize("claim", DIGIT_CLAIMS)
+def test_a_loop_over_a_digit_of_a_size_stays_below_the_size(claim: Expr) -> None:
+    a = Analyzer()
+    a.declare_dim(M)
+    assert not a.can_prove(M // 4 % 2 >= 1)
+    with a.scope():
+        a.bind(I_, Range(as_expr(0), M // 4 % 2))
+        a.bind(J, Range(as_expr(0), as_expr(4)))
+        assert a.can_prove(claim)
+        a.bind(I_, Range(as_expr(0), M))
+        assert not a.can_prove(M // 4 % 2 >= 1)
+    assert not a.can_prove(M // 4 % 2 >= 1)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    st.sampled_from([2, 4, 6, 8]),
+    st.sampled_from([2, 3, 4]),
+    st.integers(-4, 8),
+    st.integers(-8, 8),
+    st.sampled_from([1, 2, 4, 8]),
+)
+def test_what_is_proved_of_digits_is_true(
+    place: int, base: int, scale: int, offset: int, unit: int
+) -> None:
+    claim = I_ * scale + M // (place * base) * (place * base) + offset <= M // unit * unit
+    a = Analyzer()
+    a.declare_dim(M)
+    a.bind(I_, Range(as_expr(0), M // place % base))
+    if a.can_prove(claim):
+        for m in range(4 * place * base):
+            for i in range(m // place % base):
+                left = i * scale + m // (place * base) * (place * base) + offset
+                assert left <= m // unit * unit, (m, i)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from burnish.support.target import Target
 from burnish.tensorir.codegen.function import FunctionEmitter
 from burnish.tensorir.codegen.object import new_module
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
+from burnish.tests.native import call_native
 
 TARGET = Target("llvm -mcpu=haswell")
 
@@ -95,3 +98,21 @@ def f(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64, 64), "float32")):
     text = str(module)
     assert "align 32" in text.split("store <8 x float>")[1].split("\n")[0]
     assert "align 4" in text.split("store <8 x float>")[2].split("\n")[0]
+
+
+def test_a_loaded_index_is_loaded_again_after_a_store() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+    place = T.alloc_buffer((1,), "int64")
+    for i in T.unroll(4):
+        with T.block("place"):
+            vi = T.axis.opaque(4, i)
+            place[0] = 3 - vi
+        with T.block("copy"):
+            vi = T.axis.opaque(4, i)
+            B[vi] = A[place[0]]
+""")
+    a, b = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    call_native(func, a, b)
+    np.testing.assert_array_equal(b, a[::-1])

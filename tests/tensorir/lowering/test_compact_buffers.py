@@ -123,3 +123,29 @@ def test_a_gathered_dimension_stays_whole() -> None:
         + block(16, "B", "i", "j", 'B[vi, vj] = X[vi, T.cast(A[vi, vj], "int64")]')
     )
     assert "X = T.allocate([1, 64]" in text
+
+
+def test_what_is_written_at_one_value_of_a_loop_outlives_it() -> None:
+    def rows(where: str) -> str:
+        return compacted(
+            "        for i, j in T.grid(64, 64):\n"
+            + block(12, "X", "0", "j", f"{where}\n                X[vi, vj] = A[vi, vj]")
+            + block(12, "B", "i", "j", "B[vi, vj] = X[0, vj]")
+        )
+
+    every, first = rows("T.where(i < 64)"), rows("T.where(i == 0)")
+    assert "for i, j in T.grid(64, 64):\n        X = T.allocate([1, 1]" in every
+    assert first.startswith('    X = T.allocate([1, 64], "float32", "global")\n    for i, j in')
+
+
+def test_a_lifted_buffer_stays_around_its_loop() -> None:
+    nest = (
+        "            for j in range(64):\n"
+        + block(16, "X", "i", "j", "X[vi, vj] = A[vi, vj]")
+        + "            for j in range(64):\n"
+        + block(16, "B", "i", "j", "B[vi, vj] = X[vi, vj]")
+    )
+    lifted = 'T.serial(64, annotations={"lift_allocation": ["X"]})'
+    assert "        X = T.allocate([1, 64]" in compacted("        for i in range(64):\n" + nest)
+    text = compacted(f"        for i in {lifted}:\n" + nest)
+    assert text.startswith("    X = T.allocate([64, 64]")

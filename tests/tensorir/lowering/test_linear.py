@@ -138,3 +138,23 @@ def test_coefficient_and_rest() -> None:
 def test_equal_expressions_have_equal_keys() -> None:
     assert expr_key(I // N) == expr_key(I // N)
     assert expr_key(I // N) != expr_key(J // N)
+
+
+def test_a_quotient_of_a_quotient_is_one() -> None:
+    s = scope()
+    assert print_expr(s.simplify(N // 4 // 2)) == "n // 8"
+    assert print_expr(s.simplify((N // 4 + 3) // 2)) == "(n + 4) // 8 + 1"
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [I * 4 + J + N // 8 * 8 < N, I * 4 + J + N // 8 * 8 < N // 4 * 4, I * 4 + N // 8 * 8 + 4 <= N],
+    ids=print_expr,
+)
+def test_the_end_of_a_loop_may_be_a_digit_of_a_size(condition: Expr) -> None:
+    s = Scope()
+    s.bind_nonnegative(N)
+    with s.loop(I, IntImm(0), N // 4 % 2), s.loop(J, IntImm(0), IntImm(4)):
+        assert print_expr(s.simplify(condition)) == "T.bool(True)"
+    with s.loop(I, IntImm(0), N // 4 % 2), s.loop(J, IntImm(0), IntImm(5)):
+        assert not isinstance(s.simplify(I * 4 + J + N // 8 * 8 < N // 4 * 4), IntImm)

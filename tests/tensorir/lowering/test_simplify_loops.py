@@ -79,3 +79,32 @@ def test_arithmetic_on_loaded_data_is_left_alone() -> None:
 
 def test_nothing_is_left_of_an_empty_function() -> None:
     assert simplified("    for i in range(0):\n        A[i] = T.float32(1)") == "    T.evaluate(0)"
+
+
+def test_a_guard_that_a_loop_does_not_change_moves_out_of_it() -> None:
+    assert (
+        simplified("""
+    for i, j, k in T.grid(4, 4, 4):
+        with T.block("A"):
+            vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+            T.where(i == 0 and j * 4 + k < 13)
+            A[vj * 4 + vk] = T.float32(1)
+""")
+        == """\
+    for i in range(4):
+        if i == 0:
+            for j, k in T.grid(4, 4):
+                if j * 4 + k < 13:
+                    A[j * 4 + k] = T.float32(1)"""
+    )
+
+
+def test_a_guard_on_data_stays_inside() -> None:
+    text = simplified("""
+    for i in range(4):
+        with T.block("A"):
+            vi = T.axis.spatial(4, i)
+            T.where(D[0] == T.int64(0))
+            A[vi] = T.float32(1)
+""")
+    assert text.index("for i in") < text.index("if ")

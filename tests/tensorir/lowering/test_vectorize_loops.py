@@ -120,3 +120,25 @@ def test_lanes_that_are_masked_off_do_not_divide_by_zero() -> None:
     assert "T.Broadcast(T.int32(1), 8)" in divisor
     assert "// T.Broadcast(" in vectorized(store.format("3"), dtypes="int32 int32 int32")
     assert "// B.vload(" in vectorized(store.format("B[vi, vj]"))
+
+
+def test_the_vectors_of_a_symbolic_tail_need_no_predicate() -> None:
+    """The tail after whole blocks of 8 has ``m // 4 % 2`` whole vectors of 4."""
+    func = parse_func("""
+@T.prim_func
+def f(a: T.handle, c: T.handle):
+    m = T.int64()
+    A = T.match_buffer(a, (m,))
+    C = T.match_buffer(c, (m,))
+    for i in range(m // 4 % 2):
+        for j in T.vectorized(4):
+            with T.block("C"):
+                vi = T.axis.spatial(m, m // 8 * 8 + i * 4 + j)
+                T.where(m // 8 * 8 + i * 4 + j < m)
+                C[vi] = A[vi]
+""")
+    made = vectorize_loops(flatten_buffers(simplify_loops(lower_blocks(func))), AVX2)
+    text = print_func(made)
+    assert "predicate" not in text
+    assert "if " not in text
+    assert "T.Ramp(" in text
