@@ -24,6 +24,7 @@ from .support.source import Source
 from .tensorir.function import PrimFunc
 from .tensorir.intrinsics import INTRINSICS
 from .tensorir.parser import parse_function_def, parse_python
+from .tensorir.text_values import INTRINSIC_ALIASES, NODE_WORDS
 
 _T_TYPES = (
     "Buffer",
@@ -61,6 +62,12 @@ _T_STATEMENTS = (
     "match_buffer",
     "allocate",
     "decl_buffer",
+    "launch_thread",
+    "sblock",
+    "sblock_attr",
+    "sblock_alloc_buffer",
+    "meta_var",
+    "bind",
     "LetStmt",
     "evaluate",
 )
@@ -71,17 +78,19 @@ _T_EXPRESSIONS = (
     "Ramp",
     "Broadcast",
     "Let",
-    "min",
-    "max",
     "min_value",
     "max_value",
     "infinity",
-    "truncdiv",
-    "floordiv",
-    "floormod",
-    "And",
-    "Or",
+    "ramp",
+    "broadcast",
+    "ceildiv",
+    "truncmod",
+    "any",
+    "all",
     "Not",
+    "var",
+    *NODE_WORDS,
+    *INTRINSIC_ALIASES,
     *INTRINSICS,
 )
 _R_TYPES = ("Tensor", "Tuple", "Shape", "Prim", "Object")

@@ -1,17 +1,20 @@
 """Tensor expressions under the name programs know them by: ``from burnish import te``.
 
-Names only; the definitions are in ``tensorir.compute`` and ``tensorir.intrinsics``. ``max``,
-``min``, ``sum``, ``abs``, ``pow`` and ``round`` hide Python's builtins, as users of ``te.`` expect.
+Names only; the definitions are in ``tensorir.compute``, ``tensorir.stage_schedule`` and
+``tensorir.intrinsics``. ``max``, ``min``, ``sum``, ``abs``, ``pow``, ``round``, ``all`` and ``any``
+hide Python's builtins, as users of ``te.`` expect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from .support.dtype import DType
 from .tensorir.compute import (
     ComputeOp,
     ReduceAxis,
     Tensor,
+    comm_reducer,
     compute,
     create_prim_func,
     max,
@@ -26,6 +29,7 @@ from .tensorir.expr import (
     Expr,
     ExprLike,
     Select,
+    all_of,
     as_expr,
     floordiv,
     floormod,
@@ -33,12 +37,19 @@ from .tensorir.expr import (
     logical_not,
 )
 from .tensorir.expr import cast as _cast
+from .tensorir.expr import const as const
 from .tensorir.expr import logical_or as logical_or
+from .tensorir.expr import max_value as _max_value
 from .tensorir.expr import maximum as maximum
+from .tensorir.expr import min_value as _min_value
 from .tensorir.expr import minimum as minimum
 from .tensorir.intrinsics import call_intrin, intrinsic
+from .tensorir.reducers import CommReducer
+from .tensorir.stage import Stage, StageAxis, ThreadAxis, thread_axis
+from .tensorir.stage_schedule import StageSchedule, create_schedule
 
 size_var = var
+Schedule = StageSchedule
 
 
 def _function(name: str) -> Callable[..., Expr]:
@@ -91,11 +102,36 @@ def select(condition: ExprLike, true_value: Expr, false_value: Expr) -> Expr:
     return Select(as_expr(condition), true_value, false_value)
 
 
+def all(*conditions: Expr) -> Expr:
+    """Whether all of the conditions hold."""
+    return all_of(conditions)
+
+
+def any(*conditions: Expr) -> Expr:
+    """Whether one of the conditions holds."""
+    result: Expr = const(False, "bool")
+    for c in conditions:
+        result = logical_or(result, c)
+    return result
+
+
+def min_value(dtype: str) -> Expr:
+    """The least value of a dtype (minus infinity of a float): the identity of a maximum."""
+    return _min_value(DType(dtype))
+
+
+def max_value(dtype: str) -> Expr:
+    """The largest value of a dtype (infinity of a float): the identity of a minimum."""
+    return _max_value(DType(dtype))
+
+
 __all__ = [
-    "ComputeOp", "ReduceAxis", "Tensor", "abs", "atan", "atan2", "cast", "ceil", "compute",
-    "copysign", "cos", "create_prim_func", "erf", "exp", "exp2", "expm1", "floor", "floordiv",
-    "floormod", "fma", "fmod", "if_then_else", "isfinite", "isinf", "isnan", "log", "log1p", "log2",
-    "logical_and", "logical_not", "logical_or", "max", "maximum", "min", "minimum", "placeholder",
-    "pow", "power", "prod", "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "size_var",
-    "sqrt", "sum", "tan", "tanh", "trunc", "var",
+    "CommReducer", "ComputeOp", "ReduceAxis", "Schedule", "Stage", "StageAxis", "StageSchedule",
+    "Tensor", "ThreadAxis", "abs", "all", "any", "atan", "atan2", "cast", "ceil", "comm_reducer",
+    "compute", "const", "copysign", "cos", "create_prim_func", "create_schedule", "erf", "exp",
+    "exp2", "expm1", "floor", "floordiv", "floormod", "fma", "fmod", "if_then_else", "isfinite",
+    "isinf", "isnan", "log", "log1p", "log2", "logical_and", "logical_not", "logical_or", "max",
+    "max_value", "maximum", "min", "min_value", "minimum", "placeholder", "pow", "power", "prod",
+    "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "size_var", "sqrt", "sum", "tan",
+    "tanh", "thread_axis", "trunc", "var",
 ]  # fmt: skip

@@ -10,12 +10,16 @@ from ..support.dump import Dump
 from ..support.errors import BurnishError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
+from ..tensorir.schedule import Schedule as TensorSchedule
+from ..tensorir.stage_schedule import StageSchedule
 from ..tensorir.verify import verify_func
 from ..tensorir.verify_bounds import verify_bounds
+from ..tensorir.verify_regions import verify_regions
 from ..vm.disassembler import print_program
 from ..vm.program import Program
 from .executable import Executable
 from .kernels import compile_kernels, resolve_target
+from .lower import lowered_stages
 from .report import CompileReport
 from .stages import compile_module, describe_target, distinct_images
 from .threads import thread_count
@@ -46,12 +50,18 @@ def build(
     """Compile a module.
 
     Every PrimFunc that is in it is lowered exactly as it stands; operators of graph functions are
-    legalised, fused and scheduled. ``args`` belongs to stage schedules; ``threads`` bounds the
-    threads of a call. Raises VerifyError for an ill-formed function, CodegenError for what cannot
-    be lowered, TargetError for a bad target, ArgumentError for a bad number of threads.
+    legalised, fused and scheduled. A stage schedule (``te.create_schedule``) is built over
+    ``args``, the tensors that a call passes; ``threads`` bounds the threads of a call. Raises
+    VerifyError for an ill-formed function, CodegenError for what cannot be lowered, ScheduleError
+    for a stage schedule that says what cannot be done, TargetError for a bad target, ArgumentError
+    for a bad number of threads.
     """
-    if args is not None:
-        raise BurnishError("args= goes with a stage schedule (create_schedule); this is a module.")
+    if isinstance(mod, StageSchedule) or (args is not None and isinstance(mod, TensorSchedule)):
+        mod = lowered_stages(mod, args, "main", "build").func
+    elif args is not None:
+        raise BurnishError(
+            "args= goes with a stage schedule (create_schedule) or a Schedule; this is a module."
+        )
     resolved = resolve_target(target)
     count = thread_count(resolved, threads)
     module = as_module(mod)
@@ -63,7 +73,7 @@ def build(
     with Dump.from_flags("lib") as dump:
         dump.write("40-scheduled", module.script)
         for func in module.prim_funcs.values():
-            verify_bounds(verify_func(func))
+            verify_regions(verify_bounds(verify_func(func)))
         kernels = compile_kernels(module.prim_funcs.items(), resolved, report, dump)
         program = Program(
             kernels={name: c.kernel for name, c in kernels.items()},

@@ -8,17 +8,23 @@ from __future__ import annotations
 from ..graphir.module import IRModule
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule as TensorSchedule
+from ..tensorir.verify_regions import verify_regions
 
 
 class Schedule(TensorSchedule):
     """Transforms the PrimFuncs of a module by schedule primitives, each recorded in ``trace``.
 
     ``mod`` is an IRModule or a PrimFunc and is never changed; ``seed`` fixes the sampling
-    (None: fresh entropy, kept in ``seed``).
+    (None: fresh entropy, kept in ``seed``). Raises VerifyError for a function whose T.reads and
+    T.writes are not what its blocks do: primitives rely on them.
     """
 
     def __init__(
         self, mod: IRModule | PrimFunc, seed: int | None = None, *, enable_checks: bool = True
     ) -> None:
         module = IRModule.from_expr(mod) if isinstance(mod, PrimFunc) else mod
+        if isinstance(module, IRModule):
+            for func in module.prim_funcs.values():
+                if not func.attr("is_scheduled"):
+                    verify_regions(func)
         super().__init__(module, seed, enable_checks=enable_checks)

@@ -67,3 +67,20 @@ def make_buffer(
 ) -> Buffer:
     """A compact buffer; ints in ``shape`` become int64 constants."""
     return Buffer(name, tuple([as_expr(s) for s in shape]), DType(dtype), scope)
+
+
+def ravel(indices: tuple[Expr, ...], shape: tuple[Expr, ...]) -> Expr:
+    """The row-major position of an element."""
+    flat: Expr = IntImm(0, INDEX)
+    for i, extent in zip(indices, shape, strict=True):
+        flat = flat * extent + i
+    return flat
+
+
+def unravel(flat: Expr, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The indices of the element at a row-major position."""
+    indices: list[Expr] = []
+    for d in range(len(shape) - 1, -1, -1):
+        indices.append(flat if d == 0 else flat % shape[d])
+        flat = flat // shape[d]
+    return tuple(reversed(indices))

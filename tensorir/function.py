@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from ..support.display import as_html, show_text
 from ..support.node import Node, node, replace, walk
 from .buffer import Buffer
 from .expr import Expr, Var
-from .printer import HEADER, highlight, print_func
+from .printer import HEADER, print_func
 from .stmt import Block, BlockRealize, BufferStore, Stmt
 
 Param: TypeAlias = Buffer | Var
@@ -87,7 +88,11 @@ class PrimFunc(Node):
 
     def show(self) -> None:
         """Print the function, in colours where that is possible."""
-        print(highlight(self.script()))
+        show_text(self.script())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a function that ends a cell."""
+        return as_html(self.script())
 
     def __str__(self) -> str:
         return self.script()

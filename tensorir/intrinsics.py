@@ -25,7 +25,8 @@ _ANY = ("float", "int", "uint", "bool")
 class Intrinsic:
     """A row: ``kinds`` are the dtype kinds its operands may have; ``result`` is ``same`` (the
     operands' dtype), ``bool`` (with their lanes), ``given`` (the caller names it) or ``none`` (no
-    value: it stands in an Evaluate). ``pure`` calls may be dropped, repeated and moved.
+    value: it stands in an Evaluate). ``pure`` calls may be dropped, repeated and moved; those that
+    are ``composed`` lowering writes with the others (``lowering.expand_intrinsics``).
     """
 
     name: str
@@ -34,6 +35,7 @@ class Intrinsic:
     doc: str
     result: str = "same"
     pure: bool = True
+    composed: bool = False
 
 
 _ROWS = (
@@ -67,9 +69,26 @@ _ROWS = (
     Intrinsic("isnan", 1, _FLOAT, "whether x is NaN", result="bool"),
     Intrinsic("isinf", 1, _FLOAT, "whether x is plus or minus infinity", result="bool"),
     Intrinsic("isfinite", 1, _FLOAT, "whether x is neither infinite nor NaN", result="bool"),
+    # Elementary functions of which there is no code of its own.
+    Intrinsic("exp10", 1, _FLOAT, "10 ** x", composed=True),
+    Intrinsic("log10", 1, _FLOAT, "logarithm to base 10", composed=True),
+    Intrinsic("sinh", 1, _FLOAT, "hyperbolic sine", composed=True),
+    Intrinsic("cosh", 1, _FLOAT, "hyperbolic cosine", composed=True),
+    Intrinsic("asinh", 1, _FLOAT, "inverse hyperbolic sine", composed=True),
+    Intrinsic("acosh", 1, _FLOAT, "inverse hyperbolic cosine; NaN below 1", composed=True),
+    Intrinsic("atanh", 1, _FLOAT, "inverse hyperbolic tangent", composed=True),
+    Intrinsic("asin", 1, _FLOAT, "arc sine; NaN outside of [-1, 1]", composed=True),
+    Intrinsic("acos", 1, _FLOAT, "arc cosine; NaN outside of [-1, 1]", composed=True),
+    Intrinsic("hypot", 2, _FLOAT, "sqrt(a * a + b * b), without overflow between", composed=True),
     # Three operands.
     Intrinsic("fma", 3, _FLOAT, "a * b + c, contracted: rounded once where the target has fma"),
     Intrinsic("if_then_else", 3, _ANY, "b if a else c; only the chosen one is evaluated"),
+    Intrinsic(
+        "dot4_u8i8",
+        9,
+        _INTEGER,
+        "a + b0 * c0 + ... + b3 * c3, int32 from four uint8 and four int8; a + b + c in this order",
+    ),
     # Bits.
     Intrinsic("popcount", 1, _INTEGER, "number of set bits"),
     Intrinsic("clz", 1, _INTEGER, "number of leading zero bits; the width for 0"),
@@ -94,13 +113,21 @@ _ROWS = (
     ),
 )
 
+DOT4 = "dot4_u8i8"
+_DOT4_DTYPES = ("int32", *["uint8"] * 4, *["int8"] * 4)
+
 INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _ROWS}
 """Every intrinsic by name."""
 
 UNARY_FLOAT = tuple(
-    [r.name for r in _ROWS if r.arity == 1 and r.kinds == _FLOAT and r.result == "same"]
+    [
+        r.name
+        for r in _ROWS
+        if r.arity == 1 and r.kinds == _FLOAT and r.result == "same" and not r.composed
+    ]
 )
-"""Names of the intrinsics from one float to a float of the same dtype."""
+"""Names of the intrinsics from one float to a float of the same dtype that have code of their
+own."""
 
 
 def is_pure(call: Call) -> bool:
@@ -139,6 +166,8 @@ def result_dtype(name: str, operands: tuple[Expr, ...], dtype: str | None = None
     row = intrinsic(name)
     _check_arity(row, len(operands))
     values = operands
+    if name == DOT4:
+        return _dot4_dtype(operands)
     if name == "if_then_else":
         condition, values = operands[0], operands[1:]
         if condition.dtype is not BOOL:
@@ -148,7 +177,7 @@ def result_dtype(name: str, operands: tuple[Expr, ...], dtype: str | None = None
     for value in values:
         if value.dtype.kind not in row.kinds:
             raise DTypeError(
-                str(value.dtype), row.kinds, what=f"an operand of the intrinsic {name}"
+                str(value.dtype), row.kinds, what=f"for an operand of the intrinsic {name}"
             )
         if value.dtype is not values[0].dtype:
             found = f"{values[0].dtype} and {value.dtype}"
@@ -164,6 +193,15 @@ def result_dtype(name: str, operands: tuple[Expr, ...], dtype: str | None = None
     if row.result == "none" and not isinstance(operands[0], BufferLoad):
         raise DTypeError(type(operands[0]).__name__, ("a buffer's element",), what=f"for {name}")
     return result
+
+
+def _dot4_dtype(operands: tuple[Expr, ...]) -> DType:
+    lanes = operands[0].dtype.lanes
+    for value, wanted in zip(operands, _DOT4_DTYPES, strict=True):
+        expected = DType(wanted).with_lanes(lanes)
+        if value.dtype is not expected:
+            raise DTypeError(str(value.dtype), (str(expected),), what=f"an operand of {DOT4}")
+    return operands[0].dtype
 
 
 def _check_arity(row: Intrinsic, found: int) -> None:
@@ -187,6 +225,8 @@ def _convert(row: Intrinsic, args: tuple[ExprLike, ...]) -> tuple[Expr, ...]:
     if row.name == "if_then_else":
         condition = as_expr(args[0], BOOL)
         return (condition, *paired(args[1], args[2]))
+    if row.name == DOT4:
+        return tuple([as_expr(a, DType(d)) for a, d in zip(args, _DOT4_DTYPES, strict=True)])
     known = [a for a in args if isinstance(a, Expr)]
     if not known:
         dtype = FLOAT32 if row.kinds == _FLOAT else None

@@ -12,10 +12,8 @@ from __future__ import annotations
 import json
 import keyword
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import InternalError
@@ -97,6 +95,13 @@ def print_expr(expr: Expr) -> str:
     return printer.expr(expr)
 
 
+def print_region(region: BufferRegion) -> str:
+    """A region's text, such as ``A[vi, 0:8]``."""
+    printer = _Printer()
+    printer.define_free(region)
+    return printer.region(region)
+
+
 def print_marked(
     func: PrimFunc, nodes: Iterable[Node], message: str = "", *, context: int = 5
 ) -> str:
@@ -137,18 +142,6 @@ def _underlined(line: str) -> list[str]:
             text += c
             carets += "^" if depth else " "
     return [text, carets.rstrip()] if carets.strip() else [text]
-
-
-def highlight(text: str) -> str:
-    """``text`` in colours, where standard output is a terminal and pygments is installed."""
-    if not sys.stdout.isatty():
-        return text
-    try:
-        pygments = import_module("pygments")
-        lexers, formatters = import_module("pygments.lexers"), import_module("pygments.formatters")
-    except ImportError:
-        return text
-    return str(pygments.highlight(text, lexers.PythonLexer(), formatters.TerminalFormatter()))
 
 
 def print_attr(value: Any) -> str:
@@ -343,7 +336,8 @@ class _Printer:
     def dim(self, d: Expr, *, quoted: bool) -> str:
         fresh = {id(v): v for v in walk(d) if isinstance(v, Var) and id(v) not in self.names}
         for v in fresh.values():
-            self.define(v)
+            # The text of a dim means one variable in all of a function, whatever block it is in.
+            self.define(v, depth=0)
         text = self.expr(d)
         return f'"{text}"' if fresh or (quoted and not isinstance(d, IntImm)) else text
 

@@ -19,6 +19,8 @@ from .expr import Expr, Var
 
 FOR_KINDS = ("serial", "parallel", "vectorized", "unrolled", "thread_binding")
 AXIS_KINDS = ("spatial", "reduce", "scan", "opaque")
+LIFTED = "lift_allocation"
+"""The annotation of a loop with the names of buffers that live for all of its iterations."""
 
 
 @node

@@ -39,3 +39,27 @@ def test_symbolic_dims() -> None:
     assert a.shape[0] is n
     assert isinstance(a.shape[1], Expr)
     assert te.placeholder(4).shape[0].dtype == "int64"
+
+
+def test_conditions_of_several() -> None:
+    i = te.var("i")
+    assert print_expr(te.all(i > 1, i < 5)) == "i > 1 and i < 5"
+    assert print_expr(te.any(i > 1, i < 5)) == "i > 1 or i < 5"
+    assert print_expr(te.any()) == "T.bool(False)"
+    assert print_expr(te.all()) == "T.bool(True)"
+
+
+def test_limits_of_dtypes() -> None:
+    assert print_expr(te.min_value("float32")) == 'T.float32("-inf")'
+    assert print_expr(te.max_value("int32")) == "T.int32(2147483647)"
+    assert print_expr(te.const(3, "float32")) == "T.float32(3)"
+
+
+def test_a_schedule_is_one_of_stages() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+    s: te.Schedule = te.create_schedule(b.op)
+    assert isinstance(s, te.StageSchedule)
+    assert isinstance(s[b], te.Stage)
+    assert isinstance(s[b].split(b.op.axis[0], 2)[0], te.StageAxis)
+    assert isinstance(te.thread_axis("threadIdx.x"), te.ThreadAxis)

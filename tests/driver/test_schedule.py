@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import burnish
 from burnish.graphir.module import IRModule
+from burnish.support.errors import VerifyError
 from burnish.tests.driver.programs import add_one, mixed
 
 
@@ -39,3 +41,18 @@ def test_a_scheduled_function_goes_back_into_its_module() -> None:
     x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
     burnish.build(module)["main"](x, y)
     np.testing.assert_array_equal(y, x + 1)
+
+
+def test_regions_that_a_user_declares_wrongly_are_refused() -> None:
+    module = burnish.parse("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi])
+            T.writes(B[vi])
+            B[vi] = A[7 - vi]
+""")
+    with pytest.raises(VerifyError, match=r"'B' reads A\[7 - vi\]; declared: A\[vi\]"):
+        burnish.Schedule(module)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from burnish.tensorir.buffer import make_buffer
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish.tensorir.buffer import make_buffer, ravel, unravel
 from burnish.tensorir.expr import BufferLoad, IntImm, Ramp, Var, is_const
 
 
@@ -32,3 +36,15 @@ def test_a_vector_index_loads_a_vector() -> None:
 
 def test_buffers_are_the_same_only_as_objects() -> None:
     assert make_buffer("A", (4,)) != make_buffer("A", (4,))
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.data())
+def test_unravel_inverts_ravel(shape: list[int], data: st.DataObject) -> None:
+    at = tuple([data.draw(st.integers(0, s - 1)) for s in shape])
+    dims = tuple([IntImm(s) for s in shape])
+    flat = ravel(tuple([IntImm(i) for i in at]), dims)
+    assert isinstance(flat, IntImm)
+    assert flat.value == np.ravel_multi_index(at, shape)
+    found = unravel(flat, dims)
+    assert tuple([i.value for i in found if isinstance(i, IntImm)]) == at
