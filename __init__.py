@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 __version__ = "0.1.0"
 
 if _TYPE_CHECKING:  # what type checkers and editors read; the table below is what runs
+    from . import auto_scheduler as auto_scheduler
+    from . import autotvm as autotvm
+    from . import graph as graph
     from . import script as script
     from . import te as te
     from .driver import transform as transform
     from .driver.build import build as build
     from .driver.compile import compile as compile
+    from .driver.lower import lower as lower
     from .driver.schedule import Schedule as Schedule
     from .driver.tasks import compile_tir as compile_tir
     from .driver.tasks import tune_tir as tune_tir
@@ -22,9 +26,13 @@ if _TYPE_CHECKING:  # what type checkers and editors read; the table below is wh
     from .graphir.module import IRModule as IRModule
     from .graphir.mutator import ExprMutator as ExprMutator
     from .graphir.parser import parse_module as parse
+    from .graphir.visitor import ExprVisitor as ExprVisitor
     from .support import errors as errors
+    from .support.module_pass import module_pass as module_pass
     from .support.structural import assert_structural_equal as assert_structural_equal
     from .support.target import Target as Target
+    from .tensorir import operators as topi
+    from .tensorir.schedule import TensorIntrin as TensorIntrin
     from .vm.interpreter import VirtualMachine as VirtualMachine
     from .vm.registry import register_func as register_func
     from .vm.tensor import array as array
@@ -34,6 +42,7 @@ _PUBLIC = {
     # compile and run
     "compile": "driver.compile",
     "build": "driver.build",
+    "lower": "driver.lower",
     "VirtualMachine": "vm.interpreter",
     "register_func": "vm.registry",
     "array": "vm.tensor",
@@ -44,16 +53,23 @@ _PUBLIC = {
     "IRModule": "graphir.module",
     "BlockBuilder": "graphir.builder",
     "ExprMutator": "graphir.mutator",
+    "ExprVisitor": "graphir.visitor",
+    "module_pass": "support.module_pass",
     "assert_structural_equal": "support.structural",
     # schedules and tuning
     "Schedule": "driver.schedule",
+    "TensorIntrin": "tensorir.schedule",
     "tune_tir": "driver.tasks",
     "compile_tir": "driver.tasks",
     # modules
     "errors": "support.errors:",
     "transform": "driver.transform:",
+    "auto_scheduler": "auto_scheduler:",
+    "autotvm": "autotvm:",
+    "graph": "graph:",
     "script": "script:",
     "te": "te:",
+    "topi": "tensorir.operators:",
 }
 """Public name to ``module`` (which has it under that name), ``module:attribute``, or ``module:``
 for a module itself."""

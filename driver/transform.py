@@ -1,12 +1,14 @@
 """burnish.transform: the graph passes by name, the services they are handed bound to this machine.
 
 Each is called with a module and gives a new one: ``BindParams("main", params)(mod)``. An error
-inside a pass comes as PassError, whose ``__cause__`` is the error itself.
+inside a pass comes as PassError, whose ``__cause__`` is the error itself. Passes of one's own
+(``module_pass``) stand next to these in a ``Sequential``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..graphir.module import IRModule
 from ..graphir.passes.annotate_pattern import AnnotatePattern
@@ -20,12 +22,22 @@ from ..graphir.passes.fuse_ops import FuseOps
 from ..graphir.passes.fuse_prim_funcs import FusePrimFuncs
 from ..graphir.passes.legalize import LegalizeOps
 from ..graphir.passes.replace_prim_funcs import ReplacePrimFuncs
-from ..support.passes import Pass, Pipeline
+from ..support.module_pass import module_pass
+from ..support.passes import (
+    Instrument,
+    Pass,
+    PassContext,
+    Pipeline,
+    PrintAfter,
+    TimePasses,
+    VerifyEach,
+)
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
 from ..tuner.apply import best_schedule
 from ..tuner.database import TuningDatabase
+from ..tuner.records_io import open_records
 from ..tuner.task import TuneTask
 from .evaluate import evaluate_prim_func
 from .kernels import resolve_target
@@ -58,17 +70,23 @@ class DefaultSchedule(Pass):
 
 @dataclass(frozen=True)
 class ApplyDatabase(Pass):
-    """Give every PrimFunc that is not scheduled its best record of a tuning database, where there
-    is one; the others stay as they are."""
+    """Give every PrimFunc that is not scheduled its best record of a tuning database (or of a file
+    of records, by its path), where there is one; the others stay as they are."""
 
-    database: TuningDatabase
+    database: TuningDatabase | str | Path
     target: Target | str = field(default="native")
 
     def run(self, module: IRModule) -> IRModule:
+        if isinstance(self.database, TuningDatabase):
+            return self._apply(module, self.database)
+        with open_records(self.database) as database:
+            return self._apply(module, database)
+
+    def _apply(self, module: IRModule, database: TuningDatabase) -> IRModule:
         target = resolve_target(self.target)
         for name, func in list(module.prim_funcs.items()):
             if not func.attr("is_scheduled"):
-                module[name] = best_or_none(func, target, self.database) or func
+                module[name] = best_or_none(func, target, database) or func
         return module
 
 
@@ -79,6 +97,9 @@ def best_or_none(func: PrimFunc, target: Target, database: TuningDatabase) -> Pr
         return None
     return best_schedule(database, task).func
 
+
+Sequential = Pipeline
+"""The name that TVM's programs know pipelines by."""
 
 __all__ = [
     "AnnotatePattern",
@@ -92,8 +113,15 @@ __all__ = [
     "FoldConstant",
     "FuseOps",
     "FusePrimFuncs",
+    "Instrument",
     "LegalizeOps",
     "Pass",
+    "PassContext",
     "Pipeline",
+    "PrintAfter",
     "ReplacePrimFuncs",
+    "Sequential",
+    "TimePasses",
+    "VerifyEach",
+    "module_pass",
 ]

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ..support.display import as_html
 from ..support.errors import BurnishError, nearest
 from ..support.node import walk
 from ..tensorir.function import PrimFunc
@@ -103,6 +104,10 @@ class IRModule:
     def show(self) -> None:
         """Print the module, highlighted where that is possible."""
         show_module(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a module that ends a cell."""
+        return as_html(self.script())
 
     def __str__(self) -> str:
         return self.script()

@@ -10,8 +10,10 @@
 The mutator walks A-normal form in order and re-emits each binding through a BlockBuilder. A
 ``visit_<Value>`` method returns the new value of the binding: another operation, or an *atom*,
 which then replaces the variable everywhere below and leaves no binding behind. Inside such a method
-``self.emit(value)`` puts further bindings in front. Types are inferred again where values changed;
-a function in which nothing changed is returned as the same object."""
+``self.emit(value)`` puts further bindings in front, ``self.lookup_binding(var)`` tells what an
+argument was computed by, and ``self.builder.call_te`` calls a kernel of one's own. Types are
+inferred again where values changed; a function in which nothing changed is returned as the same
+object. What nothing reads any more is left to dead-code-elimination."""
 
 from __future__ import annotations
 
@@ -117,6 +119,11 @@ class ExprMutator:
     def emit(self, value: Value, name: str = "lv") -> Var:
         """Bind a value in front of the binding that is being visited."""
         return self.builder.emit(value, name)
+
+    def lookup_binding(self, atom: Atom) -> Value | None:
+        """The (rewritten) value that a variable was bound to earlier in the function; None for a
+        parameter or a constant."""
+        return self.builder.lookup_binding(atom)
 
     # -- values --------------------------------------------------------------------------------
     def visit_value(self, value: Value) -> Value:

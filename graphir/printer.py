@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 import weakref
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 
+from ..support.display import show_text
 from ..support.dtype import DType
 from ..support.node import walk
+from ..support.structural import PRINTERS
 from ..support.writer import NameTable, Writer
 from ..tensorir.expr import Expr
 from ..tensorir.function import PrimFunc
-from ..tensorir.printer import highlight, print_attr, print_func
+from ..tensorir.printer import print_attr, print_func
 from .dim import print_dim
 from .expr import (
     Atom,
@@ -147,10 +148,12 @@ def print_function(func: Function, name: str | None = None) -> str:
     return _FunctionPrinter().print(func, name or func.name)
 
 
+PRINTERS["Function"] = print_function
+
+
 def show_module(module: IRModule) -> None:
-    """Print the module to stdout, in colours where pygments is installed and stdout is a
-    terminal."""
-    sys.stdout.write(highlight(module.script()))
+    """Print the module, in colours where that is possible."""
+    show_text(module.script())
 
 
 # -- functions ---------------------------------------------------------------------------------

@@ -241,6 +241,10 @@ class ScheduleValueError(ScheduleError, ValueError):
     """A factor, index or option that the primitive cannot take."""
 
 
+class TensorizeError(ScheduleError):
+    """A body that is not the computation a tensor intrinsic describes."""
+
+
 class TraceError(ScheduleError):
     """A trace that does not replay on this function or cannot be read."""
 

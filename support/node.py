@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import wraps
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from .config import flag
@@ -69,10 +70,35 @@ def freeze(cls: type[Any]) -> None:
     cls.__setattr__ = setattr_  # type: ignore[assignment]
 
 
+class _Values(dict[type, Callable[[Any], "tuple[Any, ...]"]]):
+    """For each class, a function from a node to the values of its constructor's fields. These
+    three walks are most of what a rewrite costs, and reading all fields at once halves them."""
+
+    def __missing__(self, kind: type[Node]) -> Callable[[Any], tuple[Any, ...]]:
+        names = kind.init_fields
+        found: Callable[[Any], tuple[Any, ...]]
+        if len(names) > 1:
+            found = attrgetter(*names)
+        elif names:
+            only = attrgetter(names[0])
+
+            def found(n: Any) -> tuple[Any, ...]:
+                return (only(n),)
+        else:
+
+            def found(n: Any) -> tuple[Any, ...]:
+                return ()
+
+        self[kind] = found
+        return found
+
+
+_VALUES = _Values()
+
+
 def children(n: Node) -> Iterator[Node]:
     """The nodes directly below ``n``, in field order, looking into tuples."""
-    for name in n.init_fields:
-        value = getattr(n, name)
+    for value in _VALUES[type(n)](n):
         if isinstance(value, Node):
             yield value
         elif type(value) is tuple:
@@ -83,37 +109,45 @@ def children(n: Node) -> Iterator[Node]:
 
 def map_children(n: N, fn: Callable[[Any], Any]) -> N:
     """``n`` with ``fn`` applied to each child node; ``n`` itself where no child changed."""
-    changed = False
-    values: list[Any] = []
-    for name in n.init_fields:
-        value = getattr(n, name)
+    values = _VALUES[type(n)](n)
+    changed: list[Any] | None = None
+    for i, value in enumerate(values):
+        new: Any
         if isinstance(value, Node):
             new = fn(value)
-            if new is not value:
-                changed = True
-            values.append(new)
-        elif type(value) is tuple:
-            new_items = tuple([fn(item) if isinstance(item, Node) else item for item in value])
-            if any(a is not b for a, b in zip(new_items, value, strict=True)):
-                changed = True
-                value = new_items
-            values.append(value)
+            if new is value:
+                continue
+        elif type(value) is tuple and value:
+            new = tuple([fn(item) if isinstance(item, Node) else item for item in value])
+            for a, b in zip(new, value, strict=True):
+                if a is not b:
+                    break
+            else:
+                continue
         else:
-            values.append(value)
-    if not changed:
+            continue
+        if changed is None:
+            changed = list(values)
+        changed[i] = new
+    if changed is None:
         return n
-    return type(n)(*values).with_span(n.span)
+    return type(n)(*changed).with_span(n.span)
 
 
 def replace(n: N, **changes: Any) -> N:
     """A copy of ``n`` with some constructor fields changed; ``n`` itself if each is the same
     object."""
-    if all(getattr(n, name) is value for name, value in changes.items()):
-        return n
-    values = [changes.pop(name) if name in changes else getattr(n, name) for name in n.init_fields]
-    if changes:
-        raise InternalError(f"{type(n).__name__} is not constructed from {', '.join(changes)}")
-    return type(n)(*values).with_span(n.span)
+    values = list(_VALUES[type(n)](n))
+    different = False
+    names = n.init_fields
+    for name, new in changes.items():
+        if name not in names:
+            raise InternalError(f"{type(n).__name__} is not constructed from {name}")
+        i = names.index(name)
+        if values[i] is not new:
+            values[i] = new
+            different = True
+    return type(n)(*values).with_span(n.span) if different else n
 
 
 def walk(n: Node) -> Iterator[Node]:
@@ -122,4 +156,13 @@ def walk(n: Node) -> Iterator[Node]:
     while stack:
         top = stack.pop()
         yield top
-        stack.extend(reversed(list(children(top))))
+        below: list[Node] = []
+        for value in _VALUES[type(top)](top):
+            if isinstance(value, Node):
+                below.append(value)
+            elif type(value) is tuple:
+                for item in value:
+                    if isinstance(item, Node):
+                        below.append(item)
+        below.reverse()
+        stack += below

@@ -15,6 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
@@ -37,6 +38,8 @@ class Pass:
     """One rewrite of a module. Subclasses are frozen dataclasses and define ``run``."""
 
     name: ClassVar[str] = "pass"
+    opt_level: ClassVar[int] = 0
+    """A Pipeline leaves the pass out where ``PassContext.opt_level`` is lower."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -150,6 +153,43 @@ class PrintAfter(Instrument):
             self.write(f"# -- after {pass_}\n{self.script(module).rstrip()}\n")
 
 
+_contexts: ContextVar[tuple[PassContext, ...]] = ContextVar("pass_contexts", default=())
+
+
+@dataclass(frozen=True)
+class PassContext:
+    """What the pipelines run inside a ``with`` of it know besides their options.
+
+        with PassContext(opt_level=2, config={"limit": 8}, instruments=[PrintAfter(["all"])]):
+            module = pipeline(module)
+
+    ``opt_level`` leaves out the passes above it (None: none is left out), ``config`` is read by
+    passes that are handed the context (``module_pass``), ``instruments`` are told of every pass.
+    Contexts do not add up: the innermost counts. Each thread has its own.
+    """
+
+    opt_level: int | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    instruments: Sequence[Instrument] = ()
+
+    @staticmethod
+    def current() -> PassContext:
+        """The innermost context, or one without restrictions."""
+        entered = _contexts.get()
+        return entered[-1] if entered else PassContext()
+
+    def runs(self, pass_: Pass) -> bool:
+        """Whether a pipeline runs the pass here."""
+        return self.opt_level is None or pass_.opt_level <= self.opt_level
+
+    def __enter__(self) -> PassContext:
+        _contexts.set((*_contexts.get(), self))
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _contexts.set(_contexts.get()[:-1])
+
+
 @dataclass(frozen=True)
 class Pipeline(Pass):
     """Passes in order; itself a pass, so pipelines nest."""
@@ -158,17 +198,28 @@ class Pipeline(Pass):
     instruments: tuple[Instrument, ...] = ()
 
     def __init__(self, passes: Iterable[Pass] = (), instruments: Iterable[Instrument] = ()) -> None:
-        object.__setattr__(self, "passes", tuple(passes))
+        passes = tuple(passes)
+        for pass_ in passes:
+            if not isinstance(pass_, Pass):
+                raise ConfigError(
+                    f"A pipeline holds passes; found {pass_!r}. Decorate a function with "
+                    "@module_pass, and make an instance of a class: MyPass()."
+                )
+        object.__setattr__(self, "passes", passes)
         object.__setattr__(self, "instruments", tuple(instruments))
 
     def run(self, module: Any) -> Any:
         """Run every pass; raises PassError for the first that fails or breaks the module."""
+        context = PassContext.current()
+        instruments = (*self.instruments, *context.instruments)
         for pass_ in self.passes:
-            for instrument in self.instruments:
+            if not context.runs(pass_):
+                continue
+            for instrument in instruments:
                 instrument.before_pass(pass_, module)
             module = pass_(module)
             try:
-                for instrument in self.instruments:
+                for instrument in instruments:
                     instrument.after_pass(pass_, module)
             except BurnishError as error:
                 raise PassError(pass_.name, error) from error

@@ -194,10 +194,17 @@ def assert_structural_equal(
         raise StructuralEqualityError(found, _text(a), _text(b))
 
 
+PRINTERS: dict[str, Callable[[Any], str]] = {}
+"""Texts of nodes that have no ``script`` method, by class name; the printers above fill it in."""
+
+
 def _text(n: Any) -> str:
-    """A module's own text, for the error; a node has none here (the printers are above)."""
+    """The text of a module or a function, for the error; that of a smaller node is its repr."""
     script = getattr(n, "script", None)
-    return str(script()) if callable(script) else ""
+    if callable(script):
+        return str(script()).rstrip()
+    printer = PRINTERS.get(type(n).__name__)
+    return repr(n) if printer is None else printer(n).rstrip()
 
 
 _Difference: TypeAlias = tuple[Path, str, str]

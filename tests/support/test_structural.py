@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.graphir.builder import BlockBuilder
+from burnish.graphir.builder import BlockBuilder, call_op
 from burnish.graphir.expr import CallDPSPacked, Constant, GlobalVar, constant
 from burnish.graphir.expr import Var as GraphVar
 from burnish.graphir.module import IRModule
@@ -255,8 +255,32 @@ def test_assert_structural_equal_shows_the_difference() -> None:
     assert caught.value.difference == "params[0].shape[0].value: 16 and 8"
     assert str(caught.value).startswith(
         "The programs are not structurally equal. "
-        "First difference at params[0].shape[0].value: 16 and 8."
+        "First difference at params[0].shape[0].value: 16 and 8.\n--- left\n"
     )
+    left, right = str(caught.value).split("--- left\n")[1].split("\n--- right\n")
+    assert "A: T.Buffer((16,)" in left
+    assert "A: T.Buffer((8,)" in right
+
+
+def test_the_difference_of_graph_functions_comes_with_their_texts() -> None:
+    functions = []
+    for op in ("exp", "tanh"):
+        builder = BlockBuilder()
+        x = GraphVar("x", tensor_type((2,)))
+        with builder.function("main", [x]):
+            builder.emit_func_output(builder.emit(call_op(op, x)))
+        functions.append(builder.get()["main"])
+    with pytest.raises(StructuralEqualityError) as caught:
+        assert_structural_equal(*functions)
+    assert "value.op: 'exp' and 'tanh'." in str(caught.value)
+    left, right = str(caught.value).split("--- left\n")[1].split("\n--- right\n")
+    assert "lv = R.exp(x)" in left
+    assert "lv = R.tanh(x)" in right
+
+
+def test_smaller_nodes_are_shown_by_their_repr() -> None:
+    with pytest.raises(StructuralEqualityError, match=r"(?s)at value: 0 and 1.*--- left\n.*---"):
+        assert_structural_equal(ZERO, ONE)
 
 
 def test_deep_trees_need_no_recursion() -> None:
