@@ -45,6 +45,8 @@ class Op:
     variadic: bool = False
     is_view: bool = False
     """The result is the operand's memory under another shape (reshape, flatten): no kernel."""
+    is_elementwise: bool = False
+    """Each element of the result depends on the elements at its place, operands broadcast."""
     doc: str = ""
 
 

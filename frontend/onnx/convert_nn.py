@@ -8,6 +8,7 @@ from ...graphir.dim import dim_equal
 from ...graphir.expr import Atom
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr
+from ..batch_norm import fold_batch_norm
 from .registry import Context, Value, attribute, converts, node_name
 
 
@@ -93,10 +94,16 @@ def batch_norm(context: Context, node: NodeProto) -> Value:
     context.only_first(node)
     x = context.operand(node, 0)
     kind = context.type(x)
+    given = [context.operand(node, i) for i in range(1, 5)]
+    folded = fold_batch_norm(
+        given[2], given[3], given[0], given[1],
+        epsilon=float(attribute(node, "epsilon", 1e-5)), dtype=kind.dtype, ndim=kind.ndim,
+    )  # fmt: skip
+    if folded is not None:
+        return context.op("add", context.op("multiply", x, folded[0]), folded[1])
     dims: list[Expr | int] = [kind.shape[1], *[1] * (kind.ndim - 2)]
     scale, bias, mean, variance = (
-        context.reshape(context.cast(context.operand(node, i), kind.dtype), dims)
-        for i in range(1, 5)
+        context.reshape(context.cast(p, kind.dtype), dims) for p in given
     )
     epsilon = context.scalar(float(attribute(node, "epsilon", 1e-5)), kind.dtype)
     deviation = context.op("rsqrt", context.op("add", variance, epsilon))

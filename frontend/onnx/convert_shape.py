@@ -13,8 +13,7 @@ from .registry import Context, ShapeValue, Value, attribute, converts, node_name
 
 _LARGE = 1 << 31
 """Slice bounds from here on mean: to the end."""
-_MOST_PIECES = 16
-"""A Gather by constant indices becomes at most so many slices."""
+_PAD_MODES = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
 # -- views -----------------------------------------------------------------------------------
@@ -179,47 +178,43 @@ def _cut(context: Context, x: Atom, axis: int, begin: int, end: int | None, step
 
 @converts("Gather")
 def gather(context: Context, node: NodeProto) -> Value:
-    """By constant indices: of sizes, or of data along a static axis (then it is a few slices)."""
+    """Of sizes by constant indices: sizes. Of data: a take, or a slice where the indices are one
+    run inside a static axis."""
     axis = int(attribute(node, "axis", 0))
     index = context.required(node, 1)
     if isinstance(index, ShapeValue):
         index = context.tensor(index, node_name(node))
-    if not isinstance(index, Constant):
-        raise FrontendError(
-            f"{node_name(node)}: Gather is imported for constant indices only; {node.input[1]!r} "
-            "is computed."
-        )
-    positions = [int(i) for i in index.data.reshape(-1)]
     sizes = context.sizes(context.required(node, 0))
+    if not isinstance(index, Constant):
+        return context.op("take", context.operand(node, 0), index, axis=axis)
+    positions = [int(i) for i in index.data.reshape(-1)]
     if sizes is not None and not sizes.scalar and index.data.ndim <= 1:
         if any(not -len(sizes.dims) <= i < len(sizes.dims) for i in positions):
             shown = print_shape(sizes.dims)
             raise FrontendError(f"{node_name(node)}: there is no index {positions} in {shown}.")
         return ShapeValue(tuple([sizes.dims[i] for i in positions]), scalar=index.data.ndim == 0)
-    return _gather_slices(context, node, axis, index, positions)
+    return _gather_constant(context, node, axis, index, positions)
 
 
-def _gather_slices(
+def _gather_constant(
     context: Context, node: NodeProto, axis: int, index: Constant, positions: list[int]
 ) -> Value:
     x = context.operand(node, 0)
     shape = context.type(x).shape
-    axis %= len(shape)
-    length = static_shape([shape[axis]])
-    if length is None or any(not -length[0] <= i < length[0] for i in positions):
+    axis %= max(len(shape), 1)
+    length = static_shape(shape[axis : axis + 1])
+    if not length:
+        return context.op("take", x, index, axis=axis)
+    if any(not -length[0] <= i < length[0] for i in positions):
         raise FrontendError(
             f"{node_name(node)}: indices {positions} of an axis of size "
-            f"{print_shape([shape[axis]])}; "
-            "Gather is imported for indices inside a static axis."
+            f"{print_shape([shape[axis]])}."
         )
     runs = _runs([i % length[0] for i in positions])
-    if len(runs) > _MOST_PIECES:
-        raise FrontendError(
-            f"{node_name(node)}: a Gather of {len(positions)} scattered indices cannot be imported."
-        )
-    pieces = [_cut(context, x, axis, begin, end) for begin, end in runs]
-    joined = pieces[0] if len(pieces) == 1 else context.op("concat", *pieces, axis=axis)
-    return context.reshape(joined, [*shape[:axis], *index.data.shape, *shape[axis + 1 :]])
+    if len(runs) > 1:
+        return context.op("take", x, index, axis=axis)
+    cut = _cut(context, x, axis, *runs[0])
+    return context.reshape(cut, [*shape[:axis], *index.data.shape, *shape[axis + 1 :]])
 
 
 def _runs(positions: list[int]) -> list[tuple[int, int]]:
@@ -235,11 +230,12 @@ def _runs(positions: list[int]) -> list[tuple[int, int]]:
 
 @converts("Pad")
 def pad(context: Context, node: NodeProto) -> Value:
-    """With a constant; a negative width cuts. ONNX gives all widths before, then all after."""
-    if attribute(node, "mode", "constant") != "constant":
+    """A negative width cuts. ONNX gives all widths before, then all after."""
+    mode = attribute(node, "mode", "constant")
+    if mode != "constant" and mode not in _PAD_MODES:
+        known = ", ".join(["constant", *_PAD_MODES])
         raise FrontendError(
-            f"{node_name(node)}: mode {attribute(node, 'mode')!r} cannot be imported, only "
-            "constant."
+            f"{node_name(node)}: mode {mode!r} cannot be imported; known are {known}."
         )
     old = context.opset < 11
     widths = attribute(node, "pads") if old else context.ints(node, 1)
@@ -258,6 +254,8 @@ def pad(context: Context, node: NodeProto) -> Value:
         flat[2 * axis], flat[2 * axis + 1] = max(0, before), max(0, after)
     if not any(flat):
         return x
+    if mode != "constant":
+        return context.op("pad_edges", x, pad_width=tuple(flat), mode=_PAD_MODES[mode])
     return context.op("pad", x, pad_width=tuple(flat), pad_value=value or 0)
 
 

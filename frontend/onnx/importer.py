@@ -24,10 +24,34 @@ from ...support.writer import NameTable
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.expr import Var as DimVar
 from ..imported import Imported
-from . import convert_elementwise, convert_nn, convert_reduce, convert_shape
+from . import (
+    convert_einsum,
+    convert_elementary,
+    convert_elementwise,
+    convert_index,
+    convert_nn,
+    convert_norm,
+    convert_reduce,
+    convert_resize,
+    convert_shape,
+    convert_sort,
+    convert_window,
+)
 from .registry import REGISTRY, Context, import_dtype, node_name, tensor_constant
 
-_CONVERTERS = (convert_elementwise, convert_nn, convert_reduce, convert_shape)
+_CONVERTERS = (
+    convert_einsum,
+    convert_elementary,
+    convert_elementwise,
+    convert_index,
+    convert_nn,
+    convert_norm,
+    convert_reduce,
+    convert_resize,
+    convert_shape,
+    convert_sort,
+    convert_window,
+)
 _OPERATOR_ROWS = ops
 OLDEST_OPSET = 7
 
@@ -171,8 +195,11 @@ def _input_type(value: ValueInfoProto, dims: _Dims) -> TensorType:
     for i, d in enumerate(kind.shape.dim):
         if d.HasField("dim_value") and d.dim_value >= 0:
             shape.append(IntImm(d.dim_value))
-        else:
-            shape.append(dims.get(d.dim_param or f"{value.name}_dim{i}"))
+            continue
+        name = d.dim_param or f"{value.name}_dim{i}"
+        if not isinstance(name, str):  # protobuf gives the bytes of what is no UTF-8
+            raise FrontendError(f"{where}: the name of dim {i} is no text; the file is damaged.")
+        shape.append(dims.get(name))
     return TensorType(tuple(shape), import_dtype(kind.elem_type, where))
 
 

@@ -302,14 +302,15 @@ def logical_not(context: Context, node: Node) -> Var:
 @converts(*_names(_BITWISE, "Tensor", "Scalar"), "aten.bitwise_not.default",
           "aten.__and__.Tensor", "aten.__or__.Tensor", "aten.__xor__.Tensor")  # fmt: skip
 def bitwise(context: Context, node: Node) -> Var:
-    if not context.result_type(node).dtype.is_bool:
-        raise context.refuse("bitwise operators of integers cannot be imported, only of bools.")
+    """Of bools, logic."""
+    dtype, base = context.result_type(node).dtype, base_name(node)
+    name = f"bitwise_{base.removeprefix('bitwise_').strip('_')}"
+    if not dtype.is_bool:
+        return context.op(name, *[context.operand(a, dtype) for a in node.args[:2]])
     operands = [_truth(context, a) for a in node.args[:2]]
     if len(operands) == 1:
         return context.op("logical_not", *operands)
-    return context.op(
-        _BITWISE[f"bitwise_{base_name(node).removeprefix('bitwise_').strip('_')}"], *operands
-    )
+    return context.op(_BITWISE[name], *operands)
 
 
 # -- choices ---------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from torch.fx import Node
 
-from ...graphir.dim import static_shape
+from ...graphir.dim import product, shape_equal, static_shape
 from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import tensor_type
+from ..batch_norm import fold_batch_norm
 from .registry import Context, arguments, base_name, converts
 
 
@@ -60,37 +61,81 @@ def softmax(context: Context, node: Node) -> Var:
     return context.op("squeeze", row, axis=0)
 
 
+# -- attention -------------------------------------------------------------------------------
 @converts("aten.scaled_dot_product_attention.default")
 def attention(context: Context, node: Node) -> Var:
-    """softmax(q @ k^T * scale + mask) @ v; a bool mask is true where a key takes part."""
+    """softmax(q @ k^T * scale + mask) @ v; a bool mask is true where a key takes part.
+
+    It is one operator where its dims are (batch, heads, tokens, size) or can be seen as such;
+    otherwise, and for a symbolic number of keys, which its kernel is not made for, its parts.
+    """
     given = arguments(node)
     if given["dropout_p"]:
         raise context.refuse("dropout in attention is for training; call module.eval() first.")
-    if given.get("enable_gqa"):
-        raise context.refuse("grouped heads (enable_gqa) cannot be imported; repeat the keys.")
     q, k, v = (context.operand(given[name]) for name in ("query", "key", "value"))
-    dtype = context.type(q).dtype
     scale = given.get("scale")
     if scale is None:
         width = context.static(given["query"].meta["val"].shape[-1], "the size of a head")
         scale = 1 / math.sqrt(width)
+    mask = None if given["attn_mask"] is None else context.operand(given["attn_mask"])
+    causal = bool(given["is_causal"])
+    grouped = bool(given.get("enable_gqa"))
+    whole = static_shape(context.type(k).shape[-2:-1]) is not None or causal
+    if not grouped and not (whole and _is_plain(context, q, k, v, mask)):
+        return _attention_parts(context, (q, k, v, mask), float(scale), causal=causal)
+    kind = context.type(q)
+    operands = [_with_heads(context, x) for x in (q, k, v)]
+    if mask is not None:
+        operands.append(mask)
+    y = context.op("attention", *operands, scale=float(scale), causal=causal)
+    if kind.ndim == 4:
+        return y
+    return context.reshaped(
+        y, tensor_type([*kind.shape[:-1], context.type(v).shape[-1]], kind.dtype)
+    )
+
+
+def _is_plain(context: Context, q: Atom, k: Atom, v: Atom, mask: Atom | None) -> bool:
+    """Whether the leading dims of the operands are the same, and a mask has at most four."""
+    kinds = [context.type(x) for x in (q, k, v)]
+    lead = kinds[0].shape[:-2]
+    return all(shape_equal(kind.shape[:-2], lead) for kind in kinds[1:]) and (
+        mask is None or kinds[0].ndim <= 4 or context.type(mask).ndim <= 2
+    )
+
+
+def _with_heads(context: Context, x: Atom) -> Atom:
+    """An operand as (batch, heads, tokens, size): heads alone, or nothing, may be missing, and all
+    dims before the heads are the batch."""
+    kind = context.type(x)
+    if kind.ndim == 4:
+        return x
+    lead = kind.shape[:-3]
+    heads = kind.shape[-3] if kind.ndim > 2 else 1
+    return context.reshaped(x, tensor_type([product(lead), heads, *kind.shape[-2:]], kind.dtype))
+
+
+def _attention_parts(
+    context: Context,
+    operands: tuple[Atom, Atom, Atom, Atom | None],
+    scale: float,
+    *,
+    causal: bool,
+) -> Var:
+    q, k, v, mask = operands
+    dtype = context.type(q).dtype
     scores = context.op("matmul", q, k, transpose_b=True)
-    scores = context.op("multiply", scores, context.number(float(scale), dtype))
-    mask = _mask(context, given, q, k)
+    scores = context.op("multiply", scores, context.number(scale, dtype))
+    if causal:
+        sizes = static_shape((context.type(q).shape[-2], context.type(k).shape[-2]))
+        if sizes is None:
+            raise context.refuse("a causal mask needs static lengths; make these dims static.")
+        mask = constant(np.tri(sizes[0], sizes[1]) > 0)
     if mask is not None and context.type(mask).dtype.is_bool:
         scores = context.op("where", mask, scores, context.number(-math.inf, dtype))
     elif mask is not None:
         scores = context.op("add", scores, mask)
     return context.op("matmul", context.op("softmax", scores, axis=-1), v)
-
-
-def _mask(context: Context, given: Any, q: Atom, k: Atom) -> Atom | None:
-    if given["is_causal"]:
-        sizes = static_shape((context.type(q).shape[-2], context.type(k).shape[-2]))
-        if sizes is None:
-            raise context.refuse("a causal mask needs static lengths; make these dims static.")
-        return constant(np.tri(sizes[0], sizes[1]) > 0)
-    return None if given["attn_mask"] is None else context.operand(given["attn_mask"])
 
 
 # -- normalisation ---------------------------------------------------------------------------
@@ -122,6 +167,18 @@ def batch_norm(context: Context, node: Node) -> Var:
     x = context.operand(given["input"])
     kind = context.type(x)
     channels = tensor_type([kind.shape[1], *[1] * (kind.ndim - 2)], kind.dtype)
+    if running:
+        names = ("running_mean", "running_var", "weight", "bias")
+        parameters = [None if given.get(n) is None else context.operand(given[n]) for n in names]
+        mean, variance, weight, bias = parameters
+        assert mean is not None
+        assert variance is not None
+        folded = fold_batch_norm(
+            mean, variance, weight, bias,
+            epsilon=float(given["eps"]), dtype=kind.dtype, ndim=kind.ndim,
+        )  # fmt: skip
+        if folded is not None:
+            return context.op("add", context.op("multiply", x, folded[0]), folded[1])
 
     def channel(name: str) -> Atom | None:
         value = given.get(name)
@@ -141,5 +198,10 @@ def batch_norm(context: Context, node: Node) -> Var:
     weight, bias = channel("weight"), channel("bias")
     if weight is not None:
         scale = context.op("multiply", scale, weight)
-    result = context.op("multiply", context.op("subtract", x, mean), scale)
-    return result if bias is None else context.op("add", result, bias)
+    if not running:
+        result = context.op("multiply", context.op("subtract", x, mean), scale)
+        return result if bias is None else context.op("add", result, bias)
+    # Known statistics make it a scale and a shift, which are constants, and a convolution's.
+    shift: Atom = context.op("multiply", mean, scale)
+    shift = context.op("negative", shift) if bias is None else context.op("subtract", bias, shift)
+    return context.op("add", context.op("multiply", x, scale), shift)

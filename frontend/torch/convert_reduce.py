@@ -43,12 +43,6 @@ def reduce(context: Context, node: Node) -> Atom:
     return _emit(context, _REDUCE[base_name(node)], x, *_axes(node))
 
 
-@converts("aten.max.dim", "aten.min.dim")
-def extreme_of_axis(context: Context, node: Node) -> list[Atom]:
-    """The values; their indices are refused where they are used."""
-    return [_emit(context, base_name(node), context.operand(node.args[0]), *_axes(node))]
-
-
 @converts(
     "aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default", "aten.all.dim",
     "aten.all.dims",

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ...graphir.dim import dim_equal
-from ...graphir.expr import Atom, Var
+from ...graphir.dim import dim_equal, static_value
+from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType, types_equal
 from ...tensorir.expr import Expr, IntImm
 from .registry import Context, arguments, base_name, converts, integers
@@ -116,10 +116,13 @@ def slice_(context: Context, node: Node) -> Atom:
 
 @converts("aten.select.int")
 def select(context: Context, node: Node) -> Atom:
+    """A view where the size of the axis is known."""
     given = arguments(node)
     index = int(context.static(given["index"], "index"))
-    x = context.operand(node.args[0])
-    cut = _cut(context, x, int(given["dim"]), index, index + 1 if index != -1 else None)
+    x, axis = context.operand(node.args[0]), int(given["dim"])
+    if static_value(context.type(x).shape[axis]) is None:
+        return context.op("take", x, constant(index, "int64"), axis=axis)
+    cut = _cut(context, x, axis, index, index + 1 if index != -1 else None)
     return context.reshaped(cut, context.result_type(node))
 
 

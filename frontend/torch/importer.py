@@ -24,14 +24,40 @@ from ...graphir.expr import Constant, Tuple, Var
 from ...support.errors import BurnishError, FrontendError
 from ...tensorir.dim_text import print_dim
 from ..imported import Imported
-from . import convert_create, convert_elementwise, convert_nn, convert_reduce, convert_shape
+from . import (
+    convert_create,
+    convert_elementary,
+    convert_elementwise,
+    convert_index,
+    convert_nn,
+    convert_norm,
+    convert_reduce,
+    convert_resize,
+    convert_scatter,
+    convert_shape,
+    convert_sort,
+    convert_window,
+)
 from .decompose import operators, prepare_program
 from .export import check_eval_mode, export_module, program_inputs
 from .registry import REGISTRY, Context, as_constant, import_dtype, location, operator_name
 from .structure import CallStructure, DimRange, is_tensor_leaf
 from .symbols import SymbolTable, symbols_of
 
-_CONVERTERS = (convert_create, convert_elementwise, convert_nn, convert_reduce, convert_shape)
+_CONVERTERS = (
+    convert_create,
+    convert_elementary,
+    convert_elementwise,
+    convert_index,
+    convert_nn,
+    convert_norm,
+    convert_reduce,
+    convert_resize,
+    convert_scatter,
+    convert_shape,
+    convert_sort,
+    convert_window,
+)
 _OPERATOR_ROWS = ops
 _export_lock = threading.Lock()
 """torch traces one module a process at a time: a second thread would find its state occupied."""

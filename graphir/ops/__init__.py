@@ -1,5 +1,20 @@
 """The operator table: importing this package registers every row."""
 
-from . import elementwise, matmul, nn, reduce, shape
+from . import (
+    attention,
+    elementary,
+    elementwise,
+    index,
+    matmul,
+    nn,
+    reduce,
+    scatter,
+    shape,
+    sort,
+    window,
+)
 
-__all__ = ["elementwise", "matmul", "nn", "reduce", "shape"]
+__all__ = [
+    "attention", "elementary", "elementwise", "index", "matmul", "nn", "reduce", "scatter", "shape",
+    "sort", "window",
+]  # fmt: skip

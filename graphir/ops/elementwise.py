@@ -8,6 +8,7 @@ Operands of one call have one dtype: no row promotes. ``divide`` of integers tru
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ...support.dtype import DType
 from ...support.errors import TypeInferenceError
@@ -50,6 +51,10 @@ def _gelu(call: Call) -> Type:
     return same_as_first(call)
 
 
+def _register(op: Op) -> None:
+    register(replace(op, is_elementwise=True))
+
+
 for _name in (
     "sigmoid",
     "silu",
@@ -74,14 +79,14 @@ for _name in (
     "softplus",
     "reciprocal",
 ):
-    register(Op(_name, ("x",), same_as_first, by_operator()))
+    _register(Op(_name, ("x",), same_as_first, by_operator()))
 for _name in ("relu", "abs", "negative", "sign", "square"):
-    register(Op(_name, ("x",), _numeric, by_operator()))
+    _register(Op(_name, ("x",), _numeric, by_operator()))
 for _name in ("isnan", "isinf", "isfinite"):
-    register(Op(_name, ("x",), _predicate, by_operator()))
-register(Op("gelu", ("x",), _gelu, by_operator(), {"approximate": "none"}))
-register(Op("leaky_relu", ("x",), same_as_first, by_operator(), {"negative_slope": 0.01}))
-register(Op("elu", ("x",), same_as_first, by_operator(), {"alpha": 1.0}))
+    _register(Op(_name, ("x",), _predicate, by_operator()))
+_register(Op("gelu", ("x",), _gelu, by_operator(), {"approximate": "none"}))
+_register(Op("leaky_relu", ("x",), same_as_first, by_operator(), {"negative_slope": 0.01}))
+_register(Op("elu", ("x",), same_as_first, by_operator(), {"alpha": 1.0}))
 
 
 def _logical_not(call: Call) -> Type:
@@ -91,7 +96,7 @@ def _logical_not(call: Call) -> Type:
     return kind
 
 
-register(Op("logical_not", ("x",), _logical_not, by_operator()))
+_register(Op("logical_not", ("x",), _logical_not, by_operator()))
 
 
 # -- binary ------------------------------------------------------------------------------------
@@ -123,7 +128,7 @@ def _logical(call: Call) -> Type:
 
 def _rows(names: tuple[str, ...], rule: Callable[[Call], Type]) -> None:
     for name in names:
-        register(Op(name, ("a", "b"), rule, by_operator()))
+        _register(Op(name, ("a", "b"), rule, by_operator()))
 
 
 _rows(
@@ -168,6 +173,6 @@ def _legalize_clip(call: Call) -> object:
     )
 
 
-register(Op("where", ("condition", "x", "y"), _where, by_operator()))
-register(Op("astype", ("x",), _astype, by_operator("cast"), {"dtype": REQUIRED}))
-register(Op("clip", ("x",), _clip, by_operator(), {"min": None, "max": None}))
+_register(Op("where", ("condition", "x", "y"), _where, by_operator()))
+_register(Op("astype", ("x",), _astype, by_operator("cast"), {"dtype": REQUIRED}))
+_register(Op("clip", ("x",), _clip, by_operator(), {"min": None, "max": None}))

@@ -11,26 +11,34 @@ from ...support.passes import Pass, Pipeline
 from .annotate_pattern import AnnotatePattern
 from .bind_params import BindParams
 from .canonicalize import Canonicalize
+from .channels_last import ChannelsLast
 from .collapse_leading_dims import CollapseLeadingDims
 from .dead_code_elimination import DeadCodeElimination
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import Evaluate, FoldConstant
+from .fold_moves import FoldMoves
+from .fold_scale import FoldScale
 from .fuse_ops import FuseOps
 from .fuse_prim_funcs import FusePrimFuncs
 from .legalize import LegalizeOps
+from .recognize_attention import RecognizeAttention
 from .replace_prim_funcs import ReplacePrimFuncs
 
 PASSES: tuple[type[Pass], ...] = (
     BindParams,
     Canonicalize,
+    ChannelsLast,
     CollapseLeadingDims,
     FoldConstant,
+    FoldMoves,
+    FoldScale,
     EliminateCommonSubexpr,
     DeadCodeElimination,
     LegalizeOps,
     AnnotatePattern,
     FuseOps,
     FusePrimFuncs,
+    RecognizeAttention,
     ReplacePrimFuncs,
 )
 """Every pass, for ``support.passes.parse_pipeline``."""
@@ -39,6 +47,10 @@ STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
     "default": {
         "10-canonical": (
             Canonicalize(),
+            FoldScale(),
+            RecognizeAttention(),
+            ChannelsLast(),
+            Canonicalize(),
             CollapseLeadingDims(),
             Canonicalize(),
             EliminateCommonSubexpr(),
@@ -46,6 +58,8 @@ STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
         ),
         "20-legalized": (LegalizeOps(), DeadCodeElimination()),
         "30-fused": (
+            FoldMoves(),
+            DeadCodeElimination(),
             AnnotatePattern(legalized_only=True),
             FuseOps(),
             FusePrimFuncs(),

@@ -3,6 +3,32 @@ scheduled, nothing is named after a framework; ``create_prim_func`` makes a Prim
 result.
 """
 
+from .adaptive_pool import adaptive_pool
+from .advanced_index import advanced_index
+from .arg_extreme import argmax, argmin
+from .attention import attention
+from .conv import conv, conv_transpose
+from .elementary import (
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    bitwise_xor,
+    copysign,
+    cosh,
+    exp2,
+    hypot,
+    log10,
+    shift_left,
+    shift_right,
+    sinh,
+)
 from .elementwise import (
     abs,
     add,
@@ -60,9 +86,14 @@ from .elementwise import (
     trunc,
     where,
 )
+from .index import gather_elements, take
 from .matmul import linear, matmul
 from .norm import layer_norm
+from .pad_edges import pad_edges
+from .pool import avg_pool, max_pool
 from .reduce import max, mean, min, prod, sum, variance
+from .scan import cumprod, cumsum
+from .scatter import scatter_elements, scatter_index
 from .shape import (
     broadcast_to,
     concat,
@@ -76,15 +107,21 @@ from .shape import (
     transpose,
 )
 from .softmax import log_softmax, softmax
+from .sort import argsort
 
 __all__ = [
-    "abs", "add", "broadcast_to", "cast", "ceil", "clip", "concat", "cos", "divide", "elu", "equal",
-    "erf", "exp", "expand_dims", "expm1", "flatten", "floor", "floor_divide", "floor_mod", "gelu",
-    "greater", "greater_equal", "hard_sigmoid", "hard_swish", "isfinite", "isinf", "isnan",
-    "layer_norm", "leaky_relu", "less", "less_equal", "linear", "log", "log1p", "log2",
-    "log_softmax", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "max",
-    "maximum", "mean", "min", "minimum", "multiply", "negative", "not_equal", "pad", "permute_dims",
-    "power", "prod", "reciprocal", "relu", "reshape", "round", "rsqrt", "sigmoid", "sign", "silu",
-    "sin", "softmax", "softplus", "sqrt", "square", "squeeze", "strided_slice", "subtract", "sum",
+    "abs", "acos", "acosh", "adaptive_pool", "add", "advanced_index", "argmax", "argmin", "argsort",
+    "asin", "asinh", "atan", "atan2", "atanh", "attention", "avg_pool", "bitwise_and",
+    "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "clip", "concat",
+    "conv", "conv_transpose", "copysign", "cos", "cosh", "cumprod", "cumsum", "divide", "elu",
+    "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "flatten", "floor", "floor_divide",
+    "floor_mod", "gather_elements", "gelu", "greater", "greater_equal", "hard_sigmoid",
+    "hard_swish", "hypot", "isfinite", "isinf", "isnan", "layer_norm", "leaky_relu", "less",
+    "less_equal", "linear", "log", "log1p", "log2", "log10", "log_softmax", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "matmul", "max", "max_pool", "maximum", "mean",
+    "min", "minimum", "multiply", "negative", "not_equal", "pad", "pad_edges", "permute_dims",
+    "power", "prod", "reciprocal", "relu", "reshape", "round", "rsqrt", "scatter_elements",
+    "scatter_index", "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "sinh",
+    "softmax", "softplus", "sqrt", "square", "squeeze", "strided_slice", "subtract", "sum", "take",
     "tan", "tanh", "transpose", "trunc", "variance", "where",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The meaning of an unscheduled PrimFunc, in sixty lines: plain loops over NumPy arrays.
+"""The meaning of an unscheduled PrimFunc, in a hundred lines: plain loops over NumPy arrays.
 
 Used to tell what the kernels of legalisation and fusion compute, without any code generation. Loops
 run one element at a time, so shapes must be tiny.
@@ -14,7 +14,7 @@ import numpy as np
 
 from burnish.tensorir import expr as e
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.stmt import BlockRealize, BufferStore, For, SeqStmt, Stmt
+from burnish.tensorir.stmt import BlockRealize, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 
 _BINARY = {
     "Add": lambda a, b: a + b,
@@ -41,6 +41,16 @@ _CALLS = {
     "pow": np.power,
     "round": np.rint,
     "fma": lambda a, b, c: a * b + c,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "atan2": np.arctan2,
+    "shift_left": np.left_shift,
+    "shift_right": np.right_shift,
+    "clz": lambda x: 64 - int(x).bit_length() if x >= 0 else 0,
 }
 
 
@@ -71,9 +81,20 @@ def _run(stmt: Stmt, env: dict[Any, Any]) -> None:
             for i in range(_eval(stmt.extent, env)):
                 env[stmt.var] = _eval(stmt.min, env) + i
                 _run(stmt.body, env)
+        case IfThenElse():
+            if _eval(stmt.condition, env):
+                _run(stmt.then_case, env)
+            elif stmt.else_case is not None:
+                _run(stmt.else_case, env)
+        case LetStmt():
+            env[stmt.var] = _eval(stmt.value, env)
+            _run(stmt.body, env)
         case BlockRealize(block=block):
             for axis, value in zip(block.iter_vars, stmt.iter_values, strict=True):
                 env[axis.var] = _eval(value, env)
+            for buffer in block.alloc_buffers:
+                shape = [_eval(d, env) for d in buffer.shape]
+                env[buffer] = np.full(shape, 99, buffer.dtype.to_numpy())
             reduced = [env[a.var] for a in block.iter_vars if a.kind == "reduce"]
             if block.init is not None and not any(reduced):
                 _run(block.init, env)

@@ -16,6 +16,7 @@ from burnish.graphir import expr as g
 from burnish.graphir.module import IRModule
 from burnish.graphir.op import get_op
 from burnish.graphir.type import TupleType, tensors_of
+from burnish.tests.graphir import data_reference, window_reference
 from burnish.tests.graphir.prim_func_reference import _eval, run_prim_func
 from burnish.vm.registry import get_func
 from burnish.vm.tensor import Tensor, empty
@@ -56,8 +57,38 @@ def flatten(x: np.ndarray, start_dim: int, end_dim: int) -> np.ndarray:
     )
 
 
+def gather_elements(x: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
+    place = list(np.indices(indices.shape))
+    place[axis] = indices
+    return x[tuple(place)]
+
+
 def swap(x: np.ndarray, flag: bool) -> np.ndarray:
     return x.swapaxes(-1, -2) if flag else x
+
+
+def attention(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    mask: np.ndarray | None = None,
+    *,
+    scale: float | None,
+    causal: bool,
+    zero_masked_rows: bool,
+) -> np.ndarray:
+    k, v = (x.repeat(q.shape[1] // x.shape[1], axis=1) for x in (k, v))
+    scores = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    lowest = -np.inf
+    if mask is not None:
+        scores = np.where(mask, scores, lowest) if mask.dtype == bool else scores + mask
+    if causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, lowest)
+    largest = scores.max(-1, keepdims=True, initial=lowest)
+    powers = np.exp(scores - np.where(largest == lowest, 0, largest))
+    total = powers.sum(-1, keepdims=True)
+    empty = 1 if zero_masked_rows else np.nan
+    return (powers @ v / np.where(total == 0, empty, total)).astype(q.dtype)
 
 
 def _axis(axis: Any) -> Any:
@@ -69,6 +100,7 @@ def reduction(function: Any) -> Any:
 
 
 OPERATORS: dict[str, Any] = {
+    **data_reference.OPERATORS,
     "relu": lambda x: np.maximum(x, 0),
     "sigmoid": sigmoid,
     "silu": lambda x: x * sigmoid(x),
@@ -92,6 +124,7 @@ OPERATORS: dict[str, Any] = {
     "softmax": softmax,
     "log_softmax": lambda x, axis: np.log(softmax(x, axis)),
     "layer_norm": layer_norm,
+    "attention": attention,
     "sum": reduction(np.sum),
     "mean": reduction(np.mean),
     "max": reduction(np.max),
@@ -108,6 +141,13 @@ OPERATORS: dict[str, Any] = {
     "permute_dims": lambda x, axes: np.transpose(x, axes),
     "concat": lambda *x, axis: np.concatenate(x, axis),
     "strided_slice": strided_slice,
+    "take": lambda x, indices, axis: np.take(x, indices, axis),
+    "gather_elements": gather_elements,
+    "conv": window_reference.conv,
+    "conv_transpose": window_reference.conv_transpose,
+    "max_pool": window_reference.max_pool,
+    "avg_pool": window_reference.avg_pool,
+    "adaptive_pool": window_reference.adaptive_pool,
     "pad": lambda x, pad_width, pad_value: np.pad(
         x, np.reshape(pad_width, (-1, 2)), constant_values=pad_value
     ),
@@ -164,7 +204,7 @@ def _value(value: g.Value, env: dict[Any, Any], module: IRModule) -> Any:
             attrs = {**get_op(value.op).attrs, **dict(value.attrs)}
             args = [_atom(a, env) for a in value.args]
             result = np.asarray(function(*args, **attrs))
-            keeps = result.dtype == bool or value.op == "astype"
+            keeps = result.dtype == bool or value.op == "astype" or value.op.startswith("arg")
             return (
                 result
                 if keeps

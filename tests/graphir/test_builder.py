@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
 
 from burnish.graphir.builder import BlockBuilder, call_op
-from burnish.graphir.expr import Function, Tuple, Var
+from burnish.graphir.expr import (
+    Binding,
+    CallFunction,
+    Function,
+    GlobalVar,
+    If,
+    SeqExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    constant,
+)
 from burnish.graphir.parser import parse_module
-from burnish.graphir.type import tensor_type
+from burnish.graphir.type import TupleType, tensor_type
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import BurnishError, TypeInferenceError
 from burnish.support.structural import assert_structural_equal
@@ -104,3 +119,180 @@ def test_ordinary_blocks_that_follow_each_other_are_one() -> None:
     assert isinstance(func, Function)
     found = [(len(b.bindings), b.is_dataflow) for b in func.body.blocks]
     assert found == [(2, False), (1, True), (1, True)]
+
+
+# -- normal form -----------------------------------------------------------------------------------
+def test_operations_among_the_arguments_are_bound_first() -> None:
+    bb = BlockBuilder()
+    x = Var("x", tensor_type((1, 784)))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            out = bb.emit_output(call_op("relu", call_op("exp", x)))
+        bb.emit_func_output([out, call_op("tanh", out)])
+    assert_structural_equal(verify_module(bb.get()), parse_module(TEXT))
+
+
+def test_an_operation_may_be_the_result() -> None:
+    bb = BlockBuilder()
+    x = Var("x", tensor_type((2,)))
+    with bb.function("main", [x]):
+        bb.emit_func_output(call_op("relu", x))
+    assert "gv = R.relu(x)\n        return gv" in verify_module(bb.get()).script()
+
+
+def test_tuples_are_taken_apart_and_put_together() -> None:
+    bb = BlockBuilder()
+    pair = Var("pair", TupleType((tensor_type((2,)), tensor_type((3,)))))
+    with bb.function("main", [pair]):
+        second = bb.emit(TupleGetItem(pair, 1))
+        both = bb.emit(Tuple((second, call_op("exp", second))))  # type: ignore[arg-type]
+        bb.emit_func_output(both)
+    text = verify_module(bb.get()).script()
+    assert "lv_1 = R.exp(lv)" in text
+    assert "lv_2 = (lv, lv_1)" in text
+
+
+def test_numbers_take_the_dtype_of_the_first_tensor() -> None:
+    x = Var("x", tensor_type((2,), "int32"))
+    assert str(call_op("add", x, 3).args[1].type.dtype) == "int32"  # type: ignore[union-attr]
+    assert str(call_op("add", 1, x).args[0].type.dtype) == "int32"  # type: ignore[union-attr]
+    with pytest.raises(BurnishError, match=r"add: 2.5 is no int32; cast the tensor operand first"):
+        call_op("add", x, 2.5)
+    with pytest.raises(BurnishError, match="add: the number 1 takes its dtype from a tensor"):
+        call_op("add", 1, 2)
+
+
+def test_what_a_variable_is_bound_to() -> None:
+    bb = BlockBuilder()
+    x = Var("x", tensor_type((2,)))
+    with bb.function("main", [x]):
+        call = call_op("exp", x)
+        y = bb.emit(call)
+        assert bb.lookup_binding(y) is call
+        assert bb.lookup_binding(x) is None
+        assert bb.lookup_binding(constant(1.0)) is None
+        bb.emit_func_output(y)
+
+
+def test_parameters_may_come_last() -> None:
+    bb = BlockBuilder()
+    x, y = Var("x", tensor_type((2,))), Var("y", tensor_type((2,)))
+    with bb.function("main"):
+        bb.emit_func_output(bb.emit(call_op("add", x, y)), [x, y])
+    assert [p.name for p in verify_module(bb.get()).graph_functions["main"].params] == ["x", "y"]
+
+
+def test_branches_see_what_is_bound_around_them() -> None:
+    bb = BlockBuilder()
+    x, c = Var("x", tensor_type((2,))), Var("c", tensor_type((), "bool"))
+    with bb.function("main", [x, c]):
+        with bb.sequence() as blocks:
+            inner = bb.emit(call_op("exp", x))
+        taken = SeqExpr(tuple(blocks), inner)
+        y = bb.emit(If(c, taken, SeqExpr((), x)))
+        with pytest.raises(BurnishError, match=f"uses the variable {inner.name!r}"):
+            bb.emit(call_op("relu", inner))
+        bb.emit_func_output(y)
+    verify_module(bb.get())
+
+
+# -- mistakes --------------------------------------------------------------------------------------
+X = Var("x", tensor_type((2,)))
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda bb: bb.emit(call_op("exp", X)), "emit: no function is open; write it in: with bb"),
+        (lambda bb: bb.emit_te(lambda t: t, X), "emit_te: no function is open"),
+        (lambda bb: bb.emit_output(X), "emit_output: no function is open"),
+        (lambda bb: bb.emit_func_output(X), "emit_func_output: no function is open"),
+        (lambda bb: bb.dataflow().__enter__(), "dataflow: no function is open"),
+        (lambda bb: bb.update_func("f", X), "'f' would be a Var; a module holds PrimFuncs and"),
+    ],
+)
+def test_nothing_is_emitted_outside_of_a_function(
+    act: Callable[[BlockBuilder], object], message: str
+) -> None:
+    with pytest.raises(BurnishError, match=message):
+        act(BlockBuilder())
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda bb: bb.emit_output(X), "emit_output: no dataflow block is open; outside of one ev"),
+        (lambda bb: bb.get(), "get: function 'main' is still open; leave its with block first"),
+        (lambda bb: bb.emit(3.0), "A graph value is a variable, a constant, .* found float 3.0. F"),
+        (lambda bb: bb.emit(np.zeros((9, 9))), "a tuple of these; found a ndarray. For numbers"),
+        (lambda bb: bb.emit(call_op("exp", np.zeros(3))), "found ndarray array.*write constant"),
+        (lambda bb: bb.emit(Tuple((X, None))), "found NoneType None"),
+        (lambda bb: bb.emit(call_op("exp", Var("y", X.type))), "uses the variable 'y', which is n"),
+        (lambda bb: bb.emit(Tuple((X, Var("z", X.type)))), "uses the variable 'z'"),
+        (lambda bb: bb.emit_func_output(Var("y", X.type)), "function 'main' uses the variable 'y'"),
+        (
+            lambda bb: bb.emit_func_output(X, [X]),
+            "was opened with its parameters; emit_func_output",
+        ),
+    ],
+)
+def test_mistakes_inside_of_a_function(act: Callable[[BlockBuilder], object], message: str) -> None:
+    bb = BlockBuilder()
+    with pytest.raises(BurnishError, match=message), bb.function("main", [X]):
+        act(bb)
+    assert list(bb.get()) == []
+
+
+def test_a_function_has_one_output() -> None:
+    bb = BlockBuilder()
+    with bb.function("main", [X]):
+        bb.emit_func_output(X)
+        with pytest.raises(BurnishError, match="'main' has its output already"):
+            bb.emit_func_output(X)
+
+
+def test_parameters_that_come_last_must_be_all() -> None:
+    bb = BlockBuilder()
+    y = Var("y", tensor_type((2,)))
+    with pytest.raises(BurnishError, match="uses the variable 'y'"), bb.function("main"):
+        bb.emit_func_output(bb.emit(call_op("add", X, y)), [X])
+
+
+@pytest.mark.parametrize("params", [["x"], [tensor_type((2,))]])
+def test_parameters_are_variables(params: Any) -> None:
+    with (
+        pytest.raises(
+            BurnishError, match=r"function\('main'\): a parameter is a graph variable, as"
+        ),
+        BlockBuilder().function("main", params),
+    ):
+        pass
+
+
+def test_a_variable_of_another_builder_is_refused() -> None:
+    first, second = BlockBuilder(), BlockBuilder()
+    with first.function("main", [X]):
+        y = first.emit(call_op("exp", X), "y")
+        with pytest.raises(BurnishError, match="It may belong to another function or builder"):  # noqa: SIM117
+            with second.function("main", [X]):
+                second.emit(call_op("relu", y))
+        first.emit_func_output(y)
+    verify_module(first.get())
+
+
+def test_a_function_calls_another() -> None:
+    bb = BlockBuilder()
+    with bb.function("inner", [X]):
+        bb.emit_func_output(bb.emit(call_op("exp", X)))
+    y = Var("y", tensor_type((2,)))
+    with bb.function("main", [y]):
+        bb.emit_func_output(bb.emit(CallFunction(GlobalVar("inner"), (y,), y.type)))
+    assert "cls.inner(y)" in verify_module(bb.get()).script()
+
+
+def test_a_finished_binding_is_visible() -> None:
+    bb = BlockBuilder()
+    with bb.function("main", [X]):
+        y = bb.emit_binding(Binding(Var("y", X.type), call_op("exp", X)))
+        bb.emit_func_output(bb.emit(call_op("relu", y)))
+    assert "y = R.exp(x)" in verify_module(bb.get()).script()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from burnish import te
 from burnish.graphir.builder import call_op
 from burnish.graphir.expr import Binding, Call, Constant, Function, Value, Var, constant
 from burnish.graphir.module import IRModule
@@ -138,3 +139,32 @@ def test_emitted_names_are_unique() -> None:
 
     module = Twice(parse("a = R.exp(x)", result="a")).transform()
     assert "a_1 = R.exp(x)" in module.script()
+
+
+def test_an_argument_is_followed_to_its_definition() -> None:
+    class Softplus(ExprMutator):
+        def visit_Call(self, call: Call) -> Value:  # noqa: N802
+            new = super().visit_Call(call)
+            assert isinstance(new, Call)
+            inner = self.lookup_binding(new.args[0])
+            if new.op == "log" and isinstance(inner, Call) and inner.op == "exp":
+                return inner.args[0]
+            return new
+
+    module = Softplus(parse("a = R.exp(x)", "b = R.log(a)", "y = R.relu(b)")).transform()
+    assert_structural_equal(verify_module(module), parse("a = R.exp(x)", "y = R.relu(x)"))
+
+
+def test_a_call_becomes_a_kernel_of_ones_own() -> None:
+    def double(t: te.Tensor) -> te.Tensor:
+        return te.compute(t.shape, lambda *i: t[i] * 2.0, name="double")
+
+    class Doubles(ExprMutator):
+        def visit_Call(self, call: Call) -> Value:  # noqa: N802
+            new = super().visit_Call(call)
+            assert isinstance(new, Call)
+            return self.builder.call_te(double, *new.args) if new.op == "exp" else new
+
+    module = verify_module(Doubles(parse("a = R.exp(x)", "y = R.exp(a)")).transform())
+    assert list(module.prim_funcs) == ["double"]
+    assert module.script().count("R.call_dps(cls.double") == 2

@@ -13,6 +13,10 @@ from burnish.tests.frontend.onnx.oracle import check, model, operators_of, refus
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
+def normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
 def ints(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
@@ -141,16 +145,20 @@ def test_gather_by_constant_indices(index: Any) -> None:
     check(model("y = Gather<axis = 1>(x, i)", weights=weights), x=X)
 
 
-def test_gathers_that_cannot_be() -> None:
-    message = refusal(model("y = Gather<axis = 1>(x, i)", "float[N, 3] x, int64[2] i"))
-    assert "Gather is imported for constant indices only; 'i' is computed" in message
+def test_gathers_of_data() -> None:
+    many = ints(*range(0, 40, 2))
+    made = model("y = Gather<axis = 1>(x, i)", "float[N, 40] x", weights={"i": many})
+    check(made, x=normal(2, 40))
+    made = model("y = Gather(x, i)", "float[N, 3] x, int64[2, K] i")
+    check(made, x=normal(5, 3), i=np.array([[0, 4, -1], [2, 2, 1]]))
+    check(model("y = Gather(x, i)", "float[N, 3] x", weights={"i": ints(0, 2)}), x=normal(5, 3))
+    table = normal(7, 4)
+    check(model("y = Gather(w, i)", "int64[N] i", weights={"w": table}), i=np.array([6, 0, 3]))
+
+
+def test_a_gather_outside_of_a_static_axis() -> None:
     message = refusal(model("y = Gather<axis = 1>(x, i)", weights={"i": ints(3)}))
     assert "indices [3] of an axis of size (3,)" in message
-    message = refusal(model("y = Gather(x, i)", weights={"i": ints(0)}))
-    assert "indices [0] of an axis of size (N,)" in message
-    many = ints(*range(0, 40, 2))
-    message = refusal(model("y = Gather<axis = 1>(x, i)", "float[N, 40] x", weights={"i": many}))
-    assert "a Gather of 20 scattered indices cannot be imported" in message
 
 
 def test_pad() -> None:
@@ -160,11 +168,17 @@ def test_pad() -> None:
         check(model(f"y = {text}", opset=13, weights=weights), x=X)
     check(model("y = Pad(x, q, v, a)", opset=18, weights=weights), x=X)
     check(model("y = Pad(x, p)", opset=13, weights={"p": ints(0, 0, 0, 0, 0, 0)}), x=X)
-    message = refusal(model('y = Pad<mode = "reflect">(x, p)', opset=13, weights=weights))
-    assert "mode 'reflect' cannot be imported, only constant" in message
+    message = refusal(model('y = Pad<mode = "mirror">(x, p)', opset=13, weights=weights))
+    assert "mode 'mirror' cannot be imported; known are constant, reflect, edge, wrap" in message
     assert "expected 6 pads, found [1, 2]" in refusal(
         model("y = Pad(x, q)", opset=13, weights=weights)
     )
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_pads_with_own_elements(mode: str) -> None:
+    weights = {"p": ints(0, 1, 2, 0, 2, 1)}
+    check(model(f'y = Pad<mode = "{mode}">(x, p)', opset=19, weights=weights), x=X)
 
 
 def test_a_negative_pad_cuts() -> None:

@@ -228,6 +228,12 @@ def test_inputs_that_cannot_be_imported(change: Callable[[Any], Any], message: s
     assert refusal(made).startswith(message)
 
 
+def test_a_damaged_name_is_refused() -> None:
+    made = model("y = Relu(x)", "float[batch] x", outputs="float[batch] y").SerializeToString()
+    with pytest.raises(FrontendError, match="input 'x': the name of dim 0 is no text"):
+        import_onnx(made.replace(b"batch", b"b\xfftch"))
+
+
 def test_invalid_graphs_are_refused_by_node() -> None:
     made = model("y = Relu(x)")
     made.graph.node[0].input[0] = "nobody"

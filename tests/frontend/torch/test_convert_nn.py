@@ -95,6 +95,12 @@ def test_attention() -> None:
             "bool mask": lambda q: attention(q, q, q, attn_mask=allowed),
             "float mask": lambda q: attention(q, q, q, attn_mask=allowed * 1.5),
             "causal": lambda q: attention(q, q, q, is_causal=True),
+            "groups": lambda q: attention(q, q[:, :1], q[:, 1:], enable_gqa=True),
+            "no key": lambda q: attention(q, q, q, attn_mask=allowed & False),
+            "no heads": lambda q: attention(q[0], q[0] + 1, q[0]),
+            "no batch": lambda q: attention(q[0, 0], q[0, 0] + 1, q[0, 0], attn_mask=allowed),
+            "five dims": lambda q: attention(q[None], q[None] + 1, q[None], attn_mask=allowed),
+            "keys for all": lambda q: attention(q, q[:, :1] + 1, q[:, :1]),
         },
         Q,
     )
@@ -117,8 +123,6 @@ def test_an_encoder_layer_with_a_symbolic_batch() -> None:
         (lambda x: F.batch_norm(x, V[:3], V[:3], training=False) * F.batch_norm(
             x, V[:3].clone(), V[:3].clone(), training=True), X, "batch norm is in training mode"),
         (lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5), Q, "dropout in"),
-        (lambda x: F.scaled_dot_product_attention(x, x[:, :1], x[:, :1], enable_gqa=True), Q,
-         "grouped heads (enable_gqa) cannot be imported"),
         (lambda x: torch.native_layer_norm(x, [4], V, V, 1e-5)[1], X, "its result 1 is used"),
     ],
 )  # fmt: skip
@@ -128,10 +132,20 @@ def test_what_cannot_be_imported(function, x, message) -> None:  # type: ignore[
     assert message in str(caught.value)
 
 
-def test_a_causal_mask_of_symbolic_length_is_refused() -> None:
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_symbolic_length(causal: bool) -> None:
+    check_all(
+        {"length": lambda x: F.scaled_dot_product_attention(x, x + 1, x, is_causal=causal)},
+        Q,
+        dynamic_shapes=({2: "length"},),
+        also=tuple([(torch.randn(1, 2, n, 4),) for n in (2, 7)]),
+    )
+
+
+def test_a_causal_mask_of_symbolic_length_over_keys_of_all_heads_is_refused() -> None:
     with pytest.raises(FrontendError, match="a causal mask needs static lengths"):
         import_function(
-            lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+            lambda x: F.scaled_dot_product_attention(x, x[:, :1], x[:, :1], is_causal=True),
             Q,
             dynamic_shapes=({2: "length"},),
         )

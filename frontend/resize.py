@@ -1,0 +1,202 @@
+"""Resizing of spatial axes by interpolation, as both front ends import it: no operator of its own.
+
+Along one axis each element of the result is a weighted sum of a few elements of the operand: one
+(nearest), two (linear) or four (cubic). Which, and by what weights, depends on sizes alone, so it
+is computed here, with NumPy, and becomes constants:
+
+    y[.., i, ..] = x[.., at0[i], ..] * w0[i] + x[.., at1[i], ..] * w1[i]
+
+An axis after the other; fusion makes one kernel of all. Nearest by a whole factor is a broadcast,
+and the one thing that works for symbolic sizes too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..graphir.dim import fold_dim, static_value
+from ..graphir.expr import Atom, ShapeExpr, Var, constant
+from ..graphir.type import ShapeType
+from ..support.errors import FrontendError
+from ..tensorir.expr import Expr, IntImm
+from .integer_division import Emitter
+
+COORDINATES = (
+    "half_pixel",
+    "pytorch_half_pixel",
+    "half_pixel_symmetric",
+    "align_corners",
+    "asymmetric",
+)
+ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+}
+"""How nearest turns a coordinate into an index."""
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """How elements of the result are made. ``coordinate`` is one of COORDINATES."""
+
+    mode: str
+    """nearest, linear or cubic."""
+    coordinate: str = "half_pixel"
+    rounding: str = "floor"
+    """Of nearest: one of ROUNDINGS."""
+    cubic_coefficient: float = -0.75
+    exclude_outside: bool = False
+    """Cubic: elements outside have no weight, rather than that of the nearest one."""
+    single_precision: bool = False
+    """Coordinates are computed in float32, where that decides which element is nearest."""
+
+
+@dataclass(frozen=True)
+class AxisSize:
+    """The new size of an axis, and the scale (new by old) that coordinates are computed with."""
+
+    axis: int
+    size: int | None
+    """None: the size times the whole scale."""
+    scale: float
+
+
+def coordinates(how: Interpolation, size: int, out: int, scale: float) -> np.ndarray:
+    """Where in the operand each element of the result lies."""
+    real = np.float32 if how.single_precision else np.float64
+    i = np.arange(out).astype(real)
+    inverse = real(1 / scale)
+    match how.coordinate:
+        case "align_corners":
+            step = real(size - 1) / real(out - 1) if out > 1 else real(0)
+            return np.asarray(i * step)
+        case "asymmetric":
+            return np.asarray(i * inverse)
+        case "pytorch_half_pixel" if out <= 1:
+            return np.zeros(out)
+        case "half_pixel_symmetric":
+            offset = size / 2 * (1 - out / (scale * size))
+            return np.asarray(offset + (i + 0.5) * inverse - 0.5)
+    return np.asarray((i + real(0.5)) * inverse - real(0.5))
+
+
+def taps(how: Interpolation, x: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Indices and weights of the elements that each result at coordinates ``x`` is made of."""
+    if how.mode == "nearest":
+        at = ROUNDINGS[how.rounding](x).astype(np.int64)
+        return [(np.clip(at, 0, size - 1), np.ones(len(x)))]
+    first = np.floor(x)
+    t = (x - first).astype(np.float64)
+    base = first.astype(np.int64)
+    if how.mode == "linear":
+        places, weights = [base, base + 1], [1 - t, t]
+    else:
+        a = how.cubic_coefficient
+        near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t, 1 - t)]
+        far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (t + 1, 2 - t)]
+        places = [base + k for k in (-1, 0, 1, 2)]
+        weights = [far[0], near[0], near[1], far[1]]
+        if how.exclude_outside:
+            weights = [
+                np.where((p >= 0) & (p < size), w, 0) for p, w in zip(places, weights, strict=True)
+            ]
+            total = np.sum(weights, axis=0)
+            weights = [w / total for w in weights]
+    return [(np.clip(p, 0, size - 1), w) for p, w in zip(places, weights, strict=True)]
+
+
+def resize(
+    context: Emitter,
+    x: Atom,
+    axes: Sequence[AxisSize],
+    how: Interpolation,
+    refuse: Callable[[str], FrontendError],
+) -> Atom:
+    """``x`` resized along ``axes``. Half precision is interpolated in float32.
+
+    Raises what ``refuse`` makes for symbolic sizes, but with nearest by a whole factor, and for
+    integers that are to be interpolated.
+    """
+    kind = context.type(x)
+    for a in axes:
+        size = static_value(kind.shape[a.axis])
+        if size is not None and (size < 1 or (a.size is not None and a.size < 1)):
+            raise refuse(f"axis {a.axis} is resized from {size} to {a.size} elements.")
+    if all(_is_repeat(how, kind.shape[a.axis], a) for a in axes):
+        return _repeat(context, x, {a.axis: round(a.scale) for a in axes})
+    if how.mode != "nearest" and not kind.dtype.is_float:
+        raise refuse(f"{how.mode} interpolation of {kind.dtype} cannot be imported; cast to float.")
+    wide = "float32" if kind.dtype in ("float16", "bfloat16") and how.mode != "nearest" else None
+    if wide is not None:
+        x = context.op("astype", x, dtype=wide)
+    for a in axes:
+        x = _resize_axis(context, x, a, how, refuse)
+    return x if wide is None else context.op("astype", x, dtype=str(kind.dtype))
+
+
+def _resize_axis(
+    context: Emitter,
+    x: Atom,
+    a: AxisSize,
+    how: Interpolation,
+    refuse: Callable[[str], FrontendError],
+) -> Atom:
+    kind = context.type(x)
+    size = static_value(kind.shape[a.axis])
+    if size is None or a.size is None:
+        raise refuse(
+            "a symbolic size can be resized by nearest with a whole scale only; make the dim "
+            "static."
+        )
+    found = taps(how, coordinates(how, size, a.size, a.scale), size)
+    if a.size == size and all(
+        np.array_equal(at, np.arange(size)) or not w.any() for at, w in found
+    ):
+        return x
+    result: Atom | None = None
+    for at, weights in found:
+        if not weights.any():
+            continue
+        term: Atom = context.op("take", x, constant(at, "int64"), axis=a.axis)
+        if how.mode != "nearest":
+            shape = (-1, *[1] * (kind.ndim - 1 - a.axis))
+            factor = constant(weights.reshape(shape), context.type(x).dtype)
+            term = context.op("multiply", term, factor)
+        result = term if result is None else context.op("add", result, term)
+    assert result is not None
+    return result
+
+
+def _is_repeat(how: Interpolation, size: Expr, a: AxisSize) -> bool:
+    """Whether each element is repeated a whole number of times."""
+    factor = round(a.scale)
+    known = static_value(size)
+    fits = a.size is None or (known is not None and a.size == known * factor)
+    centred = (how.coordinate, how.rounding) in (
+        ("asymmetric", "floor"),
+        ("half_pixel", "round_prefer_ceil"),
+        ("half_pixel", "round_prefer_floor"),
+    )
+    return how.mode == "nearest" and centred and factor == a.scale and factor >= 1 and fits
+
+
+def _repeat(context: Emitter, x: Atom, factors: dict[int, int]) -> Var:
+    shape = context.type(x).shape
+    apart: list[Expr] = []
+    wide: list[Expr] = []
+    for d, size in enumerate(shape):
+        apart += [size, IntImm(1)] if d in factors else [size]
+        wide += [size, IntImm(factors[d])] if d in factors else [size]
+    joined = [fold_dim(size * factors.get(d, 1)) for d, size in enumerate(shape)]
+    stretched = context.op("broadcast_to", context.op("reshape", x, _shape(apart)), _shape(wide))
+    return context.op("reshape", stretched, _shape(joined))
+
+
+def _shape(dims: Sequence[Expr]) -> ShapeExpr:
+    values = tuple(dims)
+    return ShapeExpr(values, ShapeType(values))

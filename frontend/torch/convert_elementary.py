@@ -1,0 +1,72 @@
+"""Elementary functions of torch beside those of ``convert_elementwise``, and shifts of bits."""
+
+from __future__ import annotations
+
+from torch.fx import Node
+
+from ...graphir.expr import Atom, Var
+from .registry import Context, base_name, converts
+
+_UNARY = ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "log10")
+_BINARY = ("atan2", "hypot")
+
+
+@converts(*[f"aten.{name}.default" for name in _UNARY])
+def unary(context: Context, node: Node) -> Var:
+    """Integers are computed in the float dtype torch gives the result."""
+    x = context.operand(node.args[0], context.result_type(node).dtype)
+    return context.op(base_name(node), x)
+
+
+@converts(
+    *[f"aten.{name}.default" for name in _BINARY], "aten.copysign.Tensor", "aten.copysign.Scalar"
+)
+def binary(context: Context, node: Node) -> Var:
+    dtype = context.result_type(node).dtype
+    return context.op(base_name(node), *[context.operand(a, dtype) for a in node.args[:2]])
+
+
+@converts("aten.fmax.default", "aten.fmin.default")
+def extreme_of_numbers(context: Context, node: Node) -> Atom:
+    """The larger (smaller) operand; the other one where one is NaN."""
+    dtype = context.result_type(node).dtype
+    a, b = (context.operand(x, dtype) for x in node.args[:2])
+    if dtype.is_bool:
+        return context.op("logical_or" if base_name(node) == "fmax" else "logical_and", a, b)
+    result = context.op("maximum" if base_name(node) == "fmax" else "minimum", a, b)
+    if not dtype.is_float:
+        return result
+    for x, other in ((a, b), (b, a)):
+        result = context.op("where", context.op("isnan", x), other, result)
+    return result
+
+
+@converts("aten.signbit.default")
+def signbit(context: Context, node: Node) -> Var:
+    """Also of zeros and NaN."""
+    x = context.operand(node.args[0])
+    dtype = context.type(x).dtype
+    if dtype.is_float:
+        x = context.op("copysign", context.number(1.0, dtype), x)
+    return context.op("less", x, context.number(0, dtype))
+
+
+_SHIFTS = {
+    "__lshift__": "shift_left", "bitwise_left_shift": "shift_left",
+    "__rshift__": "shift_right", "bitwise_right_shift": "shift_right",
+}  # fmt: skip
+
+
+@converts(
+    *[f"aten.{name}.{kind}" for name in ("__lshift__", "__rshift__") for kind in ("Scalar",
+      "Tensor")],
+    *[f"aten.bitwise_{side}_shift.{kind}" for side in ("left", "right")
+      for kind in ("Tensor", "Tensor_Scalar", "Scalar_Tensor")],
+)  # fmt: skip
+def shift(context: Context, node: Node) -> Var:
+    """Of integers."""
+    dtype = context.result_type(node).dtype
+    if dtype.is_float or dtype.is_bool:
+        raise context.refuse(f"shifts of {dtype} cannot be imported, only of integers.")
+    a, b = (context.operand(x, dtype) for x in node.args[:2])
+    return context.op(_SHIFTS[base_name(node)], a, b)

@@ -1,0 +1,155 @@
+"""Indexing of torch by several tensors, and writing at places that data say."""
+
+from __future__ import annotations
+
+import numpy as np
+from torch.fx import Node
+
+from ...graphir.dim import static_value
+from ...graphir.expr import Atom, Var, constant
+from .registry import Context, arguments, base_name, converts
+
+_REDUCE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max",
+           "amin": "min"}  # fmt: skip
+
+
+def _indices(context: Context, node: Node) -> tuple[list[Atom], list[int]]:
+    """The index tensors and their axes. Masks are refused: how many elements they choose is
+    data."""
+    found: list[Atom] = []
+    axes: list[int] = []
+    for axis, given in enumerate(arguments(node)["indices"]):
+        if given is None:
+            continue
+        index = context.operand(given)
+        dtype = context.type(index).dtype
+        if dtype.is_bool or dtype == "uint8":
+            raise context.refuse(
+                "indexes with a boolean mask, whose result has as many elements as the data say; "
+                "use torch.where or masked_fill, which keep the shape."
+            )
+        found.append(index)
+        axes.append(axis)
+    return found, axes
+
+
+@converts("aten.index.Tensor")
+def index(context: Context, node: Node) -> Var:
+    """One index is a take."""
+    x = context.operand(node.args[0])
+    found, axes = _indices(context, node)
+    if len(found) == 1:
+        return context.op("take", x, found[0], axis=axes[0])
+    return context.op("advanced_index", x, *found, axes=tuple(axes))
+
+
+@converts("aten.index_put.default")
+def index_put(context: Context, node: Node) -> Var:
+    """A mask, and a value for all that it chooses, is a where."""
+    given = arguments(node)
+    x = context.operand(given["self"])
+    dtype = context.type(x).dtype
+    updates = context.operand(given["values"], dtype)
+    places = [a for a in given["indices"] if a is not None]
+    if len(places) == 1 and given["indices"][0] is not None and not given["accumulate"]:
+        mask = context.operand(places[0])
+        if context.type(mask).dtype.is_bool and not context.type(updates).shape:
+            missing = context.type(x).ndim - context.type(mask).ndim
+            behind = tuple(range(-missing, 0))
+            wide = context.op("expand_dims", mask, axis=behind) if missing else mask
+            return context.op("where", wide, updates, x)
+    found, axes = _indices(context, node)
+    how = "add" if given["accumulate"] else "none"
+    return context.op("scatter_index", x, updates, *found, axes=tuple(axes), reduction=how)
+
+
+@converts(
+    "aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce",
+    "aten.scatter_add.default", "aten.scatter_reduce.two",
+)  # fmt: skip
+def scatter(context: Context, node: Node) -> Atom:
+    """torch reads as much of ``src`` as the index has."""
+    given = arguments(node)
+    x, places = context.operand(given["self"]), context.operand(given["index"])
+    dtype, shape = context.type(x).dtype, context.type(places).shape
+    how = "sum" if base_name(node) == "scatter_add" else given.get("reduce")
+    if how is not None and how not in _REDUCE:
+        raise context.refuse(f"reduce={how!r} cannot be imported, only {', '.join(_REDUCE)}.")
+    if not given.get("include_self", True):
+        raise context.refuse("include_self=False cannot be imported.")
+    if "src" in given:
+        updates = context.operand(given["src"], dtype)
+        for d, (own, wanted) in enumerate(zip(context.type(updates).shape, shape, strict=True)):
+            size, whole = static_value(wanted), static_value(own)
+            if size is not None and size != whole:
+                updates = context.op(
+                    "strided_slice", updates, axes=(d,), begin=(0,), end=(size,), strides=(1,)
+                )
+    else:
+        scalar = context.operand(given["value"], dtype)
+        updates = context.broadcast(scalar, context.type(places))
+    if not context.type(x).ndim:
+        return updates if how is None else context.op("add", x, updates)
+    return context.op(
+        "scatter_elements", x, places, updates,
+        axis=int(given["dim"]), reduction="none" if how is None else _REDUCE[how],
+    )  # fmt: skip
+
+
+@converts("aten.one_hot.default")
+def one_hot(context: Context, node: Node) -> Atom:
+    """The comparison of each class number with all of them; the number of classes is given."""
+    given = arguments(node)
+    count = int(context.static(given["num_classes"], "the number of classes"))
+    if count < 0:
+        raise context.refuse("takes the number of classes from the data; pass num_classes.")
+    x = context.operand(given["self"])
+    dtype = context.type(x).dtype
+    classes = constant(np.arange(count), dtype)
+    hot = context.op("equal", context.op("expand_dims", x, axis=-1), classes)
+    return context.cast(hot, context.result_type(node).dtype)
+
+
+@converts("aten._assert_scalar.default")
+def size_of_data(context: Context, node: Node) -> None:
+    """torch puts this behind operators whose result has a size that only data tell."""
+    raise context.refuse("checks a size that depends on data, for which nothing can be compiled.")
+
+
+# -- views that read elements several times, or some of them --------------------------------------
+@converts("aten.diagonal.default")
+def diagonal(context: Context, node: Node) -> Var:
+    """Both axes leave, and their diagonal becomes the last one."""
+    given = arguments(node)
+    x = context.operand(given["self"])
+    ndim = context.type(x).ndim
+    first, second = int(given["dim1"]) % ndim, int(given["dim2"]) % ndim
+    sizes = [static_value(context.type(x).shape[d]) for d in (first, second)]
+    if None in sizes:
+        raise context.refuse("a diagonal of symbolic sizes cannot be imported; make them static.")
+    offset = int(given["offset"])
+    length = max(0, min((sizes[0] or 0) + min(offset, 0), (sizes[1] or 0) - max(offset, 0)))
+    rest = [d for d in range(ndim) if d not in (first, second)]
+    if [*rest, first, second] != list(range(ndim)):
+        x = context.op("permute_dims", x, axes=(*rest, first, second))
+    at = [np.arange(length) + max(0, s) for s in (-offset, offset)]
+    places = [constant(a, "int64") for a in at]
+    return context.op("advanced_index", x, *places, axes=(ndim - 2, ndim - 1))
+
+
+@converts("aten.unfold.default")
+def unfold(context: Context, node: Node) -> Atom:
+    """Windows along an axis, of which the elements become the last axis."""
+    given = arguments(node)
+    x = context.operand(given["self"])
+    ndim = context.type(x).ndim
+    if not ndim:
+        return context.reshaped(x, context.result_type(node))
+    axis, size, step = int(given["dimension"]) % ndim, int(given["size"]), int(given["step"])
+    length = static_value(context.type(x).shape[axis])
+    if length is None:
+        raise context.refuse("windows along a symbolic axis cannot be imported; make it static.")
+    starts = np.arange(0, length - size + 1, step)
+    windows = context.op("take", x, constant(starts[:, None] + np.arange(size)), axis=axis)
+    order = [d for d in range(ndim + 1) if d != axis + 1] + [axis + 1]
+    return context.op("permute_dims", windows, axes=tuple(order)) if axis < ndim - 1 else windows

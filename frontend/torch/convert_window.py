@@ -1,0 +1,170 @@
+"""Convolutions and pooling of torch: one to three spatial dims, with or without a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.fx import Node
+
+from ...graphir.expr import Atom, Var
+from ...graphir.type import TensorType
+from ...support.errors import InternalError
+from .registry import Context, arguments, base_name, converts, integers
+
+
+def _spread(value: Any, count: int) -> tuple[int, ...]:
+    """One int for all dims, or one each."""
+    found = integers(value)
+    return found * count if len(found) == 1 else found
+
+
+def _both(values: Sequence[int]) -> tuple[int, ...]:
+    """The same padding before and after each dim."""
+    return tuple([v for v in values for _ in range(2)])
+
+
+def _batched(context: Context, x: Atom, count: int, apply: Callable[[Atom], Var]) -> Var:
+    """Apply to ``x``, which may lack its batch dim, as torch's spatial operators allow."""
+    if context.type(x).ndim == count + 2:
+        return apply(x)
+    return context.op("squeeze", apply(context.op("expand_dims", x, axis=0)), axis=0)
+
+
+@converts(
+    "aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default", "aten.conv1d.padding",
+    "aten.conv2d.padding", "aten.conv3d.padding", "aten.convolution.default",
+)  # fmt: skip
+def conv(context: Context, node: Node) -> Var:
+    """The general form may also be a transposed one."""
+    given = arguments(node)
+    x, w = context.operand(given["input"]), context.operand(given["weight"])
+    count = context.type(w).ndim - 2
+    if given.get("transposed"):
+        return _transposed(context, given, x, w, given["output_padding"])
+    strides, dilation = (_spread(given[k], count) for k in ("stride", "dilation"))
+    padding = _padding(given["padding"], context.type(w), strides, dilation)
+    operands = [] if given.get("bias") is None else [context.operand(given["bias"])]
+
+    def apply(x: Atom) -> Var:
+        return context.op(
+            "conv", x, w, *operands,
+            strides=strides, padding=padding, dilation=dilation, groups=int(given["groups"]),
+        )  # fmt: skip
+
+    return _batched(context, x, count, apply)
+
+
+def _padding(
+    value: Any,
+    weight: TensorType,
+    strides: Sequence[int],
+    dilation: Sequence[int],
+) -> tuple[int, ...]:
+    """Paddings as numbers; ``same`` adds the odd element behind, as torch does."""
+    count = weight.ndim - 2
+    if value == "valid":
+        return (0,) * (2 * count)
+    if value != "same":
+        return _both(_spread(value, count))
+    if any(s != 1 for s in strides):
+        raise InternalError(f"torch let padding='same' pass with strides {tuple(strides)}")
+    found: list[int] = []
+    for d in range(count):
+        total = (int(getattr(weight.shape[2 + d], "value", 1)) - 1) * dilation[d]
+        found += [total // 2, total - total // 2]
+    return tuple(found)
+
+
+@converts(
+    "aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input"
+)
+def conv_transpose(context: Context, node: Node) -> Var:
+    given = arguments(node)
+    x, w = context.operand(given["input"]), context.operand(given["weight"])
+    return _transposed(context, given, x, w, given["output_padding"])
+
+
+def _transposed(context: Context, given: Any, x: Atom, w: Atom, extra: Any) -> Var:
+    count = context.type(w).ndim - 2
+    operands = [] if given.get("bias") is None else [context.operand(given["bias"])]
+
+    def apply(x: Atom) -> Var:
+        return context.op(
+            "conv_transpose", x, w, *operands,
+            strides=_spread(given["stride"], count),
+            padding=_both(_spread(given["padding"], count)),
+            dilation=_spread(given["dilation"], count),
+            output_padding=_spread(extra, count),
+            groups=int(given["groups"]),
+        )  # fmt: skip
+
+    return _batched(context, x, count, apply)
+
+
+# -- pooling -------------------------------------------------------------------------------------
+@converts(
+    "aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default",
+    "aten.max_pool2d_with_indices.default", "aten.max_pool3d_with_indices.default",
+)  # fmt: skip
+def max_pool(context: Context, node: Node) -> Any:
+    """The indices of the forms that have them cannot be imported."""
+    given = arguments(node)
+    count = _dims(node)
+    kernel = _spread(given["kernel_size"], count)
+
+    def apply(x: Atom) -> Var:
+        return context.op(
+            "max_pool", x, kernel=kernel,
+            strides=_spread(given.get("stride") or kernel, count),
+            padding=_both(_spread(given["padding"], count)),
+            dilation=_spread(given["dilation"], count),
+            ceil_mode=bool(given["ceil_mode"]),
+        )  # fmt: skip
+
+    result = _batched(context, context.operand(given["self"]), count, apply)
+    return [result] if "indices" in base_name(node) else result
+
+
+@converts("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
+def avg_pool(context: Context, node: Node) -> Var:
+    given = arguments(node)
+    count = _dims(node)
+    kernel = _spread(given["kernel_size"], count)
+
+    def apply(x: Atom) -> Var:
+        return context.op(
+            "avg_pool", x, kernel=kernel,
+            strides=_spread(given.get("stride") or kernel, count),
+            padding=_both(_spread(given["padding"], count)),
+            ceil_mode=bool(given["ceil_mode"]),
+            count_include_pad=bool(given["count_include_pad"]),
+            divisor=given.get("divisor_override"),
+        )  # fmt: skip
+
+    return _batched(context, context.operand(given["self"]), count, apply)
+
+
+@converts(
+    "aten.adaptive_avg_pool1d.default", "aten.adaptive_avg_pool2d.default",
+    "aten.adaptive_avg_pool3d.default", "aten._adaptive_avg_pool2d.default",
+    "aten._adaptive_avg_pool3d.default", "aten.adaptive_max_pool1d.default",
+    "aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default",
+)  # fmt: skip
+def adaptive_pool(context: Context, node: Node) -> Any:
+    """The indices of the maxima cannot be imported."""
+    given = arguments(node)
+    count = _dims(node)
+    mode = "max" if "max" in base_name(node) else "avg"
+    sizes = _spread(given["output_size"], count)
+
+    def apply(x: Atom) -> Var:
+        return context.op("adaptive_pool", x, output_size=sizes, mode=mode)
+
+    result = _batched(context, context.operand(given["self"]), count, apply)
+    return [result] if mode == "max" else result
+
+
+def _dims(node: Node) -> int:
+    """The number of spatial dims in an operator's name: 2 of ``max_pool2d``."""
+    return int(next(c for c in base_name(node) if c.isdigit()))

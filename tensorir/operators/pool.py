@@ -1,0 +1,191 @@
+"""Pooling: the maximum or the mean of windows of one size.
+
+Padding of a maximum is its identity, so that it never wins; NaN does. A mean over windows that
+reach over the edge counts the padding or not, as asked. Half precision accumulates in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...support.dtype import DType
+from ...support.errors import ComputeError
+from .. import compute as te
+from ..compute import Tensor, compute
+from ..expr import (
+    INDEX,
+    BufferLoad,
+    Expr,
+    IntImm,
+    Var,
+    const,
+    maximum,
+    min_value,
+    minimum,
+)
+from ..expr import cast as cast_expr
+from .reduce import accumulator
+from .window import arranged, check_window, pad_spatial, parts_of, window_extent
+
+
+def max_pool(
+    x: Tensor,
+    *,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool = False,
+    channels_last: bool = False,
+) -> Tensor:
+    """The maximum of each window. ``ceil_mode`` adds a last window that starts inside but reaches
+    over the edge. Raises ComputeError for parameters that do not fit."""
+    _check("max_pool", x, kernel, strides, padding, dilation)
+    reach = _whole_windows(x, kernel, strides, padding, dilation, ceil_mode, channels_last)
+    lowest = _lowest(x.dtype)
+    padded = pad_spatial(x, reach, lowest, "max_pool_pad", last=channels_last)
+    steps, place, shape = _windows(padded, kernel, strides, dilation, channels_last)
+
+    def element(*indices: Var) -> Expr:
+        return te.max(BufferLoad(padded, place(indices)), axis=steps)
+
+    return compute(shape, element, "max_pool")
+
+
+def avg_pool(
+    x: Tensor,
+    *,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+    channels_last: bool = False,
+) -> Tensor:
+    """The mean of each window; ``divisor`` replaces the count. With ``count_include_pad`` padding
+    counts as elements (but what only ``ceil_mode`` adds never does). Floats only; raises
+    ComputeError for parameters that do not fit."""
+    ones = [1] * len(kernel)
+    _check("avg_pool", x, kernel, strides, padding, ones)
+    if not x.dtype.is_float:
+        raise ComputeError(f"avg_pool: expected floats, found {x.dtype}.")
+    reach = _whole_windows(x, kernel, strides, padding, ones, ceil_mode, channels_last)
+    padded = pad_spatial(x, reach, 0.0, "avg_pool_pad", last=channels_last)
+    steps, place, shape = _windows(padded, kernel, strides, ones, channels_last)
+    wide = accumulator(x.dtype)
+
+    def total(*indices: Var) -> Expr:
+        return te.sum(cast_expr(BufferLoad(padded, place(indices)), wide), axis=steps)
+
+    sums = compute(shape, total, "avg_pool_sum")
+    spatial = parts_of(x.shape, last=channels_last)[2]
+    whole = not any(reach) or (count_include_pad and list(reach) == list(padding))
+
+    def mean(*indices: Var) -> Expr:
+        if divisor is not None or whole:
+            size = 1
+            for k in kernel:
+                size *= k
+            count: Expr = const(float(divisor or size), wide)
+        else:
+            number: Expr = IntImm(1, INDEX)
+            at = parts_of(indices, last=channels_last)[2]
+            for d, i in enumerate(at):
+                low, high = (
+                    (-padding[2 * d], spatial[d] + padding[2 * d + 1])
+                    if count_include_pad
+                    else (0, spatial[d])
+                )
+                start = i * strides[d] - padding[2 * d]
+                number = number * (minimum(start + kernel[d], high) - maximum(start, low))
+            count = cast_expr(number, wide)
+        return cast_expr(BufferLoad(sums, indices) / count, x.dtype)
+
+    return compute(shape, mean, "avg_pool")
+
+
+def _check(
+    name: str,
+    x: Tensor,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+) -> None:
+    check_window(name, x.ndim - 2, strides, padding, dilation)
+    if len(kernel) != x.ndim - 2 or min(kernel) < 1:
+        raise ComputeError(
+            f"{name}: expected a kernel of {x.ndim - 2} sizes, found {list(kernel)}."
+        )
+
+
+def _lowest(dtype: DType) -> float:
+    lowest = min_value(dtype)
+    return float("-inf") if dtype.is_float else lowest.value  # type: ignore[attr-defined]
+
+
+def pool_extent(
+    size: Expr, kernel: int, stride: int, before: int, after: int, dilation: int, *, ceil_mode: bool
+) -> tuple[Expr, int]:
+    """The number of windows along an axis, and the elements that the last one reaches beyond the
+    padded axis (in ``ceil_mode`` alone). Raises ComputeError for a symbolic size in ``ceil_mode``.
+    """
+    if not ceil_mode:
+        return window_extent(size, kernel, stride, before, after, dilation), 0
+    if not isinstance(size, IntImm):
+        raise ComputeError("Pooling in ceil_mode needs static spatial dims.")
+    span = size.value + before + after - (kernel - 1) * dilation - 1
+    count = -(-span // stride) + 1
+    if (count - 1) * stride >= size.value + before:
+        count -= 1  # the last window must start inside of the input or the padding before it
+    beyond = max(
+        0, (count - 1) * stride + (kernel - 1) * dilation + 1 - size.value - before - after
+    )
+    return IntImm(count, INDEX), beyond
+
+
+def _whole_windows(
+    x: Tensor,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    last: bool,
+) -> list[int]:
+    """The padding with what windows of ``ceil_mode`` reach beyond it."""
+    reach = list(padding)
+    for d, size in enumerate(parts_of(x.shape, last=last)[2]):
+        before, after = padding[2 * d : 2 * d + 2]
+        _, beyond = pool_extent(
+            size, kernel[d], strides[d], before, after, dilation[d], ceil_mode=ceil_mode
+        )
+        reach[2 * d + 1] += beyond
+    return reach
+
+
+def _windows(
+    x: Tensor,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilation: Sequence[int],
+    last: bool,
+) -> tuple[list[te.ReduceAxis], Callable[[Sequence[Expr]], tuple[Expr, ...]], tuple[Expr, ...]]:
+    """The reduce axes over a window, the place of an element, and the result's shape."""
+    batch, channels, spatial = parts_of(x.shape, last=last)
+    steps = [te.reduce_axis((0, k), f"k{d}") for d, k in enumerate(kernel)]
+    extents = [
+        window_extent(s, k, stride, 0, 0, dil)
+        for s, k, stride, dil in zip(spatial, kernel, strides, dilation, strict=True)
+    ]
+
+    def place(indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        n, c, at = parts_of(indices, last=last)
+        own = [
+            (i * s if s > 1 else i) + (k * dil if dil > 1 else k)
+            for i, s, k, dil in zip(at, strides, steps, dilation, strict=True)
+        ]
+        return arranged(n, c, own, last=last)
+
+    return steps, place, arranged(batch, channels, extents, last=last)

@@ -1,0 +1,132 @@
+"""Convolutions and pooling against onnx's reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from burnish.tests.frontend.onnx.oracle import check, model, operators_of, refusal
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+X1, X2, X3 = normal(2, 4, 9), normal(2, 4, 8, 7), normal(1, 4, 5, 6, 4)
+SHAPES = {3: "float[N, 4, 9] x", 4: "float[N, 4, 8, 7] x", 5: "float[N, 4, 5, 6, 4] x"}
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "attributes"),
+    [
+        (X1, (6, 4, 3), ""),
+        (X1, (6, 4, 3), "<strides = [2], pads = [1, 2]>"),
+        (X2, (6, 4, 3, 3), ""),
+        (X2, (6, 4, 3, 2), "<strides = [2, 1], pads = [1, 0, 2, 1], kernel_shape = [3, 2]>"),
+        (X2, (6, 4, 3, 3), "<dilations = [2, 1], pads = [1, 1, 1, 1]>"),
+        (X2, (6, 2, 3, 3), "<group = 2>"),
+        (X2, (4, 1, 3, 3), "<group = 4>"),
+        (X2, (6, 4, 3, 2), '<auto_pad = "SAME_UPPER">'),
+        (X2, (6, 4, 2, 2), '<auto_pad = "SAME_LOWER", strides = [2, 2]>'),
+        (X2, (6, 4, 3, 3), '<auto_pad = "VALID">'),
+        (X3, (2, 4, 2, 3, 2), "<strides = [1, 2, 1]>"),
+    ],
+)
+@pytest.mark.parametrize("biased", [False, True])
+def test_conv(x: np.ndarray, w: tuple[int, ...], attributes: str, biased: bool) -> None:
+    weights = {"w": normal(*w)} | ({"b": normal(w[0])} if biased else {})
+    call = "(x, w, b)" if biased else "(x, w)"
+    made = model(f"y = Conv{attributes}{call}", SHAPES[x.ndim], 11, weights=weights)
+    assert operators_of(check(made, x=x, tolerance=2e-4)) == ["conv"]
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "attributes"),
+    [
+        (X1, (4, 3, 4), "<strides = [3]>"),
+        (X2, (4, 3, 3, 3), ""),
+        (X2, (4, 3, 3, 3), "<strides = [2, 2], pads = [1, 1, 1, 1], output_padding = [1, 1]>"),
+        (X2, (4, 3, 2, 2), "<dilations = [2, 2]>"),
+        (X2, (4, 3, 3, 3), "<group = 2, strides = [2, 1]>"),
+    ],
+)
+def test_conv_transpose(x: np.ndarray, w: tuple[int, ...], attributes: str) -> None:
+    outputs = w[1] * (2 if "group" in attributes else 1)
+    weights = {"w": normal(*w), "b": normal(outputs)}
+    made = model(f"y = ConvTranspose{attributes}(x, w, b)", SHAPES[x.ndim], 11, weights=weights)
+    assert operators_of(check(made, x=x, tolerance=2e-4)) == ["conv_transpose"]
+
+
+@pytest.mark.parametrize(
+    ("x", "attributes"),
+    [
+        (X1, "kernel_shape = [3], strides = [2]"),
+        (X2, "kernel_shape = [2, 2]"),
+        (X2, "kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]"),
+        (X2, "kernel_shape = [3, 2], pads = [1, 0, 1, 1]"),
+        (X2, "kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1"),
+        (X3, "kernel_shape = [2, 3, 2], strides = [1, 2, 2]"),
+    ],
+)
+@pytest.mark.parametrize("name", ["MaxPool", "AveragePool"])
+def test_pools(name: str, x: np.ndarray, attributes: str) -> None:
+    shape = SHAPES[x.ndim] if "ceil" not in attributes else "float[2, 4, 8, 7] x"
+    check(model(f"y = {name}<{attributes}>(x)", shape, 12), x=x)
+
+
+def test_variants_of_pools() -> None:
+    dilated = "MaxPool<kernel_shape = [2, 3], dilations = [2, 1]>(x)"
+    check(model(f"y = {dilated}", SHAPES[4], 12), x=X2)
+    counted = "kernel_shape = [3, 3], pads = [1, 1, 1, 1], count_include_pad = 1"
+    check(model(f"y = AveragePool<{counted}>(x)", SHAPES[4], 12), x=X2)
+
+
+@pytest.mark.parametrize("name", ["GlobalAveragePool", "GlobalMaxPool"])
+@pytest.mark.parametrize("x", [X1, X2, X3], ids=["1", "2", "3"])
+def test_global_pools(name: str, x: np.ndarray) -> None:
+    sizes = ", ".join("HWD"[: x.ndim - 2])
+    check(model(f"y = {name}(x)", f"float[N, 4, {sizes}] x", 12), x=x)
+
+
+CONV, W = "y = Conv{}(x, w)", {"w": normal(6, 4, 3, 3)}
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "message"),
+    [
+        (CONV.format("<strides = [2]>"), SHAPES[4], "strides has 1 entries, not 2"),
+        (CONV.format("<pads = [0, -1, 0, 0]>"), SHAPES[4], "negative pads cannot be imported"),
+        (CONV.format('<auto_pad = "SAME">'), SHAPES[4], "auto_pad 'SAME' is unknown"),
+        (
+            CONV.format('<auto_pad = "SAME_UPPER", strides = [2, 2]>'),
+            "float[N, 4, H, W] x",
+            "auto_pad of a symbolic size",
+        ),
+        (
+            'y = ConvTranspose<auto_pad = "SAME_UPPER">(x, w)',
+            "float[N, 6, 8, 7] x",
+            "auto_pad cannot be imported",
+        ),
+        (
+            "y = ConvTranspose<output_shape = [9, 9]>(x, w)",
+            "float[N, 6, 8, 7] x",
+            "output_shape cannot be imported",
+        ),
+        (
+            "y = AveragePool<kernel_shape = [2, 2], dilations = [2, 2]>(x)",
+            SHAPES[4],
+            "a dilated mean cannot be imported",
+        ),
+        (
+            "y, i = MaxPool<kernel_shape = [2, 2]>(x)\nz = Add(i, i)",
+            SHAPES[4],
+            "its result 'i' is used, which cannot be imported",
+        ),
+    ],
+)
+def test_what_cannot_be_imported(text: str, shape: str, message: str) -> None:
+    weights = W if "(x, w)" in text else {}
+    outputs = "float y, int64 z" if "z =" in text else "float y"
+    assert message in refusal(model(text, shape, 19, weights=weights, outputs=outputs))

@@ -1,0 +1,83 @@
+"""Elementary functions, bits and shifts against eager torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from burnish.support.errors import FrontendError
+from burnish.tests.frontend.torch.oracle import check_all, import_function
+
+VALUES = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.25, 3.0, -20.0, torch.inf, torch.nan])
+INTS = torch.tensor([-9, -2, -1, 0, 1, 2, 7], dtype=torch.int32)
+UNARY = [
+    "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "log10",
+    "signbit", "frac", "nan_to_num", "sgn", "deg2rad", "sinc",
+]  # fmt: skip
+ACTIVATIONS = [
+    "mish", "celu", "selu", "softsign", "softshrink", "hardshrink", "tanhshrink", "hardtanh",
+    "relu6", "logsigmoid", "hardsigmoid", "hardswish", "silu",
+]  # fmt: skip
+
+
+def test_functions_of_one_operand() -> None:
+    functions = {name: getattr(torch, name) for name in UNARY}
+    functions |= {name: getattr(F, name) for name in ACTIVATIONS}
+    functions |= {
+        "threshold": lambda x: F.threshold(x, 0.5, 0.1),
+        "glu": lambda x: F.glu(x),
+        "prelu": lambda x: F.prelu(x, torch.tensor([0.3])),
+        "logit": lambda x: torch.logit(x, eps=0.1),
+    }
+    check_all(functions, VALUES)
+
+
+def test_functions_of_integers_are_of_floats() -> None:
+    check_all({name: getattr(torch, name) for name in ("atan", "sinh", "log10", "exp2")}, INTS)
+
+
+def test_functions_of_two_operands() -> None:
+    other = VALUES.flip(0)
+    check_all(
+        {
+            "atan2": torch.atan2,
+            "hypot": torch.hypot,
+            "copysign": torch.copysign,
+            "copysign of a number": lambda x, y: torch.copysign(x, -2.0),
+            "fmax": torch.fmax,
+            "fmin": torch.fmin,
+            "logaddexp": torch.logaddexp,
+            "lerp": lambda x, y: torch.lerp(x, y, 0.3),
+            "addcmul": lambda x, y: torch.addcmul(x, x, y, value=0.5),
+            "xlogy": lambda x, y: torch.xlogy(x.abs(), y.abs() + 1),
+        },
+        VALUES,
+        other,
+    )
+
+
+def test_bits_of_integers() -> None:
+    check_all(
+        {
+            "and": lambda x, y: x & y,
+            "or": lambda x, y: x | 3,
+            "xor": lambda x, y: x ^ y,
+            "not": lambda x, y: ~x,
+            "left": lambda x, y: x << 2,
+            "right": lambda x, y: x >> y.abs(),
+            "function": lambda x, y: torch.bitwise_left_shift(x, y.abs()),
+            "promoted": lambda x, y: x.to(torch.int8) & y.long(),
+            "of bools": lambda x, y: (x > 0) ^ (y > 0),
+            "maximum of ints": torch.fmax,
+        },
+        INTS,
+        INTS.flip(0),
+    )
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bool])
+def test_shifts_of_other_dtypes_are_refused(kind: torch.dtype) -> None:
+    with pytest.raises(FrontendError) as caught:
+        import_function(lambda x: torch.bitwise_right_shift(x, x), torch.ones(3).to(kind))
+    assert "shift" in str(caught.value)

@@ -1,0 +1,162 @@
+"""Indexing by several tensors, scatters, and views of windows, against eager torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from burnish.support.errors import FrontendError
+from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
+
+torch.manual_seed(0)
+X = torch.rand(4, 5, 3)
+AT, TO = torch.tensor([[2], [0]]), torch.tensor([1, 0, 2])
+M = torch.rand(5, 4)
+PLACES = torch.tensor([[0, 2, 1, 0], [4, 2, 1, 3]])
+
+
+def test_indexing() -> None:
+    check_all(
+        {
+            "first": lambda x: x[TO],
+            "last": lambda x: x[..., TO],
+            "list": lambda x: x[:, [0, -1]],
+            "two": lambda x: x[AT, TO],
+            "apart": lambda x: x[AT, :, TO],
+            "behind": lambda x: x[:, AT, TO],
+            "all": lambda x: x[AT, TO, TO],
+            "with a number": lambda x: x[TO, 1],
+            "with a slice": lambda x: x[1:, TO, ::2],
+            "int32": lambda x: x[TO.int()],
+            "take": lambda x: torch.take(x, AT),
+            "index_select": lambda x: x.index_select(1, TO),
+        },
+        X,
+    )
+
+
+def test_one_index_is_a_take() -> None:
+    assert operators_of(import_function(lambda x: x[:, TO], X)) == ["take"]
+    assert operators_of(import_function(lambda x: x[TO, TO], X)) == ["advanced_index"]
+
+
+def test_indices_that_are_computed() -> None:
+    imported = check_all(
+        {"rows": lambda x, i: x[i], "points": lambda x, i: x[i, i % 5]},
+        X,
+        torch.tensor([3, -1, 0]),
+        dynamic_shapes=(({0: "n"}, {0: "k"}),),
+        also=((torch.rand(6, 5, 3), torch.tensor([5, 5])),),
+    )
+    assert set(imported.dim_names) == {"n", "k"}
+
+
+def put(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[:, 1] = 7.0
+    y[0] = x[1]
+    return y
+
+
+def test_writing() -> None:
+    check_all(
+        {
+            "put": lambda x: x.index_put((AT, TO), torch.tensor(2.0)),
+            "accumulate": lambda x: x.index_put((TO[[0, 0, 1]],), x[:3], accumulate=True),
+            "second axis": lambda x: torch.ops.aten.index_put(x, [None, TO], x[:, :3]),
+            "mask": lambda x: x.index_put((x > 0.5,), torch.tensor(0.0)),
+            "mask of rows": lambda x: x.index_put((x[:, 0, 0] > 0.5,), torch.tensor(0.0)),
+            "index_add": lambda x: x.index_add(0, TO, x[:3]),
+            "index_copy": lambda x: x.index_copy(1, TO, x[:, :3] + 1),
+            "index_fill": lambda x: x.index_fill(1, TO, -1.0),
+            "assignments": put,
+            "select_scatter": lambda x: x.select_scatter(x[0] + 1, 0, 2),
+        },
+        X,
+    )
+
+
+def test_scatters() -> None:
+    ones = torch.arange(8.0).reshape(2, 4)
+    check_all(
+        {
+            "src": lambda m: m.scatter(0, PLACES[:1], ones),
+            "value": lambda m: m.scatter(0, PLACES, -1.0),
+            "add": lambda m: m.scatter_add(0, PLACES, ones),
+            "second axis": lambda m: m.scatter_add(1, PLACES % 4, ones),
+            "prod": lambda m: m.scatter_reduce(0, PLACES, ones, "prod"),
+            "amax": lambda m: m.scatter_reduce(0, PLACES, ones, "amax"),
+            "amin": lambda m: m.scatter_reduce(0, PLACES, ones, "amin"),
+        },
+        M,
+    )
+
+
+@pytest.mark.filterwarnings("ignore:The reduce argument")
+def test_the_old_form_of_reductions() -> None:
+    ones = torch.arange(8.0).reshape(2, 4)
+    check_all(
+        {
+            "src": lambda m: m.scatter(0, PLACES, ones, reduce="multiply"),
+            "value": lambda m: m.scatter(0, PLACES, 2.0, reduce="add"),
+        },
+        M,
+    )
+
+
+def test_one_hot() -> None:
+    labels = torch.tensor([[0, 3], [2, 1]])
+    check_all({"one_hot": lambda x: F.one_hot(x, 5)}, labels)
+
+
+def test_diagonals_and_windows() -> None:
+    check_all(
+        {
+            "diagonal": lambda x: x.diagonal(),
+            "offset": lambda x: x.diagonal(1, 1, 2),
+            "below": lambda x: x.diagonal(-2, 0, 1),
+            "turned": lambda x: x.diagonal(0, 2, 0),
+            "none": lambda x: x.diagonal(9, 0, 1),
+            "trace": lambda x: x[0].trace(),
+            "einsum": lambda x: torch.einsum("iij->ij", x[:, :4]),
+            "diag_embed": lambda x: torch.diag_embed(x),
+            "unfold": lambda x: x.unfold(1, 3, 1),
+            "unfold the last": lambda x: x.unfold(-1, 2, 2),
+            "im2col": lambda x: F.unfold(x[None], 2, padding=1),
+            "roll": lambda x: x.roll((1, -2), (0, 1)),
+            "roll flat": lambda x: x.roll(3),
+            "repeat_interleave": lambda x: x.repeat_interleave(2, 1),
+            "tile": lambda x: x.tile(2, 1, 2),
+            "flip": lambda x: x.flip(0, 2),
+        },
+        X,
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x[x > 0.5], "indexes with a boolean mask"),
+        (lambda x: x.scatter_reduce(0, PLACES, x, "mean"), "reduce='mean' cannot be imported"),
+        (lambda x: x.scatter_reduce(0, PLACES, x, "sum", include_self=False), "include_self=False"),
+        (lambda x: x.nonzero(), "aten.nonzero.default"),
+    ],
+)
+def test_what_cannot_be_imported(function, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(FrontendError) as caught:
+        import_function(function, M)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: x.diagonal(), "a diagonal of symbolic sizes"),
+        (lambda x: x.unfold(0, 2, 1), "windows along a symbolic axis"),
+    ],
+)
+def test_symbolic_sizes_that_are_refused(function, message) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(FrontendError) as caught:
+        import_function(function, torch.rand(6, 4), dynamic_shapes=({0: "n"},))
+    assert message in str(caught.value)

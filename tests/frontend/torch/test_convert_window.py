@@ -1,0 +1,156 @@
+"""Convolutions and pooling against eager torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from burnish.support.errors import FrontendError
+from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
+
+torch.manual_seed(0)
+X1, X2, X3 = torch.randn(2, 4, 9), torch.randn(2, 4, 8, 7), torch.randn(1, 4, 5, 6, 4)
+
+
+def test_convolutions_of_one_dim() -> None:
+    check_all(
+        {
+            "plain": nn.Conv1d(4, 6, 3),
+            "strided": nn.Conv1d(4, 6, 3, stride=2, padding=1, bias=False),
+            "same": nn.Conv1d(4, 2, 4, padding="same", dilation=2),
+            "valid": nn.Conv1d(4, 2, 4, padding="valid"),
+            "without a batch": lambda x: F.conv1d(x[0], torch.ones(2, 4, 3)),
+        },
+        X1,
+    )
+
+
+def test_convolutions_of_two_dims() -> None:
+    check_all(
+        {
+            "plain": nn.Conv2d(4, 6, 3),
+            "strided": nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 0)),
+            "dilated": nn.Conv2d(4, 2, 3, dilation=(2, 1), padding=2),
+            "grouped": nn.Conv2d(4, 6, 3, groups=2),
+            "depthwise": nn.Conv2d(4, 8, 3, groups=4, bias=False),
+            "pointwise": nn.Conv2d(4, 5, 1),
+            "same": nn.Conv2d(4, 2, (2, 3), padding="same"),
+            "general": lambda x: torch.convolution(
+                x, torch.ones(2, 4, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1
+            ),
+            "general transposed": lambda x: torch.convolution(
+                x, torch.ones(4, 2, 3, 3), None, [2, 2], [1, 1], [1, 1], True, [1, 0], 1
+            ),
+            "without a batch": lambda x: F.conv2d(x[0], torch.ones(2, 4, 3, 3)),
+        },
+        X2,
+    )
+
+
+def test_convolutions_of_three_dims() -> None:
+    check_all({"plain": nn.Conv3d(4, 2, 3), "padded": nn.Conv3d(4, 2, 2, 2, padding=1)}, X3)
+
+
+def test_transposed_convolutions() -> None:
+    check_all(
+        {
+            "plain": nn.ConvTranspose2d(4, 3, 3),
+            "strided": nn.ConvTranspose2d(4, 3, 3, stride=2, padding=1, output_padding=1),
+            "dilated": nn.ConvTranspose2d(4, 3, 2, dilation=2, bias=False),
+            "grouped": nn.ConvTranspose2d(4, 6, 3, stride=(2, 1), groups=2),
+        },
+        X2,
+    )
+    check_all({"one": nn.ConvTranspose1d(4, 3, 4, stride=3)}, X1)
+    check_all({"three": nn.ConvTranspose3d(4, 2, 2, stride=2)}, X3)
+
+
+def test_maxima() -> None:
+    check_all(
+        {
+            "plain": nn.MaxPool2d(2),
+            "strided": nn.MaxPool2d(3, stride=2, padding=1),
+            "dilated": nn.MaxPool2d((2, 3), stride=1, dilation=2),
+            "ceil": nn.MaxPool2d(3, stride=2, ceil_mode=True),
+            "without a batch": lambda x: F.max_pool2d(x[0], 2),
+            "with indices": lambda x: F.max_pool2d(x, 2, return_indices=True)[0],
+        },
+        X2,
+    )
+    check_all({"one": nn.MaxPool1d(3, 2)}, X1)
+    check_all({"three": nn.MaxPool3d(2)}, X3)
+
+
+def test_means() -> None:
+    check_all(
+        {
+            "plain": nn.AvgPool2d(2),
+            "padded": nn.AvgPool2d(3, stride=2, padding=1),
+            "not counted": nn.AvgPool2d(3, 2, padding=1, count_include_pad=False),
+            "ceil": nn.AvgPool2d(3, stride=2, ceil_mode=True),
+            "divisor": nn.AvgPool2d(2, divisor_override=3),
+            "without a batch": lambda x: F.avg_pool2d(x[0], 2),
+        },
+        X2,
+    )
+    check_all({"one": nn.AvgPool1d(3, 2)}, X1)
+    check_all({"three": nn.AvgPool3d(2)}, X3)
+
+
+def test_adaptive_pooling() -> None:
+    check_all(
+        {
+            "global": nn.AdaptiveAvgPool2d(1),
+            "mean": nn.AdaptiveAvgPool2d((3, 2)),
+            "maximum": nn.AdaptiveMaxPool2d((3, 2)),
+            "one dim left": nn.AdaptiveAvgPool2d((None, 3)),
+            "without a batch": lambda x: F.adaptive_avg_pool2d(x[0], 2),
+        },
+        X2,
+    )
+    check_all({"mean": nn.AdaptiveAvgPool1d(4), "maximum": nn.AdaptiveMaxPool1d(4)}, X1)
+    check_all({"mean": nn.AdaptiveAvgPool3d((2, 3, 1)), "maximum": nn.AdaptiveMaxPool3d(2)}, X3)
+
+
+def test_a_symbolic_batch_and_symbolic_sizes() -> None:
+    functions: dict[str, Any] = {
+        "conv": nn.Conv2d(4, 3, 3, padding=1),
+        "pool": nn.MaxPool2d(3, stride=1, padding=1),
+        "mean": nn.AvgPool2d(3, stride=1),
+        "global": nn.AdaptiveAvgPool2d(1),
+    }
+    imported = check_all(
+        functions,
+        X2,
+        dynamic_shapes=(({0: "n", 2: "h", 3: "w"},),),
+        also=((torch.randn(1, 4, 5, 9),),),
+    )
+    assert set(imported.dim_names) == {"n", "h", "w"}
+
+
+def test_each_is_one_operator() -> None:
+    for module, name in [
+        (nn.Conv2d(4, 3, 3), "conv"),
+        (nn.ConvTranspose2d(4, 3, 3), "conv_transpose"),
+        (nn.MaxPool2d(2), "max_pool"),
+        (nn.AvgPool2d(2), "avg_pool"),
+        (nn.AdaptiveAvgPool2d(3), "adaptive_pool"),
+    ]:
+        assert operators_of(import_function(module, X2)) == [name]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: F.max_pool2d(x, 2, return_indices=True)[1], "its result 1 is used"),
+        (lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1], "its result 1 is used"),
+    ],
+)
+def test_indices_of_maxima_are_refused(function: Any, message: str) -> None:
+    with pytest.raises(FrontendError) as caught:
+        import_function(function, X2)
+    assert message in str(caught.value)

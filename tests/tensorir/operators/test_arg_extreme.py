@@ -1,0 +1,65 @@
+"""argmax and argmin against torch: ties, NaN, every axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+from burnish import te
+from burnish.support.errors import ComputeError
+from burnish.tensorir import operators as ops
+
+Run = Callable[..., np.ndarray]
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "uint8"])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_the_first_of_equal_ones(
+    run: Run, name: str, dtype: str, axis: int, keepdims: bool
+) -> None:
+    x = np.random.default_rng(0).integers(0, 4, (3, 17, 5)).astype(dtype)
+    found = run(lambda t: getattr(ops, name)(t, axis, keepdims=keepdims), x)
+    np.testing.assert_array_equal(found, getattr(np, name)(x, axis, keepdims=keepdims))
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_special_values(run: Run, name: str) -> None:
+    nan, inf = np.nan, np.inf
+    x = np.array(
+        [[1, nan, 2, nan], [inf, -inf, inf, -inf], [nan, nan, nan, nan], [-0.0, 0.0, -0.0, 0.0]]
+    )
+    found = run(lambda t: getattr(ops, name)(t, 1), x)
+    np.testing.assert_array_equal(found, getattr(torch, name)(torch.tensor(x), 1).numpy())
+
+
+def test_the_last_of_equal_ones(run: Run) -> None:
+    x = np.array([[1.0, 3, 3, 0], [np.nan, 1, np.nan, 2]])
+    np.testing.assert_array_equal(run(lambda t: ops.argmax(t, 1, last=True), x), [2, 2])
+    np.testing.assert_array_equal(run(lambda t: ops.argmin(t, 1, last=True), x), [3, 2])
+
+
+def test_integer_extremes_bools_and_single_elements(run: Run) -> None:
+    x = np.array([[-(2**63), 2**63 - 1, 0]])
+    np.testing.assert_array_equal(run(lambda t: ops.argmax(t, 1), x), [1])
+    np.testing.assert_array_equal(run(lambda t: ops.argmin(t, 1), x), [0])
+    lowest = np.full((1, 3), -(2**63))
+    np.testing.assert_array_equal(run(lambda t: ops.argmax(t, 1), lowest), [0])
+    bools = np.array([[False, True, True], [False, False, False]])
+    np.testing.assert_array_equal(run(lambda t: ops.argmax(t, 1), bools), [1, 0])
+    np.testing.assert_array_equal(run(lambda t: ops.argmin(t, 0), np.ones((1, 2))), [0, 0])
+
+
+def test_symbolic_sizes(run: Run) -> None:
+    x = np.random.default_rng(0).random((3, 9))
+    found = run(lambda t: ops.argmax(t, 1), x, shapes=[("m", "n")])
+    np.testing.assert_array_equal(found, x.argmax(1))
+
+
+def test_errors() -> None:
+    with pytest.raises(ComputeError, match="argmax: axis 1 is empty"):
+        ops.argmax(te.placeholder((3, 0)), 1)

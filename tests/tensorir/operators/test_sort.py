@@ -1,0 +1,69 @@
+"""The stable order against NumPy and torch: ties, NaN, every axis, symbolic sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from burnish import te
+from burnish.support.errors import ComputeError
+from burnish.tensorir import operators as ops
+from burnish.tests.tensorir.operators.rows_native import run_rows
+
+
+def wanted(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
+    order = torch.sort(torch.tensor(x), stable=True, dim=axis, descending=descending)[1]
+    return np.asarray(order.numpy())
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "int64", "uint8"])
+def test_ties_keep_their_order(dtype: str, axis: int, descending: bool) -> None:
+    x = np.random.default_rng(0).integers(0, 6, (4, 37, 3)).astype(dtype)
+    found = run_rows(lambda t: ops.argsort(t, axis, descending=descending), x, shape=x.shape)
+    np.testing.assert_array_equal(found, wanted(x, axis, descending))
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_special_values(descending: bool) -> None:
+    x = np.array([1.0, np.nan, -np.inf, 0.0, -0.0, np.inf, np.nan, -1.0, np.inf])
+    found = run_rows(lambda t: ops.argsort(t, descending=descending), x, shape=x.shape)
+    np.testing.assert_array_equal(found, wanted(x, -1, descending))
+
+
+def test_bools_and_integer_extremes() -> None:
+    bools = np.array([True, False, True, False])
+    np.testing.assert_array_equal(run_rows(ops.argsort, bools, shape=(4,)), [1, 3, 0, 2])
+    x = np.array([0, 2**63 - 1, -(2**63), 1])
+    np.testing.assert_array_equal(run_rows(ops.argsort, x, shape=(4,)), [2, 0, 3, 1])
+
+
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(st.integers(0, 40), st.integers(0, 3))
+def test_any_symbolic_size(n: int, rows: int) -> None:
+    x = np.random.default_rng(n).integers(0, 9, (rows, n))
+    found = run_rows(ops.argsort, x, shape=x.shape, shapes=[("m", "n")])
+    np.testing.assert_array_equal(found, np.argsort(x, 1, kind="stable"))
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 16, 17])
+def test_static_sizes(n: int) -> None:
+    x = np.random.default_rng(n).random((2, n))
+    np.testing.assert_array_equal(run_rows(ops.argsort, x, shape=x.shape), np.argsort(x, 1))
+
+
+def test_the_first_few() -> None:
+    x = np.random.default_rng(0).permutation(30).reshape(2, 15).astype(np.float32)
+    found = run_rows(lambda t: ops.argsort(t, descending=True, count=4), x, shape=(2, 4))
+    np.testing.assert_array_equal(found, torch.tensor(x).topk(4)[1].numpy())
+    none = run_rows(lambda t: ops.argsort(t, count=0), x, shape=(2, 0))
+    assert none.shape == (2, 0)
+
+
+def test_errors() -> None:
+    with pytest.raises(ComputeError, match="argsort: the first 4 of an axis of another size"):
+        ops.argsort(te.placeholder((3,)), count=4)
