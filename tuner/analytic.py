@@ -11,6 +11,9 @@ from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule
 from .chooser import Chooser
+from .rules.attention import match_attention, schedule_attention
+from .rules.conv import match_conv, schedule_conv
+from .rules.depthwise import match_window, schedule_window
 from .rules.dot import fits, schedule_dot
 from .rules.elementwise import schedule_elementwise
 from .rules.matmul import match, schedule_matmul
@@ -29,6 +32,12 @@ def rules_for(func: PrimFunc, target: Target) -> list[tuple[str, Rule]]:
     if not any(is_reduction(b) for b in blocks_in_order(func)):
         return [("elementwise", schedule_elementwise)]
     rules: list[tuple[str, Rule]] = [("reduction", schedule_reduction)]
+    if match_conv(func) is not None:
+        rules.insert(0, ("conv", schedule_conv))
+    elif match_attention(func) is not None:
+        rules.insert(0, ("attention", schedule_attention))
+    elif match_window(func) is not None:
+        rules.insert(0, ("window", schedule_window))
     matmul = match(func)
     if matmul is not None:
         rules.insert(0, ("matmul", schedule_matmul))

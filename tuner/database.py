@@ -5,6 +5,9 @@ record holds the workload's hash, the target key, the schedule's trace as JSON, 
 measured times or the reason of its failure. The workload's text is kept with it, so that a record
 can be replayed without the program that made it: traces speak of blocks by name, and two texts of
 one workload may name them differently.
+
+A write is one transaction, committed before ``add`` returns: a process killed at any moment loses
+nothing that was added, and what it was adding is there whole or not at all.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ import sqlite3
 import statistics
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ..support.errors import TuningError
@@ -35,11 +38,12 @@ CREATE TABLE records (
     workload TEXT NOT NULL, target TEXT NOT NULL, candidate TEXT NOT NULL,
     source INTEGER NOT NULL REFERENCES workloads (id),
     trace TEXT NOT NULL, seconds TEXT NOT NULL, best REAL, error TEXT NOT NULL,
-    created REAL NOT NULL,
+    predicted REAL, created REAL NOT NULL,
     UNIQUE (workload, target, candidate));
 CREATE INDEX by_best ON records (workload, target, best);
 """
-_FIELDS = "workload, target, candidate, source, trace, seconds, error"
+_FIELDS = "workload, target, candidate, source, trace, seconds, error, predicted, created"
+_INSERT = f"INSERT OR REPLACE INTO records ({_FIELDS}, best) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _BUSY_SECONDS = 30.0
 _NEAREST = 5
 _BUFFER = re.compile(r'T\.Buffer\(\(([^)]*?),?\), "(\w+)"[^)]*\)')
@@ -49,7 +53,9 @@ _BUFFER = re.compile(r'T\.Buffer\(\(([^)]*?),?\), "(\w+)"[^)]*\)')
 class TuningRecord:
     """``candidate`` is the structural hash of the scheduled function, ``source`` the number of the
     text that ``trace`` was recorded on; ``seconds`` are the measured times of a call, empty where
-    ``error`` says why there are none."""
+    ``error`` says why there are none. ``predicted`` is the cost model's score at the time (larger
+    is faster), None where none was asked; ``created`` is when the record was made (``time.time``),
+    0 for now."""
 
     workload: str
     target: str
@@ -58,6 +64,8 @@ class TuningRecord:
     trace: str
     seconds: tuple[float, ...] = ()
     error: str = ""
+    predicted: float | None = None
+    created: float = field(default=0.0, compare=False)
 
     @property
     def best(self) -> float | None:
@@ -69,15 +77,27 @@ class TuningRecord:
         return statistics.median(self.seconds) if self.seconds else None
 
 
+@dataclass(frozen=True)
+class WorkloadText:
+    """A text of a workload: what traces are recorded on."""
+
+    workload: str
+    name: str
+    text: str
+    flop: float
+
+
 class TuningDatabase:
     """Records of tuning, in a file or in memory (``path=None``). Safe for many threads and
-    processes.
+    processes. ``must_exist`` refuses to make a file that is not there.
 
     Raises TuningError for a file that is no database, is another program's, has another schema
     version, or cannot be read or written.
     """
 
-    def __init__(self, path: str | Path | None = None) -> None:
+    def __init__(self, path: str | Path | None = None, *, must_exist: bool = False) -> None:
+        if must_exist and path is not None and not Path(path).exists():
+            raise TuningError(f"There is no file {str(path)!r} to read records from.")
         self.path = str(path) if path is not None else ":memory:"
         self._lock = threading.Lock()
         with self._explained():
@@ -107,7 +127,8 @@ class TuningDatabase:
         if version != (str(SCHEMA_VERSION),):
             raise TuningError(
                 f"{self.path} has schema version {version[0] if version else 'none'}; this burnish "
-                f"reads version {SCHEMA_VERSION}. Name another file."
+                f"reads version {SCHEMA_VERSION}. The file is left as it is: name another one, or "
+                "read it with the burnish that wrote it."
             )
 
     def _is_empty(self) -> bool:
@@ -164,25 +185,60 @@ class TuningDatabase:
     def add_workload(self, workload: str, name: str, text: str, flop: float) -> int:
         """Keep a text of a workload; its number, the old one where the text is there."""
         with self._write() as db:
-            db.execute(
-                "INSERT OR IGNORE INTO workloads (hash, name, text, flop) VALUES (?, ?, ?, ?)",
-                (workload, name, text, flop),
-            )
-            found = db.execute("SELECT id FROM workloads WHERE hash=? AND text=?", (workload, text))
-            return int(found.fetchone()[0])
+            return _keep_text(db, WorkloadText(workload, name, text, flop))
 
     def add(self, record: TuningRecord) -> None:
         """Keep a record; a second one of the same candidate replaces the first."""
-        values = (
-            *(record.workload, record.target, record.candidate, record.source, record.trace),
-            *(json.dumps(record.seconds), record.error, record.best, time.time()),
-        )
         with self._write() as db:
-            db.execute(
-                f"INSERT OR REPLACE INTO records ({_FIELDS}, best, created) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                values,
+            db.execute(_INSERT, _values(record))
+
+    def add_all(self, entries: Iterable[tuple[TuningRecord, WorkloadText]]) -> int:
+        """Keep records that come with the texts of their workloads, all of them or none; how many
+        are new or better here than what was known.
+
+        Where a candidate has a record already, a measured one stands before a failed one, and of
+        two alike the later one.
+        """
+        count = 0
+        sources: dict[WorkloadText, int] = {}
+        with self._write() as db:
+            for record, text in entries:
+                if text not in sources:
+                    sources[text] = _keep_text(db, text)
+                key = (record.workload, record.target, record.candidate)
+                known = db.execute(
+                    "SELECT best IS NOT NULL, created FROM records "
+                    "WHERE workload=? AND target=? AND candidate=?",
+                    key,
+                ).fetchone()
+                if known is None or known < (record.best is not None, record.created):
+                    db.execute(_INSERT, _values(replace(record, source=sources[text])))
+                    count += 1
+        return count
+
+    def merge(self, other: TuningDatabase) -> int:
+        """Take over the records of another database, as ``add_all`` does; how many."""
+        return self.add_all(other.entries())
+
+    def prune(self, keep: int) -> int:
+        """Keep the ``keep`` fastest records of each workload on each target and drop the others,
+        failures too, and the texts that no record needs any more; how many records went.
+
+        Raises TuningError for ``keep`` below 1.
+        """
+        if keep < 1:
+            raise TuningError(f"prune keeps at least 1 record of a workload; found {keep}.")
+        with self._write() as db:
+            ranked = (
+                "SELECT id FROM (SELECT id, best, ROW_NUMBER() OVER "
+                "(PARTITION BY workload, target ORDER BY best IS NULL, best, id) AS place "
+                "FROM records) WHERE place <= ? AND best IS NOT NULL"
             )
+            gone = db.execute(f"DELETE FROM records WHERE id NOT IN ({ranked})", (keep,)).rowcount
+            db.execute("DELETE FROM workloads WHERE id NOT IN (SELECT source FROM records)")
+        with self._explained(), self._lock:
+            self._connection.execute("VACUUM")
+        return int(gone)
 
     # -- reading -----------------------------------------------------------------------------------
     def _records(self, where: str, values: tuple[object, ...]) -> list[TuningRecord]:
@@ -207,6 +263,39 @@ class TuningDatabase:
         where = f"WHERE {' AND '.join([c for c, _ in given])} " if given else ""
         return self._records(where + "ORDER BY id", tuple([v for _, v in given]))
 
+    def elsewhere(self, workload: str, target: str, count: int) -> list[TuningRecord]:
+        """The fastest records of a workload on *other* targets, ``count`` at most, the fastest of
+        each target first: where a search on this target may begin. Their times hold elsewhere."""
+        rows = self._records(
+            "WHERE workload=? AND target<>? AND best IS NOT NULL ORDER BY best, id",
+            (workload, target),
+        )
+        places: dict[str, int] = {}
+        ranked: list[tuple[int, int, TuningRecord]] = []
+        for i, row in enumerate(rows):
+            places[row.target] = places.get(row.target, 0) + 1
+            ranked.append((places[row.target], i, row))
+        found = {r.candidate: r for _, _, r in sorted(ranked, key=lambda entry: entry[:2])}
+        return list(found.values())[:count]
+
+    def entries(self) -> list[tuple[TuningRecord, WorkloadText]]:
+        """Every record with the text that its trace was recorded on."""
+        texts = self.texts()
+        return [(r, self._text_of(r, texts)) for r in self.records()]
+
+    def _text_of(self, record: TuningRecord, texts: dict[int, WorkloadText]) -> WorkloadText:
+        if record.source not in texts:
+            raise TuningError(_lacks_text(self.path, record.source))
+        return texts[record.source]
+
+    def texts(self) -> dict[int, WorkloadText]:
+        """The texts of workloads by number."""
+        rows = self._read("SELECT id, hash, name, text, flop FROM workloads ORDER BY id")
+        return {
+            int(str(i)): WorkloadText(str(key), str(name), str(text), float(str(flop)))
+            for i, key, name, text, flop in rows
+        }
+
     def seen(self, workload: str, target: str) -> set[str]:
         """The candidates already measured or failed."""
         rows = self._read(
@@ -225,7 +314,7 @@ class TuningDatabase:
         """The text number ``source``; TuningError where there is none."""
         rows = self._read("SELECT text FROM workloads WHERE id=?", (source,))
         if not rows:
-            raise TuningError(f"{self.path} is damaged: it lacks the text {source} of a record.")
+            raise TuningError(_lacks_text(self.path, source))
         return str(rows[0][0])
 
     def nearest(self, text: str) -> list[str]:
@@ -250,11 +339,41 @@ def signature(text: str) -> str:
 
 
 def _record(row: tuple[object, ...]) -> TuningRecord:
-    workload, target, candidate, source, trace, seconds, error = row
-    times = tuple([float(s) for s in json.loads(str(seconds))])
+    workload, target, candidate, source, trace, seconds, error, predicted, created = row
     return TuningRecord(
-        str(workload), str(target), str(candidate), int(str(source)), str(trace), times, str(error)
+        workload=str(workload),
+        target=str(target),
+        candidate=str(candidate),
+        source=int(str(source)),
+        trace=str(trace),
+        seconds=tuple([float(s) for s in json.loads(str(seconds))]),
+        error=str(error),
+        predicted=None if predicted is None else float(str(predicted)),
+        created=float(str(created)),
     )
+
+
+def _values(record: TuningRecord) -> tuple[object, ...]:
+    return (
+        *(record.workload, record.target, record.candidate, record.source, record.trace),
+        *(json.dumps(record.seconds), record.error, record.predicted),
+        *(record.created or time.time(), record.best),
+    )
+
+
+def _keep_text(db: sqlite3.Connection, text: WorkloadText) -> int:
+    """The number of a text, which is kept where it is new."""
+    db.execute(
+        "INSERT OR IGNORE INTO workloads (hash, name, text, flop) VALUES (?, ?, ?, ?)",
+        (text.workload, text.name, text.text, text.flop),
+    )
+    key = (text.workload, text.text)
+    found = db.execute("SELECT id FROM workloads WHERE hash=? AND text=?", key)
+    return int(found.fetchone()[0])
+
+
+def _lacks_text(path: str, source: int) -> str:
+    return f"{path} is damaged: it lacks the text {source} of a record."
 
 
 def _use_log(db: sqlite3.Connection) -> None:

@@ -7,8 +7,10 @@ code it describes was emitted elsewhere and is bound elsewhere.
 from __future__ import annotations
 
 from ..support.errors import CodegenError
+from ..tensorir.arith import Analyzer
+from ..tensorir.buffer import Buffer
 from ..tensorir.dim_text import print_dim
-from ..tensorir.expr import Var
+from ..tensorir.expr import Expr, IntImm, Var, is_const, mul
 from ..tensorir.function import PrimFunc
 from ..tensorir.lowering import LoweredFunc
 from ..vm.native import Kernel, Param, TensorSpec
@@ -18,7 +20,8 @@ def describe_kernel(func: PrimFunc, lowered: LoweredFunc, symbol: str | None = N
     """The descriptor of ``func``, whose object code was emitted from ``lowered``.
 
     Symbolic dims keep their names, made unique where two share one. Raises CodegenError for a
-    function with scalar parameters, which no caller of ours passes.
+    function with scalar parameters, which no caller of ours passes, and for parameters that are
+    not compact: callers pass contiguous arrays.
     """
     names: dict[int, str] = {}
     for var in func.shape_vars:
@@ -37,6 +40,7 @@ def describe_kernel(func: PrimFunc, lowered: LoweredFunc, symbol: str | None = N
                 f"{func.name}: the parameter {p.name!r} is a scalar; pass it as a tensor of "
                 "shape ()."
             )
+        _require_compact(func, p)
         shape = tuple([print_dim(d, name_of) for d in p.shape])
         params.append(Param(p.name, TensorSpec(shape, str(p.dtype))))
     written = {id(b) for b in func.written}
@@ -50,3 +54,23 @@ def describe_kernel(func: PrimFunc, lowered: LoweredFunc, symbol: str | None = N
         thread_bytes=print_dim(lowered.thread_bytes, name_of),
         inplace=bool(func.attr("inplace")),
     )
+
+
+def _require_compact(func: PrimFunc, p: Buffer) -> None:
+    """Raises CodegenError unless the elements of a parameter lie one after another, from its
+    beginning."""
+    analyzer = Analyzer()
+    step: Expr = IntImm(1)
+    for size, stride in zip(reversed(p.shape), reversed(p.strides), strict=bool(p.strides)):
+        if not is_const(size, 1) and not analyzer.can_prove_equal(stride, step):
+            raise CodegenError(
+                f"{func.name}: the parameter {p.name!r} is declared with strides that are not "
+                "those of a contiguous array, which is what a call passes. Declare it without "
+                "strides, or in the larger shape it is a part of."
+            )
+        step = mul(step, size)
+    if not is_const(p.elem_offset, 0):
+        raise CodegenError(
+            f"{func.name}: the parameter {p.name!r} is declared with an elem_offset; a call passes "
+            "arrays from their first element on. Declare it without one."
+        )

@@ -20,17 +20,26 @@ from typing import Any
 from ..support.config import flag
 from ..support.errors import BuildError, MeasureTimeout, TuningError
 from ..tensorir.printer import print_func
+from .candidate import Candidate, SpaceFunction
+from .cost_model import CostModel, LearnedModel
 from .database import TuningDatabase, TuningRecord
+from .evolution import EvolutionarySearch
+from .features import Machine
 from .measure import measure_candidate, save_reference
-from .search import Candidate, RandomSearch, SpaceFunction
+from .search import SearchStrategy
 from .space import analytic_choices, default_space
+from .strategies import make_model, make_strategy, verify_strategy
 from .task import TuneTask
+from .transfer import transferred
+from .warm_start import group_name, teach_records
 from .worker_pool import WorkerPool
 
 Space = SpaceFunction | Sequence[SpaceFunction] | None
 
 CANDIDATE_LIMIT = 60.0
 """Seconds a candidate may take to build, check and time."""
+ELITE_RECORDS = 32
+"""Records of a task that a search starts from."""
 REFERENCE_LIMIT = 900.0
 """Seconds the unscheduled function may take; it is run twice."""
 
@@ -80,6 +89,9 @@ def tune_task(
     seconds: float = 0.05,
     deadline: float | None = None,
     on_progress: Callable[[TuningProgress], None] | None = None,
+    strategy: str = "evolutionary",
+    model: CostModel | str | None = None,
+    analytic_first: bool = True,
 ) -> TuningProgress:
     """Measure up to ``max_trials`` new candidates of one task and record them.
 
@@ -87,22 +99,36 @@ def tune_task(
     whose analytic choice is measured first. ``executor`` runs the measurements (a WorkerPool of one
     worker by default; one worker measures what another would disturb). ``seconds`` is the time each
     candidate is run for; ``deadline`` (of ``time.monotonic``) ends the session early, in the middle
-    of a measurement. Raises TuningError before any work for a function that cannot be tuned or a
+    of a measurement. ``strategy`` is ``evolutionary``, ``random`` or ``replay_trace``; the first
+    ranks by ``model``, a CostModel or the name of one (None: the learned one where xgboost is
+    installed, else the analytic one), which goes on learning and which records of other tasks teach
+    beforehand. ``analytic_first=False`` leaves the analytic choice out, for experiments. Raises
+    TuningError before any work for a function that cannot be tuned or a
     target that is not this machine, and where no candidate can be made or no worker runs.
     """
     if trials_per_iter < 1:
         raise TuningError(f"trials_per_iter is at least 1; found {trials_per_iter}.")
     task.verify_tunable()
     task.verify_measurable()
+    verify_strategy(strategy)
     functions, first = _space_functions(space, task)
-    seen = database.seen(task.workload, task.target_key)
-    search = RandomSearch(
+    first = [*first, *transferred(database, task)]
+    seed = default_seed() if seed is None else seed
+    if model is None or isinstance(model, str):
+        model = make_model(model, seed)
+    search = make_strategy(
+        strategy,
         task.stripped,
         functions,
-        seed=default_seed() if seed is None else seed,
-        first=first,
-        seen=seen,
+        seed=seed,
+        target=task.target,
+        model=model,
+        first=first if analytic_first else (),
+        seen=database.seen(task.workload, task.target_key),
+        group=group_name(task.workload, task.target_key),
     )
+    if max_trials > 0:
+        _resume(search, model, task, database, deadline)
     known = database.best(task.workload, task.target_key)
     progress = TuningProgress(task, max_trials, best=known.best if known else None)
     with ExitStack() as stack:
@@ -115,8 +141,29 @@ def tune_task(
                 run = _Run(
                     task, database, progress, seconds, deadline, on_progress, executor, stack
                 )
-            run.measure(batch)
+            search.observe(run.measure(batch))
     return progress
+
+
+def _resume(
+    search: SearchStrategy,
+    model: CostModel,
+    task: TuneTask,
+    database: TuningDatabase,
+    deadline: float | None,
+) -> None:
+    """Teach model and search what the database knows."""
+    if not isinstance(search, EvolutionarySearch):
+        return
+    if isinstance(model, LearnedModel):
+        teach_records(model, database, Machine.of(task.target), deadline=deadline)
+    measured = [
+        (r.best, r.candidate, r.trace)
+        for r in database.records(task.workload, task.target_key)
+        if r.best is not None
+    ]
+    fastest = sorted(measured)[:ELITE_RECORDS]
+    search.resume([(candidate, trace, best) for best, candidate, trace in fastest])
 
 
 class _Run:
@@ -146,11 +193,13 @@ class _Run:
         self.executor = executor
         self._has_reference = False
 
-    def measure(self, batch: Sequence[Candidate]) -> None:
+    def measure(self, batch: Sequence[Candidate]) -> list[tuple[str, float | None]]:
         """Measure candidates and record each answer; at the deadline the rest is dropped. An error
-        of the machinery is raised after what was answered until then is recorded."""
+        of the machinery is raised after what was answered until then is recorded. The answers, in
+        the batch's order: a candidate's hash and its best seconds, None where it failed."""
         if not self._has_reference and not self._make_reference():
-            return
+            return []
+        answers: dict[str, float | None] = {}
         futures = {self._submit(c): c for c in batch}
         broken: BaseException | None = None
         try:
@@ -159,7 +208,8 @@ class _Run:
                     continue
                 error = future.exception()
                 if error is None or isinstance(error, (BuildError, MeasureTimeout)):
-                    self._record(futures[future], future)
+                    record = self._record(futures[future], future)
+                    answers[record.candidate] = record.best
                 elif broken is None:
                     broken = error
                     _cancel(futures)
@@ -167,6 +217,7 @@ class _Run:
             _cancel(futures)
         if broken is not None:
             raise broken
+        return [(c.hash, answers[c.hash]) for c in batch if c.hash in answers]
 
     def _answers(self, futures: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
         """The futures as they are answered, until the deadline."""
@@ -204,7 +255,7 @@ class _Run:
         self._has_reference = True
         return True
 
-    def _record(self, candidate: Candidate, future: Future[Any]) -> None:
+    def _record(self, candidate: Candidate, future: Future[Any]) -> TuningRecord:
         error = future.exception()
         times = tuple(future.result()["seconds"]) if error is None else ()
         record = TuningRecord(
@@ -220,6 +271,7 @@ class _Run:
         self.progress.count(record)
         if self.on_progress is not None:
             self.on_progress(self.progress)
+        return record
 
     def _time_left(self) -> float | None:
         return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())

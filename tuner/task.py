@@ -31,7 +31,7 @@ from ..tensorir.expr import (
 from ..tensorir.function import PrimFunc
 from ..tensorir.stmt import Block, BlockRealize, BufferStore
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _COUNTED = (Add, Sub, Mul, Div, Min, Max, Call)
 _MEANT = ("is_scheduled", "inplace", "layout_free", "layout_maps")
 """The attributes that decide what code a function may become; all others are left out of

@@ -95,7 +95,7 @@ class Matmul:
 
 def match_matmul(block: Block) -> Matmul | None:
     """The block as a matrix product, or None."""
-    product = _product(block)
+    product = product_of(block)
     if product is None:
         return None
     first, second = product
@@ -129,7 +129,8 @@ def _position(buffers: list[Buffer], wanted: Buffer) -> int:
     return next(i for i, b in enumerate(buffers) if b is wanted)
 
 
-def _product(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
+def product_of(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
+    """The two loads that a reduction block multiplies and sums, or None."""
     store = block.body
     if not isinstance(store, BufferStore) or block.init is None:
         return None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import sqlite3
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -205,7 +209,7 @@ def test_another_schema_version(tmp_path: Path, change: str, found: str) -> None
     connection.execute(change)
     connection.commit()
     connection.close()
-    with pytest.raises(TuningError, match=f"{found}; this burnish reads version 1"):
+    with pytest.raises(TuningError, match=f"{found}; this burnish reads version 2"):
         TuningDatabase(path)
 
 
@@ -222,3 +226,119 @@ def test_an_empty_file_becomes_a_database(tmp_path: Path) -> None:
     path.write_text("")
     with TuningDatabase(path) as db:
         assert len(db) == 0
+
+
+def test_a_file_that_must_exist_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(TuningError, match=r"There is no file '.*records\.db' to read records from"):
+        TuningDatabase(tmp_path / "records.db", must_exist=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- killed writers ----------------------------------
+WRITER = """
+import sys
+from burnish.tuner.database import TuningDatabase, TuningRecord
+who = sys.argv[2]
+with TuningDatabase(sys.argv[1]) as db:
+    n = 0
+    while True:
+        source = db.add_workload("w", "main", f"text {n % 7}", 1.0)
+        db.add(TuningRecord("w", "t", f"{who}.{n}", source, "[]", (1.0 + n,)))
+        print(n, flush=True)
+        n += 1
+"""
+
+
+def test_a_killed_writer_loses_nothing_it_had_added(tmp_path: Path) -> None:
+    path = tmp_path / "records.db"
+    committed: set[str] = set()
+    for who, enough in (("a", 15), ("b", 40), ("c", 83)):
+        command = [sys.executable, "-c", WRITER, str(path), who]
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert writer.stdout is not None
+        for line in writer.stdout:
+            committed.add(f"{who}.{line.strip()}")
+            if int(line) >= enough:
+                writer.send_signal(signal.SIGKILL)
+                break
+        committed |= {f"{who}.{line.strip()}" for line in writer.stdout if line.endswith("\n")}
+        assert writer.wait() == -signal.SIGKILL
+        writer.stdout.close()
+        with TuningDatabase(path, must_exist=True) as db:
+            assert db._read("PRAGMA integrity_check") == [("ok",)]
+            known = db.seen("w", "t")
+            assert committed <= known
+            assert len(known - committed) <= 1  # added, and killed before it could say so
+            committed = known
+            assert all(text.text.startswith("text ") for _, text in db.entries())
+
+
+# -- records of other files and other machines ----------------------------------
+def filled(*records: TuningRecord, text: str = "def main(): 1") -> TuningDatabase:
+    db = TuningDatabase()
+    for r in records:
+        source = db.add_workload(r.workload, "main", text + r.workload, 2.0)
+        db.add(replace(r, source=source))
+    return db
+
+
+def test_merging_keeps_what_is_measured_and_what_is_newer() -> None:
+    ours = filled(
+        replace(record("same", 1.0), created=5.0),
+        replace(record("measured", 1.0), created=5.0),
+        replace(record("failed", error="hung"), created=9.0),
+        replace(record("older", 1.0), created=5.0),
+    )
+    theirs = filled(
+        replace(record("new", 3.0), created=1.0),
+        replace(record("same", 1.0), created=5.0),
+        replace(record("measured", error="hung"), created=9.0),
+        replace(record("failed", 2.0), created=1.0),
+        replace(record("older", 4.0), created=6.0),
+        text="def other(): 1",
+    )
+    assert ours.merge(theirs) == 3
+    found = {r.candidate: r.best for r in ours.records()}
+    assert found == {"same": 1.0, "measured": 1.0, "failed": 2.0, "older": 4.0, "new": 3.0}
+    assert ours.text(ours.records()[-1].source) == "def other(): 1w"
+    assert ours.merge(theirs) == 0
+    assert len(theirs) == 5
+
+
+def test_a_merge_that_fails_takes_over_nothing() -> None:
+    ours, theirs = filled(record("a", 1.0)), filled(record("b", 1.0))
+    theirs.add(replace(record("c", 1.0), source=99))
+    with pytest.raises(TuningError, match="is damaged: it lacks the text 99 of a record"):
+        ours.merge(theirs)
+    assert [r.candidate for r in ours.records()] == ["a"]
+
+
+def test_pruning_keeps_the_best_of_each_workload_and_target() -> None:
+    db = filled(
+        *(record(c, s) for c, s in (("a", 3.0), ("b", 1.0), ("c", 2.0))),
+        record("f", error="wrong"),
+        record("d", 9.0, target="u"),
+        record("e", 4.0, workload="x"),
+        record("g", error="wrong", workload="y"),
+    )
+    assert db.prune(2) == 3
+    assert [r.candidate for r in db.records()] == ["b", "c", "d", "e"]
+    assert set(db.workloads()) == {"w", "x"}
+    assert db.prune(1) == 1
+    assert [r.candidate for r in db.records("w", "t")] == ["b"]
+    with pytest.raises(TuningError, match="keeps at least 1 record of a workload; found 0"):
+        db.prune(0)
+
+
+def test_records_of_other_targets_come_the_best_of_each_first() -> None:
+    db = filled(
+        record("here", 0.1),
+        record("slow", 5.0, target="u"),
+        record("slower", 6.0, target="u"),
+        record("fast", 1.0, target="v"),
+        record("also", 2.0, target="v"),
+        record("failed", target="v", error="x"),
+        record("other", 1.0, target="v", workload="x"),
+    )
+    assert [r.candidate for r in db.elsewhere("w", "t", 3)] == ["fast", "slow", "also"]
+    assert db.elsewhere("x", "v", 3) == []

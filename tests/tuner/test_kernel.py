@@ -67,3 +67,31 @@ def test_scalar_parameters_are_refused() -> None:
     )
     with pytest.raises(CodegenError, match="'s' is a scalar"):
         describe_kernel(func, lower_func(matmul(8), native_target()))
+
+
+@pytest.mark.parametrize(
+    ("layout", "message"),
+    [
+        ("strides=[8, 1]", "'A' is declared with strides that are not those of a contiguous"),
+        ("strides=[1, 4]", "'A' is declared with strides that are not those of a contiguous"),
+        ("strides=[4, 1]", ""),
+        ("elem_offset=2", "'A' is declared with an elem_offset"),
+    ],
+)
+def test_parameters_are_contiguous_arrays(layout: str, message: str) -> None:
+    func = parse_func(
+        f"""
+        def copy(a: T.handle, B: T.Buffer((4, 4), "float32")):
+            A = T.match_buffer(a, (4, 4), "float32", {layout})
+            for i, j in T.grid(4, 4):
+                with T.block("B"):
+                    v, w = T.axis.remap("SS", [i, j])
+                    B[v, w] = A[v, w]
+        """
+    )
+    lowered = lower_func(func, native_target())
+    if message:
+        with pytest.raises(CodegenError, match=message):
+            describe_kernel(func, lowered)
+    else:
+        assert [p.name for p in describe_kernel(func, lowered).params] == ["A", "B"]

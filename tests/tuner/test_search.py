@@ -11,7 +11,7 @@ from burnish.support.errors import TuningError
 from burnish.support.structural import structural_hash
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.tuner.programs import matmul, tiled
-from burnish.tuner.search import RandomSearch, make_candidate
+from burnish.tuner.search import RandomSearch, ReplayTraceSearch, make_candidate
 
 
 def search(seed: int = 0, seen: set[str] | None = None, **options: object) -> RandomSearch:
@@ -105,3 +105,30 @@ def test_a_mistake_in_a_space_function_is_not_hidden() -> None:
 def test_a_deadline_ends_the_proposals() -> None:
     assert search().propose(4, deadline=time.monotonic()) == []
     assert len(search().propose(4, deadline=time.monotonic() + 60)) == 4
+
+
+def test_traces_are_replayed_with_other_decisions() -> None:
+    found = ReplayTraceSearch(matmul(16), [tiled], seed=0)
+    batch = found.propose(8)
+    assert len({c.hash for c in batch}) == 8
+    again = ReplayTraceSearch(matmul(16), [tiled], seed=0)
+    assert [c.hash for c in again.propose(8)] == [c.hash for c in batch]
+    assert found.propose(1, attempts=0) == []
+
+
+def test_traces_keep_what_steered_their_space_function() -> None:
+    def steered(sch: Schedule) -> None:
+        rows = sch.get(sch.sample_categorical([1, 2, 4], [1, 1, 1]))
+        i, j, _ = sch.get_loops("C")
+        sch.split(i, [None, rows])
+        sch.split(j, sch.sample_perfect_tile(j, 2, 16))
+
+    for c in ReplayTraceSearch(matmul(16), [steered], seed=1).propose(6):
+        rows, _ = Trace.from_json(c.trace).decisions.values()
+        split = next(i for i in Trace.from_json(c.trace) if i.kind == "split")
+        assert dict((*split.inputs, *split.attrs))["factors"][1] == [1, 2, 4][rows]
+
+
+def test_a_trace_without_free_decisions_is_not_replayed() -> None:
+    found = ReplayTraceSearch(matmul(8), [vectorized], seed=0)
+    assert len(found.propose(4, attempts=8)) == 1

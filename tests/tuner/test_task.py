@@ -56,7 +56,7 @@ def test_a_layout_free_workload_survives_its_text() -> None:
 
 def test_the_target_key_names_what_measurements_depend_on() -> None:
     key = target_key(Target("llvm -mcpu=haswell -mattr=+avx2,+fma -threads=2"))
-    assert key == "v1 haswell features=84489a27 threads=2"
+    assert key == "v2 haswell features=84489a27 threads=2"
     assert target_key(Target("llvm -mcpu=haswell")).endswith(" threads=any")
     assert target_key(Target("llvm -mcpu=haswell -mattr=+fma,+avx2 -threads=2")) == key
     assert target_key(Target("llvm -mcpu=haswell -mattr=+fma -threads=2")) != key

@@ -24,10 +24,11 @@ from ...tensorir.schedule import Schedule
 from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .inline import inline_elementwise
-from .matmul import consumer_or_copy, match
+from .matmul import match
 from .panels import is_layout_free
 from .reduction import combine_lanes, first_blocks, merge_statements, schedule_rest
 from .sharing import points_of, share_tiles
+from .tiles import consumer_or_copy
 
 MOST_ROWS = 4
 

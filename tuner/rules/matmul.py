@@ -25,18 +25,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
 from ..chooser import Chooser
 from ..workload import (
     Matmul,
     block_named,
     blocks_in_order,
-    is_spatial,
+    load_is_contiguous,
     match_matmul,
     static_extent,
 )
@@ -45,10 +44,19 @@ from .lanes import up_to_power
 from .panels import pack_columns, place_copy, wants_packing
 from .reduction import schedule_rest
 from .sharing import points_of, share_tiles
+from .tiles import outlets, pad_columns, partition_together, store_tile
 
 FMA_LATENCY = 4
 """Cycles from one fused multiply-add to the next on the same register; two are issued a cycle."""
 TALLEST_TILE = 14
+COLLIDING = 2048
+"""Bytes between rows, of which half the rows or more share one set of a cache of 4 KiB a way."""
+MANY_PANELS = 8
+"""Vectors of columns from which on a copy of the rows pays."""
+CACHE_SHARE = 0.5
+"""The part of a core's cache that one operand may fill."""
+MANY_REGISTERS = 32
+"""With AVX-512's number of registers comes the broadcast of a memory operand."""
 FEW_ROWS = TALLEST_TILE // 2
 """Rows of a short axis that are put into a tile together with several steps of the axis before."""
 SYMBOLIC_TILES = (1, 2, 4, 6, 8, 12)
@@ -93,12 +101,15 @@ def best_tile(columns: int | None, rows: int | None, lanes: int, registers: int)
     remainder.
     """
     best: tuple[float, TileShape] | None = None
+    # One register for what is broadcast; without memory operands of that kind another, to load
+    # ahead into.
+    spare = 1 if registers >= MANY_REGISTERS else 2
     for vectors in range(1, 5):
         width = vectors * lanes
         if columns is not None and vectors > math.ceil(columns / lanes):
             continue
         for tile_rows in range(1, min(TALLEST_TILE, rows or TALLEST_TILE) + 1):
-            if tile_rows * vectors + vectors + 1 > registers:
+            if tile_rows * vectors + vectors + spare > registers:
                 continue
             useful = 1.0
             if columns is not None:
@@ -163,22 +174,80 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     reduce = static_extent(block, matmul.reduce[0])
     unroll = _divisor(reduce, chooser.value(sch, [1, 2, 4, 8], 4))
     packed = wants_packing(sch, matmul, tile_rows, row_count, chooser)
+    spread = bool(chooser.value(sch, [0, 1], int(_rows_collide(block, matmul, target))))
+    if spread and matmul.rows:
+        matmul = _spread_rows(sch, matmul)
     copy = pack_columns(sch, matmul, vectors * lanes) if packed else None
-    epilogue = consumer_or_copy(sch, matmul.block, "register")
+    stored = outlets(sch, matmul.block)
     if packed:
-        _pad_columns(sch, matmul.block, vectors * lanes)
-    _order_loops(sch, matmul, roles, epilogue)
+        pad_columns(sch, matmul.block, vectors * lanes)
+    _order_loops(sch, matmul, roles, stored)
     if copy is not None:
         place_copy(sch, copy, matmul, target, vectors * lanes)
     outer = len(roles.front)
-    tiling = _Tiling(packed, columns, vectors, lanes, unroll, roles, target, points_of(block))
-    loops = (sch.get_loops(matmul.block)[outer], sch.get_loops(epilogue)[outer])
+    several = row_count is None or row_count > tile_rows
+    if packed and several and roles.row is not None:
+        best = int(_weights_first(block, matmul, target))
+        if chooser.value(sch, [0, 1], best):
+            _columns_outside(sch, (matmul.block, *stored), roles, vectors * lanes)
+            outer, columns = outer + 1, vectors * lanes
+    tiling = _Tiling(packed, columns, vectors, lanes, unroll, outer, target, points_of(block))
     inner = roles.inner_count(block)
-    parts = row_parts(sch.get(loops[0]).extent, max(1, tile_rows // inner))
-    names = _partition(sch, (matmul.block, epilogue), loops, [extent for extent, _ in parts])
-    for pair, (_, steps) in zip(names, parts, strict=True):
-        _tile_part(sch, pair, steps, steps * inner, tiling)
+    rows = sch.get(sch.get_loops(matmul.block)[outer]).extent
+    parts = row_parts(rows, max(1, tile_rows // inner))
+    names = partition_together(sch, (matmul.block, *stored), outer, [e for e, _ in parts])
+    for blocks, (_, steps) in zip(names, parts, strict=True):
+        _tile_part(sch, blocks, steps, steps * inner, tiling)
     schedule_rest(sch, target, chooser)
+
+
+def _bytes(load: BufferLoad) -> int | None:
+    """The size of an operand; None where it is symbolic."""
+    sizes = [d.value for d in load.buffer.shape if isinstance(d, IntImm)]
+    if len(sizes) != len(load.buffer.shape):
+        return None
+    return math.prod(sizes) * load.buffer.dtype.bits // 8
+
+
+def _weights_first(block: Block, matmul: Matmul, target: Target) -> bool:
+    """Whether panels of columns are the outer loop: all weights together are too large to stay in a
+    core's cache from one tile of rows to the next."""
+    weights, rows = _bytes(matmul.w), _bytes(matmul.x)
+    if weights is None or weights <= CACHE_SHARE * target.l2_bytes:
+        return False
+    return rows is None or rows <= max(weights, CACHE_SHARE * target.l2_bytes)
+
+
+def _columns_outside(sch: Schedule, blocks: tuple[str, ...], roles: Roles, panel: int) -> None:
+    """Put the loop over panels of columns around the rows: front, panels, rows, columns, k."""
+    for n, name in enumerate(blocks):
+        front, rest = len(roles.front), sch.get_loops(name)
+        *rows, column = rest[front : -1 if n == 0 else None]
+        j0, j1 = sch.split(column, [None, panel])
+        sch.reorder(j0, *rows, j1, *(rest[-1:] if n == 0 else []))
+
+
+def _rows_collide(block: Block, matmul: Matmul, target: Target) -> bool:
+    """Whether the rows of a tile fall into few sets of the first cache, and are read so often that
+    a copy with other distances pays."""
+    *_, k = matmul.x.buffer.shape
+    column = static_extent(block, matmul.columns[-1])
+    inner = block.iter_vars[matmul.reduce[0]].var
+    if not isinstance(k, IntImm) or column is None or not load_is_contiguous(matmul.x, inner):
+        return False
+    return k.value * matmul.x.buffer.dtype.bits // 8 % COLLIDING == 0 and column >= MANY_PANELS * (
+        target.vector_bits // matmul.x.buffer.dtype.bits
+    )
+
+
+def _spread_rows(sch: Schedule, matmul: Matmul) -> Matmul:
+    """Read X from a copy whose rows lie an odd number of cache lines apart."""
+    copy = sch.cache_read(matmul.block, matmul.x_read, "global")
+    line = 64 * 8 // matmul.x.buffer.dtype.bits
+    sch.storage_align(copy, 0, -2, 2 * line, line)
+    again = match(sch.func)
+    assert again is not None
+    return again
 
 
 @dataclass(frozen=True)
@@ -230,14 +299,14 @@ def _divisor(extent: int | None, wanted: int) -> int:
 
 @dataclass(frozen=True)
 class _Tiling:
-    """What all parts of a product have in common."""
+    """What all parts of a product have in common; ``outer`` loops stand around the rows."""
 
     packed: bool
     columns: int | None
     vectors: int
     lanes: int
     unroll: int
-    roles: Roles
+    outer: int
     target: Target
     points: int
 
@@ -254,32 +323,12 @@ def _together(panels: int, vectors: int, rows: int, registers: int) -> int:
     return together
 
 
-def consumer_or_copy(sch: Schedule, block: str, scope: str) -> str:
-    """The block that takes a block's results out of ``scope``: its one consumer, where that reads
-    them element by element, or a copy made for it."""
-    consumers = sch.get_consumers(block)
-    if len(consumers) == 1 and reads_in_order(sch.func, consumers[0].name, block):
-        sch.set_scope(block, 0, scope)
-        return consumers[0].name
-    return sch.cache_write(block, 0, scope).name
-
-
-def reads_in_order(func: PrimFunc, consumer: str, producer: str) -> bool:
-    """Whether a spatial block reads what another writes at its own axes, all of them, in order."""
-    block, written = block_named(func, consumer), block_named(func, producer).writes[0].buffer
-    axes = [v.var for v in block.iter_vars]
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer is written]
-    return is_spatial(block) and all(
-        len(n.indices) == len(axes) and all(i is a for i, a in zip(n.indices, axes, strict=True))
-        for n in loads
-    )
-
-
-def _order_loops(sch: Schedule, matmul: Matmul, roles: Roles, epilogue: str) -> None:
+def _order_loops(sch: Schedule, matmul: Matmul, roles: Roles, stored: tuple[str, ...]) -> None:
     """Order the loops of product and epilogue: front, row, inner rows, columns, and k."""
     column = matmul.columns[-1]
     rows = [] if roles.row is None else [roles.row, *roles.inner]
-    for name, last in ((matmul.block, [column, *matmul.reduce]), (epilogue, [column])):
+    for name in (matmul.block, *stored):
+        last = [column, *matmul.reduce] if name == matmul.block else [column]
         loops = sch.get_loops(name)
         order = [*roles.front, *rows, *last]
         if order != sorted(order):
@@ -288,21 +337,8 @@ def _order_loops(sch: Schedule, matmul: Matmul, roles: Roles, epilogue: str) -> 
             sch.add_unit_loop(loops[column])
 
 
-def _partition(
-    sch: Schedule, pair: tuple[str, str], loops: tuple[LoopRV, LoopRV], extents: list[Expr]
-) -> list[tuple[str, str]]:
-    """Cut one loop of the product and one of the epilogue alike; the names in each part."""
-    if len(extents) == 1:
-        return [pair]
-    first, second = [sch.loop_partition(loop, [*extents[:-1], None]) for loop in loops]
-    return [
-        (sch.get_child_blocks(a)[0].name, sch.get_child_blocks(b)[0].name)
-        for a, b in zip(first, second, strict=True)
-    ]
-
-
 def _tile_part(
-    sch: Schedule, pair: tuple[str, str], steps: int, rows: int, tiling: _Tiling
+    sch: Schedule, blocks: tuple[str, ...], steps: int, rows: int, tiling: _Tiling
 ) -> None:
     """Tile one part of the rows: packed columns reach as far as whole panels, others have a part of
     their own for what does not fill a tile."""
@@ -314,24 +350,25 @@ def _tile_part(
     together = _together(panels, vectors, rows, tiling.target.vector_registers)
     shape = TileShape(steps, vectors, together)
     width = together * vectors * lanes
-    outer = len(tiling.roles.front)
-    row, *inner, j, _ = sch.get_loops(pair[0])[outer:]
+    outer = tiling.outer
+    row, *inner, j, _ = sch.get_loops(blocks[0])[outer:]
     i0, i1 = sch.split(row, [None, steps])
     sch.reorder(i0, j, i1, *inner)
-    loops = (j, sch.get_loops(pair[1])[-1])
     if tiling.packed or (columns is not None and columns % width == 0):
-        tiles = [(pair, shape, lanes)]
+        tiles = [(blocks, shape, lanes)]
     elif columns is not None and columns < width:
-        tiles = [(pair, *_rest_tile(steps, columns, lanes))]
+        tiles = [(blocks, *_rest_tile(steps, columns, lanes))]
     else:
         extent = sch.get(j).extent
-        full, rest = _partition(sch, pair, loops, [extent // width * width, extent % width])
+        cuts = [extent // width * width, extent % width]
+        places = (outer + 1, *[-1 for _ in blocks[1:]])
+        full, rest = partition_together(sch, blocks, places, cuts)
         few = (TileShape(steps, 1), lanes)
         if columns is not None:
             few = _rest_tile(steps, columns % width, lanes)
         tiles = [(full, shape, lanes), (rest, *few)]
     for names, tile, own_lanes in tiles:
-        _tile(sch, *names, tile, own_lanes, tiling)
+        _tile(sch, names, tile, own_lanes, tiling)
     # One loop of a part is shared; where columns are cut, that around both cuts is the rows'.
     for names, _, _ in tiles:
         share_tiles(sch, tiling.target, sch.get_loops(names[1])[: outer + 2], tiling.points)
@@ -344,32 +381,20 @@ def _rest_tile(steps: int, columns: int, lanes: int) -> tuple[TileShape, int]:
     return TileShape(steps, math.ceil(columns / lanes)), lanes
 
 
-def _pad_columns(sch: Schedule, product: str, width: int) -> None:
-    """Compute whole panels of columns; the packed weight is zero there."""
-    axes = block_named(sch.func, product).iter_vars
-    last = max(i for i, v in enumerate(axes) if v.kind == "spatial")
-    sch.pad_einsum(product, [width if i == last else 1 for i in range(len(axes))])
-
-
 def _tile(
-    sch: Schedule, product: str, epilogue: str, shape: TileShape, lanes: int, tiling: _Tiling
+    sch: Schedule, blocks: tuple[str, ...], shape: TileShape, lanes: int, tiling: _Tiling
 ) -> None:
     """Tile the columns of one part: the loops in the drawing above."""
-    outer = len(tiling.roles.front) + 1
+    product, *stored = blocks
+    outer = tiling.outer + 1
     loops = sch.get_loops(product)
     j, *rows, k = loops[outer:]
     j0, jp, jv, jl = sch.split(j, [None, shape.panels, shape.vectors, lanes])
     k0, k1 = sch.split(k, [None, tiling.unroll])
     sch.reorder(j0, k0, k1, *rows, jp, jv, jl)
-    sch.reverse_compute_at(epilogue, j0, preserve_unit_loops=True)
+    store_tile(sch, stored, j0, lanes)
     for loop in (k1, *rows, jp, jv):
         sch.unroll(loop)
     if lanes > 1:
         sch.vectorize(jl)
     sch.decompose_reduction(product, k0)
-    *stored, columns = sch.get_loops(epilogue)[outer + 1 :]
-    vectors, inner = sch.split(columns, [None, lanes])
-    for loop in (*stored, vectors):
-        sch.unroll(loop)
-    if lanes > 1:
-        sch.vectorize(inner)

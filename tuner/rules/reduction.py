@@ -113,7 +113,7 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
         else:
             width = min(lanes * wanted, up_to_power(extent.value + 1) // 2)
             if is_reduction(nest.block):
-                _vectorize_terms(sch, nest, extent.value, width, lanes)
+                vectorize_terms(sch, nest.block.name, len(nest.kept), extent.value, width, lanes)
             else:
                 vectorize_loop(sch, loop, width, min(lanes, width))
 
@@ -163,9 +163,11 @@ def _is_one_axis(nest: Nest) -> bool:
     return True
 
 
-def _vectorize_terms(sch: Schedule, nest: Nest, extent: int, width: int, lanes: int) -> None:
-    """Keep ``width`` partial results of a reduction in the lanes of vectors."""
-    name = nest.block.name
+def vectorize_terms(
+    sch: Schedule, name: str, rows: int, extent: int, width: int, lanes: int
+) -> None:
+    """Keep ``width`` partial results of a reduction over its innermost loop in the lanes of
+    vectors; ``rows`` loops stand around a row."""
     _, inner = sch.split(sch.get_loops(name)[-1], [None, width])
     partial = sch.rfactor(inner, -1)
     sch.set_scope(partial, 0, "register")
@@ -177,7 +179,7 @@ def _vectorize_terms(sch: Schedule, nest: Nest, extent: int, width: int, lanes: 
     for child in children:
         sch.vectorize(sch.get_loops(child)[-1])
     combine_lanes(sch, name, width, min(lanes, width))
-    sch.decompose_reduction(children[0], sch.get_loops(children[0])[len(nest.kept)])
+    sch.decompose_reduction(children[0], sch.get_loops(children[0])[rows])
 
 
 def combine_lanes(sch: Schedule, block: str, width: int, lanes: int) -> None:

@@ -1,0 +1,117 @@
+"""Convolutions with channels last: every stride, padding, dilation and odd size; the assembly."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from burnish.tensorir import operators as op
+from burnish.tensorir.compute import create_prim_func, placeholder
+from burnish.tensorir.function import PrimFunc
+from burnish.tests.graphir import window_reference
+from burnish.tests.tuner.rules.checking import (
+    HASWELL,
+    SKYLAKE,
+    Shape,
+    Workload,
+    assembly_of,
+    check_rule,
+    scheduled,
+)
+from burnish.tuner.rules.conv import match_conv
+
+
+def conv(
+    x: Shape, w: Shape, *, stride: int = 1, pad: int = 0, dilation: int = 1, groups: int = 1,
+    image_last: bool = True, relu: bool = True, dtype: str = "float32",
+) -> Workload:  # fmt: skip
+    n = len(x) - 2
+    options: dict[str, Any] = {
+        "strides": [stride] * n,
+        "padding": [pad] * (2 * n),
+        "dilation": [dilation] * n,
+        "groups": groups,
+        "channels_last": image_last,
+        "out_channels_last": True,
+    }
+    return Workload(
+        lambda a, b: op.relu(op.conv(a, b, **options)) if relu else op.conv(a, b, **options),
+        lambda a, b: np.maximum(window_reference.conv(a, b, **options), 0 if relu else -np.inf),
+        x,
+        w,
+        dtype=dtype,
+    )
+
+
+@pytest.mark.parametrize("columns", [1, 5, 16, 17, 33, 64])
+@pytest.mark.parametrize("width", [1, 4, 7, 15, 30])
+def test_any_width_and_channels(columns: int, width: int) -> None:
+    check_rule(conv((1, 3, width, 6), (columns, 6, 1, 1), relu=False), "conv", seeds=1)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        conv((2, 9, 9, 8), (33, 8, 3, 3), pad=1),
+        conv((1, 16, 9, 8), (32, 8, 3, 3), pad=1, stride=2),
+        conv((1, 9, 17, 4), (32, 4, 5, 3), pad=2, dilation=2),
+        conv((1, 3, 30, 30), (20, 3, 7, 7), pad=3, stride=2, image_last=False),
+        conv((1, 8, 8, 3), (24, 3, 4, 4), stride=4),
+        conv((1, 8, 8, 12), (40, 12, 1, 1), stride=2),
+        conv((2, 20, 6), (18, 6, 3), pad=1),
+        conv((1, 4, 5, 6, 3), (10, 3, 3, 3, 3), pad=1),
+        conv((1, 9, 9, 1), (17, 1, 3, 3), pad=1),
+        conv((1, 6, 6, 5), (7, 5, 3, 3), pad=1, dtype="float64"),
+    ],
+    ids=range(10),
+)
+def test_windows(workload: Workload) -> None:
+    check_rule(workload, "conv", tolerance=1e-4)
+
+
+def test_symbolic_batch() -> None:
+    check_rule(conv(("n", 7, 7, 8), (20, 8, 3, 3), pad=1), "conv", n=[1, 3], tolerance=1e-4)
+
+
+def test_weights_first_where_they_are_larger_than_the_cache() -> None:
+    workload = conv((1, 7, 7, 512), (128, 512, 3, 3), pad=1)
+    name, func = scheduled(workload.func)
+    assert name == "conv"
+    workload.check(func, tolerance=2e-3)
+    first = next(line for line in func.script().splitlines() if " in T.grid(" in line)
+    assert "conv_pad" not in first  # the image is padded whole, before the panels
+
+
+def test_several_convolutions_or_groups_are_not_matched() -> None:
+    assert match_conv(conv((1, 5, 5, 4), (6, 2, 3, 3), groups=2).func) is None
+    x, w = placeholder((1, 5, 5, 4)), placeholder((4, 4, 1, 1))
+    plain: dict[str, Any] = {
+        "strides": [1, 1], "padding": [0] * 4, "dilation": [1, 1], "channels_last": True,
+    }  # fmt: skip
+    twice = op.conv(op.conv(x, w, **plain), w, **plain)
+    assert match_conv(create_prim_func([x, w, twice])) is None
+
+
+def layer(channels: int, width: int) -> PrimFunc:
+    x, w = (
+        placeholder((1, width, width, channels), name="x"),
+        placeholder((channels, channels, 3, 3)),
+    )
+    b = placeholder((channels,), name="b")
+    y = op.conv(x, w, b, strides=[1, 1], padding=[1] * 4, dilation=[1, 1], channels_last=True)
+    return create_prim_func([x, w, b, op.relu(y)]).with_attr("layout_free", [1])
+
+
+@pytest.mark.parametrize(
+    ("target", "register", "fmas"), [(SKYLAKE, "zmm", 28 * 4), (HASWELL, "ymm", 12 * 4)]
+)
+def test_no_spills_in_the_inner_loop(target: Any, register: str, fmas: int) -> None:
+    text = assembly_of(scheduled(layer(64, 56), target=target)[1], target)
+    # The loop with the most multiply-adds: four steps of depth for each sum of the tile.
+    blocks = re.split(r"(?m)^\.L\w+:", text)
+    inner = max(blocks, key=lambda b: b.count("vfmadd"))
+    assert len(re.findall(rf"vfmadd\w+\s.*%{register}\d+", inner)) == fmas
+    assert "(%rsp)" not in inner.split("\tj")[0]

@@ -1,0 +1,358 @@
+"""Attention: the two products, and the softmax between them, a tile of rows at a time.
+
+    for rows, keys, c:  S[i, j] += Q[i, c] * K[j, c]      masked, max, exp, sum of each row
+    for rows, e, keys:  Y[i, e] += exp(S)[i, j] * V[j, e]      E(Y[i, e] / sum[i])
+
+becomes, for each part of the rows (all full tiles, then a smaller one), under one loop over heads
+
+    Kp = K of the head, in panels of keys
+    for i0                                  tiles of rows
+      for j0                                panels of keys
+        S_tile = 0                          registers
+        for c0, c1: for i1, jv, jl:         c1, rows and vectors unrolled; lanes vectorized
+          S_tile += Q[i, c] * Kp[j0, c, jv, jl]
+        scores of the tile, masked          to the cache
+      for i1:                               max, exp and sum of the rows, in vectors
+      for e0                                tiles of columns of V
+        Y_tile = 0                          registers
+        for j0, j1: for i1, ev, el:
+          Y_tile += exp[i, j] * V[j, e0, ev, el]
+        E(Y_tile)                           divided, from registers
+
+so that there are never more scores in memory than those of one tile of rows a thread. The tiles are
+those of matrix products (``matmul.py``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...support.errors import ScheduleValueError
+from ...support.node import walk
+from ...support.target import Target
+from ...tensorir.expr import BufferLoad, Cast, Expr, IntImm, Var
+from ...tensorir.function import PrimFunc
+from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.stmt import Block, BufferStore, SeqStmt
+from ..chooser import Chooser
+from ..workload import (
+    block_named,
+    blocks_in_order,
+    is_reduction,
+    is_spatial,
+    product_of,
+    static_extent,
+)
+from .lanes import up_to_power, vectorize_loop
+from .matmul import SYMBOLIC_TILES, best_tile, row_parts
+from .reduction import SHORT, vectorize_terms
+from .sharing import points_of, share_tiles
+from .tiles import pad_columns, partition_together, reads_in_order, store_tile
+from .trial import attempt
+
+HEAD, ROW, COLUMN = 1, 2, 3
+"""The places of the axes of heads, rows and columns in both products; the sum's axis is next."""
+SCORES_SHARE = 4
+"""The part of the L2 cache that the scores of a tile of rows may take."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The blocks of an attention by role: the product ``scores``, ``masked`` that takes it out of
+    registers, ``rows`` between the products, the product ``values``, and ``result``, which takes
+    that out of registers."""
+
+    scores: str
+    masked: str
+    rows: tuple[str, ...]
+    values: str
+    result: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them, in order."""
+        return (self.scores, self.masked, *self.rows, self.values, self.result)
+
+
+def match_attention(func: PrimFunc) -> Attention | None:
+    """The attention that a function computes: its two products over (batch, head, row, column),
+    what is computed of each row between them, and what is done with the second; else None."""
+    blocks = blocks_in_order(func)
+    products = [b for b in blocks if product_of(b) is not None]
+    if len(products) != 2 or any(not _has_axes(b, "SSSSR") for b in products):
+        return None
+    scores, values = products
+    reached = _reached(blocks, scores)
+    consumers = [b for b in reached if _reads(b, scores)]
+    results = [b for b in reached if _reads(b, values)]
+    if len(consumers) != 1 or len(results) != 1 or values not in reached:
+        return None
+    (masked,), (result,) = consumers, results
+    rows = [b for b in reached if b is not masked and b is not values and b is not result]
+    rows = [b for b in rows if blocks.index(b) < blocks.index(values)]
+    if not rows or not all(_has_axes(b, "SSS", "SSSS", "SSSR") for b in rows):
+        return None
+    for consumer, product in ((masked, scores), (result, values)):
+        if not reads_in_order(func, consumer.name, product.name):
+            return None
+    return Attention(
+        scores.name, masked.name, tuple([b.name for b in rows]), values.name, result.name
+    )
+
+
+def _has_axes(block: Block, *kinds: str) -> bool:
+    return "".join(["S" if v.kind == "spatial" else "R" for v in block.iter_vars]) in kinds
+
+
+def _reads(block: Block, producer: Block) -> bool:
+    written = {id(w.buffer) for w in producer.writes}
+    return block is not producer and any(id(r.buffer) in written for r in block.reads)
+
+
+def _reached(blocks: list[Block], start: Block) -> list[Block]:
+    """The blocks that depend on one, in order, without it."""
+    found = [start]
+    for block in blocks[blocks.index(start) + 1 :]:
+        if any(_reads(block, producer) for producer in found):
+            found.append(block)
+    return found[1:]
+
+
+def schedule_attention(sch: Schedule, target: Target, chooser: Chooser) -> None:
+    """Apply the rule to the schedule's function, which ``match_attention`` recognises."""
+    attention = match_attention(sch.func)
+    assert attention is not None
+    tiling = _tiling(sch, attention, target, chooser)
+    copies = _prepare(sch, attention, tiling)
+    attention = match_attention(sch.func)
+    assert attention is not None
+    sch.set_scope(attention.scores, 0, "register")
+    sch.set_scope(attention.values, 0, "register")
+    parts = row_parts(sch.get(sch.get_loops(attention.scores)[ROW]).extent, tiling.rows)
+    own = attention.names if copies.queries is None else (copies.queries, *attention.names)
+    cut = partition_together(sch, own, ROW, [extent for extent, _ in parts])
+    points = points_of(block_named(sch.func, attention.scores))
+    tiles: list[tuple[Attention, LoopRV]] = []
+    for names, (_, rows) in zip(cut, parts, strict=True):
+        queries = None if copies.queries is None else names[0]
+        names = names[-len(attention.names) :]
+        part = Attention(names[0], names[1], names[2:-2], names[-2], names[-1])
+        tiles.append((part, _tile_part(sch, part, queries, rows, tiling)))
+    last = sch.get_loops(cut[0][-1])
+    sch.compute_at(copies.keys, last[HEAD], preserve_unit_loops=True)
+    _vectorize_keys(sch, copies.keys, tiling)
+    heads = sch.fuse(*last[: HEAD + 1])
+    share_tiles(sch, target, [heads, tiles[0][1]], points)
+    for part, tile in tiles:
+        _schedule_rows(sch, part, tile, tiling)
+
+
+@dataclass(frozen=True)
+class _Tiling:
+    """Decisions, and what all parts have in common."""
+
+    rows: int
+    key_vectors: int
+    value_vectors: int
+    lanes: int
+    key_unroll: int
+    value_unroll: int
+    row_vectors: int
+
+
+def _tiling(sch: Schedule, attention: Attention, target: Target, chooser: Chooser) -> _Tiling:
+    """Tiles of rows that serve both products and whose scores stay in the cache."""
+    scores = block_named(sch.func, attention.scores)
+    values = block_named(sch.func, attention.values)
+    dtype = scores.writes[0].buffer.dtype
+    lanes = max(1, target.vector_bits // dtype.bits)
+    rows, keys = static_extent(scores, ROW), static_extent(scores, COLUMN)
+    columns = static_extent(values, COLUMN)
+    shape = best_tile(keys, rows, lanes, target.vector_registers)
+    if keys is None or columns is None:
+        raise ScheduleValueError("attention", "Expected a constant number of keys and values.")
+    most = max(1, target.l2_bytes // SCORES_SHARE // (keys * dtype.bits // 8))
+    tall = chooser.value(sch, [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14], shape.rows)
+    tall = min(tall, most, rows or tall)
+    if rows is None:
+        tall = max(r for r in SYMBOLIC_TILES if r <= tall)
+    limit = max(1, (target.vector_registers - 1) // (tall + 1))
+    key_vectors = min(chooser.value(sch, [1, 2, 3, 4], shape.vectors), limit)
+    value_vectors = _value_vectors(columns, lanes, limit)
+    unroll = chooser.value(sch, [1, 2, 4, 8], 4)
+    return _Tiling(
+        tall,
+        key_vectors,
+        min(chooser.value(sch, [1, 2, 3, 4], value_vectors), limit),
+        lanes,
+        _divisor(static_extent(scores, COLUMN + 1), unroll),
+        _divisor(keys, unroll),
+        chooser.value(sch, [1, 2, 4], 2),
+    )
+
+
+def _value_vectors(columns: int, lanes: int, limit: int) -> int:
+    """Vectors of a tile of the second product: as many as there is room for, and no more tiles."""
+    vectors = max(1, math.ceil(columns / lanes))
+    tiles = math.ceil(vectors / min(limit, 4))
+    return math.ceil(vectors / tiles)
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """What is made of the operands: ``keys`` of a head in panels, and the ``queries`` of a tile,
+    widened, where they have another dtype than the sums. Values are widened where they are
+    loaded, once for all rows of a tile."""
+
+    keys: str
+    queries: str | None
+
+
+def _prepare(sch: Schedule, attention: Attention, tiling: _Tiling) -> _Copies:
+    """Copy the keys into panels, and inline what is computed before and after: moves of q, k, v and
+    of the result, a mask's arithmetic."""
+    scores = block_named(sch.func, attention.scores)
+    column, depth = (scores.iter_vars[i].var for i in (COLUMN, COLUMN + 1))
+    keys, queries = _operands(scores)
+    widened = {id(b.writes[0].buffer): b.name for b in blocks_in_order(sch.func) if _widens(b)}
+    wide_queries = widened.get(id(queries.buffer))
+    panel = tiling.key_vectors * tiling.lanes
+    place = next(i for i, r in enumerate(scores.reads) if r.buffer is keys.buffer)
+    n, c = (next(d for d, i in enumerate(keys.indices) if i is v) for v in (column, depth))
+
+    def packed(*indices: Var) -> tuple[Expr, ...]:
+        outer = [i for d, i in enumerate(indices) if d not in (n, c)]
+        return (*outer, indices[n] // panel, indices[c], indices[n] % panel)
+
+    copy = sch.cache_read(attention.scores, place, "global")
+    name = sch.get(copy).name
+    sch.transform_layout(copy, ("write", 0), packed, pad_value=0.0)
+    pad_columns(sch, attention.scores, panel)
+    kept = {*attention.names, name, wide_queries}
+    for block in reversed(blocks_in_order(sch.func)):
+        if block.name not in kept and is_spatial(block):
+            attempt(sch, _inline, block.name)
+    return _Copies(name, wide_queries)
+
+
+def _inline(sch: Schedule, block: str) -> None:
+    """Inline a block into its consumers, or, where it writes an output, into its producer."""
+    if any(b is sch.get(sch.get_block(block)).writes[0].buffer for b in sch.func.written):
+        sch.reverse_compute_inline(block)
+    else:
+        sch.compute_inline(block)
+
+
+def _tile_part(
+    sch: Schedule, part: Attention, queries: str | None, rows: int, tiling: _Tiling
+) -> LoopRV:
+    """One part of the rows; the loop over its tiles."""
+    *_, i, j, c = sch.get_loops(part.scores)
+    i0, i1 = sch.split(i, [None, rows])
+    j0, jv, jl = sch.split(j, [None, tiling.key_vectors, tiling.lanes])
+    c0, c1 = sch.split(c, [None, tiling.key_unroll])
+    sch.reorder(i0, j0, c0, c1, i1, jv, jl)
+    store_tile(sch, (part.masked,), j0, tiling.lanes)
+    _finish_product(sch, part.scores, (c1, i1, jv), jl, c0)
+    for name in (*part.rows, part.values, part.result):
+        sch.reverse_compute_at(name, i0, preserve_unit_loops=True)
+    *_, i1, e, j = sch.get_loops(part.values)
+    e0, ev, el = sch.split(e, [None, tiling.value_vectors, tiling.lanes])
+    j0, j1 = sch.split(j, [None, tiling.value_unroll])
+    sch.reorder(e0, j0, j1, i1, ev, el)
+    store_tile(sch, (part.result,), e0, tiling.lanes)
+    _finish_product(sch, part.values, (j1, i1, ev), el, j0)
+    if queries is not None:
+        sch.compute_at(queries, i0, preserve_unit_loops=True)
+        _vectorize_last(sch, queries, tiling)
+    return i0
+
+
+def _finish_product(
+    sch: Schedule, product: str, unrolled: tuple[LoopRV, ...], lane: LoopRV, terms: LoopRV
+) -> None:
+    for loop in unrolled:
+        sch.unroll(loop)
+    sch.vectorize(lane)
+    sch.decompose_reduction(product, terms)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+def _schedule_rows(sch: Schedule, part: Attention, tile: LoopRV, tiling: _Tiling) -> None:
+    """What is computed of each row of a tile, one row after another, in vectors along it."""
+    depth = _depth(sch, tile, part.rows[0]) + ROW
+    for name in part.rows:
+        block = block_named(sch.func, name)
+        loops = sch.get_loops(name)
+        if len(loops) == depth + 1:
+            continue
+        extent = sch.get(loops[-1]).extent
+        assert isinstance(extent, IntImm)
+        count = extent.value
+        if count < SHORT:
+            sch.unroll(loops[-1])
+            continue
+        width = min(tiling.lanes * tiling.row_vectors, up_to_power(count + 1) // 2)
+        if is_reduction(block):
+            vectorize_terms(sch, name, depth + 1, count, width, tiling.lanes)
+        else:
+            vectorize_loop(sch, loops[-1], width, min(tiling.lanes, width))
+    body = sch.get(tile).body
+    assert isinstance(body, SeqStmt)
+    held = [[n.name for n in walk(s) if isinstance(n, Block)] for s in body.stmts]
+    begin = next(i for i, names in enumerate(held) if part.masked in names) + 1
+    sch.merge(*[sch.get_loops(names[0])[depth] for names in held[begin:-1]])
+
+
+def _depth(sch: Schedule, place: LoopRV, block: str) -> int:
+    """The number of a block's loops down to ``place``."""
+    loops = sch.get_loops(block)
+    return next(i for i, loop in enumerate(loops) if loop.var is place.var) + 1
+
+
+# -- copies ----------------------------------------------------------------------------------------
+def _operands(block: Block) -> tuple[BufferLoad, BufferLoad]:
+    """What a product reads: the operand of its columns, and that of its rows."""
+    product = product_of(block)
+    assert product is not None
+    column = block.iter_vars[COLUMN].var
+    first, second = product
+    return (first, second) if any(i is column for i in first.indices) else (second, first)
+
+
+def _widens(block: Block) -> bool:
+    """Whether a block only converts an operand to the dtype of the sums."""
+    body = block.body
+    return isinstance(body, BufferStore) and isinstance(body.value, Cast)
+
+
+def _divisor(extent: int | None, wanted: int) -> int:
+    """The largest power of two up to ``wanted`` that divides ``extent``."""
+    while extent is not None and wanted > 1 and extent % wanted:
+        wanted //= 2
+    return wanted if extent is not None else 1
+
+
+def _vectorize_keys(sch: Schedule, keys: str, tiling: _Tiling) -> None:
+    """Panels of keys are gathered from as many keys as vectors have lanes, whose lines serve
+    several positions."""
+    block = block_named(sch.func, keys)
+    if len(block.iter_vars) == len(block.writes[0].buffer.shape):
+        # With padding, the copy runs over the packed layout, ...
+        *_, depth, column = sch.get_loops(keys)
+        vectors, lane = sch.split(column, [None, tiling.lanes])
+    else:
+        # ... else over the keys' own dimensions.
+        *_, key, depth = sch.get_loops(keys)
+        _, vectors, lane = sch.split(key, [None, tiling.key_vectors, tiling.lanes])
+    sch.reorder(vectors, depth, lane)
+    sch.unroll(lane)
+
+
+def _vectorize_last(sch: Schedule, block: str, tiling: _Tiling) -> None:
+    loop = sch.get_loops(block)[-1]
+    extent = sch.get(loop).extent
+    assert isinstance(extent, IntImm)
+    width = min(tiling.lanes, up_to_power(extent.value + 1) // 2)
+    vectorize_loop(sch, loop, width, width)

@@ -1,0 +1,279 @@
+"""Convolutions with channels last: a register tile of pixels of a row x vectors of output channels.
+
+    for n, p, q, o, kh, kw, c:   Y[n, p, q, o] += X[n, p * s + kh, q * s + kw, c] * W[o, c, kh, kw]
+
+becomes, with weights packed as [o / panel][kh][kw][c][panel],
+
+    for n, p0                              rows of pixels, some together
+      Xp = padded rows of X                where the convolution pads
+      for p1, q0                           tiles of pixels
+        for o0                             panels of channels
+          Y_tile = 0                       registers
+          for kh, kw, c0, c1               c1 unrolled
+            Y_tile[q1, ov, ol] += X[...] * Wp[o0, kh, kw, c, ov, ol]
+          E(Y_tile)                        the epilogue, from registers
+
+or, where all weights are larger than a core's cache and the image is not, with the panels
+outermost, so that each weight comes from memory once. This is a matrix product whose rows are
+pixels: see ``matmul``. Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on
+SIMD Architectures" (2018), is where the loops come from.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...support.node import walk
+from ...support.target import Target
+from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
+from ...tensorir.function import PrimFunc
+from ...tensorir.schedule import Schedule
+from ...tensorir.stmt import Block
+from ..chooser import Chooser
+from ..workload import block_named, blocks_in_order, product_of, static_extent
+from .inline import inline_elementwise
+from .lanes import lanes_of, up_to_power
+from .matmul import best_tile, row_parts
+from .reduction import schedule_rest
+from .sharing import points_of, share
+from .tiles import outlets, pad_columns, partition_together, store_tile
+
+CACHE_SHARE = 0.5
+"""The part of a core's cache that one operand may fill."""
+ROWS_TOGETHER = 8
+"""Rows of pixels that are padded together."""
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A block ``Y[n, spatial..., o] += X[n, windows..., c] * W[o, c, kernel...]``.
+
+    Axes are positions in the block's iter vars. ``pixels`` are the spatial axes of the image,
+    ``channel`` is o, ``kernel`` and ``depth`` are reduce axes; ``pad`` is the block that pads X,
+    or empty.
+    """
+
+    block: str
+    batch: int
+    pixels: tuple[int, ...]
+    channel: int
+    kernel: tuple[int, ...]
+    depth: int
+    x: BufferLoad
+    w: BufferLoad
+    w_read: int
+    pad: str
+
+
+def match_conv(func: PrimFunc) -> Convolution | None:
+    """The one convolution of a function, with channels last and in one group, or None."""
+    found = [c for b in blocks_in_order(func) if (c := _match(func, b)) is not None]
+    return found[0] if len(found) == 1 else None
+
+
+def _match(func: PrimFunc, block: Block) -> Convolution | None:
+    operands = product_of(block)
+    if operands is None:
+        return None
+    x, w = operands
+    axes = {id(v.var): i for i, v in enumerate(block.iter_vars)}
+    kinds = [v.kind for v in block.iter_vars]
+    count = len(w.indices) - 2
+    if count < 1 or len(x.indices) != count + 2 or len(kinds) != 2 * count + 3:
+        return None
+    own = [axes.get(id(i)) for i in w.indices]
+    channel, depth, *kernel = own
+    if channel is None or depth is None or any(k is None for k in kernel):
+        return None
+    spatial = [i for i, k in enumerate(kinds) if k == "spatial"]
+    if kinds[channel] != "spatial" or channel != spatial[-1] or len(spatial) != count + 2:
+        return None
+    batch, *pixels = spatial[:-1]
+    if x.indices[0] is not block.iter_vars[batch].var:
+        return None
+    last = x.indices[-1] is block.iter_vars[depth].var
+    first = x.indices[1] is block.iter_vars[depth].var
+    if not (last or first):
+        return None
+    windows = x.indices[1:-1] if last else x.indices[2:]
+    for p, k, index in zip(pixels, kernel, windows, strict=True):
+        used = {id(n) for n in walk(index) if isinstance(n, Var)}
+        assert k is not None
+        if not used <= {id(block.iter_vars[p].var), id(block.iter_vars[k].var)}:
+            return None
+    pad = next((b.name for b in blocks_in_order(func) if b.writes[0].buffer is x.buffer), "")
+    reads = [r.buffer for r in block.reads]
+    at = next(i for i, b in enumerate(reads) if b is w.buffer)
+    fixed = tuple([k for k in kernel if k is not None])
+    return Convolution(block.name, batch, tuple(pixels), channel, fixed, depth, x, w, at, pad)
+
+
+def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
+    """Apply the rule; ``match_conv`` says where."""
+    conv = match_conv(sch.func)
+    assert conv is not None
+    inline_elementwise(sch, keep=(conv.x.buffer, conv.w.buffer))
+    conv = match_conv(sch.func)
+    assert conv is not None
+    block = block_named(sch.func, conv.block)
+    lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
+    columns = static_extent(block, conv.channel)
+    width = static_extent(block, conv.pixels[-1])
+    shape = best_tile(columns, width, lanes, target.vector_registers)
+    vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
+    limit = max(1, (target.vector_registers - vectors - 1) // vectors)
+    candidates = [r for r in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14) if r <= limit]
+    tile = chooser.value(sch, candidates, shape.rows)
+    tile = tile if width is None else min(tile, width)
+    panel = vectors * lanes
+    weights_first = bool(chooser.value(sch, [0, 1], int(_weights_first(sch.func, conv, target))))
+    _pack(sch, conv, panel, target)
+    stored = outlets(sch, conv.block)
+    pad_columns(sch, conv.block, panel)
+    plan = _Plan(conv, vectors, lanes, tile, weights_first, _unroll(block, conv, chooser, sch))
+    outer = _order(sch, plan, stored, rows_together(block, conv.pixels))
+    parts = row_parts(sch.get(sch.get_loops(conv.block)[outer]).extent, tile)
+    names = partition_together(sch, (conv.block, *stored), outer, [extent for extent, _ in parts])
+    for blocks, (_, pixels) in zip(names, parts, strict=True):
+        _tile(sch, blocks, pixels, outer, plan)
+    front = sch.get_loops(names[0][1])[: outer + 1]
+    together = bool(conv.pad) and not weights_first and len(conv.pixels) > 1
+    if together:
+        sch.compute_at(conv.pad, front[len(conv.pixels) - 1], preserve_unit_loops=True)
+    share(sch, target, front, points_of(block))
+    if conv.pad:
+        vectorize_pad(sch, conv.pad, target, alone=not together)
+    schedule_rest(sch, target, chooser)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The decisions about a convolution."""
+
+    conv: Convolution
+    vectors: int
+    lanes: int
+    tile: int
+    weights_first: bool
+    unroll: int
+
+    @property
+    def panel(self) -> int:
+        return self.vectors * self.lanes
+
+
+def _unroll(block: Block, conv: Convolution, chooser: Chooser, sch: Schedule) -> int:
+    depth = static_extent(block, conv.depth)
+    wanted = chooser.value(sch, [1, 2, 4, 8], 4)
+    while depth is not None and depth % wanted:
+        wanted //= 2
+    return wanted if depth is not None else 1
+
+
+def rows_together(block: Block, pixels: tuple[int, ...]) -> int:
+    """How many rows of pixels are padded together: a divisor of them."""
+    if len(pixels) < 2:
+        return 1
+    rows = static_extent(block, pixels[-2])
+    if rows is None:
+        return 1
+    return max(d for d in range(1, ROWS_TOGETHER + 1) if rows % d == 0)
+
+
+def _bytes(load: BufferLoad) -> int | None:
+    sizes = [d.value for d in load.buffer.shape if isinstance(d, IntImm)]
+    if len(sizes) != len(load.buffer.shape):
+        return None
+    return math.prod(sizes) * load.buffer.dtype.bits // 8
+
+
+def _weights_first(func: PrimFunc, conv: Convolution, target: Target) -> bool:
+    """Whether panels of weights are the outermost loop: the image stays in a core's cache, and all
+    weights would not."""
+    image, weights = _bytes(conv.x), _bytes(conv.w)
+    if image is None or weights is None:
+        return False
+    limit = CACHE_SHARE * target.l2_bytes
+    return weights > limit and image < weights
+
+
+def _pack(sch: Schedule, conv: Convolution, panel: int, target: Target) -> None:
+    """Give the weights the layout of panels: their own where that is free, else a copy's."""
+    params = [id(p) for p in sch.func.params]
+    free = sch.func.attr("layout_free") or ()
+    is_free = id(conv.w.buffer) in params and params.index(id(conv.w.buffer)) in free
+
+    def packed(*indices: Var) -> tuple[Expr, ...]:
+        o, c, *kernel = indices
+        return (o // panel, *kernel, c, o % panel)
+
+    if is_free:
+        sch.transform_layout(conv.block, ("read", conv.w_read), packed, pad_value=0.0)
+        return
+    copy = sch.cache_read(conv.block, conv.w_read, "global")
+    sch.transform_layout(copy, ("write", 0), packed, pad_value=0.0)
+    lanes = lanes_of(target, sch.get(copy))
+    *_, inside = sch.get_loops(copy)
+    extent = sch.get(inside).extent
+    if isinstance(extent, IntImm) and extent.value % lanes == 0:
+        _, lane = sch.split(inside, [None, lanes])
+        sch.vectorize(lane)
+
+
+def _order(sch: Schedule, plan: _Plan, stored: tuple[str, ...], together: int) -> int:
+    """Order the loops of product and epilogue; the number of loops in front of a row's pixels.
+
+    Panels outside: o0, n, rows..., q, o1, kernel, c. Else: n, rows..., q, o0, o1, kernel, c.
+    """
+    conv = plan.conv
+    for name in (conv.block, *stored):
+        loops = sch.get_loops(name)
+        if name != conv.block:
+            *spatial, channel = loops
+        else:
+            channel = loops[conv.channel]
+            spatial = [loops[i] for i in (conv.batch, *conv.pixels)]
+        o0, o1 = sch.split(channel, [None, plan.panel])
+        *rows, q = spatial
+        if len(rows) > 1:
+            p0, p1 = sch.split(rows[-1], [None, together])
+            rows = [*rows[:-1], p0, p1]
+        inner = [loops[i] for i in (*conv.kernel, conv.depth)] if name == conv.block else []
+        if plan.weights_first:
+            sch.reorder(o0, *rows, q, o1, *inner)
+        else:
+            sch.reorder(*rows, q, o0, o1, *inner)
+    return len(rows) + int(plan.weights_first)
+
+
+def _tile(sch: Schedule, blocks: tuple[str, ...], pixels: int, outer: int, plan: _Plan) -> None:
+    """Tile the pixels of one part and the channels: the loops in the drawing above."""
+    product, *stored = blocks
+    q, *rest = sch.get_loops(product)[outer:]
+    q0, q1 = sch.split(q, [None, pixels])
+    o0 = [] if plan.weights_first else [rest.pop(0)]
+    o1, *kernel, depth = rest
+    ov, ol = sch.split(o1, [None, plan.lanes])
+    c0, c1 = sch.split(depth, [None, plan.unroll])
+    sch.reorder(q0, *o0, *kernel, c0, c1, q1, ov, ol)
+    place = o0[0] if o0 else q0
+    store_tile(sch, stored, place, plan.lanes)
+    for loop in (c1, q1, ov):
+        sch.unroll(loop)
+    if plan.lanes > 1:
+        sch.vectorize(ol)
+    sch.decompose_reduction(product, kernel[0])
+
+
+def vectorize_pad(sch: Schedule, pad: str, target: Target, *, alone: bool) -> None:
+    """Vectorise the block that pads, and share it where it has a nest of its own."""
+    block = sch.get(sch.get_block(pad))
+    *loops, last = sch.get_loops(pad)
+    lanes = lanes_of(target, block)
+    extent = sch.get(last).extent
+    if isinstance(extent, IntImm) and extent.value > 1:
+        _, lane = sch.split(last, [None, min(lanes, up_to_power(extent.value))])
+        sch.vectorize(lane)
+    if alone:
+        share(sch, target, loops, points_of(block))

@@ -1,0 +1,93 @@
+"""Register tiles: what all rules do that sum in registers and store from there.
+
+A product is followed by the blocks that take its results out, its *outlets*: one that computes
+the epilogue on the registers, or, where that is costly, one that copies them to a tile in the
+cache and one that computes the epilogue from it. The costly code is then a loop, and not written
+out once for each register of the tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...support.node import walk
+from ...tensorir.expr import BufferLoad, Expr
+from ...tensorir.function import PrimFunc
+from ...tensorir.schedule import LoopRV, Schedule
+from ..workload import block_named, is_spatial, uses_intrinsic
+
+
+def outlets(sch: Schedule, product: str) -> tuple[str, ...]:
+    """The blocks that take a product's results out of registers, in order; see the module."""
+    consumers = sch.get_consumers(product)
+    if len(consumers) == 1 and reads_in_order(sch.func, consumers[0].name, product):
+        name = consumers[0].name
+        if uses_intrinsic(block_named(sch.func, name)):
+            return (sch.cache_write(product, 0, "register").name, name)
+        sch.set_scope(product, 0, "register")
+        return (name,)
+    return (sch.cache_write(product, 0, "register").name,)
+
+
+def consumer_or_copy(sch: Schedule, block: str, scope: str) -> str:
+    """The block that takes a block's results out of ``scope``: its one consumer, where that reads
+    them element by element, or a copy made for it."""
+    consumers = sch.get_consumers(block)
+    if len(consumers) == 1 and reads_in_order(sch.func, consumers[0].name, block):
+        sch.set_scope(block, 0, scope)
+        return consumers[0].name
+    return sch.cache_write(block, 0, scope).name
+
+
+def reads_in_order(func: PrimFunc, consumer: str, producer: str) -> bool:
+    """Whether a spatial block reads what another writes at its own axes, all of them, in order."""
+    block, written = block_named(func, consumer), block_named(func, producer).writes[0].buffer
+    axes = [v.var for v in block.iter_vars]
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer is written]
+    return is_spatial(block) and all(
+        len(n.indices) == len(axes) and all(i is a for i, a in zip(n.indices, axes, strict=True))
+        for n in loads
+    )
+
+
+def partition_together(
+    sch: Schedule, blocks: tuple[str, ...], places: int | tuple[int, ...], extents: list[Expr]
+) -> list[tuple[str, ...]]:
+    """Cut a loop of each block alike, the one at its place among the block's loops; the names of
+    the blocks in each part."""
+    if len(extents) == 1:
+        return [blocks]
+    at = places if isinstance(places, tuple) else (places,) * len(blocks)
+    loops = [sch.get_loops(name)[place] for name, place in zip(blocks, at, strict=True)]
+    cut = [sch.loop_partition(loop, [*extents[:-1], None]) for loop in loops]
+    return [
+        tuple([sch.get_child_blocks(p)[0].name for p in part]) for part in zip(*cut, strict=True)
+    ]
+
+
+def store_tile(sch: Schedule, stored: Sequence[str], place: LoopRV, lanes: int) -> None:
+    """Put the outlets behind the sums at ``place``, in vectors; those that read registers are
+    written out, the others loop over rows."""
+    for n, name in enumerate(stored):
+        sch.reverse_compute_at(name, place, preserve_unit_loops=True)
+        depth = _depth(sch, place, name)
+        *rows, columns = sch.get_loops(name)[depth:]
+        vectors, inner = sch.split(columns, [None, lanes])
+        if n == 0:
+            for loop in (*rows, vectors):
+                sch.unroll(loop)
+        if lanes > 1:
+            sch.vectorize(inner)
+
+
+def _depth(sch: Schedule, place: LoopRV, block: str) -> int:
+    """The number of a block's loops down to ``place``."""
+    loops = sch.get_loops(block)
+    return next(i for i, loop in enumerate(loops) if loop.var is place.var) + 1
+
+
+def pad_columns(sch: Schedule, product: str, width: int) -> None:
+    """Compute whole panels of columns; the packed weight is zero there."""
+    axes = block_named(sch.func, product).iter_vars
+    last = max(i for i, v in enumerate(axes) if v.kind == "spatial")
+    sch.pad_einsum(product, [width if i == last else 1 for i in range(len(axes))])

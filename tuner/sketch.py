@@ -1,0 +1,301 @@
+"""Sketches: the candidates of one path through a rule, and their features by the thousand.
+
+A *sketch* is a space function with its control decisions fixed (``decisions``); what is left free
+are tile factors and categories that only went into primitives. The loop nest of such candidates has
+one structure, and the integers in it are products and quotients of the free decisions. So a sketch
+is replayed at a few points and each integer is fitted as
+
+    c * x0**e0 * x1**e1 ...        or that, rounded up
+
+over the decisions x, with whole exponents e; the formula must give the integer exactly at every
+replayed point, those included that the fit did not need. From then on candidates of the sketch cost
+array arithmetic and no replay. Where the structure varies or an integer has no such formula, the
+sketch is not symbolic, and each of its candidates is replayed once and remembered.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..support.errors import ScheduleError
+from ..tensorir.function import PrimFunc
+from ..tensorir.schedule import Schedule
+from .candidate import Candidate, SpaceFunction, make_candidate
+from .decisions import CATEGORY, DecidedSchedule, Draw, DrawKey, Draws, redraw
+from .features import FEATURE_NAMES, Floats, Machine, features_of
+from .nest_summary import NestSummary, summarize
+
+FEWEST_POINTS, MOST_POINTS = 8, 40
+_FEW_CANDIDATES = 12
+"""A sketch with fewer candidates than this is not worth fitting."""
+
+ControlKey = tuple[int, tuple[tuple[DrawKey, object], ...]]
+
+
+@dataclass(frozen=True)
+class Individual:
+    """A candidate as decisions: the number of the space function, and all it drew."""
+
+    space: int
+    draws: Draws
+
+    @cached_property
+    def key(self) -> tuple[int, tuple[tuple[DrawKey, object], ...]]:
+        return (self.space, tuple([(d.key, d.decision) for d in self.draws]))
+
+    @cached_property
+    def control(self) -> ControlKey:
+        """What fixes the path: two individuals with the same are of one sketch."""
+        return (self.space, tuple([(d.key, d.decision) for d in self.draws if d.is_control]))
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A space function's result and its draws."""
+
+    individual: Individual
+    schedule: Schedule
+
+    @property
+    def func(self) -> PrimFunc:
+        return self.schedule.func
+
+    def candidate(self) -> Candidate:
+        return make_candidate(self.schedule)
+
+
+class Replayer:
+    """Runs space functions with given decisions, and counts how often."""
+
+    def __init__(self, func: PrimFunc, functions: Sequence[SpaceFunction]) -> None:
+        self.func, self.functions = func, list(functions)
+        self.replays = 0
+
+    def run(self, space: int, given: Draws, seed: int) -> Replayed:
+        """Raises ScheduleError where the space function does not apply."""
+        self.replays += 1
+        sch = DecidedSchedule(self.func, seed=seed, given=given)
+        self.functions[space](sch)
+        return Replayed(Individual(space, sch.draws), sch)
+
+
+class Sketch:
+    """One path; made from a candidate on it, which is replayed already."""
+
+    def __init__(self, replayer: Replayer, found: Replayed, machine: Machine, seed: int) -> None:
+        self.replayer, self.machine, self.seed = replayer, machine, seed
+        self.origin = found.individual
+        self.free = [
+            i
+            for i, d in enumerate(self.origin.draws)
+            if not d.is_control and not d.is_fixed and is_movable(d)
+        ]
+        self.summary = summarize(found.func)
+        self._known: dict[object, Floats | None] = {
+            found.individual.key: self._features_of(self.summary)
+        }
+        self._fit: _Fit | None = None
+        self._is_tried = False
+
+    @property
+    def is_symbolic(self) -> bool:
+        """Whether features of its candidates are formulas (fitted at the first question)."""
+        self._try_fit()
+        return self._fit is not None
+
+    def _features_of(self, summary: NestSummary) -> Floats:
+        leaves = summary.leaves.astype(np.float64)[None, :]
+        return features_of(summary.structure, leaves, self.machine)[0]
+
+    def features(self, individuals: Sequence[Individual]) -> Floats:
+        """[n, FEATURE_NAMES]; rows of NaN for those to which the space function does not apply."""
+        self._try_fit()
+        if self._fit is not None:
+            x = np.stack([self._variables(i.draws) for i in individuals])
+            return features_of(self.summary.structure, self._fit.leaves(x), self.machine)
+        rows = []
+        for individual in individuals:
+            key = individual.key
+            if key not in self._known:
+                summary = self._replay(individual)
+                self._known[key] = None if summary is None else self._features_of(summary)
+            known = self._known[key]
+            rows.append(np.full(len(FEATURE_NAMES), np.nan) if known is None else known)
+        return np.stack(rows)
+
+    def needs_replay(self, individual: Individual) -> bool:
+        """Whether the individual's features cost a replay."""
+        return not self.is_symbolic and individual.key not in self._known
+
+    def _replay(self, individual: Individual) -> NestSummary | None:
+        try:
+            found = self.replayer.run(individual.space, individual.draws, self.seed)
+        except ScheduleError:
+            return None
+        return summarize(found.func)
+
+    def _variables(self, draws: Draws) -> Floats:
+        values: list[float] = []
+        for i in self.free:
+            draw = draws[i]
+            if draw.kind == CATEGORY:
+                values.append(float(draw.domain[int(draw.decision)]))  # type: ignore[arg-type]
+            else:
+                values += [float(f) for f in draw.decision]  # type: ignore[union-attr]
+        return np.array(values)
+
+    def _try_fit(self) -> None:
+        if self._is_tried:
+            return
+        self._is_tried = True
+        variables = self._variables(self.origin.draws)
+        if not self.free or count_choices([self.origin.draws[i] for i in self.free]) < (
+            _FEW_CANDIDATES
+        ):
+            return
+        points, summaries = [variables], [self.summary]
+        rng = random.Random(self.seed)
+        keys = [d.key for d in self.origin.draws]
+        for _ in range(min(MOST_POINTS, max(FEWEST_POINTS, 2 * len(variables) + 4)) - 1):
+            draws = list(self.origin.draws)
+            for i in self.free:
+                draws[i] = draws[i].with_decision(redraw(draws[i], rng))
+            try:
+                found = self.replayer.run(self.origin.space, tuple(draws), self.seed)
+            except ScheduleError:
+                continue
+            summary = summarize(found.func)
+            same = [d.key for d in found.individual.draws] == keys
+            self._known[found.individual.key] = self._features_of(summary)
+            if not same or summary.structure != self.summary.structure:
+                return
+            points.append(self._variables(found.individual.draws))
+            summaries.append(summary)
+        self._fit = fit_leaves(np.stack(points), summaries)
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """The formulas of a sketch's leaves: ``constant`` ones are numbers, the others take
+    ``scale * exp(exponents @ log x)``, rounded up where ``rounds`` says so."""
+
+    constants: Floats
+    copies: list[tuple[int, int]]
+    """Leaves that are a variable as it stands (which may be 0), and which one."""
+    varying: np.ndarray[tuple[int], np.dtype[np.int64]]
+    scale: Floats
+    exponents: Floats
+    rounds: np.ndarray[tuple[int], np.dtype[np.bool_]]
+
+    def leaves(self, x: Floats) -> Floats:
+        """[n, leaf] of [n, variable]."""
+        result = np.repeat(self.constants[None, :], x.shape[0], axis=0)
+        for leaf, variable in self.copies:
+            result[:, leaf] = x[:, variable]
+        if len(self.varying):
+            powers = np.exp(np.log(np.maximum(x, 1.0)) @ self.exponents.T) * self.scale
+            result[:, self.varying] = np.where(
+                self.rounds, np.sign(self.scale) * np.ceil(np.abs(powers) - 1e-6), np.rint(powers)
+            )
+        return result
+
+
+def fit_leaves(x: Floats, summaries: Sequence[NestSummary]) -> _Fit | None:
+    """Formulas that give every leaf at every point exactly, or None where a leaf has none."""
+    values = np.stack([s.leaves for s in summaries]).astype(np.float64)
+    # What a loop of one iteration does to an index is not in the program.
+    valid = np.stack([s.relevance for s in summaries]) > 1
+    constants = values[0].copy()
+    varying, scales, exponents, rounds = [], [], [], []
+    copies: list[tuple[int, int]] = []
+    known: dict[bytes, tuple[float, Floats, bool] | None] = {}
+    logs = np.log(np.maximum(x, 1.0))
+    for leaf in range(values.shape[1]):
+        rows = valid[:, leaf]
+        y = values[rows, leaf]
+        if not len(y):
+            continue
+        constants[leaf] = y[0]
+        if (y == y[0]).all():
+            continue
+        copied = np.flatnonzero((x[rows] == y[:, None]).all(axis=0))
+        if len(copied):
+            copies.append((leaf, int(copied[0])))
+            continue
+        key = rows.tobytes() + y.tobytes()
+        if key not in known:
+            known[key] = _fit_one(logs[rows], y)
+        formula = known[key]
+        if formula is None:
+            return None
+        varying.append(leaf)
+        scales.append(formula[0])
+        exponents.append(formula[1])
+        rounds.append(formula[2])
+    return _Fit(
+        constants,
+        copies,
+        np.array(varying, dtype=np.int64),
+        np.array(scales),
+        np.array(exponents).reshape(len(varying), x.shape[1]),
+        np.array(rounds, dtype=np.bool_),
+    )
+
+
+def _fit_one(logs: Floats, y: Floats) -> tuple[float, Floats, bool] | None:
+    """Scale, exponents, and whether to round up; None where there is no such formula."""
+    sign = 1.0 if y[0] > 0 else -1.0
+    if not (y * sign > 0).all():
+        return None
+    target = np.log(y * sign)
+    for use in _variable_sets(logs):
+        design = np.concatenate([logs[:, use], np.ones((len(y), 1))], axis=1)
+        solution = np.linalg.lstsq(design, target, rcond=None)[0]
+        exponents = np.zeros(logs.shape[1])
+        exponents[use] = np.rint(solution[:-1])
+        powers = np.exp(logs @ exponents)
+        scale = float(np.exp(np.median(target - logs @ exponents)))
+        if (np.rint(scale * powers) == y * sign).all():
+            return sign * scale, exponents, False
+        # ceil(c * powers) == y for every c between these bounds, if there is one.
+        low, high = float(((y * sign - 1) / powers).max()), float((y * sign / powers).min())
+        c = float(np.floor(high + 1e-9))
+        if c > low + 1e-9 and (np.ceil(c * powers - 1e-6) == y * sign).all():
+            return sign * c, exponents, True
+    return None
+
+
+def _variable_sets(logs: Floats) -> list[list[int]]:
+    """Sets of variables to fit with: single ones, then all of a basis. The factors of a tile are
+    dependent (their product is the extent): one that others determine is left out."""
+    moving = [i for i in range(logs.shape[1]) if np.ptp(logs[:, i]) > 0]
+    basis: list[int] = []
+    columns = np.ones((logs.shape[0], 1))
+    for i in reversed(moving):
+        wider = np.concatenate([columns, logs[:, [i]]], axis=1)
+        if np.linalg.matrix_rank(wider, tol=1e-6) > columns.shape[1]:
+            columns, basis = wider, [i, *basis]
+    return [*[[i] for i in moving], basis]
+
+
+def is_movable(draw: Draw) -> bool:
+    """Whether a draw has another decision to take."""
+    if draw.kind == CATEGORY:
+        return len(draw.domain) > 1
+    return draw.kind == "tile" and int(draw.domain[0]) > 1 and int(draw.domain[1]) > 1
+
+
+def count_choices(draws: Sequence[Draw]) -> int:
+    """About how many combinations of decisions there are (places of prime factors in tiles)."""
+    total = 1
+    for draw in draws:
+        if draw.kind == CATEGORY:
+            total *= len(draw.domain)
+        else:
+            total *= int(draw.domain[1]) ** max(1, int(draw.domain[0]).bit_length() // 2)
+    return total
