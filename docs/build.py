@@ -35,6 +35,7 @@ from burnish.frontend.onnx.registry import REGISTRY as ONNX
 from burnish.frontend.torch.registry import REGISTRY as TORCH
 from burnish.graphir.op import all_ops
 from burnish.support.config import describe_flags
+from burnish.tensorir.schedule.entries import Entry, entries
 
 ROOT = Path(__file__).resolve().parent.parent
 _BEGIN = re.compile(r"<!-- from(?: \((?P<package>\S+) (?P<version>\S+)\))?: (?P<expression>.+) -->")
@@ -147,6 +148,42 @@ def onnx_operators() -> str:
     return ", ".join(f"`{name}`" for name in ONNX.names)
 
 
+def primitives_contents() -> str:
+    """The groups of schedule primitives, with links to the entries."""
+    return "\n".join(
+        f"- {group.partition(': ')[0]}: " + ", ".join(f"[{e.name}](#{e.name})" for e in members)
+        for group, members in _groups().items()
+    )
+
+
+def primitives() -> str:
+    """An entry for every schedule primitive, by groups, from their docstrings."""
+    parts: list[str] = []
+    for group, members in _groups().items():
+        title, _, subject = group.partition(": ")
+        about = [f"{subject[:1].upper()}{subject[1:]}."] if subject else []
+        parts += [f"## {title}", *about, *(_primitive(e) for e in members)]
+    return "\n\n".join(parts)
+
+
+def _groups() -> dict[str, list[Entry]]:
+    groups: dict[str, list[Entry]] = {}
+    for e in entries():
+        groups.setdefault(e.group.removesuffix("."), []).append(e)
+    return groups
+
+
+def _primitive(e: Entry) -> str:
+    meaning = re.sub(r"``([^`]+)``", r"`\1`", e.meaning)
+    parts = [f"### {e.name}", fence(f"sch.{e.signature}", "py"), meaning]
+    if e.example is not None:
+        before, schedule, after = e.example
+        parts += ["Before:", fence(before, "py"), "Schedule:", fence(schedule, "py")]
+        if after is not None:
+            parts += ["After:", fence(after, "py")]
+    return "\n\n".join(parts)
+
+
 def section(document: str, opening: str) -> str:
     """The fenced block of another document that contains ``opening``, fence included."""
     text = (ROOT / document).read_text(encoding="utf-8")
@@ -160,7 +197,7 @@ WORDS: dict[str, Callable[..., str]] = {
     f.__name__: f
     for f in (
         fence, brief, functions, thin, inner_loop, without_objects, read, dumped, usage, flags,
-        operators, torch_operators, onnx_operators, section,
+        operators, torch_operators, onnx_operators, primitives_contents, primitives, section,
     )
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The command line: ``burnish compile|run|tune|show|info|demo|bench``."""
+"""The command line: ``burnish compile|run|bench|show|tune|db|info|demo``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,24 @@ import numpy as np
 
 from ..support.config import describe_flags
 from ..support.errors import ArgumentError, BurnishError
+from ..tuner.database import TuningDatabase
+from ..tuner.task_scheduler import PATIENCE
+from ..tuner.task_scheduler import STRATEGIES as TASK_SCHEDULERS
 from ..vm import parallel
 from .arrays import random_inputs
 from .compile import CompiledModel, compile
-from .console import format_seconds, print_table, progress
+from .console import format_seconds, print_table
+from .db_cli import add_db_commands
 from .kernels import resolve_target
 from .stages import STAGES
 from .timing import time_interleaved
+from .tune import verify_budget
+from .tune_report import report_text, save_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code is 0, 1 for a failed check, 2 for an error (told on stderr)."""
+    """Run a command; the exit code is 0, 1 for a failed check, 2 for an error (told on stderr),
+    130 where it was interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["worker"]:
         from ..tuner.worker import main as serve
@@ -39,6 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader went away (``burnish show ... | head``): nothing more may be flushed to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except KeyboardInterrupt:
+        print("burnish: interrupted", file=sys.stderr)
+        return 130
     except BurnishError as error:
         print(f"burnish: {type(error).__name__}: {error}", file=sys.stderr)
         for note in getattr(error, "__notes__", ()):
@@ -92,11 +102,27 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--stage", default="30-fused", choices=[s for s in STAGES if s[:2] not in ("50", "60")]
     )
-    sub = add("tune", _tune, "Tune a model's kernels into a database.")
+    sub = add("tune", _tune, "Tune a model's kernels into a database. Ctrl-C keeps what was found.")
     add_model(sub)
     sub.add_argument("--minutes", type=float, help="budget in minutes")
     sub.add_argument("--trials", type=int, help="budget in measured candidates")
     sub.add_argument("--database", default="burnish-records.db", help="where records are kept")
+    sub.add_argument("--report", metavar="DIR", help="keep the report and its plots there")
+    sub.add_argument(
+        "--task-scheduler", choices=TASK_SCHEDULERS, default="gradient", help="who gets the budget"
+    )
+    sub.add_argument(
+        "--no-plateau", action="store_true", help="never leave a kernel alone before the end"
+    )
+    volume = sub.add_mutually_exclusive_group()
+    volume.add_argument("-q", "--quiet", action="store_true", help="print the verdict alone")
+    volume.add_argument(
+        "-v", "--verbose", action="store_true", help="print a line for each measurement"
+    )
+    sub = commands.add_parser(
+        "db", help="Look into tuning databases, export, import, merge, prune."
+    )
+    add_db_commands(sub)
     add("info", _info, "Print the machine as burnish sees it, and versions.")
     sub = add("demo", _demo, "The Fashion-MNIST MLP: compile, check, time, tune, time again.")
     sub.add_argument(
@@ -164,29 +190,24 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _tune(options: argparse.Namespace) -> int:
+    verify_budget(options.trials, options.minutes)
     model = _load(options)
-    total = options.trials or 64 * max(1, len(model.report.kernels))
-    with progress("tuning", total) as display:
+    # The database outlives the search: what was measured is in it whatever happens.
+    with TuningDatabase(options.database) as database:
         result = model.tune(
             trials=options.trials,
             minutes=options.minutes,
-            database=options.database,
-            on_progress=lambda done, text: display.update(done, text),
+            database=database,
+            task_scheduler=options.task_scheduler,
+            patience=None if options.no_plateau else PATIENCE,
+            verbose=0 if options.quiet else 2 if options.verbose else 1,
         )
-    rows = [
-        [
-            t.task.name,
-            f"{t.task.flop:.4g}",
-            str(t.task.weight),
-            str(t.done),
-            str(t.failed),
-            format_seconds(t.best) if t.best is not None else "-",
-            f"{t.gflops:.1f}",
-        ]
-        for t in result.tasks
-    ]
-    print_table("Tasks", ["task", "FLOP", "weight", "measured", "failed", "best", "GFLOP/s"], rows)
-    print(result.verdict)
+        files = save_report(result, options.report, database) if options.report else []
+    print(result.verdict if options.quiet else report_text(result))
+    if not options.quiet:
+        print(f"records in {options.database}; the same command goes on from them")
+    for file in files:
+        print(f"wrote {file}")
     return 0
 
 

@@ -33,6 +33,7 @@ from ..support.errors import (
 from ..support.target import Target
 from ..tuner.analytic import schedule_analytically
 from ..tuner.database import TuningDatabase
+from ..tuner.task_scheduler import PATIENCE
 from ..vm.disassembler import print_program
 from ..vm.tensor import Tensor
 from .arrays import (
@@ -245,14 +246,25 @@ class CompiledModel:
         trials: int | None = None,
         minutes: float | None = None,
         database: TuningDatabase | str | Path | None = None,
+        strategy: str = "evolutionary",
+        task_scheduler: str = "gradient",
+        patience: int | None = PATIENCE,
+        verbose: int = 0,
         on_progress: Callable[[int, str], None] | None = None,
     ) -> TuneResult:
         """Tune the kernels of the signature used last, and swap the tuned ones in where they win.
 
-        Budget: ``trials`` candidates in all, or ``minutes``. ``database`` (or a path) keeps the
-        records; a later tune goes on from them. The old and the new program are timed in turns on
-        random inputs at the end; signatures compiled later get the best records too. Kernels with
-        symbolic sizes are not tuned. Raises NotCompiledError, TuningError.
+        Budget: ``trials`` candidates in all, or ``minutes``; ``task_scheduler`` divides it between
+        the kernels, by what the model is expected to gain (``gradient``) or in turns
+        (``round-robin``), and leaves a kernel alone after ``patience`` measurements without a gain
+        (None: never). ``database`` (or a path) keeps the records; a later tune goes on from them.
+        ``strategy`` is ``evolutionary``, ``random`` or ``replay_trace``. ``verbose`` is 1 for a
+        table or lines on stderr, 2 for a line a measurement. Ctrl-C ends the search, not the tune:
+        what was found until then is used.
+
+        The old and the new program are timed in turns on random inputs at the end; signatures
+        compiled later get the best records too. Kernels with symbolic sizes are not tuned. Raises
+        NotCompiledError, TuningError.
         """
         current = self._require("tune")
         if trials is None and minutes is None:
@@ -264,8 +276,16 @@ class CompiledModel:
                 "the model has no kernel of static sizes to tune; compile it without "
                 "dynamic_shapes."
             )
-        result = TuneResult(
-            tune_tasks(tasks, records, trials=trials, minutes=minutes, on_progress=on_progress)
+        result = tune_tasks(
+            tasks,
+            records,
+            trials=trials,
+            minutes=minutes,
+            strategy=strategy,
+            task_scheduler=task_scheduler,
+            patience=patience,
+            verbose=verbose,
+            on_progress=on_progress,
         )
         schedule = scheduled_by(records)
         executable = compile_module(

@@ -24,14 +24,20 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]
                 table.add_row(*row)
             Console().print(table)
             return
-    print(title)
+    print("\n".join(table_lines(title, columns, rows)))
+
+
+def table_lines(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a plain table."""
+    lines = [title]
     widths = [max(len(r[i]) for r in (columns, *rows)) for i in range(len(columns))]
     for row in (columns, *rows):
         cells = [
             c.ljust(w) if i == 0 else c.rjust(w)
             for i, (c, w) in enumerate(zip(row, widths, strict=True))
         ]
-        print("  " + "  ".join(cells).rstrip())
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines
 
 
 class _Silent:

@@ -33,6 +33,8 @@ def tune_tir(
     task_name: str = "main",
     seed: int | None = None,
     *,
+    strategy: str = "evolutionary",
+    cost_model: str | None = None,
     on_progress: Callable[[TuningProgress], None] | None = None,
 ) -> TuningDatabase:
     """Tune one PrimFunc and return the database with its records.
@@ -41,9 +43,11 @@ def tune_tir(
     unscheduled function; wrong, crashing and hanging ones are recorded with their reason and never
     offered. ``space`` is a function on a Schedule (or a list of them); None is the built-in design
     space. With ``work_dir`` the records are kept in ``work_dir/records.db`` and a later call goes
-    on from them. ``seed`` (or BURNISH_SEED, or 0) fixes the search. Raises TuningError for a
-    function with symbolic sizes, a target that is not this machine, a space that never applies, a
-    file that is no database.
+    on from them. ``strategy`` is ``evolutionary``, ``random`` or ``replay_trace``, ``cost_model``
+    what the first ranks by: ``learned``, ``analytic`` or ``random``; None is the learned one where
+    xgboost is installed. ``seed`` (or BURNISH_SEED, or 0) fixes the search. Raises TuningError for
+    a function with symbolic sizes, a target that is not this machine, a space that never applies,
+    a file that is no database.
     """
     task = make_task(mod, target, task_name)
     task.verify_tunable()
@@ -56,6 +60,8 @@ def tune_tir(
             trials_per_iter=trials_per_iter,
             space=space,
             seed=seed,
+            strategy=strategy,
+            model=cost_model,
             on_progress=on_progress,
         )
     except BaseException:

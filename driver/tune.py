@@ -1,37 +1,52 @@
 """model.tune: tune the kernels of a compiled model, and keep the new schedules where it wins.
 
-The search itself is ``tuner.session``; here are the budget's division and the verdict.
+The search itself is ``tuner.session``, the budget's division ``tuner.task_scheduler``; here they
+meet a model, and here is the verdict: whatever was measured of a kernel alone, the new schedules
+are used only where the whole model is faster with them.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 
 from ..support.errors import TuningError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
 from ..tuner.database import TuningDatabase
-from ..tuner.session import TuningProgress, tune_task
+from ..tuner.reference_pool import ReferencePool
+from ..tuner.roofline import measure_peaks, roofline_seconds
+from ..tuner.session import CANDIDATE_LIMIT, default_seed, tune_task
+from ..tuner.strategies import make_model, verify_strategy
 from ..tuner.task import TuneTask
-from ..tuner.worker_pool import WorkerPool
+from ..tuner.task_scheduler import PATIENCE, Moment, TaskScheduler, TaskState
 from .stages import ScheduleChoice
 from .timing import Timing
 from .transform import best_or_none
+from .tune_display import tune_display
+
+Watch = Callable[[TaskScheduler], object]
 
 
 @dataclass
 class TuneResult:
-    """What a ``model.tune`` did: one progress a task, and the model's time before and after (None
-    where the best schedules are those the model has)."""
+    """What a ``model.tune`` did: how far each task is, what happened when, and the model's time
+    before and after (None where the best schedules are those the model has). ``print`` it for the
+    report; ``driver.tune_report`` writes it to files."""
 
-    tasks: list[TuningProgress] = field(default_factory=list)
+    tasks: list[TaskState] = field(default_factory=list)
     before: Timing | None = None
     after: Timing | None = None
     kept: bool = False
     """Whether the tuned schedules are in use: they are where they made the model faster."""
+    timeline: list[Moment] = field(default_factory=list)
+    seconds: float = 0.0
+    interrupted: bool = False
+    """Whether Ctrl-C ended the search; what was measured until then counts."""
 
     @property
     def verdict(self) -> str:
@@ -62,60 +77,80 @@ def tune_tasks(
     *,
     trials: int | None,
     minutes: float | None,
+    strategy: str = "evolutionary",
+    task_scheduler: str = "gradient",
+    patience: int | None = PATIENCE,
+    seed: int | None = None,
+    verbose: int = 0,
     on_progress: Callable[[int, str], None] | None = None,
-) -> list[TuningProgress]:
-    """Tune tasks one after another, the most work (FLOP times calls) first; the budget is divided
-    by their work, and what one leaves over goes to the next.
+    watch: Watch | None = None,
+) -> TuneResult:
+    """Tune tasks within a budget, which ``task_scheduler`` (``gradient`` or ``round-robin``)
+    divides between them; one cost model learns from all.
 
-    Raises TuningError for a budget that is none.
+    ``verbose`` shows a table or lines on stderr; ``on_progress`` gets the number of measurements
+    and a line of text, ``watch`` the scheduler itself. Raises TuningError for a budget that is
+    none and for names that are none.
     """
-    _check_budget(trials, minutes)
-    deadline = time.monotonic() + minutes * 60 if minutes is not None else None
-    left = trials if trials is not None else 1 << 30
-    ranked = sorted(tasks, key=_work, reverse=True)
-    results: list[TuningProgress] = []
-    finished = 0
-    with WorkerPool(1, limit=60.0) as pool:
-        for i, task in enumerate(ranked):
-            share = _work(task) / sum([_work(t) for t in ranked[i:]])
-            end = deadline
-            if deadline is not None:
-                end = time.monotonic() + (deadline - time.monotonic()) * share
-            progress = tune_task(
-                task,
-                database,
-                max_trials=min(left, max(1, round(left * share))),
-                trials_per_iter=16,
-                executor=pool,
-                deadline=end,
-                on_progress=_reporter(on_progress, finished),
-            )
-            finished += progress.done + progress.failed
-            left -= progress.done + progress.failed
-            results.append(progress)
-    return results
+    verify_budget(trials, minutes)
+    verify_strategy(strategy)
+    seed = default_seed() if seed is None else seed
+    tune = partial(tune_task, strategy=strategy, model=make_model(None, seed))
+    display = tune_display(verbose) if verbose else nullcontext(None)
+    with ReferencePool(1, limit=CANDIDATE_LIMIT) as pool, display as show:
+        watchers = [w for w in (show, _reporter(on_progress), watch) if w is not None]
+        scheduler = TaskScheduler(
+            tasks,
+            database,
+            trials=trials,
+            deadline=None if minutes is None else time.monotonic() + minutes * 60,
+            strategy=task_scheduler,
+            patience=patience,
+            floors=_floors(tasks),
+            tune=tune,
+            executor=pool,
+            seed=seed,
+            watch=lambda s: [w(s) for w in watchers],
+        )
+        scheduler.run()
+        if scheduler.interrupted:
+            pool.kill()
+    return TuneResult(
+        scheduler.states,
+        timeline=scheduler.timeline,
+        seconds=scheduler.seconds,
+        interrupted=scheduler.interrupted,
+    )
 
 
-def _check_budget(trials: int | None, minutes: float | None) -> None:
+def verify_budget(trials: int | None, minutes: float | None) -> None:
+    """Raise TuningError for a budget of nothing."""
     if trials is not None and trials < 1:
         raise TuningError(f"trials={trials}: expected at least 1.")
     if minutes is not None and minutes <= 0:
         raise TuningError(f"minutes={minutes}: expected more than 0.")
 
 
-def _work(task: TuneTask) -> float:
-    return max(task.flop * task.weight, 1.0)
+def _floors(tasks: Sequence[TuneTask]) -> dict[str, float]:
+    """The tasks' roofline times; none for targets that are not this machine (the session refuses
+    them with a reason of its own)."""
+    floors: dict[str, float] = {}
+    for task in tasks:
+        task.verify_tunable()
+        task.verify_measurable()
+        floors[task.workload] = roofline_seconds(task, measure_peaks(task.target))
+    return floors
 
 
-def _reporter(
-    on_progress: Callable[[int, str], None] | None, finished: int
-) -> Callable[[TuningProgress], None] | None:
-    """``on_progress`` of a task, in terms of all tasks: how many candidates, and a line of text."""
+def _reporter(on_progress: Callable[[int, str], None] | None) -> Watch | None:
+    """``on_progress`` as a watcher."""
     if on_progress is None:
         return None
 
-    def report(p: TuningProgress) -> None:
-        best = f"{p.best * 1e6:.2f} us" if p.best is not None else "none yet"
-        on_progress(finished + p.done + p.failed, f"{p.task.name}: best {best}")
+    def report(scheduler: TaskScheduler) -> None:
+        state = scheduler.current
+        if state is not None:
+            best = f"{state.best * 1e6:.2f} us" if state.best is not None else "none yet"
+            on_progress(scheduler.done, f"{state.task.name}: best {best}")
 
     return report

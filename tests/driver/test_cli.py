@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from burnish.driver.cli import main
+from burnish.tuner.database import TuningDatabase
 
 onnx = pytest.importorskip("onnx")
 
@@ -109,7 +111,46 @@ def test_tune_prints_its_tasks(
     code, out, _ = run(capsys, "tune", tiny, "--trials", "1", "--database", records)
     assert code == 0
     assert "fused_add_relu" in out
+    assert "Inside the model:" in out
+    assert f"records in {records}; the same command goes on from them" in out
     assert Path(records).exists()
+    folder = tmp_path / "report"
+    code, out, _ = run(
+        capsys, "tune", tiny, "--trials", "1", "--database", records, "-q", "--report", str(folder)
+    )
+    assert code == 0
+    first, *files = out.splitlines()
+    assert first.endswith(("in use", "present ones"))
+    assert files[0] == f"wrote {folder / 'report.txt'}"
+    assert (folder / "time_over_trials.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.tuning
+def test_an_interrupted_tune_ends_in_order_and_goes_on_later(tmp_path: Path) -> None:
+    tiny = str(save(tmp_path / "larger.onnx", [64, 3], op="Softmax"))
+    records = tmp_path / "records.db"
+    command = [sys.executable, "-m", "burnish", "tune", tiny, "--database", str(records), "-v"]
+    process = subprocess.Popen(
+        [*command, "--minutes", "5"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "trials, best" in line:
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "interrupted" in out.splitlines()[0]
+    assert "Inside the model:" in out
+    with TuningDatabase(records, must_exist=True) as database:
+        before = [r.candidate for r in database.records()]
+    assert before
+    again = subprocess.run([*command, "--trials", "2"], capture_output=True, text=True, check=False)
+    assert again.returncode == 0, again.stderr
+    with TuningDatabase(records) as database:
+        after = [r.candidate for r in database.records()]
+    assert after[: len(before)] == before
+    assert len(after) == len(set(after)) > len(before)
 
 
 # -- errors ---------------------------------------------------------------------------------------

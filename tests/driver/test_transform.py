@@ -132,7 +132,21 @@ def test_errors_inside_a_pass_say_which(linear: IRModule) -> None:
 
 
 def test_every_name_is_a_pass() -> None:
-    for name in transform.__all__:
+    others = {"Instrument", "PassContext", "PrintAfter", "TimePasses", "VerifyEach", "module_pass"}
+    for name in set(transform.__all__) - others:
         value = getattr(transform, name)
         assert isinstance(value, type)
         assert issubclass(value, Pass)
+
+
+def test_a_pass_of_ones_own_stands_in_a_sequence(linear: IRModule) -> None:
+    seen: list[str] = []
+
+    @transform.module_pass(name="look")
+    def look(mod: IRModule, ctx: transform.PassContext) -> IRModule:
+        seen.extend([*mod.prim_funcs, str(ctx.config["word"])])
+        return mod
+
+    with transform.PassContext(config={"word": "here"}):
+        transform.Sequential([transform.LegalizeOps(), look])(linear)
+    assert seen == ["linear", "relu", "here"]

@@ -1,4 +1,4 @@
-"""model.tune: the division of the budget, the verdict, and one real run."""
+"""model.tune: what the scheduler and the sessions are given, the verdict, and one real run."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ NATIVE = resolve_target("native -threads=1")
 class Recorder:
     """Stands in for a tuning session: notes what it is given, spends its trials."""
 
-    def __init__(self, spend: int | None = None) -> None:
-        self.spend = spend
-        self.calls: list[tuple[str, int, float | None]] = []
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+        self.options: dict[str, Any] = {}
+        self.models: list[Any] = []
 
     def __call__(self, task: TuneTask, database: TuningDatabase, **options: Any) -> TuningProgress:
-        deadline = options["deadline"]
-        left = None if deadline is None else deadline - time.monotonic()
-        self.calls.append((task.name, options["max_trials"], left))
-        progress = TuningProgress(task, options["max_trials"])
-        progress.done = options["max_trials"] if self.spend is None else self.spend
-        if options["on_progress"] is not None:
-            options["on_progress"](progress)
+        self.calls.append((task.name, options["max_trials"]))
+        self.options = options
+        self.models.append(options["model"])
+        progress = TuningProgress(task, options["max_trials"], best=1.0)
+        progress.done = options["max_trials"]
+        options["on_progress"](progress)
         return progress
 
 
@@ -51,10 +51,6 @@ def tasks() -> list[TuneTask]:
     return [TuneTask(f"n{n}", matmul(n), NATIVE) for n in (16, 32, 64)]
 
 
-def budgets(recorder: Recorder) -> dict[str, int]:
-    return {name: trials for name, trials, _ in recorder.calls}
-
-
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     made = Recorder()
@@ -62,42 +58,72 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return made
 
 
-def test_trials_are_divided_by_work(tasks: list[TuneTask], recorder: Recorder) -> None:
-    database = TuningDatabase()
-    tune_tasks(tasks, database, trials=73, minutes=None)
-    assert recorder.calls == [("n64", 64, None), ("n32", 8, None), ("n16", 1, None)]
+def test_the_budget_goes_to_the_scheduler(tasks: list[TuneTask], recorder: Recorder) -> None:
+    result = tune_tasks(tasks, TuningDatabase(), trials=48, minutes=None, seed=7, strategy="random")
+    assert recorder.calls[:3] == [("n64", 8), ("n32", 8), ("n16", 8)]
+    assert sum(s.trials for s in result.tasks) == 48
+    assert (recorder.options["seed"], recorder.options["strategy"]) == (7, "random")
+    assert recorder.options["deadline"] is None
+    assert not result.interrupted
+    assert all(s.floor > 0 for s in result.tasks)
 
 
-def test_the_most_work_comes_first_where_trials_are_few(
-    tasks: list[TuneTask], recorder: Recorder
-) -> None:
-    tune_tasks(tasks, TuningDatabase(), trials=1, minutes=None)
-    assert budgets(recorder) == {"n64": 1, "n32": 0, "n16": 0}
+def test_tasks_may_take_turns(tasks: list[TuneTask], recorder: Recorder) -> None:
+    tune_tasks(tasks, TuningDatabase(), trials=96, minutes=None, task_scheduler="round-robin")
+    assert [name for name, _ in recorder.calls] == ["n64", "n32", "n16"] * 2
 
 
-def test_what_one_leaves_goes_to_the_next(tasks: list[TuneTask], recorder: Recorder) -> None:
-    recorder.spend = 1
-    tune_tasks(tasks, TuningDatabase(), trials=73, minutes=None)
-    assert budgets(recorder) == {"n64": 64, "n32": 64, "n16": 71}
+def test_minutes_become_a_deadline(tasks: list[TuneTask], recorder: Recorder) -> None:
+    tune_tasks(tasks, TuningDatabase(), trials=48, minutes=2.0)
+    assert recorder.options["deadline"] - time.monotonic() == pytest.approx(120, abs=2)
 
 
-def test_minutes_are_divided_too(tasks: list[TuneTask], recorder: Recorder) -> None:
-    tune_tasks(tasks, TuningDatabase(), trials=None, minutes=73 / 60)
-    times = {name: left for name, _, left in recorder.calls}
-    assert times["n64"] == pytest.approx(64, abs=1)
-    assert times["n16"] == pytest.approx(73, abs=1)  # nothing was used up
+def test_one_model_learns_from_all(tasks: list[TuneTask], recorder: Recorder) -> None:
+    tune_tasks(tasks, TuningDatabase(), trials=3, minutes=None)
+    assert len(recorder.models) == 3
+    assert len({id(m) for m in recorder.models}) == 1
+    assert recorder.models[0] is not None
 
 
 def test_progress_counts_over_all_tasks(tasks: list[TuneTask], recorder: Recorder) -> None:
     seen: list[tuple[int, str]] = []
     progress: Any = lambda done, text: seen.append((done, text))  # noqa: E731
-    tune_tasks(tasks, TuningDatabase(), trials=73, minutes=None, on_progress=progress)
-    assert seen == [(n, f"{k}: best none yet") for n, k in ((64, "n64"), (72, "n32"), (73, "n16"))]
+    tune_tasks(tasks[:1], TuningDatabase(), trials=3, minutes=None, on_progress=progress)
+    assert seen[0] == (1, "n16: best 1000000.00 us")
+    assert seen[-1][0] == 3
 
 
-@pytest.mark.parametrize("budget", [{"trials": 0}, {"trials": -1}, {"minutes": 0.0}])
-def test_a_budget_of_nothing_is_refused(static: CompiledModel, budget: dict[str, Any]) -> None:
-    with pytest.raises(errors.TuningError, match="expected"):
+def test_an_interrupt_is_told_and_what_was_found_counts(
+    tasks: list[TuneTask], recorder: Recorder
+) -> None:
+    def interrupt(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    result = tune_tasks(tasks, TuningDatabase(), trials=48, minutes=None, watch=interrupt)
+    assert result.interrupted
+    assert [s.trials for s in result.tasks] == [8, 0, 0]
+
+
+def test_another_machine_is_refused_before_any_work(recorder: Recorder) -> None:
+    other = TuneTask("n16", matmul(16), resolve_target("llvm -mcpu=znver4"))
+    with pytest.raises(errors.TuningError, match="is another machine than this one"):
+        tune_tasks([other], TuningDatabase(), trials=1, minutes=None)
+    assert recorder.calls == []
+
+
+@pytest.mark.parametrize(
+    ("budget", "message"),
+    [
+        ({"trials": 0}, "trials=0: expected at least 1"),
+        ({"trials": -1}, "trials=-1: expected at least 1"),
+        ({"minutes": 0.0}, "minutes=0.0: expected more than 0"),
+        ({"trials": 1, "task_scheduler": "fair"}, "no strategy 'fair'"),
+        ({"trials": 1, "strategy": "luck"}, "no search strategy 'luck'"),
+        ({"trials": 1, "patience": 0}, "patience=0"),
+    ],
+)
+def test_budgets_that_are_none(static: CompiledModel, budget: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.TuningError, match=message):
         static.tune(**budget)
 
 

@@ -1,0 +1,151 @@
+"""``burnish db``: look into a tuning database, take records out of it and into it."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from ..support.errors import TuningError
+from ..tensorir.schedule import Trace
+from ..tuner.database import TuningDatabase, TuningRecord
+from ..tuner.records_io import export_records, import_records, open_records
+from ..tuner.stats import WorkloadStats, database_stats, failure_reasons, find_workload
+from .console import format_seconds, print_table
+
+_FILE = "a database, or a file of JSON lines"
+
+
+def add_db_commands(sub: argparse.ArgumentParser) -> None:
+    """The commands of ``burnish db``."""
+    commands = sub.add_subparsers(required=True, metavar="command")
+
+    def add(
+        name: str, run: Callable[[argparse.Namespace], int], text: str, file: str = _FILE
+    ) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(command=run)
+        made.add_argument("file", help=file)
+        return made
+
+    add("stats", _stats, "Count records by workload and target, and why candidates failed.")
+    made = add("best", _best, "List the best record of each workload.")
+    made.add_argument("--target", help="only targets whose key contains this")
+    made = add("show", _show, "Print a record's schedule as Python.")
+    made.add_argument("workload", nargs="?", help="a name, or the first digits of a hash")
+    made.add_argument("--target", help="only targets whose key contains this")
+    made.add_argument("--rank", type=int, default=1, help="1 is the fastest record")
+    made.add_argument("--text", action="store_true", help="print the workload's program too")
+    add("export", _export, "Write all records as JSON lines.").add_argument("output")
+    made = add("import", _import, "Take over records from JSON lines.", "a database; made if new")
+    made.add_argument("source", nargs="+")
+    made = add("merge", _merge, "Take over the records of other files.", "a database; made if new")
+    made.add_argument("source", nargs="+", help=_FILE)
+    made = add("prune", _prune, "Keep the best records of each workload only.", "a database")
+    made.add_argument("--keep", type=int, default=1, help="how many of a workload (1)")
+
+
+def _stats(options: argparse.Namespace) -> int:
+    with open_records(options.file) as database:
+        rows = [_row(s) for s in database_stats(database)]
+        reasons = failure_reasons(database)
+        print(f"{options.file}: {len(database)} records of {len(database.workloads())} workloads")
+    if rows:
+        columns = ["workload", "target", "measured", "failed", "first", "best", "GFLOP/s"]
+        print_table("Workloads", columns, rows)
+    if reasons:
+        print_table("Failures", ["reason", "times"], [[r[:100], str(n)] for r, n in reasons])
+    return 0
+
+
+def _row(s: WorkloadStats) -> list[str]:
+    times = [format_seconds(t) if t is not None else "-" for t in (s.first, s.best)]
+    name = f"{s.workload[:8]} {s.signature}"
+    return [name, s.target, str(s.measured), str(s.failed), *times, f"{s.gflops:.1f}"]
+
+
+def _best(options: argparse.Namespace) -> int:
+    with open_records(options.file) as database:
+        stats = [s for s in database_stats(database) if (options.target or "") in s.target]
+    rows = [
+        [f"{s.workload[:8]} {s.signature}", s.target, format_seconds(s.best), f"{s.gflops:.1f}"]
+        for s in stats
+        if s.best is not None
+    ]
+    if not rows:
+        raise TuningError(f"{options.file} has no measured record{_on(options)}.")
+    print_table("Best records", ["workload", "target", "best", "GFLOP/s"], rows)
+    return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    with open_records(options.file) as database:
+        workload = find_workload(database, options.workload)
+        record = _ranked(database, workload, options)
+        text = database.text(record.source)
+    print(f"# {record.workload[:12]} on {record.target}")
+    print(f"# {format_seconds(record.best or 0.0)} a call")
+    if options.text:
+        print(text)
+    print(str(Trace.from_json(record.trace).simplified()), end="")
+    return 0
+
+
+def _ranked(database: TuningDatabase, workload: str, options: argparse.Namespace) -> TuningRecord:
+    """The record of a rank among those of a workload."""
+    measured = [
+        (r.best, i, r)
+        for i, r in enumerate(database.records(workload))
+        if r.best is not None and (options.target or "") in r.target
+    ]
+    if not 1 <= options.rank <= len(measured):
+        raise TuningError(
+            f"{options.file} has {len(measured)} measured records of {workload[:12]}"
+            f"{_on(options)}; asked for number {options.rank}."
+        )
+    return sorted(measured, key=lambda m: m[:2])[options.rank - 1][2]
+
+
+def _on(options: argparse.Namespace) -> str:
+    return f" on a target with {options.target!r}" if options.target else ""
+
+
+def _export(options: argparse.Namespace) -> int:
+    with open_records(options.file) as database:
+        print(f"{export_records(database, options.output)} records in {options.output}")
+    return 0
+
+
+def _import(options: argparse.Namespace) -> int:
+    with TuningDatabase(options.file) as database:
+        for source in options.source:
+            print(f"{import_records(database, source)} records from {source}")
+    return 0
+
+
+def _merge(options: argparse.Namespace) -> int:
+    # All are opened before any is written to: a bad one is found before anything is changed.
+    sources = []
+    try:
+        for name in options.source:
+            if (
+                Path(name).exists()
+                and Path(options.file).exists()
+                and Path(name).samefile(options.file)
+            ):
+                raise TuningError(f"{name} cannot be merged into itself.")
+            sources.append((name, open_records(name)))
+        with TuningDatabase(options.file) as database:
+            for name, source in sources:
+                print(f"{database.merge(source)} records from {name}")
+    finally:
+        for _, source in sources:
+            source.close()
+    return 0
+
+
+def _prune(options: argparse.Namespace) -> int:
+    with TuningDatabase(options.file, must_exist=True) as database:
+        gone = database.prune(options.keep)
+        print(f"{gone} records dropped, {len(database)} kept")
+    return 0

@@ -1,0 +1,46 @@
+"""The graph IR under the names programs know it by: ``from burnish import graph``.
+
+    x = graph.Var("x", graph.tensor_type((1, 784)))
+    y = graph.op("relu", x)
+
+Names only; the definitions are in ``graphir``. Functions are built of these with
+``burnish.BlockBuilder`` and rewritten with ``burnish.ExprMutator``.
+"""
+
+from __future__ import annotations
+
+from .graphir import ops as ops  # fills the operator table
+from .graphir.builder import call_op
+from .graphir.expr import (
+    Atom,
+    Binding,
+    BindingBlock,
+    Call,
+    CallDPS,
+    CallDPSPacked,
+    CallFunction,
+    Constant,
+    Function,
+    GlobalVar,
+    If,
+    SeqExpr,
+    ShapeExpr,
+    Tuple,
+    TupleGetItem,
+    Value,
+    Var,
+    constant,
+)
+from .graphir.op import all_ops, type_of
+from .graphir.type import ShapeType, TensorType, TupleType, Type, tensor_type
+from .graphir.verify import verify_module
+
+op = call_op
+const = constant
+
+__all__ = [
+    "Atom", "Binding", "BindingBlock", "Call", "CallDPS", "CallDPSPacked", "CallFunction",
+    "Constant", "Function", "GlobalVar", "If", "SeqExpr", "ShapeExpr", "ShapeType", "TensorType",
+    "Tuple", "TupleGetItem", "TupleType", "Type", "Value", "Var", "all_ops", "call_op", "const",
+    "constant", "op", "ops", "tensor_type", "type_of", "verify_module",
+]  # fmt: skip
