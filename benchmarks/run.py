@@ -20,6 +20,7 @@ from typing import Any
 
 from .cases import CASES, Case
 from .contenders import CONTENDERS, OURS
+from .machine import copy_bandwidth, fma_peak
 
 
 @dataclass
@@ -138,6 +139,51 @@ def report(case: Case, contenders: list[Contender], threads: int) -> dict[str, f
     return ratios
 
 
+@dataclass
+class Row:
+    """One line of the table at the end; times in seconds."""
+
+    case: Case
+    threads: int
+    ours: float
+    peer: str
+    best: float
+    ratio: float
+
+    @property
+    def cells(self) -> list[str]:
+        return [
+            self.case.name, str(self.threads), _time(self.ours), self.peer, _time(self.best),
+            f"{self.ratio:.2f}", f"{self.case.flop / self.ours / 1e9:.1f}",
+        ]  # fmt: skip
+
+
+HEADER = ["case", "threads", "burnish", "best peer", "its time", "peer / burnish", "GFLOP/s"]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.2f} us" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"
+
+
+def row_of(case: Case, contenders: list[Contender], threads: int) -> Row | None:
+    """Ours against the best peer, by minima."""
+    ours = next((c for c in contenders if c.name == OURS[0] and c.times), None)
+    peers = [c for c in contenders if c.name not in OURS and c.times]
+    if ours is None or not peers:
+        return None
+    peer = min(peers, key=lambda c: min(c.times))
+    best, own = min(peer.times), min(ours.times)
+    return Row(case, threads, own, peer.name, best, best / own)
+
+
+def table(rows: list[Row]) -> str:
+    """All rows as a Markdown table, and the geometric mean of the ratios."""
+    lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
+    lines += ["| " + " | ".join(r.cells) + " |" for r in rows]
+    mean = statistics.geometric_mean([r.ratio for r in rows]) if rows else float("nan")
+    return "\n".join([*lines, "", f"Geometric mean of peer / burnish: {mean:.2f}"])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", default=",".join(CASES))
@@ -145,9 +191,11 @@ def main() -> None:
     parser.add_argument("--threads", default="1", help="comma-separated thread counts")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.1, help="length of a round")
+    parser.add_argument("--out", help="write the table to this file, as Markdown")
     options = parser.parse_args()
-    print(cpu_name())
-    print(versions())
+    rows: list[Row] = []
+    limits = f"FMA peak {fma_peak():.0f} GFLOP/s, copies {copy_bandwidth():.1f} GB/s, one thread"
+    print(cpu_name(), versions(), limits, sep="\n")
     for threads in map(int, options.threads.split(",")):
         for name in options.cases.split(","):
             case = CASES[name]
@@ -155,6 +203,13 @@ def main() -> None:
                 case, options.contenders.split(","), threads, options.rounds, options.seconds
             )
             report(case, contenders, threads)
+            row = row_of(case, contenders, threads)
+            rows += [row] if row is not None else []
+    print("\n" + table(rows))
+    if options.out:
+        head = f"{cpu_name()}; {versions()}; {limits}."
+        text = f"# Results\n\n`make bench` printed this.\n\n{head}\n\n{table(rows)}\n"
+        Path(options.out).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -94,8 +94,8 @@ def _show(options: argparse.Namespace) -> int:
 def _ranked(database: TuningDatabase, workload: str, options: argparse.Namespace) -> TuningRecord:
     """The record of a rank among those of a workload."""
     measured = [
-        (r.best, i, r)
-        for i, r in enumerate(database.records(workload))
+        r
+        for r in database.records(workload)
         if r.best is not None and (options.target or "") in r.target
     ]
     if not 1 <= options.rank <= len(measured):
@@ -103,7 +103,7 @@ def _ranked(database: TuningDatabase, workload: str, options: argparse.Namespace
             f"{options.file} has {len(measured)} measured records of {workload[:12]}"
             f"{_on(options)}; asked for number {options.rank}."
         )
-    return sorted(measured, key=lambda m: m[:2])[options.rank - 1][2]
+    return sorted(measured, key=lambda r: r.best or 0.0)[int(options.rank) - 1]
 
 
 def _on(options: argparse.Namespace) -> str:

@@ -38,6 +38,7 @@ from ..tuner.task import TuneTask
 from .console import format_seconds
 from .kernels import resolve_target
 from .schedule import Schedule
+from .search_policy import SketchPolicy
 
 Workload = Callable[..., Sequence[Tensor]]
 MeasureCallback = Callable[[TuneTask, Entry], object]
@@ -194,6 +195,7 @@ class SearchTask:
     def tune(
         self,
         tuning_options: TuningOptions | None = None,
+        search_policy: SketchPolicy | None = None,
         *,
         preload: Logs = None,
         space: Space = None,
@@ -204,15 +206,22 @@ class SearchTask:
         """Search, by the ``strategy`` and the ``cost_model`` that ``tune_tir`` takes.
 
         Records of ``preload`` (a log or several) are not measured again and tell the search where
-        it stands: with the log that is written to, it goes on from there.
+        it stands: with the log that is written to, it goes on from there. A ``search_policy``
+        says the same in other words: logs, model and seed are taken from it.
 
         Raises TuningError for a target that is not this machine, and for a log that is none.
         """
         options = tuning_options or TuningOptions()
+        logs = [preload] if isinstance(preload, (str, Path)) else list(preload or ())
+        if search_policy is not None:
+            if search_policy.task is not self:
+                raise TuningError("The search policy was made for another task; make one for this.")
+            logs += search_policy.logs
+            seed, cost_model = search_policy.seed, search_policy.cost_model
         if cost_model is None or isinstance(cost_model, str):
             cost_model = make_model(cost_model, default_seed() if seed is None else seed)
         with _Observed(self.task, options.measure_callbacks) as database:
-            for log in [preload] if isinstance(preload, (str, Path)) else preload or ():
+            for log in logs:
                 with open_records(log) as known:
                     database.merge(known)
             search = partial(

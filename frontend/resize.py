@@ -68,12 +68,11 @@ class AxisSize:
 
 def coordinates(how: Interpolation, size: int, out: int, scale: float) -> np.ndarray:
     """Where in the operand each element of the result lies."""
-    real = np.float32 if how.single_precision else np.float64
-    i = np.arange(out).astype(real)
-    inverse = real(1 / scale)
+    i: np.ndarray = np.arange(out).astype("float32" if how.single_precision else "float64")
+    inverse = np.array(1 / scale).astype(i.dtype)
     match how.coordinate:
         case "align_corners":
-            step = real(size - 1) / real(out - 1) if out > 1 else real(0)
+            step = np.array((size - 1) / (out - 1) if out > 1 else 0).astype(i.dtype)
             return np.asarray(i * step)
         case "asymmetric":
             return np.asarray(i * inverse)
@@ -82,7 +81,7 @@ def coordinates(how: Interpolation, size: int, out: int, scale: float) -> np.nda
         case "half_pixel_symmetric":
             offset = size / 2 * (1 - out / (scale * size))
             return np.asarray(offset + (i + 0.5) * inverse - 0.5)
-    return np.asarray((i + real(0.5)) * inverse - real(0.5))
+    return np.asarray((i + 0.5) * inverse - 0.5)
 
 
 def taps(how: Interpolation, x: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray]]:

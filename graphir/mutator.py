@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar, assert_never
 
+from ..support.errors import BurnishError
 from ..support.node import replace
 from .builder import BlockBuilder
 from .expr import (
@@ -46,6 +47,7 @@ from .op import type_of
 from .type import types_equal
 
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
+VALUES = (*ATOMS, Call, CallDPS, CallDPSPacked, CallFunction, TupleGetItem, If)
 _C = TypeVar("_C", Call, CallDPS, CallDPSPacked, CallFunction)
 
 
@@ -108,6 +110,13 @@ class ExprMutator:
         if value is binding.value:
             self.builder.emit_binding(binding)
             return
+        if not isinstance(value, VALUES):
+            raise BurnishError(
+                f"{type(self).__name__} gave {value!r} for the value of {binding.var.name!r}; a "
+                "visit method returns the call it was given, another one, or an atom "
+                "(a variable, constant or tuple).",
+                span=binding.span,
+            )
         kind = type_of(value)
         if types_equal(kind, binding.var.type):
             self.builder.emit_binding(Binding(binding.var, value).with_span(binding.span))

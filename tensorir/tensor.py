@@ -146,8 +146,16 @@ ShapeLike: TypeAlias = "Sequence[ExprLike] | ExprLike"
 
 
 def as_shape(shape: ShapeLike) -> tuple[Expr, ...]:
-    """A shape as int64 expressions; one number or expression stands for one dimension."""
-    dims = [shape] if isinstance(shape, (Expr, int)) else list(shape)  # type: ignore[arg-type]
+    """A shape as int64 expressions; one number or expression stands for one dimension. Raises
+    ComputeError for a dimension given as text or as a float."""
+    alone = isinstance(shape, (Expr, int, float, str))
+    dims: list[Any] = [shape] if alone else list(shape)  # type: ignore[arg-type]
+    for d in dims:
+        if isinstance(d, (str, float)):
+            hint = f" A dimension of any size is te.var({d!r})." if isinstance(d, str) else ""
+            raise ComputeError(
+                f"Expected an integer or an expression for each dimension; found {d!r}.{hint}"
+            )
     return tuple([cast(as_expr(d), INDEX) for d in dims])
 
 

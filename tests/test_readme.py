@@ -9,7 +9,6 @@ import pytest
 
 import burnish
 from burnish.driver.compile import CompiledModel
-from burnish.graphir.op import all_ops
 from burnish.support.config import FLAGS, describe_flags
 from burnish.tests.docs.documents import ROOT, broken_links, compare, load_builder
 
@@ -22,14 +21,10 @@ def absent(obj: object, *names: str) -> bool:
 
 
 NOT_THERE_YET = {
-    "convolution, pooling and embedding look-ups": lambda: (
-        not {name for name in all_ops() if re.search(r"conv|pool|embedding|take|gather", name)}
-    ),
     "saving a compiled model (`save`, `load`)": lambda: (
         absent(CompiledModel, "save") and absent(burnish, "load")
     ),
     "a profile of a model by kernel": lambda: absent(CompiledModel, "profile", "verify"),
-    "a search that learns": lambda: not list((ROOT / "tuner").glob("cost_model.py")),
 }
 """What the README says is missing, and a check that it still is."""
 

@@ -3,8 +3,9 @@
 ``LearnedModel`` is gradient-boosted trees (xgboost) with a ranking objective: only candidates of
 one group (one task on one machine) are compared with each other, so records of other tasks and
 machines teach it too. It is retrained after every batch, and is data: saved and loaded as JSON,
-never pickled. Until it has seen enough, and where xgboost is not installed, the analytic estimate
-ranks. ``RandomModel`` is the baseline that any model must beat.
+never pickled. The analytic estimate ranks until the trees have seen enough, counts less the more
+they have seen, and ranks alone where xgboost is not installed. ``RandomModel`` is the baseline that
+any model must beat.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from .features import FEATURE_NAMES, FEATURES_VERSION, Floats
 ENOUGH = 16
 """Measured candidates of one group from which the learned model ranks."""
 _ROUNDS = 40
+_PRIOR = 32.0
+"""Measured candidates of one group at which trees and analytic estimate count the same."""
 _LEVELS = 31
 _MOST_ROWS = 3000
 _FORMAT = "burnish cost model"
@@ -67,7 +70,7 @@ class RandomModel:
 
     def predict(self, features: Floats) -> Floats:
         """[n] scores, drawn."""
-        return self._rng.random(features.shape[0])
+        return np.asarray(self._rng.random(features.shape[0]), dtype=np.float64)
 
     def update(self, group: str, features: Floats, seconds: Sequence[float]) -> None:
         """Measurements change nothing."""
@@ -110,12 +113,15 @@ class LearnedModel:
 
     def predict(self, features: Floats) -> Floats:
         """[n] scores, higher is better."""
+        estimate = self._analytic.predict(features)
         if self._booster is None:
-            return self._analytic.predict(features)
+            return estimate
         scores = self._booster.predict(
             self._xgboost.DMatrix(features.astype(np.float32), nthread=1)
         )
-        return np.asarray(scores, dtype=np.float64)
+        most = max(len(times) for _, times in self.groups.values())
+        trust = most / (most + _PRIOR)
+        return trust * _standard(scores) + (1.0 - trust) * _standard(estimate)
 
     def update(self, group: str, features: Floats, seconds: Sequence[float]) -> None:
         """Add measurements and train anew on all there is."""
@@ -211,6 +217,13 @@ class LearnedModel:
         except (OSError, ValueError) as error:
             raise TuningError(f"{path} cannot be read as a cost model: {error}.") from error
         return cls.from_json(data, where=str(path))
+
+
+def _standard(scores: Floats) -> Floats:
+    """Scores with mean 0 and deviation 1; zeros where they are all the same."""
+    values = np.asarray(scores, dtype=np.float64)
+    deviation = float(values.std())
+    return (values - values.mean()) / deviation if deviation > 1e-12 else np.zeros_like(values)
 
 
 def _relevance(seconds: Sequence[float]) -> list[float]:

@@ -9,7 +9,6 @@ the same space, whatever the rule does with the numbers. A draw whose value the 
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -177,7 +176,7 @@ def draws_of_trace(text: str) -> Draws:
     """The draws that a recorded trace (JSON) shows, as decisions to run a space function with.
     Those of rules that were given up are not in it."""
     ledger = Ledger()
-    for inst in Trace.from_json(json.loads(text)):
+    for inst in Trace.from_json(text):
         attrs = dict(inst.attrs)
         match inst.kind:
             case "sample_perfect_tile":
@@ -185,12 +184,9 @@ def draws_of_trace(text: str) -> Draws:
                 domain = (extent, attrs["n"], attrs["max_innermost_factor"])
                 key, decision = ledger.next_key(TILE, domain), tuple(inst.decision)
             case "sample_partitioned_tile":
-                extent = _product(inst.decision)
-                domain = (
-                    *(extent, attrs["n"]),
-                    *(attrs["partition_pos"], attrs["innerpart_factor"]),
-                )
-                key, decision = ledger.next_key(PARTED, domain), tuple(inst.decision)
+                inner = (attrs["partition_pos"], attrs["innerpart_factor"])
+                parted = (_product(inst.decision), attrs["n"], *inner)
+                key, decision = ledger.next_key(PARTED, parted), tuple(inst.decision)
             case "sample_categorical":
                 key = ledger.next_key(CATEGORY, tuple([int(c) for c in attrs["candidates"]]))
                 decision = inst.decision

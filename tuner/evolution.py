@@ -47,6 +47,8 @@ class EvolutionOptions:
     """How often a control decision is mutated where free ones could be."""
     epsilon: float = 0.1
     """How much of a batch is drawn without asking the model."""
+    first_epsilon: float = 0.3
+    """As ``epsilon``, while nothing is measured: what is learned first should be varied."""
     first_replays: int = 24
     """Random paths that are looked at before anything is ranked."""
     patience: int = 6
@@ -155,6 +157,14 @@ class EvolutionarySearch(SearchStrategy):
         row = features_of(summary.structure, leaves, self.machine)[0]
         self._proposed[candidate.hash] = (individual, row)
 
+    def predictions(self, candidates: Sequence[Candidate]) -> dict[str, float]:
+        """What the model expects of proposed candidates, by hash: larger is faster."""
+        rows = {c.hash: self._proposed[c.hash][1] for c in candidates if c.hash in self._proposed}
+        if not rows:
+            return {}
+        scores = self.model.predict(np.stack(list(rows.values())))
+        return {key: float(score) for key, score in zip(rows, scores, strict=True)}
+
     # -- learning ----------------------------------------------------------------------------------
     def observe(self, results: Sequence[tuple[str, float | None]]) -> None:
         """Teach the model the measurements of proposed candidates, and keep the fast ones."""
@@ -218,7 +228,8 @@ class EvolutionarySearch(SearchStrategy):
         return ranked
 
     def _is_bold(self) -> bool:
-        return self.rng.random() < self.options.epsilon
+        options = self.options
+        return self.rng.random() < (options.epsilon if self.elite else options.first_epsilon)
 
     def _first_population(self) -> list[Individual]:
         options = self.options

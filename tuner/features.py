@@ -132,7 +132,8 @@ class _Store:
 
     def __init__(self, store: StoreStructure, leaves: StoreLeaves, machine: Machine) -> None:
         self.store, self.leaves, self.machine = store, leaves, machine
-        self.n, self.depth = leaves.extents.shape
+        self.n: int = leaves.extents.shape[0]
+        self.depth: int = len(store.loops)
         self.ones = np.ones(self.n)
         self.extents = leaves.extents
         self.inside = _suffix(self.extents, np.multiply, self.ones)
@@ -276,17 +277,15 @@ class _Store:
         inside = np.log2(self.inside[:, ::-1])
         flops = sum(self.store.operations) or 1
         ratio = (self.inside * flops / np.maximum(self.footprint, 1.0))[:, ::-1]
-        found = []
-        for i in range(CURVE):
-            wanted = inside[:, -1] * i / (CURVE - 1)
-            value = ratio[:, 0].copy()
-            for level in range(self.depth):
-                low, high = inside[:, level], inside[:, level + 1]
-                share = np.clip((wanted - low) / np.maximum(high - low, 1e-9), 0.0, 1.0)
-                here = ratio[:, level] + share * (ratio[:, level + 1] - ratio[:, level])
-                value = np.where((wanted > low) & (high > low), here, value)
-            found.append(value)
-        return found
+        wanted = inside[:, -1:] * (np.arange(CURVE) / (CURVE - 1.0))
+        value = np.repeat(ratio[:, :1], CURVE, axis=1)
+        for level in range(self.depth):
+            low, high = inside[:, level, None], inside[:, level + 1, None]
+            share = np.clip((wanted - low) / np.maximum(high - low, 1e-9), 0.0, 1.0)
+            rise = ratio[:, level + 1, None] - ratio[:, level, None]
+            here = ratio[:, level, None] + share * rise
+            value = np.where((wanted > low) & (high > low), here, value)
+        return list(value.T)
 
     def _allocation(self) -> list[Floats]:
         written = self._written()

@@ -178,14 +178,7 @@ class _Reader:
                 unroll = _unroll_steps(s.annotations, unroll)
                 self.read(s.body, (*loops, _Loop(s.var, s.kind, extent)), env, unroll)
             case BlockRealize():
-                block = s.block
-                bound = zip(block.iter_vars, s.iter_values, strict=True)
-                env = {**env, **{v.var: _terms(e, env) for v, e in bound}}
-                unroll = _unroll_steps(block.annotations, unroll)
-                if block.init is not None:
-                    reduced = [v.var for v in block.iter_vars if v.kind == "reduce"]
-                    self._read_init(block.init, reduced, loops, env, unroll)
-                self.read(block.body, loops, env, unroll)
+                self._read_block(s, loops, env, unroll)
             case SeqStmt():
                 for part in s.stmts:
                     self.read(part, loops, env, unroll)
@@ -203,6 +196,18 @@ class _Reader:
                 self._add(call, used, loops, env, unroll)
             case _:
                 pass
+
+    def _read_block(
+        self, s: BlockRealize, loops: tuple[_Loop, ...], env: Mapping[Var, Terms], unroll: int
+    ) -> None:
+        block = s.block
+        bound = zip(block.iter_vars, s.iter_values, strict=True)
+        env = {**env, **{v.var: _terms(e, env) for v, e in bound}}
+        unroll = _unroll_steps(block.annotations, unroll)
+        if block.init is not None:
+            reduced = [v.var for v in block.iter_vars if v.kind == "reduce"]
+            self._read_init(block.init, reduced, loops, env, unroll)
+        self.read(block.body, loops, env, unroll)
 
     def _read_init(
         self,

@@ -67,6 +67,11 @@ class SearchStrategy(ABC):
         failed. What was measured is not proposed again, whoever proposed it."""
         self.seen.update(key for key, _ in results)
 
+    def predictions(self, candidates: Sequence[Candidate]) -> dict[str, float]:
+        """What is expected of proposed candidates, by hash, larger is faster; nothing where nothing
+        is predicted."""
+        return {}
+
     def _is_new(self, candidate: Candidate) -> bool:
         """Whether a candidate was not known; it is now."""
         self._ever_applied = True

@@ -38,7 +38,7 @@ Space = SpaceFunction | Sequence[SpaceFunction] | None
 
 CANDIDATE_LIMIT = 60.0
 """Seconds a candidate may take to build, check and time."""
-ELITE_RECORDS = 32
+ELITE_RECORDS = 16
 """Records of a task that a search starts from."""
 REFERENCE_LIMIT = 900.0
 """Seconds the unscheduled function may take; it is run twice."""
@@ -141,6 +141,7 @@ def tune_task(
                 run = _Run(
                     task, database, progress, seconds, deadline, on_progress, executor, stack
                 )
+            run.predicted = search.predictions(batch)
             search.observe(run.measure(batch))
     return progress
 
@@ -191,6 +192,8 @@ class _Run:
             executor = WorkerPool(1, limit=CANDIDATE_LIMIT)
             stack.callback(executor.kill)
         self.executor = executor
+        self.predicted: dict[str, float] = {}
+        """What the search expects of the batch, by candidate."""
         self._has_reference = False
 
     def measure(self, batch: Sequence[Candidate]) -> list[tuple[str, float | None]]:
@@ -266,6 +269,7 @@ class _Run:
             trace=candidate.trace,
             seconds=times,
             error="" if error is None else str(error),
+            predicted=self.predicted.get(candidate.hash),
         )
         self.database.add(record)
         self.progress.count(record)

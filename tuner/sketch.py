@@ -110,7 +110,7 @@ class Sketch:
 
     def _features_of(self, summary: NestSummary) -> Floats:
         leaves = summary.leaves.astype(np.float64)[None, :]
-        return features_of(summary.structure, leaves, self.machine)[0]
+        return np.asarray(features_of(summary.structure, leaves, self.machine)[0])
 
     def features(self, individuals: Sequence[Individual]) -> Floats:
         """[n, FEATURE_NAMES]; rows of NaN for those to which the space function does not apply."""

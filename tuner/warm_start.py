@@ -73,4 +73,5 @@ def _features(
     except BurnishError:
         return None
     summary = summarize(sch.func)
-    return features_of(summary.structure, summary.leaves.astype(np.float64)[None, :], machine)[0]
+    leaves = summary.leaves.astype(np.float64)[None, :]
+    return np.asarray(features_of(summary.structure, leaves, machine)[0])

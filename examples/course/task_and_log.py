@@ -41,11 +41,16 @@ def check(lib, n):
 
 
 def resume(task, log, trials):
-    """Search on: what the log has is not measured again, and the search knows it."""
+    """Search on: what the log has is not measured again, and search and model know it."""
+    cost_model = auto_scheduler.XGBModel()
+    cost_model.update_from_file(log)
+    search_policy = auto_scheduler.SketchPolicy(
+        task, cost_model, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)]
+    )
     options = auto_scheduler.TuningOptions(
         num_measure_trials=trials, measure_callbacks=[auto_scheduler.RecordToFile(log)]
     )
-    task.tune(options, preload=log)
+    task.tune(options, search_policy=search_policy)
 
 
 def main(argv=None):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from onnx import NodeProto
 
-from ...graphir.dim import dim_equal
+from ...graphir.dim import dim_equal, divide
 from ...graphir.expr import Atom
 from ...support.errors import FrontendError
-from ...tensorir.expr import Expr
+from ...tensorir.expr import Expr, IntImm
 from ..batch_norm import fold_batch_norm
 from .registry import Context, Value, attribute, converts, node_name
 
@@ -65,6 +65,60 @@ def softmax(context: Context, node: NodeProto) -> Value:
         return context.reshape(context.op(name, context.reshape(x, [*shape, 1]), axis=-1), shape)
     flat = context.op("flatten", x, start_dim=axis, end_dim=-1)
     return context.reshape(context.op(name, flat, axis=-1), shape)
+
+
+SIDES = ("left", "right")
+"""Where the window of an Attention may end."""
+
+
+@converts("Attention")
+def attention(context: Context, node: NodeProto) -> Value:
+    """softmax(Q @ K^T * scale + mask) @ V; operands of three dims have their heads side by side."""
+    context.only_first(node)
+    windows = any(attribute(node, f"{side}_window_size", -1) not in (-1, None) for side in SIDES)
+    cached = any(context.raw(node, n) is not None for n in range(4, 7))
+    if windows or cached or attribute(node, "softcap", 0.0) != 0.0:
+        raise FrontendError(
+            f"{node_name(node)}: attention with a cache of keys, a window or softcap cannot be "
+            "imported; expected Q, K, V and perhaps a mask."
+        )
+    q, k, v = (context.operand(node, n) for n in range(3))
+    shape = context.type(q).shape
+    operands = [
+        _with_heads(context, node, x, heads)
+        for x, heads in ((q, "q_num_heads"), (k, "kv_num_heads"), (v, "kv_num_heads"))
+    ]
+    if context.raw(node, 3) is not None:
+        operands.append(context.operand(node, 3))
+    scale = attribute(node, "scale")
+    y = context.op(
+        "attention",
+        *operands,
+        scale=None if scale is None else float(scale),
+        causal=bool(attribute(node, "is_causal", 0)),
+        zero_masked_rows=False,
+    )
+    if len(shape) == 4:
+        return y
+    batch, heads, tokens, size = context.type(y).shape
+    tokens_first = context.op("permute_dims", y, axes=(0, 2, 1, 3))
+    return context.reshape(tokens_first, [batch, tokens, heads * size])
+
+
+def _with_heads(context: Context, node: NodeProto, x: Atom, heads: str) -> Atom:
+    """An operand as (batch, heads, tokens, size)."""
+    shape = context.type(x).shape
+    if len(shape) == 4:
+        return x
+    count = int(attribute(node, heads, 0))
+    size = divide(shape[-1], IntImm(count)) if count and len(shape) == 3 else None
+    if size is None:
+        raise FrontendError(
+            f"{node_name(node)}: expected operands of four dims, or of three and {heads} that "
+            f"divides the last; found {len(shape)} dims and {heads} {count}."
+        )
+    split = context.reshape(x, [shape[0], shape[1], count, size])
+    return context.op("permute_dims", split, axes=(0, 2, 1, 3))
 
 
 @converts("LayerNormalization")

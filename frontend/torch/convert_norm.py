@@ -39,7 +39,8 @@ def instances(context: Context, node: Node) -> Atom:
     if not given["use_input_stats"]:
         raise context.refuse("instance norm with running statistics cannot be imported.")
     x = context.operand(given["input"])
-    return group_norm(context, x, None, *_parameters(context, given, x), float(given["eps"]))
+    weight, bias = _parameters(context, given, x)
+    return group_norm(context, x, None, weight, bias, float(given["eps"]))
 
 
 @converts("aten.rms_norm.default")

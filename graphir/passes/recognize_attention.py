@@ -255,7 +255,7 @@ def _is_causal(mask: Atom, kind: TensorType, *, added: bool = False, outside: bo
     if data.shape[-2:] != shape or data.size != shape[0] * shape[1]:
         return False
     data = data.reshape(shape)
-    below = np.tri(*shape, dtype=bool)
+    below = np.tri(shape[0], shape[1]) > 0
     if added:
         return bool(np.array_equal(data, np.where(below, 0.0, -np.inf)))
     return bool(np.array_equal(data, ~below if outside else below))

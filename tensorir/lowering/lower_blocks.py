@@ -2,7 +2,8 @@
 
 After this pass a function is loops, stores, lets, conditions and ``Allocate``s (one for each
 ``alloc_buffers`` entry, around the block's body, annotated with the alignment of strides that a
-block asks for; a circular one stands around the loop it rolls on); no block, iter var or match_buffer remains.
+block asks for; a circular one stands around the loop it rolls on); no block, iter var or
+match_buffer remains.
 
 The init of a reduction block runs where all its reduce iters stand at their start. Where the
 reduce loops enclose nothing but the block, the init moves in front of them (``for k: if k == 0:

@@ -174,6 +174,8 @@ class _Unroll:
 
     def _renewed(self, var: Var) -> Var:
         if not self.depth:
+            # A copy of the same loop may have been renewed before: chunks of a vector share bodies.
+            self.values.pop(id(var), None)
             return var
         new = Var(var.name, var.dtype)
         self.values[id(var)] = new

@@ -1,14 +1,14 @@
 """Operators that read elements at places that data say: take, gather_elements.
 
 Indices count from the end where they are negative. One that is out of range is taken to the nearest
-element, so that no kernel ever reads outside of its operands.
+element, so that no kernel ever reads outside of its operands; from an axis without elements, 0.
 """
 
 from __future__ import annotations
 
 from ...support.errors import ComputeError
 from ..compute import Tensor, compute
-from ..expr import INDEX, BufferLoad, Expr, Var, const, maximum, minimum
+from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, const, maximum, minimum
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
 from .reduce import normal_axes
@@ -23,6 +23,14 @@ def inside(index: Expr, size: Expr) -> Expr:
     return minimum(wide, size - 1)
 
 
+def guarded(x: Tensor, axis: int, load: Expr) -> Expr:
+    """``load``, or 0 where a symbolic axis turns out to have no elements to load."""
+    size = x.shape[axis]
+    if isinstance(size, IntImm):
+        return load
+    return call_intrin("if_then_else", size > 0, load, const(0, x.dtype))
+
+
 def take(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     """``x`` at ``indices`` of one axis: ``[..., *indices.shape, ...]`` in the place of the axis.
 
@@ -35,7 +43,7 @@ def take(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     def element(*at: Var) -> Expr:
         place = BufferLoad(indices, at[d : d + indices.ndim])
         own = inside(place, x.shape[d])
-        return BufferLoad(x, (*at[:d], own, *at[d + indices.ndim :]))
+        return guarded(x, d, BufferLoad(x, (*at[:d], own, *at[d + indices.ndim :])))
 
     return compute(shape, element, "take")
 
@@ -53,7 +61,7 @@ def gather_elements(x: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
 
     def element(*at: Var) -> Expr:
         own = inside(BufferLoad(indices, at), x.shape[d])
-        return BufferLoad(x, (*at[:d], own, *at[d + 1 :]))
+        return guarded(x, d, BufferLoad(x, (*at[:d], own, *at[d + 1 :])))
 
     return compute(indices.shape, element, "gather_elements")
 

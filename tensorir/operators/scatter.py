@@ -122,9 +122,9 @@ def scatter_index(
         own: list[Expr] = [IntImm(0, INDEX)] * x.ndim
         for e, i in zip(kept, rest, strict=True):
             own[e] = i
-        for e, i, t in zip(normal, places, indices, strict=True):
+        for e, held, t in zip(normal, places, indices, strict=True):
             read = broadcast_load(t, where, shape)
-            own[e] = inside(BufferLoad(i, read.indices), x.shape[e])
+            own[e] = inside(BufferLoad(held, read.indices), x.shape[e])
         value = broadcast_load(updates, (*rest[:first], *where, *rest[first:]), region)
         new = combine(BufferLoad(out, tuple(own)), BufferLoad(values, value.indices))
         return BufferStore(out, new, tuple(own))

@@ -13,7 +13,6 @@ from typing import Any
 from ...support.errors import (
     DependenceError,
     LoopKindError,
-    NotReductionBlockError,
     ScheduleValueError,
 )
 from ...support.node import replace, walk
@@ -150,7 +149,7 @@ def _require_spatial(
         if it.kind == "reduce":
             advice = " Use rfactor to turn it into a spatial axis first."
         raise fail(
-            NotReductionBlockError if it.kind == "opaque" else LoopKindError,
+            LoopKindError,
             primitive,
             func,
             [loop, n.realize],

@@ -345,13 +345,13 @@ def _own_nest(
         user = _other_user(loop, realize.block, buffer)
         if user is None:
             return loops[depth:]
-        if depth + 1 == len(loops) or binds(reduced, loop.var):
-            break
-    found = (
-        f"{user.name!r} uses {buffer.name!r} inside the nest of {realize.block.name!r}, before the "
-        "final block could write it."
-    )
-    raise fail(DependenceError, "rfactor", func, [user], found)
+        if binds(reduced, loop.var) or depth + 1 == len(loops):
+            found = (
+                f"{user.name!r} uses {buffer.name!r} inside the nest of {realize.block.name!r}, "
+                "before the final block could write it."
+            )
+            raise fail(DependenceError, "rfactor", func, [user], found)
+    return loops
 
 
 def _other_user(loop: For, block: Block, buffer: Buffer) -> Block | None:

@@ -240,9 +240,7 @@ def instances_clash(block: Block, varied: Collection[Var]) -> bool:
     plain = [{r.min for r in w.region if is_const(r.extent, 1)} for w in block.writes]
     moved = [it for it in axes if any(it.var not in indices for indices in plain)]
     bounds = Bounds({it.var: it.dom for it in block.iter_vars if it.kind != "spatial"})
-    first: dict[Var, Expr] = {
-        it.var: it.dom.min for it in block.iter_vars if it.kind == "spatial"
-    }
+    first: dict[Var, Expr] = {it.var: it.dom.min for it in block.iter_vars if it.kind == "spatial"}
     places = {it.var: first | {it.var: add(it.dom.min, 1)} for it in moved}
     for v in places:
         if v not in varied:

@@ -228,6 +228,12 @@ class Trace:
         not have stands for its only function. Raises the error of the instruction that fails, with
         a note which one it is.
         """
+        if not hasattr(sch, "knows_function"):
+            raise TraceError(
+                "apply_to",
+                f"Expected a Schedule to run the instructions on; found {type(sch).__name__}. "
+                "Of a function or module, Schedule(...) makes one.",
+            )
         table: dict[int, Any] = {}
         given = {self._sampling_index(key): d for key, d in (decisions or {}).items()}
         for i, inst in enumerate(self._until_postproc() if remove_postproc else self.instructions):

@@ -175,7 +175,7 @@ def test_misuse() -> None:
         burnish.lower(s, a)
     with pytest.raises(ScheduleValueError, match="lower: Expected a stage schedule, made by te"):
         burnish.lower(burnish.lower(s, [a, b, c]), [a])
-    with pytest.raises(ScheduleValueError, match="lower: Expected a stage schedule.*build lowers them"):
+    with pytest.raises(ScheduleValueError, match=r"found PrimFunc\. .*burnish\.build lowers them"):
         burnish.lower(burnish.lower(s, [a, b, c])["main"])
     with pytest.raises(burnish.errors.BurnishError, match="args= goes with a stage schedule"):
         burnish.build(burnish.lower(s, [a, b, c]), [a])

@@ -83,7 +83,9 @@ def test_other_reductions_print() -> None:
     k, r = te.reduce_axis((0, 8), name="k"), te.reduce_axis((0, 8), name="r")
     top = te.compute((4,), lambda i: te.max(a[i, k], axis=k), name="top")
     pair = te.comm_reducer(
-        lambda x, y: (x[0] + y[0], x[1] * y[1]), lambda x, y: (te.const(0, x), te.const(1, y)), "pair"
+        lambda x, y: (x[0] + y[0], x[1] * y[1]),
+        lambda x, y: (te.const(0, x), te.const(1, y)),
+        "pair",
     )
     both = te.compute((4,), lambda i: pair((a[i, r], a[i, r]), axis=r), name="both")
     assert str(ComputeDAG([top, *both])).splitlines()[1:] == [
@@ -165,6 +167,21 @@ def test_several_logs_may_be_preloaded(
         task.tune(options(log), space=tiled, seed=seed)
     known = {r.candidate for log in logs for r, _ in load_records(log)}
     assert task.tune(options(trials=9), preload=logs, space=tiled).done == 4 - len(known)
+
+
+def test_a_search_policy_says_what_is_known(
+    task: SearchTask, executor: InlineExecutor, tmp_path: Path
+) -> None:
+    log = tmp_path / "log.json"
+    task.tune(options(log), space=tiled, seed=0)
+    model = auto_scheduler.RandomModel()
+    policy = auto_scheduler.SketchPolicy(
+        task, model, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)]
+    )
+    assert task.tune(options(log, trials=50), search_policy=policy, space=tiled).done == 1
+    other = SearchTask(matmul_add, (8, "float32"), TARGET)
+    with pytest.raises(TuningError, match="was made for another task"):
+        other.tune(options(), search_policy=policy)
 
 
 def test_early_stopping(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,9 @@ from burnish.driver.kernels import resolve_target
 from burnish.graphir.module import IRModule
 from burnish.support.passes import Pass, Pipeline
 from burnish.tests.driver.programs import add_one
+from burnish.tests.tuner.programs import matmul, tiled
 from burnish.tuner.database import TuningDatabase
+from burnish.tuner.records_io import export_records
 
 LINEAR = """
 @I.ir_module
@@ -150,3 +154,18 @@ def test_a_pass_of_ones_own_stands_in_a_sequence(linear: IRModule) -> None:
     with transform.PassContext(config={"word": "here"}):
         transform.Sequential([transform.LegalizeOps(), look])(linear)
     assert seen == ["linear", "relu", "here"]
+
+
+def test_a_database_is_applied_from_its_file(tmp_path: Path) -> None:
+    func = matmul(16)
+    path = tmp_path / "log.json"
+    database = burnish.tune_tir(func, max_trials=1, space=tiled, strategy="random", seed=0)
+    export_records(database, path)
+    database.close()
+    module = burnish.IRModule.from_expr(func)
+    found = transform.ApplyDatabase(path, "native -threads=1")(module)["main"]
+    assert found.attr("is_scheduled")
+    other = transform.ApplyDatabase(str(path), "native -threads=2")(module)["main"]
+    assert other is func
+    with pytest.raises(errors.PassError, match=r"There is no file '.*nowhere\.db'"):
+        transform.ApplyDatabase(tmp_path / "nowhere.db")(module)

@@ -157,19 +157,28 @@ def run(names: Sequence[str], count: int, seed: int, jobs: int) -> Summary:
     summary = Summary()
     with ThreadPoolExecutor(jobs) as pool:
         waiting = [pool.submit(run_chunk, *chunk) for chunk in chunks(names, count, seed)]
-        for done in waiting:
-            for report in done.result():
-                if "times" in report:
-                    summary.times.update(report["times"])
-                    continue
-                failure = report["failure"]
-                if failure is not None and not failure["trace"] and summary.lost < SHRUNK_CRASHES:
-                    summary.lost += 1
-                    shrink_crash(failure)
-                if failure is not None:
-                    print(_described(failure), flush=True)
-                summary.add(report)
+        try:
+            for done in waiting:
+                _take(summary, done.result())
+        except KeyboardInterrupt:
+            print("Interrupted: what follows is about the sequences so far.", flush=True)
+            pool.shutdown(wait=False, cancel_futures=True)
     return summary
+
+
+def _take(summary: Summary, reports: Sequence[dict[str, Any]]) -> None:
+    """Enter the reports of a chunk, and print its failures."""
+    for report in reports:
+        if "times" in report:
+            summary.times.update(report["times"])
+            continue
+        failure = report["failure"]
+        if failure is not None and not failure["trace"] and summary.lost < SHRUNK_CRASHES:
+            summary.lost += 1
+            shrink_crash(failure)
+        if failure is not None:
+            print(_described(failure), flush=True)
+        summary.add(report)
 
 
 def _described(failure: dict[str, Any]) -> str:

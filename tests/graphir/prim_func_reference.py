@@ -81,28 +81,37 @@ def _run(stmt: Stmt, env: dict[Any, Any]) -> None:
             for i in range(_eval(stmt.extent, env)):
                 env[stmt.var] = _eval(stmt.min, env) + i
                 _run(stmt.body, env)
-        case IfThenElse():
-            if _eval(stmt.condition, env):
-                _run(stmt.then_case, env)
-            elif stmt.else_case is not None:
-                _run(stmt.else_case, env)
-        case LetStmt():
-            env[stmt.var] = _eval(stmt.value, env)
-            _run(stmt.body, env)
-        case BlockRealize(block=block):
-            for axis, value in zip(block.iter_vars, stmt.iter_values, strict=True):
-                env[axis.var] = _eval(value, env)
-            for buffer in block.alloc_buffers:
-                shape = [_eval(d, env) for d in buffer.shape]
-                env[buffer] = np.full(shape, 99, buffer.dtype.to_numpy())
-            reduced = [env[a.var] for a in block.iter_vars if a.kind == "reduce"]
-            if block.init is not None and not any(reduced):
-                _run(block.init, env)
-            _run(block.body, env)
+        case IfThenElse() | LetStmt():
+            _run_control(stmt, env)
+        case BlockRealize():
+            _run_block(stmt, env)
         case BufferStore():
             env[stmt.buffer][tuple([_eval(i, env) for i in stmt.indices])] = _eval(stmt.value, env)
         case _:
             raise AssertionError(type(stmt).__name__)
+
+
+def _run_control(stmt: IfThenElse | LetStmt, env: dict[Any, Any]) -> None:
+    if isinstance(stmt, LetStmt):
+        env[stmt.var] = _eval(stmt.value, env)
+        _run(stmt.body, env)
+    elif _eval(stmt.condition, env):
+        _run(stmt.then_case, env)
+    elif stmt.else_case is not None:
+        _run(stmt.else_case, env)
+
+
+def _run_block(stmt: BlockRealize, env: dict[Any, Any]) -> None:
+    block = stmt.block
+    for axis, value in zip(block.iter_vars, stmt.iter_values, strict=True):
+        env[axis.var] = _eval(value, env)
+    for buffer in block.alloc_buffers:
+        shape = [_eval(d, env) for d in buffer.shape]
+        env[buffer] = np.full(shape, 99, buffer.dtype.to_numpy())
+    reduced = [env[a.var] for a in block.iter_vars if a.kind == "reduce"]
+    if block.init is not None and not any(reduced):
+        _run(block.init, env)
+    _run(block.body, env)
 
 
 def _eval(n: e.Expr, env: dict[Any, Any]) -> Any:

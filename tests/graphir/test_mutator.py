@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from burnish import te
 from burnish.graphir.builder import call_op
 from burnish.graphir.expr import Binding, Call, Constant, Function, Value, Var, constant
@@ -10,6 +12,7 @@ from burnish.graphir.mutator import ExprMutator
 from burnish.graphir.parser import parse_module
 from burnish.graphir.printer import format_type
 from burnish.graphir.verify import verify_module
+from burnish.support.errors import BurnishError
 from burnish.support.structural import assert_structural_equal
 
 
@@ -168,3 +171,17 @@ def test_a_call_becomes_a_kernel_of_ones_own() -> None:
     module = verify_module(Doubles(parse("a = R.exp(x)", "y = R.exp(a)")).transform())
     assert list(module.prim_funcs) == ["double"]
     assert module.script().count("R.call_dps(cls.double") == 2
+
+
+def test_a_visit_method_must_return_a_value() -> None:
+    class Forgetful(ExprMutator):
+        def visit_Call(self, call: Call) -> Value:  # noqa: N802
+            super().visit_Call(call)
+            return None  # type: ignore[return-value]
+
+    module = parse_module(
+        "@R.function\ndef main(x: R.Tensor((2,))):\n    with R.dataflow():\n"
+        "        y = R.relu(x)\n        R.output(y)\n    return y\n"
+    )
+    with pytest.raises(BurnishError, match="Forgetful gave None for the value of 'y'"):
+        Forgetful(module).transform()

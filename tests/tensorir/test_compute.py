@@ -154,6 +154,10 @@ def test_errors() -> None:
         te.compute((4,), lambda i: a[i, k])
     with pytest.raises(ComputeError, match="a reduction inside an expression"):
         te.compute((4,), lambda i: te.sum(a[i, k], axis=[k]) + 1.0)
+    with pytest.raises(ComputeError, match=r"each dimension; found 'n'\. .* is te\.var\('n'\)"):
+        te.placeholder((4, "n"))  # type: ignore[arg-type]
+    with pytest.raises(ComputeError, match=r"each dimension; found 2\.5"):
+        te.compute(2.5, lambda i: a[i, i])
     with pytest.raises(ComputeError, match="sum: expected axes made by reduce_axis, found int"):
         te.compute((4,), lambda i: te.sum(a[i, i], axis=0))
     with pytest.raises(ComputeError, match="expected axes made by reduce_axis, found Var"):

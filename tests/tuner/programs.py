@@ -37,12 +37,12 @@ def tiled(sch: Schedule, block_name: str = "C") -> None:
 
 
 def wrong(sch: Schedule) -> None:
-    """A space whose functions compute something else: results are set to zero once more."""
+    """A space whose functions compute something else: every term is added twice."""
     sch.enable_checks = False
     i, j, _ = sch.get_loops("C")
     sch.split(j, sch.sample_perfect_tile(j, 2, 16))
-    sch.split(sch.add_unit_loop(i), [2, 1])
-    sch.decompose_reduction("C", i)
+    twice, _ = sch.split(sch.add_unit_loop(i), [2, 1], disable_predication=True)
+    sch.decompose_reduction("C", twice)
 
 
 def unbuildable(sch: Schedule) -> None:

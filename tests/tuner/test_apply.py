@@ -146,7 +146,7 @@ def test_records_for_another_target_are_named() -> None:
         record(db, matmul(), tiled)
         task = TuneTask("main", matmul(), Target("native -threads=3"))
         with pytest.raises(
-            TuningError, match=r"records for other targets: v1 .* threads=1\. Tune for"
+            TuningError, match=r"records for other targets: v2 .* threads=1\. Tune for"
         ):
             best_record(db, task)
 

@@ -13,7 +13,7 @@ from burnish.support.errors import TuningError
 from burnish.tuner import cost_model
 from burnish.tuner.analytic_model import AnalyticModel
 from burnish.tuner.cost_model import LearnedModel, RandomModel, default_model
-from burnish.tuner.features import FEATURE_NAMES, Floats
+from burnish.tuner.features import CYCLES, FEATURE_NAMES, Floats
 
 WIDTH = len(FEATURE_NAMES)
 
@@ -22,6 +22,7 @@ def population(n: int, seed: int) -> tuple[Floats, list[float]]:
     """Rows of noise, and times that depend on two of the columns."""
     rng = np.random.default_rng(seed)
     rows = rng.random((n, WIDTH)) * 8
+    rows[:, CYCLES] = 5.0
     times = 1e-3 * (1 + rows[:, 3] + np.abs(rows[:, 40] - 4) * 2)
     return rows, [float(t) for t in times]
 
@@ -35,7 +36,7 @@ def agreement(scores: Floats, times: list[float]) -> float:
 
 def test_it_learns_a_ranking() -> None:
     model = LearnedModel()
-    model.update("task", *population(120, 0))
+    model.update("task", *population(200, 0))
     rows, times = population(100, 1)
     assert model.is_trained
     assert agreement(model.predict(rows), times) > 0.75
@@ -72,6 +73,19 @@ def test_failed_candidates_rank_low() -> None:
     model = LearnedModel()
     model.update("task", rows, [math.inf] * 80)  # all failed: nothing to rank, no error
     assert np.isfinite(model.predict(rows)).all()
+
+
+def test_the_estimate_counts_less_the_more_is_measured() -> None:
+    rows, times = population(400, 0)
+    others, _ = population(50, 1)
+    others[:, CYCLES] = np.linspace(0, 8, 50)
+    follows = []
+    for n in (20, 400):
+        model = LearnedModel()
+        model.update("task", rows[:n], times[:n])
+        follows.append(float(np.corrcoef(model.predict(others), -others[:, CYCLES])[0, 1]))
+    assert follows[0] > 0.5
+    assert follows[1] < 0.3
 
 
 def test_before_there_is_enough_the_analytic_model_ranks() -> None:

@@ -20,6 +20,7 @@ from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import InlineExecutor, is_gone, matmul, tiled, unbuildable, wrong
 from burnish.tuner import measure, session
+from burnish.tuner.cost_model import LearnedModel
 from burnish.tuner.database import TuningDatabase
 from burnish.tuner.reference import make_reference
 from burnish.tuner.session import TuningProgress, database_path, default_seed, tune_task
@@ -64,8 +65,47 @@ def test_the_same_seed_and_records_measure_the_same_candidates() -> None:
             tune(db, seed=seed, executor=executor, **options)
         return measured(executor)
 
-    assert run(5) == run(5) == run(5, trials_per_iter=2)
+    assert run(5) == run(5)
     assert run(5) != run(6)
+    # Batches do not matter to a search that does not look at what was measured.
+    drawn = run(5, strategy="random")
+    assert drawn == run(5, strategy="random", trials_per_iter=2)
+
+
+def test_the_evolutionary_search_is_told_what_was_measured() -> None:
+    model = LearnedModel(enough=2)
+    with TuningDatabase() as db:
+        tune(db, model=model, max_trials=4, trials_per_iter=2)
+        (name,) = model.groups
+        assert name == f"{TASK.workload} {TASK.target_key}"
+        measured = [r.best for r in db.records()]
+        assert sorted(model.groups[name][1]) == sorted(measured)  # type: ignore[type-var]
+        assert model.is_trained
+        # A later session is taught by the records, and measures none of them again.
+        other = LearnedModel(enough=2)
+        tune(db, model=other, max_trials=2)
+        assert sorted(other.groups[name][1]) == sorted([r.best for r in db.records()])  # type: ignore[type-var]
+        assert len(db) == 6
+
+
+@pytest.mark.parametrize("strategy", ["random", "replay_trace", "evolutionary"])
+def test_each_strategy_measures(strategy: str) -> None:
+    with TuningDatabase() as db:
+        assert tune(db, strategy=strategy).done == 3
+
+
+def test_an_unknown_strategy_is_refused_before_any_work() -> None:
+    refused(TASK, "no search strategy 'genetic'", strategy="genetic")
+    refused(TASK, "no cost model 'neural'", model="neural")
+
+
+def test_the_analytic_choice_can_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Schedule] = []
+    monkeypatch.setattr(session, "default_space", lambda *_: [tiled])
+    monkeypatch.setattr(session, "analytic_choices", lambda *_: [called.append])
+    with TuningDatabase() as db:
+        tune(db, space=None, analytic_first=False)
+    assert called == []
 
 
 def test_the_seed_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

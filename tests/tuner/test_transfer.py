@@ -63,3 +63,18 @@ def test_a_search_begins_with_them(database: TuningDatabase, strategy: str) -> N
     here = database.records(target=TASK.target_key)
     assert {r.candidate for r in here} == {r.candidate for r in ranked[:3]}
     assert all(r.best is not None for r in here)
+
+
+def test_what_the_model_expected_is_recorded() -> None:
+    with TuningDatabase() as db:
+        tune_task(
+            TASK, db, max_trials=3, space=tiled, seed=1, executor=InlineExecutor(), seconds=0.0,
+            model="analytic",
+        )  # fmt: skip
+        assert all(isinstance(r.predicted, float) for r in db.records())
+    with TuningDatabase() as db:
+        tune_task(
+            TASK, db, max_trials=2, space=tiled, seed=1, executor=InlineExecutor(), seconds=0.0,
+            strategy="random",
+        )  # fmt: skip
+        assert [r.predicted for r in db.records()] == [None, None]

@@ -39,7 +39,8 @@ class BlockPrimitives(ScheduleState):
         - as many paddings of at least 1 as axes, other than 1 only for spatial axes, and a single
           output (ScheduleValueError);
         - padded axes bound each to a whole loop of its own, below which no other block runs; no
-          predicate; each indexes one dimension of the output by itself (NonAffineError);
+          predicate; each indexes one dimension of the output by itself, the same in each store
+          (NonAffineError);
         - an output that is no parameter, and operands that are in bounds over the padded axes
           (LayoutError).
 
@@ -144,8 +145,8 @@ class BlockPrimitives(ScheduleState):
 
         - a map of as many indices as the block has axes, at least one (ScheduleValueError);
         - an affine bijection of the iteration space (LayoutError);
-        - spatial and reduce axes, not mixed in one new axis, and a block that does not read what
-          its other instances write (DependenceError);
+        - spatial and reduce axes, not mixed in one new axis, and a block that neither reads nor
+          writes what its other instances write (DependenceError);
         - loops of the block's own that run through the whole iteration space, each instance once
           (NonAffineError), all of them plain serial loops (LoopKindError).
 

@@ -332,7 +332,8 @@ class CachePrimitives(ScheduleState):
 
         - a buffer that the block writes, and a storage scope that there is (ScheduleValueError);
         - a block that reads what it writes and has no init, as decompose_reduction makes it; no
-          other user of the buffer between the copies (DependenceError);
+          other user of the buffer between the copies; around them no parallel loop in which a
+          copy would hold what other iterations update (DependenceError);
         - a loop that stands around the block (NotAncestorError).
 
         Before::
@@ -407,7 +408,7 @@ class CachePrimitives(ScheduleState):
         - a buffer that the block reads, and a storage scope that there is (ScheduleValueError);
         - one element read in each instance, and a map of the axes that gives each such element a
           place of its own (LayoutError);
-        - a buffer that no block of the scope writes (DependenceError).
+        - a buffer that the scope writes, if at all, in earlier nests only (DependenceError).
 
         Before::
 

@@ -22,8 +22,7 @@ class LoopKindPrimitives(ScheduleState):
 
         Requires:
 
-        - a serial loop, bound to spatial axes alone in the blocks below (LoopKindError), not to an
-          opaque one (NotReductionBlockError);
+        - a serial loop, bound to spatial axes alone in the blocks below (LoopKindError);
         - iterations that write different elements, and read none that another iteration writes
           (DependenceError).
 
@@ -62,7 +61,7 @@ class LoopKindPrimitives(ScheduleState):
         Requires:
 
         - a serial loop, with no parallel or vectorised loop below, bound to spatial axes alone in
-          the blocks below (LoopKindError), not to an opaque one (NotReductionBlockError);
+          the blocks below (LoopKindError);
         - iterations that write different elements, and read none that another iteration writes
           (DependenceError).
 
@@ -134,7 +133,7 @@ class LoopKindPrimitives(ScheduleState):
 
         - one of ``blockIdx.x/y/z``, ``threadIdx.x/y/z`` and ``vthread`` (ScheduleValueError);
         - a serial loop, bound to spatial axes alone in the blocks below, or, for ``threadIdx``, to
-          reduce axes (LoopKindError), not to an opaque one (NotReductionBlockError);
+          reduce axes (LoopKindError);
         - iterations that write different elements, and read none that another iteration writes
           (DependenceError).
 

@@ -101,7 +101,8 @@ class LoopPrimitives(ScheduleState):
         - a serial loop from 0, without annotations (LoopKindError);
         - at least one extent, of which only the last is None; each provably from 0 to what remains,
           together the whole loop (ScheduleValueError);
-        - for a loop over a reduce axis, that it is known which part comes first (DependenceError).
+        - for a loop over a reduce axis, that it is known which part comes first; intermediate
+          buffers that only blocks use (DependenceError).
 
         Before::
 
@@ -265,8 +266,8 @@ class LoopPrimitives(ScheduleState):
         - a chain: between the outermost and the innermost of them no other statement stands beside
           a loop, and no block around it (NotAncestorError);
         - ranges that do not depend on a loop that comes to stand inside, blocks below that read no
-          elements that other iterations write, and no change to the order in which a reduction's
-          init and terms come (DependenceError);
+          elements that other iterations write and write none twice, and no change to the order in
+          which a reduction's init and terms come (DependenceError);
         - blocks below with spatial and reduce axes, bound affinely, each iteration with axes of its
           own (NonAffineError).
 

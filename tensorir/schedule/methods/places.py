@@ -106,11 +106,12 @@ class PlacePrimitives(ScheduleState):
 
         - a complete or reduction block (NotCompleteBlockError);
         - a loop in the same block that does not stand around it (NotAncestorError);
-        - producers, all of them below the loop, that write a whole box in one iteration, none of
-          whose reduce axes runs over the loop or a loop above it; nobody on the way who uses what
-          it writes or writes what it reads; that it reads no more than the box and reduces over no
-          part of it; that the iterations reach all its instances; a place below the loop after its
-          producers (DependenceError);
+        - producers, all of them below the loop, or before it under a loop that stands around it and
+          the block, that write a whole box in one iteration, none of whose reduce axes runs over
+          the loop or a loop above it; nobody on the way who uses what it writes or writes what it
+          reads; that it reads no more than the box and reduces over no part of it; that the
+          iterations reach all its instances; a place below the loop after its producers
+          (DependenceError);
         - an ``index`` between these (ScheduleValueError).
 
         Before::
@@ -215,7 +216,7 @@ class PlacePrimitives(ScheduleState):
           the block reads the producer's buffer at exactly its own axes, each once
           (NotCompleteBlockError);
         - one producer, whose buffer is allocated in the scope, has no other reader or writer and is
-          read as a whole (DependenceError).
+          read as a whole; nobody between the two who uses what the block writes (DependenceError).
 
         Before::
 

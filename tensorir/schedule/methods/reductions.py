@@ -30,7 +30,9 @@ class ReductionPrimitives(ScheduleState):
         - a loop that stands around the block (NotAncestorError);
         - no reduce axis over a loop further out; at and below the loop none that runs over spatial
           and reduce axes at once, no predicate that joins such loops, and none that repeats an
-          instance (DependenceError).
+          instance (DependenceError);
+        - no other block below the loop that uses an element before its init, or writes what the
+          init reads (DependenceError).
 
         Before::
 
@@ -85,8 +87,8 @@ class ReductionPrimitives(ScheduleState):
 
         Requires:
 
-        - a reduction block whose update is a sum, product, max or min of its own element and a term
-          (NotReductionBlockError);
+        - a reduction block whose update is a sum, product, max or min of its own element and a
+          term, beginning with the neutral element (NotReductionBlockError);
         - ``factor_axis`` from -(d + 1) to d for a buffer of d dimensions (ScheduleValueError);
         - one block below the loop, and no other user of its buffer below a reduce loop; a serial
           loop from 0 over reduce axes alone, of an extent that depends on no other loop; no loop

@@ -49,7 +49,8 @@ class StoragePrimitives(ScheduleState):
         - a map of as many indices as the buffer has, a bijection of its shape unless there is a pad
           value; a buffer without strides that no match_buffer matches; a parameter that is free and
           an input (LayoutError);
-        - for padding one writer, a complete block that stores at its own axes (LayoutError).
+        - for padding one writer, a complete block that stores at its own axes, and writes the whole
+          buffer or could, all that it would read being there (LayoutError).
 
         Before::
 

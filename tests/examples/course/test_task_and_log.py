@@ -10,6 +10,8 @@ import pytest
 
 from burnish import auto_scheduler
 
+pytest.importorskip("xgboost")
+
 
 @pytest.mark.tuning
 def test_it_runs(program: ModuleType, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -112,3 +112,31 @@ def test_batch_normalization_in_training_is_refused() -> None:
     ):
         message = refusal(model(text, opset=opset, weights=BATCH_NORM))
         assert "the BatchNormalization that makes 'y' is in training mode" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("y = Attention(q, k, v)", [(2, 4, 3, 8), (2, 2, 5, 8), (2, 2, 5, 6)]),
+        ("y = Attention<scale = 0.3, is_causal = 1>(q, k, v)", [(1, 2, 4, 8)] * 3),
+        ("y = Attention<q_num_heads = 2, kv_num_heads = 2>(q, k, v)", [(2, 4, 16)] * 3),
+        ("y = Attention(q, k, v, mask)", [(1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8)]),
+    ],
+)
+def test_attention(text: str, shapes: list[tuple[int, ...]]) -> None:
+    values = dict(zip("qkv", [normal(*s) for s in shapes], strict=True))
+    inputs = ", ".join(f"float[{', '.join(map(str, x.shape))}] {n}" for n, x in values.items())
+    weights = {"mask": normal(3, 5)} if "mask" in text else {}
+    check(model(text, inputs, 23, weights=weights), **values)
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "message"),
+    [
+        ("y = Attention<softcap = 2.0>(q, q, q)", "1, 2, 3, 4", "softcap cannot be imported"),
+        ("y = Attention<q_num_heads = 3, kv_num_heads = 3>(q, q, q)", "1, 2, 4",
+         "found 3 dims and q_num_heads 3"),
+    ],
+)  # fmt: skip
+def test_attention_that_is_refused(text: str, shape: str, message: str) -> None:
+    assert message in refusal(model(text, f"float[{shape}] q", 23))

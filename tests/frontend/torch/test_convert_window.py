@@ -38,7 +38,7 @@ def test_convolutions_of_two_dims() -> None:
             "grouped": nn.Conv2d(4, 6, 3, groups=2),
             "depthwise": nn.Conv2d(4, 8, 3, groups=4, bias=False),
             "pointwise": nn.Conv2d(4, 5, 1),
-            "same": nn.Conv2d(4, 2, (2, 3), padding="same"),
+            "same": nn.Conv2d(4, 2, (5, 3), padding="same"),
             "general": lambda x: torch.convolution(
                 x, torch.ones(2, 4, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1
             ),
@@ -120,7 +120,7 @@ def test_a_symbolic_batch_and_symbolic_sizes() -> None:
     functions: dict[str, Any] = {
         "conv": nn.Conv2d(4, 3, 3, padding=1),
         "pool": nn.MaxPool2d(3, stride=1, padding=1),
-        "mean": nn.AvgPool2d(3, stride=1),
+        "mean": nn.AvgPool2d(3, stride=1, padding=1),
         "global": nn.AdaptiveAvgPool2d(1),
     }
     imported = check_all(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from burnish.support.errors import CodegenError
@@ -11,6 +12,7 @@ from burnish.tensorir.lowering.simplify_loops import simplify_loops
 from burnish.tensorir.lowering.unroll_loops import unroll_loops
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_func
+from burnish.tests.native import call_native
 
 
 def unrolled(loops: str) -> str:
@@ -119,3 +121,21 @@ def f(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
     assert "T.allocate([4]" in lines[2]
     assert not any("allocate" in line for line in lines[3:])
     assert lines[-2] == "    for i in range(8):"
+
+
+def test_a_loop_behind_its_own_unrolled_copies_keeps_its_variable() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((6,), "float32"), C: T.Buffer((40,), "float32")):
+    for i in T.vectorized(40):
+        for k in range(6):
+            with T.block("C"):
+                vi = T.axis.spatial(40, i)
+                vk = T.axis.reduce(6, k)
+                with T.init():
+                    C[vi] = 0.0
+                C[vi] = C[vi] + A[vk]
+""")
+    a, c = np.arange(6, dtype=np.float32), np.zeros(40, np.float32)
+    call_native(func, a, c)
+    np.testing.assert_array_equal(c, np.full(40, 15, np.float32))

@@ -13,21 +13,21 @@ from burnish.tensorir import operators as ops
 
 Run = Callable[..., np.ndarray]
 X = np.random.default_rng(0).random((3, 4, 5, 2))
-I, J = np.array([[2], [-1]]), np.array([1, 0, 3], np.int32)
+AT, J = np.array([[2], [-1]]), np.array([1, 0, 3], np.int32)
 ALL = slice(None)
 
 
 @pytest.mark.parametrize(
     ("axes", "arrays", "place"),
     [
-        ([0], [I], (I,)),
-        ([2], [I], (ALL, ALL, I)),
-        ([-1], [I % 2], (ALL, ALL, ALL, I % 2)),
-        ([0, 1], [I, J], (I, J)),
-        ([1, 2], [I, J], (ALL, I, J)),
-        ([0, 2], [I, J], (I, ALL, J)),
+        ([0], [AT], (AT,)),
+        ([2], [AT], (ALL, ALL, AT)),
+        ([-1], [AT % 2], (ALL, ALL, ALL, AT % 2)),
+        ([0, 1], [AT, J], (AT, J)),
+        ([1, 2], [AT, J], (ALL, AT, J)),
+        ([0, 2], [AT, J], (AT, ALL, J)),
         ([1, 3], [J, J % 2], (ALL, J, ALL, J % 2)),
-        ([0, 1, 2], [I, J, J], (I, J, J)),
+        ([0, 1, 2], [AT, J, J], (AT, J, J)),
     ],
 )
 def test_as_numpy(run: Run, axes: list[int], arrays: list[np.ndarray], place: object) -> None:

@@ -36,6 +36,11 @@ def test_symbolic_rows(run: Run) -> None:
     np.testing.assert_array_equal(found, X[[3, 6, 6]])
 
 
+def test_an_axis_that_turns_out_empty_gives_zeros(run: Run) -> None:
+    found = run(ops.take, X[:0], np.array([0, 1]), shapes=[("n", 5), (2,)])
+    np.testing.assert_array_equal(found, np.zeros((2, 5)))
+
+
 def test_gather_elements(run: Run) -> None:
     at = np.random.default_rng(1).integers(-7, 7, (4, 5))
     np.testing.assert_array_equal(run(ops.gather_elements, X, at), np.take_along_axis(X, at, 0))

@@ -91,6 +91,6 @@ def test_errors() -> None:
         ops.scatter_elements(x, te.placeholder((3,), "int64"), x)
     with pytest.raises(ComputeError, match=r"one for each of 1 index tensors, found \[1, 0\]"):
         ops.scatter_index(x, x, i, axes=[1, 0])
+    b = te.placeholder((5, 4), "bool")
     with pytest.raises(ComputeError, match="bools do not combine by 'add'"):
-        b = te.placeholder((5, 4), "bool")
         ops.scatter_elements(b, i, b, reduction="add")

@@ -185,3 +185,17 @@ for i in range(8):
     sch = Schedule(program(text, A="(8,)", B="(9,)"), seed=0)
     with pytest.raises(DependenceError, match="Several iterations of 'i' may write the same"):
         getattr(sch, primitive)(sch.get_loops("B")[0])
+
+
+def test_a_loop_over_an_opaque_axis_keeps_its_order() -> None:
+    text = """
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.opaque(8, i)
+        T.reads(A[vi])
+        T.writes(B[vi])
+        B[vi] = A[vi]
+"""
+    sch = Schedule(program(text, A="(8,)", B="(8,)"), seed=0)
+    with pytest.raises(LoopKindError, match="'i' is bound to the opaque axis 'vi' of 'B'"):
+        sch.parallel(sch.get_loops("B")[0])

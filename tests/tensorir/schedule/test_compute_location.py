@@ -141,6 +141,24 @@ def test_index_places_a_block_among_others() -> None:
     sch.compute_at("B", i, index=-2)
 
 
+def test_a_producer_that_is_done_before_the_loop_need_not_stand_below_it() -> None:
+    a = te.placeholder((4, 8), name="A")
+    k, m = te.reduce_axis((0, 8), "k"), te.reduce_axis((0, 8), "m")
+    w = te.compute((4,), lambda i: te.sum(a[i, m], axis=[m]), name="W")
+    c = te.compute((4, 6), lambda i, j: te.sum(a[i, k] * 2.0, axis=[k]), name="C")
+    d = te.compute((4, 6), lambda i, j: w[i] * c[i, j], name="D")
+    func = te.create_prim_func([a, d])
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="The producer 'W' of 'D' is not under the loop 'j'"):
+        sch.reverse_compute_at("D", sch.get_loops("C")[1])
+    rows = sch.merge(sch.get_loops("W")[0], sch.get_loops("C")[0])
+    sch.reverse_compute_at("D", rows)
+    columns = sch.get_loops("C")[1]
+    sch.reverse_compute_at("D", columns)
+    assert [x.var for x in sch.get_loops("D")[:2]] == [rows.var, columns.var]
+    assert_same(func, sch.func)
+
+
 # -- refusals ------------------------------------------------------------------------------------
 def test_outputs_do_not_move_to_consumers() -> None:
     sch = Schedule(chain(), seed=0)

@@ -230,6 +230,11 @@ def test_what_is_no_instruction_is_refused(rows: list[object], message: str) -> 
         Trace.from_json(rows)
 
 
+def test_instructions_run_on_a_schedule() -> None:
+    with pytest.raises(TraceError, match=r"Expected a Schedule to run .*; found PrimFunc"):
+        Trace().apply_to(matmul())  # type: ignore[arg-type]
+
+
 def replayed(sch: Schedule, func: PrimFunc) -> None:
     """The trace gives the schedule's function again, from JSON and as Python."""
     from_json = Schedule(func, seed=5)

@@ -147,15 +147,15 @@ def test_threads_do_not_change_a_bit() -> None:
 
 def test_there_are_never_more_scores_than_those_of_a_tile() -> None:
     keys = 512
-    _, func = scheduled(Case(2048, keys, 16, heads=3).func(), target=SKYLAKE)
+    _, func = scheduled(Case(2048, keys, 16, heads=8).func(), target=SKYLAKE)
     lowered = lower_func(func, SKYLAKE)
     packed = keys * 16 * 4
-    tile = 2 * TALLEST_TILE * keys * 4  # before and after the exponential
+    tile = 2 * TALLEST_TILE * keys * 4  # before and after the exponential, of both parts
     space = Analyzer()
     assert space.bounds(lowered.shared_bytes).max == 0
     most = space.bounds(lowered.thread_bytes).max
     assert most is not None
-    assert packed < most <= packed + tile + 4096
+    assert packed < most <= packed + 2 * tile
 
 
 @pytest.mark.parametrize(("target", "register"), [(SKYLAKE, "zmm"), (HASWELL, "ymm")])
@@ -216,7 +216,8 @@ def test_moves_around_it_are_inlined() -> None:
     func = create_prim_func([x, op.permute_dims(op.attention(q, k, v), (0, 2, 1, 3))])
     rule, made = scheduled(func, ANALYTIC)
     assert rule == "attention"
-    assert not any("slice" in b.name or "reshape" in b.name for b in blocks_in_order(made))
+    names = [b.name for b in blocks_in_order(made) if "attention" not in b.name]
+    assert names == ["reshape_1_global"]  # the keys in panels
     value = np.random.default_rng(0).standard_normal((2, 9, 3, 4, 16)).astype("float32")
     found = np.zeros((2, 9, 4, 16), "float32")
     call_native(made, value, found)
