@@ -329,7 +329,7 @@ class _Body:
             return self._pair(e, self.expr(e.a), self.expr(e.b))
         factor, rest = parts
         if any(
-            isinstance(n, BufferLoad)
+            isinstance(n, BufferLoad) and any(v is self.var for v in walk(n))
             for atoms, _ in rest.terms.values()
             for a in atoms
             for n in walk(a)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...support.errors import ComputeError
 from ..compute import Tensor, compute
-from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, const, maximum, minimum
+from ..expr import INDEX, BufferLoad, Expr, IntImm, Select, Var, const, maximum, minimum
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
 from .reduce import normal_axes
@@ -18,7 +18,7 @@ def inside(index: Expr, size: Expr) -> Expr:
     """An index made one of ``0 <= i < size``: see the module."""
     wide = cast_expr(index, INDEX)
     if index.dtype.startswith("int"):
-        wide = call_intrin("if_then_else", wide < 0, wide + size, wide)
+        wide = Select(wide < 0, wide + size, wide)
         wide = maximum(wide, const(0, INDEX))
     return minimum(wide, size - 1)
 

@@ -8,6 +8,7 @@ from burnish.support.errors import CodegenError
 from burnish.support.target import Target
 from burnish.tensorir.lowering.flatten_buffers import flatten_buffers
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
+from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.lowering.simplify_loops import simplify_loops
 from burnish.tensorir.lowering.vectorize_loops import vectorize_loops
 from burnish.tensorir.parser import parse_func
@@ -142,3 +143,17 @@ def f(a: T.handle, c: T.handle):
     assert "predicate" not in text
     assert "if " not in text
     assert "T.Ramp(" in text
+
+
+def test_a_row_that_data_chooses_is_read_as_vectors() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(X: T.Buffer((9, 16), "float32"), I: T.Buffer((4,), "int64"), Y: T.Buffer((4, 16), "float32")):
+    for i in range(4):
+        for j in T.vectorized(16):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = X[I[vi], vj]
+""")
+    lowered = lower_func(func, Target("llvm -mcpu=skylake-avx512")).func
+    assert "X[T.Ramp(I[i] * 16, 1, 16)]" in print_func(lowered)
