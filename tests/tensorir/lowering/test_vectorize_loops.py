@@ -148,12 +148,12 @@ def f(a: T.handle, c: T.handle):
 def test_a_row_that_data_chooses_is_read_as_vectors() -> None:
     func = parse_func("""
 @T.prim_func
-def main(X: T.Buffer((9, 16), "float32"), I: T.Buffer((4,), "int64"), Y: T.Buffer((4, 16), "float32")):
+def main(X: T.Buffer((9, 8), "float32"), P: T.Buffer((4,), "int64"), Y: T.Buffer((4, 8))):
     for i in range(4):
-        for j in T.vectorized(16):
+        for j in T.vectorized(8):
             with T.block("Y"):
                 vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = X[I[vi], vj]
+                Y[vi, vj] = X[P[vi], vj]
 """)
     lowered = lower_func(func, Target("llvm -mcpu=skylake-avx512")).func
-    assert "X[T.Ramp(I[i] * 16, 1, 16)]" in print_func(lowered)
+    assert "X[T.Ramp(P[i] * 8, 1, 8)]" in print_func(lowered)
