@@ -3,9 +3,8 @@
 A *frame* is a loop body or a branch. Index arithmetic is emitted once in the outermost frame in
 which it is known, in front of the code that enters the next frame, and found again by its linear
 form: what other compilers leave to loop-invariant code motion and common subexpression elimination
-holds by construction, and LLVM gets less to do. Only pure integer arithmetic moves, and what it
-loads from memory that nothing writes (look-ups by an index), up to the branch it stands in. Other
-loads stay where they are, and are reused only until a store to their buffer or a loop with one.
+holds by construction, and LLVM gets less to do. Only pure integer arithmetic moves; loads stay
+where they are, and a load is reused only until a store to its buffer or a loop with one.
 """
 
 from __future__ import annotations
@@ -123,31 +122,20 @@ class Frames:
         """The innermost frame that binds a variable of a product of atoms."""
         if len(atoms) == 1 and type(atoms[0]) is Var:
             return self.levels[id(atoms[0])]
-        innermost = len(self.frames) - 1
         known = self.atom_levels.get(mono)
         if known is None:
             known = 0
             for n in (n for a in atoms for n in walk(a) if not isinstance(n, Buffer)):
                 if isinstance(n, Var) and id(n) in self.levels:
                     known = max(known, self.levels[id(n)])
-                elif (isinstance(n, BufferLoad) and not self._is_fixed(n)) or (
-                    isinstance(n, Call)
-                    or (isinstance(n, FloorDiv | FloorMod) and not isinstance(n.b, IntImm))
+                elif isinstance(n, BufferLoad | Call) or (
+                    isinstance(n, FloorDiv | FloorMod) and not isinstance(n.b, IntImm)
                 ):
-                    # Loads of what is written, branches and divisions that could trap stay where
-                    # the program puts them.
-                    return innermost
+                    # Loads, branches and divisions that could trap stay where the program puts
+                    # them.
+                    return len(self.frames) - 1
             self.atom_levels[mono] = known
-        if known < innermost and self._loaded(mono, atoms):
-            # A load does not leave the branch that may guard it.
-            branches = [i for i, f in enumerate(self.frames) if i and not f.is_loop]
-            return max([known, *branches])
         return known
-
-    def _is_fixed(self, load: BufferLoad) -> bool:
-        """Whether a load gives the same value wherever it stands: nothing writes its memory."""
-        memory = self.memory.get(id(load.buffer))
-        return memory is not None and not memory.is_written and load.predicate is None
 
     def grouped(self, form: Linear) -> list[tuple[int, dict[Any, tuple[tuple[Expr, ...], int]]]]:
         """The terms of a form by the frame they belong to, outermost first."""
@@ -160,12 +148,7 @@ class Frames:
         """What a sum of terms is found again by: the terms, and, where some are loaded from memory,
         the stores before."""
         plain = frozenset([(m, c) for m, (_, c) in terms.items()])
-        loaded = [
-            b
-            for m, (atoms, _) in terms.items()
-            for b in self._loaded(m, atoms)
-            if b not in self.memory or self.memory[b].is_written
-        ]
+        loaded = [b for m, (atoms, _) in terms.items() for b in self._loaded(m, atoms)]
         if not loaded:
             return plain
         return (plain, self.epoch, tuple([self._moment(b) for b in loaded]))
@@ -191,6 +174,8 @@ class Frames:
         if memory is None:
             self.fresh += 1
             return -self.fresh
+        if not memory.is_written:
+            return 0
         return self.epochs.get(0 if self.may_alias else buffer, 0)
 
     def terms(self, level: int, terms: dict[Any, tuple[tuple[Expr, ...], int]]) -> ir.Value:

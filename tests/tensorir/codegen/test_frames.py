@@ -116,3 +116,18 @@ def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
     a, b = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
     call_native(func, a, b)
     np.testing.assert_array_equal(b, a[::-1])
+
+
+def test_an_index_loaded_in_a_branch_and_outside_of_it() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(P: T.Buffer((7,), "int64"), X: T.Buffer((10, 6), "float32"), Y: T.Buffer((7, 6))):
+    for i, j in T.grid(7, 6):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = T.if_then_else(P[vi] // 4 < 2, X[P[vi], vj], 0.0) + X[P[vi], vj]
+""")
+    p, x = np.array([1, 2, 3, 9, 0, 5, 4]), np.arange(60, dtype=np.float32).reshape(10, 6)
+    y = np.zeros((7, 6), np.float32)
+    call_native(func, p, x, y)
+    np.testing.assert_array_equal(y, x[p] * np.where(p // 4 < 2, 2, 1)[:, None])
