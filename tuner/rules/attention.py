@@ -48,7 +48,14 @@ from .lanes import up_to_power, vectorize_loop
 from .matmul import SYMBOLIC_TILES, best_tile, row_parts
 from .reduction import SHORT, vectorize_terms
 from .sharing import points_of, share_tiles
-from .tiles import pad_columns, partition_together, reads_in_order, store_tile
+from .tiles import (
+    depth_below,
+    divisor,
+    pad_columns,
+    partition_together,
+    reads_in_order,
+    store_tile,
+)
 from .trial import attempt
 
 HEAD, ROW, COLUMN = 1, 2, 3
@@ -186,8 +193,8 @@ def _tiling(sch: Schedule, attention: Attention, target: Target, chooser: Choose
         key_vectors,
         min(chooser.value(sch, [1, 2, 3, 4], value_vectors), limit),
         lanes,
-        _divisor(static_extent(scores, COLUMN + 1), unroll),
-        _divisor(keys, unroll),
+        divisor(static_extent(scores, COLUMN + 1), unroll),
+        divisor(keys, unroll),
         chooser.value(sch, [1, 2, 4], 2),
     )
 
@@ -281,7 +288,7 @@ def _finish_product(
 # -- rows ------------------------------------------------------------------------------------------
 def _schedule_rows(sch: Schedule, part: Attention, tile: LoopRV, tiling: _Tiling) -> None:
     """What is computed of each row of a tile, one row after another, in vectors along it."""
-    depth = _depth(sch, tile, part.rows[0]) + ROW
+    depth = depth_below(sch, tile, part.rows[0]) + ROW
     for name in part.rows:
         block = block_named(sch.func, name)
         loops = sch.get_loops(name)
@@ -305,12 +312,6 @@ def _schedule_rows(sch: Schedule, part: Attention, tile: LoopRV, tiling: _Tiling
     sch.merge(*[sch.get_loops(names[0])[depth] for names in held[begin:-1]])
 
 
-def _depth(sch: Schedule, place: LoopRV, block: str) -> int:
-    """The number of a block's loops down to ``place``."""
-    loops = sch.get_loops(block)
-    return next(i for i, loop in enumerate(loops) if loop.var is place.var) + 1
-
-
 # -- copies ----------------------------------------------------------------------------------------
 def _operands(block: Block) -> tuple[BufferLoad, BufferLoad]:
     """What a product reads: the operand of its columns, and that of its rows."""
@@ -325,13 +326,6 @@ def _widens(block: Block) -> bool:
     """Whether a block only converts an operand to the dtype of the sums."""
     body = block.body
     return isinstance(body, BufferStore) and isinstance(body.value, Cast)
-
-
-def _divisor(extent: int | None, wanted: int) -> int:
-    """The largest power of two up to ``wanted`` that divides ``extent``."""
-    while extent is not None and wanted > 1 and extent % wanted:
-        wanted //= 2
-    return wanted if extent is not None else 1
 
 
 def _vectorize_keys(sch: Schedule, keys: str, tiling: _Tiling) -> None:

@@ -21,7 +21,6 @@ SIMD Architectures" (2018), is where the loops come from.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from ...support.node import walk
@@ -35,12 +34,19 @@ from ..workload import block_named, blocks_in_order, product_of, static_extent
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power
 from .matmul import best_tile, row_parts
+from .panels import lay_out
 from .reduction import schedule_rest
 from .sharing import points_of, share
-from .tiles import outlets, pad_columns, partition_together, store_tile
+from .tiles import (
+    CACHE_SHARE,
+    bytes_of,
+    divisor,
+    outlets,
+    pad_columns,
+    partition_together,
+    store_tile,
+)
 
-CACHE_SHARE = 0.5
-"""The part of a core's cache that one operand may fill."""
 ROWS_TOGETHER = 8
 """Rows of pixels that are padded together."""
 
@@ -164,11 +170,7 @@ class _Plan:
 
 
 def _unroll(block: Block, conv: Convolution, chooser: Chooser, sch: Schedule) -> int:
-    depth = static_extent(block, conv.depth)
-    wanted = chooser.value(sch, [1, 2, 4, 8], 4)
-    while depth is not None and depth % wanted:
-        wanted //= 2
-    return wanted if depth is not None else 1
+    return divisor(static_extent(block, conv.depth), chooser.value(sch, [1, 2, 4, 8], 4))
 
 
 def rows_together(block: Block, pixels: tuple[int, ...]) -> int:
@@ -181,17 +183,10 @@ def rows_together(block: Block, pixels: tuple[int, ...]) -> int:
     return max(d for d in range(1, ROWS_TOGETHER + 1) if rows % d == 0)
 
 
-def _bytes(load: BufferLoad) -> int | None:
-    sizes = [d.value for d in load.buffer.shape if isinstance(d, IntImm)]
-    if len(sizes) != len(load.buffer.shape):
-        return None
-    return math.prod(sizes) * load.buffer.dtype.bits // 8
-
-
 def _weights_first(func: PrimFunc, conv: Convolution, target: Target) -> bool:
     """Whether panels of weights are the outermost loop: the image stays in a core's cache, and all
     weights would not."""
-    image, weights = _bytes(conv.x), _bytes(conv.w)
+    image, weights = bytes_of(conv.x), bytes_of(conv.w)
     if image is None or weights is None:
         return False
     limit = CACHE_SHARE * target.l2_bytes
@@ -200,19 +195,14 @@ def _weights_first(func: PrimFunc, conv: Convolution, target: Target) -> bool:
 
 def _pack(sch: Schedule, conv: Convolution, panel: int, target: Target) -> None:
     """Give the weights the layout of panels: their own where that is free, else a copy's."""
-    params = [id(p) for p in sch.func.params]
-    free = sch.func.attr("layout_free") or ()
-    is_free = id(conv.w.buffer) in params and params.index(id(conv.w.buffer)) in free
 
     def packed(*indices: Var) -> tuple[Expr, ...]:
         o, c, *kernel = indices
         return (o // panel, *kernel, c, o % panel)
 
-    if is_free:
-        sch.transform_layout(conv.block, ("read", conv.w_read), packed, pad_value=0.0)
+    copy = lay_out(sch, conv.block, conv.w_read, packed)
+    if copy is None:
         return
-    copy = sch.cache_read(conv.block, conv.w_read, "global")
-    sch.transform_layout(copy, ("write", 0), packed, pad_value=0.0)
     lanes = lanes_of(target, sch.get(copy))
     *_, inside = sch.get_loops(copy)
     extent = sch.get(inside).extent

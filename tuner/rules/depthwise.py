@@ -30,6 +30,7 @@ from ..workload import block_named, blocks_in_order, is_reduction, product_of, s
 from .conv import rows_together, vectorize_pad
 from .inline import inline_elementwise
 from .matmul import row_parts
+from .panels import lay_out
 from .reduction import schedule_rest
 from .sharing import points_of, share
 from .tiles import outlets, partition_together, store_tile
@@ -159,21 +160,14 @@ def _pixels(width: int | None, registers: int, weighted: bool) -> int:
 def _pack(sch: Schedule, window: Window, lanes: int) -> None:
     """Weights as [c / lanes][kernel][lanes]: their own layout where that is free, else a copy's."""
     assert window.w is not None
-    params = [id(p) for p in sch.func.params]
-    free = sch.func.attr("layout_free") or ()
-    buffer = window.w.buffer
     block = block_named(sch.func, window.block)
-    read = next(i for i, r in enumerate(block.reads) if r.buffer is buffer)
+    read = next(i for i, r in enumerate(block.reads) if r.buffer is window.w.buffer)
 
     def packed(*indices: Var) -> tuple[Expr, ...]:
         c, one, *kernel = indices
         return (c // lanes, one, *kernel, c % lanes)
 
-    if id(buffer) in params and params.index(id(buffer)) in free:
-        sch.transform_layout(window.block, ("read", read), packed, pad_value=0.0)
-        return
-    copy = sch.cache_read(window.block, read, "global")
-    sch.transform_layout(copy, ("write", 0), packed, pad_value=0.0)
+    lay_out(sch, window.block, read, packed)
 
 
 def _order(

@@ -50,7 +50,7 @@ def fits(func: PrimFunc, matmul: Matmul, lanes: int) -> bool:
         and k >= lanes
         and load_is_contiguous(matmul.w, inner)
         and load_is_contiguous(matmul.x, inner)
-        and not is_layout_free(func, matmul)
+        and not is_layout_free(func, matmul.w.buffer)
     )
 
 

@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass
 
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, Expr, IntImm
+from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
@@ -44,7 +44,15 @@ from .lanes import up_to_power
 from .panels import pack_columns, place_copy, wants_packing
 from .reduction import schedule_rest
 from .sharing import points_of, share_tiles
-from .tiles import outlets, pad_columns, partition_together, store_tile
+from .tiles import (
+    CACHE_SHARE,
+    bytes_of,
+    divisor,
+    outlets,
+    pad_columns,
+    partition_together,
+    store_tile,
+)
 
 FMA_LATENCY = 4
 """Cycles from one fused multiply-add to the next on the same register; two are issued a cycle."""
@@ -53,8 +61,6 @@ COLLIDING = 2048
 """Bytes between rows, of which half the rows or more share one set of a cache of 4 KiB a way."""
 MANY_PANELS = 8
 """Vectors of columns from which on a copy of the rows pays."""
-CACHE_SHARE = 0.5
-"""The part of a core's cache that one operand may fill."""
 MANY_REGISTERS = 32
 """With AVX-512's number of registers comes the broadcast of a memory operand."""
 FEW_ROWS = TALLEST_TILE // 2
@@ -172,7 +178,7 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     else:
         tile_rows = min(tile_rows, row_count)
     reduce = static_extent(block, matmul.reduce[0])
-    unroll = _divisor(reduce, chooser.value(sch, [1, 2, 4, 8], 4))
+    unroll = divisor(reduce, chooser.value(sch, [1, 2, 4, 8], 4))
     packed = wants_packing(sch, matmul, tile_rows, row_count, chooser)
     spread = bool(chooser.value(sch, [0, 1], int(_rows_collide(block, matmul, target))))
     if spread and matmul.rows:
@@ -201,18 +207,10 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     schedule_rest(sch, target, chooser)
 
 
-def _bytes(load: BufferLoad) -> int | None:
-    """The size of an operand; None where it is symbolic."""
-    sizes = [d.value for d in load.buffer.shape if isinstance(d, IntImm)]
-    if len(sizes) != len(load.buffer.shape):
-        return None
-    return math.prod(sizes) * load.buffer.dtype.bits // 8
-
-
 def _weights_first(block: Block, matmul: Matmul, target: Target) -> bool:
     """Whether panels of columns are the outer loop: all weights together are too large to stay in a
     core's cache from one tile of rows to the next."""
-    weights, rows = _bytes(matmul.w), _bytes(matmul.x)
+    weights, rows = bytes_of(matmul.w), bytes_of(matmul.x)
     if weights is None or weights <= CACHE_SHARE * target.l2_bytes:
         return False
     return rows is None or rows <= max(weights, CACHE_SHARE * target.l2_bytes)
@@ -288,13 +286,6 @@ def roles_of(block: Block, matmul: Matmul) -> Roles:
         count *= extent
         inner.insert(0, rows.pop())
     return Roles((*front, *rows[:-1]), rows[-1], tuple(inner))
-
-
-def _divisor(extent: int | None, wanted: int) -> int:
-    """The largest power of two up to ``wanted`` that divides ``extent``."""
-    while extent is not None and wanted > 1 and extent % wanted:
-        wanted //= 2
-    return wanted if extent is not None else 1
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,10 @@ where its columns do not lie side by side in memory and could not be read as vec
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...support.target import Target
+from ...tensorir.buffer import Buffer
 from ...tensorir.expr import Expr, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import BlockRV, Schedule
@@ -22,11 +25,25 @@ PAGE = 4096
 """Bytes between rows from which on every row read is another page."""
 
 
-def is_layout_free(func: PrimFunc, matmul: Matmul) -> bool:
-    """Whether the weight is a parameter whose layout the schedule may change."""
+def is_layout_free(func: PrimFunc, buffer: Buffer) -> bool:
+    """Whether a buffer is a parameter whose layout the schedule may change."""
     params = [id(p) for p in func.params]
     free = func.attr("layout_free") or ()
-    return id(matmul.w.buffer) in params and params.index(id(matmul.w.buffer)) in free
+    return id(buffer) in params and params.index(id(buffer)) in free
+
+
+def lay_out(
+    sch: Schedule, block: str, read: int, index_map: Callable[..., tuple[Expr, ...]]
+) -> BlockRV | None:
+    """Give what a block reads the layout of ``index_map``, padded with zeros: its own where that is
+    free, else that of a copy, which is returned."""
+    buffer = block_named(sch.func, block).reads[read].buffer
+    if is_layout_free(sch.func, buffer):
+        sch.transform_layout(block, ("read", read), index_map, pad_value=0.0)
+        return None
+    copy = sch.cache_read(block, read, "global")
+    sch.transform_layout(copy, ("write", 0), index_map, pad_value=0.0)
+    return copy
 
 
 def wants_packing(
@@ -35,7 +52,7 @@ def wants_packing(
     """Whether W is to be packed: always where that is free or its columns are not contiguous."""
     block = block_named(sch.func, matmul.block)
     column = block.iter_vars[matmul.columns[-1]].var
-    if is_layout_free(sch.func, matmul) or not load_is_contiguous(matmul.w, column):
+    if is_layout_free(sch.func, matmul.w.buffer) or not load_is_contiguous(matmul.w, column):
         return True
     columns = static_extent(block, matmul.columns[-1])
     if columns is None:
@@ -58,12 +75,7 @@ def pack_columns(sch: Schedule, matmul: Matmul, panel: int) -> BlockRV | None:
         batch = [i for d, i in enumerate(indices) if d not in (column, depth)]
         return (*batch, n // panel, k, n % panel)
 
-    if is_layout_free(sch.func, matmul):
-        sch.transform_layout(matmul.block, ("read", matmul.w_read), packed, pad_value=0.0)
-        return None
-    copy = sch.cache_read(matmul.block, matmul.w_read, "global")
-    sch.transform_layout(copy, ("write", 0), packed, pad_value=0.0)
-    return copy
+    return lay_out(sch, matmul.block, matmul.w_read, packed)
 
 
 def place_copy(sch: Schedule, copy: BlockRV, matmul: Matmul, target: Target, panel: int) -> None:

@@ -8,13 +8,17 @@ out once for each register of the tile.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ...support.node import walk
-from ...tensorir.expr import BufferLoad, Expr
+from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
 from ..workload import block_named, is_spatial, uses_intrinsic
+
+CACHE_SHARE = 0.5
+"""The part of a core's cache that one operand may fill."""
 
 
 def outlets(sch: Schedule, product: str) -> tuple[str, ...]:
@@ -70,7 +74,7 @@ def store_tile(sch: Schedule, stored: Sequence[str], place: LoopRV, lanes: int) 
     written out, the others loop over rows."""
     for n, name in enumerate(stored):
         sch.reverse_compute_at(name, place, preserve_unit_loops=True)
-        depth = _depth(sch, place, name)
+        depth = depth_below(sch, place, name)
         *rows, columns = sch.get_loops(name)[depth:]
         vectors, inner = sch.split(columns, [None, lanes])
         if n == 0:
@@ -80,7 +84,7 @@ def store_tile(sch: Schedule, stored: Sequence[str], place: LoopRV, lanes: int) 
             sch.vectorize(inner)
 
 
-def _depth(sch: Schedule, place: LoopRV, block: str) -> int:
+def depth_below(sch: Schedule, place: LoopRV, block: str) -> int:
     """The number of a block's loops down to ``place``."""
     loops = sch.get_loops(block)
     return next(i for i, loop in enumerate(loops) if loop.var is place.var) + 1
@@ -91,3 +95,18 @@ def pad_columns(sch: Schedule, product: str, width: int) -> None:
     axes = block_named(sch.func, product).iter_vars
     last = max(i for i, v in enumerate(axes) if v.kind == "spatial")
     sch.pad_einsum(product, [width if i == last else 1 for i in range(len(axes))])
+
+
+def divisor(extent: int | None, wanted: int) -> int:
+    """The largest power of two up to ``wanted`` that divides ``extent``."""
+    while extent is not None and wanted > 1 and extent % wanted:
+        wanted //= 2
+    return wanted if extent is not None else 1
+
+
+def bytes_of(load: BufferLoad) -> int | None:
+    """The size of an operand; None where it is symbolic."""
+    sizes = [d.value for d in load.buffer.shape if isinstance(d, IntImm)]
+    if len(sizes) != len(load.buffer.shape):
+        return None
+    return math.prod(sizes) * load.buffer.dtype.bits // 8

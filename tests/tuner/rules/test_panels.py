@@ -44,12 +44,12 @@ def test_a_free_weight_gets_the_layout_itself() -> None:
     func = product((4, 64), (64, 40)).with_attr("layout_free", [1])
     matmul = match(func)
     assert matmul is not None
-    assert is_layout_free(func, matmul)
+    assert is_layout_free(func, matmul.w.buffer)
     sch = Schedule(func, seed=0)
     assert pack_columns(sch, matmul, 32) is None
     assert [d.value for d in sch.func.buffers[1].shape if isinstance(d, IntImm)] == [2, 64, 32]
     other = func.with_attr("layout_free", [0])
-    assert not is_layout_free(other, matmul)
+    assert not is_layout_free(other, matmul.w.buffer)
 
 
 def test_a_copy_is_packed_and_the_parameter_stays() -> None:
