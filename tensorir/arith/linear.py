@@ -109,6 +109,10 @@ def constant(value: int) -> Linear:
     return _SMALL[value + 8] if -8 <= value <= 128 else Linear({}, value)
 
 
+def _written_order(factor: Expr) -> tuple[bool, str]:
+    return (False, factor.name) if isinstance(factor, Var) else (True, "")
+
+
 class Atoms:
     """The interning table: one object for each atom, with the canonical operands it is made of."""
 
@@ -134,12 +138,17 @@ class Atoms:
         return Linear({self._table.setdefault(expr_key(e), e): 1})
 
     def product(self, factors: tuple[Expr, ...]) -> Expr:
-        """The atom of a product of non-constant atoms, whatever their order."""
+        """The atom of a product of non-constant atoms, whatever their order.
+
+        It is written with its variables first, by name, so that what an analyzer has seen before
+        does not decide how a product prints.
+        """
         if len(factors) == 1:
             return factors[0]
         key = (Mul, tuple(sorted(map(id, factors))))
         atom = self._table.get(key)
         if atom is None:
+            factors = tuple(sorted(factors, key=_written_order))
             atom = factors[0]
             for f in factors[1:]:
                 atom = Mul(atom, f)

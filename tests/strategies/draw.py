@@ -103,6 +103,8 @@ class Draw:
 
     def index_map(self, count: int) -> IndexMap:
         """A map of ``count`` indices: the same, permuted, or one of them tiled."""
+        if not count:
+            return IndexMap((), ())
         kind = self.rng.choice(["same", "permuted", "tiled", "tiled", "tiled and permuted"])
         factor, at = self.rng.choice([2, 3, 4]), self.rng.randrange(count)
         inputs = tuple([Var(f"i{k}") for k in range(count)])

@@ -91,3 +91,13 @@ def test_same_structure() -> None:
     assert not same_structure(a[I_ * 2] + 1.0, a[I_ * 3] + 1.0)
     assert not same_structure(I_ + J, J + I_)
     assert not same_structure(I_ + J, I_ - J)
+
+
+def test_products_are_written_by_name_whatever_came_first() -> None:
+    n = Var("n")
+    for first, second in ((M, n), (n, M)):
+        atoms = Atoms()
+        product = atoms.multiply(Linear({first: 1}), Linear({second: 1}))
+        assert print_expr(render(product)) == "m * n"
+        again = atoms.multiply(Linear({second: 1}), Linear({first: 1}))
+        assert again.key == product.key
