@@ -151,7 +151,8 @@ class Blocking:
 
     A register tile is ``mr`` rows by ``vectors`` vectors (of the first and of the second product)
     of ``lanes``. A panel of B or E is as wide as a tile and ``kc`` deep; a group of ``panels`` of
-    them stays in the second-level cache while the ``mc`` rows of a block go by, sliver by sliver.
+    them is packed and stays in the second-level cache while the ``mc`` rows of a block go by,
+    sliver by sliver.
     """
 
     mr: int
@@ -177,7 +178,7 @@ def blocking_for(s: Sizes, target: Target) -> Blocking:
     many = target.vector_registers >= 32
     mr = 8 if many else 4
     wide = 3 if s.n % (3 * lanes) == 0 and (many or mr * 3 + 4 <= target.vector_registers) else 2
-    mc = next(rows for rows in (512, 256, 128, 64, 32, 16, mr) if s.m % rows == 0)
+    mc = next(rows for rows in (1024, 512, 256, 128, 64, 32, 16, mr) if s.m % rows == 0)
     panels = 2 if s.l % (4 * lanes) == 0 and s.n % (2 * wide * lanes) == 0 else 1
     return Blocking(mr, (2, wide), lanes, mc, 1024, panels)
 
@@ -185,13 +186,21 @@ def blocking_for(s: Sizes, target: Target) -> Blocking:
 STEPS = 4
 """Steps of the reduction that a row of a packed sliver has side by side, and that are unrolled."""
 
+AHEAD = 3
+"""Iterations of ``STEPS`` that panels and slivers are asked for before they are read."""
+
+ROWS_AHEAD = 16
+"""Rows of B and E that are asked for before they are packed: each lies in a page of its own, where
+the hardware does not foresee them."""
+
 
 def packed(s: Sizes, blocking: Blocking | None = None) -> Schedule:
     """Register tiles over packed operands, in the order of BLIS.
 
-    For each block of mc rows, A is packed into slivers of mr rows; B and E are packed into panels
-    in the first block, and are there for all others (stage_memory). exp writes D in the order in
-    which the second product reads it, so that packing D costs nothing.
+    For each block of mc rows, A is packed into slivers of mr rows; B and E are packed group by
+    group into a buffer that never leaves the second-level cache. exp writes D in the order in which
+    the second product reads it, so that packing D costs nothing. Where the hardware does not
+    foresee what is read, loops fetch ahead (prefetch_distance).
     """
     cut = blocking or blocking_for(s, native())
     cut.check(s)
@@ -211,8 +220,7 @@ def packed(s: Sizes, blocking: Blocking | None = None) -> Schedule:
     _pack_rows(sch, sliver, cut)
     sch.transform_layout("D", ("write", 0), slivers)
     for block, own, vectors in zip((first, second), loops, cut.vectors, strict=True):
-        panel = sch.pack(block, 1, None, panels_of(vectors * cut.lanes))
-        sch.stage_memory(panel, own.rounds or rows, rows)
+        panel = sch.pack(block, 1, own.groups, panels_of(vectors * cut.lanes))
         _pack_columns(sch, panel, vectors, cut.lanes)
     for block, own in zip((first, second), loops, strict=True):
         _tile_registers(sch, block, own, cut)
@@ -231,11 +239,12 @@ def panels_of(width: int) -> Callable[[Expr, Expr], tuple[Expr, ...]]:
 
 @dataclass(frozen=True)
 class _Loops:
-    """The loops of a product: blocks of rows, rounds of depth (None for one round), panels, steps,
-    the tile."""
+    """The loops of a product: blocks of rows, rounds of depth (None for one round), groups of
+    panels, panels, steps, the tile."""
 
     blocks: LoopRV
     rounds: LoopRV | None
+    groups: LoopRV
     panels: LoopRV
     steps: tuple[LoopRV, LoopRV]
     tile: tuple[LoopRV, LoopRV, LoopRV]
@@ -252,7 +261,7 @@ def _cut_loops(sch: Schedule, block: BlockRV, cut: Blocking, vectors: int, depth
     else:
         rounds, step, unrolled = sch.split(k, [None, cut.kc // STEPS, STEPS])
         sch.reorder(blocks, rounds, groups, slivers, panels, step, unrolled, row, vector, lane)
-    return _Loops(blocks, rounds, panels, (step, unrolled), (row, vector, lane))
+    return _Loops(blocks, rounds, groups, panels, (step, unrolled), (row, vector, lane))
 
 
 def _place_exp(sch: Schedule, rows: LoopRV, cut: Blocking) -> None:
@@ -277,11 +286,11 @@ def _pack_rows(sch: Schedule, copy: BlockRV, cut: Blocking) -> None:
 
 
 def _pack_columns(sch: Schedule, copy: BlockRV, vectors: int, lanes: int) -> None:
-    """Rows are read one after another, a stretch of them for each panel."""
-    k, n = sch.get_loops(copy)[-2:]
-    stretch, row = sch.split(k, [None, 16])
+    """Row by row, a stretch of it for each panel."""
+    row, n = sch.get_loops(copy)[-2:]
     panel, vector, lane = sch.split(n, [None, vectors, lanes])
-    sch.reorder(stretch, panel, row, vector, lane)
+    sch.annotate(row, "prefetch_distance", ROWS_AHEAD)
+    sch.unroll(panel)
     sch.unroll(vector)
     sch.vectorize(lane)
 
@@ -302,6 +311,7 @@ def _tile_registers(sch: Schedule, block: BlockRV, own: _Loops, cut: Blocking) -
     sch.vectorize(sch.get_loops(init)[-1])
     for loop in (own.steps[1], *own.tile[:2]):
         sch.unroll(loop)
+    sch.annotate(own.steps[0], "prefetch_distance", AHEAD)
     sch.vectorize(own.tile[2])
     for copy in copies:
         row, columns = sch.get_loops(copy)[-2:]

@@ -12,6 +12,7 @@ from .expand_intrinsics import expand_intrinsics
 from .flatten_buffers import flatten_buffers
 from .lower_blocks import lower_blocks
 from .lower_parallel import lower_parallel
+from .place_prefetches import place_prefetches
 from .plan_allocations import plan_allocations
 from .share_allocations import share_allocations
 from .simplify_loops import simplify_loops
@@ -52,5 +53,6 @@ def lower_func(func: PrimFunc, target: Target) -> LoweredFunc:
     lowered, shared_bytes, thread_bytes = plan_allocations(lowered)
     lowered = vectorize_loops(lowered, target)
     lowered = unroll_loops(lowered)
+    lowered = place_prefetches(lowered)
     lowered = lower_parallel(lowered)
     return LoweredFunc(lowered, shared_bytes, thread_bytes, dims)

@@ -22,8 +22,9 @@ class AnnotationPrimitives(ScheduleState):
         """Write a note on a block or loop, in place of one with the same key.
 
         ``ann_val`` is a number, a string or a list of these; a sampled value is put in as its
-        integer. Lowering reads ``pragma_auto_unroll_max_step``, tuning rules read keys of their
-        own, and nobody else reads any other.
+        integer. Lowering reads ``pragma_auto_unroll_max_step`` and, on a loop,
+        ``prefetch_distance`` (how many of its iterations ahead the caches are asked for what it
+        loads); tuning rules read keys of their own, and nobody else reads any other.
 
         Requires:
 

@@ -55,11 +55,11 @@ def test_packed_sums_in_rounds(program: ModuleType, kc: int, rounds: int) -> Non
     np.testing.assert_allclose(result, expected(program, sizes), rtol=1e-4, atol=1e-4)
 
 
-def test_packed_packs_in_the_first_block_of_rows(program: ModuleType) -> None:
+def test_packed_packs_group_by_group_and_fetches_ahead(program: ModuleType) -> None:
     sch = program.packed(program.Sizes(32, 64, 64, 96), program.Blocking(4, (2, 3), 8, 16, 64, 1))
     text = sch.mod.script()
-    assert text.count("T.where(m_0_m == 0)") == 2
-    assert '"lift_allocation": ["B_global", "E_global"]' in text
+    assert text.count('"prefetch_distance": 3') == 2
+    assert text.count('"prefetch_distance": 16') == 2
     again = program.Schedule(program.chain(program.Sizes(32, 64, 64, 96)))
     Trace.from_json(sch.trace.as_json()).apply_to(again)
     assert again.mod.script() == text

@@ -1,0 +1,80 @@
+"""Loops that ask the caches for what later iterations read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import burnish
+from burnish import Schedule
+from burnish.support.errors import CodegenError
+from burnish.support.target import Target
+from burnish.tensorir.lowering import lower_func
+from burnish.tensorir.parser import parse_func
+
+PROGRAM = """
+@T.prim_func
+def f(A: T.Buffer((64, 64), "float32"), B: T.Buffer((64,), "float32"), C: T.Buffer((64, 64), "float32")):
+    for i, j in T.grid(64, 64):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] + B[vj]
+"""  # noqa: E501
+
+
+def scheduled(distance: object, *, loop: int = 0) -> Schedule:
+    sch = Schedule(parse_func(PROGRAM))
+    i, j = sch.get_loops("C")
+    outer, lanes = sch.split(j, [None, 16])
+    sch.vectorize(lanes)
+    sch.unroll(outer)
+    sch.annotate((i, outer)[loop], "prefetch_distance", distance)
+    return sch
+
+
+def requests(sch: Schedule) -> list[str]:
+    func = lower_func(sch.mod["f"], Target("llvm -mcpu=skylake-avx512")).func
+    lines = [line.strip() for line in func.script().split("\n")]
+    return [line for line in lines if "prefetch(" in line]
+
+
+def test_each_line_of_a_later_iteration_is_asked_for_once() -> None:
+    # Rows of 64 floats are four lines; B does not move with the rows and is not asked for.
+    assert requests(scheduled(3)) == [
+        f"T.evaluate(T.prefetch(A[i * 64 + {offset}]))" for offset in (192, 208, 224, 240)
+    ]
+
+
+def test_requests_stand_between_the_statements() -> None:
+    func = lower_func(scheduled(1).mod["f"], Target("llvm -mcpu=skylake-avx512")).func
+    kinds = ["prefetch(" in line for line in func.script().split("\n") if "A[" in line]
+    assert kinds == [True, False] * 4
+
+
+def test_an_unrolled_loop_has_no_later_iterations() -> None:
+    assert requests(scheduled(1, loop=1)) == []
+
+
+def test_scalars_of_one_line_are_asked_for_together() -> None:
+    sch = Schedule(parse_func(PROGRAM))
+    few = sch.split(sch.get_loops("C")[1], [None, 4])
+    sch.unroll(few[1])
+    sch.annotate(few[0], "prefetch_distance", 8)
+    assert requests(sch) == [
+        "T.evaluate(T.prefetch(A[i * 64 + j_0 * 4 + 32]))",
+        "T.evaluate(T.prefetch(B[j_0 * 4 + 32]))",
+    ]
+
+
+def test_results_stay() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((64, 64), "float32"), rng.standard_normal(64, "float32")
+    c = burnish.empty((64, 64))
+    burnish.build(scheduled(1000).mod)["f"](burnish.array(a), burnish.array(b), c)
+    np.testing.assert_array_equal(c.numpy(), a + b)
+
+
+@pytest.mark.parametrize("distance", [0, -1, True, "far"])
+def test_a_distance_is_a_positive_number(distance: object) -> None:
+    with pytest.raises(CodegenError, match="prefetch_distance of loop i is a number"):
+        lower_func(scheduled(distance).mod["f"], Target("llvm -mcpu=skylake-avx512"))
