@@ -19,6 +19,7 @@ from ...support.node import replace, walk
 from ..buffer import SCOPES, Buffer
 from ..expr import Var, is_const
 from ..function import PrimFunc
+from ..rolling import ROLLING
 from ..stmt import LIFTED, Block, For, annotation
 from ..visitor import replace_buffers
 from .affine import is_independent, loop_bounds
@@ -209,6 +210,7 @@ def annotate(func: PrimFunc, target: Var | str, key: str, value: Any) -> PrimFun
             f"{key!r} and {value!r}."
         )
         raise fail(ScheduleValueError, "annotate", func, [node], found)
+    _require_free(func, node, key, "annotate")
     kept = [(k, v) for k, v in node.annotations if k != key]
     return _with_annotations(func, path, tuple([*kept, (key, value)]))
 
@@ -226,7 +228,21 @@ def unannotate(func: PrimFunc, target: Var | str, key: str) -> PrimFunc:
             [node],
             f"There is no annotation {key!r}; found {known}.",
         )
+    _require_free(func, node, key, "unannotate")
     return _with_annotations(func, path, tuple([(k, v) for k, v in node.annotations if k != key]))
+
+
+_BINDING = {ROLLING: "rolling_buffer", LIFTED: "lift_allocation"}
+"""Annotations without which a program computes something else, and who writes them."""
+
+
+def _require_free(func: PrimFunc, node: For | Block, key: str, primitive: str) -> None:
+    if key in _BINDING:
+        found = (
+            f"The annotation {key!r} says where a buffer lives; results depend on it, and only the "
+            f"primitive {_BINDING[key]} writes it."
+        )
+        raise fail(ScheduleValueError, primitive, func, [node], found)
 
 
 def _target_path(func: PrimFunc, target: Var | str, primitive: str) -> Path:

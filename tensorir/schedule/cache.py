@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...support.errors import DependenceError, ScheduleValueError
+from ...support.node import walk
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import BufferLoad, Expr, IntImm, Var, add, is_const
 from ..function import PrimFunc
@@ -193,6 +194,12 @@ def _needed(place: Place, readers: Sequence[Nested], buffer: Buffer) -> Box:
                 more = touched(r, n, inner, known)
                 box = more if box is None else union(box, more, known)
     assert box is not None
+    holder = next(n for n in reversed(place.path) if isinstance(n, Block))
+    for d, dim in enumerate(buffer.shape):
+        # An index that a block of this scope computes may not be there yet when the copy begins.
+        loads = [n for n in walk(box.starts[d]) if isinstance(n, BufferLoad)]
+        if any(writers_of(holder, n.buffer) for n in loads):
+            box.starts[d], box.extents[d], box.exact = IntImm(0), dim, False
     return _clip(box, buffer.shape, known)
 
 

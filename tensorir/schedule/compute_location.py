@@ -24,7 +24,7 @@ from ...support.errors import (
 from ...support.node import replace, walk
 from ..arith import expr_key
 from ..buffer import Buffer, Range
-from ..expr import Expr, IntImm, Var, add, is_const, sub
+from ..expr import BufferLoad, Expr, IntImm, Var, add, is_const, sub
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
 from ..visitor import substitute
@@ -176,6 +176,8 @@ def compute_at(
     )
     first = _position_of(move.loop, [n.block for n in consumers], min)
     reads = {id(r.buffer) for r in block.reads}
+    # Where it runs may be read from a table, which must be there by then.
+    reads |= {id(n.buffer) for n in walk(nest) if isinstance(n, BufferLoad)}
     makers = [n.block for n in below if any(id(w.buffer) in reads for w in n.block.writes)]
     lowest = _position_of(move.loop, makers, max) + 1 if makers else 0
     return _place(move, nest, lowest, first, index)

@@ -247,6 +247,13 @@ def _pad_writer(
         )
     _require_whole_runs(func, path, buffer, axes, store)
     top = _own_loops(path)
+    if any(isinstance(x, For) for x in top[len(scope_path(path)) : -1]):
+        found = (
+            f"{writer.name!r} shares loops with other blocks; to write the padding it must run "
+            f"over all of {buffer.name!r} once. Copy with cache_read first and change the layout "
+            "of the copy."
+        )
+        raise _refuse(func, writer, found)
     names = {v: Var(f"v{d}") for d, v in enumerate(inverse.inputs)}
     sizes = [Range(IntImm(0), dim) for dim in new.shape]
     change = {

@@ -393,9 +393,10 @@ class _Circle(Mutator):
         return BufferStore(self.new, inner.value, self._indices(inner.indices), inner.predicate)
 
     def visit_BufferRegion(self, n: BufferRegion) -> BufferRegion:  # noqa: N802
+        inside: BufferRegion = map_children(n, self.visit)  # its bounds may load from the buffer
         if n.buffer is not self.old:
-            return n
-        region = list(n.region)
+            return inside
+        region = list(inside.region)
         r = region[self.dim]
         if is_const(r.extent, 1):
             region[self.dim] = Range(floormod(r.min, self.length), r.extent)

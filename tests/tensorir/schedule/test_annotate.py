@@ -199,3 +199,20 @@ for i in range(8):
     sch = Schedule(program(text, A="(8,)", B="(8,)"), seed=0)
     with pytest.raises(LoopKindError, match="'i' is bound to the opaque axis 'vi' of 'B'"):
         sch.parallel(sch.get_loops("B")[0])
+
+
+@pytest.mark.parametrize(
+    ("key", "writer"),
+    [("rolling_buffer", "rolling_buffer"), ("lift_allocation", "lift_allocation")],
+)
+def test_annotations_that_results_depend_on_are_no_notes(key: str, writer: str) -> None:
+    sch = Schedule(chain(), seed=0)
+    message = f"results depend on it, and only the primitive {writer} writes it"
+    with pytest.raises(ScheduleValueError, match=message):
+        sch.annotate("C", key, True)
+    if key == "lift_allocation":
+        sch.compute_at("B", sch.get_loops("C")[1])
+        i = sch.get_loops("C")[0]
+        sch.lift_allocation("B", 0, i)
+        with pytest.raises(ScheduleValueError, match=message):
+            sch.unannotate(i, key)

@@ -10,6 +10,7 @@ from burnish.support.errors import (
 from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Expr, Var, const, logical_and
 from burnish.tensorir.intrinsics import call_intrin
+from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
@@ -272,3 +273,60 @@ for i in T.{kind}(4):
     sch = Schedule(func, seed=0)
     with pytest.raises(DependenceError, match="that others update at the same time"):
         sch.cache_inplace("C", 0, "global", sch.get_loops("C")[0])
+
+
+LOOK_UP = """
+@T.prim_func
+def main(A: T.Buffer((6, 8), "float32"), C: T.Buffer((6, 8), "float32")):
+    B = T.alloc_buffer((6, 8))
+    J = T.alloc_buffer((6,), "int64")
+    for i, j in T.grid(6, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+    for i in range(6):
+        with T.block("J"):
+            vi = T.axis.spatial(6, i)
+            J[vi] = 5 - vi
+        for j in range(8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[J[vi], vj]
+"""
+
+
+def test_a_producer_moves_behind_the_table_that_says_what_is_needed() -> None:
+    func = parse_func(LOOK_UP)
+    sch = Schedule(func, seed=0)
+    i = sch.get_loops("C")[0]
+    with pytest.raises(ScheduleValueError, match="index must be -1, -2 or from 1 to 1"):
+        sch.compute_at("B", i, index=0)
+    sch.compute_at("B", i)
+    assert_same(func, sch.func)
+
+
+def test_a_copy_before_its_table_is_there_takes_all() -> None:
+    func = parse_func(
+        """
+@T.prim_func
+def main(A: T.Buffer((6, 8), "float32"), C: T.Buffer((6, 8), "float32")):
+    B = T.alloc_buffer((6, 8))
+    J = T.alloc_buffer((6,), "int64")
+    for i in range(6):
+        for j in range(8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+        with T.block("J"):
+            vi = T.axis.spatial(6, i)
+            J[vi] = T.Select(vi < 6, vi, 0)
+        for j in range(8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = B[J[vi], vj]
+"""
+    )
+    sch = Schedule(func, seed=0)
+    copy = sch.cache_read("C", "B", "global")
+    assert [sch.get(loop).extent.value for loop in sch.get_loops(copy)[1:]] == [6, 8]
+    assert_same(func, sch.func)

@@ -235,3 +235,28 @@ def test_a_writer_of_a_part_writes_no_padding_where_it_would_read_out_of_bounds(
     sch = Schedule(func, seed=0)
     sch.transform_layout("B", ("write", 0), lambda i: (i // 5, i % 5), pad_value=0.0)
     assert_same(func, sch.func)
+
+
+def test_a_writer_beside_others_in_its_loops_writes_no_padding() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((8,))
+D = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi]
+    with T.block("D"):
+        vi = T.axis.spatial(8, i)
+        D[vi] = B[vi] + T.float32(1)
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = D[vi]
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(LayoutError, match="'D' shares loops with other blocks"):
+        sch.transform_layout("D", ("write", 0), lambda i: (i // 3, i % 3), pad_value=0.0)

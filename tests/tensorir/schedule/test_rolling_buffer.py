@@ -20,6 +20,7 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.stmt import Block
+from burnish.tensorir.verify import verify_func
 from burnish.tests.native import call_native, load_native, lower
 from burnish.tests.tensorir.interpreter import Interpreter, unwritten
 from burnish.tests.tensorir.schedule.programs import assert_same, blur, body, chain
@@ -406,3 +407,26 @@ def test_a_user_of_a_circle_stays_where_it_is() -> None:
         with pytest.raises(DependenceError, match=message):
             change()
     assert sch.func is before
+
+
+def test_lookups_in_declared_regions_go_round_the_circle_too() -> None:
+    func = parse_func(
+        """
+@T.prim_func
+def main(I: T.Buffer((9,), "int64"), E: T.Buffer((10,), "float32"), Y: T.Buffer((8,), "float32")):
+    J = T.alloc_buffer((9,), "int64")
+    for i in range(8):
+        for k in range(2):
+            with T.block("J"):
+                v = T.axis.spatial(9, i + k)
+                J[v] = T.min(T.max(I[v], T.int64(0)), T.int64(9))
+        with T.block("Y"):
+            v = T.axis.spatial(8, i)
+            Y[v] = E[J[v]] + E[J[v + 1]]
+"""
+    )
+    sch = Schedule(func, seed=0)
+    sch.rolling_buffer("J", 0)
+    verify_func(sch.func)
+    assert "J_1" not in body(sch.func)
+    assert_same(func, sch.func)
