@@ -283,6 +283,8 @@ class Scope:
         is_div = type(e) is FloorDiv
         a, b = self.linear(e.a), self.linear(e.b)
         if not b.is_const or b.const <= 0:
+            if is_div:
+                a, b = _one_division(self, a, b)
             build = floordiv if is_div else floormod
             return self._atom(build(a.expr(), b.expr()))
         c = b.const
@@ -396,7 +398,7 @@ class Scope:
                 return form
             form = form.without(var).plus(factor.times(end))
         # The end of a loop may be a digit of a size: with the digits above it makes the size.
-        return self._without_quotients(_merge_divmod(form), upper=upper)
+        return self._without_quotients(_merge_divmod(form, self), upper=upper)
 
     def _without_quotients(self, form: Linear, *, upper: bool) -> Linear:
         """A bound of ``form`` by ``x - c < (x // c) * c <= x``."""
@@ -438,7 +440,7 @@ class Scope:
         """An index or condition with its int64 parts in canonical form and decided comparisons
         folded."""
         if e.dtype is INDEX:
-            return _merge_divmod(self.linear(e)).expr()
+            return _merge_divmod(self.linear(e), self).expr()
         return self.simplify_children(e)
 
     def simplify_value(self, e: Expr) -> Expr:
@@ -536,22 +538,48 @@ def _nested_quotient(form: Linear) -> tuple[Expr, int] | None:
     return (atom.a, atom.b.value) if atom.b.value > 0 else None
 
 
-def _merge_divmod(form: Linear) -> Linear:
-    """``(x // c) * (c * k) + (x % c) * k`` is ``x * k``."""
-    mods = [
-        (m, a[0], k) for m, (a, k) in form.terms.items() if len(a) == 1 and type(a[0]) is FloorMod
-    ]
-    for mono, atom, k in mods:
-        assert isinstance(atom, FloorMod)
-        if not isinstance(atom.b, IntImm):
-            continue
-        c = atom.b.value
-        scope = Scope()
-        quotient = scope.linear(FloorDiv(atom.a, atom.b))
+def _one_division(scope: Scope, a: Linear, b: Linear) -> tuple[Linear, Linear]:
+    """``x // p // q`` as ``x`` and ``p * q``, its factors by name, for divisors that are sizes."""
+    while len(a.terms) == 1 and not a.const:
+        ((atoms, k),) = a.terms.values()
+        quotient = atoms[0]
+        if len(atoms) > 1 or k != 1 or not isinstance(quotient, FloorDiv):
+            break
+        inner = scope.linear(quotient.b)
+        if not _is_size(scope, inner) or not _is_size(scope, b):
+            break
+        a, b = scope.linear(quotient.a), inner.times(b)
+    named = {m: (tuple(sorted(at, key=_name)), k) for m, (at, k) in b.terms.items()}
+    return a, Linear(named, b.const)
+
+
+def _is_size(scope: Scope, form: Linear) -> bool:
+    """Whether a divisor is known not to be negative; zero is none, by the program's word."""
+    low = scope.interval(form)[0]
+    return low is not None and low >= 0
+
+
+def _name(e: Expr) -> str:
+    return e.name if isinstance(e, Var) else ""
+
+
+def _merge_divmod(form: Linear, scope: Scope) -> Linear:
+    """``(x // c) * (c * k) + (x % c) * k`` is ``x * k``; ``c`` and ``k`` may be symbolic."""
+    mods = [(m, a, k) for m, (a, k) in form.terms.items() if any(type(x) is FloorMod for x in a)]
+    for mono, atoms, k in mods:
+        at = next(i for i, x in enumerate(atoms) if type(x) is FloorMod)
+        rest = atoms[at]
+        assert isinstance(rest, FloorMod)
         if mono not in form.terms:
             continue
-        matched = Linear({mono: form.terms[mono]}, 0).plus(quotient.scaled(c * k))
+        scale = Linear({}, k)
+        for i, x in enumerate(atoms):
+            if i != at:
+                scale = scale.times(scope.linear(x))
+        quotient = scope.linear(FloorDiv(rest.a, rest.b))
+        whole = quotient.times(scope.linear(rest.b)).times(scale)
+        matched = Linear({mono: form.terms[mono]}, 0).plus(whole)
         # Every term of the quotient must be there with its coefficient, else the merge adds terms.
         if all(m in form.terms and form.terms[m][1] == t[1] for m, t in matched.terms.items()):
-            form = form.plus(matched, -1).plus(scope.linear(atom.a).scaled(k))
+            form = form.plus(matched, -1).plus(scope.linear(rest.a).times(scale))
     return form

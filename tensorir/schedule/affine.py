@@ -343,7 +343,33 @@ def _joined(values: Sequence[Expr], bounds: Bounds) -> list[Expr]:
             for _, _, i in found:
                 simple[i] = IntImm(0)
             simple[found[0][2]] = sums[key]
-    return simple
+    return _joined_by_sizes(simple, bounds)
+
+
+def _joined_by_sizes(values: list[Expr], bounds: Bounds) -> list[Expr]:
+    """``e // size`` and ``e % size`` with a symbolic size, replaced by ``e``: loops fused over
+    sizes that are not known, innermost first."""
+    again = True
+    while again:
+        again = False
+        for i, v in enumerate(values):
+            if not isinstance(v, FloorMod) or isinstance(v.b, IntImm) or mentions(v.b, bounds):
+                continue
+            quotient = _quotient_key(FloorDiv(v.a, v.b), bounds)
+            for j, w in enumerate(values):
+                if j != i and isinstance(w, FloorDiv) and _quotient_key(w, bounds) == quotient:
+                    values[i], values[j] = IntImm(0), v.a
+                    again = True
+                    break
+    return values
+
+
+def _quotient_key(e: FloorDiv, bounds: Bounds) -> Hashable:
+    """Equal for quotients in one step or in several, ``x // a // b`` and ``x // (a * b)``."""
+    whole, divisor = e.a, e.b
+    while isinstance(whole, FloorDiv):
+        whole, divisor = whole.a, mul(whole.b, divisor)
+    return expr_key(bounds.simplify(whole)), expr_key(bounds.simplify(divisor))
 
 
 def _without_constant(e: Expr) -> Expr:

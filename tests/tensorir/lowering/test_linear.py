@@ -10,7 +10,7 @@ from burnish.tensorir.expr import Expr, IntImm, Max, Min, Var, as_expr
 from burnish.tensorir.lowering.linear import Scope, expr_key
 from burnish.tensorir.printer import print_expr
 
-I, J, N = Var("i"), Var("j"), Var("n")  # noqa: E741 - as the text reads
+I, J, M, N = Var("i"), Var("j"), Var("m"), Var("n")  # noqa: E741 - as the text reads
 
 
 def scope() -> Scope:
@@ -35,6 +35,10 @@ def scope() -> Scope:
         (J // 7 * 7 + J % 7, "j"),
         ((J * 4) // 8, "j // 2"),
         (I // 4 * 4 + I % 4, "i"),
+        (J // N * N + J % N, "j"),
+        ((J * 8 + I) // N * (N * 3) + (J * 8 + I) % N * 3, "j * 24 + i * 3"),
+        (J // N * M * N + J % N * M, "j * m"),
+        (J // M * N + J % N, "j // m * n + j % n"),
         (as_expr(3) - 3, "0"),
         (Min(I, IntImm(20)), "i"),
         (Max(I, IntImm(20)), "20"),

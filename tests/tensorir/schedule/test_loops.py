@@ -10,7 +10,9 @@ from burnish.support.errors import (
     NotAncestorError,
     ScheduleValueError,
 )
+from burnish.support.target import Target
 from burnish.tensorir.expr import Var
+from burnish.tensorir.lowering import lower_func
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import (
     Schedule,
@@ -24,6 +26,7 @@ from burnish.tests.tensorir.schedule.programs import (
     matmul,
     program,
 )
+from burnish.tests.tensorir.schedule.replaying import assert_same_natively
 
 
 def test_split_infers_a_factor() -> None:
@@ -371,3 +374,42 @@ for i, j in T.grid(4, 4):
     i, j = sch.get_loops("B")
     with pytest.raises(DependenceError, match="Several instances of the block 'B' write the same"):
         sch.reorder(j, i)
+
+
+SIZES = """
+@T.prim_func
+def main(A: T.Buffer(("n", "m", "k"), "float32"), B: T.Buffer(("n", "m", "k"), "float32")):
+    for i, j, l in T.grid(n, m, k):
+        with T.block("B"):
+            vi, vj, vl = T.axis.remap("SSS", [i, j, l])
+            B[vi, vj, vl] = A[vi, vj, vl] + T.float32(1)
+"""
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_loops_fused_over_unknown_sizes_are_one_affine_loop(count: int) -> None:
+    func = parse_func(SIZES)
+    sch = Schedule(func, seed=0)
+    fused = sch.fuse(*sch.get_loops("B")[3 - count :])
+    outer, lanes = sch.split(fused, [None, 8])
+    sch.vectorize(lanes)
+    sch.parallel(outer)
+    # The digits of the fused loop meet again in the address: no division is left.
+    lowered = lower_func(sch.func, Target("llvm -mcpu=skylake-avx512")).func.script()
+    assert "//" not in lowered.split("T.parallel((")[1].split("\n", 1)[1]
+    for sizes in ((2, 3, 5), (1, 1, 1), (4, 16, 8), (3, 0, 4), (0, 2, 2)):
+        assert_same_natively(func, sch.func, *sizes)
+
+
+def test_a_digit_of_another_size_is_no_affine_map() -> None:
+    func = parse_func(
+        SIZES.replace("T.grid(n, m, k)", "T.grid(n, m * m, k)").replace(
+            'vi, vj, vl = T.axis.remap("SSS", [i, j, l])',
+            """vi = T.axis.spatial(n, i)
+            vj = T.axis.spatial(m, j // k)
+            vl = T.axis.spatial(k, j % m)""",
+        )
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="Several iterations of 'j' may write the same"):
+        sch.parallel(sch.get_loops("B")[1])

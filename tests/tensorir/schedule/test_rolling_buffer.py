@@ -430,3 +430,14 @@ def main(I: T.Buffer((9,), "int64"), E: T.Buffer((10,), "float32"), Y: T.Buffer(
     verify_func(sch.func)
     assert "J_1" not in body(sch.func)
     assert_same(func, sch.func)
+
+
+def test_a_user_of_a_copy_of_a_circle_stays_too() -> None:
+    sch = Schedule(three_stencils(), seed=0)
+    sch.compute_at("B", sch.get_loops("C")[0])
+    sch.rolling_buffer("B", 0)
+    sch.cache_read("C", "B", "global")
+    message = "'C' uses a copy of the circular buffer 'B' and may not leave the iteration"
+    with pytest.raises(DependenceError, match=message):
+        sch.compute_at("C", sch.get_loops("D")[0])
+    assert_same(three_stencils(), sch.func)
