@@ -34,6 +34,11 @@ class Executable:
     """Threads of a call of ``lib[...]``."""
     _vm: VirtualMachine | None = field(default=None, repr=False)
 
+    def __repr__(self) -> str:
+        count = len(self.program.kernels)
+        names = ", ".join(self.module.functions)
+        return f"<burnish executable of {names}: {count} kernel{'s' if count != 1 else ''}>"
+
     @property
     def vm(self) -> VirtualMachine:
         """The machine that runs the program; its object code is linked at the first use.

@@ -19,6 +19,9 @@ class Schedule(TensorSchedule):
     T.writes are not what its blocks do: primitives rely on them.
     """
 
+    def __repr__(self) -> str:
+        return f"Schedule({', '.join(self.mod.functions)}: {len(self.trace)} instructions)"
+
     def __init__(
         self, mod: IRModule | PrimFunc, seed: int | None = None, *, enable_checks: bool = True
     ) -> None:

@@ -112,6 +112,9 @@ class IRModule:
     def __str__(self) -> str:
         return self.script()
 
+    def __repr__(self) -> str:
+        return f"IRModule({', '.join(self.functions)})"
+
 
 def weights(func: Function) -> list[Constant]:
     """The distinct constants of a function, in order of first appearance."""

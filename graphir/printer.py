@@ -18,7 +18,7 @@ import numpy as np
 
 from ..support.display import show_text
 from ..support.dtype import DType
-from ..support.node import walk
+from ..support.node import node_repr, walk
 from ..support.structural import PRINTERS
 from ..support.writer import NameTable, Writer
 from ..tensorir.expr import Expr
@@ -305,3 +305,15 @@ def format_value(value: Value) -> str:
 def format_type(kind: Type) -> str:
     """A type as text, for error messages."""
     return _FunctionPrinter().type(kind)
+
+
+def _register() -> None:
+    values = (Call, CallDPS, CallDPSPacked, CallFunction, Constant, GlobalVar, If, ShapeExpr)
+    for kind in (*values, Tuple, TupleGetItem):
+        node_repr.register(kind, format_value)
+    for kind in (ShapeType, TensorType, TupleType):
+        node_repr.register(kind, format_type)
+    node_repr.register(Function, lambda f: f"Function({f.name})")
+
+
+_register()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TypeAlias, assert_never
 
 from ..support.dtype import DType
+from ..support.errors import DTypeError
 from ..support.node import Node, node
 from ..tensorir.expr import Expr, ExprLike, Var, as_expr
 from .dim import shape_equal, substitute_dim
@@ -40,7 +41,16 @@ Type: TypeAlias = TensorType | TupleType | ShapeType
 
 
 def tensor_type(shape: tuple[ExprLike, ...] | list[ExprLike], dtype: str = "float32") -> TensorType:
-    """A TensorType; ints become int64 constants."""
+    """A TensorType; ints become int64 constants.
+
+    Raises DTypeError for a dim that is neither an int nor an int64 expression.
+    """
+    if not isinstance(shape, (tuple, list)):
+        raise DTypeError(repr(shape), ("a tuple of dims",), what="for a tensor's shape")
+    for s in shape:
+        if isinstance(s, bool) or not isinstance(s, (int, Expr)):
+            wanted = 'an int, or a variable: n = te.var("n"), the same object wherever it is meant'
+            raise DTypeError(repr(s), (wanted,), what="for a dim of a tensor's shape")
     return TensorType(tuple([as_expr(s) for s in shape]), DType(dtype))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import singledispatch, wraps
 from operator import attrgetter
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -40,6 +40,15 @@ class Node:
         if span is not None:
             object.__setattr__(self, "_span", span)
         return self
+
+    def __repr__(self) -> str:
+        return node_repr(self)
+
+
+@singledispatch
+def node_repr(n: Node) -> str:
+    """What a prompt shows of a node; the printers register their text of each kind."""
+    return object.__repr__(n)
 
 
 @dataclass_transform(eq_default=False)

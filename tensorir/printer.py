@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..support.errors import InternalError
-from ..support.node import Node, walk
+from ..support.node import Node, node_repr, walk
 from ..support.structural import structural_equal
 from ..support.writer import Writer, identifier
 from . import expr as e
@@ -93,6 +93,31 @@ def print_expr(expr: Expr) -> str:
     printer = _Printer()
     printer.define_free(expr)
     return printer.expr(expr)
+
+
+@node_repr.register
+def _(n: Expr) -> str:
+    return print_expr(n)
+
+
+@node_repr.register
+def _(n: Stmt) -> str:
+    return print_stmt(n).rstrip("\n")
+
+
+@node_repr.register
+def _(n: IterVar) -> str:
+    return f"{n.var.name}: {n.kind} {n.dom!r}"
+
+
+@node_repr.register
+def _(n: Range) -> str:
+    return f"[{print_expr(n.min)}, {print_expr(e.add(n.min, n.extent))})"
+
+
+@node_repr.register
+def _(n: BufferRegion) -> str:
+    return print_region(n)
 
 
 def print_region(region: BufferRegion) -> str:

@@ -53,6 +53,10 @@ class Library(Protocol):
 class BoundKernel:
     """A kernel of a loaded library. Calling it writes its output arguments and returns nothing."""
 
+    def __repr__(self) -> str:
+        params = ", ".join([p.name for p in self.kernel.params])
+        return f"<burnish kernel {self.kernel.name}({params})>"
+
     def __init__(self, kernel: Kernel, library: Library, runtime: int, pool: WorkspacePool) -> None:
         self.kernel = kernel
         self.library = library

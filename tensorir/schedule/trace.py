@@ -139,7 +139,7 @@ class Instruction:
             yield from variables_of(value)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Trace:
     """The instructions, in order."""
 
@@ -265,6 +265,9 @@ class Trace:
             lines.append("  from burnish import te")
         lines += ["  " + line for line in body.splitlines()] or ["  pass"]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"Trace({len(self.instructions)} instructions)"
 
     def show(self) -> None:
         """Print the trace as Python, in colours where that is possible."""

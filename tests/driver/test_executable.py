@@ -42,3 +42,13 @@ def test_code_for_another_cpu_is_not_run() -> None:
     for use in (lambda: lib["main"](x, x.copy()), lambda: burnish.VirtualMachine(lib)):
         with pytest.raises(errors.TargetError, match="compiled for aarch64"):
             use()
+
+
+def test_what_a_prompt_shows_is_short() -> None:
+    lib = burnish.build(add_one())
+    assert repr(lib) == "<burnish executable of add_one: 1 kernel>"
+    assert repr(lib["main"]).startswith("<burnish kernel add_one(")
+    sch = burnish.Schedule(lib.module)
+    assert repr(sch) == "Schedule(add_one: 0 instructions)"
+    assert repr(sch.mod) == "IRModule(add_one)"
+    assert repr(sch.trace) == "Trace(0 instructions)"

@@ -148,3 +148,10 @@ def test_show_writes_the_script(capsys: pytest.CaptureFixture[str]) -> None:
     module = IRModule.from_expr(parse_module(SHOWCASE)["helper"])
     module.show()
     assert capsys.readouterr().out == module.script() == str(module)
+
+
+def test_what_a_prompt_shows_of_a_value_is_its_text() -> None:
+    x = Var("x", tensor_type((2, DimVar("n"))))
+    assert repr(x.type) == 'R.Tensor((2, "n"), dtype="float32")'
+    assert repr(call_op("relu", x)) == "R.relu(x)"
+    assert repr(constant(np.array([1.0], "float32"))) == 'R.const([1.0], "float32")'

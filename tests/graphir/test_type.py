@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from burnish.graphir.type import (
     ShapeType,
     TupleType,
@@ -11,6 +13,7 @@ from burnish.graphir.type import (
     tensors_of,
     types_equal,
 )
+from burnish.support.errors import DTypeError
 from burnish.tensorir.expr import Var, as_expr
 
 M, N = Var("m"), Var("n")
@@ -40,3 +43,9 @@ def test_dims_and_tensors_are_listed_left_to_right() -> None:
     assert [d for d in dims_of(NESTED) if isinstance(d, Var)] == [M, N, M]
     assert [t.dtype for t in tensors_of(NESTED)] == ["float32", "int8"]
     assert tensors_of(ShapeType((M,))) == []
+
+
+@pytest.mark.parametrize("shape", ["a", (1, "n"), (True,), (1.5,)])
+def test_a_dim_is_an_int_or_an_expression(shape: tuple[int, ...]) -> None:
+    with pytest.raises(DTypeError, match=r"for a (tensor's|dim of a tensor's) shape"):
+        tensor_type(shape)

@@ -277,3 +277,23 @@ def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
     script = sch.func.script()
     assert '"s0_1"' in script
     assert_structural_equal(parse_func(script), sch.func)
+
+
+def test_what_a_prompt_shows_of_a_node_is_its_text() -> None:
+    n = Var("n")
+    assert repr(n + 1) == "n + 1"
+    func = parse_func(
+        """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("A"):
+            v = T.axis.spatial(8, i)
+            A[v] = A[v] + T.float32(1)
+"""
+    )
+    blocks = [x for x in walk(func.body) if isinstance(x, Block) and x.name == "A"]
+    (block,) = blocks
+    assert repr(block.body) == "A[v] = A[v] + T.float32(1)"
+    assert repr(block.iter_vars) == "(v: spatial [0, 8),)"
+    assert repr(block.reads) == "(A[v],)"
