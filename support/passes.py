@@ -57,6 +57,11 @@ class Pass:
         InternalError and errors that are not burnish's pass through with a note that names the
         pass.
         """
+        if not hasattr(module, "copy"):
+            raise ConfigError(
+                f"Expected an IRModule for the pass {self.name!r}, found a "
+                f"{type(module).__name__}; IRModule.from_expr(function) makes one of a function."
+            )
         try:
             return self.run(module.copy())
         except PassError:

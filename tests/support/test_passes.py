@@ -239,3 +239,8 @@ def test_options_round_trip(
 ) -> None:
     pipeline = Pipeline([AppendWord(word, times, tuple(numbers), flag, limit), AppendWord()])
     assert parse_pipeline(str(pipeline), KNOWN) == pipeline
+
+
+def test_a_pass_works_on_modules() -> None:
+    with pytest.raises(ConfigError, match="Expected an IRModule for the pass 'append-word'"):
+        AppendWord()(3)
