@@ -15,7 +15,7 @@ from ..dim import dim_equal, product, shape_equal
 from ..expr import Atom, Binding, Call, Function, ShapeExpr, Value, Var
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
-from ..op import attr, type_of
+from ..op import attr, get_op, type_of
 from ..type import ShapeType, TensorType
 
 ROWWISE = ("softmax", "log_softmax", "layer_norm")
@@ -89,7 +89,7 @@ class _Collapser(ExprMutator):
             if last != -1 or call.args[0] not in self.rows:
                 return None  # an axis counted from the front would be another one of a matrix
             return [self._as_rows(call.args[0]), *call.args[1:]]
-        if call.op not in ELEMENTWISE:
+        if not get_op(call.op).is_elementwise:
             return None
         return self._elementwise_operands(call, shape)
 
@@ -112,25 +112,6 @@ class _Collapser(ExprMutator):
         kind = type_of(atom)
         assert isinstance(kind, TensorType)
         return self.emit(_view(atom, (product(kind.shape[:-1]), kind.shape[-1])), "rows")
-
-
-ELEMENTWISE = (
-    *("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "clip", "astype"),
-    *("relu", "gelu", "silu", "sigmoid", "tanh", "leaky_relu", "elu", "softplus", "hard_sigmoid"),
-    *(
-        "hard_swish",
-        "exp",
-        "log",
-        "sqrt",
-        "rsqrt",
-        "erf",
-        "abs",
-        "negative",
-        "square",
-        "reciprocal",
-    ),
-)
-"""Operators that can be moved in front of a view of all their full-sized operands."""
 
 
 def _fits_last(shape: tuple[Expr, ...], whole: tuple[Expr, ...]) -> bool:
