@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-ir bench-model fuzz-schedules clean
+.PHONY: help venv demo test lint bench bench-ir bench-model bench-tune fuzz-schedules clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench-model: $(VENV)/.stamp  ## what the tuner's cost model is worth (BENCH_ARGS
 
 bench-ir: $(VENV)/.stamp  ## printing, parsing, primitives, replays, lowering, timed
 	$(BIN)/python -m burnish.benchmarks.ir_speed $(BENCH_ARGS)
+
+bench-tune: $(VENV)/.stamp  ## how long tuning takes, beside known figures of TVM (BENCH_ARGS=...)
+	$(BIN)/python -m burnish.benchmarks.bench_tune $(BENCH_ARGS)
 
 fuzz-schedules: $(VENV)/.stamp  ## random schedules, checked (N= SEED= JOBS= PROGRAM= OUT=docs/fuzzing.md)
 	$(BIN)/python -m burnish.tests.fuzz.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) \

@@ -104,6 +104,30 @@ def _matmul_add(a: Any, b: Any, c: Any) -> Any:
     return a @ b + c
 
 
+PRODUCTS: dict[str, Callable[[Any, int], Any]] = {
+    "constant": lambda torch, n: torch.nn.Linear(n, n, bias=False),
+    "ab": lambda torch, n: lambda a, b: a @ b,
+    "abt": lambda torch, n: lambda a, b: a @ b.transpose(0, 1),
+    "atb": lambda torch, n: lambda a, b: a.transpose(0, 1) @ b,
+}
+"""Square products by what is known of their operands."""
+
+
+def product(kind: str, n: int) -> Case:
+    """``product-KIND-N``: a product of two n x n matrices, one of ``PRODUCTS``."""
+    shapes = [(n, n)] * (1 if kind == "constant" else 2)
+    make = PRODUCTS[kind]
+    return _function(f"product-{kind}-{n}", 2.0 * n**3, shapes, lambda torch: make(torch, n))
+
+
+def case_named(name: str) -> Case:
+    """A case of ``CASES``, or a product by its name."""
+    if name in CASES:
+        return CASES[name]
+    _, kind, size = name.split("-")
+    return product(kind, int(size))
+
+
 M = 1024
 CASES = {
     c.name: c

@@ -18,7 +18,7 @@ def main() -> None:
     spec = json.loads(sys.argv[1])
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # whatever a library prints must not end up between our answers
-    from .cases import CASES
+    from .cases import case_named
     from .contenders import CONTENDERS
 
     def say(message: dict[str, Any]) -> None:
@@ -26,7 +26,7 @@ def main() -> None:
         answer.flush()
 
     try:
-        module, inputs = CASES[spec["case"]].build()
+        module, inputs = case_named(spec["case"]).build()
         start = time.perf_counter()
         run = CONTENDERS[spec["contender"]](module, inputs, spec["threads"])
         run()

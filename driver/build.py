@@ -46,12 +46,14 @@ def build(
     target: Target | str = "native",
     *,
     threads: int | None = None,
+    precision: str = "fast",
 ) -> Executable:
     """Compile a module.
 
     Every PrimFunc that is in it is lowered exactly as it stands; operators of graph functions are
     legalised, fused and scheduled. A stage schedule (``te.create_schedule``) is built over
-    ``args``, the tensors that a call passes; ``threads`` bounds the threads of a call. Raises
+    ``args``, the tensors that a call passes; ``threads`` bounds the threads of a call, and
+    ``precision`` is compile's. Raises
     VerifyError for an ill-formed function, CodegenError for what cannot be lowered, ScheduleError
     for a stage schedule that says what cannot be done, TargetError for a bad target, ArgumentError
     for a bad number of threads.
@@ -68,7 +70,7 @@ def build(
     if not module.functions:
         raise BurnishError("The module has no functions; there is nothing to build.")
     if module.graph_functions:
-        return compile_module(module, resolved, threads=count, name="lib")
+        return compile_module(module, resolved, threads=count, precision=precision, name="lib")
     report = CompileReport()
     with Dump.from_flags("lib") as dump:
         dump.write("40-scheduled", module.script)

@@ -1,4 +1,4 @@
-"""The command line: ``burnish compile|run|bench|show|tune|db|info|demo``."""
+"""The command line: ``burnish compile|run|bench|show|tune|worker|db|info|demo``."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 from ..support.config import describe_flags
 from ..support.errors import ArgumentError, BurnishError
 from ..tuner.database import TuningDatabase
+from ..tuner.remote_worker import serve_cluster
 from ..tuner.task_scheduler import PATIENCE
 from ..tuner.task_scheduler import STRATEGIES as TASK_SCHEDULERS
 from ..vm import parallel
@@ -33,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code is 0, 1 for a failed check, 2 for an error (told on stderr),
     130 where it was interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["worker"]:
+    if arguments == ["worker"]:
         from ..tuner.worker import main as serve
 
         serve()
@@ -119,6 +120,10 @@ def _parser() -> argparse.ArgumentParser:
     volume.add_argument(
         "-v", "--verbose", action="store_true", help="print a line for each measurement"
     )
+    sub = add("worker", _worker, "Build and time candidates for searches on other machines.")
+    sub.add_argument("--connect", metavar="ADDRESS", required=True, help="of a dask scheduler")
+    sub.add_argument("--builders", type=int, help="candidates built at once")
+    sub.add_argument("--runners", type=int, default=1, help="candidates timed at once")
     sub = commands.add_parser(
         "db", help="Look into tuning databases, export, import, merge, prune."
     )
@@ -208,6 +213,11 @@ def _tune(options: argparse.Namespace) -> int:
         print(f"records in {options.database}; the same command goes on from them")
     for file in files:
         print(f"wrote {file}")
+    return 0
+
+
+def _worker(options: argparse.Namespace) -> int:
+    serve_cluster(options.connect, builders=options.builders, runners=options.runners)
     return 0
 
 

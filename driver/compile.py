@@ -48,7 +48,7 @@ from .kernels import resolve_target
 from .report import CompileReport
 from .signature import CompiledSignature, signature_key
 from .sources import check_torch_module, import_source, import_torch_module, is_torch_module
-from .stages import STAGES, ScheduleChoice, compile_module
+from .stages import STAGES, ScheduleChoice, compile_module, selection
 from .tasks import extract_tasks
 from .threads import thread_count
 from .timing import Timing, time_interleaved
@@ -72,11 +72,13 @@ class CompiledModel:
         dynamic_shapes: Any,
         target: Target,
         threads: int,
+        precision: str = "fast",
     ) -> None:
         self._source = source
         self._dynamic_shapes = dynamic_shapes
         self._target = target
         self._threads = threads
+        self._precision = precision
         self._schedule: ScheduleChoice = schedule_analytically
         self._signatures: dict[tuple[Any, ...], CompiledSignature] = {}
         self._current: CompiledSignature | None = None
@@ -171,9 +173,14 @@ class CompiledModel:
 
     def _adopt(self, key: tuple[Any, ...], imported: Imported) -> CompiledSignature:
         executable = compile_module(
-            imported.module, self._target, schedule=self._schedule, threads=self._threads
+            imported.module,
+            self._target,
+            schedule=self._schedule,
+            threads=self._threads,
+            precision=self._precision,
         )
         executable.report.notes += imported.notes
+        executable.report.frontend |= imported.seconds
         made = CompiledSignature(imported, executable, self._threads)
         self._signatures[key] = self._current = made
         return made
@@ -289,7 +296,11 @@ class CompiledModel:
         )
         schedule = scheduled_by(records)
         executable = compile_module(
-            current.imported.module, self._target, schedule=schedule, threads=self._threads
+            current.imported.module,
+            self._target,
+            schedule=schedule,
+            threads=self._threads,
+            precision=self._precision,
         )
         if executable.program.objects == current.executable.program.objects:
             return result
@@ -315,6 +326,7 @@ def compile(
     dynamic_shapes: Any = None,
     target: Target | str = "native",
     threads: int | None = None,
+    precision: str = "fast",
 ) -> CompiledModel:
     """Compile a model for the CPU.
 
@@ -323,13 +335,16 @@ def compile(
     signature is fixed: other shapes and dtypes are errors. Without them a torch module compiles at
     its first call, once for each signature. ``dynamic_shapes`` names dims that vary:
     ``({0: "batch"},)``; one compilation then serves every size, 0 and 1 included. ``threads``
-    bounds the threads of a call. Weights are copied.
+    bounds the threads of a call. Weights are copied. ``precision="fast"`` lets convolutions of 3 x
+    3 be computed by Winograd's algorithm where that is faster, with errors several times as large;
+    ``"strict"`` computes all operators as they are defined.
 
     Raises FrontendError and UnsupportedOpError (all unsupported operators at once), TargetError,
     ArgumentError. Whatever is wrong with a model is raised here, or at the first call.
     """
     resolved = resolve_target(target)
     count = thread_count(resolved, threads)
+    selection(resolved, precision)  # refuses another word now, not at the first call
     if not is_torch_module(model):
         _refuse_examples(model, example_inputs, dynamic_shapes)
         imported: Imported | None = import_source(model)
@@ -338,7 +353,7 @@ def compile(
         imported = None
     else:
         imported = import_torch_module(model, example_inputs, None, dynamic_shapes)
-    return CompiledModel(model, imported, dynamic_shapes, resolved, count)
+    return CompiledModel(model, imported, dynamic_shapes, resolved, count, precision)
 
 
 def _refuse_examples(model: Any, example_inputs: Any, dynamic_shapes: Any) -> None:

@@ -7,46 +7,50 @@ Only object code is shared: the names of functions, parameters and dims stay eac
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
 from ..graphir.plan_segments import SegmentPlan
 from ..support.dump import Dump
-from ..support.errors import TargetError
+from ..support.errors import (
+    BuildError,
+    CodegenError,
+    MeasureTimeout,
+    TargetError,
+    TuningError,
+)
 from ..support.structural import structural_hash
 from ..support.target import Target
-from ..tensorir.codegen import emit_object
 from ..tensorir.codegen.host import native_target
-from ..tensorir.codegen.object import ObjectCode
 from ..tensorir.codegen.segment import emit_segment
-from ..tensorir.expr import Expr
+from ..tensorir.expr import Expr, Var
 from ..tensorir.function import PrimFunc
-from ..tensorir.lowering import LoweredFunc, lower_func
-from ..tensorir.printer import print_expr, print_func
+from ..tensorir.printer import print_expr
 from ..tensorir.visitor import substitute
 from ..tuner.kernel import describe_kernel
+from ..tuner.worker_pool import WorkerPool
 from ..vm.program import Kernel
+from .emit import Emitted, dump_code, emit_kernel, job_of, read_result, run_job
 from .report import CompileReport
 
 _CACHE_SIZE = 512
 
+Key: TypeAlias = tuple[str, ...]
+"""What, its content, and the target."""
+
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A function's descriptor, its object code, and the lowered function it was emitted from."""
+    """A function's descriptor, its object code, and its workspace sizes over its own ``dims``."""
 
     kernel: Kernel
     image: bytes
-    lowered: LoweredFunc
-
-
-@dataclass(frozen=True)
-class _Emitted:
-    """Object code under its symbol; ``lowered`` is None for a segment."""
-
-    symbol: str
-    image: bytes
-    lowered: LoweredFunc | None = None
+    dims: tuple[Var, ...]
+    shared_bytes: Expr
+    thread_bytes: Expr
 
 
 class _Cache:
@@ -55,13 +59,13 @@ class _Cache:
     def __init__(self, size: int) -> None:
         self._size = size
         self._lock = threading.Lock()
-        self._held: dict[tuple[str, ...], _Emitted] = {}
+        self._held: dict[Key, Emitted] = {}
 
-    def get(self, key: tuple[str, ...]) -> _Emitted | None:
+    def get(self, key: Key) -> Emitted | None:
         with self._lock:
             return self._held.get(key)
 
-    def put(self, key: tuple[str, ...], code: _Emitted) -> None:
+    def put(self, key: Key, code: Emitted) -> None:
         with self._lock:
             while len(self._held) >= self._size:
                 self._held.pop(next(iter(self._held)))
@@ -82,61 +86,159 @@ def resolve_target(target: Target | str) -> Target:
     return parsed if parsed.is_resolved else parsed.resolved(native_target())
 
 
-def compile_kernels(
-    functions: Iterable[tuple[str, PrimFunc]], target: Target, report: CompileReport, dump: Dump
-) -> dict[str, CompiledKernel]:
-    """Object code for each function, by name. Structurally equal functions share one object, within
-    this call and (for the process's life) with earlier ones.
+@dataclass
+class _Build:
+    """An emission that was asked for; ``future`` is that of a worker's answer."""
 
-    Where stages are dumped everything is emitted anew, so that the dump is complete.
+    name: str
+    func: PrimFunc
+    symbol: str
+    future: Future[Any] | None = None
+
+
+class KernelBuilds:
+    """The emissions of one compilation. Structurally equal functions share one object, within the
+    compilation and (for the process's life) with earlier ones.
+
+    With a ``pool``, functions go to its workers as they come, while the caller prepares the next
+    ones; ``finish`` takes those that no worker began from the other end. Who emits what makes no
+    difference to the result. Where stages are dumped everything is emitted anew and here, so that
+    the dump is complete.
     """
-    compiled: dict[str, CompiledKernel] = {}
-    emitted: dict[tuple[str, ...], _Emitted] = {}
-    for name, func in functions:
-        key = ("kernel", structural_hash(func), str(target))
-        code = emitted.get(key) or (None if dump.enabled else _cache.get(key))
-        if code is None:
-            code = _emit(name, func, f"{name}_{key[1][:12]}", target, report, dump)
-            _cache.put(key, code)
-        emitted[key] = code
-        assert code.lowered is not None
-        lowered = _in_dims_of(func, code.lowered)
-        kernel = replace(describe_kernel(func, lowered, code.symbol), name=name)
-        compiled[name] = CompiledKernel(kernel, code.image, lowered)
-    return compiled
+
+    def __init__(
+        self, target: Target, report: CompileReport, dump: Dump, pool: WorkerPool | None = None
+    ) -> None:
+        self._target, self._report, self._dump = target, report, dump
+        self._pool = None if dump.enabled else pool
+        self._found: dict[Key, Emitted] = {}
+        self._begun: dict[Key, _Build] = {}
+        self._hashed: dict[str, tuple[PrimFunc, str]] = {}
+
+    def begin(self, name: str, func: PrimFunc) -> Key:
+        """Ask for a function's code; the key to get it by when it is finished."""
+        key = ("kernel", self._hash(name, func), str(self._target))
+        if key in self._found or key in self._begun:
+            return key
+        known = None if self._dump.enabled else _cache.get(key)
+        if known is not None:
+            self._found[key] = known
+            return key
+        build = self._begun[key] = _Build(name, func, f"{name}_{key[1][:12]}")
+        if self._pool is not None:
+            # A function that is nested too deeply to travel is emitted here.
+            with suppress(RecursionError):
+                job = job_of(func, build.symbol, self._target)
+                build.future = self._pool.submit(run_job, job)
+        return key
+
+    def _hash(self, name: str, func: PrimFunc) -> str:
+        """The function's structural hash; that of its last asking, where all but the object is the
+        same."""
+        known = self._hashed.get(name)
+        if known is not None:
+            old = known[0]
+            if old.body is func.body and old.params == func.params and old.attrs == func.attrs:
+                return known[1]
+        found = structural_hash(func)
+        self._hashed[name] = func, found
+        return found
+
+    def finish(self, keys: Collection[Key]) -> dict[Key, Emitted]:
+        """The code of the functions asked for under ``keys``; what else was begun is dropped.
+
+        Raises CodegenError for a function that no machine code can be made of, and for one that
+        ended the worker process.
+        """
+        wanted = [key for key in self._begun if key in set(keys)]
+        for key in self._begun.keys() - set(keys):
+            self._cancel(self._begun[key])
+        away = [k for k in wanted if self._begun[k].future is not None]
+        for key in [k for k in wanted if self._begun[k].future is None] + away[::-1]:
+            if self._cancel(self._begun[key]):
+                self._found[key] = self._emit(self._begun[key])
+        for key in away:
+            if key not in self._found:
+                self._found[key] = self._collect(self._begun[key])
+        for key in wanted:
+            _cache.put(key, self._found[key])
+        self._report.compilations += len(wanted)
+        self._begun.clear()
+        return {key: self._found[key] for key in keys}
+
+    def abandon(self) -> None:
+        """Take back what no worker began yet; after an error, say."""
+        for build in self._begun.values():
+            self._cancel(build)
+
+    @staticmethod
+    def _cancel(build: _Build) -> bool:
+        """Whether no worker has begun the build, nor will."""
+        return build.future is None or build.future.cancel()
+
+    def _emit(self, build: _Build) -> Emitted:
+        code, times = emit_kernel(*(build.name, build.func, build.symbol, self._target, self._dump))
+        self._report.add_emission(times)
+        return code
+
+    def _collect(self, build: _Build) -> Emitted:
+        assert build.future is not None
+        with self._report.stage("60-llvm"):  # the wait
+            try:
+                result = build.future.result()
+            except (BuildError, MeasureTimeout) as error:
+                raise CodegenError(
+                    f"The process that emits the machine code of {build.name} failed: "
+                    f"{error.message} With BURNISH_BUILD_JOBS=1 all is emitted in this process."
+                ) from error
+            except TuningError as error:
+                result = {"failed": error.message}
+        if "failed" not in result:
+            code, times = read_result(build.symbol, result)
+            self._report.add_emission(times, in_worker=True)
+            return code
+        # An error of the function is raised here, as it is; all else is said.
+        code = self._emit(build)
+        note = f"{build.name} was not emitted by a worker but here: {result['failed']}"
+        self._report.notes.append(note)
+        return code
 
 
-def _emit(
-    name: str, func: PrimFunc, symbol: str, target: Target, report: CompileReport, dump: Dump
-) -> _Emitted:
-    with report.stage("50-lowered"):
-        lowered = lower_func(func.with_attr("global_symbol", symbol), target)
-    dump.write(f"50-lowered/{name}", lambda: print_func(lowered.func))
-    with report.stage("60-llvm"):
-        code = emit_object([lowered], target, keep_text=dump.enabled)
-    _dump_code(name, code, dump)
-    report.compilations += 1
-    return _Emitted(symbol, code.image, lowered)
+def compile_kernels(
+    functions: Iterable[tuple[str, PrimFunc]],
+    target: Target,
+    report: CompileReport,
+    dump: Dump,
+    builds: KernelBuilds | None = None,
+) -> dict[str, CompiledKernel]:
+    """Object code for each function, by name. Some of them may have been begun in ``builds``.
+
+    Raises what ``KernelBuilds.finish`` raises.
+    """
+    builds = builds or KernelBuilds(target, report, dump)
+    given = list(functions)
+    keys = [builds.begin(name, func) for name, func in given]
+    codes = builds.finish(list(dict.fromkeys(keys)))
+    report.distinct += len(codes)
+    return {
+        name: _described(name, func, codes[key])
+        for (name, func), key in zip(given, keys, strict=True)
+    }
 
 
-def _dump_code(name: str, code: ObjectCode, dump: Dump) -> None:
-    if dump.enabled:
-        dump.write(f"60-llvm/{name}", code.ir, suffix=".ll")
-        dump.write(f"60-llvm/{name}", code.assembly, suffix=".s")
-
-
-def _in_dims_of(func: PrimFunc, lowered: LoweredFunc) -> LoweredFunc:
-    """``lowered``, perhaps of a structurally equal function, over the dims of ``func``."""
+def _described(name: str, func: PrimFunc, code: Emitted) -> CompiledKernel:
+    """The code of a function that may have been emitted for an equal one: over the function's own
+    dims, and under its own names."""
     own = func.shape_vars
-    if own == lowered.dims:
-        return lowered
-    known = dict(zip(lowered.dims, own, strict=True))
-    return replace(
-        lowered,
+    known = dict(zip(code.dims, own, strict=True))
+    space = replace(
+        code,
         dims=own,
-        shared_bytes=substitute(lowered.shared_bytes, known),
-        thread_bytes=substitute(lowered.thread_bytes, known),
+        shared_bytes=substitute(code.shared_bytes, known),
+        thread_bytes=substitute(code.thread_bytes, known),
     )
+    kernel = replace(describe_kernel(func, space, code.symbol), name=name)
+    return CompiledKernel(kernel, code.image, own, space.shared_bytes, space.thread_bytes)
 
 
 def compile_segment(plan: SegmentPlan, target: Target, report: CompileReport, dump: Dump) -> bytes:
@@ -149,9 +251,9 @@ def compile_segment(plan: SegmentPlan, target: Target, report: CompileReport, du
                 *(plan.name, plan.calls, plan.num_args, plan.dim_names, target),
                 keep_text=dump.enabled,
             )
-        _dump_code(plan.name, code, dump)
+        dump_code(plan.name, code, dump)
         report.compilations += 1
-        known = _Emitted(plan.name, code.image)
+        known = Emitted(plan.name, code.image)
         _cache.put(key, known)
     return known.image
 

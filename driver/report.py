@@ -7,20 +7,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from .emit import EmitTimes
+
 
 @dataclass
 class CompileReport:
     """Counts and times of one compilation.
 
     ``stages`` maps stage names to seconds; ``kernels`` names the kernels that the graph functions
-    call, in order of their first call; ``compilations`` counts object files emitted (what an
-    earlier compilation of the process emitted is not emitted again); ``copies`` counts the
-    tensors a call copies because it returns an input or a constant; ``segments`` counts native
-    functions that join kernels.
+    call, in order of their first call; ``calls`` counts those calls, ``distinct`` the kernels that
+    differ in more than names. ``compilations`` counts object files emitted (what an earlier
+    compilation of the process emitted is not emitted again); ``copies`` counts the tensors a call
+    copies because it returns an input or a constant; ``segments`` counts native functions that join
+    kernels.
     """
 
     stages: dict[str, float] = field(default_factory=dict)
+    """Wall time. What workers emit beside this process counts where it is waited for."""
+    frontend: dict[str, float] = field(default_factory=dict)
+    """Seconds before the first stage: those of torch.export, which are not ours, and of the import
+    of what it gives."""
+    llvm_seconds: float = 0.0
+    """What LLVM itself took of stage 60 in this process."""
+    worker_seconds: float = 0.0
+    """Processor seconds of build workers."""
     kernels: list[str] = field(default_factory=list)
+    calls: int = 0
+    distinct: int = 0
     compilations: int = 0
     copies: int = 0
     segments: int = 0
@@ -39,6 +52,15 @@ class CompileReport:
         finally:
             self.stages[name] = self.stages.get(name, 0.0) + time.perf_counter() - start
 
+    def add_emission(self, times: EmitTimes, *, in_worker: bool = False) -> None:
+        """Add the time of one emission."""
+        if in_worker:
+            self.worker_seconds += times.total
+            return
+        for name, seconds in (("50-lowered", times.lowering), ("60-llvm", times.emission)):
+            self.stages[name] = self.stages.get(name, 0.0) + seconds
+        self.llvm_seconds += times.llvm
+
     @property
     def seconds(self) -> float:
         """Total of all stages."""
@@ -51,10 +73,25 @@ class CompileReport:
             f"{segments} segment{'s' if segments != 1 else ''}, "
             f"{self.compilations} object{'s' if self.compilations != 1 else ''} emitted"
         ]
-        lines += [f"  {name:14} {seconds * 1e3:8.1f} ms" for name, seconds in self.stages.items()]
+        lines += [_line(name, seconds, "before that") for name, seconds in self.frontend.items()]
+        lines += [_line(name, seconds, self._part(name)) for name, seconds in self.stages.items()]
+        if self.worker_seconds:
+            lines.append(_line("in workers", self.worker_seconds, "beside this process"))
         lines.append(f"  kernels: {', '.join(self.kernels) or 'none'}")
+        if self.calls > kernels:
+            lines.append(f"  {self.calls} calls of {kernels} kernels, {self.distinct} distinct")
         workspace = self.workspace_bytes
         size = "that depends on the dims" if workspace is None else f"of {workspace} bytes"
         lines.append(f"  constants of {self.constant_bytes} bytes, workspace {size}")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+    def _part(self, stage: str) -> str:
+        """What the name of a stage does not say."""
+        if stage != "60-llvm" or not self.llvm_seconds:
+            return ""
+        return f"LLVM itself {self.llvm_seconds * 1e3:.1f} ms"
+
+
+def _line(name: str, seconds: float, remark: str = "") -> str:
+    return f"  {name:14} {seconds * 1e3:8.1f} ms" + (f"  ({remark})" if remark else "")

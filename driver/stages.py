@@ -16,11 +16,12 @@ from ..graphir.linearize import KernelInfo
 from ..graphir.module import IRModule
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.legalize import LEGALIZED
-from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms
+from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms, as_packed
 from ..graphir.passes.pipeline import stages as graph_stages
+from ..graphir.passes.select_winograd import SelectWinograd
 from ..graphir.verify import verify_module
 from ..support.dump import Dump
-from ..support.errors import BurnishError, PassError
+from ..support.errors import ArgumentError, BurnishError, PassError, nearest
 from ..support.node import walk
 from ..support.passes import Instrument, Pass, Pipeline, VerifyEach, instruments_from_flags
 from ..support.target import Target
@@ -29,15 +30,20 @@ from ..tuner.analytic import schedule_analytically
 from ..vm.disassembler import print_program
 from ..vm.program import Call, Imm, Program
 from ..vm.shape_text import static_value
+from .build_workers import build_jobs, workers
 from .evaluate import evaluate_prim_func
 from .executable import Executable
-from .kernels import CompiledKernel, compile_kernels, compile_segment
+from .kernels import CompiledKernel, KernelBuilds, compile_kernels, compile_segment
 from .report import CompileReport
 
 STAGES = (
     *("00-import", "10-canonical", "20-legalized", "30-fused", "40-scheduled", "45-packed"),
     *("50-lowered", "60-llvm", "70-bytecode"),
 )
+
+PRECISIONS = ("fast", "strict")
+"""``fast``: convolutions may be Winograd's, whose errors are several times those of sums of
+products. ``strict``: every operator is computed as it is defined."""
 
 ScheduleChoice = Callable[[PrimFunc, Target], PrimFunc]
 """Gives a PrimFunc its schedule: the analytic one, or the best of a database."""
@@ -50,17 +56,23 @@ def compile_module(
     schedule: ScheduleChoice = schedule_analytically,
     segments: bool = True,
     threads: int = 1,
+    precision: str = "fast",
     name: str = "model",
 ) -> Executable:
     """Compile a module with at least one graph function.
 
     PrimFuncs that are in the module already are the user's: they are lowered as they stand, neither
-    fused nor rescheduled. ``segments=False`` keeps one VM call a kernel, for profiling. ``name`` is
-    the folder of the dump. Raises what the passes raise, e.g. VerifyError for an ill-formed module.
+    fused nor rescheduled. ``segments=False`` keeps one VM call a kernel, for profiling;
+    ``precision`` is one of PRECISIONS; ``name`` is the folder of the dump. Raises what the passes
+    raise, e.g. VerifyError for an ill-formed module, and ArgumentError for another precision.
     """
     report = CompileReport()
     stages: dict[str, IRModule] = {}
-    with Dump.from_flags(name) as dump, original_errors():
+    with (
+        Dump.from_flags(name) as dump,
+        original_errors(),
+        kernel_builds(module, target, report, dump) as builds,
+    ):
 
         def enter(name: str, pipeline: Pipeline, module: IRModule) -> IRModule:
             with report.stage(name):
@@ -70,19 +82,59 @@ def compile_module(
             return result
 
         module = enter("00-import", checked(_Import()), module)
-        for stage, pipeline in graph_stages("default", evaluate=evaluate_prim_func).items():
+        graph = graph_stages(
+            "default", evaluate=evaluate_prim_func, selection=selection(target, precision)
+        )
+        for stage, pipeline in graph.items():
             module = enter(stage, checked(*pipeline.passes), module)
         # Between 40 and 45 a kernel's weights have their new layout, the constants their old one:
         # the types do not fit each other, and nothing can be verified.
-        scheduling = ScheduleLegalized(target, schedule)
+        scheduling = ScheduleLegalized(target, schedule, then=builds.begin)
         module = enter("40-scheduled", checked(scheduling, verify=False), module)
         packing = (LiftWeightTransforms(), DeadCodeElimination())
         module = enter("45-packed", checked(*packing), module)
-        kernels = compile_kernels(module.prim_funcs.items(), target, report, dump)
+        kernels = compile_kernels(module.prim_funcs.items(), target, report, dump, builds)
         program = link_program(module, kernels, target, report, dump, segments=segments)
         dump.write("70-bytecode", lambda: print_program(program), suffix=".txt")
     report.workspace_bytes = workspace_bytes(program, threads)
     return Executable(module, program, target, report, stages, threads)
+
+
+def selection(target: Target, precision: str) -> tuple[Pass, ...]:
+    """The passes that choose algorithms: none that enlarges errors where precision is strict."""
+    if precision not in PRECISIONS:
+        raise ArgumentError(
+            f"precision: expected one of {', '.join(PRECISIONS)}; found {precision!r}."
+            f"{nearest(str(precision), PRECISIONS)}"
+        )
+    if precision == "strict":
+        return ()
+    return (SelectWinograd(target.vector_bits, target.l2_bytes),)
+
+
+MANY_OPERATIONS = 48
+"""Operations of a module from which on build workers pay for themselves."""
+
+
+@contextmanager
+def kernel_builds(
+    module: IRModule, target: Target, report: CompileReport, dump: Dump
+) -> Iterator[KernelBuilds]:
+    """The emissions of a module's kernels; in workers too, where the module is large and the
+    machine has the CPUs. Workers start here, and get ready while the graph passes run."""
+    jobs = build_jobs()
+    operations = sum(
+        len(block.bindings) for f in module.graph_functions.values() for block in f.body.blocks
+    )
+    if jobs == 1 or dump.enabled or operations < MANY_OPERATIONS:
+        yield KernelBuilds(target, report, dump)
+        return
+    with workers.held(jobs - 1, target) as pool:
+        builds = KernelBuilds(target, report, dump, pool)
+        try:
+            yield builds
+        finally:
+            builds.abandon()
 
 
 @contextmanager
@@ -124,11 +176,16 @@ class ScheduleLegalized(Pass):
 
     target: Target
     schedule: ScheduleChoice = schedule_analytically
+    then: Callable[[str, PrimFunc], object] | None = None
+    """Called with each function as stage 45 will leave it, so that its code can be emitted while
+    the next ones are scheduled."""
 
     def run(self, module: IRModule) -> IRModule:
         for name, func in list(module.prim_funcs.items()):
             if func.attr(LEGALIZED) and not func.attr("is_scheduled"):
-                module[name] = self.schedule(func, self.target)
+                module[name] = scheduled = self.schedule(func, self.target)
+                if self.then is not None:
+                    self.then(name, as_packed(scheduled))
         return module
 
 
@@ -143,7 +200,7 @@ def link_program(
 ) -> Program:
     """The VM program of a module and the object code it needs, segments included."""
     infos = {
-        name: KernelInfo(c.kernel, c.lowered.dims, c.lowered.shared_bytes, c.lowered.thread_bytes)
+        name: KernelInfo(c.kernel, c.dims, c.shared_bytes, c.thread_bytes)
         for name, c in kernels.items()
     }
     with report.stage("70-bytecode"):
@@ -153,6 +210,7 @@ def link_program(
     program.target = describe_target(target)
     report.segments = len(plans)
     report.kernels = called_kernels(module)
+    report.calls = sum([len(plan.calls) for plan in plans])
     report.constant_bytes = sum([getattr(c, "nbytes", 0) for c in program.constants])
     report.copies = sum(
         isinstance(i, Call) and i.func == "builtin:copy"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,9 +18,10 @@ from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
 from ..tuner.database import TuningDatabase
+from ..tuner.pipeline import CANDIDATE_LIMIT, Pools, local_pools
 from ..tuner.reference_pool import ReferencePool
 from ..tuner.roofline import measure_peaks, roofline_seconds
-from ..tuner.session import CANDIDATE_LIMIT, default_seed, tune_task
+from ..tuner.session import default_seed, tune_task
 from ..tuner.strategies import make_model, verify_strategy
 from ..tuner.task import TuneTask
 from ..tuner.task_scheduler import PATIENCE, Moment, TaskScheduler, TaskState
@@ -97,7 +98,9 @@ def tune_tasks(
     seed = default_seed() if seed is None else seed
     tune = partial(tune_task, strategy=strategy, model=make_model(None, seed))
     display = tune_display(verbose) if verbose else nullcontext(None)
-    with ReferencePool(1, limit=CANDIDATE_LIMIT) as pool, display as show:
+    with ExitStack() as stack, display as show:
+        pools = _pools(tasks, stack)
+        tune = partial(tune, builder=pools.builder)
         watchers = [w for w in (show, _reporter(on_progress), watch) if w is not None]
         scheduler = TaskScheduler(
             tasks,
@@ -108,19 +111,26 @@ def tune_tasks(
             patience=patience,
             floors=_floors(tasks),
             tune=tune,
-            executor=pool,
+            executor=pools.runner,
             seed=seed,
             watch=lambda s: [w(s) for w in watchers],
         )
         scheduler.run()
-        if scheduler.interrupted:
-            pool.kill()
     return TuneResult(
         scheduler.states,
         timeline=scheduler.timeline,
         seconds=scheduler.seconds,
         interrupted=scheduler.interrupted,
     )
+
+
+def _pools(tasks: Sequence[TuneTask], stack: ExitStack) -> Pools:
+    """Worker processes for all tasks, which share the references of earlier rounds. The task with
+    the most threads says which cores time."""
+    most = max(tasks, key=lambda t: t.target.threads or t.target.cores, default=None)
+    if most is None:
+        return Pools(stack.enter_context(ReferencePool(1, limit=CANDIDATE_LIMIT)))
+    return local_pools(most.target, stack, ReferencePool)
 
 
 def verify_budget(trials: int | None, minutes: float | None) -> None:

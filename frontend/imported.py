@@ -38,5 +38,7 @@ class Imported:
     """What was imported, for reports: ``torch MLP``, ``mlp.onnx``."""
     notes: tuple[str, ...] = ()
     """What a user may want to know, a sentence each."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """What the front end took, by part: ``torch.export`` is not ours, ``import`` is."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Name of a value in the foreign model to the variable of ``main`` that holds it."""

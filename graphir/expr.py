@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..support.aligned import aligned_copy
 from ..support.dtype import DType, bfloat16_bits
 from ..support.errors import DTypeError
 from ..support.node import Node, node, replace
@@ -174,13 +175,18 @@ def constant(data: object, dtype: str | None = None) -> Constant:
 
     Of bfloat16, a uint16 array holds the bits; other numbers are rounded.
     """
-    array = np.array(
-        data, dtype=None if dtype in (None, "bfloat16") else DType(dtype).to_numpy(), order="C"
-    )
+    held = None if dtype in (None, "bfloat16") else DType(dtype).to_numpy()
+    array = np.asarray(data, dtype=held)
     if dtype == "bfloat16" and array.dtype.kind in "fib":
         array = bfloat16_bits(array)
     if array.dtype.kind not in "fiub":
         raise DTypeError(str(array.dtype), ("a float, integer or bool array",), what="a constant")
+    return owned_constant(aligned_copy(array), dtype)
+
+
+def owned_constant(array: np.ndarray, dtype: str | None = None) -> Constant:
+    """A Constant that takes over a contiguous array of its dtype, which nobody else may write to:
+    ``constant`` without the copy."""
     array.flags.writeable = False
     kind = DType(dtype) if dtype is not None else DType.from_numpy(array.dtype)
     return Constant(array, TensorType(tuple([tir.IntImm(n) for n in array.shape]), kind))

@@ -311,8 +311,8 @@ def _register() -> None:
     values = (Call, CallDPS, CallDPSPacked, CallFunction, Constant, GlobalVar, If, ShapeExpr)
     for kind in (*values, Tuple, TupleGetItem):
         node_repr.register(kind, format_value)
-    for kind in (ShapeType, TensorType, TupleType):
-        node_repr.register(kind, format_type)
+    for type_ in (ShapeType, TensorType, TupleType):
+        node_repr.register(type_, format_type)
     node_repr.register(Function, lambda f: f"Function({f.name})")
 
 

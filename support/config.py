@@ -128,6 +128,7 @@ FLAGS: dict[str, Flag] = {
         Flag("BURNISH_SEED", "int", None, "seed of every search that is not given one"),
         Flag("BURNISH_NUM_THREADS", "count", None, "most threads a kernel may use"),
         Flag("OMP_NUM_THREADS", "omp", None, "the same; the smaller of the two counts"),
+        Flag("BURNISH_BUILD_JOBS", "count", None, "most processes that compile a model's kernels"),
         Flag(
             "BURNISH_CACHE_DIR",
             "dir",

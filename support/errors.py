@@ -262,6 +262,10 @@ class BuildError(TuningError):
     """A candidate that does not build."""
 
 
+class WorkerDied(BuildError):
+    """A worker process that ended in the middle of a job, by the job's fault or another's."""
+
+
 class MeasureTimeout(TuningError):
     """A candidate that took longer than its limit."""
 

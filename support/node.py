@@ -22,6 +22,8 @@ from .source import Span
 N = TypeVar("N", bound="Node")
 T = TypeVar("T")
 _FREEZE: bool = flag("BURNISH_DEBUG_NODES")
+_PLAIN = frozenset({"str", "int", "float", "bool", "DType", "np.ndarray"})
+"""Annotations of fields that hold no node."""
 
 
 class Node:
@@ -30,6 +32,8 @@ class Node:
     __slots__ = ("__weakref__", "_sealed", "_span")
     init_fields: ClassVar[tuple[str, ...]] = ()
     """Names of the constructor's fields, in order; filled in by ``@node``."""
+    child_fields: ClassVar[tuple[str, ...]] = ()
+    """Those of them that may hold nodes, by their annotation; filled in by ``@node``."""
 
     @property
     def span(self) -> Span | None:
@@ -55,7 +59,9 @@ def node_repr(n: Node) -> str:
 def node(cls: type[T]) -> type[T]:
     """Make ``cls`` a slotted identity-compared dataclass and record its constructor fields."""
     made = dataclass(slots=True, eq=False, repr=False)(cls)
-    made.init_fields = tuple(f.name for f in fields(made) if f.init)  # type: ignore[attr-defined, arg-type]
+    given = [f for f in fields(made) if f.init]  # type: ignore[arg-type]
+    made.init_fields = tuple([f.name for f in given])  # type: ignore[attr-defined]
+    made.child_fields = tuple([f.name for f in given if f.type not in _PLAIN])  # type: ignore[attr-defined]
     if _FREEZE:
         freeze(made)
     return made
@@ -83,8 +89,12 @@ class _Values(dict[type, Callable[[Any], "tuple[Any, ...]"]]):
     """For each class, a function from a node to the values of its constructor's fields. These
     three walks are most of what a rewrite costs, and reading all fields at once halves them."""
 
+    def __init__(self, names_of: Callable[[type[Node]], tuple[str, ...]]) -> None:
+        super().__init__()
+        self.names_of = names_of
+
     def __missing__(self, kind: type[Node]) -> Callable[[Any], tuple[Any, ...]]:
-        names = kind.init_fields
+        names = self.names_of(kind)
         found: Callable[[Any], tuple[Any, ...]]
         if len(names) > 1:
             found = attrgetter(*names)
@@ -102,12 +112,14 @@ class _Values(dict[type, Callable[[Any], "tuple[Any, ...]"]]):
         return found
 
 
-_VALUES = _Values()
+_VALUES = _Values(attrgetter("init_fields"))
+_BELOW = _Values(attrgetter("child_fields"))
+"""The same for the fields that may hold nodes alone."""
 
 
 def children(n: Node) -> Iterator[Node]:
     """The nodes directly below ``n``, in field order, looking into tuples."""
-    for value in _VALUES[type(n)](n):
+    for value in _BELOW[type(n)](n):
         if isinstance(value, Node):
             yield value
         elif type(value) is tuple:
@@ -118,6 +130,8 @@ def children(n: Node) -> Iterator[Node]:
 
 def map_children(n: N, fn: Callable[[Any], Any]) -> N:
     """``n`` with ``fn`` applied to each child node; ``n`` itself where no child changed."""
+    if not n.child_fields:
+        return n
     values = _VALUES[type(n)](n)
     changed: list[Any] | None = None
     for i, value in enumerate(values):
@@ -162,14 +176,18 @@ def replace(n: N, **changes: Any) -> N:
 def walk(n: Node) -> Iterator[Node]:
     """``n`` and all nodes below it, parents first, depth first, left to right."""
     stack = [n]
+    pop, getters = stack.pop, _BELOW
     while stack:
-        top = stack.pop()
+        top = pop()
         yield top
+        values = getters[type(top)](top)
+        if not values:
+            continue
         below: list[Node] = []
-        for value in _VALUES[type(top)](top):
+        for value in values:
             if isinstance(value, Node):
                 below.append(value)
-            elif type(value) is tuple:
+            elif value and type(value) is tuple:
                 for item in value:
                     if isinstance(item, Node):
                         below.append(item)

@@ -10,15 +10,18 @@ from collections.abc import Callable
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule
+from .block_tiles import has_tiles, products_of, schedule_products
 from .chooser import Chooser
 from .rules.attention import match_attention, schedule_attention
 from .rules.conv import match_conv, schedule_conv
-from .rules.depthwise import match_window, schedule_window
+from .rules.depthwise import schedule_window
 from .rules.dot import fits, schedule_dot
 from .rules.elementwise import schedule_elementwise
 from .rules.matmul import match, schedule_matmul
 from .rules.reduction import schedule_reduction
 from .rules.trial import attempt
+from .rules.window_match import match_window
+from .rules.winograd import match_winograd, schedule_winograd
 from .workload import blocks_in_order, is_empty, is_reduction
 
 Rule = Callable[[Schedule, Target, Chooser], None]
@@ -38,11 +41,15 @@ def rules_for(func: PrimFunc, target: Target) -> list[tuple[str, Rule]]:
         rules.insert(0, ("attention", schedule_attention))
     elif match_window(func) is not None:
         rules.insert(0, ("window", schedule_window))
+    if len(rules) == 1 and len(products_of(func)) > 1 and has_tiles(func, target):
+        rules.insert(0, ("products", schedule_products))
     matmul = match(func)
     if matmul is not None:
         rules.insert(0, ("matmul", schedule_matmul))
         if fits(func, matmul, max(1, target.vector_bits // matmul.x.dtype.bits)):
             rules.insert(0, ("dot", schedule_dot))
+    if match_winograd(func) is not None:
+        rules.insert(0, ("winograd", schedule_winograd))
     return rules
 
 

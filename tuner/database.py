@@ -162,10 +162,12 @@ class TuningDatabase:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                # Where the disk is full, SQLite has taken everything back itself.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
     def _read(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
         with self._explained(), self._lock:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,8 @@ from .nest_summary import summarize
 from .search import SearchStrategy
 from .sketch import ControlKey, Individual, Replayed, Replayer, Sketch
 
+_REMEMBERED = 512
+
 
 @dataclass(frozen=True, kw_only=True)
 class EvolutionOptions:
@@ -49,11 +52,11 @@ class EvolutionOptions:
     """How much of a batch is drawn without asking the model."""
     first_epsilon: float = 0.3
     """As ``epsilon``, while nothing is measured: what is learned first should be varied."""
-    first_replays: int = 24
+    first_replays: int = 16
     """Random paths that are looked at before anything is ranked."""
     patience: int = 6
     """Random replays in a row that find no new path, after which no more are tried."""
-    replays: int = 4
+    replays: int = 2
     """Replays that looking costs at most, for each candidate proposed."""
 
 
@@ -85,6 +88,8 @@ class EvolutionarySearch(SearchStrategy):
         """Measured candidates with their seconds, fastest first."""
         self._proposed: dict[str, tuple[Individual | None, Floats]] = {}
         self._taken: set[object] = set()
+        self._replayed: OrderedDict[object, Replayed] = OrderedDict()
+        """The last members that were replayed: what looked best is often measured."""
         self._budget = self.options.first_replays
         self._error: ScheduleError | None = None
 
@@ -234,9 +239,9 @@ class EvolutionarySearch(SearchStrategy):
     def _first_population(self) -> list[Individual]:
         options = self.options
         members = [m for _, m in self.elite[: int(options.population * options.elite_share)]]
-        # Half of the budget is for paths that nobody has taken, the rest for mutations.
+        # A part of the budget is for paths that nobody has taken, the rest for fits and mutations.
         misses = 0
-        for _ in range(self._budget // 2):
+        for _ in range(max(0, self._budget) // 3):
             if misses == options.patience:
                 break
             known_paths = len(self.sketches)
@@ -333,13 +338,34 @@ class EvolutionarySearch(SearchStrategy):
         return self._run(space, draws)
 
     def _run(self, space: int, draws: Draws) -> Replayed | None:
+        seed = self.rng.randrange(1 << 30)
+        known = self._replayed.get(Individual(space, draws).key)
+        if known is not None:
+            return known
         try:
-            found = self.replayer.run(space, draws, self.rng.randrange(1 << 30))
+            found = self.replayer.run(space, draws, seed)
         except ScheduleError as error:
             self._error = error
             return None
         self._ever_applied = True
+        self._replayed[found.individual.key] = found
+        if len(self._replayed) > _REMEMBERED:
+            self._replayed.popitem(last=False)
         return found
+
+    def _can_afford(self, sketch: Sketch, member: Individual) -> bool:
+        """Whether a member's features are known, or there is something left of the budget to pay
+        for them. A fit may overdraw it: without one a sketch is of no use, and later replays are
+        fewer."""
+        if sketch.fit_cost:
+            if self._budget <= 0:
+                return sketch.knows(member)
+            self._budget -= sketch.fit_cost
+        if sketch.needs_replay(member):
+            if self._budget <= 0:
+                return False
+            self._budget -= 1
+        return True
 
     def _score(self, members: Sequence[Individual]) -> tuple[list[Individual], Floats]:
         """The members whose features are to be had within the budget, and their scores."""
@@ -348,10 +374,8 @@ class EvolutionarySearch(SearchStrategy):
             sketch = self.sketches.get(member.control)
             if sketch is None:
                 continue
-            if sketch.needs_replay(member):
-                if self._budget <= 0:
-                    continue
-                self._budget -= 1
+            if not self._can_afford(sketch, member):
+                continue
             groups.setdefault(id(sketch), (sketch, []))[1].append(member)
         if not groups:
             return [], np.zeros(0)
@@ -359,7 +383,7 @@ class EvolutionarySearch(SearchStrategy):
         rows: list[Floats] = []
         for sketch, same in groups.values():
             kept += same
-            rows.append(sketch.features(same))
+            rows.append(sketch.features(same, may_fit=not sketch.fit_cost))
         features = np.concatenate(rows)
         usable = ~np.isnan(features[:, 0])
         kept = [m for m, is_usable in zip(kept, usable, strict=True) if is_usable]

@@ -6,18 +6,28 @@ code it describes was emitted elsewhere and is bound elsewhere.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from ..support.errors import CodegenError
 from ..tensorir.arith import Analyzer
 from ..tensorir.buffer import Buffer
 from ..tensorir.dim_text import print_dim
 from ..tensorir.expr import Expr, IntImm, Var, is_const, mul
 from ..tensorir.function import PrimFunc
-from ..tensorir.lowering import LoweredFunc
 from ..vm.native import Kernel, Param, TensorSpec
 
 
-def describe_kernel(func: PrimFunc, lowered: LoweredFunc, symbol: str | None = None) -> Kernel:
-    """The descriptor of ``func``, whose object code was emitted from ``lowered``.
+class Workspace(Protocol):
+    """What a kernel's caller lends it, over the function's symbolic dims; a LoweredFunc, say."""
+
+    @property
+    def shared_bytes(self) -> Expr: ...
+    @property
+    def thread_bytes(self) -> Expr: ...
+
+
+def describe_kernel(func: PrimFunc, lowered: Workspace, symbol: str | None = None) -> Kernel:
+    """The descriptor of ``func``, whose object code needs the workspace of ``lowered``.
 
     Symbolic dims keep their names, made unique where two share one. Raises CodegenError for a
     function with scalar parameters, which no caller of ours passes, and for parameters that are

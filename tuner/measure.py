@@ -1,5 +1,9 @@
-"""Build one candidate, check it, time it. Runs in a worker process; takes and returns what JSON
-has.
+"""Build one candidate, check it, time it: as two jobs, or as one. Runs in worker processes; takes
+and returns what JSON has.
+
+``build_candidate`` replays, lowers and compiles; ``run_candidate`` links what it gave, compares and
+times. Where builders and runners are different processes, the next candidates are compiled while
+one is timed. ``measure_candidate`` does both in one process.
 
 What a candidate computes is compared with what the unscheduled function computes on the same seeded
 inputs (``tuner.reference``); one that differs is an error, never a time. Everything that goes wrong
@@ -9,7 +13,8 @@ with a candidate is a BuildError. Nothing here knows of databases or searches.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,9 +30,51 @@ from ..tensorir.lowering import lower_func
 from ..tensorir.parser import parse_func
 from ..tensorir.schedule import Schedule, Trace
 from ..vm.native import BoundKernel, Tensor, array, bind_kernel, load_objects, parallel, time_call
+from .built import Built, built_from_json
 from .kernel import describe_kernel
-from .packing import pack_arguments
+from .packing import pack_by_maps
+from .plain_loops import plain_loops
 from .reference import Reference, compare, load_reference, make_reference
+
+LONG_CALLS = ((0.5, 1), (0.05, 2))
+"""Seconds of a call from which on so many batches are enough."""
+
+
+def build_candidate(*, text: str, trace: str, candidate: str, target: str) -> dict[str, Any]:
+    """Build a candidate: ``{"built": Built.as_json(), "seconds": s}``.
+
+    ``trace`` (JSON) is replayed on the workload ``text`` and must give the function whose
+    structural hash is ``candidate``. Raises BuildError where the candidate does not build.
+    """
+    with _explained():
+        start = time.perf_counter()
+        built = _build(replay(text, trace, candidate), resolve(Target(target)))
+        return {"built": built.as_json(), "seconds": time.perf_counter() - start}
+
+
+def run_candidate(
+    *,
+    text: str,
+    built: dict[str, Any],
+    target: str,
+    reference: str,
+    seconds: float,
+    repeat: int = 3,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Check and time what ``build_candidate`` built: ``{"seconds": [...], "run_seconds": s}``.
+
+    ``reference`` is the file of ``save_reference``; where it is not (another machine) the reference
+    is made anew. ``repeat`` batches of calls are timed (fewer of long ones), each of them long
+    enough that they take ``seconds`` together. Raises BuildError where the candidate does not
+    compute what the workload does.
+    """
+    with _explained():
+        start = time.perf_counter()
+        answer = _run(
+            built_from_json(built), text, Target(target), reference, seconds, repeat, seed
+        )
+        return {"seconds": answer, "run_seconds": time.perf_counter() - start}
 
 
 def measure_candidate(
@@ -41,33 +88,65 @@ def measure_candidate(
     repeat: int = 3,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Build, check and time a candidate: ``{"seconds": [...], "build_seconds": s}``.
-
-    ``trace`` (JSON) is replayed on the workload ``text`` and must give the function whose
-    structural hash is ``candidate``. ``reference`` is the file of ``save_reference``; where it is
-    not (another machine) the reference is made anew. ``repeat`` batches of calls are timed, each of
-    them long enough that they take ``seconds`` together. Raises BuildError where the candidate does
-    not build or does not compute what the workload does.
-    """
-    try:
+    """``build_candidate`` and ``run_candidate`` in one: ``{"seconds": [...], "build_seconds": s,
+    "run_seconds": s}``."""
+    with _explained():
         start = time.perf_counter()
-        func = replay(text, trace, candidate)
-        kernel = build_kernel(func, resolve(Target(target)))
-        built = time.perf_counter() - start
-        known = _reference(text, target, seed, reference)
-        arguments = [array(x) for x in known.inputs]
-        call = kernel.prepare(*pack_arguments(func, arguments))
-        call()
-        compare(known, arguments)
-        return {"seconds": time_kernel(call, seconds, repeat), "build_seconds": built}
+        built = _build(replay(text, trace, candidate), resolve(Target(target)))
+        middle = time.perf_counter()
+        answer = _run(built, text, Target(target), reference, seconds, repeat, seed)
+        return {
+            "seconds": answer,
+            "build_seconds": middle - start,
+            "run_seconds": time.perf_counter() - middle,
+        }
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Whatever a candidate breaks, and it may break any part of the compiler, is a BuildError."""
+    try:
+        yield
     except BuildError:
         raise
-    except Exception as error:  # a candidate may break any part of the compiler
+    except Exception as error:
         raise BuildError(f"{type(error).__name__}: {error}") from error
 
 
+def _build(func: PrimFunc, target: Target) -> Built:
+    lowered = lower_func(func, target)
+    image = emit_object([lowered], target).image
+    return Built(describe_kernel(func, lowered), image, tuple(func.attr("layout_maps") or ()))
+
+
+def _run(
+    built: Built,
+    text: str,
+    target: Target,
+    reference: str,
+    seconds: float,
+    repeat: int,
+    seed: int,
+) -> list[float]:
+    kernel = _bind(built, resolve(target))
+    known = _reference(text, str(target), seed, reference)
+    arguments = [array(x) for x in known.inputs]
+    call = kernel.prepare(*pack_by_maps(built.layouts, arguments))
+    start = time.perf_counter()
+    call()
+    took = time.perf_counter() - start
+    compare(known, arguments)
+    return time_kernel(call, seconds, batches_for(took, repeat))
+
+
+def get_ready() -> None:
+    """Import the compiler and look at the machine, so that the first candidate need not wait."""
+    native_target()
+
+
 def save_reference(*, text: str, target: str, seed: int, path: str) -> None:
-    """Run the unscheduled function and keep its inputs and outputs in a file for the candidates."""
+    """Run the unscheduled function (``tuner.plain_loops``) and keep its outputs in a file for the
+    candidates."""
     _make_reference(text, target, seed).save(Path(path))
 
 
@@ -83,11 +162,18 @@ def replay(text: str, trace: str, candidate: str) -> PrimFunc:
 
 def build_kernel(func: PrimFunc, target: Target) -> BoundKernel:
     """A function lowered, compiled and linked into this process, for the target's threads."""
-    lowered = lower_func(func, target)
-    library = load_objects([emit_object([lowered], target).image])
-    return bind_kernel(
-        describe_kernel(func, lowered), library, runtime=_runtime(target.threads or target.cores)
-    )
+    return _bind(_build(func, target), target)
+
+
+def _bind(built: Built, target: Target) -> BoundKernel:
+    library = load_objects([built.image])
+    return bind_kernel(built.kernel, library, runtime=_runtime(target.threads or target.cores))
+
+
+def batches_for(call_seconds: float, repeat: int) -> int:
+    """How many batches of calls to time: ``repeat``, and fewer where a single call is long. The
+    longer it is the less a moment's disturbance does to it."""
+    return next((min(repeat, n) for limit, n in LONG_CALLS if call_seconds >= limit), repeat)
 
 
 def time_kernel(call: Any, seconds: float, repeat: int = 3) -> list[float]:
@@ -117,7 +203,7 @@ def _reference(text: str, target: str, seed: int, path: str) -> Reference:
 
 
 def _make_reference(text: str, target: str, seed: int) -> Reference:
-    kernel = build_kernel(_workload(text), resolve(Target(target)))
+    kernel = build_kernel(plain_loops(_workload(text)), resolve(Target(target)))
 
     def run(arguments: Sequence[Tensor]) -> None:
         kernel(*arguments)
@@ -126,9 +212,13 @@ def _make_reference(text: str, target: str, seed: int) -> Reference:
 
 
 __all__ = [
+    "batches_for",
+    "build_candidate",
     "build_kernel",
+    "get_ready",
     "measure_candidate",
     "replay",
+    "run_candidate",
     "save_reference",
     "time_kernel",
 ]

@@ -8,6 +8,7 @@ them once, so a candidate is measured on packed arguments, and the packing is no
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..tensorir.arith import IndexMap
 from ..tensorir.function import PrimFunc
@@ -18,8 +19,13 @@ from ..vm.native import Tensor
 def pack_arguments(func: PrimFunc, arguments: Sequence[Tensor]) -> list[Tensor]:
     """The arguments, those whose layout the schedule of ``func`` changed packed into new
     tensors."""
+    return pack_by_maps(func.attr("layout_maps") or (), arguments)
+
+
+def pack_by_maps(maps: Sequence[Sequence[Any]], arguments: Sequence[Tensor]) -> list[Tensor]:
+    """As ``pack_arguments``, by the attribute itself."""
     packed = list(arguments)
-    for index, text, pad_value in func.attr("layout_maps") or ():
+    for index, text, pad_value in maps:
         packed[index] = pack_tensor(packed[index], parse_index_map(text), pad_value)
     return packed
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -23,8 +23,10 @@ from .worker_pool import WorkerPool, job_name
 class ReferencePool(WorkerPool):
     """A WorkerPool that answers a ``save_reference`` it has answered before from what it kept."""
 
-    def __init__(self, workers: int = 1, *, limit: float = 30.0) -> None:
-        super().__init__(workers, limit=limit)
+    def __init__(
+        self, workers: int = 1, *, limit: float = 30.0, cpus: Collection[int] = ()
+    ) -> None:
+        super().__init__(workers, limit=limit, cpus=cpus)
         self._folder = TemporaryDirectory(prefix="burnish-references-")
         self._kept: dict[tuple[Any, ...], str] = {}
 

@@ -31,6 +31,8 @@ from .features import FEATURE_NAMES, Floats, Machine, features_of
 from .nest_summary import NestSummary, summarize
 
 FEWEST_POINTS, MOST_POINTS = 8, 40
+SPARE_POINTS = 6
+"""Points of a fit beyond one for each variable."""
 _FEW_CANDIDATES = 12
 """A sketch with fewer candidates than this is not worth fitting."""
 
@@ -99,8 +101,12 @@ class Sketch:
         self._known: dict[object, Floats | None] = {
             found.individual.key: self._features_of(self.summary)
         }
+        self._seen: dict[object, NestSummary] = {}
+        """What a fit replayed."""
         self._fit: _Fit | None = None
         self._is_tried = False
+        self.fit_cost = self._count_points()
+        """Replays that fitting takes; 0 once that was done, or is not worth while."""
 
     @property
     def is_symbolic(self) -> bool:
@@ -112,15 +118,18 @@ class Sketch:
         leaves = summary.leaves.astype(np.float64)[None, :]
         return np.asarray(features_of(summary.structure, leaves, self.machine)[0])
 
-    def features(self, individuals: Sequence[Individual]) -> Floats:
+    def features(self, individuals: Sequence[Individual], *, may_fit: bool = True) -> Floats:
         """[n, FEATURE_NAMES]; rows of NaN for those to which the space function does not apply."""
-        self._try_fit()
+        if may_fit:
+            self._try_fit()
         if self._fit is not None:
             x = np.stack([self._variables(i.draws) for i in individuals])
             return features_of(self.summary.structure, self._fit.leaves(x), self.machine)
         rows = []
         for individual in individuals:
             key = individual.key
+            if key not in self._known and key in self._seen:
+                self._known[key] = self._features_of(self._seen[key])
             if key not in self._known:
                 summary = self._replay(individual)
                 self._known[key] = None if summary is None else self._features_of(summary)
@@ -128,9 +137,13 @@ class Sketch:
             rows.append(np.full(len(FEATURE_NAMES), np.nan) if known is None else known)
         return np.stack(rows)
 
+    def knows(self, individual: Individual) -> bool:
+        """Whether the individual was replayed already."""
+        return individual.key in self._known or individual.key in self._seen
+
     def needs_replay(self, individual: Individual) -> bool:
         """Whether the individual's features cost a replay."""
-        return not self.is_symbolic and individual.key not in self._known
+        return not self.is_symbolic and not self.knows(individual)
 
     def _replay(self, individual: Individual) -> NestSummary | None:
         try:
@@ -149,19 +162,25 @@ class Sketch:
                 values += [float(f) for f in draw.decision]  # type: ignore[union-attr]
         return np.array(values)
 
+    def _count_points(self) -> int:
+        """How many candidates a fit replays: more than a formula has exponents, so that some were
+        not needed to find it."""
+        if count_choices([self.origin.draws[i] for i in self.free]) < _FEW_CANDIDATES:
+            return 0
+        variables = len(self._variables(self.origin.draws))
+        return min(MOST_POINTS, max(FEWEST_POINTS, variables + SPARE_POINTS)) - 1
+
     def _try_fit(self) -> None:
         if self._is_tried:
             return
         self._is_tried = True
-        variables = self._variables(self.origin.draws)
-        if not self.free or count_choices([self.origin.draws[i] for i in self.free]) < (
-            _FEW_CANDIDATES
-        ):
+        count, self.fit_cost = self.fit_cost, 0
+        if not count:
             return
-        points, summaries = [variables], [self.summary]
+        points, summaries = [self._variables(self.origin.draws)], [self.summary]
         rng = random.Random(self.seed)
         keys = [d.key for d in self.origin.draws]
-        for _ in range(min(MOST_POINTS, max(FEWEST_POINTS, 2 * len(variables) + 4)) - 1):
+        for _ in range(count):
             draws = list(self.origin.draws)
             for i in self.free:
                 draws[i] = draws[i].with_decision(redraw(draws[i], rng))
@@ -171,7 +190,7 @@ class Sketch:
                 continue
             summary = summarize(found.func)
             same = [d.key for d in found.individual.draws] == keys
-            self._known[found.individual.key] = self._features_of(summary)
+            self._seen[found.individual.key] = summary
             if not same or summary.structure != self.summary.structure:
                 return
             points.append(self._variables(found.individual.draws))

@@ -7,8 +7,8 @@ the same burnish wherever it starts. It lives in a session of its own: a job tha
 limit, or a worker that dies, costs that job alone; the worker is killed with all its children and
 replaced.
 
-A job's failure is BuildError or MeasureTimeout. A worker that does not even start is a plain
-TuningError: it says nothing about the job.
+A job's failure is BuildError (WorkerDied where it took the worker along) or MeasureTimeout. A
+worker that does not even start is a plain TuningError: it says nothing about the job.
 """
 
 from __future__ import annotations
@@ -26,19 +26,21 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..support.errors import BuildError, MeasureTimeout, TuningError
+from ..support.errors import BuildError, MeasureTimeout, TuningError, WorkerDied
 
 PACKAGE = __package__.split(".")[0]
 BOOT = f"""
-import importlib.util, json, sys
-folder, path = json.loads(sys.argv.pop(1))
+import importlib.util, json, os, sys
+folder, path, cpus = json.loads(sys.argv.pop(1))
 sys.path[:] = path
+if cpus:
+    os.sched_setaffinity(0, cpus)
 place = importlib.util.spec_from_file_location(
     {PACKAGE!r}, folder + "/__init__.py", submodule_search_locations=[folder])
 sys.modules[{PACKAGE!r}] = importlib.util.module_from_spec(place)
@@ -57,16 +59,16 @@ _STDERR_BYTES = 2000
 _DYING_SECONDS = 10.0
 
 
-def worker_command() -> list[str]:
-    """The command line of a worker; raises TuningError where the interpreter does not know
-    itself."""
+def worker_command(cpus: Sequence[int] = ()) -> list[str]:
+    """The command line of a worker that stays on some CPUs (on any, where none are given); raises
+    TuningError where the interpreter does not know itself."""
     if not sys.executable:
         raise TuningError(
             "This Python does not know its own executable (sys.executable is empty), so no worker "
             "can be started. Set sys.executable, or pass executor=."
         )
     path = [os.path.abspath(p) for p in sys.path if isinstance(p, str)]
-    place = json.dumps([str(_ROOT), path])
+    place = json.dumps([str(_ROOT), path, sorted(cpus)])
     # -P: a file of the current folder must not stand in for json or importlib.
     return [sys.executable, "-P", "-c", BOOT, place]
 
@@ -88,8 +90,8 @@ class _Worker:
     """One interpreter and the pipes to it. Its stderr goes to an unnamed file, for error
     messages."""
 
-    def __init__(self) -> None:
-        command = worker_command()
+    def __init__(self, cpus: Sequence[int] = ()) -> None:
+        command = worker_command(cpus)
         self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the worker
         # Appending lets us empty the file between jobs while the worker holds it open.
         fcntl.fcntl(self.stderr, fcntl.F_SETFL, os.O_APPEND)
@@ -134,7 +136,7 @@ class _Worker:
                 raise MeasureTimeout(f"no answer within {limit:g} s")
             data = os.read(descriptor, 1 << 16)
             if not data:
-                raise BuildError(self._obituary())
+                raise WorkerDied(self._obituary())
             self._buffer += data
         line, self._buffer = self._buffer.split(b"\n", 1)
         answer: dict[str, Any] = json.loads(line)
@@ -184,6 +186,7 @@ class _State:
     jobs: queue.SimpleQueue[_Job | None]
     workers: set[_Worker]
     jobs_per_worker: int
+    cpus: tuple[int, ...] = ()
     is_killed: bool = False
 
 
@@ -196,16 +199,21 @@ class WorkerPool(Executor):
     function's error, or the signal that killed the worker) or MeasureTimeout, and the pool goes on;
     it raises a plain TuningError where no worker starts. A worker is replaced after
     ``jobs_per_worker`` jobs, so that the code of earlier jobs does not pile up. Workers start with
-    their first jobs.
+    their first jobs, and stay on the CPUs ``cpus`` where these are given.
     """
 
     def __init__(
-        self, workers: int = 1, *, limit: float = 30.0, jobs_per_worker: int = 200
+        self,
+        workers: int = 1,
+        *,
+        limit: float = 30.0,
+        jobs_per_worker: int = 200,
+        cpus: Collection[int] = (),
     ) -> None:
         if workers < 1:
             raise TuningError(f"A worker pool has at least 1 worker; found {workers}.")
-        self.limit = limit
-        self._state = _State(queue.SimpleQueue(), set(), jobs_per_worker)
+        self.workers, self.limit, self.cpus = workers, limit, tuple(sorted(cpus))
+        self._state = _State(queue.SimpleQueue(), set(), jobs_per_worker, self.cpus)
         self._is_shut = False
         self._finalizer = weakref.finalize(self, _kill, self._state, workers)
         self._threads = [
@@ -306,7 +314,7 @@ def _serve(state: _State) -> None:
 
 
 def _start(state: _State) -> _Worker:
-    worker = _Worker()
+    worker = _Worker(state.cpus)
     state.workers.add(worker)
     try:
         if state.is_killed:  # kill() may have looked at the set before this worker was in it

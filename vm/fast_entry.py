@@ -48,7 +48,7 @@ from .program import (
     VMFunction,
 )
 from .shape_text import compile_shapes, python_source, static_value
-from .storage import WORDS, Storage, data_pointer
+from .storage import WORDS, Storage, aligned_empty, data_pointer
 from .tensor import Tensor
 
 
@@ -61,7 +61,8 @@ class ArrayKind:
     first on each argument, ``wrap`` an expression over ``{x}`` and ``{dtype}`` around each result.
     ``empty(shape, dtype)`` makes an output. ``view``, where outputs may be kept, is an expression
     for a new array over the memory of ``{x}`` that holds a reference to ``{x}``; empty where they
-    may not. ``names`` adds to the names the sources may use. ``argument`` is the address of an
+    may not. ``large`` names what makes large outputs, as ``empty`` does.
+    ``names`` adds to the names the sources may use. ``argument`` is the address of an
     argument after the checks, where ``usable`` has read it into a name (by default ``pointer``).
     With ``may_raise`` the checks raise RuntimeError for some arrays of the type, which are not
     usable then.
@@ -75,6 +76,7 @@ class ArrayKind:
     unwrap: str = ""
     wrap: str = "{x}"
     view: str = ""
+    large: str = "empty"
     names: Mapping[str, Any] = field(default_factory=dict)
     argument: str = ""
     may_raise: bool = False
@@ -89,6 +91,9 @@ _FRAMES = 16
 _KEPT_BYTES = 1 << 16
 """Outputs up to this size may live in the frames; allocating larger ones costs less than their
 use."""
+_LARGE_BYTES = 1 << 20
+"""From this size, an output's alignment is worth what asking for it costs: of vectors written
+across two cache lines each, the processor writes half as many."""
 
 
 def _count_idle(frames: deque[tuple[int, np.ndarray]]) -> int:
@@ -122,7 +127,8 @@ _POINTER = "words[id({x}) >> 3]" if WORDS is not None else "data_pointer({x})"
 # carray is C-contiguous, aligned and writeable, in one cheap attribute; 257 is the first two.
 NUMPY = ArrayKind(
     np.ndarray, _NUMPY_DTYPES, "{x}.flags.carray or {x}.flags.num & 257 == 257", _POINTER, np.empty,
-    view="{x}.view()", names={"words": WORDS, "data_pointer": data_pointer},
+    view="{x}.view()", large="aligned_empty",
+    names={"words": WORDS, "data_pointer": data_pointer, "aligned_empty": aligned_empty},
 )  # fmt: skip
 """NumPy arrays in, NumPy arrays out."""
 
@@ -332,7 +338,8 @@ def _output(
 ) -> list[str]:
     """Lines that make output ``y{i}``: a view of the frame's own memory where nobody sees it any
     more, else a new array."""
-    fresh = [f"y{i} = empty({shape}, u{i})", *_stores(body, "out", i, f"y{i}", kind.pointer)]
+    empty = kind.large if _is_large(body.outputs[i]) else "empty"
+    fresh = [f"y{i} = {empty}({shape}, u{i})", *_stores(body, "out", i, f"y{i}", kind.pointer)]
     if not kept or not kind.view or not _COUNTS_REFERENCES:
         return fresh
     x = f"b{i}"
@@ -366,6 +373,14 @@ def _is_kept(body: _Body, spec: TensorSpec, kind: ArrayKind) -> bool:
         return False
     sizes = [static_value(text) for text in spec.shape]
     return None not in sizes and _is_small([n or 0 for n in sizes], spec.dtype)
+
+
+def _is_large(spec: TensorSpec) -> bool:
+    """Whether an output of known size is to begin with a cache line."""
+    sizes = [static_value(text) for text in spec.shape]
+    if None in sizes:
+        return False
+    return math.prod([n or 0 for n in sizes]) * DType(spec.dtype).itemsize >= _LARGE_BYTES
 
 
 def _is_small(shape: Sequence[int], dtype: str) -> bool:

@@ -66,9 +66,8 @@ def aligned_bytes(nbytes: int) -> np.ndarray:
 
 def aligned_empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """An uninitialised C-contiguous array on an ``ALIGNMENT`` boundary."""
-    shape = tuple(shape)
-    nbytes = math.prod(shape) * dtype.itemsize
-    return aligned_bytes(nbytes).view(dtype).reshape(shape)
+    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    return np.ndarray(shape, dtype, raw, -data_pointer(raw) % ALIGNMENT)
 
 
 class Storage:

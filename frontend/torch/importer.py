@@ -10,7 +10,9 @@ mean every size from 0 up. Nothing is optimised here.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -78,14 +80,17 @@ def import_module(
     (module in training mode, module that does not export, inputs that are no CPU tensors of a known
     dtype, values changed in place) and UnsupportedOpError (all at once).
     """
+    start = time.perf_counter()
     with _export_lock:
         program, plan = export_module(module, example_inputs, example_kwargs, dynamic_shapes)
-    return import_exported_program(
+    exported = time.perf_counter()
+    imported = import_exported_program(
         program,
         places=plan.places,
         parameters=plan.parameters,
         source=f"torch {type(module).__name__}",
     )
+    return replace(imported, seconds={"torch.export": exported - start, **imported.seconds})
 
 
 def import_exported_program(
@@ -99,6 +104,7 @@ def import_exported_program(
 
     ``places`` names dims: (leaf of the inputs, axis, name). Without it dims have torch's names.
     """
+    start = time.perf_counter()
     with _export_lock:
         program = prepare_program(program)
     REGISTRY.check([(operator_name(n), location(n)) for n in operators(program)])
@@ -128,6 +134,7 @@ def import_exported_program(
         dim_names=symbols.dim_names,
         source=source,
         notes=tuple([_describe(r) for r in structure.ranges]),
+        seconds={"import": time.perf_counter() - start},
         variables=values,
     )
 

@@ -12,9 +12,10 @@ from . import (
     shape,
     sort,
     window,
+    winograd,
 )
 
 __all__ = [
     "attention", "elementary", "elementwise", "index", "matmul", "nn", "reduce", "scatter", "shape",
-    "sort", "window",
+    "sort", "window", "winograd",
 ]  # fmt: skip

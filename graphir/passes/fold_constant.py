@@ -18,7 +18,7 @@ from ...support.errors import InternalError
 from ...support.passes import Pass
 from ...tensorir.function import PrimFunc
 from ..dim import static_shape
-from ..expr import Atom, Call, CallDPS, Constant, ShapeExpr, Tuple, Value, constant
+from ..expr import Atom, Call, CallDPS, Constant, ShapeExpr, Tuple, Value, owned_constant
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import get_op, type_of
@@ -102,7 +102,7 @@ class _Folder(ExprMutator):
                 raise InternalError(
                     f"evaluate({func.name}) gave {array.shape} {array.dtype}, not the declared type"
                 )
-            atoms.append(constant(array))
+            atoms.append(owned_constant(np.asarray(array, order="C")))
         return atoms[0] if isinstance(kind, TensorType) else Tuple(tuple(atoms))
 
 

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...support.aligned import aligned_empty
 from ...support.passes import Pass
 from ..analysis import uses
-from ..expr import Atom, Binding, Call, Constant, Function, Value, Var, constant
+from ..expr import Atom, Binding, Call, Constant, Function, Value, Var, constant, owned_constant
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr
@@ -120,8 +121,11 @@ def _folded(call: Call, op: str, factor: np.ndarray) -> Call:
         bias = given.data.astype(np.float64)
     if op in ("multiply", "divide"):
         factor = factor if op == "multiply" else 1.0 / factor
-        scaled = w.astype(np.float64) * factor.reshape(-1, *[1] * (w.ndim - 1))
-        weight, bias = constant(scaled.astype(w.dtype), dtype), bias * factor
+        # In float64, rounded once; NumPy does that piece by piece, without a copy of the whole.
+        scaled = aligned_empty(w.shape, w.dtype)
+        by_channel = factor.reshape(-1, *[1] * (w.ndim - 1))
+        np.multiply(w, by_channel, out=scaled, dtype=np.float64, casting="same_kind")
+        weight, bias = owned_constant(scaled, dtype), bias * factor
     else:
         bias = bias + factor if op == "add" else bias - factor
     args: tuple[Atom, ...] = (call.args[0], weight)

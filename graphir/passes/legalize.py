@@ -7,7 +7,7 @@ alone knows, namely which parameters are always constants, is written on the ker
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from ...support.errors import TypeInferenceError
@@ -16,15 +16,16 @@ from ...support.passes import Pass
 from ...support.structural import structural_equal, structural_hash
 from ...tensorir.expr import BufferLoad, Expr, const
 from ...tensorir.function import PrimFunc
+from ...tensorir.printer import print_attr
 from ...tensorir.stmt import Block
 from ...tensorir.visitor import Mutator
-from ..dim import OwnDims
+from ..dim import OwnDims, static_shape
 from ..expr import Atom, Call, CallDPS, Constant, GlobalVar, ShapeExpr, Value
 from ..expr import Var as GraphVar
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import get_op, type_of
-from ..type import ShapeType, TensorType, map_dims
+from ..type import ShapeType, TensorType, Type, map_dims, tensors_of
 
 LEGALIZED = "legalized"
 """Attribute of the PrimFuncs made here (and of fused ones): the name of the operator. The compiler
@@ -57,6 +58,8 @@ class _Legalizer(ExprMutator):
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
         self.made: dict[object, list[tuple[PrimFunc, GlobalVar]]] = {}
+        self.known: dict[Hashable, GlobalVar] = {}
+        """Kernels by what they were made from: models repeat their layers."""
 
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
@@ -77,11 +80,17 @@ class _Legalizer(ExprMutator):
                 new.span,
             )
         args = [a for a in new.args if not isinstance(a, ShapeExpr)]
-        func, left = _inline_scalars(op.legalize(_with_own_dims(new)), args)
-        free = [i for i, a in enumerate(left) if isinstance(a, Constant)]
-        if free:
-            func = func.with_attr("layout_free", free)
-        var = self.shared(func, new.op)
+        left = [a for a in args if not _is_inlined(a)]
+        signature = _signature(new, kind)
+        var = None if signature is None else self.known.get(signature)
+        if var is None:
+            func = _inline_scalars(op.legalize(_with_own_dims(new)), args)
+            free = [i for i, a in enumerate(left) if isinstance(a, Constant)]
+            if free:
+                func = func.with_attr("layout_free", free)
+            var = self.shared(func, new.op)
+            if signature is not None:
+                self.known[signature] = var
         return CallDPS(var, tuple(left), kind).with_span(new.span)
 
     def shared(self, func: PrimFunc, op: str) -> GlobalVar:
@@ -115,22 +124,46 @@ class _ScalarInliner(Mutator):
         return changed
 
 
-def _inline_scalars(func: PrimFunc, args: Sequence[Atom]) -> tuple[PrimFunc, list[Atom]]:
-    """The kernel with its scalar constant arguments written into it, and the arguments that are
-    left."""
+def _is_inlined(arg: Atom) -> bool:
+    """Whether an argument is a scalar that is written into the kernel."""
+    return isinstance(arg, Constant) and arg.data.ndim == 0 and arg.type.dtype != "bfloat16"
+
+
+def _inline_scalars(func: PrimFunc, args: Sequence[Atom]) -> PrimFunc:
+    """The kernel with its scalar constant arguments written into it."""
     values: dict[int, Expr] = {}
-    kept: list[Atom] = []
     for param, arg in zip(func.params, args, strict=False):
-        inlined = isinstance(arg, Constant) and arg.data.ndim == 0 and arg.type.dtype != "bfloat16"
-        if inlined:
+        if _is_inlined(arg):
             assert isinstance(arg, Constant)
             values[id(param)] = const(arg.data.item(), arg.type.dtype)
-        else:
-            kept.append(arg)
     if not values:
-        return func, kept
+        return func
     params = tuple([p for p in func.params if id(p) not in values])
-    return replace(func, params=params, body=_ScalarInliner(values).visit(func.body)), kept
+    return replace(func, params=params, body=_ScalarInliner(values).visit(func.body))
+
+
+def _signature(call: Call, kind: Type) -> Hashable:
+    """All of a call that its kernel is made from; None where a size is symbolic, and the kernel
+    has Vars of its own."""
+    first: dict[int, int] = {}
+    operands: list[Hashable] = []
+    shapes = [static_shape(t.shape) for t in tensors_of(kind)]
+    for atom in call.args:
+        if isinstance(atom, ShapeExpr):
+            shapes.append(static_shape(atom.values))
+            operands.append("shape")
+            continue
+        if not isinstance(atom, GraphVar | Constant) or not isinstance(atom.type, TensorType):
+            return None
+        scalar = atom.data.tobytes() if isinstance(atom, Constant) and _is_inlined(atom) else None
+        shapes.append(static_shape(atom.type.shape))
+        which = first.setdefault(id(atom), len(first))
+        operands.append((which, type(atom), scalar, atom.type.dtype))
+    if any(shape is None for shape in shapes):
+        return None
+    attrs = tuple(sorted((k, print_attr(v)) for k, v in call.attrs))
+    dtypes = tuple([t.dtype for t in tensors_of(kind)])
+    return (call.op, attrs, tuple(operands), dtypes, tuple(shapes))
 
 
 def _with_own_dims(call: Call) -> Call:

@@ -47,11 +47,18 @@ class LiftWeightTransforms(Pass):
     def run(self, module: IRModule) -> IRModule:
         result = _Lifter(module).transform()
         for name, func in module.prim_funcs.items():
-            maps = func.attr(MAPS)
-            if maps:
-                done = [*(func.attr(PACKED) or ()), *maps]
-                result[name] = func.without_attr(MAPS).with_attr(PACKED, done)
+            if func.attr(MAPS):
+                result[name] = as_packed(func)
         return result
+
+
+def as_packed(func: PrimFunc) -> PrimFunc:
+    """A scheduled function as this pass leaves it: its callers have applied its layout maps."""
+    maps = func.attr(MAPS)
+    if not maps:
+        return func
+    done = [*(func.attr(PACKED) or ()), *maps]
+    return func.without_attr(MAPS).with_attr(PACKED, done)
 
 
 class _Lifter(ExprMutator):

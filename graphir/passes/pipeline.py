@@ -6,6 +6,8 @@ dumped."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...support.errors import ConfigError, nearest
 from ...support.passes import Pass, Pipeline
 from .annotate_pattern import AnnotatePattern
@@ -23,6 +25,7 @@ from .fuse_prim_funcs import FusePrimFuncs
 from .legalize import LegalizeOps
 from .recognize_attention import RecognizeAttention
 from .replace_prim_funcs import ReplacePrimFuncs
+from .select_winograd import SelectWinograd
 
 PASSES: tuple[type[Pass], ...] = (
     BindParams,
@@ -40,6 +43,7 @@ PASSES: tuple[type[Pass], ...] = (
     FusePrimFuncs,
     RecognizeAttention,
     ReplacePrimFuncs,
+    SelectWinograd,
 )
 """Every pass, for ``support.passes.parse_pipeline``."""
 
@@ -75,9 +79,11 @@ STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
 """The stages of each named list: its passes by the dump they end in."""
 
 
-def stages(name: str = "default", *, evaluate: Evaluate | None = None) -> dict[str, Pipeline]:
+def stages(
+    name: str = "default", *, evaluate: Evaluate | None = None, selection: Sequence[Pass] = ()
+) -> dict[str, Pipeline]:
     """The pipelines of a named list by stage. With ``evaluate`` the first stage folds constants
-    too.
+    too; legalisation begins with ``selection``, passes that choose algorithms for a target.
 
     Raises ConfigError for a name that is no list.
     """
@@ -90,6 +96,8 @@ def stages(name: str = "default", *, evaluate: Evaluate | None = None) -> dict[s
         listed = list(passes)
         if stage == "10-canonical" and evaluate is not None:
             listed.insert(1, FoldConstant(evaluate))
+        if stage == "20-legalized":
+            listed[:0] = selection
         made[stage] = Pipeline(listed)
     return made
 

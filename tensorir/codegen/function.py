@@ -33,7 +33,7 @@ from .dot4 import vnni_lanes
 from .frames import Memory, constant_index
 from .llvm_stmt import StmtEmitter
 from .llvm_types import I8, I32, I64, PTR, VOID, alloca, memory_type, register_type
-from .loads import Registers, Slot, slot_elements
+from .loads import Registers, Slot, column_elements, slot_elements
 
 KERNEL_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, PTR])
 _TASK_TYPE = ir.FunctionType(VOID, [PTR, I64, I64, I64])
@@ -80,6 +80,11 @@ class _Region:
     """The bodies of the parallel loops inside."""
 
 
+_NOTED = frozenset({BufferLoad, BufferStore, For, LetStmt, Let, Allocate})
+"""The nodes, besides Vars, that a scan notes something of; of the others, which are most, it wants
+the nodes below."""
+
+
 class _Scan:
     """Finds what a region uses, in one walk; what unrolled copies share is seen once."""
 
@@ -96,7 +101,9 @@ class _Scan:
                 if id(n) in seen:
                     continue
                 seen.add(id(n))
-            stack.extend([c for c in reversed(self._below(n)) if type(c) is not Buffer])
+            is_noted = type(n) in _NOTED or isinstance(n, Var)
+            below = self._below(n) if is_noted else children(n)
+            stack.extend([c for c in reversed(list(below)) if type(c) is not Buffer])
         self.region.buffers = [b for k, b in self.accesses.items() if k not in self.region.local]
         self.region.scalars = [v for k, v in self.used.items() if k not in self.inside]
 
@@ -224,9 +231,8 @@ class FunctionEmitter:
         function = declare(self.module, name, ir.FunctionType(VOID, kinds), internal=True)
         b = ir.IRBuilder(function.append_basic_block("entry"))
         emitter = StmtEmitter(b, self._no_parallel, may_alias=self.may_alias)
-        emitter.has_gather = emitter.has_scatter = (
-            self.target.is_x86 and self.target.vector_bits >= 512
-        )
+        has_avx512 = self.target.is_x86 and self.target.vector_bits >= 512
+        emitter.has_gather = emitter.has_scatter = emitter.has_scale = has_avx512
         emitter.vnni_lanes = vnni_lanes(self.target)
         for arg, buffer in zip(function.args, region.buffers, strict=False):
             arg.name = buffer.name
@@ -402,14 +408,17 @@ def _components(symbol: str, buffer: Buffer, indices: list[Expr]) -> list[tuple[
     """The runs of elements (first, count) that accesses of a register buffer touch together."""
     spans: set[tuple[int, int]] = set()
     for index in indices:
-        elements = slot_elements(index)
-        if elements is None:
+        elements, column = slot_elements(index), column_elements(index)
+        if column is not None:
+            spans.update([(k, 1) for k in column])
+        elif elements is not None:
+            spans.add(elements)
+        else:
             raise CodegenError(
                 f"Register buffer {buffer.name} of {symbol} is indexed by {print_expr(index)}, "
                 "which is not constant after unrolling. Unroll or vectorize every loop that "
                 "indexes it, or give it scope 'local'."
             )
-        spans.add(elements)
     runs: list[tuple[int, int]] = []
     for first, lanes in sorted(spans):
         if runs and first < runs[-1][0] + runs[-1][1]:

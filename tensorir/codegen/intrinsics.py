@@ -33,29 +33,36 @@ _SINGLE = {
 """Intrinsics of floats that are one LLVM intrinsic, and one instruction or two on every target."""
 
 
-def emit_intrinsic(b: ir.IRBuilder, call: Call, args: list[ir.Value]) -> ir.Value:
-    """The value of ``call`` on its emitted arguments.
+def emit_intrinsic(
+    b: ir.IRBuilder, call: Call, args: list[ir.Value], *, has_scale: bool = False
+) -> ir.Value:
+    """The value of ``call`` on its emitted arguments; ``has_scale`` as in ``Lanes``.
 
     Raises CodegenError where the intrinsic is not known.
     """
     dtype = call.args[0].dtype
     if is_half(dtype) and call.op != "reinterpret":
         wide = [to_float32(b, x, a.dtype) for x, a in zip(args, call.args, strict=True)]
-        result = _emit(b, call, wide, DType("float32").with_lanes(dtype.lanes))
+        wide_dtype = DType("float32").with_lanes(dtype.lanes)
+        result = _emit(b, call, wide, wide_dtype, has_scale=has_scale)
         return from_float32(b, result, dtype) if call.dtype is dtype else result
-    return _emit(b, call, args, dtype)
+    return _emit(b, call, args, dtype, has_scale=has_scale)
 
 
-def _emit(b: ir.IRBuilder, call: Call, args: list[ir.Value], dtype: DType) -> ir.Value:
+def _emit(
+    b: ir.IRBuilder, call: Call, args: list[ir.Value], dtype: DType, *, has_scale: bool
+) -> ir.Value:
     if dtype.is_float:
         name = _SINGLE.get(call.op)
         if name is not None:
             return call_intrinsic(b, name, args[0].type, args)
-        return _float(b, call, args, dtype)
+        return _float(b, call, args, dtype, has_scale=has_scale)
     return _integer(b, call, args, dtype)
 
 
-def _float(b: ir.IRBuilder, call: Call, args: list[ir.Value], dtype: DType) -> ir.Value:
+def _float(
+    b: ir.IRBuilder, call: Call, args: list[ir.Value], dtype: DType, *, has_scale: bool
+) -> ir.Value:
     x = args[0]
     match call.op:
         case "abs":
@@ -74,7 +81,7 @@ def _float(b: ir.IRBuilder, call: Call, args: list[ir.Value], dtype: DType) -> i
         case "reinterpret":
             return _reinterpret(b, call, x)
         case _:
-            return emit_math(b, call.op, args, dtype)
+            return emit_math(b, call.op, args, dtype, has_scale=has_scale)
 
 
 def _integer(  # noqa: C901 - one match over a closed set

@@ -42,13 +42,15 @@ def intrinsic(
 
 
 class Lanes:
-    """One float format under one builder. Raises DTypeError for anything but float32 and
+    """One float format under one builder. ``has_scale`` says that the CPU has AVX-512, which
+    multiplies by powers of two in one instruction. Raises DTypeError for anything but float32 and
     float64."""
 
-    def __init__(self, builder: ir.IRBuilder, dtype: DType) -> None:
+    def __init__(self, builder: ir.IRBuilder, dtype: DType, *, has_scale: bool = False) -> None:
         if dtype.scalar not in ("float32", "float64"):
             raise DTypeError(str(dtype), ("float32", "float64"), "a format to compute in")
         self.builder, self.dtype, self.bits = builder, dtype, dtype.bits
+        self.has_scale = has_scale
         self.mantissa = 23 if dtype.bits == 32 else 52
         self.bias = 127 if dtype.bits == 32 else 1023
         self.round = np.float32 if dtype.bits == 32 else np.float64
@@ -172,6 +174,24 @@ class Lanes:
         magic = self.const(1.5 * 2.0**self.mantissa)
         return self.sub(self.add(x, magic), magic)
 
+    @property
+    def scales(self) -> bool:
+        """Whether ``scale`` is one instruction for vectors of this size."""
+        return self.has_scale and self.bits * self.dtype.lanes == 512
+
+    def scale(self, x: ir.Value, exponent: ir.Value) -> ir.Value:
+        """``x * 2**exponent`` for an integral float, rounded once; where ``scales`` holds."""
+        kind = "ps" if self.bits == 32 else "pd"
+        name = f"llvm.x86.avx512.mask.scalef.{kind}.512"
+        mask, rounding = ir.IntType(self.dtype.lanes), ir.IntType(32)
+        function = self.builder.module.globals.get(name)
+        if function is None:
+            kinds = [x.type, x.type, x.type, mask, rounding]
+            function = ir.Function(self.builder.module, ir.FunctionType(x.type, kinds), name)
+        # All lanes, rounded as the CPU is set to.
+        every, current = ir.Constant(mask, -1), ir.Constant(rounding, 4)
+        return self.builder.call(function, [x, exponent, self.const(0.0), every, current])
+
     # -- unevaluated sums -----------------------------------------------------------------------
     def two_sum(self, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
         """``(fl(a + b), error)``, exact for finite operands of any order (Knuth)."""
@@ -200,11 +220,13 @@ class Lanes:
     # -- other formats --------------------------------------------------------------------------
     def widened(self) -> Lanes:
         """The float64 lanes beside these float32 ones."""
-        return Lanes(self.builder, DType("float64").with_lanes(self.dtype.lanes))
+        wide = DType("float64").with_lanes(self.dtype.lanes)
+        return Lanes(self.builder, wide, has_scale=self.has_scale)
 
     def narrowed(self) -> Lanes:
         """The float32 lanes beside these float64 ones."""
-        return Lanes(self.builder, DType("float32").with_lanes(self.dtype.lanes))
+        narrow = DType("float32").with_lanes(self.dtype.lanes)
+        return Lanes(self.builder, narrow, has_scale=self.has_scale)
 
     def extend(self, x: ir.Value) -> ir.Value:
         """A float32 value (or any narrower native float) in this format, exactly."""

@@ -76,6 +76,8 @@ class ExprEmitter(MemoryEmitter):
     """Emits expressions at the builder's position; a value is emitted where it is asked for."""
 
     vnni_lanes: int = 0
+    has_scale: bool = False
+    """Whether the CPU multiplies 512-bit vectors by powers of two in one instruction."""
 
     def expr(self, e: Expr) -> ir.Value:
         """The value of ``e``. Raises CodegenError for an intrinsic no machine code is known for."""
@@ -242,14 +244,15 @@ class ExprEmitter(MemoryEmitter):
         self, x: ir.Value, y: ir.Value, *, is_max: bool, never_nan: tuple[bool, bool]
     ) -> ir.Value:
         """``select(p > q, p, q)`` is one ``maxps`` and gives ``q`` where either is NaN: exact
-        where ``p`` is never NaN. Else NaN of ``p`` is put back; ``p`` is the right operand, so
-        that a running maximum on the left has the short way through."""
+        where ``p`` is never NaN. Else NaN of ``p`` is put back, which takes a compare of ``p`` and
+        a blend; ``p`` is the right operand, so that a running maximum on the left has the short
+        way through. Which of two zeros is the result is not defined."""
         op = ">" if is_max else "<"
         p, q, p_never = (x, y, True) if never_nan[0] else (y, x, never_nan[1])
-        chosen = self.builder.select(self.builder.fcmp_ordered(op, p, q), p, q)
         if p_never:
-            return chosen
-        return self.builder.select(self.builder.fcmp_unordered("uno", p, p), p, chosen)
+            return self.builder.select(self.builder.fcmp_ordered(op, p, q), p, q)
+        name = "maximum" if is_max else "minimum"
+        return call_intrinsic(self.builder, name, p.type, [p, q], flags=("nsz",))
 
     # -- comparisons ------------------------------------------------------------------------------
     def _compare(self, e: CompareOp) -> ir.Value:
@@ -315,7 +318,7 @@ class ExprEmitter(MemoryEmitter):
                 return self._dot4(e)
             case _:
                 args = [self.expr(a) for a in e.args]
-                return intrinsics.emit_intrinsic(self.builder, e, args)
+                return intrinsics.emit_intrinsic(self.builder, e, args, has_scale=self.has_scale)
 
     def _dot4(self, e: Call) -> ir.Value:
         total = self.expr(e.args[0])

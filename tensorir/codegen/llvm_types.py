@@ -133,6 +133,7 @@ def call_intrinsic(
     result: ir.Type,
     args: list[ir.Value],
     suffix: str | None = None,
+    flags: tuple[str, ...] = (),
 ) -> ir.Value:
     """Call ``llvm.<name>.<suffix>``; the suffix is that of the result type unless given."""
     full = f"llvm.{name}.{suffix if suffix is not None else type_suffix(result)}"
@@ -141,7 +142,7 @@ def call_intrinsic(
         function = ir.Function(
             builder.module, ir.FunctionType(result, [a.type for a in args]), full
         )
-    return builder.call(function, args)
+    return builder.call(function, args, fastmath=flags)
 
 
 @cache

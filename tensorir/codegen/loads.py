@@ -3,7 +3,9 @@
 A contiguous vector is one instruction, masked where it has a predicate; anything else is a gather
 or scatter where the CPU has them and single elements where it has not. A register buffer is a set
 of slots: the elements that accesses with constant indices touch together, one vector alloca each,
-which LLVM turns into SSA values. An access to a part of a slot reads or writes those lanes.
+which LLVM turns into SSA values. An access to a part of a slot reads or writes those lanes. A read
+with a stride takes one lane of several slots: where it is a column of a tile whose rows are the
+slots, the whole tile is transposed by shuffles when its first column is read.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from .llvm_types import (
     shuffle_mask,
     splat,
 )
+from .transpose import transpose_rows
 
 
 @dataclass(slots=True)
@@ -39,6 +42,8 @@ class Slot:
     first: int
     count: int
     pointer: ir.Value
+    version: int = 0
+    """How many stores have been emitted."""
 
 
 @dataclass(slots=True)
@@ -269,7 +274,8 @@ class MemoryEmitter(Frames):
     # -- register slots ---------------------------------------------------------------------------
     def _load_slot(self, registers: Registers, index: Expr, dtype: DType) -> ir.Value:
         elements = slot_elements(index)
-        assert elements is not None
+        if elements is None:
+            return self._load_column(registers, index, dtype)
         first, lanes = elements
         slot = registers.slots[first]
         whole = self.builder.load(slot.pointer, typ=_slot_type(dtype.scalar, slot.count))
@@ -292,15 +298,67 @@ class MemoryEmitter(Frames):
         dtype: DType,
     ) -> None:
         elements = slot_elements(index)
-        assert elements is not None
+        if elements is None:
+            self._store_column(registers, index, value, mask)
+            return
         first, lanes = elements
         slot = registers.slots[first]
+        slot.version += 1
         if mask is not None:
             value = self.builder.select(mask, value, self._load_slot(registers, index, dtype))
         if (slot.first, slot.count) != (first, lanes):
             whole = self.builder.load(slot.pointer, typ=_slot_type(dtype.scalar, slot.count))
             value = self._blend(whole, value, first - slot.first, lanes, slot.count)
         self.builder.store(value, slot.pointer)
+
+    def _load_column(self, registers: Registers, index: Expr, dtype: DType) -> ir.Value:
+        """A lane each of several slots. The columns of one tile are made together and found again
+        until a row is stored."""
+        places = _places(registers, index)
+        slots = [slot for slot, _ in places]
+        at, count = places[0][1], slots[0].count
+        is_tile = all(p == at and s.count == count for s, p in places)
+        if dtype.is_bool or count == 1 or not is_tile or len(set(map(id, slots))) < len(slots):
+            return self._assembled([self._lane(s, p, dtype) for s, p in places], dtype)
+        versions = tuple([(id(s), s.version) for s in slots])
+        keys: list[Key] = [("column", j, self.epoch, versions) for j in range(count)]
+        known = self.recall(keys[at])
+        if known is None:
+            kind = _slot_type(dtype.scalar, count)
+            rows = [self.builder.load(s.pointer, typ=kind) for s in slots]
+            columns = transpose_rows(self.builder, rows, dtype.itemsize)
+            self.frames[-1].memo.update(zip(keys, columns, strict=True))
+            known = columns[at]
+        return known
+
+    def _lane(self, slot: Slot, at: int, dtype: DType) -> ir.Value:
+        whole = self.builder.load(slot.pointer, typ=_slot_type(dtype.scalar, slot.count))
+        if slot.count == 1:
+            return whole
+        return self.builder.extract_element(whole, constant(DType("int32"), at))
+
+    def _assembled(self, elements: list[ir.Value], dtype: DType) -> ir.Value:
+        result: ir.Value = Literal(register_type(dtype), "poison")
+        for k, element in enumerate(elements):
+            result = self.builder.insert_element(result, element, constant(DType("int32"), k))
+        return result
+
+    def _store_column(
+        self, registers: Registers, index: Expr, value: ir.Value, mask: ir.Value | None
+    ) -> None:
+        """Lane by lane into several slots."""
+        b = self.builder
+        for k, (slot, at) in enumerate(_places(registers, index)):
+            number = constant(DType("int32"), k)
+            one = b.extract_element(value, number)
+            t = one.type if slot.count == 1 else ir.VectorType(one.type, slot.count)
+            whole = b.load(slot.pointer, typ=t)
+            if slot.count > 1:
+                one = b.insert_element(whole, one, constant(DType("int32"), at))
+            if mask is not None:
+                one = b.select(b.extract_element(mask, number), one, whole)
+            b.store(one, slot.pointer)
+            slot.version += 1
 
     def _blend(self, whole: ir.Value, part: ir.Value, at: int, lanes: int, count: int) -> ir.Value:
         """``whole`` with ``part`` in its lanes from ``at``."""
@@ -331,6 +389,23 @@ def slot_elements(index: Expr) -> tuple[int, int] | None:
             return base, lanes
         case _:
             return None
+
+
+def column_elements(index: Expr) -> range | None:
+    """The elements that a constant index with a stride names, one a lane."""
+    match index:
+        case Ramp(IntImm(base), IntImm(stride), lanes) if stride > 1:
+            return range(base, base + stride * lanes, stride)
+        case _:
+            return None
+
+
+def _places(registers: Registers, index: Expr) -> list[tuple[Slot, int]]:
+    """The slot and the lane in it of each element of a column."""
+    elements = column_elements(index)
+    assert elements is not None
+    slots = [registers.slots[k] for k in elements]
+    return [(slot, k - slot.first) for slot, k in zip(slots, elements, strict=True)]
 
 
 def _slot_type(dtype: DType, count: int) -> ir.Type:

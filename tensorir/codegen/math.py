@@ -65,13 +65,21 @@ SPLITS_BLOCK = frozenset({"sin", "cos", "tan", "fmod"})
 """Functions that leave the builder in another basic block than it was in."""
 
 
-def emit_math(builder: ir.IRBuilder, name: str, args: Sequence[ir.Value], dtype: DType) -> ir.Value:
+def emit_math(
+    builder: ir.IRBuilder,
+    name: str,
+    args: Sequence[ir.Value],
+    dtype: DType,
+    *,
+    has_scale: bool = False,
+) -> ir.Value:
     """Emit ``name(*args)`` at the builder's position and return its value.
 
     ``dtype`` is the dtype of the operands and of the result, scalar or vector: float64, float32,
     float16 (LLVM ``half``) or bfloat16 (LLVM ``i16`` holding its bits, as llvmlite has no such
     type). After ``sin``, ``cos``, ``tan`` and ``fmod`` the builder may stand in another basic
-    block: a caller that records predecessors reads ``builder.block`` afterwards. Raises
+    block: a caller that records predecessors reads ``builder.block`` afterwards. ``has_scale`` is
+    that of ``Lanes``; no result depends on it. Raises
     CodegenError for a name that is no function of the table or a wrong number of operands,
     DTypeError for a dtype that is no float.
     """
@@ -87,13 +95,13 @@ def emit_math(builder: ir.IRBuilder, name: str, args: Sequence[ir.Value], dtype:
         )
     match dtype.scalar:
         case "float32" | "float64":
-            return function.emit(Lanes(builder, dtype), *args)
+            return function.emit(Lanes(builder, dtype, has_scale=has_scale), *args)
         case "float16":
-            lanes = Lanes(builder, DType("float32").with_lanes(dtype.lanes))
+            lanes = Lanes(builder, DType("float32").with_lanes(dtype.lanes), has_scale=has_scale)
             value = function.emit(lanes, *(lanes.extend(arg) for arg in args))
             return builder.fptrunc(value, args[0].type)
         case "bfloat16":
-            lanes = Lanes(builder, DType("float32").with_lanes(dtype.lanes))
+            lanes = Lanes(builder, DType("float32").with_lanes(dtype.lanes), has_scale=has_scale)
             value = function.emit(lanes, *(extend_bfloat16(lanes, arg) for arg in args))
             return truncate_bfloat16(lanes, value)
     raise DTypeError(str(dtype), ("float16", "bfloat16", "float32", "float64"), "a float dtype")

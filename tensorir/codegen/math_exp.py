@@ -5,7 +5,8 @@
 n is found by adding a large number: ``t = x log2(e) + magic`` holds n in its low mantissa bits, and
 as ``magic`` also carries twice the exponent bias, shifting halves of those bits into the exponent
 gives two powers of two whose product is ``2**n``. Multiplying by one after the other is right from
-the overflow down through the denormals, with a single rounding. ln 2 is cut in two so that ``n *
+the overflow down through the denormals, with a single rounding; AVX-512 has an instruction for it.
+ln 2 is cut in two so that ``n *
 high`` is exact without fma (Cody and Waite). Polynomials: Remez exchange on the relative error,
 computed in 50 digits, coefficients rounded one after the other with the rest refitted.
 """
@@ -77,12 +78,19 @@ _EXPM1_CEILING = {32: 88.9, 64: 709.95}
 
 def reduced(lanes: Lanes, x: ir.Value, offset: int) -> tuple[ir.Value, ir.Value]:
     """``(r, bits)``: the reduced argument, and an integer whose low bits are ``n + offset``."""
+    r, _, shifted = _reduced(lanes, x, offset)
+    return r, lanes.to_bits(shifted)
+
+
+def _reduced(lanes: Lanes, x: ir.Value, offset: int) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """``(r, n, shifted)``: the reduced argument, n as a float, and the float that holds ``n +
+    offset`` in its low bits."""
     magic = lanes.const(1.5 * 2.0**lanes.mantissa + offset)
     high, low = lanes.pieces(LN2, [16 if lanes.bits == 32 else 40])
     shifted = lanes.fma(x, lanes.const(LOG2_E), magic)
     n = lanes.sub(shifted, magic)
     r = lanes.fma(n, lanes.const(-high), x)
-    return lanes.fma(n, lanes.const(-low), r), lanes.to_bits(shifted)
+    return lanes.fma(n, lanes.const(-low), r), n, shifted
 
 
 def scaled(lanes: Lanes, value: ir.Value, bits: ir.Value) -> ir.Value:
@@ -106,8 +114,11 @@ def exp2_polynomial(lanes: Lanes, r: ir.Value) -> ir.Value:
 
 def _exp_clamped(lanes: Lanes, x: ir.Value, shift: int = 0) -> ir.Value:
     """``exp(x) * 2**shift`` for x within the limits."""
-    r, bits = reduced(lanes, x, 2 * lanes.bias + shift)
-    return scaled(lanes, exp_polynomial(lanes, r), bits)
+    r, n, shifted = _reduced(lanes, x, 2 * lanes.bias + shift)
+    value = exp_polynomial(lanes, r)
+    if lanes.scales:
+        return lanes.scale(value, lanes.add(n, lanes.const(shift)) if shift else n)
+    return scaled(lanes, value, lanes.to_bits(shifted))
 
 
 def exp(lanes: Lanes, x: ir.Value) -> ir.Value:

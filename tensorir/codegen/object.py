@@ -8,8 +8,9 @@ Nothing here runs the code or links it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from llvmlite import binding, ir
@@ -25,11 +26,15 @@ from .host import resolve
 
 @dataclass(frozen=True, slots=True)
 class ObjectCode:
-    """A relocatable object file in memory; ``ir`` and ``assembly`` are empty unless asked for."""
+    """A relocatable object file in memory; ``ir`` and ``assembly`` are empty unless asked for.
+
+    ``llvm_seconds`` is what LLVM took of the emission: parsing, optimising, machine code.
+    """
 
     image: bytes
     ir: str = ""
     assembly: str = ""
+    llvm_seconds: float = 0.0
 
 
 def emit_object(
@@ -49,6 +54,7 @@ def emit_object(
     target = resolve(target)
     context = binding.create_context()
     parts: list[binding.ModuleRef] = []
+    seconds = 0.0
     for shaped in (True, False):
         chosen = [f for f in lowered if _is_shaped(f) is shaped]
         if chosen or (shaped and not lowered):
@@ -58,18 +64,23 @@ def emit_object(
                 emitter = FunctionEmitter(module, f, target)
                 emitter.emit()
                 accumulating += emitter.accumulating
-            parsed = parsed_module(module, context)
+            text = str(module)
+            start = time.perf_counter()
+            parsed = parsed_text(text, module, context)
             if shaped:
                 run_scheduled_passes(parsed, target, accumulating)
             else:
                 run_default_passes(parsed, target)
                 if not _is_valid(parsed):
-                    parsed = parsed_module(module, context)
+                    parsed = parsed_text(text, module, context)
                     run_default_passes(parsed, target, slp_vectorization=False)
             parts.append(parsed)
+            seconds += time.perf_counter() - start
+    start = time.perf_counter()
     for other in parts[1:]:
         parts[0].link_in(other)
-    return emit_module(parts[0], target, keep_text=keep_text)
+    code = emit_module(parts[0], target, keep_text=keep_text)
+    return replace(code, llvm_seconds=seconds + time.perf_counter() - start)
 
 
 def _is_shaped(lowered: LoweredFunc) -> bool:
@@ -97,8 +108,13 @@ def new_module(target: Target) -> ir.Module:
 
 def parsed_module(module: ir.Module, context: binding.ContextRef) -> binding.ModuleRef:
     """``module`` as LLVM reads it."""
+    return parsed_text(str(module), module, context)
+
+
+def parsed_text(text: str, module: ir.Module, context: binding.ContextRef) -> binding.ModuleRef:
+    """``text``, which is that of ``module``, as LLVM reads it."""
     try:
-        return binding.parse_assembly(str(module), context)
+        return binding.parse_assembly(text, context)
     except RuntimeError as error:
         names = ", ".join([f.name for f in module.functions])
         raise InternalError(f"LLVM refuses the IR of {names}: {error}") from error

@@ -8,7 +8,7 @@ wakes the pool. Code generation outlines the loops that remain parallel.
 
 from __future__ import annotations
 
-from ...support.node import children, map_children
+from ...support.node import Node, children, map_children
 from ..buffer import Buffer
 from ..expr import Expr, IntImm, Var
 from ..function import PrimFunc
@@ -74,6 +74,11 @@ def _work(s: Stmt) -> int:
 
 
 def _nodes(e: Expr) -> int:
-    if isinstance(e, Var | IntImm):
-        return 0
-    return 1 + sum([_nodes(c) for c in children(e) if isinstance(c, Expr)])
+    count = 0
+    stack: list[Node] = [e]
+    while stack:
+        n = stack.pop()
+        if isinstance(n, Expr) and not isinstance(n, Var | IntImm):
+            count += 1
+            stack.extend(children(n))
+    return count

@@ -108,6 +108,7 @@ from .shape import (
 )
 from .softmax import log_softmax, softmax
 from .sort import argsort
+from .winograd import winograd_conv
 
 __all__ = [
     "abs", "acos", "acosh", "adaptive_pool", "add", "advanced_index", "argmax", "argmin", "argsort",
@@ -124,4 +125,5 @@ __all__ = [
     "scatter_index", "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "sinh",
     "softmax", "softplus", "sqrt", "square", "squeeze", "strided_slice", "subtract", "sum", "take",
     "tan", "tanh", "transpose", "trunc", "variance", "where",
+    "winograd_conv",
 ]  # fmt: skip

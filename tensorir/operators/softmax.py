@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .. import compute as te
 from ..compute import Tensor
-from ..expr import BufferLoad, Expr, Var
+from ..expr import BufferLoad, Expr, Var, const
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
 from .reduce import accumulator, kept_indices, normal_axes, reduce_block
@@ -27,9 +27,14 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
     powers = te.compute(x.shape, power, "softmax_exp")
     total = reduce_block("softmax_sum", powers, axes, te.sum)
 
+    # A product with the reciprocal is one rounding more than a quotient, and ten times as fast.
+    scale = te.compute(
+        total.shape, lambda *kept: const(1.0, wide) / BufferLoad(total, kept), "softmax_scale"
+    )
+
     def element(*indices: Var) -> Expr:
-        quotient = BufferLoad(powers, indices) / BufferLoad(total, kept_indices(indices, axes))
-        return cast_expr(quotient, x.dtype)
+        product = BufferLoad(powers, indices) * BufferLoad(scale, kept_indices(indices, axes))
+        return cast_expr(product, x.dtype)
 
     return te.compute(x.shape, element, "softmax")
 

@@ -368,7 +368,8 @@ def _quotient_key(e: FloorDiv, bounds: Bounds) -> Hashable:
     """Equal for quotients in one step or in several, ``x // a // b`` and ``x // (a * b)``."""
     whole, divisor = e.a, e.b
     while isinstance(whole, FloorDiv):
-        whole, divisor = whole.a, mul(whole.b, divisor)
+        divisor = mul(whole.b, divisor)
+        whole = whole.a
     return expr_key(bounds.simplify(whole)), expr_key(bounds.simplify(divisor))
 
 

@@ -53,25 +53,29 @@ TRUE = const(True, "bool")
 # -- statements and paths --------------------------------------------------------------------------
 def child_stmts(s: Stmt) -> tuple[Stmt, ...]:
     """The statements directly below a statement (a block's init excluded)."""
-    match s:
-        case For() | LetStmt() | Allocate() | Block():
-            return (s.body,)
-        case BlockRealize():
-            return (s.block,)
-        case SeqStmt():
-            return s.stmts
-        case IfThenElse():
-            return (s.then_case,) if s.else_case is None else (s.then_case, s.else_case)
-        case _:
-            return ()
+    if isinstance(s, For | Block):
+        return (s.body,)
+    if isinstance(s, BlockRealize):
+        return (s.block,)
+    if isinstance(s, SeqStmt):
+        return s.stmts
+    if isinstance(s, IfThenElse):
+        return (s.then_case,) if s.else_case is None else (s.then_case, s.else_case)
+    return (s.body,) if isinstance(s, LetStmt | Allocate) else ()
 
 
 def walk_paths(s: Stmt, above: Path = ()) -> Iterator[Path]:
     """The path of every statement below ``s``, in program order, parents first."""
-    path = (*above, s)
-    yield path
-    for child in child_stmts(s):
-        yield from walk_paths(child, path)
+    stack = [(s, above)]
+    while stack:
+        s, above = stack.pop()
+        path = (*above, s)
+        yield path
+        below = child_stmts(s)
+        if len(below) == 1:
+            stack.append((below[0], path))
+        else:
+            stack += [(child, path) for child in reversed(below)]
 
 
 def _find(s: Stmt, wanted: object, path: list[Stmt]) -> bool:

@@ -641,6 +641,21 @@ def test_a_module_that_does_not_export(caplog: pytest.LogCaptureFixture) -> None
         burnish.compile(Branching().eval(), (torch.ones(2),))
 
 
+def test_precision_decides_about_winograds_convolution() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1), nn.ReLU()).eval()
+    x = torch.randn(1, 32, 16, 16)
+    target = "llvm -mcpu=skylake-avx512"
+    fast = burnish.compile(module, (x,), target=target)
+    strict = burnish.compile(module, (x,), target=target, precision="strict")
+    assert "fused_winograd_conv_relu" in fast.report.kernels
+    assert "fused_conv_relu" in strict.report.kernels
+    here = burnish.compile(module, (x,))
+    np.testing.assert_allclose(here(x).numpy(), expected(module, x), rtol=0, atol=1e-5)
+    with pytest.raises(errors.ArgumentError, match="one of fast, strict; found 'strickt'"):
+        burnish.compile(module, (x,), precision="strickt")
+
+
 def test_errors_of_passes_come_under_their_own_class() -> None:
     """A PassError is unwrapped at the door: its cause is raised, with the pass in a note."""
     module = burnish.parse(RELU)

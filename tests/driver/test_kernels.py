@@ -10,7 +10,8 @@ import pytest
 import burnish
 from burnish import errors
 from burnish.driver import kernels
-from burnish.driver.kernels import _Cache, _Emitted, compile_kernels, resolve_target
+from burnish.driver.emit import Emitted
+from burnish.driver.kernels import _Cache, compile_kernels, resolve_target
 from burnish.driver.report import CompileReport
 from burnish.support.dump import Dump
 from burnish.support.target import Target
@@ -99,9 +100,9 @@ def test_a_dump_is_complete_also_where_all_is_known(tmp_path: Path) -> None:
 def test_the_cache_drops_the_oldest() -> None:
     cache = _Cache(2)
     for name in ("a", "b", "c"):
-        cache.put((name,), _Emitted(name, b""))
+        cache.put((name,), Emitted(name, b""))
     assert cache.get(("a",)) is None
-    assert cache.get(("c",)) == _Emitted("c", b"")
+    assert cache.get(("c",)) == Emitted("c", b"")
 
 
 def test_another_target_is_another_object() -> None:

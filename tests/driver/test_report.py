@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from burnish.driver.emit import EmitTimes
 from burnish.driver.report import CompileReport
 
 
@@ -37,6 +38,28 @@ def test_it_prints() -> None:
         "  constants of 40 bytes, workspace of 512 bytes",
         "  note: dim n was exported for sizes of 2 to 8.",
     ]
+
+
+def test_it_prints_the_parts() -> None:
+    report = CompileReport(
+        stages={"50-lowered": 0.002},
+        frontend={"torch.export": 1.5, "import": 0.02},
+        kernels=["f", "g"],
+        calls=5,
+        distinct=2,
+    )
+    report.add_emission(EmitTimes(0.001, 0.002, 0.003))
+    report.add_emission(EmitTimes(0.1, 0.2, 0.3), in_worker=True)
+    assert str(report).splitlines()[1:-1] == [
+        "  torch.export     1500.0 ms  (before that)",
+        "  import             20.0 ms  (before that)",
+        "  50-lowered          3.0 ms",
+        "  60-llvm             5.0 ms  (LLVM itself 3.0 ms)",
+        "  in workers        600.0 ms  (beside this process)",
+        "  kernels: f, g",
+        "  5 calls of 2 kernels, 2 distinct",
+    ]
+    assert report.seconds == pytest.approx(0.008)
 
 
 def test_it_prints_what_is_not_known() -> None:

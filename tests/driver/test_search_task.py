@@ -190,7 +190,7 @@ def test_early_stopping(
     times = iter([5.0, 4.0, 6.0, 6.0, 1.0])
     answer = {"build_seconds": 0.0}
     monkeypatch.setattr(
-        "burnish.tuner.session.measure_candidate",
+        "burnish.tuner.pipeline.measure_candidate",
         lambda **_: {**answer, "seconds": [next(times)]},
     )
     settings = options(trials=5, early_stopping=2, num_measures_per_round=1)

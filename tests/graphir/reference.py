@@ -145,6 +145,7 @@ OPERATORS: dict[str, Any] = {
     "gather_elements": gather_elements,
     "conv": window_reference.conv,
     "conv_transpose": window_reference.conv_transpose,
+    "winograd_conv": window_reference.winograd_conv,
     "max_pool": window_reference.max_pool,
     "avg_pool": window_reference.avg_pool,
     "adaptive_pool": window_reference.adaptive_pool,

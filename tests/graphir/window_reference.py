@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from burnish.tensorir.operators.winograd import transforms
+
 
 def _first(x: np.ndarray, last: bool) -> np.ndarray:
     return np.moveaxis(x, -1, 1) if last else x
@@ -147,3 +149,24 @@ def adaptive_pool(x: Any, *, output_size: Any, mode: str, channels_last: bool) -
         axes = tuple(range(2, x.ndim))
         out[(slice(None), slice(None), *at)] = (part.mean if mode == "avg" else part.max)(axes)
     return _placed(out, channels_last)
+
+
+def winograd_conv(
+    x: np.ndarray, u: np.ndarray, bias: Any = 0.0, *, padding: Sequence[int], tile: int
+) -> np.ndarray:
+    """Tile after tile, in float64: a weight ``u`` may be any, also one of no 3 x 3 kernel."""
+    t, a = transforms(tile), tile + 2
+    (n, h, w, c), (top, bottom, left, right) = x.shape, padding
+    height, width = h + top + bottom - 2, w + left + right - 2
+    down, across = -(-height // tile), -(-width // tile)
+    wide = np.zeros((n, down * tile + 2, across * tile + 2, c))
+    wide[:, top : top + h, left : left + w] = x[:, : len(wide[0]) - top, : wide.shape[2] - left]
+    y = np.zeros((n, down * tile, across * tile, u.shape[2]))
+    for i in range(0, down * tile, tile):
+        for j in range(0, across * tile, tile):
+            d = wide[:, i : i + a, j : j + a]
+            v = np.einsum("iy,nyxc,jx->ijnc", t.inputs, d, t.inputs)
+            products = np.einsum("ijnc,ijoc->ijno", v, u)
+            result = np.einsum("pi,ijno,qj->npqo", t.outputs, products, t.outputs)
+            y[:, i : i + tile, j : j + tile] = result
+    return np.asarray(y[:, :height, :width] + bias).astype(x.dtype)

@@ -34,6 +34,7 @@ def test_defaults() -> None:
         "BURNISH_SEED": None,
         "BURNISH_NUM_THREADS": None,
         "OMP_NUM_THREADS": None,
+        "BURNISH_BUILD_JOBS": None,
         "BURNISH_CACHE_DIR": Path("~/.cache/burnish").expanduser(),
         "BURNISH_DATA": None,
     }

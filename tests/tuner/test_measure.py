@@ -17,7 +17,13 @@ from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import matmul, tiled, unbuildable, wrong
 from burnish.tuner import measure
-from burnish.tuner.measure import build_kernel, measure_candidate, save_reference, time_kernel
+from burnish.tuner.measure import (
+    batches_for,
+    build_kernel,
+    measure_candidate,
+    save_reference,
+    time_kernel,
+)
 from burnish.tuner.search import SpaceFunction, make_candidate
 
 HERE = "native -threads=1"
@@ -136,3 +142,8 @@ def test_the_number_of_calls_adapts_to_their_length() -> None:
     calls = 0
     time_kernel(call, 0.0, 3)
     assert calls == 4  # one to warm up, and one a batch
+
+
+def test_long_calls_are_timed_less_often() -> None:
+    assert [batches_for(t, 3) for t in (0.0, 0.04, 0.06, 0.6)] == [3, 3, 2, 1]
+    assert batches_for(0.06, 1) == 1

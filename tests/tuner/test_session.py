@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from burnish.support.errors import TuningError
 from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import InlineExecutor, is_gone, matmul, tiled, unbuildable, wrong
-from burnish.tuner import measure, session
+from burnish.tuner import measure, pipeline, session
 from burnish.tuner.cost_model import LearnedModel
 from burnish.tuner.database import TuningDatabase
 from burnish.tuner.reference import make_reference
@@ -373,19 +374,20 @@ def test_a_session_leaves_no_worker_behind(monkeypatch: pytest.MonkeyPatch) -> N
             super().__init__(*args, **kwargs)
             pools.append(self)
 
-    monkeypatch.setattr(session, "WorkerPool", Known)
+    monkeypatch.setattr(pipeline, "WorkerPool", Known)
+    monkeypatch.setattr(session, "local_pools", partial(pipeline.local_pools, runner_class=Known))
     pids: list[int] = []
 
     def interrupt(_: TuningProgress) -> None:
-        pids.extend(w.process.pid for w in pools[0]._state.workers)
+        pids.extend(w.process.pid for pool in pools for w in pool._state.workers)
         raise KeyboardInterrupt
 
     with TuningDatabase() as db:
         with pytest.raises(KeyboardInterrupt):
             tune(db, executor=None, on_progress=interrupt)
         assert len(db) == 1
-    assert len(pids) == 1
-    assert is_gone(pids[0])
+    assert len(pids) == len(pools) >= 1
+    assert all(is_gone(pid) for pid in pids)
 
 
 def test_the_database_path() -> None:

@@ -100,6 +100,13 @@ def test_what_a_job_prints_or_reads_does_not_disturb_the_pipes(pool: WorkerPool)
     assert pool.submit("sys:stdin.read").result() == ""
 
 
+def test_workers_stay_on_their_cpus() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    with WorkerPool(1, cpus=[cpu]) as pool:
+        pid = pool.submit("os:getpid").result()
+        assert os.sched_getaffinity(pid) == {cpu}
+
+
 def test_a_worker_is_replaced_in_time() -> None:
     with WorkerPool(1, jobs_per_worker=2) as pool:
         a, b, c = [pool.submit("os:getpid").result() for _ in range(3)]
@@ -200,10 +207,10 @@ def test_a_worker_that_does_not_start_is_no_failure_of_the_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broken = [sys.executable, "-c", "raise SystemExit('no module named sense')"]
-    monkeypatch.setattr(worker_pool, "worker_command", lambda: broken)
+    monkeypatch.setattr(worker_pool, "worker_command", lambda _: broken)
     with WorkerPool(1) as pool:
         error = pool.submit(ADD, 1, 2).exception()
-        monkeypatch.setattr(worker_pool, "worker_command", lambda: ["/no/such/python"])
+        monkeypatch.setattr(worker_pool, "worker_command", lambda _: ["/no/such/python"])
         other = pool.submit(ADD, 1, 2).exception()
     assert type(error) is type(other) is TuningError
     assert "does not start: the worker died (exit code 1): no module named sense" in str(error)

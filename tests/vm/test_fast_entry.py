@@ -49,6 +49,28 @@ def test_static_function(double_program: Program, slow: Slow) -> None:
     assert slow.calls == []
 
 
+def test_large_outputs_begin_with_a_cache_line(
+    double_object: bytes, double_kernel: Kernel, slow: Slow
+) -> None:
+    asm = Assembler()
+    asm.add_object(double_object)
+    asm.add_kernel(double_kernel)
+    shape = ("262144", "4")
+    params = [Param("x", TensorSpec(("1", "4"), "float32"))]
+    with asm.function("main", params, TensorSpec(shape, "float32")) as f:
+        out = f.alloc_tensor(shape, "float32")
+        f.call_kernel("double", [f.param(0), out])
+        f.ret(out)
+    call = entry_of(asm.finish(), slow).call
+    found = [call(ROW) for _ in range(3)]
+    assert slow.calls == []
+    assert len({y.ctypes.data for y in found}) == 3
+    for y in found:
+        assert y.shape == (262144, 4)
+        assert y.ctypes.data % 64 == 0
+        assert y[0].tolist() == [2, 4, 6, 8]
+
+
 @pytest.mark.parametrize("m", [0, 1, 7, 100])
 def test_symbolic_function(add_program: Program, slow: Slow, m: int) -> None:
     call = entry_of(add_program, slow).call

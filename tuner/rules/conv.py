@@ -31,6 +31,7 @@ from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
 from ..chooser import Chooser
 from ..workload import block_named, blocks_in_order, product_of, static_extent
+from .groups import group_size, panel_of
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power
 from .matmul import best_tile, row_parts
@@ -57,7 +58,7 @@ class Convolution:
 
     Axes are positions in the block's iter vars. ``pixels`` are the spatial axes of the image,
     ``channel`` is o, ``kernel`` and ``depth`` are reduce axes; ``pad`` is the block that pads X,
-    or empty.
+    or empty. With groups X is read at channels ``o // each * own + c``; see ``groups``.
     """
 
     block: str
@@ -70,10 +71,12 @@ class Convolution:
     w: BufferLoad
     w_read: int
     pad: str
+    each: int | None = None
+    """The output channels of a group; None where there is one group."""
 
 
 def match_conv(func: PrimFunc) -> Convolution | None:
-    """The one convolution of a function, with channels last and in one group, or None."""
+    """The one convolution of a function, with channels last, or None."""
     found = [c for b in blocks_in_order(func) if (c := _match(func, b)) is not None]
     return found[0] if len(found) == 1 else None
 
@@ -100,9 +103,13 @@ def _match(func: PrimFunc, block: Block) -> Convolution | None:
         return None
     last = x.indices[-1] is block.iter_vars[depth].var
     first = x.indices[1] is block.iter_vars[depth].var
+    each: int | None = None
     if not (last or first):
-        return None
-    windows = x.indices[1:-1] if last else x.indices[2:]
+        c = block.iter_vars[depth]
+        each = group_size(x.indices[-1], block.iter_vars[channel].var, c.var, c.dom.extent)
+        if each is None:
+            return None
+    windows = x.indices[2:] if first else x.indices[1:-1]
     for p, k, index in zip(pixels, kernel, windows, strict=True):
         used = {id(n) for n in walk(index) if isinstance(n, Var)}
         assert k is not None
@@ -112,7 +119,7 @@ def _match(func: PrimFunc, block: Block) -> Convolution | None:
     reads = [r.buffer for r in block.reads]
     at = next(i for i, b in enumerate(reads) if b is w.buffer)
     fixed = tuple([k for k in kernel if k is not None])
-    return Convolution(block.name, batch, tuple(pixels), channel, fixed, depth, x, w, at, pad)
+    return Convolution(block.name, batch, tuple(pixels), channel, fixed, depth, x, w, at, pad, each)
 
 
 def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
@@ -124,10 +131,12 @@ def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
     assert conv is not None
     block = block_named(sch.func, conv.block)
     lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
-    columns = static_extent(block, conv.channel)
+    columns = static_extent(block, conv.channel) if conv.each is None else conv.each
+    lanes = lanes if conv.each is None else panel_of(conv.each, lanes, 1)[0]
     width = static_extent(block, conv.pixels[-1])
     shape = best_tile(columns, width, lanes, target.vector_registers)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
+    vectors = vectors if conv.each is None else panel_of(conv.each, lanes, vectors)[1]
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
     candidates = [r for r in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14) if r <= limit]
     tile = chooser.value(sch, candidates, shape.rows)

@@ -3,8 +3,9 @@
     for i, j:  C[i, j] = f(A[i, j], B[j])       ->   for i, j0: for jl in vectorized(lanes): ...
 
 Where every access runs through memory in the same order, all axes are fused into one first. Where
-an operand is read along another axis than the result is written along (a transpose), both axes are
-cut into tiles, so that the lines of the operand that a tile touches stay in the cache
+an operand is read along another axis than the result is written along, the nest is a transpose
+(``transpose.py``); where that does not fit, both axes are cut into tiles, so that the lines of the
+operand that a tile touches stay in the cache
 
     for i, j:  C[i, j] = A[j, i]    ->   for i0, j0: for i1: for jl in vectorized(lanes): ...
 
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, Expr, IntImm, is_const
+from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ..chooser import Chooser
@@ -23,6 +24,7 @@ from ..workload import blocks_in_order, is_spatial, uses_intrinsic
 from .inline import inline_elementwise
 from .lanes import lanes_of, vectorize_loop, width_for
 from .sharing import points_of, share
+from .transpose import crossed_axis, fits_registers, transpose_in_registers
 from .trial import attempt
 
 LINE = 16
@@ -44,6 +46,8 @@ def schedule_block(sch: Schedule, block: Block, target: Target, chooser: Chooser
     rules = [_vectorize_fused, _vectorize_last]
     if crossed_axis(block) is not None:
         rules = [_vectorize_tiles, _vectorize_last]
+        if fits_registers(block, target):
+            rules.insert(0, transpose_in_registers)
     return any(attempt(sch, rule, block, target, chooser) for rule in rules)
 
 
@@ -92,23 +96,6 @@ def _vectorize_tiles(sch: Schedule, block: Block, target: Target, chooser: Choos
     sch.reorder(*others, row0, col0, row1, col1)
     sch.vectorize(col1)
     share(sch, target, [*others, row0], points_of(block))
-
-
-def crossed_axis(block: Block) -> int | None:
-    """The axis that some load's last dimension runs along while the block's last axis runs along
-    another dimension of that load; None if there is no such load."""
-    axes = {id(v.var): i for i, v in enumerate(block.iter_vars)}
-    extents = [v.dom.extent for v in block.iter_vars]
-    last = block.iter_vars[-1].var
-    for n in walk(block.body):
-        if not isinstance(n, BufferLoad) or len(n.indices) < 2:
-            continue
-        along = axes.get(id(n.indices[-1]))
-        if along is None or along == len(axes) - 1 or all(i is not last for i in n.indices):
-            continue
-        if not any(is_const(extents[i], 1) for i in (along, -1)):
-            return along
-    return None
 
 
 def runs_in_order(block: Block) -> bool:

@@ -18,6 +18,7 @@ layout is the schedule's); of any other a copy is packed inside the function whe
 is read as it is, its columns cut like the rows. The axes of a batch, and all rows but those of the
 last axis, are loops around this. Goto and van de Geijn, "Anatomy of High-Performance Matrix
 Multiplication" (2008), and BLIS (Van Zee and van de Geijn, 2015), are where the loops come from.
+How large products are blocked for the caches is said in ``blocking.py``.
 """
 
 from __future__ import annotations
@@ -35,19 +36,18 @@ from ..workload import (
     Matmul,
     block_named,
     blocks_in_order,
-    load_is_contiguous,
     match_matmul,
     static_extent,
 )
+from .blocking import SHORT_TILE, copy_rows, plan_blocking, reads_across
 from .inline import inline_elementwise
 from .lanes import up_to_power
 from .panels import pack_columns, place_copy, wants_packing
 from .reduction import schedule_rest
 from .sharing import points_of, share_tiles
 from .tiles import (
-    CACHE_SHARE,
-    bytes_of,
     divisor,
+    fetch_ahead,
     outlets,
     pad_columns,
     partition_together,
@@ -57,10 +57,6 @@ from .tiles import (
 FMA_LATENCY = 4
 """Cycles from one fused multiply-add to the next on the same register; two are issued a cycle."""
 TALLEST_TILE = 14
-COLLIDING = 2048
-"""Bytes between rows, of which half the rows or more share one set of a cache of 4 KiB a way."""
-MANY_PANELS = 8
-"""Vectors of columns from which on a copy of the rows pays."""
 MANY_REGISTERS = 32
 """With AVX-512's number of registers comes the broadcast of a memory operand."""
 FEW_ROWS = TALLEST_TILE // 2
@@ -168,7 +164,9 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     columns = static_extent(block, matmul.columns[-1])
     roles = roles_of(block, matmul)
     row_count = roles.row_count(block)
-    shape = best_tile(columns, row_count, lanes, target.vector_registers)
+    across = reads_across(block, matmul, target)
+    tallest = SHORT_TILE if across else row_count
+    shape = best_tile(columns, tallest, lanes, target.vector_registers)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
     candidates = [r for r in (1, 2, 3, 4, 5, 6, 8, 10, 12, 14) if r <= limit]
@@ -180,24 +178,28 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     reduce = static_extent(block, matmul.reduce[0])
     unroll = divisor(reduce, chooser.value(sch, [1, 2, 4, 8], 4))
     packed = wants_packing(sch, matmul, tile_rows, row_count, chooser)
-    spread = bool(chooser.value(sch, [0, 1], int(_rows_collide(block, matmul, target))))
-    if spread and matmul.rows:
-        matmul = _spread_rows(sch, matmul)
-    copy = pack_columns(sch, matmul, vectors * lanes) if packed else None
+    panel, points = vectors * lanes, points_of(block)
+    several = roles.row is not None and (row_count is None or row_count > tile_rows)
+    blocking = plan_blocking(
+        sch, matmul, panel if packed else 0, tile_rows, several, bool(roles.inner), target, chooser
+    )
+    # What stands around the columns but for rows: under these loops a group is packed once.
+    fronts = len(matmul.batch) + len(matmul.columns) - 1
+    grouped = blocking.group > 0 and len(roles.front) == fronts
+    copy = pack_columns(sch, matmul, panel, grouped=grouped) if packed else None
+    copy_rows(sch, matmul, blocking.rows, tile_rows, target)
     stored = outlets(sch, matmul.block)
     if packed:
-        pad_columns(sch, matmul.block, vectors * lanes)
+        pad_columns(sch, matmul.block, panel)
     _order_loops(sch, matmul, roles, stored)
-    if copy is not None:
-        place_copy(sch, copy, matmul, target, vectors * lanes)
     outer = len(roles.front)
-    several = row_count is None or row_count > tile_rows
-    if packed and several and roles.row is not None:
-        best = int(_weights_first(block, matmul, target))
-        if chooser.value(sch, [0, 1], best):
-            _columns_outside(sch, (matmul.block, *stored), roles, vectors * lanes)
-            outer, columns = outer + 1, vectors * lanes
-    tiling = _Tiling(packed, columns, vectors, lanes, unroll, outer, target, points_of(block))
+    if blocking.group:
+        columns = panel * blocking.group
+        _columns_outside(sch, (matmul.block, *stored), roles, columns)
+        outer += 1
+    if copy is not None:
+        place_copy(sch, copy, matmul, target, panel, grouped=grouped)
+    tiling = _Tiling(packed, columns, vectors, lanes, unroll, outer, target, points, blocking.ahead)
     inner = roles.inner_count(block)
     rows = sch.get(sch.get_loops(matmul.block)[outer]).extent
     parts = row_parts(rows, max(1, tile_rows // inner))
@@ -207,45 +209,13 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     schedule_rest(sch, target, chooser)
 
 
-def _weights_first(block: Block, matmul: Matmul, target: Target) -> bool:
-    """Whether panels of columns are the outer loop: all weights together are too large to stay in a
-    core's cache from one tile of rows to the next."""
-    weights, rows = bytes_of(matmul.w), bytes_of(matmul.x)
-    if weights is None or weights <= CACHE_SHARE * target.l2_bytes:
-        return False
-    return rows is None or rows <= max(weights, CACHE_SHARE * target.l2_bytes)
-
-
-def _columns_outside(sch: Schedule, blocks: tuple[str, ...], roles: Roles, panel: int) -> None:
-    """Put the loop over panels of columns around the rows: front, panels, rows, columns, k."""
+def _columns_outside(sch: Schedule, blocks: tuple[str, ...], roles: Roles, width: int) -> None:
+    """Put the loop over groups of columns around the rows: front, groups, rows, columns, k."""
     for n, name in enumerate(blocks):
         front, rest = len(roles.front), sch.get_loops(name)
         *rows, column = rest[front : -1 if n == 0 else None]
-        j0, j1 = sch.split(column, [None, panel])
+        j0, j1 = sch.split(column, [None, width])
         sch.reorder(j0, *rows, j1, *(rest[-1:] if n == 0 else []))
-
-
-def _rows_collide(block: Block, matmul: Matmul, target: Target) -> bool:
-    """Whether the rows of a tile fall into few sets of the first cache, and are read so often that
-    a copy with other distances pays."""
-    *_, k = matmul.x.buffer.shape
-    column = static_extent(block, matmul.columns[-1])
-    inner = block.iter_vars[matmul.reduce[0]].var
-    if not isinstance(k, IntImm) or column is None or not load_is_contiguous(matmul.x, inner):
-        return False
-    return k.value * matmul.x.buffer.dtype.bits // 8 % COLLIDING == 0 and column >= MANY_PANELS * (
-        target.vector_bits // matmul.x.buffer.dtype.bits
-    )
-
-
-def _spread_rows(sch: Schedule, matmul: Matmul) -> Matmul:
-    """Read X from a copy whose rows lie an odd number of cache lines apart."""
-    copy = sch.cache_read(matmul.block, matmul.x_read, "global")
-    line = 64 * 8 // matmul.x.buffer.dtype.bits
-    sch.storage_align(copy, 0, -2, 2 * line, line)
-    again = match(sch.func)
-    assert again is not None
-    return again
 
 
 @dataclass(frozen=True)
@@ -300,6 +270,7 @@ class _Tiling:
     outer: int
     target: Target
     points: int
+    ahead: int
 
 
 def _together(panels: int, vectors: int, rows: int, registers: int) -> int:
@@ -386,6 +357,7 @@ def _tile(
     store_tile(sch, stored, j0, lanes)
     for loop in (k1, *rows, jp, jv):
         sch.unroll(loop)
+    fetch_ahead(sch, k0, tiling.ahead)
     if lanes > 1:
         sch.vectorize(jl)
     sch.decompose_reduction(product, k0)

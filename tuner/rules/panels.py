@@ -11,18 +11,26 @@ from collections.abc import Callable
 
 from ...support.target import Target
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import Expr, Var
+from ...tensorir.expr import Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import BlockRV, Schedule
+from ...tensorir.schedule import BlockRV, LoopRV, Schedule
+from ...tensorir.stmt import Block
 from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .lanes import lanes_of
 from .sharing import points_of, share
+from .tiles import fetch_ahead
 
 MANY_TILES = 8
 """Tiles of rows from which on a copy of a weight with contiguous columns pays."""
-PAGE = 4096
-"""Bytes between rows from which on every row read is another page."""
+FAR = 1536
+"""Bytes between rows from which on those of a panel no longer stay in the first cache."""
+
+FEWEST_TURNED = 4
+"""Lanes from which on a tile is transposed in registers."""
+ROWS_AHEAD = 16
+"""Rows that are asked for before they are packed: each lies in a page of its own, where the
+hardware does not foresee them."""
 
 
 def is_layout_free(func: PrimFunc, buffer: Buffer) -> bool:
@@ -57,15 +65,30 @@ def wants_packing(
     columns = static_extent(block, matmul.columns[-1])
     if columns is None:
         return False
-    far = columns * matmul.w.dtype.bits // 8 >= PAGE
+    far = columns * matmul.w.dtype.bits // 8 >= FAR
     best = far and (rows is None or rows >= MANY_TILES * tile_rows)
     return bool(chooser.value(sch, [0, 1], int(best)))
 
 
-def pack_columns(sch: Schedule, matmul: Matmul, panel: int) -> BlockRV | None:
+def pack_columns(
+    sch: Schedule, matmul: Matmul, panel: int, *, grouped: bool = False
+) -> BlockRV | None:
     """Give W the layout of panels: its own layout where that is free, else that of a copy, which is
-    returned. Dimensions of a batch stay in front."""
+    returned. Dimensions of a batch stay in front.
+
+    A copy of whole panels that is to be placed under a loop over groups of them gets its layout
+    there: it is by its own axes that ``compute_at`` tells what a group needs.
+    """
     block = block_named(sch.func, matmul.block)
+    columns = static_extent(block, matmul.columns[-1])
+    whole = columns is not None and columns % panel == 0
+    if grouped and whole and not is_layout_free(sch.func, matmul.w.buffer):
+        return sch.cache_read(matmul.block, matmul.w_read, "global")
+    return lay_out(sch, matmul.block, matmul.w_read, panel_map(block, matmul, panel))
+
+
+def panel_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple[Expr, ...]]:
+    """The layout of panels, for indices in the order of W's."""
     dims = {id(i): d for d, i in enumerate(matmul.w.indices)}
     column = dims[id(block.iter_vars[matmul.columns[-1]].var)]
     depth = dims[id(block.iter_vars[matmul.reduce[0]].var)]
@@ -75,20 +98,41 @@ def pack_columns(sch: Schedule, matmul: Matmul, panel: int) -> BlockRV | None:
         batch = [i for d, i in enumerate(indices) if d not in (column, depth)]
         return (*batch, n // panel, k, n % panel)
 
-    return lay_out(sch, matmul.block, matmul.w_read, packed)
+    return packed
 
 
-def place_copy(sch: Schedule, copy: BlockRV, matmul: Matmul, target: Target, panel: int) -> None:
-    """Pack each matrix of a batch where it is used, in vectors along the panel."""
+def _is_plain(copy: Block) -> bool:
+    """Whether a copy has the layout of what it copies."""
+    return all(isinstance(r.min, Var) for r in copy.writes[0].region) and len(
+        copy.writes[0].region
+    ) == len(copy.reads[0].region)
+
+
+def place_copy(
+    sch: Schedule,
+    copy: BlockRV,
+    matmul: Matmul,
+    target: Target,
+    panel: int,
+    *,
+    grouped: bool = False,
+) -> None:
+    """Pack each matrix of a batch where it is used, or, ``grouped``, each group of panels under the
+    loop over groups, in vectors along the panel."""
     block = sch.get(copy)
     lanes = lanes_of(target, block)
     while panel % lanes:
         lanes //= 2
     points = points_of(block)
     count = len(matmul.batch) + len(matmul.columns) - 1
-    if count:
-        around = sch.get_loops(matmul.block)[count - 1]
+    if count or grouped:
+        around = sch.get_loops(matmul.block)[count - 1 + grouped]
         sch.compute_at(copy, around, preserve_unit_loops=True)
+    if _is_plain(block):
+        sch.transform_layout(
+            copy, ("write", 0), panel_map(block_named(sch.func, matmul.block), matmul, panel)
+        )
+        block = sch.get(copy)
     if len(block.iter_vars) == len(block.writes[0].buffer.shape):
         # With padding, the copy runs over the packed layout, ...
         *outer, panels, k, inside = sch.get_loops(copy)
@@ -100,13 +144,42 @@ def place_copy(sch: Schedule, copy: BlockRV, matmul: Matmul, target: Target, pan
         panels, vectors, lane = sch.split(n, [None, panel // lanes, lanes])
     column = block_named(sch.func, matmul.block).iter_vars[matmul.columns[-1]].var
     if load_is_contiguous(matmul.w, column):
-        sch.reorder(panels, k, vectors, lane)
+        if grouped:
+            # Row by row of the group: what lies side by side is read at once.
+            sch.reorder(k, panels, vectors, lane)
+            fetch_ahead(sch, k, ROWS_AHEAD)
+            sch.unroll(panels)
+            sch.unroll(vectors)
+        else:
+            sch.reorder(panels, k, vectors, lane)
     else:
         # Vectors gather from as many rows as they have lanes, whose lines serve several k.
         sch.reorder(panels, vectors, k, lane)
+        if sch.get(copy).reads[0].buffer.ndim == len(block.iter_vars):
+            _transpose_tiles(sch, copy, k, lanes)
     sch.vectorize(lane)
-    if not count:
+    if not count and not grouped:
         share(sch, target, [*outer, panels], points)
+
+
+def _transpose_tiles(sch: Schedule, copy: BlockRV, k: LoopRV, lanes: int) -> None:
+    """Read the columns that a vector takes as rows into registers, ``lanes`` steps of k of each,
+    where they turn by shuffles; the steps that fill no such tile are gathered."""
+    extent = sch.get(k).extent
+    if lanes < FEWEST_TURNED or not isinstance(extent, IntImm) or extent.value < lanes:
+        return
+    name = copy.name
+    if extent.value % lanes:
+        full, _ = sch.loop_partition(k, [extent.value // lanes * lanes, None])
+        name = sch.get_child_blocks(full)[0].name
+        k = full
+    tiles, steps = sch.split(k, [None, lanes])
+    rows = sch.cache_read(name, 0, "register", [name])
+    sch.compute_at(rows, tiles)
+    row, vector = sch.get_loops(rows)[-2:]
+    sch.unroll(row)
+    sch.vectorize(vector)
+    sch.unroll(steps)
 
 
 def _column_first(sch: Schedule, matmul: Matmul) -> bool:

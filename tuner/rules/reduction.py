@@ -8,17 +8,21 @@ and the lanes are then combined in a fixed tree
                                           for kl: S[i] += P[kl]
                                           for j0: for jl in vectorized: B[i, j] = f(S[i])
 
-and all blocks of a row stand under one loop, so that a row stays in the cache. Where memory runs
+and all blocks of a row stand under one loop, so that a row stays in the cache; what is computed
+only to be summed next is summed in the same loop. Where memory runs
 along a kept axis, that axis is cut into vectors instead, and each lane sums a column of its own, in
 order. Which partial sums there are depends on shapes and decisions alone, never on threads.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
+from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import BlockRealize, BufferStore, SeqStmt
 from ..chooser import Chooser
@@ -32,6 +36,8 @@ from .trial import attempt
 
 SHORT = 8
 """Terms of a sum that are not worth vectors."""
+PREFETCHED = 4
+"""Vectors of a row from which the next row is fetched ahead."""
 FINAL_LANES = 4
 """Lanes that are added one after another at the end."""
 
@@ -97,8 +103,9 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
     inner = [(nest, _gather_loops(sch, nest)) for nest in nests]
     busy = any(uses_intrinsic(nest.block) for nest in nests)
     wanted = chooser.value(sch, [1, 2, 4], 2 if busy else 4)
+    done = _reduce_as_made(sch, inner, target, wanted)
     for nest, loop in inner:
-        if loop is None:
+        if loop is None or nest.block.name in done:
             continue
         lanes = lanes_of(target, nest.block)
         extent = sch.get(loop).extent
@@ -116,6 +123,60 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
                 vectorize_terms(sch, nest.block.name, len(nest.kept), extent.value, width, lanes)
             else:
                 vectorize_loop(sch, loop, width, min(lanes, width))
+
+
+def _reduce_as_made(
+    sch: Schedule, inner: list[tuple[Nest, LoopRV | None]], target: Target, wanted: int
+) -> set[str]:
+    """Schedule what computes the terms of the reduction after it together with that; the blocks
+    for which this was possible."""
+    done: set[str] = set()
+    for (maker, made), (nest, loop) in pairwise(inner):
+        if made is None or loop is None or not _makes_terms(maker, nest):
+            continue
+        extent = sch.get(loop).extent
+        if not same_extent(sch.get(made).extent, extent) or not isinstance(extent, IntImm):
+            continue
+        lanes = min(lanes_of(target, maker.block), lanes_of(target, nest.block))
+        size = (extent.value, lanes * wanted, lanes)
+        if extent.value >= SHORT and attempt(sch, _make_and_reduce, maker, nest, *size):
+            done |= {maker.block.name, nest.block.name}
+    return done
+
+
+def _makes_terms(maker: Nest, nest: Nest) -> bool:
+    """Whether a block computes what the reduction after it runs over."""
+    made = {id(w.buffer) for w in maker.block.writes}
+    return (
+        is_spatial(maker.block)
+        and is_reduction(nest.block)
+        and any(id(r.buffer) in made for r in nest.block.reads)
+    )
+
+
+def _make_and_reduce(
+    sch: Schedule, maker: Nest, nest: Nest, extent: int, width: int, lanes: int
+) -> None:
+    """Reduce the terms of a row as they are computed: one loop over the row's vectors for both,
+    which has the time to fetch the next row."""
+    width = min(width, up_to_power(extent + 1) // 2)
+    name, rows = nest.block.name, len(nest.kept)
+    _, inner = sch.split(sch.get_loops(name)[-1], [None, width])
+    partial = sch.rfactor(inner, -1)
+    sch.set_scope(partial, 0, "register")
+    vectors, _ = sch.split(sch.get_loops(maker.block.name)[-1], [None, width])
+    together = sch.merge(vectors, sch.get_loops(partial)[-2])
+    parts = [together]
+    if extent % width:
+        parts = sch.loop_partition(together, [extent // width, None])
+    if extent >= PREFETCHED * width:
+        sch.annotate(parts[0], PREFETCH, -(-extent // width))
+    children = [sch.get_child_blocks(part) for part in parts]
+    for child in (block for both in children for block in both):
+        sch.vectorize(sch.get_loops(child)[-1])
+    combine_lanes(sch, name, width, min(lanes, width))
+    first = children[0][1]
+    sch.decompose_reduction(first, sch.get_loops(first)[rows])
 
 
 def _vectorize_guarded(sch: Schedule, loop: LoopRV, width: int) -> None:

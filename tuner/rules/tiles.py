@@ -20,6 +20,9 @@ from ..workload import block_named, is_spatial, uses_intrinsic
 CACHE_SHARE = 0.5
 """The part of a core's cache that one operand may fill."""
 
+PREFETCH = "prefetch_distance"
+"""The annotation of a loop that lowering turns into prefetches."""
+
 
 def outlets(sch: Schedule, product: str) -> tuple[str, ...]:
     """The blocks that take a product's results out of registers, in order; see the module."""
@@ -95,6 +98,12 @@ def pad_columns(sch: Schedule, product: str, width: int) -> None:
     axes = block_named(sch.func, product).iter_vars
     last = max(i for i, v in enumerate(axes) if v.kind == "spatial")
     sch.pad_einsum(product, [width if i == last else 1 for i in range(len(axes))])
+
+
+def fetch_ahead(sch: Schedule, loop: LoopRV, distance: int) -> None:
+    """Ask for what a loop reads ``distance`` iterations before it does; 0 asks for nothing."""
+    if distance:
+        sch.annotate(loop, PREFETCH, distance)
 
 
 def divisor(extent: int | None, wanted: int) -> int:

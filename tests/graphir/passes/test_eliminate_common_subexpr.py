@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from burnish.graphir.expr import constant
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
-from burnish.graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
+from burnish.graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr, _Contents
 from burnish.graphir.verify import verify_module
 from burnish.support.structural import assert_structural_equal
 
@@ -72,3 +74,31 @@ def test_branches_share_with_what_is_around_them_but_not_with_each_other() -> No
     text = verify_module(EliminateCommonSubexpr()(module)).script()
     assert text.count("R.exp") == 1
     assert text.count("R.tanh") == 3
+
+
+def of_constants(*arrays: np.ndarray) -> list[int]:
+    """How the contents of constants are numbered."""
+    contents = _Contents()
+    return [contents.number(constant(a)) for a in arrays]
+
+
+def test_constants_are_told_apart_by_their_bits() -> None:
+    zeros = np.zeros(1000, np.float32)
+    other = zeros.copy()
+    other[1] = 1e-30  # not in the sample
+    negative = -zeros
+    assert of_constants(zeros, zeros.copy(), other) == [0, 0, 2]
+    assert of_constants(zeros, negative, zeros.reshape(10, 100)) == [0, 1, 2]
+    nan = np.full((), np.nan)
+    assert of_constants(nan, nan.copy(), np.zeros((0, 2)), np.zeros((2, 0))) == [0, 0, 2, 3]
+
+
+def test_equal_weights_make_equal_operations() -> None:
+    w = np.arange(6, dtype=np.float32).reshape(2, 3)
+    env = {"v": w, "w": w.copy()}
+    text = (
+        "@R.function\ndef main(x: R.Tensor((4, 3))):\n"
+        "    a = R.linear(x, v)\n    b = R.linear(x, w)\n    return (a, b)\n"
+    )
+    module = EliminateCommonSubexpr()(parse_module(text, env=env))
+    assert module.script().count("R.linear") == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -106,3 +109,33 @@ def test_branches_are_legalized() -> None:
         )
     )
     assert list(verify_module(module).prim_funcs) == ["exp"]
+
+
+def test_repeated_layers_are_legalized_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what their kernel depends on: shapes, attributes, values of scalars, equal operands."""
+    made: list[str] = []
+    exp, add = _OPS["exp"], _OPS["add"]
+    for op in (exp, add):
+        rule = op.legalize
+        assert rule is not None
+
+        def counted(call: Call, rule: Any = rule) -> Any:
+            made.append(call.op)
+            return rule(call)
+
+        monkeypatch.setitem(_OPS, op.name, replace(op, legalize=counted))
+    one, two = 'R.const(1.0, "float32")', 'R.const(2.0, "float32")'
+    body = (
+        f"a = R.exp(x)\nb = R.exp(a)\nc = R.add(b, {one})\nd = R.add(c, {one})\n"
+        f"e = R.add(d, {two})\nf = R.add(e, a)\ng = R.add(f, f)\nh = R.add(g, v)\ny = R.add(h, v)"
+    )
+    module = legal(body, v=BIG)
+    assert made == ["exp", "add", "add", "add", "add", "add"]
+    calls = [v.func.name for v in values(module) if isinstance(v, CallDPS)]
+    assert len(calls) == 9
+    assert len(set(calls)) == len(module.prim_funcs)
+    # Symbolic sizes: a kernel has Vars of its own, and is compared as it was made.
+    made.clear()
+    symbolic = legal("a = R.exp(x)\ny = R.exp(a)", 'x: R.Tensor(("m", 8))')
+    assert made == ["exp", "exp"]
+    assert len(symbolic.prim_funcs) == 1

@@ -105,7 +105,7 @@ def link(module: ir.Module, cpu: str, symbols: Sequence[str]) -> tuple[object, o
     return jit, builder.link(jit, f"math.{next(_numbers)}")
 
 
-def math_module(dtype: DType) -> ir.Module:
+def math_module(dtype: DType, *, has_scale: bool = False) -> ir.Module:
     """A loop for each function of the table."""
     module = ir.Module()
     module.triple = llvm.get_default_triple()
@@ -115,14 +115,15 @@ def math_module(dtype: DType) -> ir.Module:
             name,
             dtype,
             function.arity,
-            lambda b, args, n=name: emit_math(b, n, args, dtype),
+            lambda b, args, n=name: emit_math(b, n, args, dtype, has_scale=has_scale),
         )
     return module
 
 
 @cache
 def _linked(dtype: DType, cpu: str) -> tuple[object, object]:
-    return link(math_module(dtype), cpu, list(MATH_FUNCTIONS))
+    has_scale = cpu == "host" and llvm.get_host_cpu_features().get("avx512f", False)
+    return link(math_module(dtype, has_scale=has_scale), cpu, list(MATH_FUNCTIONS))
 
 
 @pytest.fixture(scope="session")

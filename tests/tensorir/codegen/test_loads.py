@@ -7,7 +7,7 @@ import pytest
 
 from burnish.support.errors import CodegenError
 from burnish.support.target import Target
-from burnish.tensorir.codegen.loads import slot_elements
+from burnish.tensorir.codegen.loads import column_elements, slot_elements
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.expr import INDEX, IntImm, Ramp, Var
 from burnish.tensorir.lowering.pipeline import lower_func
@@ -208,6 +208,86 @@ def f(A: T.Buffer((400,), "float32"), B: T.Buffer((400,), "float32")):
 """)
     target = Target("llvm -mcpu=haswell")
     assert "prefetcht0" in emit_object([lower_func(func, target)], target, keep_text=True).assembly
+
+
+def columns(dtype: str, rows: int, width: int, *, stored: bool) -> str:
+    """A tile that is read by columns from registers, or written by columns into them."""
+    tile = f"""
+    for r in T.unroll({rows}):
+        for c in T.vectorized({width}):
+            with T.block("R"):
+                v, w = T.axis.remap("SS", [r, c])
+                {{rows}}
+    for c in T.unroll({width}):
+        for r in T.vectorized({rows}):
+            with T.block("C"):
+                v, w = T.axis.remap("SS", [r, c])
+                {{columns}}
+"""
+    if stored:
+        first, second = tile.split("    for c in T.unroll")
+        body = ("\n    for c in T.unroll" + second).format(columns="R[v, w] = A[w, v]")
+        body += first.format(rows="B[v, w] = R[v, w]").replace('"R"', '"B"')
+        shapes = (width, rows), (rows, width)
+    else:
+        body = tile.format(rows="R[v, w] = A[v, w]", columns="B[w, v] = R[v, w]")
+        shapes = (rows, width), (width, rows)
+    return f"""
+@T.prim_func
+def f(A: T.Buffer({shapes[0]}, "{dtype}"), B: T.Buffer({shapes[1]}, "{dtype}")):
+    T.func_attr({{"is_scheduled": True}})
+    R = T.alloc_buffer(({rows}, {width}), "{dtype}", scope="register"){body}"""
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
+@pytest.mark.parametrize(("rows", "width"), [(4, 4), (16, 16), (2, 5), (7, 3), (16, 1), (3, 16)])
+@pytest.mark.parametrize("stored", [False, True])
+def test_columns_of_registers(
+    dtype: str, rows: int, width: int, stored: bool, target: Target
+) -> None:
+    func = parse_func(columns(dtype, rows, width, stored=stored))
+    shape = (width, rows) if stored else (rows, width)
+    a = (RNG.standard_normal(shape) * 50).astype(dtype)
+    b = np.zeros(shape[::-1], dtype)
+    call_native(func, a, b, target=target)
+    np.testing.assert_array_equal(b, a.T)
+
+
+def test_a_column_after_a_row_is_stored_again(target: Target) -> None:
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((4, 4), "float32"), B: T.Buffer((2, 4), "float32")):
+    T.func_attr({"is_scheduled": True})
+    R = T.alloc_buffer((4, 4), "float32", scope="register")
+    for r in T.unroll(4):
+        for c in T.vectorized(4):
+            with T.block("R"):
+                v, w = T.axis.remap("SS", [r, c])
+                R[v, w] = A[v, w]
+    for r in T.vectorized(4):
+        with T.block("B0"):
+            v = T.axis.spatial(4, r)
+            B[0, v] = R[v, 2]
+    for c in T.vectorized(4):
+        with T.block("again"):
+            v = T.axis.spatial(4, c)
+            R[1, v] = T.float32(7)
+    for r in T.vectorized(4):
+        with T.block("B1"):
+            v = T.axis.spatial(4, r)
+            B[1, v] = R[v, 2]
+""")
+    a = RNG.standard_normal((4, 4)).astype("float32")
+    b = np.zeros((2, 4), "float32")
+    call_native(func, a, b, target=target)
+    np.testing.assert_array_equal(b[0], a[:, 2])
+    np.testing.assert_array_equal(b[1], [a[0, 2], 7, a[2, 2], a[3, 2]])
+
+
+def test_column_elements() -> None:
+    assert column_elements(Ramp(IntImm(8), IntImm(2), 4)) == range(8, 16, 2)
+    assert column_elements(Ramp(IntImm(8), IntImm(1), 4)) is None
+    assert column_elements(IntImm(3)) is None
 
 
 def test_slot_elements() -> None:

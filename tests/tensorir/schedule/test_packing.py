@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from burnish.tensorir.arith import IndexMap
-from burnish.tensorir.schedule import pack_array
+from burnish.tensorir.schedule import pack_array, packing, parse_index_map
 
 W = np.arange(24, dtype=np.float32).reshape(6, 4)
 
@@ -36,3 +36,32 @@ def test_padding_in_other_dtypes(dtype: str, held: type) -> None:
     packed = pack_array(data, m, 1.0, dtype)
     assert packed.dtype == held
     assert packed.tolist() == [[1, 1], [1, 0x3F80 if dtype == "bfloat16" else 1]]
+
+
+MAPS = (
+    "lambda n, k: (n // 4, k, n % 4)",
+    "lambda n, k: (k // 2, n // 6, k % 2, n % 6 // 3, n % 3)",
+    "lambda n, k: (n // 4 % 2, k, n // 8, n % 4)",
+    "lambda n, k: (n * 3 + k % 3, k // 3)",
+    "lambda n, k: (0, n, k)",
+)
+
+
+@pytest.mark.parametrize("text", MAPS)
+@pytest.mark.parametrize("shape", [(16, 6), (17, 6), (1, 3), (24, 12)])
+def test_digits_are_packed_as_indices_are(
+    text: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taking axes apart is the fast way; assignment by indices is what the map means."""
+    data = np.arange(1, 1 + shape[0] * shape[1], dtype=np.float32).reshape(shape)
+    fast = pack_array(data, parse_index_map(text), -1.0, "float32")
+    monkeypatch.setattr(packing, "_digit_view", lambda *_: None)
+    np.testing.assert_array_equal(fast, pack_array(data, parse_index_map(text), -1.0, "float32"))
+
+
+def test_what_is_no_permutation_of_digits_is_left_to_indices() -> None:
+    data = np.zeros((16, 6), np.float32)
+    for text, is_view in zip(MAPS[:4], (True, True, True, False), strict=True):
+        sizes = pack_array(data, parse_index_map(text), 0.0, "float32").shape
+        view = packing._digit_view(data, parse_index_map(text), sizes, np.float32(0))
+        assert (view is not None) is is_view

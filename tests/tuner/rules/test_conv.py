@@ -85,8 +85,41 @@ def test_weights_first_where_they_are_larger_than_the_cache() -> None:
     assert "conv_pad" not in first  # the image is padded whole, before the panels
 
 
-def test_several_convolutions_or_groups_are_not_matched() -> None:
-    assert match_conv(conv((1, 5, 5, 4), (6, 2, 3, 3), groups=2).func) is None
+@pytest.mark.parametrize(
+    "workload",
+    [
+        conv((1, 9, 14, 32), (32, 4, 3, 3), pad=1, groups=8),
+        conv((2, 7, 7, 64), (64, 32, 3, 3), pad=1, stride=2, groups=2),
+        conv((1, 6, 9, 32), (96, 8, 3, 3), pad=2, dilation=2, groups=4),
+        conv((1, 5, 6, 15), (9, 5, 3, 3), pad=1, groups=3),
+        conv((1, 8, 8, 16), (32, 1, 3, 3), pad=1, groups=16),
+        conv((1, 5, 5, 12), (6, 2, 1, 1), groups=6),
+        conv((1, 20, 32), (32, 8, 3), pad=1, groups=4),
+        conv((1, 4, 4, 256), (256, 128, 3, 3), pad=1, groups=2),
+    ],
+    ids=range(8),
+)
+def test_groups(workload: Workload) -> None:
+    check_rule(workload, "conv", tolerance=2e-4, seeds=1)
+
+
+def test_a_small_group_is_a_part_of_a_register() -> None:
+    x, w = placeholder((1, 28, 28, 64), name="x"), placeholder((64, 4, 3, 3), name="w")
+    y = op.conv(
+        x, w, strides=[1, 1], padding=[1] * 4, dilation=[1, 1], groups=16, channels_last=True
+    )
+    func = create_prim_func([x, w, y]).with_attr("layout_free", [1])
+    name, done = scheduled(func, target=SKYLAKE)
+    assert name == "conv"
+    text = assembly_of(done, SKYLAKE)
+    assert "vgather" not in text
+    blocks = re.split(r"(?m)^\.L\w+:", text)
+    inner = max(blocks, key=lambda b: b.count("vfmadd"))
+    assert len(re.findall(r"vfmadd\w+\s.*%xmm\d+", inner)) == 14 * 4
+    assert "(%rsp)" not in inner.split("\tj")[0]
+
+
+def test_several_convolutions_are_not_matched() -> None:
     x, w = placeholder((1, 5, 5, 4)), placeholder((4, 4, 1, 1))
     plain: dict[str, Any] = {
         "strides": [1, 1], "padding": [0] * 4, "dilation": [1, 1], "channels_last": True,

@@ -9,7 +9,7 @@ from burnish.tensorir import operators as op
 from burnish.tensorir.printer import print_func
 from burnish.tests.native import lower
 from burnish.tests.tuner.rules.checking import SIZES, SKYLAKE, Workload, check_rule, scheduled
-from burnish.tuner.rules.elementwise import crossed_axis, runs_in_order
+from burnish.tuner.rules.elementwise import runs_in_order
 from burnish.tuner.workload import blocks_in_order
 
 
@@ -92,14 +92,3 @@ def test_runs_in_order() -> None:
     assert not first(relu(4, "n"))
     assert not first(Workload(op.add, np.add, (4, 5), (5,)))
     assert not first(Workload(lambda a: op.permute_dims(a, (1, 0)), np.transpose, (4, 4)))
-
-
-def test_crossed_axis() -> None:
-    def crossed(shape: tuple[int, ...], axes: tuple[int, ...]) -> int | None:
-        workload = Workload(lambda a: op.permute_dims(a, axes), np.transpose, shape)
-        return crossed_axis(blocks_in_order(workload.func)[0])
-
-    assert crossed((4, 5), (1, 0)) == 0
-    assert crossed((3, 4, 5), (0, 2, 1)) == 1
-    assert crossed((3, 4, 5), (1, 0, 2)) is None
-    assert crossed((1, 5), (1, 0)) is None

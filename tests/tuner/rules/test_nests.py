@@ -24,6 +24,7 @@ def test_rows_of_a_softmax() -> None:
         "softmax_max": ((0,), (), (1,)),
         "softmax_exp": ((0,), (), (1,)),
         "softmax_sum": ((0,), (), (1,)),
+        "softmax_scale": ((0,), (), ()),
         "softmax": ((0,), (), (1,)),
     }
 

@@ -184,6 +184,22 @@ def test_all_blocks_of_a_row_stand_under_one_loop() -> None:
     assert "* 1000" in text
 
 
+def test_powers_are_summed_as_they_are_made_and_scaled_by_one_reciprocal() -> None:
+    _, func = scheduled(softmax(1, 4, 1000).func, target=SKYLAKE)
+    text = func.script()
+    loop = text[text.index("prefetch_distance") :]
+    assert loop.index('T.block("softmax_exp")') < loop.index('T.block("softmax_sum_rf_update")')
+    assembly = assembly_of(func, SKYLAKE)
+    assert "vdivps" not in assembly
+    assert assembly.count("vdivss") == 1
+    assert "vscalefps" in assembly
+
+
+def test_short_rows_fetch_nothing_ahead() -> None:
+    _, func = scheduled(softmax(1, 4, 20).func, target=SKYLAKE)
+    assert "prefetch_distance" not in func.script()
+
+
 def test_the_main_loop_of_a_sum_is_loads_and_adds() -> None:
     _, func = scheduled(total(1, 8, 1024).func, target=SKYLAKE)
     assembly = assembly_of(func, SKYLAKE)

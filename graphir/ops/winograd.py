@@ -1,0 +1,62 @@
+"""The row of Winograd's convolution, which ``select-winograd`` puts in the place of ``conv``.
+
+``x`` is (batch, height, width, in), ``u`` (a, a, out, in), a = tile + 2: kernels of 3 x 3,
+transformed for tiles of tile x tile outputs. Strides are 1; ``padding`` is (before, after) of
+height and width. Sizes are static.
+"""
+
+from __future__ import annotations
+
+from ...tensorir.expr import IntImm
+from ...tensorir.function import PrimFunc
+from ...tensorir.operators.winograd import KERNEL, SIZES
+from ..dim import static_shape
+from ..expr import Call
+from ..op import REQUIRED, Op, attr, register
+from ..type import TensorType, Type
+from .operands import by_operator, fail, same_dtype, tensors
+from .window import ints
+
+
+def _winograd_conv(call: Call) -> Type:
+    kinds = tensors(call)
+    if same_dtype(call, kinds) != "float32":
+        raise fail(call, f"the operands are of {kinds[0].dtype}", "float32")
+    tile = attr(call, "tile")
+    if tile not in SIZES:
+        raise fail(call, f"tile={tile!r}", f"one of {', '.join(map(str, SIZES))}")
+    x, u = (static_shape(kind.shape) for kind in kinds[:2])
+    size = tile + KERNEL - 1
+    if x is None or u is None or len(x) != 4 or len(u) != 4:
+        raise fail(call, "the sizes are not static, or not four", "x (n, h, w, c), u (a, a, o, c)")
+    if u[:2] != (size, size) or u[3] != x[3]:
+        raise fail(call, "the weight does not fit", f"a weight ({size}, {size}, out, {x[3]})")
+    if len(kinds) == 3 and static_shape(kinds[2].shape) != (u[2],):
+        raise fail(call, "the bias does not fit", f"bias ({u[2]},)")
+    top, bottom, left, right = ints(call, "padding", 4, 0)
+    rows, columns = x[1] + top + bottom - KERNEL + 1, x[2] + left + right - KERNEL + 1
+    if rows < 1 or columns < 1:
+        raise fail(call, f"a window does not fit: {rows} x {columns} outputs", "a larger image")
+    shape = tuple([IntImm(d) for d in (x[0], rows, columns, u[2])])
+    return TensorType(shape, kinds[0].dtype)
+
+
+_plain = by_operator()
+
+
+def _legalize(call: Call) -> PrimFunc:
+    """What follows the products only takes their sums apart: to its neighbours this is a
+    convolution, though its blocks do not show it."""
+    return _plain(call).with_attr("op_pattern", "out_fusable")
+
+
+register(
+    Op(
+        "winograd_conv",
+        ("x", "u", "bias"),
+        _winograd_conv,
+        _legalize,
+        {"padding": REQUIRED, "tile": REQUIRED},
+        optional=1,
+    )
+)

@@ -1,0 +1,161 @@
+"""SelectWinograd: convolutions that are faster as Winograd's, by an estimate of their cycles.
+
+F(4, 3) needs a quarter of the products, F(2, 3) four ninths, but they transform inputs and outputs,
+and their weights are 4 and 1.8 times as large: where few pixels share a weight, it takes longer to
+fetch the weights than what is gained. Weights are transformed here, in float64, rounded once. What
+this does to the error is told, and bounded, in ``tensorir/operators/winograd.py``; who wants the
+error of direct convolution leaves the pass out (``precision="strict"``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...support.passes import Pass
+from ...tensorir.operators.winograd import KERNEL, SIZES, rows_together, transform_weight
+from ..dim import static_shape
+from ..expr import Call, Constant, Value, constant
+from ..module import IRModule
+from ..mutator import ExprMutator
+from ..op import attr, type_of
+from ..type import TensorType
+
+FEWEST_CHANNELS = 32
+"""Inputs and outputs of a convolution below which nothing is gained."""
+GAIN = 1.2
+"""How much faster the estimate has to be."""
+FMAS_A_CYCLE = 2
+DIRECT_SHARE, PRODUCT_SHARE = 0.7, 0.65
+"""The parts of the peak that kernels of direct convolution and of the products come to."""
+BYTES_A_CYCLE = 4
+"""How fast weights come that are in no cache of the core."""
+TRANSFORM_CYCLES = {2: 150, 4: 330}
+"""Cycles for the transform of a vector of tiles, of inputs or of outputs."""
+CACHED = 0.75
+"""The part of the cache that weights may take to stay in it."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a convolution's cost depends on: outputs are ``rows`` x ``columns`` pixels of ``batch``
+    images."""
+
+    batch: int
+    rows: int
+    columns: int
+    channels: int
+    outputs: int
+
+    @property
+    def pixels(self) -> int:
+        return self.batch * self.rows * self.columns
+
+
+@dataclass(frozen=True)
+class SelectWinograd(Pass):
+    """Replace ``conv`` by ``winograd_conv`` where an estimate says that it is faster: float32,
+    kernels of 3 x 3, strides of 1, one group, channels last, constant weights, static sizes.
+
+    ``vector_bits`` and ``l2_bytes`` are the target's. *requires*: channels-last. *ensures*: what is
+    replaced is faster by ``GAIN`` at least, as far as the estimate knows.
+
+        y = R.conv(x, w, strides=[1, 1], padding=[1, 1, 1, 1], ..., channels_last=True)
+    becomes
+        y = R.winograd_conv(x, u, padding=[1, 1, 1, 1], tile=4)     # u: (6, 6, 64, 64)
+    """
+
+    vector_bits: int = 256
+    l2_bytes: int = 1 << 18
+
+    def run(self, module: IRModule) -> IRModule:
+        return _Selector(module, self).transform()
+
+    def tile(self, shape: Shape) -> int | None:
+        """The m of F(m, 3) for a convolution, or None where direct convolution is the choice."""
+        lanes = self.vector_bits // 32
+        few = min(shape.channels, shape.outputs) < FEWEST_CHANNELS
+        if few or shape.channels % lanes or shape.outputs % lanes:
+            return None
+        costs = {m: self.winograd_cycles(shape, m) for m in SIZES}
+        best = min(costs, key=lambda m: costs[m])
+        return best if costs[best] * GAIN <= self.direct_cycles(shape) else None
+
+    def direct_cycles(self, shape: Shape) -> float:
+        """The estimate for direct convolution."""
+        weights = KERNEL * KERNEL * shape.channels * shape.outputs
+        products = shape.pixels * weights / self._products_a_cycle(DIRECT_SHARE)
+        return products + self._fetching(weights * 4, 1)
+
+    def winograd_cycles(self, shape: Shape, m: int) -> float:
+        """The estimate for F(m, 3)."""
+        down, across = math.ceil(shape.rows / m), math.ceil(shape.columns / m)
+        tiles = shape.batch * down * across
+        weights = (m + KERNEL - 1) ** 2 * shape.channels * shape.outputs
+        products = tiles * weights / self._products_a_cycle(PRODUCT_SHARE)
+        vectors = tiles * (shape.channels + shape.outputs) * 32 / self.vector_bits
+        together = rows_together(down, across, m, shape.channels, shape.outputs, self.l2_bytes)
+        blocks = shape.batch * down // together
+        fetching = self._fetching(weights * 4, blocks)
+        return products + vectors * TRANSFORM_CYCLES[m] + fetching
+
+    def _products_a_cycle(self, share: float) -> float:
+        return FMAS_A_CYCLE * self.vector_bits / 32 * share
+
+    def _fetching(self, size: int, times: int) -> float:
+        """Cycles to fetch weights so many times; once they are small enough, they stay."""
+        return 0.0 if size <= CACHED * self.l2_bytes else times * size / BYTES_A_CYCLE
+
+
+class _Selector(ExprMutator):
+    def __init__(self, module: IRModule, options: SelectWinograd) -> None:
+        super().__init__(module)
+        self.options = options
+        self.made: dict[tuple[int, int], Constant] = {}
+        # Constants are known by the identity of their data: keep them while this runs.
+        self.held: list[Constant] = []
+
+    def visit_Call(self, call: Call) -> Value:  # noqa: N802
+        new = super().visit_Call(call)
+        assert isinstance(new, Call)
+        shape = _shape_of(new)
+        tile = None if shape is None else self.options.tile(shape)
+        if tile is None:
+            return new
+        x, w, *bias = new.args
+        assert isinstance(w, Constant)
+        attrs = (("padding", tuple(attr(new, "padding"))), ("tile", tile))
+        args = (x, self.transformed(w, tile), *bias)
+        return Call("winograd_conv", args, attrs).with_span(new.span)
+
+    def transformed(self, w: Constant, tile: int) -> Constant:
+        key = (id(w.data), tile)
+        if key not in self.made:
+            self.made[key] = constant(transform_weight(w.data, tile), "float32").with_span(w.span)
+            self.held.append(w)
+        return self.made[key]
+
+
+def _shape_of(call: Call) -> Shape | None:
+    """The sizes of a convolution that can be Winograd's; None for any other call."""
+    if call.op != "conv" or not attr(call, "channels_last"):
+        return None
+    if attr(call, "out_channels_last") not in (None, True) or attr(call, "groups") != 1:
+        return None
+    x, w = type_of(call.args[0]), type_of(call.args[1])
+    out = type_of(call)
+    assert isinstance(x, TensorType)
+    assert isinstance(w, TensorType)
+    assert isinstance(out, TensorType)
+    if x.dtype != "float32" or not isinstance(call.args[1], Constant):
+        return None
+    if static_shape(w.shape[2:]) != (KERNEL, KERNEL):
+        return None
+    if any(v != 1 for v in (*attr(call, "strides"), *attr(call, "dilation"))):
+        return None
+    sizes = static_shape(out.shape)
+    own = static_shape(x.shape)
+    if sizes is None or own is None or 0 in sizes:
+        return None
+    batch, rows, columns, outputs = sizes
+    return Shape(batch, rows, columns, own[3], outputs)

@@ -1,0 +1,115 @@
+"""SelectWinograd: which convolutions become Winograd's, and that the model stays what it was."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from burnish.graphir.analysis import bindings
+from burnish.graphir.expr import Call
+from burnish.graphir.module import IRModule
+from burnish.graphir.parser import parse_module
+from burnish.graphir.passes.bind_params import BindParams
+from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
+from burnish.graphir.passes.pipeline import pipeline, stages
+from burnish.graphir.passes.select_winograd import SelectWinograd, Shape
+from burnish.graphir.verify import verify_module
+from burnish.tensorir.operators.winograd import transform_weight
+from burnish.tests.graphir.reference import run
+
+SAME = "strides=[1, 1], padding=[1, 1, 1, 1], dilation=[1, 1]"
+LAST = f"{SAME}, channels_last=True"
+SELECT = SelectWinograd(512, 1 << 20)
+
+
+def model(
+    *lines: str, x: str = '(1, 12, 12, 32), "float32"', w: tuple[int, ...] = (32, 32, 3, 3)
+) -> tuple[IRModule, np.ndarray]:
+    """A model of lines over x and the constants w and b; the weight."""
+    kind = x.rsplit(", ", 1)[1]
+    body = "".join(f"        {line}\n" for line in lines)
+    module = parse_module(
+        f"@R.function\ndef main(x: R.Tensor({x}), w: R.Tensor({w}, {kind}), "
+        f"b: R.Tensor(({w[0]},), {kind})):\n    with R.dataflow():\n{body}"
+        "        R.output(y)\n    return y\n"
+    )
+    rng = np.random.default_rng(0)
+    weight = (rng.standard_normal(w) / 16).astype(kind.strip('"'))
+    params = {"w": weight, "b": rng.standard_normal(w[0]).astype(weight.dtype)}
+    return BindParams("main", params)(module), weight
+
+
+def calls(module: IRModule) -> list[Call]:
+    return [b.value for b in bindings(module["main"]) if isinstance(b.value, Call)]  # type: ignore[arg-type]
+
+
+def test_a_convolution_becomes_winograds_and_computes_the_same() -> None:
+    module, weight = model(f"a = R.conv(x, w, b, {LAST})", "y = R.relu(a)")
+    found = verify_module(DeadCodeElimination()(SELECT(module)))
+    call, relu = calls(found)
+    assert (call.op, relu.op) == ("winograd_conv", "relu")
+    tile = dict(call.attrs)["tile"]
+    assert np.array_equal(call.args[1].data, transform_weight(weight, tile))  # type: ignore[union-attr]
+    x = np.random.default_rng(1).standard_normal((1, 12, 12, 32)).astype("float32")
+    np.testing.assert_allclose(run(found, "main", x), run(module, "main", x), rtol=0, atol=5e-5)
+
+
+def test_a_shared_weight_is_transformed_once() -> None:
+    module, _ = model(f"a = R.conv(x, w, b, {LAST})", f"y = R.conv(a, w, b, {LAST})")
+    first, second = calls(SELECT(module))
+    assert first.op == second.op == "winograd_conv"
+    assert first.args[1] is second.args[1]
+
+
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [
+        (f"R.conv(x, w, {LAST.replace('strides=[1, 1]', 'strides=[2, 2]')})", {}),
+        (f"R.conv(x, w, {LAST.replace('dilation=[1, 1]', 'dilation=[2, 2]')})", {}),
+        (f"R.conv(x, w, {LAST}, out_channels_last=False)", {}),
+        (f"R.conv(x, w, {SAME})", {"x": '(1, 32, 12, 12), "float32"'}),
+        (f"R.conv(x, w, {LAST})", {"x": '("n", 12, 12, 32), "float32"'}),
+        (f"R.conv(x, w, {LAST})", {"x": '(1, 12, 12, 32), "float64"'}),
+        (f"R.conv(x, w, {LAST})", {"w": (32, 32, 5, 5)}),
+        (f"R.conv(x, w, {LAST}, groups=2)", {"w": (32, 16, 3, 3)}),
+        (f"R.conv(x, w, {LAST})", {"x": '(1, 12, 12, 24), "float32"', "w": (32, 24, 3, 3)}),
+    ],
+)
+def test_all_others_stay(line: str, changed: dict[str, object]) -> None:
+    module, _ = model(f"y = {line}", **changed)  # type: ignore[arg-type]
+    assert [c.op for c in calls(SELECT(module))] == ["conv"]
+
+
+def test_a_weight_that_is_no_constant_stays() -> None:
+    module = parse_module(
+        '@R.function\ndef main(x: R.Tensor((1, 12, 12, 32), "float32"), '
+        'w: R.Tensor((32, 32, 3, 3), "float32")):\n    with R.dataflow():\n'
+        f"        y = R.conv(x, w, {LAST})\n        R.output(y)\n    return y\n"
+    )
+    assert SELECT(module)["main"] is module["main"]
+
+
+def test_the_estimate_decides_by_the_use_that_is_made_of_a_weight() -> None:
+    tiles = [
+        SELECT.tile(Shape(1, n, n, c, c)) for n, c in ((56, 64), (28, 128), (14, 256), (7, 512))
+    ]
+    assert tiles == [4, 4, 2, None]
+    assert SELECT.tile(Shape(1, 56, 56, 16, 64)) is None
+    # Vectors of eight halve what an instruction does, not what is to be fetched.
+    narrow = SelectWinograd(256, 1 << 20)
+    assert narrow.direct_cycles(Shape(1, 56, 56, 64, 64)) > SELECT.direct_cycles(
+        Shape(1, 56, 56, 64, 64)
+    )
+
+
+def test_the_epilogue_joins_the_kernel() -> None:
+    module, _ = model(f"a = R.conv(x, w, b, {LAST})", "c = R.add(a, x)", "y = R.relu(c)")
+    for stage in stages(selection=[SELECT]).values():
+        module = stage(module)
+    assert list(module.prim_funcs) == ["fused_winograd_conv_add_relu"]
+    assert module.prim_funcs["fused_winograd_conv_add_relu"].attr("layout_free") == [1, 2]
+
+
+def test_pipelines_select_nothing_unless_told() -> None:
+    assert "select-winograd" not in str(pipeline())
+    assert "select-winograd" in str(stages(selection=[SELECT])["20-legalized"])

@@ -1,0 +1,118 @@
+"""Winograd's convolution against direct convolution in float64: sizes, paddings, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from burnish.support.errors import ComputeError
+from burnish.tensorir import operators as ops
+from burnish.tensorir.compute import placeholder
+from burnish.tensorir.expr import Var
+from burnish.tensorir.operators.winograd import (
+    KERNEL,
+    SIZES,
+    error_bound,
+    rows_together,
+    transform_weight,
+    transforms,
+)
+
+Run = Callable[..., np.ndarray]
+
+
+def direct(x: np.ndarray, w: np.ndarray, padding: tuple[int, ...]) -> np.ndarray:
+    """The convolution of (n, h, w, c) with (o, c, 3, 3), in float64."""
+    top, bottom, left, right = padding
+    wide = np.pad(x.astype(np.float64), [(0, 0), (top, bottom), (left, right), (0, 0)])
+    rows, columns = wide.shape[1] - 2, wide.shape[2] - 2
+    return sum(  # type: ignore[return-value]
+        wide[:, i : i + rows, j : j + columns] @ w[:, :, i, j].T.astype(np.float64)
+        for i in range(KERNEL)
+        for j in range(KERNEL)
+    )
+
+
+def uniform(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).uniform(-1, 1, shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("m", SIZES)
+@pytest.mark.parametrize(
+    ("image", "padding"),
+    [
+        ((1, 4, 4), (1, 1, 1, 1)),
+        ((2, 7, 5), (1, 1, 1, 1)),
+        ((1, 9, 3), (0, 0, 0, 0)),
+        ((3, 6, 10), (2, 0, 0, 1)),
+        ((1, 1, 1), (1, 1, 1, 1)),
+    ],
+)
+def test_it_is_the_convolution(
+    run: Run, m: int, image: tuple[int, ...], padding: tuple[int, ...]
+) -> None:
+    x, w, bias = uniform(*image, 5), uniform(7, 5, 3, 3), uniform(7)
+    found = run(
+        lambda a, u, b: ops.winograd_conv(a, u, b, padding=padding, tile=m),
+        x,
+        transform_weight(w, m),
+        bias,
+    )
+    np.testing.assert_allclose(found, direct(x, w, padding) + bias, atol=2e-5)
+
+
+@pytest.mark.parametrize(("m", "usual"), [(2, 1e-6), (4, 6e-6)])
+@pytest.mark.parametrize("channels", [16, 64, 256])
+def test_the_error_is_within_its_bound_and_usually_far_below(
+    run: Run, m: int, usual: float, channels: int
+) -> None:
+    x, w = uniform(1, 8, 8, channels), uniform(4, channels, 3, 3)
+    wanted = direct(x, w, (1, 1, 1, 1))
+    found = run(
+        lambda a, u: ops.winograd_conv(a, u, padding=(1, 1, 1, 1), tile=m),
+        x,
+        transform_weight(w, m),
+    )
+    error = np.abs(found - wanted).max()
+    assert error <= error_bound(m, channels)
+    assert error <= usual * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("m", SIZES)
+def test_the_matrices_are_exact(m: int) -> None:
+    t = transforms(m)
+    for matrix in (t.inputs, t.outputs):
+        assert np.array_equal(matrix, matrix.astype(np.float32))
+    # Any three weights and any tile of inputs: the outputs are those of the sum of products.
+    rng = np.random.default_rng(0)
+    d, g = rng.standard_normal(m + 2), rng.standard_normal(3)
+    found = t.outputs @ ((t.weights @ g) * (t.inputs @ d))
+    np.testing.assert_allclose(found, np.convolve(d, g[::-1], "valid"), rtol=1e-12)
+
+
+def test_a_block_of_tiles_leaves_room_in_the_cache() -> None:
+    whole = rows_together(7, 7, 4, 128, 128, 1 << 20)
+    assert whole == 7
+    assert rows_together(14, 14, 4, 64, 64, 1 << 20) == 2
+    assert rows_together(13, 13, 4, 4096, 64, 1 << 18) == 1
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x, u = placeholder((1, 8, 8, 4), "float32"), placeholder((6, 6, 3, 4), "float32")
+    symbolic = placeholder((Var("n"), 8, 8, 4), "float32")
+    half = placeholder((6, 6, 3, 4), "float16")
+    other = placeholder((6, 6, 3, 5), "float32")
+    for a, b, padding, tile, text in (
+        (x, u, (1, 1, 1, 1), 3, r"tiles of \(2, 4\) outputs, found 3"),
+        (x, u, (1, 1, 1, 1), 2, r"u\[4, 4, o, 4\], found \[6, 6, 3, 4\]"),
+        (x, other, (1, 1, 1, 1), 4, r"u\[6, 6, o, 4\]"),
+        (x, half, (1, 1, 1, 1), 4, "operands of float32"),
+        (x, u, (1, 1), 4, "4 paddings"),
+        (symbolic, u, (1, 1, 1, 1), 4, "static sizes"),
+        (placeholder((1, 1, 8, 4), "float32"), u, (0, 0, 0, 0), 4, "does not fit 1 x 8"),
+        (placeholder((8, 8, 4), "float32"), u, (1, 1, 1, 1), 4, "x.n, h, w, c."),
+    ):
+        with pytest.raises(ComputeError, match=text):
+            ops.winograd_conv(a, b, padding=padding, tile=tile)

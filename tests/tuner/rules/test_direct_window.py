@@ -1,0 +1,100 @@
+"""Windows without padded copies: which they are, their numbers, and their code."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from burnish.support.target import Target
+from burnish.tensorir import operators as op
+from burnish.tensorir.compute import create_prim_func, placeholder
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.tuner.rules.checking import SKYLAKE, Workload, assembly_of, scheduled
+from burnish.tests.tuner.rules.test_depthwise import depthwise
+from burnish.tuner.rules.direct_window import direct_window
+from burnish.tuner.rules.window_match import match_window
+
+
+def function(x: tuple[int, ...], *, stride: int = 1, pad: int = 1, kernel: int = 3) -> PrimFunc:
+    n, channels = len(x) - 2, x[-1]
+    image = placeholder(x, name="x")
+    w = placeholder((channels, 1, *[kernel] * n), name="w")
+    options: dict[str, Any] = {
+        "strides": [stride] * n, "padding": [pad] * (2 * n), "dilation": [1] * n,
+    }  # fmt: skip
+    y = op.conv(image, w, groups=channels, channels_last=True, **options)
+    return create_prim_func([image, w, y]).with_attr("layout_free", [1])
+
+
+def is_direct(func: PrimFunc) -> bool:
+    window = match_window(func)
+    assert window is not None
+    return direct_window(Schedule(func), window) is not None
+
+
+def test_windows_of_known_images_are_read_in_place() -> None:
+    assert is_direct(function((1, 9, 9, 16)))
+    assert is_direct(function((1, 9, 9, 16), pad=0))
+    assert is_direct(function((1, 9, 16), stride=2))
+    assert not is_direct(function((1, 5, 5, 5, 16)))  # too many borders
+    assert not is_direct(depthwise((1, "h", 8, 16), (3, 3), pad=1).func)
+    assert is_direct(depthwise(("n", 8, 8, 16), (3, 3), pad=1).func)
+
+
+def test_no_copy_is_made() -> None:
+    _, func = scheduled(function((1, 12, 12, 32)), target=SKYLAKE)
+    assert "conv_pad" not in str(func)
+
+
+@pytest.mark.parametrize(
+    ("threads", "images", "width", "shared"),
+    [
+        (1, 1, 24, None),
+        (1, 4, 24, None),
+        (2, 1, 24, 2),  # channels of one image
+        (3, 1, 24, 3),
+        (4, 1, 24, 6),
+        (2, 1, 112, 26),  # rows of a large one but for those at borders
+        (2, 4, 24, 4),  # images
+    ],
+)
+def test_what_threads_share(threads: int, images: int, width: int, shared: int | None) -> None:
+    target = Target(f"llvm -mcpu=skylake-avx512 -threads={threads}")
+    name, func = scheduled(function((images, width, width, 96)), target=target)
+    assert name == "window"
+    found = re.findall(r"in T.parallel\((\d+)\)", str(func))
+    assert found == ([] if shared is None else [str(shared)])
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        depthwise((1, 13, 30, 32), (3, 3), pad=1),
+        depthwise((3, 8, 3, 16), (5, 5), pad=2),
+        depthwise((1, 4, 4, 16), (3, 3), pad=3),
+        depthwise((1, 10, 10, 16), (2, 2), stride=3),
+        depthwise((1, 1, 9, 16), (1, 3), pad=1),
+    ],
+    ids=range(5),
+)
+def test_borders(workload: Workload) -> None:
+    name, func = scheduled(workload.func)
+    assert name == "window"
+    assert "conv_pad" not in str(func)
+    workload.check(func)
+
+
+def test_interior_tiles_have_no_conditions() -> None:
+    func = function((1, 56, 56, 64))
+    target = Target("llvm -mcpu=skylake-avx512 -threads=1")
+    text = assembly_of(scheduled(func, target=target)[1], target)
+    bodies = [b for b in re.split(r"(?m)^\.L\w+:", text) if "vfmadd" in b]
+    assert len(bodies) == 9
+    inner = max(bodies, key=lambda b: len(re.findall(r"vfmadd|vmulps", b)))
+    assert len(re.findall(r"(?:vfmadd|vmulps)\w*\s.*%zmm", inner)) == 9 * 8
+    for body in bodies:
+        assert not re.search(r"%rsp|vblend|%k[1-7]", body)
+        assert len(re.findall(r"(?m)^\s+j\w+", body)) <= 4

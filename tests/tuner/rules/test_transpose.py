@@ -1,0 +1,97 @@
+"""Transposes through registers, whatever the shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from burnish.tensorir import operators as op
+from burnish.tensorir.compute import Tensor
+from burnish.tests.tuner.rules.checking import (
+    HASWELL,
+    SKYLAKE,
+    Workload,
+    assembly_of,
+    check_rule,
+    scheduled,
+)
+from burnish.tuner.rules.transpose import crossed_axis, fits_registers
+from burnish.tuner.workload import blocks_in_order
+
+
+def transposed(
+    *shape: int | str, axes: tuple[int, ...] = (1, 0), dtype: str = "float32"
+) -> Workload:
+    return Workload(
+        lambda a: op.permute_dims(a, axes), lambda a: a.transpose(axes), shape, dtype=dtype
+    )
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (33, 47), (2, 40), (40, 3), (15, 15), (64, 17)])
+def test_shapes(shape: tuple[int, int]) -> None:
+    check_rule(transposed(*shape), "elementwise")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "int8", "float16"])
+def test_dtypes(dtype: str) -> None:
+    check_rule(transposed(37, 20, dtype=dtype), "elementwise", seeds=1)
+
+
+def test_images_to_channels_last_and_back() -> None:
+    check_rule(transposed(2, 3, 5, 18, axes=(0, 2, 3, 1)), "elementwise")
+    check_rule(transposed(2, 5, 18, 24, axes=(0, 3, 1, 2)), "elementwise")
+
+
+def test_symbolic_extents() -> None:
+    check_rule(transposed("m", 20), "elementwise", m=(0, 1, 16, 37))
+    check_rule(transposed(20, "m"), "elementwise", m=(0, 1, 16, 37))
+    check_rule(transposed("m", "n"), "elementwise", m=(0, 5, 33), n=(4, 40, 16))
+
+
+def test_fused_with_operands_along_the_rows() -> None:
+    def build(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        return op.add(op.add(op.relu(op.permute_dims(a, (1, 0))), b), op.permute_dims(c, (1, 0)))
+
+    workload = Workload(
+        build, lambda a, b, c: np.maximum(a.T, 0) + b + c.T, (35, 20), (20, 35), (35, 20)
+    )
+    check_rule(workload, "elementwise")
+
+
+@pytest.mark.parametrize(("target", "side"), [(SKYLAKE, 16), (HASWELL, 8)])
+def test_memory_is_touched_by_vectors_alone(target: object, side: int) -> None:
+    _, func = scheduled(transposed(3 * side, 5 * side).func, target=target)  # type: ignore[arg-type]
+    text = assembly_of(func, target)  # type: ignore[arg-type]
+    assert "gather" not in text
+    assert text.count("vmovup") >= side
+    assert "vinsertps" not in text
+
+
+def fits(build: Callable[..., Tensor], *shapes: tuple[int, ...]) -> bool:
+    workload = Workload(build, np.abs, *shapes)
+    return fits_registers(blocks_in_order(workload.func)[-1], SKYLAKE)
+
+
+def test_what_fits() -> None:
+    assert fits(lambda a: op.permute_dims(a, (1, 0)), (8, 5))
+    assert not fits(lambda a: op.permute_dims(a, (1, 0)), (1, 5))
+    assert not fits(op.relu, (8, 5))
+
+
+def test_a_buffer_read_both_ways_does_not_fit() -> None:
+    workload = Workload(lambda a: op.add(a, op.permute_dims(a, (1, 0))), lambda a: a + a.T, (9, 9))
+    check_rule(workload, "elementwise")
+    _, func = scheduled(workload.func)
+    assert "register" not in func.script()
+
+
+def test_crossed_axis() -> None:
+    def crossed(shape: tuple[int, ...], axes: tuple[int, ...]) -> int | None:
+        return crossed_axis(blocks_in_order(transposed(*shape, axes=axes).func)[0])
+
+    assert crossed((4, 5), (1, 0)) == 0
+    assert crossed((3, 4, 5), (0, 2, 1)) == 1
+    assert crossed((3, 4, 5), (1, 0, 2)) is None
+    assert crossed((1, 5), (1, 0)) is None

@@ -1,0 +1,107 @@
+"""Winograd's convolutions: every size of image, tile and batch; the assembly of the products."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from burnish.tensorir import operators as op
+from burnish.tensorir.compute import Tensor
+from burnish.tensorir.operators.winograd import transforms
+from burnish.tests.graphir import window_reference
+from burnish.tests.tensorir.operators.test_winograd import direct
+from burnish.tests.tuner.rules.checking import (
+    HASWELL,
+    SKYLAKE,
+    Workload,
+    assembly_of,
+    check_rule,
+    scheduled,
+)
+from burnish.tuner.rules.winograd import match_winograd
+
+ONES = (1, 1, 1, 1)
+
+
+def winograd(
+    n: int, h: int, w: int, c: int, o: int, m: int,
+    padding: tuple[int, int, int, int] = ONES, *, epilogue: bool = True,
+) -> Workload:  # fmt: skip
+    """relu(conv + residual), or the convolution alone, with a weight that is transformed."""
+    a = m + 2
+
+    def build(x: Tensor, u: Tensor, *rest: Tensor) -> Tensor:
+        if not rest:
+            return op.winograd_conv(x, u, padding=padding, tile=m)
+        bias, residual = rest
+        y = op.winograd_conv(x, u, bias, padding=padding, tile=m)
+        return op.relu(op.add(y, residual))
+
+    def reference(x: np.ndarray, u: np.ndarray, *rest: np.ndarray) -> np.ndarray:
+        y = window_reference.winograd_conv(x, u, padding=padding, tile=m)
+        return np.maximum(y + rest[0] + rest[1], 0) if rest else y
+
+    down, across = h + padding[0] + padding[1] - 2, w + padding[2] + padding[3] - 2
+    shapes = [(n, h, w, c), (a, a, o, c)]
+    more = [(o,), (n, down, across, o)] if epilogue else []
+    return Workload(build, reference, *shapes, *more)
+
+
+@pytest.mark.parametrize("m", [2, 4])
+@pytest.mark.parametrize(
+    ("image", "padding"),
+    [((1, 8, 8), ONES), ((1, 7, 9), ONES), ((2, 5, 6), ONES), ((1, 9, 14), (0, 0, 2, 0))],
+)
+def test_any_image(m: int, image: tuple[int, int, int], padding: tuple[int, int, int, int]) -> None:
+    check_rule(winograd(*image, 16, 32, m, padding), "winograd", seeds=1, tolerance=5e-4)
+
+
+def test_several_blocks_of_tiles() -> None:
+    # The transformed inputs of 20 x 17 tiles are larger than the cache.
+    check_rule(winograd(1, 80, 68, 64, 16, 4), "winograd", seeds=2, tolerance=2e-3)
+
+
+def test_without_an_epilogue() -> None:
+    check_rule(winograd(1, 8, 12, 32, 48, 4, epilogue=False), "winograd", tolerance=1e-3)
+
+
+def test_channels_that_fill_no_vectors_are_left_to_other_rules() -> None:
+    func = winograd(1, 6, 6, 5, 7, 2).func
+    assert match_winograd(func) is not None
+    assert scheduled(func)[0] != "winograd"
+
+
+def test_what_is_matched() -> None:
+    found = match_winograd(winograd(1, 6, 6, 16, 16, 4).func)
+    assert found is not None
+    assert (found.tile, found.channels, found.outputs) == (4, 16, 16)
+    assert found.pad == "winograd_pad"
+    other = Workload(
+        lambda a, b: op.matmul(a, b, transpose_b=True), lambda a, b: a, (4, 4, 8, 16), (4, 4, 8, 16)
+    )
+    assert match_winograd(other.func) is None
+
+
+@pytest.mark.parametrize(("target", "register"), [(SKYLAKE, "zmm"), (HASWELL, "ymm")])
+def test_products_run_in_registers(target: object, register: str) -> None:
+    func = winograd(1, 16, 16, 32, 32, 4).func.with_attr("layout_free", [1])
+    name, scheduled_func = scheduled(func, target=target)  # type: ignore[arg-type]
+    assert name == "winograd"
+    text = assembly_of(scheduled_func, target)  # type: ignore[arg-type]
+    loops = re.split(r"^\.LBB\S+:", text, flags=re.M)
+    products = max(loops, key=lambda s: s.count("vfmadd231ps"))
+    fmas = [line for line in products.splitlines() if "vfmadd231ps" in line and register in line]
+    assert len(fmas) >= 32
+    # Neither sums nor transformed inputs go through memory between the products.
+    assert "vmovaps\t%" not in products.split("vfmadd231ps")[1]
+
+
+def test_the_reference_is_the_convolution() -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((1, 6, 7, 3)), rng.standard_normal((2, 3, 3, 3))
+    g = transforms(4).weights
+    u = np.einsum("iy,ocyx,jx->ijoc", g, w, g)
+    workload = winograd(1, 6, 7, 3, 2, 4, epilogue=False)
+    np.testing.assert_allclose(workload.reference(x, u), direct(x, w, ONES), rtol=1e-9, atol=1e-9)

@@ -1,0 +1,221 @@
+"""Blocking: a large matrix product keeps what it reads again in the caches.
+
+    copy of the rows                    where they lie badly
+    for jg                              groups of panels of columns, which stay in the L2 cache
+      pack the group                    where the weight comes in another layout
+      for i0                            tiles of rows, read once a group
+        for jp                          the panels of the group
+          for k0 (prefetch_distance)    the register tile, as without blocking
+
+Rows are read as they are where that is fast. Rows a multiple of the size of a way of the first
+cache apart fall into one set, and are read from a copy: with other distances, or, where many
+columns pay for it, in *slivers*, tile by tile in the order of reading. Of a transposed operand
+slivers bring together what a step of k reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...support.target import Target
+from ...tensorir.expr import Expr, IntImm, Var
+from ...tensorir.schedule import Schedule
+from ...tensorir.stmt import Block
+from ..chooser import Chooser
+from ..workload import Matmul, block_named, load_is_contiguous, static_extent
+from .panels import is_layout_free
+from .sharing import points_of, share
+from .tiles import CACHE_SHARE, bytes_of
+
+MOST_PANELS = 8
+"""Panels of a group."""
+STEPS = 4
+"""Steps of k that a row of a sliver has side by side."""
+AHEAD = 3
+"""Iterations of the loop over k that a tile is asked for before it is read."""
+FROM_L2, FROM_L2_STRIDED = 0.5, 0.125
+"""Parts of the L2 cache from which on a weight is worth asking for: packed, and as it is."""
+WAY = 4096
+"""Bytes of a way of the first cache: what lies so far apart shares a set."""
+MANY_PANELS = 8
+"""Vectors of columns from which on a copy of the rows pays."""
+MANY_MORE_PANELS = 32
+"""Vectors of columns from which on it pays to order the copy."""
+SHORT_TILE = 8
+"""Rows of a sliver of a transposed operand: a power of two, which one vector moves."""
+
+AS_THEY_ARE, SPREAD, SLIVERS = 0, 1, 2
+"""How the rows of X are read."""
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """``group`` panels of columns are the outer loop, 0 for none; ``rows`` says how X is read, and
+    ``ahead`` how many iterations of the loop over k it and W are asked for before (0: never)."""
+
+    group: int
+    rows: int
+    ahead: int
+
+
+def plan_blocking(
+    sch: Schedule,
+    matmul: Matmul,
+    panel: int,
+    tile_rows: int,
+    several: bool,
+    inner: bool,
+    target: Target,
+    chooser: Chooser,
+) -> Blocking:
+    """Decide how a product over panels of ``panel`` columns (0: W as it is) is blocked.
+
+    ``several`` says that there is more than one tile of rows, ``inner`` that a tile has rows of
+    more than one axis.
+    """
+    block = block_named(sch.func, matmul.block)
+    rows, group = AS_THEY_ARE, 0
+    if matmul.rows:
+        slivers = not inner and _fits_slivers(matmul, block)
+        ways = [AS_THEY_ARE, SPREAD, *([SLIVERS] if slivers else [])]
+        best = _best_rows(block, matmul, tile_rows, target)
+        rows = chooser.value(sch, ways, min(best, ways[-1]))
+    if panel and several:
+        groups, best = _groups(sch, block, matmul, panel, target)
+        group = chooser.value(sch, groups, best)
+    weights = bytes_of(matmul.w)
+    share_of_l2 = FROM_L2 if panel else FROM_L2_STRIDED
+    far = several and weights is not None and weights > share_of_l2 * target.l2_bytes
+    return Blocking(group, rows, chooser.value(sch, [0, AHEAD, 2 * AHEAD], AHEAD * far))
+
+
+def _groups(
+    sch: Schedule, block: Block, matmul: Matmul, panel: int, target: Target
+) -> tuple[list[int], int]:
+    """The numbers of panels that may be a group (0: columns are no outer loop), and the best."""
+    columns, depth = (static_extent(block, i) for i in (matmul.columns[-1], matmul.reduce[0]))
+    outside = _columns_first(sch, matmul, target)
+    if columns is None or depth is None:
+        return [0, 1], int(outside)
+    panels = math.ceil(columns / panel)
+    groups = [g for g in range(1, MOST_PANELS + 1) if panels % g == 0]
+    room = int(CACHE_SHARE * target.l2_bytes) // (panel * depth * matmul.w.dtype.bits // 8)
+    best = max(g for g in groups if g <= max(1, room))
+    # One group of all panels is no blocking.
+    return [0, *groups], best if outside and best < panels else 0
+
+
+def _columns_first(sch: Schedule, matmul: Matmul, target: Target) -> bool:
+    """Whether groups of panels are the outer loop: each is packed where it is used, or all weights
+    together are too large to stay in a core's cache from one tile of rows to the next."""
+    weights = bytes_of(matmul.w)
+    if weights is None:
+        return False
+    copied = not is_layout_free(sch.func, matmul.w.buffer)
+    return copied or weights > CACHE_SHARE * target.l2_bytes
+
+
+def _best_rows(block: Block, matmul: Matmul, tile_rows: int, target: Target) -> int:
+    if reads_across(block, matmul, target):
+        return SLIVERS
+    if not _rows_collide(block, matmul, tile_rows, target):
+        return AS_THEY_ARE
+    columns = static_extent(block, matmul.columns[-1])
+    assert columns is not None
+    many = columns >= MANY_MORE_PANELS * _lanes(matmul, target)
+    return SLIVERS if many else SPREAD
+
+
+def _lanes(matmul: Matmul, target: Target) -> int:
+    return max(1, target.vector_bits // matmul.x.buffer.dtype.bits)
+
+
+def reads_across(block: Block, matmul: Matmul, target: Target) -> bool:
+    """Whether X is transposed and read so often that a copy in slivers pays: every step of k lies
+    in a line of its own, and all of them do not stay in the first cache."""
+    columns = static_extent(block, matmul.columns[-1])
+    k = block.iter_vars[matmul.reduce[0]].var
+    size = bytes_of(matmul.x)
+    if columns is None or size is None or not _fits_slivers(matmul, block):
+        return False
+    far = size > target.l1_bytes and columns >= MANY_PANELS * _lanes(matmul, target)
+    return far and not load_is_contiguous(matmul.x, k)
+
+
+def _rows_collide(block: Block, matmul: Matmul, tile_rows: int, target: Target) -> bool:
+    """Whether the rows of a tile fall into few sets of the first cache, and are read so often that
+    a copy with other distances pays."""
+    *_, k = matmul.x.buffer.shape
+    columns = static_extent(block, matmul.columns[-1])
+    inner = block.iter_vars[matmul.reduce[0]].var
+    if not isinstance(k, IntImm) or columns is None or not load_is_contiguous(matmul.x, inner):
+        return False
+    distance = k.value * matmul.x.buffer.dtype.bits // 8
+    # One way of a set is left to the panel.
+    in_a_set = math.ceil(tile_rows * math.gcd(distance, WAY) / WAY)
+    return in_a_set >= target.l1_bytes // WAY and columns >= MANY_PANELS * _lanes(matmul, target)
+
+
+def _fits_slivers(matmul: Matmul, block: Block) -> bool:
+    """Whether X is a matrix, or a batch of them, of known size, whose rows are one axis."""
+    if len(matmul.rows) != 1 or bytes_of(matmul.x) is None or len(matmul.x.indices) < 2:
+        return False
+    row, k = (block.iter_vars[i].var for i in (matmul.rows[0], matmul.reduce[0]))
+    return all(i is row or i is k for i in matmul.x.indices[-2:])
+
+
+def copy_rows(sch: Schedule, matmul: Matmul, way: int, tile_rows: int, target: Target) -> None:
+    """Read X from a copy: with rows ``SPREAD``, or in ``SLIVERS`` of ``tile_rows`` rows."""
+    if way == AS_THEY_ARE:
+        return
+    block = block_named(sch.func, matmul.block)
+    copy = sch.cache_read(matmul.block, matmul.x_read, "global")
+    if way == SPREAD:
+        line = 64 * 8 // matmul.x.buffer.dtype.bits
+        sch.storage_align(copy, 0, -2, 2 * line, line)
+        return
+    points = points_of(sch.get(copy))
+    across = not load_is_contiguous(matmul.x, block.iter_vars[matmul.reduce[0]].var)
+    sch.transform_layout(copy, ("write", 0), _slivers(tile_rows, across), pad_value=0.0)
+    count = len(matmul.x.indices) - 2
+    # With padding, the copy runs over the slivers, else over the rows and steps themselves.
+    outer, own = sch.get_loops(copy)[:count], sch.get_loops(copy)[count:]
+    if across:
+        few = tile_rows & -tile_rows
+        if len(own) == 3:
+            sliver, k, row = own
+        else:
+            k, rows = own
+            sliver, row = sch.split(rows, [None, tile_rows])
+        sch.reorder(sliver, k, row)
+        more, lane = sch.split(row, [None, few])
+        sch.unroll(more)
+    else:
+        if len(own) == 4:
+            sliver, line_of, row, lane = own
+        else:
+            rows, k = own
+            sliver, row = sch.split(rows, [None, tile_rows])
+            line_of, lane = sch.split(k, [None, STEPS])
+        lines = sch.get(line_of).extent
+        together = 4 if isinstance(lines, IntImm) and lines.value % 4 == 0 else 1
+        line_of, few_lines = sch.split(line_of, [None, together])
+        sch.reorder(sliver, line_of, row, few_lines, lane)
+        sch.unroll(few_lines)
+    sch.vectorize(lane)
+    share(sch, target, [*outer, sliver], points)
+
+
+def _slivers(tile_rows: int, across: bool) -> Callable[..., tuple[Expr, ...]]:
+    """The layout of slivers: a step of k has the rows of a tile side by side, or a row ``STEPS``
+    steps of k."""
+
+    def layout(*indices: Var) -> tuple[Expr, ...]:
+        *batch, first, second = indices
+        if across:
+            return (*batch, second // tile_rows, first, second % tile_rows)
+        return (*batch, first // tile_rows, second // STEPS, first % tile_rows, second % STEPS)
+
+    return layout

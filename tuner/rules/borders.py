@@ -1,0 +1,84 @@
+"""Windows without padded copies: the tiles at an image's borders stand in loops of their own.
+
+A window that reaches beyond the image reads padding there, which is a condition on each load. Tiles
+of results are cut into those whose windows may, and those between, whose never do:
+
+    outputs  0 ........................ n          for tile 0:            conditions known
+             |tile|tile|tile|tile|rest|            for tiles 1 .. m - 1:  no conditions
+                    interior                       for tiles m ..:        conditions known
+
+Where one tile holds a whole border, unrolling makes every one of its conditions a constant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...tensorir.arith.analyzer import Analyzer
+from ...tensorir.expr import BufferLoad, Call, Expr, FloatImm, IntImm, Var
+from ...tensorir.stmt import Block, BufferStore
+from ...tensorir.visitor import substitute
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The results along one axis: ``extent`` of them, of which those in [first, last) have windows
+    inside of the image; windows are ``stride`` elements apart."""
+
+    extent: int
+    first: int
+    last: int
+    stride: int = 1
+
+    def parts(self, tile: int) -> list[tuple[int, int]]:
+        """Consecutive ranges as (extent, results of a tile): the first border, what is inside, the
+        last border, and what remains behind full tiles."""
+        full = self.extent // tile
+        inside = min(-(-self.first // tile), full)
+        beyond = max(inside, min(self.last // tile, full))
+        counts = [inside, beyond - inside, full - beyond]
+        parts = [(n * tile, tile) for n in counts if n]
+        rest = self.extent - full * tile
+        return [*parts, (rest, rest)] if rest else parts
+
+
+def padded_axis(
+    index: Expr, pixel: Var, step: Var, extents: tuple[int, int], before: int, size: int
+) -> Axis | None:
+    """The axis of results ``pixel`` whose windows read ``index`` of a padded image, where the image
+    itself is ``[before, before + size)``; ``extents`` are those of ``pixel`` and ``step``. None
+    where the index is not known to be ``pixel * stride + step * dilation + offset``."""
+    results, kernel = extents
+    at = [_value(index, {pixel: p, step: k}) for p, k in ((0, 0), (1, 0), (0, kernel - 1))]
+    first, second, reach = at
+    if first is None or second is None or reach is None or second <= first or reach < first:
+        return None
+    stride = second - first
+    low = -(-(before - first) // stride)
+    high = (before + size - 1 - reach) // stride + 1
+    low = min(max(low, 0), results)
+    return Axis(results, low, min(max(high, low), results), stride)
+
+
+def image_of(pad: Block) -> BufferLoad | None:
+    """What a block pads: its value is that load inside of the image, and a constant elsewhere."""
+    value = pad.body.value if isinstance(pad.body, BufferStore) else None
+    if not (isinstance(value, Call) and value.op == "if_then_else"):
+        return None
+    _, inside, outside = value.args
+    if not isinstance(inside, BufferLoad) or not isinstance(outside, FloatImm | IntImm):
+        return None
+    return inside if len(inside.indices) == len(pad.iter_vars) else None
+
+
+def offset_of(pad: Block, image: BufferLoad, dim: int) -> int | None:
+    """How many elements of padding stand before the image along a dimension."""
+    own = pad.iter_vars[dim].var
+    found = Analyzer().simplify(own - image.indices[dim])
+    return found.value if isinstance(found, IntImm) else None
+
+
+def _value(index: Expr, values: dict[Var, int]) -> int | None:
+    bound: dict[Var, Expr] = {v: IntImm(n, v.dtype) for v, n in values.items()}
+    found = Analyzer().simplify(substitute(index, bound))
+    return found.value if isinstance(found, IntImm) else None

@@ -1,0 +1,185 @@
+"""Windows read where the image stands: no padded copy, tiles of rows x pixels in registers.
+
+    for n, cc                                    chunks of channels, for threads
+      for p0, q0                                 tiles of pixels, those at borders apart
+        for c0                                   vectors of channels, side by side in memory
+          Y_tile = 0                             registers
+          for kh, kw, p1, q1: unrolled           each weight is loaded once, each pixel once
+            Y_tile[p1, q1, cl] += X[...] * Wp[c0, kh, kw, cl]
+          E(Y_tile)
+
+Rows of a tile share the rows of their windows, so that less is read; channels inside make every
+read one of a few streams through memory. Interior tiles have no conditions (see ``borders``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...support.target import Target
+from ...tensorir.expr import IntImm
+from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.stmt import Block
+from ..chooser import Chooser
+from ..workload import block_named, static_extent
+from .borders import Axis, image_of, offset_of, padded_axis
+from .reduction import schedule_rest
+from .sharing import ENOUGH_TILES, points_of, share
+from .tiles import bytes_of, outlets, partition_together, store_tile
+from .window_match import Window
+
+MOST_PIXEL_AXES = 2
+"""Axes of pixels up to which borders are peeled: each triples the code."""
+
+
+TILE_ROWS = 4
+"""Rows of a tile; see ``_choose_tile``."""
+
+TILE = 8
+"""Results of a tile a lane."""
+
+CHUNK = 1
+"""The place of the loop over chunks of channels, behind that over images."""
+
+
+@dataclass(frozen=True)
+class DirectWindow:
+    """A window whose axes of pixels are known."""
+
+    window: Window
+    axes: tuple[Axis, ...]
+
+
+def direct_window(sch: Schedule, window: Window) -> DirectWindow | None:
+    """The window as one that can do without a padded copy, or None: its sizes are symbolic, its
+    image is not just padded, or it has many dimensions."""
+    block = block_named(sch.func, window.block)
+    if len(window.pixels) > MOST_PIXEL_AXES:
+        return None
+    pad = block_named(sch.func, window.pad) if window.pad else None
+    image = image_of(pad) if pad is not None else window.x
+    if image is None:
+        return None
+    axes: list[Axis] = []
+    for dim, (p, k) in enumerate(zip(window.pixels, window.kernel, strict=True), 1):
+        results, steps = static_extent(block, p), static_extent(block, k)
+        size = image.buffer.shape[dim]
+        before = offset_of(pad, image, dim) if pad is not None else 0
+        if results is None or steps is None or before is None or not isinstance(size, IntImm):
+            return None
+        pixel, step = block.iter_vars[p].var, block.iter_vars[k].var
+        index = window.x.indices[dim]
+        axis = padded_axis(index, pixel, step, (results, steps), before, size.value)
+        if axis is None:
+            return None
+        axes.append(axis)
+    return DirectWindow(window, tuple(axes))
+
+
+def schedule_direct(
+    sch: Schedule, direct: DirectWindow, target: Target, chooser: Chooser, lanes: int
+) -> None:
+    """Apply the rule; weights have their layout already."""
+    window, axes = direct.window, direct.axes
+    block = block_named(sch.func, window.block)
+    tile = _choose_tile(sch, chooser, axes, target.vector_registers)
+    if window.pad:
+        sch.compute_inline(window.pad)
+    stored = outlets(sch, window.block)
+    chunks = _chunks(direct, block, target, lanes)
+    for name in (window.block, *stored):
+        _order(sch, window, name, lanes, chunks)
+    groups = [(window.block, *stored)]
+    for at, (axis, size) in enumerate(zip(axes, tile, strict=True), CHUNK + 1):
+        groups = [part for names in groups for part in _cut(sch, names, at, axis, size)]
+    for names in groups:
+        _tile(sch, names, len(axes), lanes)
+    if not share(sch, target, sch.get_loops(groups[0][1])[: CHUNK + 1], points_of(block)):
+        # The rows inside are nearly all.
+        rows = [sch.get_loops(names[1])[CHUNK + 1] for names in groups]
+        share(sch, target, [max(rows, key=lambda r: _count(sch, r))], points_of(block))
+    schedule_rest(sch, target, chooser)
+
+
+def _count(sch: Schedule, loop: LoopRV) -> int:
+    extent = sch.get(loop).extent
+    return extent.value if isinstance(extent, IntImm) else 0
+
+
+def _choose_tile(
+    sch: Schedule, chooser: Chooser, axes: tuple[Axis, ...], registers: int
+) -> tuple[int, ...]:
+    """Rows and pixels of a tile (pixels alone where there are no rows), sums in half the registers
+    at most.
+
+    High tiles of few pixels are best: a row of a window is read for as many rows of results, and
+    what is read and written at a time are few lines of each row. With a stride pixels share little
+    of their windows, and one pixel a row is less code.
+    """
+    most = registers // 2
+    width = axes[-1].extent
+    high = min(TILE_ROWS, axes[0].extent) if len(axes) > 1 else 1
+    reach = min(axes[-1].stride, 2) if high > 1 else 1
+    wide = chooser.value(sch, [1, 2, 3, 4, 7, 8], min(TILE // high // reach, width))
+    pixels = min(wide, width)
+    if len(axes) == 1:
+        return (pixels,)
+    rows = chooser.value(sch, [1, 2, 4, 7], high)
+    return (max(1, min(rows, axes[0].extent, most // pixels)), pixels)
+
+
+def _chunks(direct: DirectWindow, block: Block, target: Target, lanes: int) -> int:
+    """Into how many chunks channels are cut, so that threads have something to share where there
+    is one image, in a core's cache. Through memory an image goes in one piece: what stands side by
+    side is read together, and threads share its rows.
+    """
+    window = direct.window
+    batch, channels = (static_extent(block, i) for i in (window.batch, window.channel))
+    size = bytes_of(window.x)
+    if target.threads == 1 or batch != 1 or channels is None or channels % lanes:
+        return 1
+    if len(direct.axes) > 1 and (size is None or size > target.l2_bytes):
+        return 1
+    vectors = channels // lanes
+    wanted = target.threads or ENOUGH_TILES
+    return next((d for d in range(wanted, vectors + 1) if vectors % d == 0), 1)
+
+
+def _order(sch: Schedule, window: Window, name: str, lanes: int, chunks: int) -> None:
+    """Order the loops: n, chunks, pixels, vectors of channels, kernel, lanes."""
+    loops = sch.get_loops(name)
+    if name == window.block:
+        channel = loops[window.channel]
+        n, *pixels = [loops[i] for i in (window.batch, *window.pixels)]
+        kernel = [loops[i] for i in window.kernel]
+    else:
+        n, *pixels, channel = loops
+        kernel = []
+    cc, rest = sch.split(channel, [chunks, None])
+    c0, c1 = sch.split(rest, [None, lanes])
+    sch.reorder(n, cc, *pixels, c0, *kernel, c1)
+
+
+def _cut(
+    sch: Schedule, names: tuple[str, ...], at: int, axis: Axis, size: int
+) -> list[tuple[str, ...]]:
+    """Cut the loop of an axis, which stands at a place among each block's, into borders and what is
+    inside, and each into tiles; the loop in a tile goes before the lanes."""
+    parts = axis.parts(size)
+    cut = partition_together(sch, names, at, [IntImm(extent) for extent, _ in parts])
+    for part, (_, tile) in zip(cut, parts, strict=True):
+        loops = sch.get_loops(part[0])
+        outer, inner = sch.split(loops[at], [None, tile])
+        sch.reorder(outer, *loops[at + 1 : -1], inner, loops[-1])
+    return cut
+
+
+def _tile(sch: Schedule, names: tuple[str, ...], count: int, lanes: int) -> None:
+    """What stands inside of a tile's loops, ``count`` of them over pixels: see the drawing."""
+    product, *stored = names
+    c0, *inner, lane = sch.get_loops(product)[CHUNK + 1 + count :]
+    store_tile(sch, stored, c0, lanes)
+    for loop in inner:
+        sch.unroll(loop)
+    sch.vectorize(lane)
+    sch.decompose_reduction(product, inner[0])

@@ -1,0 +1,161 @@
+"""Transposes: square tiles, read by rows into registers and written by columns.
+
+    for i, j:  C[i, j] = f(A[j, i])   ->   for i0, j0:
+                                             for j1 in unrolled: for i1 in vectorized:
+                                               R[j1, i1] = A[j0 * 16 + j1, i0 * 16 + i1]
+                                             for i1 in unrolled: for j1 in vectorized:
+                                               C[i0 * 16 + i1, j0 * 16 + j1] = f(R[j1, i1])
+
+Code generation turns the reads of columns into shuffles, so that memory is read and written in
+whole vectors alone. Rows and columns that fill no tile are tiles of their own, smaller ones.
+"""
+
+from __future__ import annotations
+
+from ...support.node import walk
+from ...support.target import Target
+from ...tensorir.expr import BufferLoad, IntImm, Var, is_const
+from ...tensorir.schedule import BlockRV, LoopRV, Schedule
+from ...tensorir.stmt import Block
+from ..chooser import Chooser
+from .lanes import lanes_of
+from .sharing import points_of, share
+
+LARGEST_SIDE = 16
+"""Rows of the largest tile: a vector register each."""
+SMALLEST_SIDE = 2
+"""A tile of one row or column is none."""
+TILED = range(SMALLEST_SIDE, LARGEST_SIDE + 1)
+SHORT_AXIS = 128
+"""Up to this many elements of an axis, tiles follow each other along the written rows."""
+
+
+def fits_registers(block: Block, target: Target) -> bool:
+    """Whether the block is a transpose of axes that fill a tile."""
+    crossed = crossed_axis(block)
+    if crossed is None or _crossing_reads(block) is None:
+        return False
+    if any(a.buffer.dtype.is_bool for a in (*block.reads, *block.writes)):
+        return False
+    return min(_constants(block, crossed, lanes_of(target, block))) >= SMALLEST_SIDE
+
+
+def _constants(block: Block, crossed: int, *others: int) -> list[int]:
+    """The extents of the two axes, as far as they are known, and ``others``."""
+    extents = [block.iter_vars[i].dom.extent for i in (crossed, -1)]
+    return [*others, *[e.value for e in extents if isinstance(e, IntImm)]]
+
+
+def transpose_in_registers(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+    """Tiles of the last axis and of the one that loads run along, through registers."""
+    crossed, reads = crossed_axis(block), _crossing_reads(block)
+    assert crossed is not None
+    assert reads is not None
+    best = min(lanes_of(target, block), LARGEST_SIDE)
+    side = chooser.value(sch, [n for n in (4, 8, 16) if n <= best], best)
+    is_short = min(_constants(block, crossed, SHORT_AXIS + 1)) <= SHORT_AXIS
+    along_rows = chooser.value(sch, [0, 1], int(is_short))
+    loops = sch.get_loops(block.name)
+    others = [loop for i, loop in enumerate(loops[:-1]) if i != crossed]
+    order = (loops[crossed], loops[-1]) if along_rows else (loops[-1], loops[crossed])
+    sch.reorder(*others, *order)
+    first: list[LoopRV] = []
+    for strip, size in _parts(sch, block.name, -2, side):
+        *_, outer, inner = sch.get_loops(strip)
+        outer, within = sch.split(outer, [None, size or side])
+        sch.reorder(outer, inner, within)
+        first.append(outer)
+        for part, other in _parts(sch, strip, -2, side):
+            *_, inner, within = sch.get_loops(part)
+            inner, beyond = sch.split(inner, [None, other or side])
+            lines = (within, beyond) if along_rows else (beyond, within)
+            sch.reorder(*lines)
+            if size in TILED and other in TILED:
+                _through_registers(sch, part, reads, inner)
+            else:
+                sch.vectorize(lines[1])
+    share(sch, target, [*others, first[0]], points_of(block))
+
+
+def _parts(
+    sch: Schedule, name: BlockRV | str, at: int, side: int
+) -> list[tuple[BlockRV | str, int | None]]:
+    """The block cut in two along loop ``at``, full tiles and what does not fill one, each with what
+    a tile takes of the loop: None for a rest of unknown size, which is read by gathers."""
+    loop = sch.get_loops(name)[at]
+    extent = sch.get(loop).extent
+    if not isinstance(extent, IntImm):
+        sizes: list[int | None] = [side, None]
+    elif extent.value % side == 0 or extent.value < side:
+        return [(name, min(side, extent.value))]
+    else:
+        sizes = [side, extent.value % side]
+    parts = sch.loop_partition(loop, [extent // side * side, None])
+    names: list[BlockRV | str] = [sch.get_child_blocks(part)[0] for part in parts]
+    return list(zip(names, sizes, strict=True))
+
+
+def _through_registers(sch: Schedule, name: BlockRV | str, reads: list[int], tiles: LoopRV) -> None:
+    """Read the tiles that the two innermost loops write by rows into registers."""
+    for read in reads:
+        copy = sch.cache_read(name, read, "register", [name])
+        sch.compute_at(copy, tiles)
+        *rows, vector = sch.get_loops(copy)[len(sch.get_loops(name)) - 2 :]
+        for row in rows:
+            sch.unroll(row)
+        sch.vectorize(vector)
+    *_, lines, lanes = sch.get_loops(name)
+    sch.unroll(lines)
+    sch.vectorize(lanes)
+
+
+def crossed_axis(block: Block) -> int | None:
+    """The axis that some load's last dimension runs along while the block's last axis runs along
+    another dimension of that load; None if there is no such load."""
+    load = next(iter(_crossing_loads(block)), None)
+    return None if load is None else _axis_along(block, load)
+
+
+def _axis_along(block: Block, load: BufferLoad) -> int | None:
+    axes = [v.var for v in block.iter_vars]
+    return next((i for i, v in enumerate(axes) if v is load.indices[-1]), None)
+
+
+def _crossing_loads(block: Block) -> list[BufferLoad]:
+    extents = [v.dom.extent for v in block.iter_vars]
+    last = block.iter_vars[-1].var
+    found = []
+    for n in walk(block.body):
+        if not isinstance(n, BufferLoad) or len(n.indices) < 2:
+            continue
+        along = _axis_along(block, n)
+        if along is None or along == len(extents) - 1 or all(i is not last for i in n.indices):
+            continue
+        if not any(is_const(extents[i], 1) for i in (along, -1)):
+            found.append(n)
+    return found
+
+
+def _crossing_reads(block: Block) -> list[int] | None:
+    """The positions, among the block's reads, of the buffers that it reads across; None where one
+    of them is read in another way too, or along different axes."""
+    crossing = _crossing_loads(block)
+    buffers = {id(n.buffer) for n in crossing}
+    axes = {_axis_along(block, n) for n in crossing}
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and id(n.buffer) in buffers]
+    if len(axes) != 1 or len({id(n) for n in loads}) != len(buffers):
+        return None
+    if any(_reads_beyond(block, n) for n in crossing):
+        return None
+    return [i for i, r in enumerate(block.reads) if id(r.buffer) in buffers]
+
+
+def _reads_beyond(block: Block, load: BufferLoad) -> bool:
+    """Whether an axis is longer than the dimension that it indexes: a condition keeps such a load
+    inside (padding), and a tile of it is no part of the buffer."""
+    extents = {v.var: v.dom.extent for v in block.iter_vars}
+    for index, size in zip(load.indices, load.buffer.shape, strict=True):
+        extent = extents.get(index) if isinstance(index, Var) else None
+        if isinstance(extent, IntImm) and isinstance(size, IntImm) and extent.value > size.value:
+            return True
+    return False

@@ -1,0 +1,308 @@
+"""Winograd's convolutions: blocks of tiles, whose transforms stay in a core's cache.
+
+The blocks of ``tensorir/operators/winograd.py`` become, with weights packed as
+[outputs / panel][a][a][channels][panel],
+
+    for n, y0                               blocks of tiles: rows of tiles of an image
+      for t, c0                             tiles, vectors of channels
+        V[:, :, t, c] = B^T X B             written out, by way of registers
+      for o0                                panels of outputs
+        for i, j                            a * a matrix products
+          for t0                            tiles of rows
+            M_tile = 0                      registers
+            for c0, c1:  M_tile[t1, ov, ol] += V[i, j, t, c] * Up[o0, i, j, c, ov, ol]
+            M[i, j, t, o] = M_tile
+        for t, ov                           tiles, vectors of outputs
+          Y = E(A^T M A)                    written out, by way of registers
+
+V and M are as large as one block of tiles and one panel want them. The products are those of
+``matmul``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...support.errors import ScheduleValueError
+from ...support.node import walk
+from ...support.target import Target
+from ...tensorir.buffer import Buffer
+from ...tensorir.expr import BufferLoad, Expr, IntImm, Sub, Var
+from ...tensorir.function import PrimFunc
+from ...tensorir.operators.winograd import KERNEL, rows_together
+from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.stmt import Block
+from ..chooser import Chooser
+from ..workload import (
+    block_named,
+    blocks_in_order,
+    is_spatial,
+    match_matmul,
+    static_extent,
+)
+from .inline import inline_elementwise
+from .matmul import TALLEST_TILE, TileShape, row_parts, steps_a_cycle
+from .panels import lay_out
+from .sharing import ENOUGH_TILES, points_of, share, share_tiles
+from .tiles import divisor, partition_together, store_tile
+
+
+@dataclass(frozen=True)
+class Winograd:
+    """The blocks by role, in order; ``pad`` may be empty. ``across`` tiles are in a row of tiles,
+    of ``tile`` x ``tile`` outputs each; ``result`` takes the tiles apart."""
+
+    pad: str
+    rows: str
+    input: str
+    product: str
+    columns: str
+    output: str
+    result: str
+    tile: int
+    w_read: int
+    channels: int
+    outputs: int
+
+
+def match_winograd(func: PrimFunc) -> Winograd | None:
+    """The one Winograd convolution of a function: a batch of a * a products, whose rows come out of
+    a transform, and whose results go through one; else None."""
+    blocks = blocks_in_order(func)
+    found = [m for b in blocks if (m := match_matmul(b)) is not None]
+    if len(found) != 1 or len(found[0].batch) != 2 or len(found[0].rows) != 1:
+        return None
+    (m,) = found
+    product = block_named(func, m.block)
+    size = static_extent(product, m.batch[0])
+    channels, outputs = static_extent(product, m.reduce[0]), static_extent(product, m.columns[-1])
+    if size is None or size <= KERNEL - 1 or size != static_extent(product, m.batch[1]):
+        return None
+    if channels is None or outputs is None or [*m.batch, *m.rows, *m.columns] != [0, 1, 2, 3]:
+        return None
+    given = _writer(blocks, m.x.buffer)
+    sums = given and _writer(blocks, _only_read(given))
+    columns = _reader(blocks, product)
+    output = columns and _reader(blocks, columns)
+    result = output and _reader(blocks, output)
+    if not (given and sums and columns and output and result):
+        return None
+    tile = static_extent(columns, 0)
+    shapes = [(sums, (size, size)), (given, (size, size)), (columns, (tile, size))]
+    for block, front in (*shapes, (output, (tile, tile))):
+        extents = tuple([static_extent(block, i) for i in range(len(block.iter_vars))])
+        if not is_spatial(block) or len(extents) != 4 or extents[:2] != front:
+            return None
+    if tile is None or tile != size - KERNEL + 1:
+        return None
+    pad = _writer(blocks, _only_read(sums))
+    return Winograd(
+        pad.name if pad else "", sums.name, given.name, product.name, columns.name, output.name,
+        result.name, tile, m.w_read, channels, outputs,
+    )  # fmt: skip
+
+
+def _only_read(block: Block) -> Buffer | None:
+    buffers = {id(r.buffer): r.buffer for r in block.reads}
+    return next(iter(buffers.values())) if len(buffers) == 1 else None
+
+
+def _writer(blocks: list[Block], buffer: Buffer | None) -> Block | None:
+    return next((b for b in blocks if any(w.buffer is buffer for w in b.writes)), None)
+
+
+def _reader(blocks: list[Block], producer: Block) -> Block | None:
+    """The one block that reads what another writes, or None."""
+    written = producer.writes[0].buffer
+    found = [b for b in blocks if b is not producer and any(r.buffer is written for r in b.reads)]
+    return found[0] if len(found) == 1 else None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """The decisions: ``together`` rows of ``across`` tiles are a block of tiles; ``rows`` of them x
+    ``vectors`` of ``lanes`` are summed in registers; ``several`` blocks are shared among threads,
+    else the panels of one."""
+
+    together: int
+    across: int
+    several: bool
+    rows: int
+    vectors: int
+    lanes: int
+    unroll: int
+    points: int
+
+    @property
+    def panel(self) -> int:
+        return self.vectors * self.lanes
+
+
+def schedule_winograd(sch: Schedule, target: Target, chooser: Chooser) -> None:
+    """Apply the rule to the schedule's function, which ``match_winograd`` recognises."""
+    found = match_winograd(sch.func)
+    assert found is not None
+    inner = (found.pad, found.rows, found.input, found.columns, found.output)
+    keep = [block_named(sch.func, n).writes[0].buffer for n in inner if n]
+    inline_elementwise(sch, keep=keep)
+    found = match_winograd(sch.func)
+    assert found is not None
+    plan = _plan(sch, found, target, chooser)
+
+    def packed(*indices: Var) -> tuple[Expr, ...]:
+        i, j, o, c = indices
+        return (o // plan.panel, i, j, c, o % plan.panel)
+
+    lay_out(sch, found.product, found.w_read, packed)
+    taken = sch.cache_write(found.product, 0, "register").name
+    block, panels, vector = _order_result(sch, found, plan)
+    for name in (found.output, found.columns):
+        sch.set_scope(name, 0, "register")
+        sch.compute_at(name, vector)
+        _write_out(sch, name)
+    for name in (taken, found.product):
+        sch.compute_at(name, panels, preserve_unit_loops=True)
+    # What is written in parts is no longer seen to be written whole: share loops first.
+    if not plan.several:
+        share(sch, target, [panels], plan.points)
+    _schedule_product(sch, found.product, taken, plan)
+    tiles = _schedule_input(sch, found, block, plan)
+    if plan.several:
+        share_tiles(sch, target, sch.get_loops(found.result)[:2], plan.points)
+    else:
+        share(sch, target, [tiles], plan.points)
+    if found.pad:
+        _vectorize_pad(sch, found.pad, plan.lanes)
+
+
+def _plan(sch: Schedule, found: Winograd, target: Target, chooser: Chooser) -> _Plan:
+    result = block_named(sch.func, found.result)
+    product = block_named(sch.func, found.product)
+    lanes = max(1, target.vector_bits // product.writes[0].buffer.dtype.bits)
+    if found.outputs % lanes or found.channels % lanes:
+        raise ScheduleValueError(
+            "winograd",
+            f"Expected channels that fill vectors of {lanes}, found {found.channels} and "
+            f"{found.outputs}.",
+        )
+    batch = static_extent(result, 0)
+    down, across = (_tiles(result, axis, found.tile) for axis in (1, 2))
+    assert batch is not None
+    best = rows_together(down, across, found.tile, found.channels, found.outputs, target.l2_bytes)
+    divisors = [d for d in range(1, down + 1) if down % d == 0]
+    together = chooser.value(sch, divisors, best)
+    blocks, tiles = batch * down // together, together * across
+    shape = _best_tile(tiles, found.outputs // lanes, blocks == 1, target.vector_registers)
+    vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
+    vectors = max(v for v in range(1, vectors + 1) if found.outputs % (v * lanes) == 0)
+    limit = max(1, (target.vector_registers - vectors - 1) // vectors)
+    heights = [r for r in range(1, TALLEST_TILE + 1) if r <= limit]
+    rows = min(tiles, chooser.value(sch, heights, shape.rows))
+    if blocks > 1:
+        # What is left of a block's tiles could not be told from the next block's.
+        rows = max(d for d in range(1, rows + 1) if tiles % d == 0)
+    unroll = divisor(found.channels, chooser.value(sch, [1, 2, 4, 8], 4))
+    several = blocks >= ENOUGH_TILES
+    points = points_of(product)
+    return _Plan(together, across, several, rows, vectors, lanes, unroll, points)
+
+
+def _best_tile(tiles: int, columns: int, rest: bool, registers: int) -> TileShape:
+    """The tile of a product of ``tiles`` rows and ``columns`` vectors that takes the fewest cycles:
+    whole panels, and without ``rest`` tiles of one height."""
+    costs: dict[TileShape, float] = {}
+    for vectors in range(1, 5):
+        for rows in range(1, min(TALLEST_TILE, tiles) + 1):
+            if columns % vectors or (tiles % rows and not rest):
+                continue
+            if rows * vectors + vectors + 1 > registers:
+                continue
+            steps = tiles // rows / steps_a_cycle(rows, vectors)
+            if tiles % rows:
+                steps += 1 / steps_a_cycle(tiles % rows, vectors)
+            costs[TileShape(rows, vectors)] = steps * (columns // vectors)
+    return min(costs, key=lambda shape: costs[shape])
+
+
+def _tiles(result: Block, axis: int, tile: int) -> int:
+    extent = static_extent(result, axis)
+    assert extent is not None
+    return math.ceil(extent / tile)
+
+
+def _order_result(sch: Schedule, found: Winograd, plan: _Plan) -> tuple[LoopRV, LoopRV, LoopRV]:
+    """Order the loops of the result as n, y0, o0, y1, x, ov, p, q, ol; those of y0, o0 and ov."""
+    n, p, q, o = sch.get_loops(found.result)
+    y0, y1, p1 = sch.split(p, [None, plan.together, found.tile])
+    x, q1 = sch.split(q, [None, found.tile])
+    o0, ov, ol = sch.split(o, [None, plan.vectors, plan.lanes])
+    sch.reorder(n, y0, o0, y1, x, ov, p1, q1, ol)
+    sch.unroll(p1)
+    sch.unroll(q1)
+    sch.vectorize(ol)
+    return y0, o0, ov
+
+
+def _write_out(sch: Schedule, name: str) -> None:
+    """Unroll the last loops of a transform, and run its lanes as a vector."""
+    *_, i, j, last = sch.get_loops(name)
+    for loop in (i, j):
+        sch.unroll(loop)
+    sch.vectorize(last)
+
+
+def _schedule_product(sch: Schedule, product: str, taken: str, plan: _Plan) -> None:
+    """Cut the tiles of a block into tiles of rows, which ``taken`` takes out of registers."""
+    outer = len(sch.get_loops(product)) - 3
+    parts = row_parts(sch.get(sch.get_loops(product)[outer]).extent, plan.rows)
+    names = partition_together(sch, (product, taken), outer, [extent for extent, _ in parts])
+    for (own, copy), (_, rows) in zip(names, parts, strict=True):
+        t, o, c = sch.get_loops(own)[outer:]
+        t0, t1 = sch.split(t, [None, rows])
+        ov, ol = sch.split(o, [None, plan.lanes])
+        c0, c1 = sch.split(c, [None, plan.unroll])
+        sch.reorder(t0, c0, c1, t1, ov, ol)
+        store_tile(sch, (copy,), t0, plan.lanes)
+        for loop in (c1, t1, ov):
+            sch.unroll(loop)
+        sch.vectorize(ol)
+        sch.decompose_reduction(own, c0)
+
+
+def _schedule_input(sch: Schedule, found: Winograd, block: LoopRV, plan: _Plan) -> LoopRV:
+    """Transform the inputs of a block of tiles, a vector of channels of a tile at a time; the loop
+    over rows of tiles."""
+    sch.compute_at(found.input, block, preserve_unit_loops=True)
+    *_, i, j, t, c = sch.get_loops(found.input)
+    y, x = sch.split(t, [plan.together, plan.across])
+    c0, lane = sch.split(c, [None, plan.lanes])
+    sch.reorder(y, x, c0, i, j, lane)
+    sch.set_scope(found.rows, 0, "register")
+    sch.compute_at(found.rows, c0)
+    _write_out(sch, found.input)
+    _write_out(sch, found.rows)
+    if found.pad:
+        sch.compute_at(found.pad, block, preserve_unit_loops=True)
+    return y
+
+
+def _vectorize_pad(sch: Schedule, pad: str, lanes: int) -> None:
+    """Copy the columns of the image, and fill those beside them, in loops of their own: no vector
+    asks where it is."""
+    block = block_named(sch.func, pad)
+    (load,) = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    width = load.buffer.shape[2]
+    column = load.indices[2]
+    left = column.b.value if isinstance(column, Sub) and isinstance(column.b, IntImm) else 0
+    *_, columns, channel = sch.get_loops(pad)
+    extent = sch.get(columns).extent
+    _, lane = sch.split(channel, [None, lanes])
+    sch.vectorize(lane)
+    assert isinstance(width, IntImm)
+    assert isinstance(extent, IntImm)
+    cuts = [n for n in (left, width.value) if n]
+    if left + width.value < extent.value:
+        sch.loop_partition(columns, [*cuts, None])
+    elif left:
+        sch.loop_partition(columns, [left, None])
