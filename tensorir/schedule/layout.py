@@ -181,6 +181,12 @@ class _Relayout(Mutator):
             raise LayoutError(
                 "transform_layout", f"{self.old.name!r} is matched by {n.buffer.name!r}."
             )
+        if n.buffer is self.old:
+            raise LayoutError(
+                "transform_layout",
+                f"{self.old.name!r} is a view of {n.source.buffer.name!r} by match_buffer; change "
+                "the layout of that buffer.",
+            )
         result: MatchBuffer = self.generic_visit(n)
         return result
 

@@ -178,6 +178,23 @@ def _inner_loops(s: Stmt) -> list[For]:
 
 
 # -- fuse ------------------------------------------------------------------------------------------
+def _require_iterations(func: PrimFunc, loops: Sequence[For]) -> None:
+    """Without iterations of a spatial loop the init does not run, without those of a reduce loop it
+    does: a loop that is both cannot say which."""
+    empty = [loop for loop in loops if is_const(loop.extent, 0)]
+    if not empty:
+        return
+    for n in blocks_below(loops[0]):
+        spatial = axis_bindings(n.realize, ("spatial",))
+        reduced = axis_bindings(n.realize, ("reduce",))
+        if any(binds(spatial, x.var) for x in loops) and any(binds(reduced, x.var) for x in loops):
+            found = (
+                f"The loop {empty[0].var.name!r} has no iterations, and {n.block.name!r} runs over "
+                "spatial and reduce axes of these loops; fuse each kind by itself."
+            )
+            raise fail(DependenceError, "fuse", func, [loops[0]], found)
+
+
 def fuse(
     func: PrimFunc, variables: Sequence[Var], *, preserve_unit_iters: bool = True
 ) -> tuple[PrimFunc, Var]:
@@ -206,6 +223,7 @@ def fuse(
         if any(id(n) in outer for n in walk(loop.extent)):
             found = f"The extent of {loop.var.name!r} depends on a loop it would be fused with."
             raise fail(DependenceError, "fuse", func, [loop], found)
+    _require_iterations(func, loops)
     fused = Var("_".join(v.name for v in variables) + "_fused")
     total: Expr = IntImm(1)
     for loop in loops:

@@ -235,6 +235,18 @@ def _copy_in(access: _Access, index_map: IndexMap, scope: str, name: str) -> Cac
     block, buffer = access.block, access.buffer
     _require_written_before(access)
     m = _mapped(access, index_map, scope, name)
+    if block.init is not None and any(
+        isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(block.init)
+    ):
+        reduced = {it.var for it in block.iter_vars if it.kind == "reduce"}
+        used = [n for index in m.indices for n in walk(index) if isinstance(n, Var)]
+        for v in used:
+            if v in reduced:
+                found = (
+                    f"The init of {block.name!r} reads {buffer.name!r}, and an init has no value "
+                    f"of the reduce axis {v.name!r}; leave that axis out of the index map."
+                )
+                raise access.layout(found)
     nest = _read_nest(m, access.indices, buffer)
     place = access.place()
     changed = insert_stmt(access.func, place, place.child, nest)

@@ -260,3 +260,23 @@ for i in range(8):
     sch = Schedule(func, seed=0)
     with pytest.raises(LayoutError, match="'D' shares loops with other blocks"):
         sch.transform_layout("D", ("write", 0), lambda i: (i // 3, i % 3), pad_value=0.0)
+
+
+def test_a_view_keeps_its_layout() -> None:
+    func = parse_func(
+        """
+@T.prim_func
+def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+    for i in range(8):
+        with T.block("outer"):
+            vi = T.axis.spatial(8, i)
+            V = T.match_buffer(A[vi, 0:6], (6,))
+            for j in range(6):
+                with T.block("C"):
+                    vj = T.axis.spatial(6, j)
+                    C[vi, vj] = V[vj]
+"""
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(LayoutError, match="'V' is a view of 'A' by match_buffer"):
+        sch.transform_layout("C", ("read", 0), lambda i: (i % 2, i // 2))

@@ -413,3 +413,25 @@ def test_a_digit_of_another_size_is_no_affine_map() -> None:
     sch = Schedule(func, seed=0)
     with pytest.raises(DependenceError, match="Several iterations of 'j' may write the same"):
         sch.parallel(sch.get_loops("B")[1])
+
+
+def test_an_empty_loop_of_both_kinds_is_not_fused() -> None:
+    func = program(
+        """
+for i in range(5):
+    for k in range(6):
+        with T.block("C"):
+            vi = T.axis.spatial(5, i)
+            vk = T.axis.reduce(6, k)
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vk]
+""",
+        A="(5, 6)",
+        C="(5,)",
+    )
+    sch = Schedule(func, seed=0)
+    sch.loop_partition(sch.get_loops("C")[0], [5, None])
+    with pytest.raises(DependenceError, match="'i_p1' has no iterations, and 'C_1' runs over"):
+        sch.fuse(*sch.get_loops("C_1"))
+    assert_same(func, sch.func)

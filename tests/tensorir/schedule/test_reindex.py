@@ -262,3 +262,24 @@ def test_what_an_init_reads_is_copied_too() -> None:
     sch.reindex("C", "bias")
     assert "D[v_i] = bias_reindex[v_i]" in body(sch.func)
     finish(func, sch)
+
+
+def test_an_init_has_no_reduce_axis_to_index_a_copy_by() -> None:
+    func = parse_func(
+        """
+@T.prim_func
+def main(A: T.Buffer((5, 6), "float32"), B: T.Buffer((5,), "float32"),
+         C: T.Buffer((5,), "float32")):
+    for i, k in T.grid(5, 6):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = B[vi]
+            C[vi] = C[vi] + A[vi, vk]
+"""
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(LayoutError, match="an init has no value of the reduce axis 'vk'"):
+        sch.reindex_cache_read("C", "B", "global", lambda i, k: (i, k))
+    sch.reindex_cache_read("C", "B", "global", lambda i, k: (i,))
+    assert_same(func, sch.func)
