@@ -26,12 +26,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..support.aligned import aligned_empty
 from ..support.dtype import DType
 from ..support.errors import ArgumentError, DTypeMismatchError, ShapeMismatchError, VMError, nearest
 from .program import Arg, Call, Imm, Reg, VMFunction
 from .shape_text import compile_shape, compile_shapes, static_value
 from .signature import Signature, format_shape
-from .storage import Storage, aligned_empty, storage_dtype
+from .storage import Storage, storage_dtype
 from .tensor import Tensor, empty, wrap
 
 Observer: TypeAlias = Callable[[VMFunction, Call, int], None]

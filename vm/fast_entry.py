@@ -33,6 +33,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..support.aligned import aligned_empty
 from ..support.dtype import DType
 from .binding import BoundKernel, Runtime
 from .program import (
@@ -48,7 +49,7 @@ from .program import (
     VMFunction,
 )
 from .shape_text import compile_shapes, python_source, static_value
-from .storage import WORDS, Storage, aligned_empty, data_pointer
+from .storage import WORDS, Storage, data_pointer
 from .tensor import Tensor
 
 

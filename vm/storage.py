@@ -15,7 +15,7 @@ from functools import cache
 
 import numpy as np
 
-from ..support.abi import ALIGNMENT
+from ..support.aligned import aligned_empty
 from ..support.dtype import DType
 from ..support.errors import ArgumentError
 
@@ -56,20 +56,6 @@ def storage_dtype(dtype: DType) -> np.dtype:
     return np.dtype(np.uint16) if dtype == "bfloat16" else dtype.to_numpy()
 
 
-def aligned_bytes(nbytes: int) -> np.ndarray:
-    """Uninitialised bytes whose first lies on an ``ALIGNMENT`` boundary."""
-    raw = np.empty(nbytes + ALIGNMENT, np.uint8)
-    start = -data_pointer(raw) % ALIGNMENT
-    # Not a slice: NumPy gives an empty slice the address of its source.
-    return np.ndarray(nbytes, np.uint8, raw, start)
-
-
-def aligned_empty(shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised C-contiguous array on an ``ALIGNMENT`` boundary."""
-    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
-    return np.ndarray(shape, dtype, raw, -data_pointer(raw) % ALIGNMENT)
-
-
 class Storage:
     """``nbytes`` of uninitialised memory at ``pointer``, a multiple of ``ALIGNMENT``."""
 
@@ -78,7 +64,7 @@ class Storage:
     def __init__(self, nbytes: int) -> None:
         if nbytes < 0:
             raise ArgumentError(f"A storage cannot have {nbytes} bytes.")
-        self.data = aligned_bytes(nbytes)
+        self.data = aligned_empty((nbytes,), np.dtype(np.uint8))
         self.nbytes = nbytes
         self.pointer = data_pointer(self.data)
 

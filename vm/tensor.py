@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from ..support.aligned import aligned_empty
 from ..support.dtype import DType, bfloat16_bits
 from ..support.errors import ArgumentError, DTypeError
-from .storage import aligned_empty, data_pointer, storage_dtype
+from .storage import data_pointer, storage_dtype
 
 _SUPPORTED = tuple(
     [

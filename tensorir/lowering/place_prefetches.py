@@ -11,9 +11,10 @@ prefetch never faults. Runs after unrolling, when each load has its place.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ...support.errors import CodegenError
-from ...support.node import walk
+from ...support.node import map_children, replace, walk
 from ..buffer import Buffer
 from ..expr import (
     INDEX,
@@ -23,7 +24,6 @@ from ..expr import (
     Expr,
     IntImm,
     Ramp,
-    StringImm,
 )
 from ..function import PrimFunc
 from ..intrinsics import call_intrin
@@ -57,43 +57,25 @@ def place_prefetches(func: PrimFunc) -> PrimFunc:
     scope = Scope()
     for var in func.shape_vars:
         scope.bind_nonnegative(var)
-    body = _stmt(func.body, scope)
+    body = _node(func.body, scope)
     return func if body is func.body else PrimFunc(func.params, body, func.attrs, func.name)
 
 
-def _stmt(s: Stmt, scope: Scope) -> Stmt:
-    match s:
-        case For():
-            with scope.loop(s.var, s.min, s.extent):
-                body = _stmt(s.body, scope)
-                distance = annotation(s, PREFETCH)
-                if distance is not None:
-                    body = _with_prefetches(s, body, _positive(s, distance), scope)
-            if body is s.body:
-                return s
-            return For(s.var, s.min, s.extent, s.kind, body, s.thread, s.annotations)
-        case SeqStmt(stmts):
-            parts = [_stmt(x, scope) for x in stmts]
-            same = all(a is b for a, b in zip(parts, stmts, strict=True))
-            return s if same else seq(*parts)
-        case IfThenElse(condition, then_case, else_case):
-            first = _stmt(then_case, scope)
-            other = _stmt(else_case, scope) if else_case is not None else None
-            if first is then_case and other is else_case:
-                return s
-            return IfThenElse(condition, first, other)
-        case Allocate(buffer, body, annotations):
-            inner = _stmt(body, scope)
-            return s if inner is body else Allocate(buffer, inner, annotations)
-        case LetStmt(var, value, body):
-            inner = _stmt(body, scope)
-            return s if inner is body else LetStmt(var, value, inner)
-        case _:
-            return s
+def _node(n: Any, scope: Scope) -> Any:
+    """The node with prefetches in the loops below it; expressions hold no loops."""
+    if isinstance(n, (Expr, Buffer)):
+        return n
+    if not isinstance(n, For):
+        return map_children(n, lambda child: _node(child, scope))
+    with scope.loop(n.var, n.min, n.extent):
+        body = _node(n.body, scope)
+        distance = annotation(n, PREFETCH)
+        if distance is not None:
+            body = _with_prefetches(n, body, _positive(n, distance), scope)
+    return replace(n, body=body)
 
 
-def _positive(loop: For, distance: object) -> int:
-    value = distance.value if isinstance(distance, IntImm | StringImm) else distance
+def _positive(loop: For, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
         raise CodegenError(
             f"The annotation {PREFETCH} of loop {loop.var.name} is a number of iterations, at "

@@ -5,9 +5,10 @@ import threading
 import numpy as np
 import pytest
 
+from burnish.support.aligned import aligned_empty
 from burnish.support.dtype import DType
 from burnish.support.errors import ArgumentError
-from burnish.vm.storage import WORDS, Storage, WorkspacePool, aligned_empty, data_pointer
+from burnish.vm.storage import WORDS, Storage, WorkspacePool, data_pointer
 
 
 @pytest.mark.parametrize("nbytes", [0, 1, 64, 1000])
