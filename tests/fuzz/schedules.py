@@ -28,7 +28,7 @@ from burnish.tests.strategies.schedules import PRIMITIVES, PROGRAMS
 CHUNK = 200
 """Sequences a process: enough to forget the second that it takes to start."""
 LIMIT = 30.0
-"""Seconds a sequence may take."""
+"""Seconds of the processor that a sequence may take."""
 SHRUNK_CRASHES = 10
 """How many crashes are shrunk: each attempt is a process."""
 ATTEMPTS = 60
@@ -89,7 +89,7 @@ def _lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
 
 def _ending(done: subprocess.CompletedProcess[str]) -> str:
     """How a process ended that should not have."""
-    if "Timeout (" in done.stderr:
+    if done.returncode == -signal.SIGPROF or "Timeout (" in done.stderr:
         return f"hangs: no end in {LIMIT:.0f} s"
     if done.returncode < 0:
         return f"crashes: {signal.Signals(-done.returncode).name}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 
 import pytest
@@ -46,7 +47,8 @@ def test_a_crash_costs_one_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [
         done(-11, f'{{"begin": 0}}\n{end.format(0)}\n{{"begin": 1}}\n'),
         done(1, '{"begin": 2}\n{"end"', "Timeout (0:00:30)!"),
-        done(0, f'{{"begin": 3}}\n{end.format(3)}\n{{"times": {{}}}}\n'),
+        done(-signal.SIGPROF, '{"begin": 3}\n'),
+        done(0, f'{{"begin": 4}}\n{end.format(4)}\n{{"times": {{}}}}\n'),
     ]
     asked: list[tuple[object, ...]] = []
 
@@ -55,10 +57,11 @@ def test_a_crash_costs_one_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
         return answers[len(asked) - 1]
 
     monkeypatch.setattr(schedules, "_worker", answer)
-    reports = run_chunk("chain", 0, 4)
-    assert [a[2:4] for a in asked] == [(0, 4), (2, 2), (3, 1)]
+    reports = run_chunk("chain", 0, 5)
+    assert [a[2:4] for a in asked] == [(0, 5), (2, 3), (3, 2), (4, 1)]
     found = [r["failure"]["signature"] for r in reports if r.get("failure")]
-    assert found == ["crashes: SIGSEGV", "hangs: no end in 30 s"]
+    hangs = "hangs: no end in 30 s"
+    assert found == ["crashes: SIGSEGV", hangs, hangs]
 
 
 def test_the_table_counts() -> None:
@@ -78,3 +81,10 @@ def test_the_table_counts() -> None:
     assert "| `split` | 4 | 2 | LoopKindError 2 |" in text
     assert "| an index of a register buffer is not constant after unrolling | 2 |" in text
     assert "| results: AssertionError | chain | 7 |" in text
+
+
+def test_a_sequence_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "LIMIT", 0.002)
+    reports = run_chunk("chain", 0, 1)
+    found = [r["failure"]["signature"] for r in reports if r.get("failure")]
+    assert found == ["hangs: no end in 0 s"]

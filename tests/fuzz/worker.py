@@ -2,9 +2,9 @@
 
 ``python -m burnish.tests.fuzz.worker run NAME FIRST COUNT LIMIT`` writes ``{"begin": seed}`` before
 a sequence and its report after it, so that whoever reads knows which one ended the process. A
-watchdog ends the process after LIMIT seconds in one sequence. ``trace NAME SEED`` writes the trace
-of a sequence without checking it; ``check NAME VARIANT`` reads a trace in JSON and writes which law
-it breaks.
+watchdog ends the process after LIMIT seconds of the processor in one sequence, so that a busy
+machine makes no difference. ``trace NAME SEED`` writes the trace of a sequence without checking it;
+``check NAME VARIANT`` reads a trace in JSON and writes which law it breaks.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import random
+import signal
 import sys
 import time
 from typing import Any
@@ -25,14 +26,19 @@ SHRINKING_LIMIT = 120.0
 """Seconds for the shrinking of one trace."""
 
 
+ASLEEP = 20
+"""How many times the limit a process may take by the clock on the wall."""
+
 _watchdog = {"on": False}
 """Off where these functions are called by something else than this command."""
 
 
 def watch(seconds: float) -> None:
-    """End the process with a traceback if this is not called again within some seconds."""
+    """End the process by SIGPROF, with a traceback, if this is not called again before it has used
+    some seconds of the processor; or if it sleeps for ever."""
     if _watchdog["on"]:
-        faulthandler.dump_traceback_later(seconds, exit=True)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        faulthandler.dump_traceback_later(ASLEEP * seconds, exit=True)
 
 
 def random_run(name: str, seed: int) -> RandomSchedule:
@@ -121,5 +127,6 @@ def main(arguments: list[str]) -> None:
 
 if __name__ == "__main__":
     faulthandler.enable()
+    faulthandler.register(signal.SIGPROF, chain=True)
     _watchdog["on"] = True
     main(sys.argv[1:])
