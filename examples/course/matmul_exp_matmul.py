@@ -150,9 +150,10 @@ class Blocking:
     """How the packed schedule cuts the loops.
 
     A register tile is ``mr`` rows by ``vectors`` vectors (of the first and of the second product)
-    of ``lanes``. A panel of B or E is as wide as a tile and ``kc`` deep; a group of ``panels`` of
-    them is packed and stays in the second-level cache while the ``mc`` rows of a block go by,
-    sliver by sliver.
+    of ``lanes``. A panel of B is as wide as a tile and ``kc`` deep, one of E is as deep as E; a
+    group of ``panels`` of them is packed and stays in the second-level cache while the ``mc`` rows
+    of a block go by, sliver by sliver. ``mc`` is a multiple of ``mr``; rows are padded to a
+    multiple of ``mc``.
     """
 
     mr: int
@@ -165,22 +166,23 @@ class Blocking:
     def check(self, s: Sizes) -> None:
         """Raises ValueError for sizes that these tiles do not divide."""
         first, second = (v * self.lanes * self.panels for v in self.vectors)
-        kc = [min(self.kc, s.k), min(self.kc, s.l)]
-        for size, tile in ((s.m, self.mc), (s.l, first), (s.n, second), (s.k, kc[0]), (s.l, kc[1])):
+        depth = min(self.kc, s.k)
+        sizes = ((self.mc, self.mr), (s.l, first), (s.n, second), (s.k, depth), (s.l, STEPS))
+        for size, tile in sizes:
             if size % tile:
                 found = f"{self} cuts {size} into parts of {tile}, which do not divide it."
                 raise ValueError(found)
 
 
 def blocking_for(s: Sizes, target: Target) -> Blocking:
-    """Tiles that fill the vector registers: 8 x 2 and 8 x 3 vectors where there are 32 of them."""
+    """Tiles that fill the vector registers: 14 x 2 vectors where there are 32 of them, 6 x 2 where
+    there are 16. Blocks of some 1024 rows, as even as slivers allow."""
     lanes = target.vector_bits // 32
-    many = target.vector_registers >= 32
-    mr = 8 if many else 4
-    wide = 3 if s.n % (3 * lanes) == 0 and (many or mr * 3 + 4 <= target.vector_registers) else 2
-    mc = next(rows for rows in (1024, 512, 256, 128, 64, 32, 16, mr) if s.m % rows == 0)
-    panels = 2 if s.l % (4 * lanes) == 0 and s.n % (2 * wide * lanes) == 0 else 1
-    return Blocking(mr, (2, wide), lanes, mc, 1024, panels)
+    mr = 14 if target.vector_registers >= 32 else 6
+    blocks = -(-s.m // 1040)
+    mc = -(-s.m // (blocks * mr)) * mr
+    panels = 2 if s.l % (4 * lanes) == 0 and s.n % (4 * lanes) == 0 else 1
+    return Blocking(mr, (2, 2), lanes, mc, 1024, panels)
 
 
 STEPS = 4
@@ -197,39 +199,54 @@ the hardware does not foresee them."""
 def packed(s: Sizes, blocking: Blocking | None = None) -> Schedule:
     """Register tiles over packed operands, in the order of BLIS.
 
-    For each block of mc rows, A is packed into slivers of mr rows; B and E are packed group by
-    group into a buffer that never leaves the second-level cache. exp writes D in the order in which
-    the second product reads it, so that packing D costs nothing. Where the hardware does not
-    foresee what is read, loops fetch ahead (prefetch_distance).
+    For each block of mc rows, A is packed into slivers of mr rows, the last one filled up with
+    zeros; B and E are packed group by group into a buffer that never leaves the second-level cache.
+    exp writes D in the order in which the second product reads it, so that packing D costs nothing.
+    Where the hardware does not foresee what is read, loops fetch ahead (prefetch_distance).
     """
     cut = blocking or blocking_for(s, native())
     cut.check(s)
     sch = Schedule(chain(s))
     first, second = sch.get_block("C"), sch.get_block("F")
+    sliver, result = _pad_rows(sch, cut)
     loops = [
-        _cut_loops(sch, block, cut, v, depth)
-        for block, v, depth in zip((first, second), cut.vectors, (s.k, s.l), strict=True)
+        _cut_loops(sch, block, cut, vectors, depth)
+        for block, vectors, depth in zip((first, second), cut.vectors, (cut.kc, s.l), strict=True)
     ]
     _place_exp(sch, loops[0].blocks, cut)
     rows = sch.merge(loops[0].blocks, loops[1].blocks)
-
-    def slivers(i: Expr, k: Expr) -> tuple[Expr, ...]:
-        return i // cut.mr, k // STEPS, i % cut.mr, k % STEPS
-
-    sliver = sch.pack(first, 0, rows, slivers)
-    _pack_rows(sch, sliver, cut)
-    sch.transform_layout("D", ("write", 0), slivers)
+    sch.compute_at(sliver, rows)
+    _pack_rows(sch, sliver)
     for block, own, vectors in zip((first, second), loops, cut.vectors, strict=True):
         panel = sch.pack(block, 1, own.groups, panels_of(vectors * cut.lanes))
         _pack_columns(sch, panel, vectors, cut.lanes)
-    for block, own in zip((first, second), loops, strict=True):
-        _tile_registers(sch, block, own, cut)
+    _tile_registers(sch, first, loops[0], cut, None)
+    _tile_registers(sch, second, loops[1], cut, result)
     if s.k > cut.kc:
         # What is added to in several rounds lies tile by tile.
         width = cut.vectors[0] * cut.lanes
         tiles = lambda m, p: (m // cut.mr, p // width, m % cut.mr, p % width)  # noqa: E731
         sch.transform_layout("D", ("read", 0), tiles)
     return sch
+
+
+def _pad_rows(sch: Schedule, cut: Blocking) -> tuple[BlockRV, BlockRV]:
+    """Whole slivers of A and D, whole tiles of C and F; gives the copies that pack A and that take
+    the rows of F that are wanted."""
+
+    def slivers(i: Expr, k: Expr) -> tuple[Expr, ...]:
+        return i // cut.mr, k // STEPS, i % cut.mr, k % STEPS
+
+    sliver = sch.cache_read("C", 0, "global")
+    sch.transform_layout("C", ("read", 0), slivers, pad_value=0.0)
+    if len(sch.get_loops(sliver)) == 2:  # nothing to fill up: only the buffer has changed
+        sch.transform_block_layout(sliver, slivers)
+    result = sch.cache_write("F", 0, "register")
+    for name in ("C", "D", "F"):
+        axes = len(sch.get_loops(name))
+        sch.pad_einsum(name, [cut.mc] + [1] * (axes - 1))
+    sch.transform_layout("D", ("write", 0), slivers)
+    return sliver, result
 
 
 def panels_of(width: int) -> Callable[[Expr, Expr], tuple[Expr, ...]]:
@@ -254,12 +271,12 @@ def _cut_loops(sch: Schedule, block: BlockRV, cut: Blocking, vectors: int, depth
     m, n, k = sch.get_loops(block)
     blocks, slivers, row = sch.split(m, [None, cut.mc // cut.mr, cut.mr])
     groups, panels, vector, lane = sch.split(n, [None, cut.panels, vectors, cut.lanes])
-    if depth <= cut.kc:
+    if depth >= sch.get(k).extent.value:
         step, unrolled = sch.split(k, [None, STEPS])
         rounds = None
         sch.reorder(blocks, groups, slivers, panels, step, unrolled, row, vector, lane)
     else:
-        rounds, step, unrolled = sch.split(k, [None, cut.kc // STEPS, STEPS])
+        rounds, step, unrolled = sch.split(k, [None, depth // STEPS, STEPS])
         sch.reorder(blocks, rounds, groups, slivers, panels, step, unrolled, row, vector, lane)
     return _Loops(blocks, rounds, groups, panels, (step, unrolled), (row, vector, lane))
 
@@ -275,11 +292,10 @@ def _place_exp(sch: Schedule, rows: LoopRV, cut: Blocking) -> None:
     sch.vectorize(lane)
 
 
-def _pack_rows(sch: Schedule, copy: BlockRV, cut: Blocking) -> None:
+def _pack_rows(sch: Schedule, copy: BlockRV) -> None:
     """A row gives STEPS elements side by side to a sliver."""
-    m, k = sch.get_loops(copy)[-2:]
-    sliver, row = sch.split(m, [None, cut.mr])
-    line, few, side = sch.split(k, [None, 4, STEPS])
+    sliver, step, row, side = sch.get_loops(copy)[-4:]
+    line, few = sch.split(step, [None, 4])
     sch.reorder(sliver, line, row, few, side)
     sch.unroll(few)
     sch.vectorize(side)
@@ -295,18 +311,20 @@ def _pack_columns(sch: Schedule, copy: BlockRV, vectors: int, lanes: int) -> Non
     sch.vectorize(lane)
 
 
-def _tile_registers(sch: Schedule, block: BlockRV, own: _Loops, cut: Blocking) -> None:
-    """Sum a tile in registers; where one round is not the whole sum, it begins with what is there
-    and goes back."""
-    if own.rounds is None:
-        copies = [sch.cache_write(block, 0, "register")]
-        sch.reverse_compute_at(copies[0], own.panels)
+def _tile_registers(
+    sch: Schedule, block: BlockRV, own: _Loops, cut: Blocking, result: BlockRV | None
+) -> None:
+    """Sum a tile in registers and write it to ``result``; without one, where a round is not the
+    whole sum, begin with what is there and put it back."""
+    if result is not None:
+        sch.reverse_compute_at(result, own.panels)
         init = sch.decompose_reduction(block, own.steps[0])
         row, vector = sch.get_loops(init)[-3:-1]
         sch.unroll(row)
         sch.unroll(vector)
+        copies = [result]
     else:
-        init = sch.decompose_reduction(block, own.rounds)
+        init = sch.decompose_reduction(block, own.rounds or own.groups)
         copies = sch.cache_inplace(block, 0, "register", own.panels)
     sch.vectorize(sch.get_loops(init)[-1])
     for loop in (own.steps[1], *own.tile[:2]):
@@ -363,7 +381,7 @@ def fma_peak(depth: int = 400000, repeat: int = 60) -> float:
     """GFLOP/s of fused multiply-adds on registers: a product whose operands do not change."""
     target = native()
     lanes = target.vector_bits // 32
-    rows, vectors = (8, 3) if target.vector_registers >= 32 else (4, 3)
+    rows, vectors = (8, 3) if target.vector_registers >= 32 else (3, 3)  # with their operands
     a, b = te.placeholder((rows,), name="A"), te.placeholder((vectors * lanes,), name="B")
     rk = te.reduce_axis((0, depth), name="rk")
     shape = (rows, vectors * lanes)

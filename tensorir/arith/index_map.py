@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...support.errors import LayoutError
 from ..buffer import Range
-from ..expr import Expr, ExprLike, Var, all_of, as_expr, const
+from ..expr import Expr, ExprLike, IntImm, Var, all_of, as_expr, const
 from ..visitor import free_vars, substitute
 from .analyzer import Analyzer
 from .iter_map import IterMap, IterMark, IterSplit, IterSum, detect_iter_map
@@ -31,6 +31,8 @@ class IndexMap:
 
     inputs: tuple[Var, ...]
     outputs: tuple[Expr, ...]
+    _found: dict[tuple[int, ...], IterMap | None] = field(default_factory=dict, repr=False)
+    """What was detected for shapes of constants, which is asked for several times."""
 
     @staticmethod
     def from_function(fn: Callable[..., Any], ndim: int) -> IndexMap:
@@ -147,7 +149,12 @@ class IndexMap:
 
     def _detect(self, shape: Sequence[ExprLike], analyzer: Analyzer) -> IterMap | None:
         loops = {v: r.extent for v, r in self._loops(shape)}
-        return detect_iter_map(self.outputs, loops, None, analyzer)
+        sizes = tuple([n.value for n in loops.values() if isinstance(n, IntImm)])
+        if len(sizes) < len(loops):
+            return detect_iter_map(self.outputs, loops, None, analyzer)
+        if sizes not in self._found:
+            self._found[sizes] = detect_iter_map(self.outputs, loops, None, analyzer)
+        return self._found[sizes]
 
     def _invert(self, found: IterMap, shape: Sequence[ExprLike], analyzer: Analyzer) -> IndexMap:
         s = analyzer.simplifier

@@ -37,15 +37,20 @@ def pack(
     (name,) = cached.blocks
     source = realize_of(find_block(cached.func, name, "pack")).block.reads[0].buffer
     m = as_index_map(index_map, source.ndim)
-    packed = transform_layout(cached.func, name, ("write", 0), m, pad_value)
-    if loop_var is None:
-        return packed, name
     # A copy with padding runs over the packed layout, of which it can compute a part; any other
     # runs over the input, and finds its part there before its layout changes.
-    if _runs_over_output(packed, name):
-        return compute_at(packed, name, loop_var, checks=checks), name
+    if loop_var is None or pad_value is not None or _only_permutes(m):
+        packed = transform_layout(cached.func, name, ("write", 0), m, pad_value)
+        if loop_var is None:
+            return packed, name
+        if _runs_over_output(packed, name):
+            return compute_at(packed, name, loop_var, checks=checks), name
     placed = compute_at(cached.func, name, loop_var, checks=checks)
     return transform_layout(placed, name, ("write", 0), m, pad_value), name
+
+
+def _only_permutes(m: IndexMap) -> bool:
+    return all(isinstance(o, Var) for o in m.outputs)
 
 
 def _runs_over_output(func: PrimFunc, name: str) -> bool:
