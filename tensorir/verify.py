@@ -377,6 +377,17 @@ def verify_buffers(func: PrimFunc) -> None:
             declared = func.buffers
         for b in declared:
             _verify_buffer(func, b, n)
+        if isinstance(n, Block):
+            for b in n.alloc_buffers:
+                _verify_size(func, b, n)
+
+
+def _verify_size(func: PrimFunc, b: Buffer, place: Block) -> None:
+    for v in free_vars([d for d in b.shape if not isinstance(d, IntImm)]):
+        if all(v is not dim for dim in func.shape_vars):
+            found = f"{b.name!r}, whose size depends on {v.name!r}"
+            law = "the size of a buffer is known when the function begins: constants and dimensions"
+            raise _broken(func, law, found, b, place)
 
 
 def _verify_buffer(func: PrimFunc, b: Buffer, place: Node) -> None:

@@ -38,10 +38,10 @@ from ..expr import (
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
 from ..visitor import Mutator, substitute
-from .analysis import TRUE, block_names, fail, find_block, fresh_name, realize_of, scope_path
+from .analysis import TRUE, Path, block_names, fail, find_block, fresh_name, realize_of, scope_path
 from .annotate import buffer_names, require_scope
 from .inline import with_inferred_regions
-from .insertion import Cached, allocate_in, change_block, insert_stmt, shared_place
+from .insertion import Cached, allocate_in, change_block, insert_stmt, room_for, shared_place
 
 _PRIMITIVE = "cache_index"
 _COMPUTED = (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, Select)
@@ -78,7 +78,7 @@ def cache_index(func: PrimFunc, block_name: str, storage_scope: str, cse_thresh:
         chosen = _distinct([e for e in indices if _is_computed(e, allowed)])
     if not chosen:
         return Cached(func, ())
-    tables = _tables(func, block, chosen, storage_scope)
+    tables = _tables(func, path, chosen, storage_scope)
     scope = scope_path(path)
     holder = realize_of(scope[:-1]).block.name
     place = shared_place(func, scope, [block_name], block_name, _PRIMITIVE)
@@ -158,8 +158,9 @@ def _parts(e: Expr, chosen: dict[Hashable, Expr]) -> list[Expr]:
 
 # -- tables ----------------------------------------------------------------------------------------
 def _tables(
-    func: PrimFunc, block: Block, chosen: Sequence[Expr], storage_scope: str
+    func: PrimFunc, path: Path, chosen: Sequence[Expr], storage_scope: str
 ) -> list[_Table]:
+    block = realize_of(path).block
     buffers, blocks = buffer_names(func), set(block_names(func))
     tables: list[_Table] = []
     for number, e in enumerate(chosen):
@@ -173,8 +174,14 @@ def _tables(
         block_name = fresh_name(blocks, f"index_{number}")
         buffers.add(name)
         blocks.add(block_name)
-        shape = tuple([it.dom.extent for it in axes])
-        tables.append(_Table(e, axes, Buffer(name, shape, INDEX, storage_scope), block_name))
+        shape: list[Expr] = []
+        for it in axes:
+            extent = room_for(path, it.dom.extent)
+            if extent is None:
+                found = f"The axis {it.var.name!r} of {block.name!r} has no known greatest extent."
+                raise fail(LayoutError, _PRIMITIVE, func, [block], found)
+            shape.append(extent)
+        tables.append(_Table(e, axes, Buffer(name, tuple(shape), INDEX, storage_scope), block_name))
     return tables
 
 

@@ -11,9 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...support.node import replace
-from ..buffer import Buffer
+from ..arith import Analyzer
+from ..arith.region import limits
+from ..buffer import Buffer, Range
+from ..expr import Expr, IntImm, Var
 from ..function import PrimFunc
 from ..stmt import Block, For, SeqStmt, Stmt, seq
+from ..visitor import free_vars
 from .analysis import Path, all_loops_above, find_block, realize_of, rebuild, with_body
 
 
@@ -71,6 +75,25 @@ def insert_stmt(func: PrimFunc, place: Place, at: int, stmt: Stmt) -> PrimFunc:
     children = list(children_of(holder))
     children.insert(at, stmt)
     return with_body(func, rebuild(place.path, replace(holder, body=seq(*children))))
+
+
+def room_for(path: Path, extent: Expr) -> Expr | None:
+    """The most that an extent can be, without the variables that are bound above the path's leaf:
+    a buffer's size is known when its function begins. None where no bound is known."""
+    if isinstance(extent, IntImm):
+        return extent
+    bound: list[tuple[Var, Range]] = []
+    for s in path[:-1]:
+        if isinstance(s, For):
+            bound.append((s.var, Range(s.min, s.extent)))
+        elif isinstance(s, Block):
+            bound += [(it.var, it.dom) for it in s.iter_vars]
+    analyzer = Analyzer()
+    inside = {v for v, _ in bound}
+    for v in free_vars([extent]):
+        if v not in inside:
+            analyzer.declare_dim(v)
+    return limits(analyzer, extent, bound)[1]
 
 
 def allocate_in(func: PrimFunc, scope_name: str, buffer: Buffer, primitive: str) -> PrimFunc:

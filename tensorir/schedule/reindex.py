@@ -44,7 +44,15 @@ from .analysis import (
 )
 from .annotate import buffer_at, buffer_names, require_scope
 from .hidden_accesses import require_scope_declared
-from .insertion import Cached, Place, allocate_in, change_block, insert_stmt, shared_place
+from .insertion import (
+    Cached,
+    Place,
+    allocate_in,
+    change_block,
+    insert_stmt,
+    room_for,
+    shared_place,
+)
 from .region_cover import covers_domain
 
 
@@ -208,7 +216,14 @@ def _mapped(access: _Access, index_map: IndexMap, scope: str, name: str) -> _Map
         if not is_const(it.dom.min, 0):
             found = f"The axis {it.var.name!r} of {block.name!r} does not begin at 0."
             raise access.layout(found)
-    shape = index_map.map_shape([it.dom.extent for it in block.iter_vars])
+    room: list[Expr] = []
+    for it in block.iter_vars:
+        extent = room_for(access.path, it.dom.extent)
+        if extent is None:
+            found = f"The axis {it.var.name!r} of {block.name!r} has no known greatest extent."
+            raise access.layout(found)
+        room.append(extent)
+    shape = index_map.map_shape(room)
     name = fresh_name(buffer_names(access.func), name)
     new = Buffer(name, tuple(shape), access.buffer.dtype, scope)
     return _Mapped(kept, indices, new, fresh_name(block_names(access.func), name))

@@ -280,3 +280,17 @@ def test_the_error_shows_the_guilty_store(golden: Callable[..., None]) -> None:
 
 def _map(n: Stmt, fn: Callable[[Stmt], Stmt]) -> Stmt:
     return fn(map_children(n, lambda c: _map(c, fn)))
+
+
+def test_the_size_of_a_buffer_is_known_when_the_function_begins() -> None:
+    text = """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("A"):
+            vi = T.axis.spatial(8, i)
+            L = T.alloc_buffer((vi + 1,))
+            A[vi] = T.float32(0)
+"""
+    with pytest.raises(VerifyError, match=r"'L', whose size depends on 'vi'"):
+        verify_func(parse_func(text))

@@ -18,6 +18,7 @@ from burnish.tests.tensorir.schedule.programs import (
     chain,
     linear_relu,
     matmul,
+    program,
 )
 from burnish.tests.tensorir.schedule.replaying import assert_replays, assert_same_natively
 
@@ -283,3 +284,30 @@ def main(A: T.Buffer((5, 6), "float32"), B: T.Buffer((5,), "float32"),
         sch.reindex_cache_read("C", "B", "global", lambda i, k: (i, k))
     sch.reindex_cache_read("C", "B", "global", lambda i, k: (i,))
     assert_same(func, sch.func)
+
+
+PADDED = """
+P = T.alloc_buffer((9,))
+for c in range(2):
+    with T.block("tiles"):
+        vt = T.axis.spatial(2, c)
+        T.reads(X[T.max(vt * 5 - 1, 0):T.min(vt * 5 + 4, 7)])
+        T.writes(P[vt * 5:T.min(vt * 5 + 5, 9)])
+        for h in range(T.min(vt * 5 + 5, 9) - vt * 5):
+            with T.block("P"):
+                vh = T.axis.spatial(T.min(vt * 5 + 5, 9) - vt * 5, h)
+                P[vt * 5 + vh] = T.if_then_else(1 <= vt * 5 + vh and vt * 5 + vh < 8, X[vt * 5 + vh - 1], T.float32(0))
+for i in range(9):
+    with T.block("Y"):
+        vi = T.axis.spatial(9, i)
+        Y[vi] = P[vi] * T.float32(2)
+"""  # noqa: E501
+
+
+def test_a_copy_has_room_for_the_largest_of_several_extents() -> None:
+    func = program(PADDED, X="(7,)", Y="(9,)")
+    sch = Schedule(func)
+    sch.reindex_cache_read("P", 0, "global", lambda h: (h // 2, h % 2))
+    assert "X_global = T.alloc_buffer((5, 2))" in sch.mod["main"].script()
+    assert_same(func, sch.mod["main"])
+    assert_same_natively(func, sch.mod["main"])
