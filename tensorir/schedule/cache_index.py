@@ -157,9 +157,7 @@ def _parts(e: Expr, chosen: dict[Hashable, Expr]) -> list[Expr]:
 
 
 # -- tables ----------------------------------------------------------------------------------------
-def _tables(
-    func: PrimFunc, path: Path, chosen: Sequence[Expr], storage_scope: str
-) -> list[_Table]:
+def _tables(func: PrimFunc, path: Path, chosen: Sequence[Expr], storage_scope: str) -> list[_Table]:
     block = realize_of(path).block
     buffers, blocks = buffer_names(func), set(block_names(func))
     tables: list[_Table] = []
