@@ -115,6 +115,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--no-plateau", action="store_true", help="never leave a kernel alone before the end"
     )
+    sub.add_argument(
+        "--cluster", metavar="ADDRESS", help="build and time on the workers of this dask scheduler"
+    )
     volume = sub.add_mutually_exclusive_group()
     volume.add_argument("-q", "--quiet", action="store_true", help="print the verdict alone")
     volume.add_argument(
@@ -205,6 +208,7 @@ def _tune(options: argparse.Namespace) -> int:
             database=database,
             task_scheduler=options.task_scheduler,
             patience=None if options.no_plateau else PATIENCE,
+            cluster=options.cluster,
             verbose=0 if options.quiet else 2 if options.verbose else 1,
         )
         files = save_report(result, options.report, database) if options.report else []

@@ -20,6 +20,7 @@ from ..tuner.analytic import schedule_analytically
 from ..tuner.database import TuningDatabase
 from ..tuner.pipeline import CANDIDATE_LIMIT, Pools, local_pools
 from ..tuner.reference_pool import ReferencePool
+from ..tuner.remote import Cluster
 from ..tuner.roofline import measure_peaks, roofline_seconds
 from ..tuner.session import default_seed, tune_task
 from ..tuner.strategies import make_model, verify_strategy
@@ -82,16 +83,19 @@ def tune_tasks(
     task_scheduler: str = "gradient",
     patience: int | None = PATIENCE,
     seed: int | None = None,
+    cluster: str | None = None,
     verbose: int = 0,
     on_progress: Callable[[int, str], None] | None = None,
     watch: Watch | None = None,
 ) -> TuneResult:
     """Tune tasks within a budget, which ``task_scheduler`` (``gradient`` or ``round-robin``)
-    divides between them; one cost model learns from all.
+    divides between them; one cost model learns from all. Candidates are built and timed by worker
+    processes of this machine, or, with the address of a dask scheduler as ``cluster``, by the
+    machines there.
 
     ``verbose`` shows a table or lines on stderr; ``on_progress`` gets the number of measurements
     and a line of text, ``watch`` the scheduler itself. Raises TuningError for a budget that is
-    none and for names that are none.
+    none, for names that are none, and for a cluster where nobody answers, builds or times.
     """
     verify_budget(trials, minutes)
     verify_strategy(strategy)
@@ -99,7 +103,7 @@ def tune_tasks(
     tune = partial(tune_task, strategy=strategy, model=make_model(None, seed))
     display = tune_display(verbose) if verbose else nullcontext(None)
     with ExitStack() as stack, display as show:
-        pools = _pools(tasks, stack)
+        pools = _pools(tasks, stack) if cluster is None else _machines(cluster, tasks, stack)
         tune = partial(tune, builder=pools.builder)
         watchers = [w for w in (show, _reporter(on_progress), watch) if w is not None]
         scheduler = TaskScheduler(
@@ -131,6 +135,13 @@ def _pools(tasks: Sequence[TuneTask], stack: ExitStack) -> Pools:
     if most is None:
         return Pools(stack.enter_context(ReferencePool(1, limit=CANDIDATE_LIMIT)))
     return local_pools(most.target, stack, ReferencePool)
+
+
+def _machines(address: str, tasks: Sequence[TuneTask], stack: ExitStack) -> Pools:
+    """The machines of a cluster that build, and those that time for the tasks' CPU."""
+    cpu = tasks[0].target.cpu if tasks else None
+    cluster = stack.enter_context(Cluster(address, cpu=cpu))
+    return Pools(cluster.runner, cluster.builder)
 
 
 def verify_budget(trials: int | None, minutes: float | None) -> None:

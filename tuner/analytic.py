@@ -13,10 +13,13 @@ from ..tensorir.schedule import Schedule
 from .block_tiles import has_tiles, products_of, schedule_products
 from .chooser import Chooser
 from .rules.attention import match_attention, schedule_attention
+from .rules.chain import schedule_chain
 from .rules.conv import match_conv, schedule_conv
 from .rules.depthwise import schedule_window
 from .rules.dot import fits, schedule_dot
 from .rules.elementwise import schedule_elementwise
+from .rules.int8 import fits as is_product_of_bytes
+from .rules.int8 import schedule_int8
 from .rules.matmul import match, schedule_matmul
 from .rules.reduction import schedule_reduction
 from .rules.trial import attempt
@@ -41,15 +44,26 @@ def rules_for(func: PrimFunc, target: Target) -> list[tuple[str, Rule]]:
         rules.insert(0, ("attention", schedule_attention))
     elif match_window(func) is not None:
         rules.insert(0, ("window", schedule_window))
-    if len(rules) == 1 and len(products_of(func)) > 1 and has_tiles(func, target):
-        rules.insert(0, ("products", schedule_products))
-    matmul = match(func)
-    if matmul is not None:
-        rules.insert(0, ("matmul", schedule_matmul))
-        if fits(func, matmul, max(1, target.vector_bits // matmul.x.dtype.bits)):
-            rules.insert(0, ("dot", schedule_dot))
+    if len(rules) == 1 and len(products_of(func)) > 1:
+        if has_tiles(func, target):
+            rules.insert(0, ("products", schedule_products))
+        rules.insert(0, ("chain", schedule_chain))
+    rules = [*_product_rules(func, target), *rules]
     if match_winograd(func) is not None:
         rules.insert(0, ("winograd", schedule_winograd))
+    return rules
+
+
+def _product_rules(func: PrimFunc, target: Target) -> list[tuple[str, Rule]]:
+    """The rules for a function with one matrix product."""
+    matmul = match(func)
+    if matmul is None:
+        return []
+    rules: list[tuple[str, Rule]] = [("matmul", schedule_matmul)]
+    if fits(func, matmul, max(1, target.vector_bits // matmul.x.dtype.bits)):
+        rules.insert(0, ("dot", schedule_dot))
+    if is_product_of_bytes(func, matmul):
+        rules.insert(0, ("int8", schedule_int8))
     return rules
 
 

@@ -4,8 +4,8 @@
 one group (one task on one machine) are compared with each other, so records of other tasks and
 machines teach it too. It is retrained after every batch, and is data: saved and loaded as JSON,
 never pickled. The analytic estimate ranks until the trees have seen enough, counts less the more
-they have seen, and ranks alone where xgboost is not installed. ``RandomModel`` is the baseline that
-any model must beat.
+they have seen and the less it agreed with what was measured, and ranks alone where xgboost is not
+installed. ``RandomModel`` is the baseline that any model must beat.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ ENOUGH = 16
 """Measured candidates of one group from which the learned model ranks."""
 _ROUNDS = 40
 _PRIOR = 32.0
-"""Measured candidates of one group at which trees and analytic estimate count the same."""
+"""Measured candidates of one group at which trees and analytic estimate count the same, where the
+estimate ranks them as they were measured; fewer where it does not."""
 _LEVELS = 31
 _MOST_ROWS = 3000
 _FORMAT = "burnish cost model"
@@ -105,6 +106,8 @@ class LearnedModel:
         self.groups: dict[str, tuple[list[Floats], list[float]]] = {}
         self._analytic = AnalyticModel()
         self._booster: Any = None
+        self._agreement: float | None = None
+        """See ``agreement``; None where measurements came since it was worked out."""
 
     @property
     def is_trained(self) -> bool:
@@ -120,8 +123,20 @@ class LearnedModel:
             self._xgboost.DMatrix(features.astype(np.float32), nthread=1)
         )
         most = max(len(times) for _, times in self.groups.values())
-        trust = most / (most + _PRIOR)
+        trust = most / (most + _PRIOR * self.agreement)
         return trust * _standard(scores) + (1.0 - trust) * _standard(estimate)
+
+    @property
+    def agreement(self) -> float:
+        """How far the analytic estimate ranks the largest group as it was measured: their rank
+        correlation, 0 where it is negative."""
+        if self._agreement is None:
+            rows, times = max(self.groups.values(), key=lambda g: len(g[1]))
+            finite = [i for i, t in enumerate(times) if np.isfinite(t)]
+            estimate = self._analytic.predict(np.stack(rows))[finite]
+            found = _rank_correlation(estimate, -np.array(times)[finite])
+            self._agreement = max(0.0, found)
+        return self._agreement
 
     def update(self, group: str, features: Floats, seconds: Sequence[float]) -> None:
         """Add measurements and train anew on all there is."""
@@ -138,6 +153,7 @@ class LearnedModel:
         rows, times = self.groups.setdefault(group, ([], []))
         rows.extend(features)
         times.extend(float(s) for s in seconds)
+        self._agreement = None
 
     def train(self) -> None:
         """Fit the trees to the measurements, if one group has enough of them."""
@@ -224,6 +240,19 @@ def _standard(scores: Floats) -> Floats:
     values = np.asarray(scores, dtype=np.float64)
     deviation = float(values.std())
     return (values - values.mean()) / deviation if deviation > 1e-12 else np.zeros_like(values)
+
+
+def _rank_correlation(a: Floats, b: Floats) -> float:
+    """Spearman's, from -1 to 1; 0 where either is all the same or there are fewer than three."""
+    if len(a) < 3:
+        return 0.0
+    # What is alike has a rank in the middle.
+    x, y = (
+        np.searchsorted(np.sort(v), v) + np.searchsorted(np.sort(v), v, "right") for v in (a, b)
+    )
+    x, y = x - x.mean(), y - y.mean()
+    size = float(np.sqrt((x * x).sum() * (y * y).sum()))
+    return float((x * y).sum()) / size if size > 0 else 0.0
 
 
 def _relevance(seconds: Sequence[float]) -> list[float]:

@@ -28,11 +28,18 @@ from ..tensorir.function import PrimFunc
 from .candidate import Candidate, SpaceFunction, make_candidate
 from .cost_model import CostModel
 from .decisions import DecidedSchedule, Draws, draws_of_trace, redraw
-from .features import Floats, Machine, features_of
+from .features import Floats, Machine, features_of_programs
 from .mutators import cross, mutable, mutate
-from .nest_summary import summarize
+from .nest_summary import NestSummary, summarize
 from .search import SearchStrategy
-from .sketch import ControlKey, Individual, Replayed, Replayer, Sketch
+from .sketch import (
+    ControlKey,
+    Individual,
+    Replayed,
+    Replayer,
+    Sketch,
+    features_of_members,
+)
 
 _REMEMBERED = 512
 
@@ -57,7 +64,11 @@ class EvolutionOptions:
     patience: int = 6
     """Random replays in a row that find no new path, after which no more are tried."""
     replays: int = 2
-    """Replays that looking costs at most, for each candidate proposed."""
+    """Replays that looking at paths and at members without formulas costs at most, for each
+    candidate proposed."""
+    fit_replays: int = 1
+    """As ``replays``, for the fits of sketches: what they take must not starve the paths that have
+    no formulas, and whose members are known by replays alone."""
 
 
 class EvolutionarySearch(SearchStrategy):
@@ -86,11 +97,12 @@ class EvolutionarySearch(SearchStrategy):
         self.sketches: dict[ControlKey, Sketch | None] = {}
         self.elite: list[tuple[float, Individual]] = []
         """Measured candidates with their seconds, fastest first."""
-        self._proposed: dict[str, tuple[Individual | None, Floats]] = {}
+        self._proposed: dict[str, tuple[Individual | None, NestSummary]] = {}
         self._taken: set[object] = set()
         self._replayed: OrderedDict[object, Replayed] = OrderedDict()
         """The last members that were replayed: what looked best is often measured."""
         self._budget = self.options.first_replays
+        self._fit_budget = self.options.first_replays
         self._error: ScheduleError | None = None
 
     # -- proposing ---------------------------------------------------------------------------------
@@ -104,6 +116,7 @@ class EvolutionarySearch(SearchStrategy):
         self._error, misses = None, 0
         while len(found) < count and misses < attempts and not _is_over(deadline):
             self._budget += self.options.replays * (count - len(found))
+            self._fit_budget += self.options.fit_replays * (count - len(found))
             ranked = self._evolve(count - len(found), deadline)
             if not ranked:
                 misses += max(1, attempts // 4)
@@ -157,37 +170,36 @@ class EvolutionarySearch(SearchStrategy):
         return candidate
 
     def _note(self, candidate: Candidate, individual: Individual | None) -> None:
-        summary = summarize(candidate.func)
-        leaves = summary.leaves.astype(np.float64)[None, :]
-        row = features_of(summary.structure, leaves, self.machine)[0]
-        self._proposed[candidate.hash] = (individual, row)
+        self._proposed[candidate.hash] = (individual, summarize(candidate.func))
 
     def predictions(self, candidates: Sequence[Candidate]) -> dict[str, float]:
         """What the model expects of proposed candidates, by hash: larger is faster."""
-        rows = {c.hash: self._proposed[c.hash][1] for c in candidates if c.hash in self._proposed}
-        if not rows:
+        known = [c.hash for c in candidates if c.hash in self._proposed]
+        if not known:
             return {}
-        scores = self.model.predict(np.stack(list(rows.values())))
-        return {key: float(score) for key, score in zip(rows, scores, strict=True)}
+        summaries = [self._proposed[key][1] for key in known]
+        scores = self.model.predict(features_of_programs(summaries, self.machine))
+        return {key: float(score) for key, score in zip(known, scores, strict=True)}
 
     # -- learning ----------------------------------------------------------------------------------
     def observe(self, results: Sequence[tuple[str, float | None]]) -> None:
         """Teach the model the measurements of proposed candidates, and keep the fast ones."""
         super().observe(results)
-        rows: list[Floats] = []
+        summaries: list[NestSummary] = []
         seconds: list[float] = []
         for key, time_ in results:
             known = self._proposed.pop(key, None)
             if known is None:
                 continue
-            individual, row = known
-            rows.append(row)
+            individual, summary = known
+            summaries.append(summary)
             seconds.append(math.inf if time_ is None else time_)
             if individual is not None and time_ is not None:
                 self.elite.append((time_, individual))
         self.elite.sort(key=lambda e: e[0])
-        if rows:
-            self.model.update(self.group, np.stack(rows), seconds)
+        if summaries:
+            rows = features_of_programs(summaries, self.machine)
+            self.model.update(self.group, rows, seconds)
 
     def resume(self, records: Sequence[tuple[str, str, float]]) -> int:
         """Take up earlier measurements (hash, trace as JSON, seconds) as elite; how many of them
@@ -225,12 +237,27 @@ class EvolutionarySearch(SearchStrategy):
 
     def _with_chance(self, ranked: list[Individual], count: int) -> list[Individual]:
         """The ranking with some of the first ``count`` drawn from all: what the model does not
-        expect is how it learns."""
+        expect is how it learns. The space functions have equal shares of what is drawn, however
+        many members each has, and of the whole ranking before anything is measured."""
+        if not self.elite:
+            ranked = self._in_turns(ranked)
         places = [i for i in range(min(count, len(ranked))) if i and self._is_bold()]
         for place in places:
-            other = self.rng.randrange(place, len(ranked))
-            ranked.insert(place, ranked.pop(other))
+            spaces = sorted({m.space for m in ranked[place:]})
+            space = self.rng.choice(spaces)
+            others = [i for i in range(place, len(ranked)) if ranked[i].space == space]
+            ranked.insert(place, ranked.pop(self.rng.choice(others)))
         return ranked
+
+    def _in_turns(self, ranked: list[Individual]) -> list[Individual]:
+        """The best of each space function, then the second best of each, and so on."""
+        counts: dict[int, int] = {}
+        turns = []
+        for place, member in enumerate(ranked):
+            turn = counts.get(member.space, 0)
+            counts[member.space] = turn + 1
+            turns.append((turn, place, member))
+        return [member for _, _, member in sorted(turns, key=lambda t: t[:2])]
 
     def _is_bold(self) -> bool:
         options = self.options
@@ -239,9 +266,9 @@ class EvolutionarySearch(SearchStrategy):
     def _first_population(self) -> list[Individual]:
         options = self.options
         members = [m for _, m in self.elite[: int(options.population * options.elite_share)]]
-        # A part of the budget is for paths that nobody has taken, the rest for fits and mutations.
+        # A part of the budget is for paths that nobody has taken, the rest for mutations.
         misses = 0
-        for _ in range(max(0, self._budget) // 3):
+        for _ in range(max(0, self._budget) // (3 if self.elite else 2)):
             if misses == options.patience:
                 break
             known_paths = len(self.sketches)
@@ -249,13 +276,13 @@ class EvolutionarySearch(SearchStrategy):
             if found is not None and self._sketch_of(found) is not None:
                 members.append(found.individual)
             misses = misses + 1 if len(self.sketches) == known_paths else 0
-        known = [s for s in self.sketches.values() if s is not None]
-        for sketch in dict.fromkeys(known):
-            members.append(sketch.origin)
+        known = list(dict.fromkeys([s for s in self.sketches.values() if s is not None]))
+        members += [sketch.origin for sketch in known]
+        movable = [s for s in known if s.free]
         for _ in range(options.population - len(members)):
-            if not known:
+            if not movable:
                 break
-            members.append(self._redrawn(self.rng.choice(known)))
+            members.append(self._redrawn(self.rng.choice(movable)))
         return _distinct(members)
 
     def _redrawn(self, sketch: Sketch) -> Individual:
@@ -354,13 +381,13 @@ class EvolutionarySearch(SearchStrategy):
         return found
 
     def _can_afford(self, sketch: Sketch, member: Individual) -> bool:
-        """Whether a member's features are known, or there is something left of the budget to pay
-        for them. A fit may overdraw it: without one a sketch is of no use, and later replays are
+        """Whether a member's features are known, or there is something left of the budgets to pay
+        for them. A fit may overdraw its own: without one a sketch is of no use, and later fits are
         fewer."""
         if sketch.fit_cost:
-            if self._budget <= 0:
+            if self._fit_budget <= 0:
                 return sketch.knows(member)
-            self._budget -= sketch.fit_cost
+            self._fit_budget -= sketch.fit_cost
         if sketch.needs_replay(member):
             if self._budget <= 0:
                 return False
@@ -380,11 +407,11 @@ class EvolutionarySearch(SearchStrategy):
         if not groups:
             return [], np.zeros(0)
         kept: list[Individual] = []
-        rows: list[Floats] = []
         for sketch, same in groups.values():
+            if not sketch.fit_cost:
+                sketch.try_fit()
             kept += same
-            rows.append(sketch.features(same, may_fit=not sketch.fit_cost))
-        features = np.concatenate(rows)
+        features = features_of_members(list(groups.values()), self.machine)
         usable = ~np.isnan(features[:, 0])
         kept = [m for m, is_usable in zip(kept, usable, strict=True) if is_usable]
         if not kept:

@@ -10,6 +10,7 @@ sum over all. The set of features follows Ansor (Zheng et al., 2020). Counts are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from .nest_summary import (
     ACCESSES,
     OPERATIONS,
     AccessStructure,
+    NestSummary,
     StoreLeaves,
     StoreStructure,
     Structure,
@@ -96,26 +98,56 @@ class Machine:
 
 def features_of(structure: Structure, leaves: Floats, machine: Machine) -> Floats:
     """[n, FEATURE_NAMES] of the n candidates whose leaves are the rows of ``leaves``."""
-    if not structure or not len(leaves):
-        return np.zeros((leaves.shape[0], len(FEATURE_NAMES)))
-    chunks = range(0, leaves.shape[0], _CHUNK)
-    return np.concatenate(
-        [_features_of_chunk(structure, leaves[i : i + _CHUNK], machine) for i in chunks]
-    )
+    return features_of_groups([(structure, leaves)], machine)
 
 
-def _features_of_chunk(structure: Structure, leaves: Floats, machine: Machine) -> Floats:
-    n, width = leaves.shape[0], len(STORE_FEATURES)
-    parts = split_leaves(structure, leaves)
-    rows = np.stack(
-        [_Store(s, p, machine).features() for s, p in zip(structure, parts, strict=True)], axis=1
-    )
-    cycles = rows[:, :, -1]
-    order = np.argsort(-cycles, axis=1, kind="stable")
+def features_of_programs(summaries: Sequence[NestSummary], machine: Machine) -> Floats:
+    """[n, FEATURE_NAMES] of n programs of any structures."""
+    groups = [(s.structure, s.leaves.astype(np.float64)[None]) for s in summaries]
+    return features_of_groups(groups, machine)
+
+
+def features_of_groups(groups: Sequence[tuple[Structure, Floats]], machine: Machine) -> Floats:
+    """[n, FEATURE_NAMES] of candidates of several structures, each with an array of leaves, one
+    group after another. Programs of one workload have most of their stores' structures in common:
+    each is worked out once, for all groups together."""
+    width = len(STORE_FEATURES)
+    rows = [np.zeros((leaves.shape[0], len(structure), width)) for structure, leaves in groups]
+    places: dict[StoreStructure, list[tuple[int, int, Floats]]] = {}
+    for g, (structure, leaves) in enumerate(groups):
+        at = 0
+        for i, store in enumerate(structure):
+            own = leaves[:, at : at + store.leaf_count]
+            at += store.leaf_count
+            places.setdefault(store, []).append((g, i, own))
+    for store, parts in places.items():
+        found = _features_of_store(store, np.concatenate([own for _, _, own in parts]), machine)
+        at = 0
+        for g, i, own in parts:
+            rows[g][:, i] = found[at : at + len(own)]
+            at += len(own)
+    return np.concatenate([np.zeros((0, len(FEATURE_NAMES))), *[_of_program(r) for r in rows]])
+
+
+def _features_of_store(store: StoreStructure, leaves: Floats, machine: Machine) -> Floats:
+    """[n, STORE_FEATURES] of n stores of one structure."""
+    found = [np.zeros((0, len(STORE_FEATURES)))]
+    for i in range(0, leaves.shape[0], _CHUNK):
+        (parts,) = split_leaves((store,), leaves[i : i + _CHUNK])
+        found.append(_Store(store, parts, machine).features())
+    return np.concatenate(found)
+
+
+def _of_program(rows: Floats) -> Floats:
+    """[n, FEATURE_NAMES] of the features of n programs' stores, [n, store, STORE_FEATURES]."""
+    n, stores, width = rows.shape
+    if not n or not stores:
+        return np.zeros((n, len(FEATURE_NAMES)))
+    order = np.argsort(-rows[:, :, -1], axis=1, kind="stable")
     at = np.arange(n)
     first = rows[at, order[:, 0]]
-    second = rows[at, order[:, 1]] if len(structure) > 1 else np.zeros((n, width))
-    count = np.full((n, 1), float(len(structure)))
+    second = rows[at, order[:, 1]] if stores > 1 else np.zeros((n, width))
+    count = np.full((n, 1), float(stores))
     return np.concatenate([_log(first), _log(second), _log(rows.sum(axis=1)), count], axis=1)
 
 

@@ -8,6 +8,10 @@ While the runner times one candidate the builders compile the next ones, on othe
 Either side is any ``concurrent.futures.Executor`` that runs importable functions on what JSON has:
 pools of processes here, or of other machines. Without builders one job does both.
 
+A runner of this machine that has nothing to time while candidates wait to be built takes one of
+them from the builders and does both: neither side is idle while the other has a queue, and still
+one candidate at a time is timed, with nothing else in its process.
+
 A builder that dies takes no candidate with it: the job goes to another once more, and only a second
 death counts as the candidate's.
 """
@@ -19,6 +23,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future, InvalidStateError
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..support.errors import TuningError, WorkerDied
@@ -56,6 +61,11 @@ class Pools:
         """The CPUs where whoever works beside a runner of this machine does not disturb it; none
         where it does not matter."""
         return self.builder.cpus if isinstance(self.builder, WorkerPool) else ()
+
+    @property
+    def runner_builds(self) -> bool:
+        """Whether the runner may build, where it would have nothing to do."""
+        return isinstance(self.runner, WorkerPool) and isinstance(self.builder, WorkerPool)
 
     def start(self) -> None:
         """Have the worker processes start now, and not with their first jobs."""
@@ -101,6 +111,14 @@ class Pipeline:
     times: PipelineTimes = field(default_factory=PipelineTimes)
     _reference: Future[Any] | None = field(default=None, repr=False)
     _open: set[Future[Any]] = field(default_factory=set, repr=False)
+    _unbuilt: dict[Future[Any], tuple[Future[Any], Candidate]] = field(
+        default_factory=dict, repr=False
+    )
+    """Builds that are not done, in order, with the answer and the candidate."""
+    _taken: set[Future[Any]] = field(default_factory=set, repr=False)
+    """Builds that the runner took over before they began."""
+    _runs: int = 0
+    """Jobs of the runner that are not done."""
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def make_reference(self) -> Future[Any]:
@@ -113,26 +131,32 @@ class Pipeline:
             self._reference = runner.submit_within(REFERENCE_LIMIT, save_reference, **request)
         else:
             self._reference = runner.submit(save_reference, **request)
+        self._reference.add_done_callback(lambda _: self._share())
         return self._reference
 
     def measure(self, candidate: Candidate) -> Future[Any]:
         """A candidate's answer to come: ``{"seconds": [...]}``, BuildError or MeasureTimeout.
         Cancelling it keeps the candidate from being built or run, if it is not yet."""
         if self.pools.builder is None:
-            future = self.pools.runner.submit(
-                measure_candidate,
-                trace=candidate.trace,
-                candidate=candidate.hash,
-                reference=self.reference,
-                seconds=self.seconds,
-                text=self.text,
-                target=self.target,
-            )
+            future = self._measure_at_once(candidate)
             future.add_done_callback(self._count)
             return future
         answer: Future[Any] = Future()
         self._build(answer, candidate, 1)
+        self._share()
         return answer
+
+    def _measure_at_once(self, candidate: Candidate) -> Future[Any]:
+        """Have the runner do both."""
+        return self.pools.runner.submit(
+            measure_candidate,
+            trace=candidate.trace,
+            candidate=candidate.hash,
+            reference=self.reference,
+            seconds=self.seconds,
+            text=self.text,
+            target=self.target,
+        )
 
     def cancel(self) -> None:
         """Drop what waits in either pool."""
@@ -145,6 +169,11 @@ class Pipeline:
         assert self.pools.builder is not None
 
         def built(future: Future[Any]) -> None:
+            with self._lock:
+                self._unbuilt.pop(future, None)
+                if future.cancelled() and future in self._taken:
+                    self._taken.discard(future)
+                    return
             if future.cancelled():
                 answer.cancel()
                 return
@@ -163,7 +192,49 @@ class Pipeline:
             candidate=candidate.hash,
             target=self.target,
         )
+        if number == 1:  # what took a worker along stays with the builders
+            with self._lock:
+                self._unbuilt[build] = answer, candidate
         self._watch(build, built)
+
+    def _share(self) -> None:
+        """Give a runner with nothing to do a candidate that waits for a builder."""
+        if not self.pools.runner_builds:
+            return
+        with self._lock:
+            if self._runs or self._reference is None or not self._reference.done():
+                return
+            waiting = list(self._unbuilt.items())
+            # A second thread that comes here meanwhile finds the runner taken.
+            self._runs += 1
+        for build, (answer, candidate) in waiting:
+            with self._lock:
+                self._taken.add(build)
+            if build.cancel() and not answer.cancelled():
+                self._submit(answer, partial(self._take_over, answer, candidate))
+                break
+            with self._lock:
+                self._taken.discard(build)
+        with self._lock:
+            self._runs -= 1
+
+    def _take_over(self, answer: Future[Any], candidate: Candidate) -> None:
+        def measured(future: Future[Any]) -> None:
+            if future.cancelled():
+                answer.cancel()
+                return
+            error = future.exception()
+            if isinstance(error, WorkerDied):
+                # It may have died of the build: that is counted as anywhere.
+                self._submit(answer, lambda: self._build(answer, candidate, _BUILDS))
+            elif error is not None:
+                _fail(answer, error)
+            else:
+                with suppress(InvalidStateError):
+                    answer.set_result(future.result())
+                self._count(answer)
+
+        self._watch_run(self._measure_at_once(candidate), measured)
 
     def _run(self, answer: Future[Any], built: dict[str, Any]) -> None:
         def ran(future: Future[Any]) -> None:
@@ -187,7 +258,20 @@ class Pipeline:
             reference=self.reference,
             seconds=self.seconds,
         )
-        self._watch(run, ran)
+        self._watch_run(run, ran)
+
+    def _watch_run(self, future: Future[Any], then: Callable[[Future[Any]], None]) -> None:
+        with self._lock:
+            self._runs += 1
+
+        def done(finished: Future[Any]) -> None:
+            with self._lock:
+                self._runs -= 1
+            then(finished)
+            if not finished.cancelled():
+                self._share()
+
+        self._watch(future, done)
 
     def _watch(self, future: Future[Any], then: Callable[[Future[Any]], None]) -> None:
         with self._lock:

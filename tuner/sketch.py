@@ -27,12 +27,12 @@ from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule
 from .candidate import Candidate, SpaceFunction, make_candidate
 from .decisions import CATEGORY, DecidedSchedule, Draw, DrawKey, Draws, redraw
-from .features import FEATURE_NAMES, Floats, Machine, features_of
+from .features import FEATURE_NAMES, Floats, Machine, features_of_groups, features_of_programs
 from .nest_summary import NestSummary, summarize
 
 FEWEST_POINTS, MOST_POINTS = 8, 40
-SPARE_POINTS = 6
-"""Points of a fit beyond one for each variable."""
+SPARE_POINTS = 5
+"""Points of a fit beyond one for each variable that others do not determine."""
 _FEW_CANDIDATES = 12
 """A sketch with fewer candidates than this is not worth fitting."""
 
@@ -98,11 +98,10 @@ class Sketch:
             if not d.is_control and not d.is_fixed and is_movable(d)
         ]
         self.summary = summarize(found.func)
-        self._known: dict[object, Floats | None] = {
-            found.individual.key: self._features_of(self.summary)
-        }
-        self._seen: dict[object, NestSummary] = {}
-        """What a fit replayed."""
+        self._known: dict[object, NestSummary | None] = {found.individual.key: self.summary}
+        """What was replayed; None where the space function did not apply."""
+        self.rows: dict[object, Floats] = {}
+        """Features of what was replayed, where somebody asked for them."""
         self._fit: _Fit | None = None
         self._is_tried = False
         self.fit_cost = self._count_points()
@@ -111,35 +110,35 @@ class Sketch:
     @property
     def is_symbolic(self) -> bool:
         """Whether features of its candidates are formulas (fitted at the first question)."""
-        self._try_fit()
+        self.try_fit()
         return self._fit is not None
 
-    def _features_of(self, summary: NestSummary) -> Floats:
-        leaves = summary.leaves.astype(np.float64)[None, :]
-        return np.asarray(features_of(summary.structure, leaves, self.machine)[0])
+    @property
+    def is_fitted(self) -> bool:
+        """Whether a fit was tried and has given formulas."""
+        return self._fit is not None
 
-    def features(self, individuals: Sequence[Individual], *, may_fit: bool = True) -> Floats:
+    def features(self, individuals: Sequence[Individual]) -> Floats:
         """[n, FEATURE_NAMES]; rows of NaN for those to which the space function does not apply."""
-        if may_fit:
-            self._try_fit()
-        if self._fit is not None:
-            x = np.stack([self._variables(i.draws) for i in individuals])
-            return features_of(self.summary.structure, self._fit.leaves(x), self.machine)
-        rows = []
-        for individual in individuals:
-            key = individual.key
-            if key not in self._known and key in self._seen:
-                self._known[key] = self._features_of(self._seen[key])
-            if key not in self._known:
-                summary = self._replay(individual)
-                self._known[key] = None if summary is None else self._features_of(summary)
-            known = self._known[key]
-            rows.append(np.full(len(FEATURE_NAMES), np.nan) if known is None else known)
-        return np.stack(rows)
+        self.try_fit()
+        return features_of_members([(self, individuals)], self.machine)
+
+    def leaves_of(self, individuals: Sequence[Individual]) -> Floats:
+        """[n, leaf] of members, by the fitted formulas; raises ValueError where there are none."""
+        if self._fit is None:
+            raise ValueError("this sketch has no formulas; see is_fitted")
+        return self._fit.leaves(np.stack([self._variables(i.draws) for i in individuals]))
+
+    def summary_of(self, individual: Individual) -> NestSummary | None:
+        """What an individual does in its loops, by a replay where it is not known."""
+        key = individual.key
+        if key not in self._known:
+            self._known[key] = self._replay(individual)
+        return self._known[key]
 
     def knows(self, individual: Individual) -> bool:
         """Whether the individual was replayed already."""
-        return individual.key in self._known or individual.key in self._seen
+        return individual.key in self._known
 
     def needs_replay(self, individual: Individual) -> bool:
         """Whether the individual's features cost a replay."""
@@ -167,10 +166,13 @@ class Sketch:
         not needed to find it."""
         if count_choices([self.origin.draws[i] for i in self.free]) < _FEW_CANDIDATES:
             return 0
-        variables = len(self._variables(self.origin.draws))
+        free = [self.origin.draws[i] for i in self.free]
+        # The factors of a tile have a product that is known.
+        variables = sum([1 if d.kind == CATEGORY else int(d.domain[1]) - 1 for d in free])
         return min(MOST_POINTS, max(FEWEST_POINTS, variables + SPARE_POINTS)) - 1
 
-    def _try_fit(self) -> None:
+    def try_fit(self) -> None:
+        """Find the formulas, if there are any; the first time only."""
         if self._is_tried:
             return
         self._is_tried = True
@@ -190,12 +192,44 @@ class Sketch:
                 continue
             summary = summarize(found.func)
             same = [d.key for d in found.individual.draws] == keys
-            self._seen[found.individual.key] = summary
+            self._known.setdefault(found.individual.key, summary)
             if not same or summary.structure != self.summary.structure:
                 return
             points.append(self._variables(found.individual.draws))
             summaries.append(summary)
         self._fit = fit_leaves(np.stack(points), summaries)
+
+
+def features_of_members(
+    groups: Sequence[tuple[Sketch, Sequence[Individual]]], machine: Machine
+) -> Floats:
+    """[n, FEATURE_NAMES] of members of several sketches, one after another: by formula where a
+    sketch has been fitted. What was replayed is worked out for all sketches together; rows of NaN
+    for members to which the space function does not apply."""
+    missing: list[tuple[Sketch, object, NestSummary]] = []
+    for sketch, members in groups:
+        if sketch.is_fitted:
+            continue
+        for key, member in {m.key: m for m in members if m.key not in sketch.rows}.items():
+            summary = sketch.summary_of(member)
+            if summary is not None:
+                missing.append((sketch, key, summary))
+    rows = features_of_programs([summary for _, _, summary in missing], machine)
+    for (sketch, known, _), row in zip(missing, rows, strict=True):
+        sketch.rows[known] = row
+    fitted = [(s, members) for s, members in groups if s.is_fitted]
+    by_formula = features_of_groups(
+        [(s.summary.structure, s.leaves_of(members)) for s, members in fitted], machine
+    )
+    unknown = np.full(len(FEATURE_NAMES), np.nan)
+    found, at = [], 0
+    for sketch, members in groups:
+        if sketch.is_fitted:
+            found.append(by_formula[at : at + len(members)])
+            at += len(members)
+        else:
+            found.append(np.stack([sketch.rows.get(m.key, unknown) for m in members]))
+    return np.concatenate(found)
 
 
 @dataclass(frozen=True)

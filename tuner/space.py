@@ -30,7 +30,7 @@ def default_space(func: PrimFunc, target: Target) -> list[SpaceFunction]:
     general."""
     functions = [_space_function(target, Chooser(analytic=False))]
     rules = [name for name, _ in rules_for(func, target)]
-    if "matmul" in rules and has_tiles(func, target):
+    if ("matmul" in rules or "chain" in rules) and has_tiles(func, target):
         functions.append(_tiles(target))
     return functions
 

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from burnish.driver.cli import main
+from burnish.driver.compile import CompiledModel
+from burnish.driver.tune import TuneResult
+from burnish.tuner import remote
 from burnish.tuner.database import TuningDatabase
 
 onnx = pytest.importorskip("onnx")
@@ -123,6 +126,33 @@ def test_tune_prints_its_tasks(
     assert first.endswith(("in use", "present ones"))
     assert files[0] == f"wrote {folder / 'report.txt'}"
     assert (folder / "time_over_trials.svg").read_text().startswith("<svg")
+
+
+def test_tune_passes_on_the_address_of_a_cluster(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def tune(model: CompiledModel, **options: object) -> TuneResult:
+        asked.append(options["cluster"])
+        return TuneResult()
+
+    monkeypatch.setattr(CompiledModel, "tune", tune)
+    arguments = ("tune", tiny, "--trials", "1", "-q", "--database", str(tmp_path / "r.db"))
+    assert run(capsys, *arguments)[0] == 0
+    assert run(capsys, *arguments, "--cluster", "tcp://host:8786")[0] == 0
+    assert asked == [None, "tcp://host:8786"]
+
+
+def test_a_cluster_that_does_not_answer_is_named(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("distributed")
+    monkeypatch.setattr(remote, "CONNECT_SECONDS", 0.5)
+    arguments = ("tune", tiny, "--trials", "1", "-q", "--database", str(tmp_path / "r.db"))
+    code, _, err = run(capsys, *arguments, "--cluster", "tcp://127.0.0.1:1")
+    assert code == 2
+    assert "No dask scheduler answers at 'tcp://127.0.0.1:1'" in err
 
 
 @pytest.mark.tuning

@@ -194,3 +194,28 @@ def test_a_tuned_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bo
     task = result.tasks[0].task
     assert database.best(task.workload, task.target_key) is not None
     assert torch.allclose(again(x), wanted, atol=1e-5)
+
+
+def test_a_cluster_builds_and_times(
+    recorder: Recorder, tasks: list[TuneTask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[str, str | None]] = []
+
+    class Machines:
+        runner, builder = object(), object()
+
+        def __init__(self, address: str, *, cpu: str | None) -> None:
+            opened.append((address, cpu))
+
+        def __enter__(self) -> Machines:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            opened.append(("closed", None))
+
+    monkeypatch.setattr(driver_tune, "Cluster", Machines)
+    with TuningDatabase() as database:
+        tune_tasks(tasks, database, trials=4, minutes=None, cluster="tcp://host:8786")
+    assert opened == [("tcp://host:8786", NATIVE.cpu), ("closed", None)]
+    assert recorder.options["executor"] is Machines.runner
+    assert recorder.options["builder"] is Machines.builder

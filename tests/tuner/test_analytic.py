@@ -85,7 +85,7 @@ def test_every_shape_of_program(name: str) -> None:
         ("chain", ["elementwise"]),
         ("softmax", ["reduction"]),
         ("matmul", ["matmul", "reduction"]),
-        ("two_matmuls", ["products", "reduction"]),
+        ("two_matmuls", ["chain", "products", "reduction"]),
         ("convolution", ["reduction"]),
     ],
 )

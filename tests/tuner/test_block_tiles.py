@@ -90,7 +90,7 @@ def test_which_functions_have_tiles() -> None:
 
 
 def test_several_products_have_a_rule_and_one_has_a_second_space() -> None:
-    assert [name for name, _ in rules_for(chain(), TARGET)] == ["products", "reduction"]
-    assert len(default_space(chain(), TARGET)) == 1
+    assert [name for name, _ in rules_for(chain(), TARGET)] == ["chain", "products", "reduction"]
+    assert len(default_space(chain(), TARGET)) == 2
     assert len(default_space(matmul(32), TARGET)) == 2
     assert len(default_space(doubled(), TARGET)) == 1

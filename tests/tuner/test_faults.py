@@ -20,6 +20,7 @@ from burnish.support.target import Target
 from burnish.tests.tuner.programs import InlineExecutor, is_gone, matmul, tiled
 from burnish.tuner.database import TuningDatabase
 from burnish.tuner.measure import save_reference
+from burnish.tuner.pipeline import Pools
 from burnish.tuner.session import TuningProgress, tune_task
 from burnish.tuner.task import TuneTask
 from burnish.tuner.worker_pool import WorkerPool
@@ -47,8 +48,9 @@ def pids(pool: WorkerPool) -> list[int]:
 
 
 def test_a_builder_that_is_killed_takes_no_candidate_along(
-    pools: tuple[WorkerPool, WorkerPool],
+    pools: tuple[WorkerPool, WorkerPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Pools, "runner_builds", False)
     runner, builder = pools
     killed: list[int] = []
 
@@ -68,6 +70,7 @@ def test_a_builder_that_is_killed_takes_no_candidate_along(
 def test_a_candidate_that_kills_its_builders_is_recorded(
     pools: tuple[WorkerPool, WorkerPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Pools, "runner_builds", False)
     runner, builder = pools
     asked: list[str] = []
     submit = builder.submit

@@ -130,6 +130,65 @@ def test_a_pool_that_was_shut_down_is_the_answer() -> None:
         answer.result()
 
 
+class Sharing(Pools):
+    """Pools whose runner may build."""
+
+    runner_builds = True
+
+
+def sharing() -> tuple[Pipeline, ByHand, ByHand]:
+    made, runner, builder = by_hand()
+    made.pools = Sharing(runner, builder)
+    return made, runner, builder
+
+
+def test_a_runner_with_nothing_to_time_builds() -> None:
+    made, runner, builder = sharing()
+    builder_has = made.measure(CANDIDATE)
+    assert builder.jobs[0][2].set_running_or_notify_cancel()
+    taken, waits = made.measure(CANDIDATE), made.measure(CANDIDATE)
+    assert runner.names == ["save_reference"]
+    runner.jobs[0][2].set_result(None)
+    # One that no builder has begun with; the runner is busy then.
+    assert runner.names == ["save_reference", "measure_candidate"]
+    assert [job.cancelled() for _, _, job in builder.jobs] == [False, True, False]
+    assert not taken.cancelled()
+    builder.jobs[0][2].set_result({"built": {}, "seconds": 0.0})
+    assert runner.names[2:] == ["run_candidate"]
+    runner.jobs[1][2].set_result({"seconds": [1.0], "build_seconds": 2.0, "run_seconds": 3.0})
+    assert taken.result()["seconds"] == [1.0]
+    assert (made.times.build, made.times.run) == (2.0, 3.0)
+    assert len(runner.jobs) == 3
+    runner.jobs[2][2].set_result({"seconds": [4.0], "run_seconds": 1.0})
+    assert builder_has.result()["seconds"] == [4.0]
+    assert runner.names[3:] == ["measure_candidate"]
+    runner.jobs[3][2].set_exception(BuildError("no code"))
+    with pytest.raises(BuildError, match="no code"):
+        waits.result()
+
+
+def test_a_runner_that_dies_of_what_it_took_over_leaves_it_to_a_builder() -> None:
+    made, runner, builder = sharing()
+    runner.jobs[0][2].set_result(None)
+    answer = made.measure(CANDIDATE)
+    assert runner.names[1:] == ["measure_candidate"]
+    runner.jobs[1][2].set_exception(WorkerDied("crashed"))
+    # The runner is free again, and does not take it a second time.
+    assert builder.jobs[1][2].set_running_or_notify_cancel()
+    builder.jobs[1][2].set_exception(WorkerDied("crashed again"))
+    with pytest.raises(WorkerDied, match="again"):
+        answer.result()
+
+
+def test_what_the_runner_took_over_can_be_cancelled() -> None:
+    made, runner, _ = sharing()
+    runner.jobs[0][2].set_result(None)
+    answer = made.measure(CANDIDATE)
+    made.cancel()
+    assert runner.jobs[1][2].cancelled()
+    assert answer.cancelled()
+
+
 def real_pipeline(folder: Any, pools: Pools) -> tuple[Pipeline, Candidate]:
     sch = Schedule(matmul(16), seed=1)
     tiled(sch)
