@@ -48,7 +48,7 @@ from .kernels import resolve_target
 from .report import CompileReport
 from .signature import CompiledSignature, signature_key
 from .sources import check_torch_module, import_source, import_torch_module, is_torch_module
-from .stages import STAGES, ScheduleChoice, compile_module, selection
+from .stages import STAGES, ScheduleChoice, compile_module, recompile, selection
 from .tasks import extract_tasks
 from .threads import thread_count
 from .timing import Timing, time_interleaved
@@ -74,7 +74,10 @@ class CompiledModel:
         threads: int,
         precision: str = "fast",
     ) -> None:
-        self._source = source
+        # A source that is not imported again is not kept: its weights are the caller's.
+        self._source = source if imported is None else None
+        self._source_name = type(source).__name__
+        self._is_torch = is_torch_module(source)
         self._dynamic_shapes = dynamic_shapes
         self._target = target
         self._threads = threads
@@ -132,7 +135,7 @@ class CompiledModel:
     ) -> Any:
         """Outputs in the library of the inputs (of the source, where it takes none) and in the
         structure of the model."""
-        if not values and is_torch_module(self._source):
+        if not values and self._is_torch:
             wrapped = [tensor_to_torch(t) for t in outputs]
         else:
             wrapped = like_inputs(outputs, values)
@@ -178,10 +181,11 @@ class CompiledModel:
             schedule=self._schedule,
             threads=self._threads,
             precision=self._precision,
+            import_again=imported.import_again,
         )
         executable.report.notes += imported.notes
         executable.report.frontend |= imported.seconds
-        made = CompiledSignature(imported, executable, self._threads)
+        made = CompiledSignature(imported.without_module(), executable, self._threads)
         self._signatures[key] = self._current = made
         return made
 
@@ -244,7 +248,7 @@ class CompiledModel:
     def __repr__(self) -> str:
         count = len(self._signatures)
         state = f"{count} signature{'s' if count != 1 else ''}" if count else "not compiled yet"
-        return f"<burnish model of {type(self._source).__name__}: {state}>"
+        return f"<burnish model of {self._source_name}: {state}>"
 
     # -- tuning ------------------------------------------------------------------------------------
     def tune(
@@ -256,6 +260,7 @@ class CompiledModel:
         strategy: str = "evolutionary",
         task_scheduler: str = "gradient",
         patience: int | None = PATIENCE,
+        cluster: str | None = None,
         verbose: int = 0,
         on_progress: Callable[[int, str], None] | None = None,
     ) -> TuneResult:
@@ -265,9 +270,10 @@ class CompiledModel:
         the kernels, by what the model is expected to gain (``gradient``) or in turns
         (``round-robin``), and leaves a kernel alone after ``patience`` measurements without a gain
         (None: never). ``database`` (or a path) keeps the records; a later tune goes on from them.
-        ``strategy`` is ``evolutionary``, ``random`` or ``replay_trace``. ``verbose`` is 1 for a
-        table or lines on stderr, 2 for a line a measurement. Ctrl-C ends the search, not the tune:
-        what was found until then is used.
+        ``strategy`` is ``evolutionary``, ``random`` or ``replay_trace``. ``cluster`` is the
+        address of a dask scheduler whose workers build and time (None: this machine does).
+        ``verbose`` is 1 for a table or lines on stderr, 2 for a line a measurement. Ctrl-C ends the
+        search, not the tune: what was found until then is used.
 
         The old and the new program are timed in turns on random inputs at the end; signatures
         compiled later get the best records too. Kernels with symbolic sizes are not tuned. Raises
@@ -277,7 +283,7 @@ class CompiledModel:
         if trials is None and minutes is None:
             trials = 64 * max(1, len(current.executable.report.kernels))
         records = database if isinstance(database, TuningDatabase) else TuningDatabase(database)
-        tasks = extract_tasks(current.executable.stages["30-fused"], self._target)
+        tasks = extract_tasks(current.executable.structure("30-fused"), self._target)
         if not tasks:
             raise TuningError(
                 "the model has no kernel of static sizes to tune; compile it without "
@@ -291,17 +297,12 @@ class CompiledModel:
             strategy=strategy,
             task_scheduler=task_scheduler,
             patience=patience,
+            cluster=cluster,
             verbose=verbose,
             on_progress=on_progress,
         )
         schedule = scheduled_by(records)
-        executable = compile_module(
-            current.imported.module,
-            self._target,
-            schedule=schedule,
-            threads=self._threads,
-            precision=self._precision,
-        )
+        executable = recompile(current.executable, schedule)
         if executable.program.objects == current.executable.program.objects:
             return result
         new = CompiledSignature(current.imported, executable, self._threads)

@@ -3,7 +3,7 @@ came from at every stage. It runs nothing by itself before it is asked to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..graphir.module import IRModule
@@ -13,6 +13,7 @@ from ..vm.interpreter import VirtualMachine
 from ..vm.native import BoundKernel
 from ..vm.program import Program
 from ..vm.timing import TimeEvaluator
+from .kept_stages import KeptStages
 from .report import CompileReport
 from .runnable import check_runnable
 from .threads import runtime
@@ -28,7 +29,7 @@ class Executable:
     program: Program
     target: Target
     report: CompileReport
-    stages: dict[str, IRModule] = field(default_factory=dict)
+    stages: Mapping[str, IRModule] = field(default_factory=dict)
     """The module after each stage, by the stage's name."""
     threads: int = 1
     """Threads of a call of ``lib[...]``."""
@@ -38,6 +39,12 @@ class Executable:
         count = len(self.program.kernels)
         names = ", ".join(self.module.functions)
         return f"<burnish executable of {names}: {count} kernel{'s' if count != 1 else ''}>"
+
+    def structure(self, stage: str) -> IRModule:
+        """The module after a stage, for its functions and types: large constants may have no
+        values in it."""
+        stages = self.stages
+        return stages.structure(stage) if isinstance(stages, KeptStages) else stages[stage]
 
     @property
     def vm(self) -> VirtualMachine:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from ..graphir.emit_vm import emit_program
 from ..graphir.expr import CallDPS, CallDPSPacked
@@ -21,7 +22,7 @@ from ..graphir.passes.pipeline import stages as graph_stages
 from ..graphir.passes.select_winograd import SelectWinograd
 from ..graphir.verify import verify_module
 from ..support.dump import Dump
-from ..support.errors import ArgumentError, BurnishError, PassError, nearest
+from ..support.errors import ArgumentError, BurnishError, InternalError, PassError, nearest
 from ..support.node import walk
 from ..support.passes import Instrument, Pass, Pipeline, VerifyEach, instruments_from_flags
 from ..support.target import Target
@@ -33,6 +34,7 @@ from ..vm.shape_text import static_value
 from .build_workers import build_jobs, workers
 from .evaluate import evaluate_prim_func
 from .executable import Executable
+from .kept_stages import KeptStages, give_back_memory
 from .kernels import CompiledKernel, KernelBuilds, compile_kernels, compile_segment
 from .report import CompileReport
 
@@ -40,6 +42,9 @@ STAGES = (
     *("00-import", "10-canonical", "20-legalized", "30-fused", "40-scheduled", "45-packed"),
     *("50-lowered", "60-llvm", "70-bytecode"),
 )
+
+MUCH = 16 << 20
+"""Bytes of constants from which on a compilation returns the memory it needed no longer."""
 
 PRECISIONS = ("fast", "strict")
 """``fast``: convolutions may be Winograd's, whose errors are several times those of sums of
@@ -58,46 +63,123 @@ def compile_module(
     threads: int = 1,
     precision: str = "fast",
     name: str = "model",
+    import_again: Callable[[], IRModule] | None = None,
 ) -> Executable:
     """Compile a module with at least one graph function.
 
     PrimFuncs that are in the module already are the user's: they are lowered as they stand, neither
     fused nor rescheduled. ``segments=False`` keeps one VM call a kernel, for profiling;
-    ``precision`` is one of PRECISIONS; ``name`` is the folder of the dump. Raises what the passes
-    raise, e.g. VerifyError for an ill-formed module, and ArgumentError for another precision.
+    ``precision`` is one of PRECISIONS; ``name`` is the folder of the dump. The executable shares
+    the memory of arrays that NumPy holds and of no others; ``import_again`` gives an equal module
+    where this one's large arrays need not be kept for it. Raises what the passes raise, e.g.
+    VerifyError for an ill-formed module, and ArgumentError for another precision.
     """
+    graph = graph_stages(
+        "default", evaluate=evaluate_prim_func, selection=selection(target, precision)
+    )
+    stages = KeptStages(partial(_run_to, graph), import_again)
+    with _corridor(module, target, stages, name) as corridor:
+        module = corridor.enter("00-import", module, _Import())
+        for stage, pipeline in graph.items():
+            module = corridor.enter(stage, module, *pipeline.passes)
+        module = stages.without_weights(module)
+        return _finish(module, corridor, schedule, segments=segments, threads=threads)
+
+
+def recompile(
+    executable: Executable,
+    schedule: ScheduleChoice,
+    *,
+    segments: bool = True,
+    name: str = "model",
+) -> Executable:
+    """The program of a compiled module with other schedules, from stage 30 on.
+
+    Weights come out of the program. Those whose layout stays are shared by both programs.
+    """
+    assert isinstance(executable.stages, KeptStages)
+    stages = executable.stages.again()
+    first = stages.structure("00-import")
+    with _corridor(first, executable.target, stages, name) as corridor:
+        module = stages.structure("30-fused")
+        corridor.dump.write("30-fused", lambda: stages.script(module))
+        threads = executable.threads
+        return _finish(module, corridor, schedule, segments=segments, threads=threads)
+
+
+@dataclass
+class _Corridor:
+    """What one compilation walks with."""
+
+    target: Target
+    stages: KeptStages
+    report: CompileReport
+    dump: Dump
+    builds: KernelBuilds
+
+    def enter(
+        self, name: str, module: IRModule, *passes: Pass, verify: bool = True, last: bool = False
+    ) -> IRModule:
+        """The module after a stage, which is timed, kept and dumped."""
+        with self.report.stage(name):
+            pipeline = checked(*passes, verify=verify, script=self.stages.script)
+            result: IRModule = pipeline(module)
+            if last:
+                result = self.stages.settled(result)
+                self.stages.keep_last(name, result)
+            else:
+                self.stages.keep(name, result)
+        self.dump.write(name, lambda: self.stages.script(result))
+        return result
+
+
+@contextmanager
+def _corridor(
+    module: IRModule, target: Target, stages: KeptStages, name: str
+) -> Iterator[_Corridor]:
     report = CompileReport()
-    stages: dict[str, IRModule] = {}
     with (
         Dump.from_flags(name) as dump,
         original_errors(),
         kernel_builds(module, target, report, dump) as builds,
     ):
+        yield _Corridor(target, stages, report, dump, builds)
 
-        def enter(name: str, pipeline: Pipeline, module: IRModule) -> IRModule:
-            with report.stage(name):
-                result: IRModule = pipeline(module)
-            stages[name] = result
-            dump.write(name, result.script)
-            return result
 
-        module = enter("00-import", checked(_Import()), module)
-        graph = graph_stages(
-            "default", evaluate=evaluate_prim_func, selection=selection(target, precision)
-        )
-        for stage, pipeline in graph.items():
-            module = enter(stage, checked(*pipeline.passes), module)
-        # Between 40 and 45 a kernel's weights have their new layout, the constants their old one:
-        # the types do not fit each other, and nothing can be verified.
-        scheduling = ScheduleLegalized(target, schedule, then=builds.begin)
-        module = enter("40-scheduled", checked(scheduling, verify=False), module)
-        packing = (LiftWeightTransforms(), DeadCodeElimination())
-        module = enter("45-packed", checked(*packing), module)
-        kernels = compile_kernels(module.prim_funcs.items(), target, report, dump, builds)
-        program = link_program(module, kernels, target, report, dump, segments=segments)
-        dump.write("70-bytecode", lambda: print_program(program), suffix=".txt")
+def _finish(
+    module: IRModule,
+    corridor: _Corridor,
+    schedule: ScheduleChoice,
+    *,
+    segments: bool,
+    threads: int,
+) -> Executable:
+    """From stage 30, a module without its weights, to the program."""
+    target, stages, report = corridor.target, corridor.stages, corridor.report
+    # Between 40 and 45 a kernel's weights have their new layout, the constants their old one:
+    # the types do not fit each other, and nothing can be verified.
+    scheduling = ScheduleLegalized(target, schedule, then=corridor.builds.begin)
+    module = corridor.enter("40-scheduled", module, scheduling, verify=False)
+    stages.expect(module)
+    packing = (LiftWeightTransforms(stages.pack), DeadCodeElimination())
+    module = corridor.enter("45-packed", module, *packing, last=True)
+    functions = module.prim_funcs.items()
+    kernels = compile_kernels(functions, target, report, corridor.dump, corridor.builds)
+    program = link_program(module, kernels, target, report, corridor.dump, segments=segments)
+    corridor.dump.write("70-bytecode", lambda: print_program(program), suffix=".txt")
     report.workspace_bytes = workspace_bytes(program, threads)
+    if report.constant_bytes >= MUCH:
+        give_back_memory()
     return Executable(module, program, target, report, stages, threads)
+
+
+def _run_to(graph: Mapping[str, Pipeline], last: str, module: IRModule) -> IRModule:
+    """The module after stage ``last``, from the imported one."""
+    for stage, pipeline in graph.items():
+        module = Pipeline(pipeline.passes)(module)
+        if stage == last:
+            return module
+    raise InternalError(f"stage {last!r} is none that is run again")
 
 
 def selection(target: Target, precision: str) -> tuple[Pass, ...]:
@@ -153,10 +235,12 @@ def original_errors() -> Iterator[None]:
         raise cause.note(f"in pass {error.pass_name!r}") from cause.__cause__
 
 
-def checked(*passes: Pass, verify: bool = True) -> Pipeline:
+def checked(
+    *passes: Pass, verify: bool = True, script: Callable[[IRModule], str] = IRModule.script
+) -> Pipeline:
     """A pipeline that verifies the module after every pass, and does what the flags ask for."""
     own: list[Instrument] = [VerifyEach(verify_module)] if verify else []
-    asked = instruments_from_flags(verify_module, IRModule.script)
+    asked = instruments_from_flags(verify_module, script)
     return Pipeline(passes, [*own, *[i for i in asked if not isinstance(i, VerifyEach)]])
 
 

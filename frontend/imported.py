@@ -1,13 +1,14 @@
 """Imported: what a front end gives the driver, the same for every kind of model.
 
-The module stands alone: it holds copies of the weights and nothing of torch or onnx. What a call of
-the foreign model looks like is kept as two functions. Nothing is compiled here.
+The module holds nothing of torch or onnx but, where memory can be shared, the weights of a torch
+module: whoever compiles it copies what he keeps. What a call of the foreign model looks like is
+kept as two functions. Nothing is compiled here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..graphir.module import IRModule
@@ -16,7 +17,7 @@ from ..graphir.module import IRModule
 @dataclass(frozen=True)
 class Imported:
     """``module`` has one graph Function ``main``: a parameter for each tensor input, weights as
-    constants (copies), a tuple of outputs as result (or a bare one).
+    constants, a tuple of outputs as result (or a bare one).
 
     ``flatten_inputs(args, kwargs)`` gives the tensors of a call in parameter order; it raises
     ArityError, ArgumentError or ShapeMismatchError where the call does not fit.
@@ -42,3 +43,10 @@ class Imported:
     """What the front end took, by part: ``torch.export`` is not ours, ``import`` is."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Name of a value in the foreign model to the variable of ``main`` that holds it."""
+    import_again: Callable[[], IRModule] | None = None
+    """Gives the module once more, where its weights are copies; None where they are the source's
+    own, which the caller holds."""
+
+    def without_module(self) -> Imported:
+        """What is left when the module is compiled: how calls look."""
+        return replace(self, module=IRModule(), import_again=None)

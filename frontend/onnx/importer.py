@@ -31,6 +31,7 @@ from . import (
     convert_index,
     convert_nn,
     convert_norm,
+    convert_quantized,
     convert_reduce,
     convert_resize,
     convert_shape,
@@ -46,6 +47,7 @@ _CONVERTERS = (
     convert_index,
     convert_nn,
     convert_norm,
+    convert_quantized,
     convert_reduce,
     convert_resize,
     convert_shape,
@@ -63,6 +65,8 @@ def import_onnx(model: str | Path | bytes | ModelProto) -> Imported:
     known rank or dtype) and UnsupportedOpError (all operators at once, with the node each was first
     seen at).
     """
+    if isinstance(model, (str, Path)):
+        model = Path(model).resolve()
     proto, base_dir, source = _load(model)
     opset = _opset(proto)
     if proto.functions:
@@ -96,6 +100,7 @@ def import_onnx(model: str | Path | bytes | ModelProto) -> Imported:
         dim_names=dims.names,
         source=source,
         variables={n: v.name for n, v in context.values.items() if isinstance(v, Var)},
+        import_again=lambda: import_onnx(model).module,
     )
 
 

@@ -3,8 +3,8 @@
     module --export--> ExportedProgram --prepare--> pure, decomposed where a converter is missing
            --check--> all missing operators at once --converters--> IRModule with constants
 
-Parameters and buffers become constants (copies). Symbolic dims keep the names users gave them, and
-mean every size from 0 up. Nothing is optimised here.
+Parameters and buffers become constants; large ones share the tensors' memory. Symbolic dims keep
+the names users gave them, and mean every size from 0 up. Nothing is optimised here.
 """
 
 from __future__ import annotations

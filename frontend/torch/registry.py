@@ -15,7 +15,7 @@ import torch
 from torch.fx import Node
 
 from ...graphir.builder import BlockBuilder, call_op
-from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
+from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant, owned_constant
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
 from ...support.dtype import DType
@@ -25,6 +25,8 @@ from ..registry import ConverterRegistry
 from .symbols import SymbolTable
 
 REGISTRY = ConverterRegistry("torch")
+SHARED = 4096
+"""Bytes from which on a weight is shared with the tensor, not copied."""
 converts = REGISTRY.converts
 
 DTYPES: dict[torch.dtype, DType] = {
@@ -83,7 +85,8 @@ def import_dtype(dtype: torch.dtype, where: str) -> DType:
 
 
 def as_constant(tensor: torch.Tensor, where: str) -> Constant:
-    """A torch tensor as a constant (a copy); ``where`` names it in errors."""
+    """A torch tensor as a constant; ``where`` names it in errors. Large ones share the tensor's
+    memory where they lie in row-major order; others are copies."""
     dtype = import_dtype(tensor.dtype, where)
     if tensor.device.type == "meta":
         raise FrontendError(
@@ -92,9 +95,8 @@ def as_constant(tensor: torch.Tensor, where: str) -> Constant:
     if tensor.layout is not torch.strided:
         raise FrontendError(f"{where} has the layout {tensor.layout}; call .to_dense() first.")
     dense = tensor.detach().cpu().resolve_neg().contiguous()
-    if dtype == "bfloat16":
-        return constant(dense.view(torch.uint16).numpy(), "bfloat16")
-    return constant(dense.numpy(), dtype)
+    array = (dense.view(torch.uint16) if dtype == "bfloat16" else dense).numpy()
+    return constant(array, dtype) if array.nbytes < SHARED else owned_constant(array, dtype)
 
 
 class Context:

@@ -9,15 +9,23 @@ nothing is run.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+
+import numpy as np
 
 from ...support.errors import InternalError, LayoutError
 from ...support.node import replace
 from ...support.passes import Pass
 from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import pack_array, parse_index_map
+from ...tensorir.schedule import (
+    pack_array,
+    packed_shape,
+    parse_index_map,
+    unpack_array,
+)
 from ..dim import static_shape
 from ..expr import Atom, CallDPS, CallDPSPacked, Constant, Value
 from ..module import IRModule
@@ -35,7 +43,8 @@ LayoutMap: TypeAlias = "tuple[int, str, float | None]"
 class LiftWeightTransforms(Pass):
     """Apply the layout maps of scheduled PrimFuncs to the constants they are called with.
 
-    A constant that several calls want in one layout is packed once. *requires*: an argument whose
+    A constant that several calls want in one layout is packed once. ``pack(constant, maps)`` gives
+    its values in that layout, where its ``data`` are not to be used. *requires*: an argument whose
     layout changed is a constant. *ensures*: no ``layout_maps`` is left; they are kept, as
     ``packed_layouts``, for whoever wants the original layout back.
 
@@ -44,8 +53,10 @@ class LiftWeightTransforms(Pass):
         y = R.call_dps(cls.linear, (x, w1), ...)  # w1: (8, 784, 16)
     """
 
+    pack: Callable[[Constant, tuple[LayoutMap, ...]], np.ndarray] | None = None
+
     def run(self, module: IRModule) -> IRModule:
-        result = _Lifter(module).transform()
+        result = _Lifter(module, self.pack or _pack).transform()
         for name, func in module.prim_funcs.items():
             if func.attr(MAPS):
                 result[name] = as_packed(func)
@@ -61,16 +72,47 @@ def as_packed(func: PrimFunc) -> PrimFunc:
     return func.without_attr(MAPS).with_attr(PACKED, done)
 
 
+def pack_values(array: np.ndarray, maps: Sequence[LayoutMap], dtype: str) -> np.ndarray:
+    """An array as the maps, one after the other, lay it out; aligned, and read-only."""
+    for _, text, pad_value in maps:
+        array = pack_array(array, parse_index_map(text), pad_value, dtype)
+    array.flags.writeable = False
+    return array
+
+
+def unpack_values(
+    packed: np.ndarray, maps: Sequence[LayoutMap], shape: Sequence[int]
+) -> np.ndarray:
+    """The array of ``shape`` that ``pack_values`` packed by these maps, bit by bit; read-only."""
+    indices = [parse_index_map(text) for _, text, _ in maps]
+    shapes = [tuple(shape)]
+    for index, (_, _, pad_value) in zip(indices, maps, strict=True):
+        shapes.append(packed_shape(shapes[-1], index, pad_value))
+    for index, before in zip(reversed(indices), reversed(shapes[:-1]), strict=True):
+        packed = unpack_array(packed, index, before)
+    packed.flags.writeable = False
+    return packed
+
+
+def _pack(constant: Constant, maps: tuple[LayoutMap, ...]) -> np.ndarray:
+    return pack_values(constant.data, maps, str(constant.type.dtype))
+
+
 class _Lifter(ExprMutator):
-    def __init__(self, module: IRModule) -> None:
+    def __init__(
+        self,
+        module: IRModule,
+        values: Callable[[Constant, tuple[LayoutMap, ...]], np.ndarray],
+    ) -> None:
         super().__init__(module)
+        self.values = values
         self.packed: dict[tuple[int, tuple[LayoutMap, ...]], Constant] = {}
         # Constants are known by the identity of their data: keep them while this runs.
         self.held: list[Constant] = []
 
     def visit_CallDPS(self, call: CallDPS) -> Value:  # noqa: N802
         func = self.module.functions.get(call.func.name)
-        maps = _maps(func)
+        maps = layout_maps(func)
         if not maps or not isinstance(func, PrimFunc):
             return call
         if any(not isinstance(type_of(a), TensorType) for a in call.args):
@@ -87,7 +129,7 @@ class _Lifter(ExprMutator):
 
     def visit_CallDPSPacked(self, call: CallDPSPacked) -> Value:  # noqa: N802
         func = self.module.functions.get(call.name)
-        if _maps(func) and isinstance(func, PrimFunc):
+        if layout_maps(func) and isinstance(func, PrimFunc):
             raise _refuse(func, "call_dps_packed calls it by name, which keeps its layouts fixed")
         return call
 
@@ -101,10 +143,7 @@ class _Lifter(ExprMutator):
         key = (id(atom.data), maps)
         known = self.packed.get(key)
         if known is None:
-            data = atom.data
-            for _, text, pad_value in maps:
-                data = pack_array(data, parse_index_map(text), pad_value, str(atom.type.dtype))
-            data.flags.writeable = False
+            data = self.values(atom, maps)
             shape = tuple([IntImm(n) for n in data.shape])
             known = Constant(data, TensorType(shape, atom.type.dtype)).with_span(atom.span)
             expected = static_shape(func.buffers[index].shape)
@@ -117,7 +156,8 @@ class _Lifter(ExprMutator):
         return known
 
 
-def _maps(func: object) -> list[LayoutMap]:
+def layout_maps(func: object) -> list[LayoutMap]:
+    """The maps that a function's callers have yet to apply; none for what is no PrimFunc."""
     found = func.attr(MAPS) if isinstance(func, PrimFunc) else None
     return [(int(i), str(text), pad) for i, text, pad in found or ()]
 

@@ -1,7 +1,7 @@
 """Schedules of PrimFuncs: primitives that rewrite them, and traces that record what was done."""
 
 from .handles import BlockHandle, BlockRV, LoopHandle, LoopRV
-from .packing import pack_array
+from .packing import pack_array, packed_shape, unpack_array
 from .schedule import Schedule
 from .state import FunctionTable, ModuleLike
 from .tensor_intrin import TensorIntrin
@@ -21,5 +21,7 @@ __all__ = [
     "Trace",
     "index_map_text",
     "pack_array",
+    "packed_shape",
     "parse_index_map",
+    "unpack_array",
 ]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from ...support.errors import (
     BlockNotFoundError,
@@ -53,7 +54,7 @@ TRUE = const(True, "bool")
 # -- statements and paths --------------------------------------------------------------------------
 def child_stmts(s: Stmt) -> tuple[Stmt, ...]:
     """The statements directly below a statement (a block's init excluded)."""
-    if isinstance(s, For | Block):
+    if isinstance(s, (For, Block)):
         return (s.body,)
     if isinstance(s, BlockRealize):
         return (s.block,)
@@ -61,7 +62,7 @@ def child_stmts(s: Stmt) -> tuple[Stmt, ...]:
         return s.stmts
     if isinstance(s, IfThenElse):
         return (s.then_case,) if s.else_case is None else (s.then_case, s.else_case)
-    return (s.body,) if isinstance(s, LetStmt | Allocate) else ()
+    return (s.body,) if isinstance(s, (LetStmt, Allocate)) else ()
 
 
 def walk_paths(s: Stmt, above: Path = ()) -> Iterator[Path]:
@@ -99,11 +100,35 @@ def _find(s: Stmt, wanted: object, path: list[Stmt]) -> bool:
         elif kind is Block:
             s = node.body
         else:
+            named = isinstance(wanted, (str, Var))
             for child in child_stmts(s):
-                if _find(child, wanted, path):
+                if (not named or wanted in _bound_below(child)) and _find(child, wanted, path):
                     return True
             del path[length:]
             return False
+
+
+_BOUND: WeakKeyDictionary[Stmt, frozenset[object]] = WeakKeyDictionary()
+
+
+def _bound_below(s: Stmt) -> frozenset[object]:
+    """The names of the blocks in a statement, and the variables of its loops. It is asked of the
+    parts of sequences, most of which a primitive leaves as they are."""
+    known = _BOUND.get(s)
+    if known is None:
+        found: set[object] = set()
+        at = s
+        while True:
+            if isinstance(at, For):
+                found.add(at.var)
+            elif isinstance(at, BlockRealize):
+                found.add(at.block.name)
+            below = child_stmts(at)
+            if len(below) != 1:
+                break
+            at = below[0]
+        known = _BOUND[s] = frozenset(found.union(*[_bound_below(child) for child in below]))
+    return known
 
 
 def find_loop(func: PrimFunc, var: Var, primitive: str) -> Path:

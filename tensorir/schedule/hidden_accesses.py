@@ -9,7 +9,8 @@ sparse matrix) is not affected by anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 from ...support.errors import DependenceError
 from ...support.node import walk
@@ -18,7 +19,7 @@ from ..expr import BufferLoad, Expr
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..visitor import accessed_buffers
-from .analysis import blocks_below, fail, walk_paths
+from .analysis import blocks_below, child_stmts, fail, walk_paths
 
 
 def bare_accesses(s: Stmt) -> Iterator[tuple[Stmt, list[Buffer], list[Buffer]]]:
@@ -54,14 +55,54 @@ def _loads(s: Stmt, parts: Sequence[Expr]) -> Iterator[tuple[Stmt, list[Buffer],
         yield s, found, []
 
 
+class _Anywhere:
+    """Whether something is anywhere in a statement, outside of what ``is_leaf`` ends at. Statements
+    never change, and a primitive makes few new ones: only those are looked at."""
+
+    def __init__(self, here: Callable[[Stmt], bool], is_leaf: Callable[[Stmt], bool]) -> None:
+        self.here, self.is_leaf = here, is_leaf
+        self.known: WeakKeyDictionary[Stmt, bool] = WeakKeyDictionary()
+
+    def within(self, s: Stmt) -> bool:
+        found = self.known.get(s)
+        if found is None:
+            below = () if self.is_leaf(s) else child_stmts(s)
+            found = self.here(s) or any([self.within(child) for child in below])
+            self.known[s] = found
+        return found
+
+
+def _is_bare(s: Stmt) -> bool:
+    """Whether ``s`` itself accesses memory outside of blocks."""
+    match s:
+        case BlockRealize():
+            parts: Sequence[Expr] = [*s.iter_values, s.predicate]
+        case For():
+            parts = [s.min, s.extent]
+        case IfThenElse():
+            parts = [s.condition]
+        case LetStmt() | Evaluate():
+            parts = [s.value]
+        case SeqStmt():
+            return False
+        case _:
+            return any(accessed_buffers(s))
+    return any(_loads(s, parts))
+
+
+_IS_BARE = _Anywhere(_is_bare, lambda s: isinstance(s, BlockRealize))
+_HAS_VIEWS = _Anywhere(lambda s: isinstance(s, Block) and bool(s.match_buffers), lambda s: False)
+
+
 def require_declared(
     func: PrimFunc, s: Stmt, primitive: str, written: Sequence[Buffer] | None = None
 ) -> None:
     """Raises DependenceError where ``s`` stores outside of every block, or reads there one of
     ``written`` (what any of its blocks writes, if None is given), and where its blocks use the same
     elements through two buffers."""
-    accesses = list(bare_accesses(s))
-    _require_one_name(func, s, primitive)
+    accesses = list(bare_accesses(s)) if _IS_BARE.within(s) else []
+    if _HAS_VIEWS.within(func.body):
+        _require_one_name(func, s, primitive)
     if not accesses:
         return
     if written is None:
@@ -92,8 +133,6 @@ def _require_one_name(func: PrimFunc, s: Stmt, primitive: str) -> None:
         if isinstance(path[-1], Block)
         for m in path[-1].match_buffers
     }
-    if not views:
-        return
     nested = blocks_below(s)
     used = {r.buffer for n in nested for r in (*n.block.reads, *n.block.writes)}
     written = {w.buffer for n in nested for w in n.block.writes}

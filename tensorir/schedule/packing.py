@@ -7,6 +7,7 @@ padding: it is done by indexing, and nothing is run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,7 @@ def pack_array(
     64-byte aligned. ``dtype`` matters for bfloat16, whose bits ``data`` holds as uint16. The map is
     an injection of the array's shape, as ``transform_layout`` made sure.
     """
-    shape: tuple[Expr, ...] = tuple([IntImm(n) for n in data.shape])
-    sizes = _static(
-        index_map.map_shape(shape if pad_value is None else whole_digits(index_map, shape))
-    )
-    if sizes is None:
-        raise InternalError(f"the layout of a constant of shape {data.shape} is symbolic")
+    sizes = packed_shape(data.shape, index_map, pad_value)
     packed = aligned_empty(sizes, data.dtype)
     pad = _pad_element(0.0 if pad_value is None else pad_value, dtype, data.dtype)
     view = _digit_view(data, index_map, sizes, pad)
@@ -41,15 +37,44 @@ def pack_array(
         return packed
     if packed.size != data.size:
         packed[...] = pad
-    # Open grids: an output of one index stays a vector, and NumPy broadcasts when it assigns.
-    grids = np.ogrid[tuple([slice(n) for n in data.shape])]
-    values = dict(zip(index_map.inputs, grids, strict=True))
-    where = tuple([_evaluate(o, values) for o in index_map.outputs])
-    if where:
-        packed[where] = data
-    else:
-        packed[...] = data
+    packed[_places(data.shape, index_map)] = data
     return packed
+
+
+def unpack_array(packed: np.ndarray, index_map: IndexMap, shape: Sequence[int]) -> np.ndarray:
+    """The array of ``shape`` that ``pack_array`` laid out by ``index_map``; aligned."""
+    data = aligned_empty(shape, packed.dtype)
+    digits = _digits(index_map, tuple(shape), packed.shape)
+    if digits is None:
+        data[...] = packed[_places(tuple(shape), index_map)]
+        return data
+    order, whole = digits
+    if tuple(whole) == tuple(shape):
+        data.reshape([packed.shape[k] for k in order])[...] = packed.transpose(order)
+    else:
+        data[...] = packed.transpose(order).reshape(whole)[tuple([slice(n) for n in shape])]
+    return data
+
+
+def packed_shape(
+    shape: Sequence[int], index_map: IndexMap, pad_value: float | None
+) -> tuple[int, ...]:
+    """The shape of an array of ``shape`` after ``pack_array``."""
+    dims: tuple[Expr, ...] = tuple([IntImm(n) for n in shape])
+    sizes = _static(
+        index_map.map_shape(dims if pad_value is None else whole_digits(index_map, dims))
+    )
+    if sizes is None:
+        raise InternalError(f"the layout of a constant of shape {tuple(shape)} is symbolic")
+    return sizes
+
+
+def _places(shape: tuple[int, ...], index_map: IndexMap) -> Any:
+    """Where the elements of an array go, as an index. Open grids: an output of one index stays a
+    vector, and NumPy broadcasts."""
+    grids = np.ogrid[tuple([slice(n) for n in shape])]
+    values = dict(zip(index_map.inputs, grids, strict=True))
+    return tuple([_evaluate(o, values) for o in index_map.outputs]) or ...
 
 
 def _digit_view(
@@ -57,11 +82,27 @@ def _digit_view(
 ) -> np.ndarray | None:
     """``data`` with its axes taken apart into digits and permuted, where the map does nothing else:
     a copy of that is several times as fast as an assignment by indices. None for other maps."""
+    digits = _digits(index_map, data.shape, sizes)
+    if digits is None:
+        return None
+    order, whole = digits
+    if tuple(whole) != data.shape:
+        padded = np.full(whole, pad, data.dtype)
+        padded[tuple([slice(n) for n in data.shape])] = data
+        data = padded
+    shape = [sizes[k] for k in order]
+    return data.reshape(shape).transpose([order.index(k) for k in range(len(order))])
+
+
+def _digits(
+    index_map: IndexMap, extents: tuple[int, ...], sizes: tuple[int, ...]
+) -> tuple[list[int], list[int]] | None:
+    """The outputs in the order in which they are the digits of the inputs, high ones first, and
+    what each input counts to then; None where the map does something else."""
     outputs = [_digit(o) for o in index_map.outputs]
-    shape: list[int] = []
     order: list[int] = []
     whole: list[int] = []
-    for var, extent in zip(index_map.inputs, data.shape, strict=True):
+    for var, extent in zip(index_map.inputs, extents, strict=True):
         own = [(d[1], d[2], k) for k, d in enumerate(outputs) if d is not None and d[0] is var]
         below = 1
         for divisor, modulus, k in sorted(own):
@@ -70,17 +111,9 @@ def _digit_view(
             below *= sizes[k]
         if below < extent:
             return None
-        digits = [k for _, _, k in sorted(own, reverse=True)]
-        order += digits
-        shape += [sizes[k] for k in digits]
+        order += [k for _, _, k in sorted(own, reverse=True)]
         whole.append(below)
-    if len(order) != len(outputs):
-        return None
-    if tuple(whole) != data.shape:
-        padded = np.full(whole, pad, data.dtype)
-        padded[tuple([slice(n) for n in data.shape])] = data
-        data = padded
-    return data.reshape(shape).transpose([order.index(k) for k in range(len(order))])
+    return (order, whole) if len(order) == len(outputs) else None
 
 
 def _digit(e: Expr) -> tuple[Var, int, int] | None:

@@ -256,12 +256,9 @@ def _separate_buffers(func: PrimFunc, scope_name: str) -> PrimFunc:
 
 def _groups(func: PrimFunc, users: Sequence[str], buffer: Buffer) -> list[list[str]]:
     """The users of a buffer, joined where their boxes may meet, in program order."""
-    boxes = {
-        name: [
-            w for w in whole_boxes(find_block(func, name, "loop_partition")) if w.buffer is buffer
-        ]
-        for name in users
-    }
+    if len(users) < 2:
+        return [list(users)]
+    boxes = {name: whole_boxes(find_block(func, name, "loop_partition"), buffer) for name in users}
     groups: list[list[str]] = []
     for name in users:
         meeting = [g for g in groups if any(_meet(boxes, name, other) for other in g)]

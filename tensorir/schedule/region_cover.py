@@ -81,8 +81,9 @@ class Whole:
     written: bool
 
 
-def whole_boxes(path: Path) -> list[Whole]:
-    """What a block touches over all its loops: one entry for each of its regions."""
+def whole_boxes(path: Path, buffer: Buffer | None = None) -> list[Whole]:
+    """What a block touches over all its loops: one entry for each of its regions, or for each of
+    those of one buffer."""
     loops = all_loops_above(path)
     realize = realize_of(path)
     n = Nested(realize, loops, [])
@@ -92,6 +93,7 @@ def whole_boxes(path: Path) -> list[Whole]:
         Whole(r.buffer, touched(r, n, loops, bounds), bounds, written)
         for regions, written in sides
         for r in regions
+        if buffer is None or r.buffer is buffer
     ]
 
 

@@ -7,7 +7,13 @@ from burnish.graphir.builder import BlockBuilder, call_op
 from burnish.graphir.expr import CallDPS, CallDPSPacked, Constant, Function, Var, constant
 from burnish.graphir.module import IRModule
 from burnish.graphir.passes.legalize import LegalizeOps
-from burnish.graphir.passes.lift_weight_transforms import LiftWeightTransforms
+from burnish.graphir.passes.lift_weight_transforms import (
+    LayoutMap,
+    LiftWeightTransforms,
+    layout_maps,
+    pack_values,
+    unpack_values,
+)
 from burnish.graphir.type import tensor_type
 from burnish.support.errors import LayoutError, PassError
 from burnish.tensorir.arith import IndexMap
@@ -73,6 +79,22 @@ def test_maps_apply_in_order() -> None:
     module["linear"] = transform_layout(func, "linear", func.buffers[1].name, m)
     (w,) = packed_constants(LiftWeightTransforms()(module))
     assert np.array_equal(w.data, pack_array(W, tiles(4), 0.0, "float32").transpose(1, 0, 2))
+    maps = layout_maps(module["linear"])
+    assert np.array_equal(pack_values(W, maps, "float32"), w.data)
+    assert np.array_equal(unpack_values(w.data, maps, W.shape), W)
+
+
+def test_values_may_come_from_elsewhere() -> None:
+    asked = []
+
+    def pack(constant: Constant, maps: tuple[LayoutMap, ...]) -> np.ndarray:
+        asked.append(maps)
+        return pack_values(constant.data + 1, maps, "float32")
+
+    (w, again) = packed_constants(LiftWeightTransforms(pack)(module_of(shared=True)))
+    assert asked == [((1, "lambda n, k: (n // 4, k, n % 4)", 0.0),)]
+    assert again is w
+    assert np.array_equal(w.data, pack_array(W + 1, tiles(4), 0.0, "float32"))
 
 
 def test_a_module_without_maps_is_left_alone() -> None:

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from burnish.tensorir.arith import IndexMap
-from burnish.tensorir.schedule import pack_array, packing, parse_index_map
+from burnish.tensorir.schedule import (
+    pack_array,
+    packed_shape,
+    packing,
+    parse_index_map,
+    unpack_array,
+)
 
 W = np.arange(24, dtype=np.float32).reshape(6, 4)
 
@@ -55,8 +61,11 @@ def test_digits_are_packed_as_indices_are(
     """Taking axes apart is the fast way; assignment by indices is what the map means."""
     data = np.arange(1, 1 + shape[0] * shape[1], dtype=np.float32).reshape(shape)
     fast = pack_array(data, parse_index_map(text), -1.0, "float32")
-    monkeypatch.setattr(packing, "_digit_view", lambda *_: None)
+    np.testing.assert_array_equal(unpack_array(fast, parse_index_map(text), shape), data)
+    assert packed_shape(shape, parse_index_map(text), -1.0) == fast.shape
+    monkeypatch.setattr(packing, "_digits", lambda *_: None)
     np.testing.assert_array_equal(fast, pack_array(data, parse_index_map(text), -1.0, "float32"))
+    np.testing.assert_array_equal(unpack_array(fast, parse_index_map(text), shape), data)
 
 
 def test_what_is_no_permutation_of_digits_is_left_to_indices() -> None:
