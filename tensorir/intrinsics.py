@@ -89,6 +89,8 @@ _ROWS = (
         _INTEGER,
         "a + b0 * c0 + ... + b3 * c3, int32 from four uint8 and four int8; a + b + c in this order",
     ),
+    Intrinsic("dot4_i8i8", 9, _INTEGER, "the same from four int8 and four int8"),
+    Intrinsic("dot4_u8u8", 9, _INTEGER, "the same from four uint8 and four uint8"),
     # Bits.
     Intrinsic("popcount", 1, _INTEGER, "number of set bits"),
     Intrinsic("clz", 1, _INTEGER, "number of leading zero bits; the width for 0"),
@@ -113,8 +115,12 @@ _ROWS = (
     ),
 )
 
-DOT4 = "dot4_u8i8"
-_DOT4_DTYPES = ("int32", *["uint8"] * 4, *["int8"] * 4)
+DOT4 = {
+    "dot4_u8i8": ("uint8", "int8"),
+    "dot4_i8i8": ("int8", "int8"),
+    "dot4_u8u8": ("uint8", "uint8"),
+}
+"""The dot products of four bytes, and the dtypes of their two operands."""
 
 INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _ROWS}
 """Every intrinsic by name."""
@@ -166,8 +172,8 @@ def result_dtype(name: str, operands: tuple[Expr, ...], dtype: str | None = None
     row = intrinsic(name)
     _check_arity(row, len(operands))
     values = operands
-    if name == DOT4:
-        return _dot4_dtype(operands)
+    if name in DOT4:
+        return _dot4_dtype(name, operands)
     if name == "if_then_else":
         condition, values = operands[0], operands[1:]
         if condition.dtype is not BOOL:
@@ -195,13 +201,19 @@ def result_dtype(name: str, operands: tuple[Expr, ...], dtype: str | None = None
     return result
 
 
-def _dot4_dtype(operands: tuple[Expr, ...]) -> DType:
+def _dot4_dtype(name: str, operands: tuple[Expr, ...]) -> DType:
     lanes = operands[0].dtype.lanes
-    for value, wanted in zip(operands, _DOT4_DTYPES, strict=True):
-        expected = DType(wanted).with_lanes(lanes)
+    for value, dtype in zip(operands, _dot4_dtypes(name), strict=True):
+        expected = dtype.with_lanes(lanes)
         if value.dtype is not expected:
-            raise DTypeError(str(value.dtype), (str(expected),), what=f"an operand of {DOT4}")
+            raise DTypeError(str(value.dtype), (str(expected),), what=f"an operand of {name}")
     return operands[0].dtype
+
+
+def _dot4_dtypes(name: str) -> list[DType]:
+    """The dtypes of the operands: the sum, four bytes, four bytes."""
+    first, second = DOT4[name]
+    return [DType(d) for d in ("int32", *[first] * 4, *[second] * 4)]
 
 
 def _check_arity(row: Intrinsic, found: int) -> None:
@@ -225,8 +237,8 @@ def _convert(row: Intrinsic, args: tuple[ExprLike, ...]) -> tuple[Expr, ...]:
     if row.name == "if_then_else":
         condition = as_expr(args[0], BOOL)
         return (condition, *paired(args[1], args[2]))
-    if row.name == DOT4:
-        return tuple([as_expr(a, DType(d)) for a, d in zip(args, _DOT4_DTYPES, strict=True)])
+    if row.name in DOT4:
+        return tuple([as_expr(a, d) for a, d in zip(args, _dot4_dtypes(row.name), strict=True)])
     known = [a for a in args if isinstance(a, Expr)]
     if not known:
         dtype = FLOAT32 if row.kinds == _FLOAT else None

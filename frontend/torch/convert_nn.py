@@ -31,6 +31,13 @@ def matmul(context: Context, node: Node) -> Var:
     return context.op("matmul", context.operand(node.args[0]), context.operand(node.args[1]))
 
 
+@converts("aten._int_mm.default")
+def integer_matmul(context: Context, node: Node) -> Var:
+    """A product of int8, summed in int32."""
+    operands = [context.operand(node.args[i]) for i in range(2)]
+    return context.op("integer_matmul", *operands)
+
+
 @converts("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
 def addmm(context: Context, node: Node) -> Var:
     """beta * c + alpha * (a @ b)"""

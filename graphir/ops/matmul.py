@@ -1,4 +1,5 @@
-"""Rows of the products: ``matmul`` with NumPy's rules, and ``linear``, ``x @ w.T + bias``.
+"""Rows of the products: ``matmul`` with NumPy's rules, ``integer_matmul``, the same of bytes summed
+in int32, and ``linear``, ``x @ w.T + bias``.
 
 ``transpose_a`` and ``transpose_b`` of a matmul swap the last two axes of an operand of rank 2 and
 more; canonicalize moves transposes there.
@@ -6,6 +7,7 @@ more; canonicalize moves transposes there.
 
 from __future__ import annotations
 
+from ...support.dtype import DType
 from ...tensorir.expr import Expr
 from ..dim import DimError, broadcast_shapes, dim_equal, print_dim
 from ..expr import Call
@@ -24,13 +26,18 @@ def _oriented(call: Call, kind: TensorType, key: str) -> tuple[Expr, ...]:
 
 
 def _matmul(call: Call) -> Type:
-    a, b = kinds = tensors(call)
+    kinds = tensors(call)
     dtype = same_dtype(call, kinds)
+    shapes = [_oriented(call, k, key) for k, key in zip(kinds, _TRANSPOSES, strict=True)]
+    a, b = [TensorType(shape, dtype) for shape in shapes]
+    return TensorType(_product_shape(call, a, b), dtype)
+
+
+def _product_shape(call: Call, a: TensorType, b: TensorType) -> tuple[Expr, ...]:
+    """The shape of a matrix product under NumPy's rules."""
     if a.ndim == 0 or b.ndim == 0:
         raise fail(call, "a scalar has no matrix product", "operands of rank 1 and more")
-    shape_a = _oriented(call, a, "transpose_a")
-    shape_b = _oriented(call, b, "transpose_b")
-    inner_a, inner_b = shape_a[-1], shape_b[-2 if b.ndim > 1 else 0]
+    inner_a, inner_b = a.shape[-1], b.shape[-2 if b.ndim > 1 else 0]
     if not dim_equal(inner_a, inner_b):
         raise fail(
             call,
@@ -41,9 +48,8 @@ def _matmul(call: Call) -> Type:
         batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except DimError as error:
         raise fail(call, f"the batch shapes do not broadcast: {error.message}") from None
-    rows = shape_a[-2:-1]
-    columns = shape_b[-1:] if b.ndim > 1 else ()
-    return TensorType((*batch, *rows, *columns), dtype)
+    columns = b.shape[-1:] if b.ndim > 1 else ()
+    return (*batch, *a.shape[-2:-1], *columns)
 
 
 def _linear(call: Call) -> Type:
@@ -64,6 +70,14 @@ def _linear(call: Call) -> Type:
     return TensorType((*x.shape[:-1], w.shape[0]), dtype)
 
 
+def _integer_matmul(call: Call) -> Type:
+    kinds = tensors(call)
+    if any(kind.dtype not in ("int8", "uint8") for kind in kinds):
+        raise fail(call, "an operand is not of bytes", "int8 or uint8 operands")
+    return TensorType(_product_shape(call, kinds[0], kinds[1]), DType("int32"))
+
+
 _TRANSPOSES = {"transpose_a": False, "transpose_b": False}
 register(Op("matmul", ("a", "b"), _matmul, by_operator(), _TRANSPOSES))
+register(Op("integer_matmul", ("a", "b"), _integer_matmul, by_operator()))
 register(Op("linear", ("x", "w", "bias"), _linear, by_operator(), optional=1))

@@ -1,17 +1,31 @@
-"""The intrinsic ``dot4_u8i8``: dot products of four bytes, accumulated in int32.
+"""The intrinsics ``dot4_...``: dot products of four bytes, accumulated in int32, exact for all
+bytes.
 
-A CPU with VNNI has an instruction for it, which takes the bytes of each lane side by side. Where
-the operands are loads of neighbouring elements they are one load already (``llvm_expr``). Other
-CPUs widen, multiply and add; both give the same bits, as nothing saturates.
+The bytes of each lane lie side by side. Where the operands are loads of neighbouring elements they
+are one load already (``llvm_expr``). What a CPU has for it is its ``DotUnit``:
+
+* ``vnni``: one instruction for unsigned times signed bytes. Of two signed bytes the first is taken
+  with 128 added, of two unsigned ones the second with 128 taken away, and what that makes too much
+  or too little is a dot product of the other operand alone, which the tiles of a product share.
+* ``madd`` (every x86-64): the bytes with even and with odd places become two vectors of 16 bits,
+  by shifts within their lanes, and ``pmaddwd`` sums products of pairs in 32 bits. The products of
+  bytes in 16 bits (``pmaddubsw``) would saturate.
+* ``dotprod`` (AArch64): one instruction where both operands are signed or both unsigned, and with
+  ``i8mm`` where they differ; else as with ``vnni``.
+* ``neon``: products of 16 bits, which hold every product of two bytes, summed in pairs.
+
+All give the same bits: sums wrap around at 32 bits, and nothing saturates.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from llvmlite import ir
 
 from ...support.dtype import DType
 from ...support.target import Target
-from .llvm_types import Literal, register_type, shuffle_mask
+from .llvm_types import Literal, int_vector, register_type, shuffle_mask
 
 I8 = ir.IntType(8)
 
@@ -34,6 +48,35 @@ _WITH_VNNI = (
     "znver5",
 )
 """The beginnings of the names of CPUs that have it, for targets that list no features."""
+
+_WITH_DOTPROD = ("neoverse-", "apple-m", "cortex-a76", "cortex-a78", "cortex-x", "ampere1")
+"""The same for the dot products of AArch64."""
+
+Signs = tuple[bool, bool]
+"""Whether the bytes of the first and of the second operand are signed."""
+
+
+@dataclass(frozen=True)
+class DotUnit:
+    """What a CPU has for dot products of bytes: ``kind`` as in the module's list, empty for
+    nothing; at most ``lanes`` sums at once; ``mixed`` says that signs may differ."""
+
+    kind: str = ""
+    lanes: int = 0
+    mixed: bool = False
+
+
+def dot_unit(target: Target) -> DotUnit:
+    """The target's unit."""
+    if target.is_x86:
+        vnni = vnni_lanes(target)
+        return DotUnit("vnni", vnni, True) if vnni else DotUnit("madd", target.vector_bits // 32)
+    if not target.is_aarch64:
+        return DotUnit()
+    named = "+dotprod" in target.features or target.cpu.startswith(_WITH_DOTPROD)
+    if named and "-dotprod" not in target.features:
+        return DotUnit("dotprod", 4, "+i8mm" in target.features)
+    return DotUnit("neon", 4)
 
 
 def vnni_lanes(target: Target) -> int:
@@ -60,24 +103,23 @@ def interleave(b: ir.IRBuilder, parts: list[ir.Value], lanes: int) -> ir.Value:
 
 
 def emit_dot4(
-    b: ir.IRBuilder, total: ir.Value, unsigned: ir.Value, signed: ir.Value, lanes: int, most: int
+    b: ir.IRBuilder,
+    total: ir.Value,
+    operands: tuple[ir.Value, ir.Value],
+    lanes: int,
+    unit: DotUnit,
+    signs: Signs,
 ) -> ir.Value:
-    """``total`` plus the dot product of each lane's bytes; ``most`` is ``vnni_lanes``."""
-    step = max([n for n in (4, 8, 16) if n <= most], default=0)
+    """``total`` plus the dot product of the bytes in each lane of ``operands``."""
+    step = max([n for n in (4, 8, 16) if n <= unit.lanes], default=0)
     if step == 0 or lanes % 4:
-        return _widened(b, total, unsigned, signed, lanes)
+        return _widened(b, total, operands, lanes, signs)
     step = next(n for n in (step, 8, 4) if n <= step and lanes % n == 0)
     pieces = []
     for at in range(0, lanes, step):
-        pieces.append(
-            _instruction(
-                b,
-                _slice(b, total, at, step, lanes),
-                _slice(b, unsigned, 4 * at, 4 * step, 4 * lanes),
-                _slice(b, signed, 4 * at, 4 * step, 4 * lanes),
-                step,
-            )
-        )
+        first, second = (_slice(b, v, 4 * at, 4 * step, 4 * lanes) for v in operands)
+        sums = _slice(b, total, at, step, lanes)
+        pieces.append(_piece(b, sums, (first, second), step, unit, signs))
     result, width = pieces[0], step
     for piece in pieces[1:]:
         # Both operands of a shuffle have one type: the new piece is widened first.
@@ -95,24 +137,108 @@ def _slice(b: ir.IRBuilder, value: ir.Value, start: int, count: int, whole: int)
     return b.shuffle_vector(value, value, shuffle_mask(tuple(range(start, start + count))))
 
 
-def _instruction(
-    b: ir.IRBuilder, total: ir.Value, unsigned: ir.Value, signed: ir.Value, lanes: int
+def _piece(
+    b: ir.IRBuilder,
+    total: ir.Value,
+    operands: tuple[ir.Value, ir.Value],
+    lanes: int,
+    unit: DotUnit,
+    signs: Signs,
 ) -> ir.Value:
-    name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
+    """As many lanes as one instruction has."""
+    if signs == (False, True) or signs[0] == signs[1]:
+        first, second = operands
+    else:  # The unsigned operand is the first of an instruction.
+        second, first = operands
+    mixed = signs[0] != signs[1]
+    match unit.kind:
+        case "vnni":
+            name = f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
+            if mixed:
+                return _call(b, name, total, first, second)
+            fill = int_vector(8, [-128] * (4 * lanes))
+            if signs[0]:
+                sums = _call(b, name, total, b.xor(first, fill), second)
+                return b.sub(sums, _call(b, name, _zeros(total), fill, second))
+            sums = _call(b, name, total, first, b.xor(second, fill))
+            return b.sub(sums, _call(b, name, _zeros(total), first, fill))
+        case "dotprod":
+            if not mixed:
+                word = "sdot" if signs[0] else "udot"
+                return _call(b, f"llvm.aarch64.neon.{word}.v4i32.v16i8", total, first, second)
+            if unit.mixed:
+                return _call(b, "llvm.aarch64.neon.usdot.v4i32.v16i8", total, first, second)
+            name = "llvm.aarch64.neon.sdot.v4i32.v16i8"
+            fill = int_vector(8, [-128] * (4 * lanes))
+            sums = _call(b, name, total, b.xor(first, fill), second)
+            return b.sub(sums, _call(b, name, _zeros(total), fill, second))
+        case _:
+            halves = [_halves(b, v, 2 * lanes, s) for v, s in zip(operands, signs, strict=True)]
+            for x, y in zip(*halves, strict=True):
+                total = b.add(total, _pairs(b, x, y, total.type, lanes, unit, signs))
+            return total
+
+
+def _halves(b: ir.IRBuilder, value: ir.Value, count: int, signed: bool) -> list[ir.Value]:
+    """The bytes at even and at odd places, as ``count`` integers of 16 bits each."""
+    pairs = b.bitcast(value, ir.VectorType(ir.IntType(16), count))
+    eight = int_vector(16, [8] * count)
+    if signed:
+        return [b.ashr(b.shl(pairs, eight), eight), b.ashr(pairs, eight)]
+    return [b.and_(pairs, int_vector(16, [255] * count)), b.lshr(pairs, eight)]
+
+
+def _pairs(
+    b: ir.IRBuilder,
+    x: ir.Value,
+    y: ir.Value,
+    result: ir.Type,
+    lanes: int,
+    unit: DotUnit,
+    signs: Signs,
+) -> ir.Value:
+    """The sums of the products of neighbouring 16-bit integers, which are bytes."""
+    if unit.kind == "neon":
+        word = "saddlp" if any(signs) else "uaddlp"
+        return _call_as(b, f"llvm.aarch64.neon.{word}.v4i32.v8i16", result, b.mul(x, y))
+    name = {
+        4: "llvm.x86.sse2.pmadd.wd",
+        8: "llvm.x86.avx2.pmadd.wd",
+        16: "llvm.x86.avx512.pmaddw.d.512",
+    }[lanes]
+    return _call_as(b, name, result, x, y)
+
+
+def _zeros(like: ir.Value) -> ir.Value:
+    return ir.Constant(like.type, None)
+
+
+def _call(b: ir.IRBuilder, name: str, total: ir.Value, *operands: ir.Value) -> ir.Value:
+    return _call_as(b, name, total.type, total, *operands)
+
+
+def _call_as(b: ir.IRBuilder, name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
     function = b.module.globals.get(name)
     if function is None:
-        kinds = [total.type, unsigned.type, signed.type]
-        function = ir.Function(b.module, ir.FunctionType(total.type, kinds), name)
-    return b.call(function, [total, unsigned, signed])
+        kinds = [v.type for v in operands]
+        function = ir.Function(b.module, ir.FunctionType(result, kinds), name)
+    return b.call(function, operands)
 
 
 def _widened(
-    b: ir.IRBuilder, total: ir.Value, unsigned: ir.Value, signed: ir.Value, lanes: int
+    b: ir.IRBuilder,
+    total: ir.Value,
+    operands: tuple[ir.Value, ir.Value],
+    lanes: int,
+    signs: Signs,
 ) -> ir.Value:
     wide = register_type(DType("int32").with_lanes(lanes))
     for t in range(4):
-        x, y = (_byte(b, v, t, lanes) for v in (unsigned, signed))
-        total = b.add(total, b.mul(b.zext(x, wide), b.sext(y, wide)))
+        x, y = (
+            (b.sext if signed else b.zext)(_byte(b, v, t, lanes), wide)
+            for v, signed in zip(operands, signs, strict=True)
+        )
+        total = b.add(total, b.mul(x, y))
     return total
 
 

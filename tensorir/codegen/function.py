@@ -29,7 +29,7 @@ from ..lowering.plan_allocations import STORAGE
 from ..printer import print_expr
 from ..stmt import Allocate, BufferStore, For, LetStmt, Stmt, annotation
 from ..visitor import free_vars
-from .dot4 import vnni_lanes
+from .dot4 import dot_unit
 from .frames import Memory, constant_index
 from .llvm_stmt import StmtEmitter
 from .llvm_types import I8, I32, I64, PTR, VOID, alloca, memory_type, register_type
@@ -233,7 +233,7 @@ class FunctionEmitter:
         emitter = StmtEmitter(b, self._no_parallel, may_alias=self.may_alias)
         has_avx512 = self.target.is_x86 and self.target.vector_bits >= 512
         emitter.has_gather = emitter.has_scatter = emitter.has_scale = has_avx512
-        emitter.vnni_lanes = vnni_lanes(self.target)
+        emitter.dot_unit = dot_unit(self.target)
         for arg, buffer in zip(function.args, region.buffers, strict=False):
             arg.name = buffer.name
             planned = id(buffer) in self.storage

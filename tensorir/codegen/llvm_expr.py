@@ -53,7 +53,7 @@ from ..expr import (
 )
 from ..lowering.linear import Key
 from . import intrinsics
-from .dot4 import emit_dot4, interleave
+from .dot4 import DotUnit, emit_dot4, interleave
 from .llvm_types import (
     I32,
     call_intrinsic,
@@ -75,7 +75,7 @@ _FLIPPED = {EQ: "==", NE: "!=", LT: ">", LE: ">=", GT: "<", GE: "<="}
 class ExprEmitter(MemoryEmitter):
     """Emits expressions at the builder's position; a value is emitted where it is asked for."""
 
-    vnni_lanes: int = 0
+    dot_unit: DotUnit = DotUnit()
     has_scale: bool = False
     """Whether the CPU multiplies 512-bit vectors by powers of two in one instruction."""
 
@@ -314,7 +314,7 @@ class ExprEmitter(MemoryEmitter):
                 return self.expr(e.args[0])
             case "prefetch":
                 return self.prefetch(e)
-            case "dot4_u8i8":
+            case "dot4_u8i8" | "dot4_i8i8" | "dot4_u8u8":
                 return self._dot4(e)
             case _:
                 args = [self.expr(a) for a in e.args]
@@ -322,8 +322,9 @@ class ExprEmitter(MemoryEmitter):
 
     def _dot4(self, e: Call) -> ir.Value:
         total = self.expr(e.args[0])
-        unsigned, signed = self._bytes(e.args[1:5]), self._bytes(e.args[5:])
-        return emit_dot4(self.builder, total, unsigned, signed, e.dtype.lanes, self.vnni_lanes)
+        operands = self._bytes(e.args[1:5]), self._bytes(e.args[5:])
+        signs = e.args[1].dtype.kind == "int", e.args[5].dtype.kind == "int"
+        return emit_dot4(self.builder, total, operands, e.dtype.lanes, self.dot_unit, signs)
 
     def _bytes(self, parts: Sequence[Expr]) -> ir.Value:
         """Four operands of bytes as one vector, each lane's side by side; one load where they are

@@ -87,7 +87,7 @@ from .elementwise import (
     where,
 )
 from .index import gather_elements, take
-from .matmul import linear, matmul
+from .matmul import integer_matmul, linear, matmul
 from .norm import layer_norm
 from .pad_edges import pad_edges
 from .pool import avg_pool, max_pool
@@ -117,8 +117,9 @@ __all__ = [
     "conv", "conv_transpose", "copysign", "cos", "cosh", "cumprod", "cumsum", "divide", "elu",
     "equal", "erf", "exp", "exp2", "expand_dims", "expm1", "flatten", "floor", "floor_divide",
     "floor_mod", "gather_elements", "gelu", "greater", "greater_equal", "hard_sigmoid",
-    "hard_swish", "hypot", "isfinite", "isinf", "isnan", "layer_norm", "leaky_relu", "less",
-    "less_equal", "linear", "log", "log1p", "log2", "log10", "log_softmax", "logical_and",
+    "hard_swish", "hypot", "integer_matmul", "isfinite", "isinf", "isnan", "layer_norm",
+    "leaky_relu", "less", "less_equal", "linear", "log", "log1p", "log2", "log10", "log_softmax",
+    "logical_and",
     "logical_not", "logical_or", "logical_xor", "matmul", "max", "max_pool", "maximum", "mean",
     "min", "minimum", "multiply", "negative", "not_equal", "pad", "pad_edges", "permute_dims",
     "power", "prod", "reciprocal", "relu", "reshape", "round", "rsqrt", "scatter_elements",

@@ -1,9 +1,12 @@
 """Matrix products: one reduction block, ``C[i, j] += A[i, k] * B[k, j]``.
 
-Half precision accumulates in float32 and is rounded once, in a block of its own.
+Half precision accumulates in float32 and is rounded once, in a block of its own. Products of bytes
+(``integer_matmul``) are summed in int32.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from ...support.errors import ComputeError
 from .. import compute as te
@@ -22,12 +25,37 @@ def matmul(a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool
     dropped. ``transpose_a`` and ``transpose_b`` exchange the last two dims of a matrix. Raises
     ComputeError for scalars, unequal dtypes, or inner dims that differ.
     """
-    if a.ndim == 0 or b.ndim == 0:
-        raise ComputeError("matmul: a scalar has no matrix product.")
     _check(a, b, "matmul")
+    product = _matrices("matmul", a, b, transpose_a, transpose_b, _product)
+    return _rounded("matmul", product, a)
+
+
+def integer_matmul(a: Tensor, b: Tensor) -> Tensor:
+    """The matrix product of bytes, int8 or uint8 each, summed in int32, under ``matmul``'s rules.
+
+    Exact: sums that int32 does not hold wrap around, from 32768 products of extreme values on.
+    Raises ComputeError for scalars, other dtypes, or inner dims that differ.
+    """
+    for x in (a, b):
+        if x.dtype not in ("int8", "uint8"):
+            raise ComputeError(f"integer_matmul: expected int8 or uint8, found {x.dtype}.")
+    return _matrices("integer_matmul", a, b, False, False, _product_of_bytes)
+
+
+def _matrices(
+    name: str,
+    a: Tensor,
+    b: Tensor,
+    transpose_a: bool,
+    transpose_b: bool,
+    multiplied: Callable[[Expr, Expr], Expr],
+) -> Tensor:
+    """The sums of what ``multiplied`` gives, as a block called ``name``."""
+    if a.ndim == 0 or b.ndim == 0:
+        raise ComputeError(f"{name}: a scalar has no matrix product.")
     inner_a = a.shape[-2 if transpose_a and a.ndim > 1 else -1]
     inner_b = b.shape[-1 if transpose_b or b.ndim == 1 else -2]
-    _check_inner("matmul", inner_a, inner_b)
+    _check_inner(name, inner_a, inner_b)
     batch = broadcast_shape([a.shape[:-2], b.shape[:-2]])
     rows = (a.shape[-1 if transpose_a else -2],) if a.ndim > 1 else ()
     columns = (b.shape[-2 if transpose_b else -1],) if b.ndim > 1 else ()
@@ -42,9 +70,9 @@ def matmul(a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool
         right = (*column, k) if transpose_b or not column else (k, *column)
         x = _batched(a, lead, batch, left)
         y = _batched(b, lead, batch, right)
-        return te.sum(_product(x, y), axis=[k])
+        return te.sum(multiplied(x, y), axis=[k])
 
-    return _rounded("matmul", te.compute(shape, element, "matmul"), a)
+    return te.compute(shape, element, name)
 
 
 def linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -88,6 +116,10 @@ def _batched(
 def _product(x: Expr, y: Expr) -> Expr:
     wide = accumulator(x.dtype)
     return cast_expr(x, wide) * cast_expr(y, wide)
+
+
+def _product_of_bytes(x: Expr, y: Expr) -> Expr:
+    return cast_expr(x, "int32") * cast_expr(y, "int32")
 
 
 def _rounded(name: str, result: Tensor, like: Tensor) -> Tensor:

@@ -50,12 +50,15 @@ def main(C: T.Buffer(({lanes},), "float32")):
     )
 
 
-def _dot4(lanes: int) -> tuple[str, str]:
-    """``C[j] += sum of A[k] * B[j, k]`` over four bytes k: what VNNI does in one instruction."""
+def _dot4(lanes: int, first: str, second: str) -> tuple[str, str]:
+    """``C[j] += sum of A[k] * B[j, k]`` over four bytes k: what VNNI does in one instruction where
+    ``first``, the dtype of A, is unsigned and that of B signed."""
     header = f"""
 @T.prim_func
 def main(
-    A: T.Buffer((4,), "uint8"), B: T.Buffer(({lanes}, 4), "int8"), C: T.Buffer(({lanes},), "int32")
+    A: T.Buffer((4,), "{first}"),
+    B: T.Buffer(({lanes}, 4), "{second}"),
+    C: T.Buffer(({lanes},), "int32"),
 ):
 """
     desc = f"""
@@ -64,22 +67,31 @@ def main(
             vj, vk = T.axis.remap("SR", [j, k])
             C[vj] = C[vj] + T.Cast("int32", A[vk]) * T.Cast("int32", B[vj, vk])
 """
+    row, column = "A[0], A[1], A[2], A[3]", "B[vj, 0], B[vj, 1], B[vj, 2], B[vj, 3]"
+    if (first, second) == ("int8", "uint8"):
+        row, column = column, row  # the unsigned operand is the first
+    signs = "".join(sorted([_SHORT[first], _SHORT[second]], reverse=True))
     impl = f"""
     for j in T.vectorized({lanes}):
         with T.block("dot"):
             vj = T.axis.spatial({lanes}, j)
-            C[vj] = T.dot4_u8i8(
-                C[vj], A[0], A[1], A[2], A[3], B[vj, 0], B[vj, 1], B[vj, 2], B[vj, 3]
-            )
+            C[vj] = T.dot4_{signs}(C[vj], {row}, {column})
 """
     return header + desc, header + impl
 
 
+_SHORT = {"int8": "i8", "uint8": "u8"}
+
 SHIPPED: dict[str, tuple[str, str]] = {
     **{f"fma_f32_{lanes}x": _fma(lanes) for lanes in (4, 8, 16)},
-    **{f"dot_u8i8i32_{lanes}x4": _dot4(lanes) for lanes in (4, 8, 16)},
+    **{
+        f"dot_{_SHORT[a]}{_SHORT[b]}i32_{lanes}x4": _dot4(lanes, a, b)
+        for a in _SHORT
+        for b in _SHORT
+        for lanes in (4, 8, 16)
+    },
     **{f"fill_f32_{lanes}x": _fill(lanes) for lanes in (4, 8, 16)},
 }
 """``fma_f32_Nx``: a row of N float32 updated with a scalar times another row. ``fill_f32_Nx``: a
-row of N float32 set to zero. ``dot_u8i8i32_Nx4``: N int32 sums grow by dot products of four uint8
-with four int8 each, one instruction where the CPU has VNNI."""
+row of N float32 set to zero. ``dot_u8i8i32_Nx4``, and the same for other signs: N int32 sums grow
+by dot products of four bytes with four bytes each, one instruction where the CPU has VNNI."""

@@ -150,6 +150,10 @@ def _divided(
         return AxisDivision(IntImm(0), IntImm(1), own, extent)
     if is_const(extent, 1) and expr_key(base) == expr_key(own):
         return None
+    if is_const(extent, 1) and is_const(own, 0):
+        # The axis keeps its binding, which lies in its domain already, whether that can be proved
+        # again or not.
+        return AxisDivision(base, size, own, extent)
     outer = base if is_const(extent, 1) else bounds.simplify(floordiv(base, extent))
     if not bounds.proves_equal(mul(outer, extent), base):
         return None

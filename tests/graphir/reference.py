@@ -121,6 +121,7 @@ OPERATORS: dict[str, Any] = {
     "clip": lambda x, min, max: np.clip(x, min, max),
     "linear": lambda x, w, bias=0: x @ w.T + bias,
     "matmul": lambda a, b, transpose_a, transpose_b: swap(a, transpose_a) @ swap(b, transpose_b),
+    "integer_matmul": lambda a, b: a.astype("int32") @ b.astype("int32"),
     "softmax": softmax,
     "log_softmax": lambda x, axis: np.log(softmax(x, axis)),
     "layer_norm": layer_norm,
@@ -205,7 +206,8 @@ def _value(value: g.Value, env: dict[Any, Any], module: IRModule) -> Any:
             attrs = {**get_op(value.op).attrs, **dict(value.attrs)}
             args = [_atom(a, env) for a in value.args]
             result = np.asarray(function(*args, **attrs))
-            keeps = result.dtype == bool or value.op == "astype" or value.op.startswith("arg")
+            own = ("astype", "integer_matmul")
+            keeps = result.dtype == bool or value.op in own or value.op.startswith("arg")
             return (
                 result
                 if keeps

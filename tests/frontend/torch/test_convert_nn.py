@@ -43,6 +43,22 @@ def test_matrix_products() -> None:
     )
 
 
+def test_products_of_bytes() -> None:
+    a = torch.randint(-128, 128, (18, 8), dtype=torch.int8)
+    b = torch.randint(-128, 128, (8, 16), dtype=torch.int8)
+    a[0], b[:, 0] = -128, -128
+    check_all(
+        {
+            "_int_mm": lambda a, b: torch._int_mm(a, b),
+            "of a transposed weight": lambda a, b: torch._int_mm(a, b.t().contiguous().t()),
+        },
+        a,
+        b,
+    )
+    module = import_function(lambda a, b: torch._int_mm(a, b), a, b)
+    assert operators_of(module) == ["integer_matmul"]
+
+
 def test_linear_stays_whole() -> None:
     module = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2, bias=False)).eval()
     assert operators_of(import_module(module, (A,))) == ["linear", "linear"]

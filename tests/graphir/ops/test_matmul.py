@@ -18,6 +18,11 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("R.matmul(a, b)", {"a": X, "b": "R.Tensor((3,))"}),
     ("R.matmul(a, b, transpose_a=True)", {"a": "R.Tensor((3, 2))", "b": "R.Tensor((3, 4))"}),
     ("R.matmul(a, b, transpose_b=True)", {"a": "R.Tensor((2, 3, 2))", "b": "R.Tensor((2, 4, 2))"}),
+    (
+        "R.integer_matmul(a, b)",
+        {"a": 'R.Tensor((2, "m", 3), "uint8")', "b": 'R.Tensor((3, 4), "int8")'},
+    ),
+    ("R.integer_matmul(a, b)", {"a": 'R.Tensor((5,), "int8")', "b": 'R.Tensor((5, 2), "int8")'}),
 ]
 
 
@@ -49,6 +54,16 @@ ERRORS: list[tuple[str, dict[str, str], str]] = [
         "transpose_b of a vector",
     ),
     ("R.linear(x, w)", {"x": X, "w": "R.Tensor((3,))"}, "the ranks do not fit"),
+    (
+        "R.integer_matmul(a, b)",
+        {"a": 'R.Tensor((2, 3), "int8")', "b": 'R.Tensor((3, 2), "int16")'},
+        "an operand is not of bytes (a: (2, 3) int8, b: (3, 2) int16)",
+    ),
+    (
+        "R.integer_matmul(a, b)",
+        {"a": 'R.Tensor((2, 3), "int8")', "b": 'R.Tensor((2, 3), "int8")'},
+        "the inner dims 3 and 2",
+    ),
 ]
 
 

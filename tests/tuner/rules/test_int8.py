@@ -1,0 +1,177 @@
+"""Products of bytes: exact for every sign, size and CPU; the code of the register tile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from burnish.support.target import Target
+from burnish.tensorir import operators as op
+from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
+from burnish.tensorir.expr import IntImm, Var
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.printer import print_func
+from burnish.tensorir.schedule import pack_array, parse_index_map
+from burnish.tests import assembly
+from burnish.tests.native import call_native
+from burnish.tests.tuner.rules.checking import ANALYTIC, RANDOM, scheduled
+
+RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
+SIGNS = [(a, b) for a in RANGES for b in RANGES]
+LESSER = ("x86-64", "x86-64-v2", "haswell")
+Shape = tuple[int | str, ...]
+
+
+def product(
+    a: Shape, b: Shape, signs: tuple[str, str] = ("uint8", "int8"), *, free: bool = True
+) -> PrimFunc:
+    """A product with an epilogue; dims that are named are symbolic."""
+    known = {d: Var(d) for d in (*a, *b) if isinstance(d, str)}
+
+    def operand(name: str, shape: Shape, dtype: str) -> Tensor:
+        return placeholder(tuple([known.get(d, d) for d in shape]), dtype, name=name)  # type: ignore[arg-type]
+
+    x, w = operand("x", a, signs[0]), operand("w", b, signs[1])
+    y = op.integer_matmul(x, w)
+    func = create_prim_func([x, w, op.add(y, y)])
+    return func.with_attr("layout_free", [1]) if free else func
+
+
+def operands(a: Shape, b: Shape, signs: tuple[str, str], **dims: int) -> list[np.ndarray]:
+    """Random bytes; the first row and the first column are the worst there are."""
+    rng = np.random.default_rng(0)
+    made = []
+    for shape, sign in zip((a, b), signs, strict=True):
+        low, high = RANGES[sign]
+        sizes = [dims.get(str(d), d) for d in shape]
+        made.append(rng.integers(low, high + 1, sizes).astype(sign))  # type: ignore[arg-type]
+    for x, sign, first in zip(made, signs, ((slice(0, 1),), (..., 0)), strict=True):
+        x[first if x.ndim > 1 else ...] = RANGES[sign][sign == "uint8"]
+    return made
+
+
+def check(
+    func: PrimFunc, x: np.ndarray, w: np.ndarray, *, target: Target | None = None, **more: int
+) -> None:
+    """A schedule's numbers, which are exact."""
+    expected = (2 * (x.astype("int64") @ w.astype("int64"))).astype("int32")
+    found = np.full(expected.shape, -77, "int32")
+    packed = w
+    for _, text, pad in func.attr("layout_maps") or ():
+        packed = pack_array(w, parse_index_map(text), pad, str(w.dtype))
+    dims = [] if isinstance(func.buffers[0].shape[0], IntImm) else [x.shape[0]]
+    call_native(func, x, packed, found, target=target, dims=dims, **more)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("signs", SIGNS)
+@pytest.mark.parametrize("depth", [4, 5, 8, 15, 64])
+@pytest.mark.parametrize("columns", [2, 3, 8, 17, 45])
+def test_any_depth_columns_and_signs(signs: tuple[str, str], depth: int, columns: int) -> None:
+    shapes: tuple[Shape, Shape] = ((7, depth), (depth, columns))
+    name, func = scheduled(product(*shapes, signs))
+    assert name == "int8"
+    check(func, *operands(*shapes, signs))
+
+
+@pytest.mark.parametrize(
+    ("rows", "free"), [(1, True), (2, True), (5, True), (33, True), (33, False)]
+)
+def test_any_rows(rows: int, free: bool) -> None:
+    shapes: tuple[Shape, Shape] = ((rows, 19), (19, 40))
+    for chooser, seed in ((ANALYTIC, 0), (RANDOM, 1), (RANDOM, 2)):
+        name, func = scheduled(product(*shapes, free=free), chooser, seed=seed)
+        assert name == "int8"
+        assert bool(func.attr("layout_maps")) == free
+        check(func, *operands(*shapes, ("uint8", "int8")))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((2, 7, 20), (20, 24)),
+        ((3, 5, 20), (3, 20, 24)),
+        ((1, 20), (2, 20, 9)),
+        ((20,), (20, 9)),
+    ],
+)
+def test_batches_and_vectors(a: Shape, b: Shape) -> None:
+    name, func = scheduled(product(a, b))
+    assert name == "int8"
+    check(func, *operands(a, b, ("uint8", "int8")))
+
+
+@pytest.mark.parametrize("free", [False, True])
+def test_a_symbolic_number_of_rows(free: bool) -> None:
+    shapes: tuple[Shape, Shape] = (("m", 19), (19, 40))
+    name, func = scheduled(product(*shapes, free=free))
+    assert name == "int8"
+    for m in (0, 1, 4, 11, 30):
+        check(func, *operands(*shapes, ("uint8", "int8"), m=m))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((7, 3), (3, 8)),
+        ((7, "k"), ("k", 8)),
+        ((7, 8), (8, "n")),
+        ((7, 8), (8, 1)),
+        ((9, 20), (20,)),
+    ],
+)
+def test_what_is_left_to_other_rules(a: Shape, b: Shape) -> None:
+    assert scheduled(product(a, b))[0] != "int8"
+
+
+def test_few_rows_do_not_pay_for_a_copy_of_the_weight() -> None:
+    shapes: tuple[Shape, Shape] = ((5, 20), (20, 24))
+    name, func = scheduled(product(*shapes, free=False))
+    assert name != "int8"
+    check(func, *operands(*shapes, ("uint8", "int8")))
+
+
+@pytest.mark.parametrize("signs", SIGNS)
+@pytest.mark.parametrize("cpu", LESSER)
+def test_code_for_lesser_cpus_gives_the_same(signs: tuple[str, str], cpu: str) -> None:
+    target = Target(f"llvm -mcpu={cpu}")
+    shapes: tuple[Shape, Shape] = ((13, 22), (22, 37))
+    _, func = scheduled(product(*shapes, signs), target=target)
+    check(func, *operands(*shapes, signs), target=target)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "word", "each"),
+    [
+        ("cascadelake", "vpdpbusd", 1),
+        ("skylake-avx512", "vpmaddwd", 2),
+        ("haswell", "vpmaddwd", 2),
+        ("x86-64", "pmaddwd", 2),
+        ("generic -mattr=+dotprod,+i8mm", "usdot", 1),
+        ("generic", "sadalp", 2),
+    ],
+)
+def test_the_inner_loop(cpu: str, word: str, each: int) -> None:
+    target = Target(f"llvm -mcpu={cpu}")
+    _, func = scheduled(product((256, 256), (256, 256)), target=target)
+    text = print_func(func)
+    # The loop over groups of k, its rows and its vectors.
+    tile = text.split("T.dot4_u8i8")[0].rsplit("range(64)", 1)[1]
+    sums = 1
+    for part in tile.split("T.unroll(")[1:]:
+        sums *= int(part.split(")")[0])
+    assert sums >= 6
+    loops = assembly.innermost_loops(assembly.kernel_lines(func, target))
+    found = [[x.operation for x in loop].count(word) for loop in loops]
+    assert max(found) == sums * each
+    for loop, count in zip(loops, found, strict=True):
+        if count:
+            assert assembly.spills(loop) == []
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_threads_change_nothing(threads: int) -> None:
+    shapes: tuple[Shape, Shape] = ((100, 40), (40, 100))
+    _, func = scheduled(product(*shapes))
+    assert "T.parallel" in print_func(func)
+    check(func, *operands(*shapes, ("uint8", "int8")), threads=threads)

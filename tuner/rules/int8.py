@@ -1,0 +1,210 @@
+"""Matrix products of bytes, summed in int32: a register tile over weights in groups of four.
+
+    for rows, columns, k:        Y[i, j] += int32(X[i, k]) * int32(W[k, j])      epilogue E(Y[i, j])
+
+becomes, for each part of the rows,
+
+    for i0, j0
+      Y_tile = 0                                registers
+      for k0
+        for i1, jv                              unrolled
+          Y_tile += dot4(X[i, 4 k0 ...], Wp[j0, k0, jv ...])      four products a lane
+      for the last k, fewer than four: Y_tile += X[i, k] * Wp
+      E(Y_tile)
+
+The weight's layout, [columns / panel][k / 4][panel][4], has the four bytes of a sum side by side: a
+constant weight is packed at compile time, another is copied. It does not depend on the target,
+which does ``dot4`` with what it has (``tensorir.codegen.dot4``). Four bytes of a row of X are one
+load; where k does not lie side by side in X, a copy has it so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ...support.target import Target
+from ...tensorir.expr import Expr, IntImm, Var
+from ...tensorir.function import PrimFunc
+from ...tensorir.schedule import Schedule
+from ...tensorir.stmt import Block
+from ..chooser import Chooser
+from ..workload import Matmul, block_named, load_is_contiguous, static_extent
+from .inline import inline_elementwise
+from .lanes import up_to_power
+from .matmul import SYMBOLIC_TILES, Roles, match, roles_of, row_parts
+from .panels import is_layout_free, lay_out
+from .reduction import schedule_rest
+from .sharing import points_of, share_tiles
+from .tiles import outlets, pad_columns, partition_together, store_tile
+
+GROUP = 4
+"""Bytes of one sum that lie side by side."""
+MOST_ROWS, MOST_VECTORS = 12, 4
+SPARE = 4
+"""Registers beside the sums and the weights: what a row's four bytes become, and a product."""
+LOADED = 6
+"""Registers more where every operand must be loaded, none read from memory by the instruction that
+uses it."""
+MANY_ROWS = 32
+"""Rows from which on a copy of a weight whose layout is not free pays."""
+_SHORT = {"int8": "i8", "uint8": "u8"}
+
+
+def fits(func: PrimFunc, matmul: Matmul) -> bool:
+    """Whether a product is one of bytes summed in int32, with known columns and depth, and enough
+    rows where its weight must be copied."""
+    block = block_named(func, matmul.block)
+    rows = [static_extent(block, i) for i in matmul.rows]
+    many = None in rows or math.prod([n or 0 for n in rows]) >= MANY_ROWS
+    k, columns = (static_extent(block, i) for i in (matmul.reduce[0], matmul.columns[-1]))
+    return (
+        block.writes[0].buffer.dtype == "int32"
+        and matmul.x.dtype in _SHORT
+        and matmul.w.dtype in _SHORT
+        and columns is not None
+        and columns > 1
+        and k is not None
+        and k >= GROUP
+        and (many or is_layout_free(func, matmul.w.buffer))
+    )
+
+
+def best_tile(columns: int, rows: int | None, lanes: int, registers: int) -> tuple[int, int]:
+    """Rows and vectors of the tile with the most useful sums for what it loads and takes apart."""
+    best = (0.0, 1, 1)
+    for vectors in range(1, MOST_VECTORS + 1):
+        if vectors > 1 and (vectors - 1) * lanes >= columns:
+            break
+        for tile_rows in range(1, min(MOST_ROWS, rows or MOST_ROWS) + 1):
+            if tile_rows * vectors + 2 * vectors + SPARE > registers:
+                continue
+            if rows is None and tile_rows not in SYMBOLIC_TILES:
+                continue
+            width = vectors * lanes
+            useful = columns / (-(-columns // width) * width)
+            if rows is not None:
+                useful *= rows / (-(-rows // tile_rows) * tile_rows)
+            sums = tile_rows * vectors
+            score = useful * sums / (sums + tile_rows + vectors)
+            best = max(best, (score, tile_rows, vectors))
+    return best[1], best[2]
+
+
+def schedule_int8(sch: Schedule, target: Target, chooser: Chooser) -> None:
+    """Apply the rule; ``fits`` says where."""
+    matmul = match(sch.func)
+    assert matmul is not None
+    inline_elementwise(sch, keep=(matmul.x.buffer, matmul.w.buffer))
+    matmul = match(sch.func)
+    assert matmul is not None
+    block = block_named(sch.func, matmul.block)
+    columns = static_extent(block, matmul.columns[-1])
+    assert columns is not None
+    lanes = max(4, min(target.vector_bits // 32, up_to_power(columns)))
+    roles = roles_of(block, matmul)
+    rows = roles.row_count(block)
+    registers = target.vector_registers - (0 if target.is_x86 else LOADED)
+    best_rows, best_vectors = best_tile(columns, rows, lanes, registers)
+    vectors = chooser.value(sch, [1, 2, 3, 4], best_vectors)
+    limit = max(1, (registers - 2 * vectors - SPARE) // vectors)
+    tile_rows = chooser.value(sch, [r for r in range(1, MOST_ROWS + 1) if r <= limit], best_rows)
+    if rows is None:
+        tile_rows = max(r for r in SYMBOLIC_TILES if r <= tile_rows)
+    _lay_out_rows(sch, matmul, block)
+    lay_out(sch, matmul.block, matmul.w_read, grouped_map(block, matmul, vectors * lanes))
+    stored = outlets(sch, matmul.block)
+    pad_columns(sch, matmul.block, vectors * lanes)
+    _order_loops(sch, matmul, roles, stored)
+    outer = len(roles.front)
+    inner = roles.inner_count(block)
+    extent = sch.get(sch.get_loops(matmul.block)[outer]).extent
+    parts = row_parts(extent, max(1, tile_rows // inner))
+    names = partition_together(sch, (matmul.block, *stored), outer, [e for e, _ in parts])
+    intrinsic = f"dot_{_SHORT[matmul.x.dtype]}{_SHORT[matmul.w.dtype]}i32_{lanes}x{GROUP}"
+    points = points_of(block)
+    for blocks, (_, steps) in zip(names, parts, strict=True):
+        _tile(sch, blocks, outer, (steps, vectors, lanes), intrinsic)
+        share_tiles(sch, target, sch.get_loops(blocks[1])[: outer + 2], points)
+    schedule_rest(sch, target, chooser)
+
+
+def grouped_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple[Expr, ...]]:
+    """The weight's layout, for indices in the order of W's."""
+    dims = {id(i): d for d, i in enumerate(matmul.w.indices)}
+    column = dims[id(block.iter_vars[matmul.columns[-1]].var)]
+    depth = dims[id(block.iter_vars[matmul.reduce[0]].var)]
+
+    def grouped(*indices: Var) -> tuple[Expr, ...]:
+        n, k = indices[column], indices[depth]
+        batch = [i for d, i in enumerate(indices) if d not in (column, depth)]
+        return (*batch, n // panel, k // GROUP, n % panel, k % GROUP)
+
+    return grouped
+
+
+def _lay_out_rows(sch: Schedule, matmul: Matmul, block: Block) -> None:
+    """Have k side by side in X, in whole groups."""
+    k = block.iter_vars[matmul.reduce[0]].var
+    extent = static_extent(block, matmul.reduce[0])
+    if load_is_contiguous(matmul.x, k) and extent is not None and extent % GROUP == 0:
+        return
+    depth = next(d for d, i in enumerate(matmul.x.indices) if i is k)
+    copy = sch.cache_read(matmul.block, matmul.x_read, "global")
+
+    def turned(*indices: Var) -> tuple[Expr, ...]:
+        rest = [i for d, i in enumerate(indices) if d != depth]
+        return (*rest, indices[depth] // GROUP, indices[depth] % GROUP)
+
+    sch.transform_layout(copy, ("write", 0), turned, pad_value=0)
+
+
+def _order_loops(sch: Schedule, matmul: Matmul, roles: Roles, stored: tuple[str, ...]) -> None:
+    """Order the loops of product and outlets: front, row, inner rows, columns, and k."""
+    column = matmul.columns[-1]
+    rows = [] if roles.row is None else [roles.row, *roles.inner]
+    for name in (matmul.block, *stored):
+        last = [column, *matmul.reduce] if name == matmul.block else [column]
+        loops = sch.get_loops(name)
+        order = [*roles.front, *rows, *last]
+        if order != sorted(order):
+            sch.reorder(*[loops[i] for i in order])
+        if not rows:
+            sch.add_unit_loop(loops[column])
+
+
+def _tile(
+    sch: Schedule,
+    blocks: tuple[str, ...],
+    outer: int,
+    tile: tuple[int, int, int],
+    intrinsic: str,
+) -> None:
+    """Tile one part of the rows; ``tile`` is rows, vectors, lanes."""
+    product, *stored = blocks
+    steps, vectors, lanes = tile
+    row, *inner, j, k = sch.get_loops(product)[outer:]
+    i0, i1 = sch.split(row, [None, steps])
+    j0, jv, jl = sch.split(j, [None, vectors, lanes])
+    sch.reorder(i0, j0, k, i1, *inner, jv, jl)
+    store_tile(sch, stored, j0, lanes)
+    depth = sch.get(k).extent
+    assert isinstance(depth, IntImm)
+    full = depth.value // GROUP * GROUP
+    parts = sch.loop_partition(k, [full, None]) if full < depth.value else [k]
+    children = [sch.get_child_blocks(part)[0] for part in parts]
+    for n, child in enumerate(children):
+        k, *unrolled, lane = sch.get_loops(child)[outer + 2 :]
+        if n:
+            sch.unroll(k)
+            sch.vectorize(lane)
+        else:
+            k, four = sch.split(k, [None, GROUP])
+            sch.reorder(k, *unrolled, lane, four)
+        for loop in unrolled:
+            sch.unroll(loop)
+    update = children[0]
+    sch.decompose_reduction(update, sch.get_loops(update)[outer + 2])
+    init = sch.get_child_blocks(sch.get_loops(update)[outer + 1])[0]
+    sch.vectorize(sch.get_loops(init)[-1])
+    sch.tensorize(sch.get_loops(update)[-2], intrinsic)
