@@ -8,12 +8,15 @@ import numpy as np
 
 import burnish
 from burnish import te
+from burnish.tensorir.codegen.host import native_target
 
 
 def fma_peak(seconds: float = 0.5, depth: int = 200_000) -> float:
-    """GFLOP/s of fused multiply-adds on registers, one thread: 24 independent sums of vectors, of
-    operands that do not change."""
-    rows, columns, lanes = 8, 48, 16
+    """GFLOP/s of fused multiply-adds on registers, one thread: as many independent sums of vectors
+    as the registers hold beside what is read, of operands that do not change."""
+    target = native_target()
+    lanes = target.vector_lanes("float32")
+    rows, columns = (8, 3 * lanes) if target.vector_registers >= 32 else (3, 3 * lanes)
     a, b = te.placeholder((rows,), name="A"), te.placeholder((columns,), name="B")
     rk = te.reduce_axis((0, depth), name="rk")
     c = te.compute((rows, columns), lambda i, j: te.sum(a[i] * b[j], axis=[rk]), name="C")

@@ -33,10 +33,9 @@ from ..tensorir.stmt import Block
 from .chooser import Chooser
 from .rules.inline import inline_elementwise
 from .rules.reduction import schedule_rest
-from .rules.tiles import outlets, store_tile
+from .rules.tiles import MANY_REGISTERS, outlets, store_tile
 from .workload import Matmul, block_named, blocks_in_order, match_matmul, static_extent
 
-MANY_REGISTERS = 32
 MOST_UNROLLED = 8
 """Steps of k that are written out."""
 BLOCK_ROWS = 64

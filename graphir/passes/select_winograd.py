@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 
 from ...support.passes import Pass
-from ...tensorir.operators.winograd import KERNEL, SIZES, rows_together, transform_weight
+from ...tensorir.operators.winograd import KERNEL, SIZES, plan_blocks, transform_weight
 from ..dim import static_shape
 from ..expr import Call, Constant, Value, constant
 from ..module import IRModule
@@ -30,6 +30,8 @@ DIRECT_SHARE, PRODUCT_SHARE = 0.7, 0.65
 """The parts of the peak that kernels of direct convolution and of the products come to."""
 BYTES_A_CYCLE = 4
 """How fast weights come that are in no cache of the core."""
+FARTHER_BYTES_A_CYCLE = 16
+"""How fast transformed inputs and products go through a farther cache, each way."""
 TRANSFORM_CYCLES = {2: 150, 4: 330}
 """Cycles for the transform of a vector of tiles, of inputs or of outputs."""
 CACHED = 0.75
@@ -94,10 +96,15 @@ class SelectWinograd(Pass):
         weights = (m + KERNEL - 1) ** 2 * shape.channels * shape.outputs
         products = tiles * weights / self._products_a_cycle(PRODUCT_SHARE)
         vectors = tiles * (shape.channels + shape.outputs) * 32 / self.vector_bits
-        together = rows_together(down, across, m, shape.channels, shape.outputs, self.l2_bytes)
-        blocks = shape.batch * down // together
+        plan = plan_blocks(down, across, m, shape.channels, shape.outputs, self.l2_bytes)
+        blocks = shape.batch * down // plan.together
         fetching = self._fetching(weights * 4, blocks)
-        return products + vectors * TRANSFORM_CYCLES[m] + fetching
+        transforms = vectors * TRANSFORM_CYCLES[m]
+        if not plan.products_first:
+            return products + transforms + fetching
+        # Weights are asked for ahead, while others are multiplied.
+        moved = 2 * 4 * (m + KERNEL - 1) ** 2 * tiles * (shape.channels + shape.outputs)
+        return max(products, fetching) + transforms + moved / FARTHER_BYTES_A_CYCLE
 
     def _products_a_cycle(self, share: float) -> float:
         return FMAS_A_CYCLE * self.vector_bits / 32 * share

@@ -3,7 +3,8 @@
 A *frame* is a loop body or a branch. Index arithmetic is emitted once in the outermost frame in
 which it is known, in front of the code that enters the next frame, and found again by its linear
 form: what other compilers leave to loop-invariant code motion and common subexpression elimination
-holds by construction, and LLVM gets less to do. Only pure integer arithmetic moves; loads stay
+holds by construction, and LLVM gets less to do. Only pure integer arithmetic moves, and with it a
+load that is an index of memory nobody writes, out of loops that run at least once; other loads stay
 where they are, and a load is reused only until a store to its buffer or a loop with one.
 """
 
@@ -25,10 +26,14 @@ from .llvm_types import I64, Literal
 
 @dataclass(slots=True)
 class Frame:
-    """``before`` ends with the jump into this frame (None for the function's own)."""
+    """``before`` ends with the jump into this frame (None for the function's own).
+
+    ``is_certain`` says that whoever reaches the end of ``before`` enters the frame.
+    """
 
     before: ir.Block | None
     is_loop: bool = False
+    is_certain: bool = False
     memo: dict[Key, ir.Value] = field(default_factory=dict)
 
 
@@ -48,6 +53,8 @@ class Frames:
         self.builder = builder
         self.may_alias = may_alias
         self.frames = [Frame(None)]
+        self.height: int | None = None
+        """The frame that is emitted to, where it is not the innermost."""
         self.scope = Scope()
         self.values: dict[int, ir.Value] = {}
         self.levels: dict[int, int] = {}
@@ -64,9 +71,11 @@ class Frames:
 
     # -- frames -----------------------------------------------------------------------------------
     @contextmanager
-    def frame(self, before: ir.Block, *, is_loop: bool = False) -> Iterator[None]:
+    def frame(
+        self, before: ir.Block, *, is_loop: bool = False, is_certain: bool = False
+    ) -> Iterator[None]:
         """What is emitted inside stands in a frame entered from the end of ``before``."""
-        self.frames.append(Frame(before, is_loop))
+        self.frames.append(Frame(before, is_loop, is_certain))
         self.epoch += 1
         try:
             yield
@@ -88,19 +97,26 @@ class Frames:
         before = self.frames[level + 1].before
         assert before is not None
         assert before.terminator is not None
-        here = self.builder.block
+        here, height = self.builder.block, self.height
         self.builder.position_before(before.terminator)
+        self.height = level
         try:
             yield
         finally:
+            self.height = height
             if here.terminator is not None:
                 self.builder.position_before(here.terminator)
             else:
                 self.builder.position_at_end(here)
 
+    @property
+    def place(self) -> int:
+        """The frame that is being emitted to."""
+        return len(self.frames) - 1 if self.height is None else self.height
+
     def recall(self, key: Key) -> ir.Value | None:
-        """A value remembered in one of the open frames."""
-        for frame in reversed(self.frames):
+        """A value remembered in one of the open frames, of those around what is being emitted."""
+        for frame in reversed(self.frames[: self.place + 1]):
             value = frame.memo.get(key)
             if value is not None:
                 return value
@@ -124,18 +140,37 @@ class Frames:
             return self.levels[id(atoms[0])]
         known = self.atom_levels.get(mono)
         if known is None:
-            known = 0
+            known, loads = 0, False
             for n in (n for a in atoms for n in walk(a) if not isinstance(n, Buffer)):
                 if isinstance(n, Var) and id(n) in self.levels:
                     known = max(known, self.levels[id(n)])
+                elif isinstance(n, BufferLoad) and self._is_steady(n):
+                    loads = True
                 elif isinstance(n, BufferLoad | Call) or (
                     isinstance(n, FloorDiv | FloorMod) and not isinstance(n.b, IntImm)
                 ):
-                    # Loads, branches and divisions that could trap stay where the program puts
-                    # them.
+                    # Other loads, branches and divisions that could trap stay where the program
+                    # puts them.
                     return len(self.frames) - 1
+            if loads:
+                return max(known, self._certain_level())
             self.atom_levels[mono] = known
         return known
+
+    def _is_steady(self, load: BufferLoad) -> bool:
+        """Whether a load gives the same value wherever it stands: of one element, of memory that
+        the function does not write."""
+        memory = self.memory.get(id(load.buffer))
+        scalar = load.dtype.lanes == 1 and load.predicate is None
+        return scalar and memory is not None and not (memory.is_written or self.may_alias)
+
+    def _certain_level(self) -> int:
+        """The outermost frame from which the code here is reached whatever the data: loops that run
+        at least once may be left, branches and loops that may be empty not."""
+        level = len(self.frames) - 1
+        while self.frames[level].is_certain:
+            level -= 1
+        return level
 
     def grouped(self, form: Linear) -> list[tuple[int, dict[Any, tuple[tuple[Expr, ...], int]]]]:
         """The terms of a form by the frame they belong to, outermost first."""
@@ -149,7 +184,7 @@ class Frames:
         the stores before."""
         plain = frozenset([(m, c) for m, (_, c) in terms.items()])
         loaded = [b for m, (atoms, _) in terms.items() for b in self._loaded(m, atoms)]
-        if not loaded:
+        if not any(self.may_alias or self._is_written(b) for b in loaded):
             return plain
         return (plain, self.epoch, tuple([self._moment(b) for b in loaded]))
 
@@ -167,6 +202,10 @@ class Frames:
             known = tuple([id(n.buffer) for n in nodes if isinstance(n, BufferLoad)])
             self.loads[mono] = known
         return known
+
+    def _is_written(self, buffer: int) -> bool:
+        memory = self.memory.get(buffer)
+        return memory is None or memory.is_written
 
     def _moment(self, buffer: int) -> int:
         """A number that every store to a buffer changes; for registers always a new one."""

@@ -125,6 +125,18 @@ class Lanes:
             value = self.fma(value, x, self.const(coefficient))
         return value
 
+    def poly_pairs(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+        """The same polynomial in pairs, pairs of pairs and so on (Estrin): a few products more
+        than Horner's rule, and a chain as short as a tree is high."""
+        level: list[ir.Value] = [self.const(c) for c in coefficients]
+        power = x
+        while len(level) > 1:
+            pairs = [self.fma(b, power, a) for a, b in zip(level[::2], level[1::2], strict=False)]
+            level = pairs + level[len(level) // 2 * 2 :]
+            if len(level) > 1:
+                power = self.mul(power, power)
+        return level[0]
+
     # -- comparisons, all false for NaN ---------------------------------------------------------
     def compare(self, op: str, a: ir.Value, b: ir.Value) -> ir.Value:
         """Ordered comparison: ``op`` is one of ``< <= > >= ==``."""
@@ -156,6 +168,17 @@ class Lanes:
 
     def from_bits(self, i: ir.Value) -> ir.Value:
         return self.builder.bitcast(i, self.float_type)
+
+    def split_sign(self, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """``(|x|, bits)``: what ``with_sign`` gives its sign back with."""
+        bits = self.to_bits(x)
+        sign = self.builder.and_(bits, self.int_const(1 << (self.bits - 1)))
+        return self.from_bits(self.builder.xor(bits, sign)), sign
+
+    def with_sign(self, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
+        """``magnitude``, which must not be negative, with the sign that ``split_sign`` took off;
+        one instruction where ``copysign`` takes three."""
+        return self.from_bits(self.builder.or_(self.to_bits(magnitude), sign))
 
     def shift_left(self, i: ir.Value, count: int) -> ir.Value:
         return self.builder.shl(i, self.int_const(count))

@@ -96,7 +96,7 @@ class StmtEmitter(ExprEmitter):
         else:
             self.builder.cbranch(guard, body, after)
         self.builder.position_at_end(body)
-        with self.frame(before, is_loop=True):
+        with self.frame(before, is_loop=True, is_certain=guard is None):
             var = self.builder.phi(start.type)
             var.add_incoming(start, before)
             self.bind(s.var, var)

@@ -88,7 +88,7 @@ class MemoryEmitter(Frames):
         known = self.recall(key)
         if known is None:
             known = self._new_load(e, form)
-            self.frames[-1].memo[key] = known
+            self.frames[self.place].memo[key] = known
         return known
 
     def _new_load(self, e: BufferLoad, form: Linear) -> ir.Value:

@@ -93,6 +93,15 @@ def _reduced(lanes: Lanes, x: ir.Value, offset: int) -> tuple[ir.Value, ir.Value
     return lanes.fma(n, lanes.const(-low), r), n, shifted
 
 
+def reduced_once(lanes: Lanes, x: ir.Value, offset: int) -> tuple[ir.Value, ir.Value]:
+    """``reduced`` with ln 2 in one piece: r is wrong by ``n 2**-29`` (float32; ``n 2**-55``), which
+    is as nothing where ``exp(x)`` is a small part of the result once n is large."""
+    magic = lanes.const(1.5 * 2.0**lanes.mantissa + offset)
+    shifted = lanes.fma(x, lanes.const(LOG2_E), magic)
+    r = lanes.fma(lanes.sub(shifted, magic), lanes.const(-LN2), x)
+    return r, lanes.to_bits(shifted)
+
+
 def scaled(lanes: Lanes, value: ir.Value, bits: ir.Value) -> ir.Value:
     """``value * 2**n`` for bits that hold ``n + 2 * bias``; rounded once, NaN stays NaN."""
     half = lanes.shift_right(bits, 1)
@@ -101,10 +110,22 @@ def scaled(lanes: Lanes, value: ir.Value, bits: ir.Value) -> ir.Value:
     return lanes.mul(lanes.mul(value, first), second)
 
 
+def _scaled_down(lanes: Lanes, value: ir.Value, bits: ir.Value) -> ir.Value:
+    """``value * 2**n`` for n up to half the bias, and bits that hold ``n + bias + bias // 2``: the
+    first product is exact, and the second one's factor is a constant."""
+    first = lanes.from_bits(lanes.shift_left(bits, lanes.mantissa))
+    return lanes.mul(lanes.mul(value, first), lanes.const(2.0 ** -(lanes.bias // 2)))
+
+
 def exp_polynomial(lanes: Lanes, r: ir.Value) -> ir.Value:
     """``exp(r)`` for ``|r| <= ln 2 / 2``."""
     one = lanes.const(1.0)
     return lanes.fma(lanes.fma(lanes.poly(r, _EXP[lanes.bits]), r, one), r, one)
+
+
+def expm1_polynomial(lanes: Lanes, r: ir.Value) -> ir.Value:
+    """``exp(r) - 1`` for ``|r| <= ln 2 / 2``."""
+    return lanes.fma(lanes.mul(r, r), lanes.poly(r, _EXP[lanes.bits]), r)
 
 
 def exp2_polynomial(lanes: Lanes, r: ir.Value) -> ir.Value:
@@ -119,6 +140,15 @@ def _exp_clamped(lanes: Lanes, x: ir.Value, shift: int = 0) -> ir.Value:
     if lanes.scales:
         return lanes.scale(value, lanes.add(n, lanes.const(shift)) if shift else n)
     return scaled(lanes, value, lanes.to_bits(shifted))
+
+
+def _exp_negative(lanes: Lanes, x: ir.Value) -> ir.Value:
+    """``exp(x)`` for x from the lower limit to zero, with fewer instructions."""
+    r, n, shifted = _reduced(lanes, x, lanes.bias + lanes.bias // 2)
+    value = exp_polynomial(lanes, r)
+    if lanes.scales:
+        return lanes.scale(value, n)
+    return _scaled_down(lanes, value, lanes.to_bits(shifted))
 
 
 def exp(lanes: Lanes, x: ir.Value) -> ir.Value:
@@ -142,7 +172,7 @@ def expm1_parts(lanes: Lanes, x: ir.Value, *, halved: bool = False) -> ir.Value:
     """
     r, bits = reduced(lanes, x, lanes.bias - (1 if halved else 0))
     power = lanes.from_bits(lanes.shift_left(bits, lanes.mantissa))
-    p = lanes.fma(lanes.mul(r, r), lanes.poly(r, _EXP[lanes.bits]), r)
+    p = expm1_polynomial(lanes, r)
     return lanes.fma(power, p, lanes.sub(power, lanes.const(0.5 if halved else 1.0)))
 
 
@@ -160,7 +190,7 @@ def sigmoid(lanes: Lanes, x: ir.Value) -> ir.Value:
     """``1 / (1 + exp(-x))`` through ``exp(-|x|)``, which cannot overflow, so that results down to
     the denormals keep their precision."""
     one = lanes.const(1.0)
-    e = _exp_clamped(lanes, lanes.at_least(lanes.neg(lanes.abs(x)), LOWEST[lanes.bits]))
+    e = _exp_negative(lanes, lanes.at_least(lanes.neg(lanes.abs(x)), LOWEST[lanes.bits]))
     top = lanes.select(lanes.compare("<", x, lanes.const(0.0)), e, one)
     return lanes.div(top, lanes.add(e, one))
 

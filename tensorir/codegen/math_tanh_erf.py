@@ -18,7 +18,7 @@ from fractions import Fraction
 import llvmlite.ir as ir
 
 from .lanes import Lanes
-from .math_exp import LOWEST, exp_polynomial, expm1_parts, reduced, scaled
+from .math_exp import LOWEST, exp_polynomial, expm1_polynomial, reduced, reduced_once, scaled
 
 _TWO_OVER_SQRT_PI = Fraction("1.12837916709551257389615890312154517168810125865799771368817")
 _TANH_LIMIT = {32: 9.25, 64: 19.5}
@@ -95,19 +95,28 @@ _ERFCX = (
 
 
 def tanh(lanes: Lanes, x: ir.Value) -> ir.Value:
-    size = lanes.at_most(lanes.abs(x), _TANH_LIMIT[lanes.bits])
-    t = expm1_parts(lanes, lanes.add(size, size))
-    return lanes.copysign(lanes.div(t, lanes.add(t, lanes.const(2.0))), x)
+    size, sign = lanes.split_sign(x)
+    size = lanes.at_most(size, _TANH_LIMIT[lanes.bits])
+    r, bits = reduced_once(lanes, lanes.add(size, size), lanes.bias)
+    power = lanes.from_bits(lanes.shift_left(bits, lanes.mantissa))
+    rest = lanes.sub(power, lanes.const(1.0))
+    t = lanes.fma(power, expm1_polynomial(lanes, r), rest)
+    return lanes.with_sign(lanes.div(t, lanes.add(t, lanes.const(2.0))), sign)
 
 
 def erf(lanes: Lanes, x: ir.Value) -> ir.Value:
-    a = lanes.at_most(lanes.abs(x), _ERF_LIMIT[lanes.bits])
+    size, sign = lanes.split_sign(x)
+    a = lanes.at_most(size, _ERF_LIMIT[lanes.bits])
     high, low = lanes.pieces(_TWO_OVER_SQRT_PI, [lanes.mantissa + 1])
     centre = _ERF_CENTRE[lanes.bits]
     shifted = a if centre == 0.0 else lanes.sub(a, lanes.const(centre))
-    inner = lanes.fma(a, lanes.poly(shifted, _ERF[lanes.bits]), lanes.const(low))
+    inner = lanes.fma(a, lanes.poly_pairs(shifted, _ERF[lanes.bits]), lanes.const(low))
     q = lanes.fma(a, lanes.const(high), lanes.mul(a, inner))
-    return lanes.copysign(expm1_parts(lanes, lanes.neg(q)), x)
+    r, bits = reduced_once(lanes, lanes.neg(q), lanes.bias)
+    power = lanes.from_bits(lanes.shift_left(bits, lanes.mantissa))
+    rest = lanes.sub(lanes.const(1.0), power)
+    value = lanes.fma(lanes.neg(power), expm1_polynomial(lanes, r), rest)
+    return lanes.with_sign(value, sign)
 
 
 def erfc(lanes: Lanes, x: ir.Value) -> ir.Value:

@@ -1,9 +1,10 @@
 """Turns vectorized loops into vector expressions over Ramp and Broadcast.
 
 A loop of more iterations than a machine vector has lanes is cut into chunks of whole vectors and
-one shorter rest; a chunk loop of few iterations is unrolled. Its body is rewritten once: an index
-linear in the loop variable becomes a Ramp, what does not vary stays scalar, a condition that
-varies becomes the predicate of the loads and stores under it. What cannot be a vector - a
+one shorter rest; a chunk loop of few iterations is unrolled. Where elementary functions are
+computed and registers are few, a chunk is several vectors side by side. Its body is rewritten once:
+an index linear in the loop variable becomes a Ramp, what does not vary stays scalar, a condition
+that varies becomes the predicate of the loads and stores under it. What cannot be a vector - a
 reduction over the loop variable, a store that does not vary, a nested vectorized loop, an
 allocation - stays a serial loop: the result is always that of the loop run in order, iterations
 being independent by the schedule's promise. Runs on flat buffers.
@@ -54,6 +55,15 @@ if TYPE_CHECKING:
 
 _UNROLLED_CHUNKS = 8
 """A loop over at most this many whole vectors is unrolled."""
+_ELEMENTARY = frozenset(
+    {"exp", "exp2", "expm1", "log", "log2", "log1p", "sigmoid", "tanh", "erf", "atan"}
+)
+"""Long chains of dependent instructions, each with a constant or two."""
+_SIDE_BY_SIDE = 4
+"""Vectors of an elementary function that are computed at once, step by step: the CPU waits less for
+each step, and one load of a constant serves them all."""
+_FEW_REGISTERS = 16
+"""Vector registers that cannot hold such a function's constants."""
 
 
 def vectorize_loops(func: PrimFunc, target: Target) -> PrimFunc:
@@ -61,7 +71,8 @@ def vectorize_loops(func: PrimFunc, target: Target) -> PrimFunc:
 
     Raises CodegenError for a vectorized loop whose extent is not a constant.
     """
-    body = _Loops(func, target.vector_bits).stmt(func.body)
+    at_once = _SIDE_BY_SIDE if target.vector_registers <= _FEW_REGISTERS else 1
+    body = _Loops(func, target.vector_bits, at_once).stmt(func.body)
     return func if body is func.body else PrimFunc(func.params, body, func.attrs, func.name)
 
 
@@ -72,9 +83,9 @@ class _NotVectorizable(Exception):
 class _Loops:
     """Finds the vectorized loops, with the ranges of the loops around."""
 
-    def __init__(self, func: PrimFunc, vector_bits: int) -> None:
+    def __init__(self, func: PrimFunc, vector_bits: int, at_once: int) -> None:
         self.scope = Scope()
-        self.vector_bits = vector_bits
+        self.vector_bits, self.at_once = vector_bits, at_once
         for var in func.shape_vars:
             self.scope.bind_nonnegative(var)
 
@@ -103,7 +114,7 @@ class _Loops:
             return _with(s, kind, body)
 
     def _chunks(self, s: For, extent: int) -> Stmt:
-        lanes = max(1, self.vector_bits // _widest(s.body))
+        lanes = self._lanes(s, extent)
         if extent <= lanes:
             return self._vector(s, s.min, extent)
         whole, rest = divmod(extent, lanes)
@@ -123,6 +134,17 @@ class _Loops:
             parts.append(self._vector(s, add(s.min, whole * lanes), rest))
         return seq(*parts)
 
+    def _lanes(self, s: For, extent: int) -> int:
+        """The lanes of a chunk: those of a machine vector, or of several side by side."""
+        bits = _widest(s.body, s.var)
+        lanes = max(1, self.vector_bits // bits)
+        if not _is_elementary(s.body):
+            return lanes
+        most = self.at_once * self.vector_bits // max(bits, 32)
+        while lanes * 2 <= min(most, extent):
+            lanes *= 2
+        return lanes
+
     def _vector(self, s: For, base: Expr, lanes: int) -> Stmt:
         if lanes == 1:
             return _Body(self.scope, s.var, base, 1).stmt(s.body)
@@ -140,14 +162,30 @@ def _has_registers(s: Stmt) -> bool:
     )
 
 
-def _widest(s: Stmt) -> int:
-    """Bits of the widest element the loop touches: it decides the lanes of a machine vector."""
-    bits = [
-        n.buffer.dtype.bits
-        for n in walk(s)
-        if isinstance(n, BufferLoad | BufferStore) and n.buffer.ndim
-    ]
-    return max(bits, default=32)
+def _is_elementary(s: Stmt) -> bool:
+    """Whether a body computes an elementary function from memory to memory, without a condition:
+    slots of registers are vectors of the machine, and under a mask most of a wide chunk may be
+    idle."""
+    nodes = list(walk(s))
+    return (
+        any(isinstance(n, Call) and n.op in _ELEMENTARY for n in nodes)
+        and not any(isinstance(n, IfThenElse) for n in nodes)
+        and not _has_registers(s)
+    )
+
+
+def _widest(s: Stmt, var: Var) -> int:
+    """Bits of the widest element the loop over ``var`` touches: it decides the lanes of a machine
+    vector. A load that is an index, and the same in all iterations, is no vector."""
+    accesses = [n for n in walk(s) if isinstance(n, BufferLoad | BufferStore) and n.buffer.ndim]
+    places = {
+        id(n)
+        for a in accesses
+        for index in a.indices
+        for n in walk(index)
+        if isinstance(n, BufferLoad) and not _varies(n, var)
+    }
+    return max([n.buffer.dtype.bits for n in accesses if id(n) not in places], default=32)
 
 
 def _check_independent(loop: For, scope: Scope) -> None:

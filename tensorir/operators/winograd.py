@@ -52,6 +52,9 @@ SIZES = tuple(POINTS)
 
 CACHE_SHARE, WEIGHT_SHARE = 0.9, 0.75
 """The parts of a core's cache that a block of tiles, and that weights read again may take."""
+FARTHER = 8
+"""How many times a core's cache the transformed inputs and products of a block may be, where they
+go through a farther cache."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,30 @@ def rows_together(
     room = l2_bytes * CACHE_SHARE - (weights if weights <= l2_bytes * WEIGHT_SHARE else 0)
     fitting = max(1, int(room // (entries * across * channels)))
     return max(d for d in range(1, down + 1) if down % d == 0 and d <= fitting)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """``together`` rows of tiles are a block. With ``products_first`` all products of a block are
+    computed before the first output is, so that each weight is fetched once a block."""
+
+    together: int
+    products_first: bool
+
+
+def plan_blocks(
+    down: int, across: int, m: int, channels: int, outputs: int, l2_bytes: int
+) -> Blocks:
+    """How ``down`` rows of ``across`` tiles are worked on. Blocks stay in a core's cache where all
+    tiles are one, or where the weights stay there too; else their number would be how often the
+    weights are fetched, and products come first, in blocks as large as a farther cache takes."""
+    together = rows_together(down, across, m, channels, outputs, l2_bytes)
+    entries = (m + KERNEL - 1) ** 2 * 4
+    if together == down or entries * channels * outputs <= l2_bytes * WEIGHT_SHARE:
+        return Blocks(together, products_first=False)
+    fitting = max(1, FARTHER * l2_bytes // (entries * across * (channels + outputs)))
+    together = max(d for d in range(1, down + 1) if down % d == 0 and d <= fitting)
+    return Blocks(together, products_first=True)
 
 
 def transform_weight(w: np.ndarray, m: int) -> np.ndarray:

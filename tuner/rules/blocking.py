@@ -27,7 +27,7 @@ from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .panels import is_layout_free
 from .sharing import points_of, share
-from .tiles import CACHE_SHARE, bytes_of
+from .tiles import CACHE_SHARE, MANY_REGISTERS, NEXT, bytes_of, divisor
 
 MOST_PANELS = 8
 """Panels of a group."""
@@ -35,6 +35,8 @@ STEPS = 4
 """Steps of k that a row of a sliver has side by side."""
 AHEAD = 3
 """Iterations of the loop over k that a tile is asked for before it is read."""
+FEWEST_TURNS = 4
+"""Tiles of rows from which on each asks for a part of the next group of panels."""
 FROM_L2, FROM_L2_STRIDED = 0.5, 0.125
 """Parts of the L2 cache from which on a weight is worth asking for: packed, and as it is."""
 WAY = 4096
@@ -43,6 +45,9 @@ MANY_PANELS = 8
 """Vectors of columns from which on a copy of the rows pays."""
 MANY_MORE_PANELS = 32
 """Vectors of columns from which on it pays to order the copy."""
+STEPS_ACROSS = 8
+"""Steps of k that are copied of all slivers before the next: a set of the first cache has as many
+lines."""
 SHORT_TILE = 8
 """Rows of a sliver of a transposed operand: a power of two, which one vector moves."""
 
@@ -53,7 +58,8 @@ AS_THEY_ARE, SPREAD, SLIVERS = 0, 1, 2
 @dataclass(frozen=True)
 class Blocking:
     """``group`` panels of columns are the outer loop, 0 for none; ``rows`` says how X is read, and
-    ``ahead`` how many iterations of the loop over k it and W are asked for before (0: never)."""
+    ``ahead`` how many iterations of the loop over k it and W are asked for before (0: never;
+    ``NEXT``: W alone, a group before)."""
 
     group: int
     rows: int
@@ -65,15 +71,15 @@ def plan_blocking(
     matmul: Matmul,
     panel: int,
     tile_rows: int,
-    several: bool,
+    tiles: int,
     inner: bool,
     target: Target,
     chooser: Chooser,
 ) -> Blocking:
     """Decide how a product over panels of ``panel`` columns (0: W as it is) is blocked.
 
-    ``several`` says that there is more than one tile of rows, ``inner`` that a tile has rows of
-    more than one axis.
+    ``tiles`` is the number of tiles of rows, ``inner`` says that a tile has rows of more than one
+    axis.
     """
     block = block_named(sch.func, matmul.block)
     rows, group = AS_THEY_ARE, 0
@@ -82,19 +88,23 @@ def plan_blocking(
         ways = [AS_THEY_ARE, SPREAD, *([SLIVERS] if slivers else [])]
         best = _best_rows(block, matmul, tile_rows, target)
         rows = chooser.value(sch, ways, min(best, ways[-1]))
-    if panel and several:
-        groups, best = _groups(sch, block, matmul, panel, target)
-        group = chooser.value(sch, groups, best)
     weights = bytes_of(matmul.w)
     share_of_l2 = FROM_L2 if panel else FROM_L2_STRIDED
-    far = several and weights is not None and weights > share_of_l2 * target.l2_bytes
-    return Blocking(group, rows, chooser.value(sch, [0, AHEAD, 2 * AHEAD], AHEAD * far))
+    far = tiles > 1 and weights is not None and weights > share_of_l2 * target.l2_bytes
+    ahead = AHEAD * far
+    if far and panel and tiles >= FEWEST_TURNS and _streams(sch, matmul, target):
+        ahead = NEXT
+    if panel and tiles > 1:
+        groups, best = _groups(sch, block, matmul, panel, target, double=ahead == NEXT)
+        group = chooser.value(sch, groups, best)
+    return Blocking(group, rows, chooser.value(sch, [0, AHEAD, 2 * AHEAD, NEXT], ahead))
 
 
 def _groups(
-    sch: Schedule, block: Block, matmul: Matmul, panel: int, target: Target
+    sch: Schedule, block: Block, matmul: Matmul, panel: int, target: Target, *, double: bool
 ) -> tuple[list[int], int]:
-    """The numbers of panels that may be a group (0: columns are no outer loop), and the best."""
+    """The numbers of panels that may be a group (0: columns are no outer loop), and the best;
+    ``double`` says that the next group is in the cache too."""
     columns, depth = (static_extent(block, i) for i in (matmul.columns[-1], matmul.reduce[0]))
     outside = _columns_first(sch, matmul, target)
     if columns is None or depth is None:
@@ -102,9 +112,17 @@ def _groups(
     panels = math.ceil(columns / panel)
     groups = [g for g in range(1, MOST_PANELS + 1) if panels % g == 0]
     room = int(CACHE_SHARE * target.l2_bytes) // (panel * depth * matmul.w.dtype.bits // 8)
+    room //= 1 + double
     best = max(g for g in groups if g <= max(1, room))
     # One group of all panels is no blocking.
     return [0, *groups], best if outside and best < panels else 0
+
+
+def _streams(sch: Schedule, matmul: Matmul, target: Target) -> bool:
+    """Whether to ask for the next group of panels during the work on one: each is read once from
+    far away. Tiles of many registers work longer on a line, and hide more."""
+    free = is_layout_free(sch.func, matmul.w.buffer)
+    return free and target.vector_registers < MANY_REGISTERS
 
 
 def _columns_first(sch: Schedule, matmul: Matmul, target: Target) -> bool:
@@ -153,9 +171,12 @@ def _rows_collide(block: Block, matmul: Matmul, tile_rows: int, target: Target) 
     if not isinstance(k, IntImm) or columns is None or not load_is_contiguous(matmul.x, inner):
         return False
     distance = k.value * matmul.x.buffer.dtype.bits // 8
-    # One way of a set is left to the panel.
+    # A way of a set is left to the panel; with few registers rows are read faster, and two more are
+    # left to what the hardware fetches ahead of them (measured).
+    left = 1 if target.vector_registers >= MANY_REGISTERS else 3
     in_a_set = math.ceil(tile_rows * math.gcd(distance, WAY) / WAY)
-    return in_a_set >= target.l1_bytes // WAY and columns >= MANY_PANELS * _lanes(matmul, target)
+    many = columns >= MANY_PANELS * _lanes(matmul, target)
+    return in_a_set + left > target.l1_bytes // WAY and many
 
 
 def _fits_slivers(matmul: Matmul, block: Block) -> bool:
@@ -189,9 +210,14 @@ def copy_rows(sch: Schedule, matmul: Matmul, way: int, tile_rows: int, target: T
         else:
             k, rows = own
             sliver, row = sch.split(rows, [None, tile_rows])
-        sch.reorder(sliver, k, row)
+        # A line has the rows of several slivers: few steps of k at once, so that it is still in the
+        # first cache when the next sliver reads on.
+        together = divisor(static_extent(block, matmul.reduce[0]), STEPS_ACROSS)
+        steps, k = sch.split(k, [None, together])
+        sch.reorder(steps, sliver, k, row)
         more, lane = sch.split(row, [None, few])
         sch.unroll(more)
+        sliver = steps
     else:
         if len(own) == 4:
             sliver, line_of, row, lane = own

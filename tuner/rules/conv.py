@@ -21,25 +21,29 @@ SIMD Architectures" (2018), is where the loops come from.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import Schedule
+from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ..chooser import Chooser
 from ..workload import block_named, blocks_in_order, product_of, static_extent
+from .borders import image_of, offset_of
 from .groups import group_size, panel_of
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power
-from .matmul import best_tile, row_parts
+from .matmul import TALLEST_TILE, TileShape, best_tile, row_parts, steps_a_cycle
 from .panels import lay_out
 from .reduction import schedule_rest
 from .sharing import points_of, share
 from .tiles import (
     CACHE_SHARE,
+    MANY_REGISTERS,
     bytes_of,
     divisor,
     outlets,
@@ -134,7 +138,7 @@ def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
     columns = static_extent(block, conv.channel) if conv.each is None else conv.each
     lanes = lanes if conv.each is None else panel_of(conv.each, lanes, 1)[0]
     width = static_extent(block, conv.pixels[-1])
-    shape = best_tile(columns, width, lanes, target.vector_registers)
+    shape = row_tile(columns, width, lanes, target.vector_registers)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
     vectors = vectors if conv.each is None else panel_of(conv.each, lanes, vectors)[1]
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
@@ -146,7 +150,9 @@ def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
     _pack(sch, conv, panel, target)
     stored = outlets(sch, conv.block)
     pad_columns(sch, conv.block, panel)
-    plan = _Plan(conv, vectors, lanes, tile, weights_first, _unroll(block, conv, chooser, sch))
+    plan = _Plan(
+        conv, vectors, lanes, tile, weights_first, _unroll(sch, block, conv, target, chooser)
+    )
     outer = _order(sch, plan, stored, rows_together(block, conv.pixels))
     parts = row_parts(sch.get(sch.get_loops(conv.block)[outer]).extent, tile)
     names = partition_together(sch, (conv.block, *stored), outer, [extent for extent, _ in parts])
@@ -160,6 +166,32 @@ def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
     if conv.pad:
         vectorize_pad(sch, conv.pad, target, alone=not together)
     schedule_rest(sch, target, chooser)
+
+
+def row_tile(columns: int | None, width: int | None, lanes: int, registers: int) -> TileShape:
+    """The tile of pixels x vectors with which a row of ``width`` pixels takes the fewest cycles.
+
+    What remains of a row behind full tiles is a tile of its own. Of tiles that are as good, that
+    with fewer registers. Symbolic sizes are left to ``best_tile``.
+    """
+    if columns is None or width is None:
+        return best_tile(columns, width, lanes, registers)
+    best: tuple[float, TileShape] | None = None
+    for vectors in range(1, min(4, math.ceil(columns / lanes)) + 1):
+        # One register for what is broadcast; where there are few, another to load ahead into, but
+        # that three vectors leave enough to do meanwhile.
+        spare = 1 if registers >= MANY_REGISTERS or vectors > 2 else 2
+        for pixels in range(1, min(TALLEST_TILE, width) + 1):
+            if pixels * vectors + vectors + spare > registers:
+                break
+            cycles = width // pixels / steps_a_cycle(pixels, vectors)
+            if width % pixels:
+                cycles += 1 / steps_a_cycle(width % pixels, vectors)
+            cycles *= math.ceil(columns / (vectors * lanes))
+            if best is None or cycles < best[0] * 0.9999:
+                best = (cycles, TileShape(pixels, vectors))
+    assert best is not None
+    return best[1]
 
 
 @dataclass(frozen=True)
@@ -178,8 +210,16 @@ class _Plan:
         return self.vectors * self.lanes
 
 
-def _unroll(block: Block, conv: Convolution, chooser: Chooser, sch: Schedule) -> int:
-    return divisor(static_extent(block, conv.depth), chooser.value(sch, [1, 2, 4, 8], 4))
+def _unroll(
+    sch: Schedule, block: Block, conv: Convolution, target: Target, chooser: Chooser
+) -> int:
+    """Steps of channels that are written out: all of the few of a first layer where tiles are
+    small, while large tiles would spill. Not a row of the window: neighbouring pixels share its
+    elements, which are then kept, in the sums' registers."""
+    depth = static_extent(block, conv.depth)
+    wanted = chooser.value(sch, [1, 2, 4, 8], 4)
+    small = target.vector_registers < MANY_REGISTERS
+    return depth if small and depth is not None and depth <= wanted else divisor(depth, wanted)
 
 
 def rows_together(block: Block, pixels: tuple[int, ...]) -> int:
@@ -266,13 +306,50 @@ def _tile(sch: Schedule, blocks: tuple[str, ...], pixels: int, outer: int, plan:
 
 
 def vectorize_pad(sch: Schedule, pad: str, target: Target, *, alone: bool) -> None:
-    """Vectorise the block that pads, and share it where it has a nest of its own."""
+    """Vectorise the block that pads, and share it where it has a nest of its own.
+
+    The innermost axis with padding is cut into what stands before the image, in it, and behind, so
+    that no vector asks where it is.
+    """
     block = sch.get(sch.get_block(pad))
     *loops, last = sch.get_loops(pad)
-    lanes = lanes_of(target, block)
-    extent = sch.get(last).extent
-    if isinstance(extent, IntImm) and extent.value > 1:
-        _, lane = sch.split(last, [None, min(lanes, up_to_power(extent.value))])
-        sch.vectorize(lane)
     if alone:
+        # What is written in parts is no longer seen to be written whole: share loops first.
         share(sch, target, loops, points_of(block))
+    lanes = lanes_of(target, block)
+    axis, cuts = _borders(sch, block, [*loops, last])
+    innermost = axis == len(block.iter_vars) - 1
+    if not innermost:
+        _vectorize(sch, last, lanes)
+    at = [*loops, last][len(loops) + axis - (len(block.iter_vars) - 1)]
+    parts = sch.loop_partition(at, [*cuts, None]) if cuts else [at]
+    if innermost:
+        for part in parts:
+            _vectorize(sch, part, lanes)
+
+
+def _vectorize(sch: Schedule, loop: LoopRV, lanes: int) -> None:
+    extent = sch.get(loop).extent
+    if isinstance(extent, IntImm) and extent.value > 1:
+        _, lane = sch.split(loop, [None, min(lanes, up_to_power(extent.value))])
+        sch.vectorize(lane)
+
+
+def _borders(sch: Schedule, pad: Block, loops: Sequence[LoopRV]) -> tuple[int, list[int]]:
+    """The innermost axis of a block along which it pads, and the extents of all parts but the last
+    that its loop is cut into; the last axis and none where there is nothing to cut."""
+    image = image_of(pad)
+    count = len(pad.iter_vars)
+    for axis in reversed(range(1, count)):
+        before = offset_of(pad, image, axis) if image is not None else None
+        extent = sch.get(loops[axis - count]).extent
+        size = image.buffer.shape[axis] if image is not None else None
+        if before is None or not isinstance(extent, IntImm) or not isinstance(size, IntImm):
+            break
+        inside = min(size.value, extent.value - before)
+        if before < 0 or inside <= 0:
+            break
+        if before or before + inside < extent.value:
+            cuts = [n for n in (before, inside) if n]
+            return axis, cuts[: 2 if before + inside < extent.value else len(cuts) - 1]
+    return count - 1, []

@@ -27,6 +27,7 @@ from ..workload import block_named, static_extent
 from .conv import rows_together, vectorize_pad
 from .direct_window import direct_window, schedule_direct
 from .inline import inline_elementwise
+from .lanes import up_to_power
 from .matmul import row_parts
 from .panels import lay_out
 from .reduction import schedule_rest
@@ -48,6 +49,10 @@ def schedule_window(sch: Schedule, target: Target, chooser: Chooser) -> None:
     assert window is not None
     block = block_named(sch.func, window.block)
     lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
+    channels = static_extent(block, window.channel)
+    if channels is not None:
+        # Of vectors that are mostly empty LLVM makes bad code, and sometimes none.
+        lanes = min(lanes, up_to_power(channels))
     steps = 1
     for k in window.kernel:
         steps *= static_extent(block, k) or MOST_STEPS + 1

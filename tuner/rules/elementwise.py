@@ -77,7 +77,9 @@ def _vectorize(
     sch: Schedule, block: Block, loop: LoopRV, target: Target, chooser: Chooser
 ) -> list[LoopRV]:
     lanes = lanes_of(target, block)
-    wanted = chooser.value(sch, [1, 2, 4], 2 if uses_intrinsic(block) else 1)
+    # With few registers, lowering computes a function's vectors side by side.
+    busy = 2 if target.vector_registers > 16 else 4
+    wanted = chooser.value(sch, [1, 2, 4], busy if uses_intrinsic(block) else 1)
     width = width_for(sch.get(loop).extent, lanes, wanted)
     return vectorize_loop(sch, loop, width, lanes)
 

@@ -19,14 +19,19 @@ FEWEST_LANES = 2
 
 
 def lanes_of(target: Target, block: Block) -> int:
-    """Elements of the widest dtype that a block touches in one vector register."""
-    bits = [
-        n.buffer.dtype.bits
-        for part in (block.body, block.init)
-        if part is not None
-        for n in walk(part)
-        if isinstance(n, BufferLoad | BufferStore)
-    ]
+    """Elements of the widest dtype that a block touches in one vector register. A load that is an
+    index, and the same along the last axis, is not counted: it is no vector."""
+    parts = [p for p in (block.body, block.init) if p is not None]
+    accesses = [n for p in parts for n in walk(p) if isinstance(n, BufferLoad | BufferStore)]
+    last = block.iter_vars[-1].var if block.iter_vars else None
+    places = {
+        id(n)
+        for a in accesses
+        for index in a.indices
+        for n in walk(index)
+        if isinstance(n, BufferLoad) and not any(v is last for v in walk(n))
+    }
+    bits = [n.buffer.dtype.bits for n in accesses if id(n) not in places]
     return max(1, target.vector_bits // max([8, *bits]))
 
 

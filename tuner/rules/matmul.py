@@ -42,10 +42,13 @@ from ..workload import (
 from .blocking import SHORT_TILE, copy_rows, plan_blocking, reads_across
 from .inline import inline_elementwise
 from .lanes import up_to_power
-from .panels import pack_columns, place_copy, wants_packing
+from .panels import MANY_TILES, is_layout_free, pack_columns, place_copy, wants_packing
 from .reduction import schedule_rest
 from .sharing import points_of, share_tiles
 from .tiles import (
+    CACHE_SHARE,
+    MANY_REGISTERS,
+    bytes_of,
     divisor,
     fetch_ahead,
     outlets,
@@ -57,8 +60,8 @@ from .tiles import (
 FMA_LATENCY = 4
 """Cycles from one fused multiply-add to the next on the same register; two are issued a cycle."""
 TALLEST_TILE = 14
-MANY_REGISTERS = 32
-"""With AVX-512's number of registers comes the broadcast of a memory operand."""
+TILE_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
+"""Rows of a tile that a schedule may choose."""
 FEW_ROWS = TALLEST_TILE // 2
 """Rows of a short axis that are put into a tile together with several steps of the axis before."""
 SYMBOLIC_TILES = (1, 2, 4, 6, 8, 12)
@@ -106,6 +109,8 @@ def best_tile(columns: int | None, rows: int | None, lanes: int, registers: int)
     # One register for what is broadcast; without memory operands of that kind another, to load
     # ahead into.
     spare = 1 if registers >= MANY_REGISTERS else 2
+    # Of equals the one of fewer rows, but with few registers that which reads less of the weight.
+    few_rows = registers >= MANY_REGISTERS
     for vectors in range(1, 5):
         width = vectors * lanes
         if columns is not None and vectors > math.ceil(columns / lanes):
@@ -124,11 +129,21 @@ def best_tile(columns: int | None, rows: int | None, lanes: int, registers: int)
             if (
                 best is None
                 or score >= best[0] * 1.0001
-                or (score >= best[0] * 0.9999 and tile_rows < best[1].rows)
+                or (few_rows and score >= best[0] * 0.9999 and tile_rows < best[1].rows)
             ):
                 best = (score, TileShape(tile_rows, vectors))
     assert best is not None
     return best[1]
+
+
+def _reads_once(sch: Schedule, matmul: Matmul, rows: int | None, target: Target) -> bool:
+    """Whether one tile takes all rows, where few registers would make two of them: a packed weight
+    from far away is read once, and its bytes are what the product waits for."""
+    weights = bytes_of(matmul.w)
+    if rows is None or weights is None or not is_layout_free(sch.func, matmul.w.buffer):
+        return False
+    far = weights > CACHE_SHARE * target.l2_bytes
+    return far and target.vector_registers < MANY_REGISTERS and SHORT_TILE - 2 < rows <= SHORT_TILE
 
 
 def row_parts(rows: Expr, tile_rows: int) -> list[tuple[Expr, int]]:
@@ -159,17 +174,27 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     inline_elementwise(sch, keep=(matmul.x.buffer, matmul.w.buffer))
     matmul = match(sch.func)
     assert matmul is not None
+    schedule_product(sch, matmul, target, chooser)
+    schedule_rest(sch, target, chooser)
+
+
+def schedule_product(sch: Schedule, matmul: Matmul, target: Target, chooser: Chooser) -> None:
+    """Tile one product of a function, and the epilogue that stands behind it."""
     block = block_named(sch.func, matmul.block)
     lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
     columns = static_extent(block, matmul.columns[-1])
     roles = roles_of(block, matmul)
     row_count = roles.row_count(block)
     across = reads_across(block, matmul, target)
-    tallest = SHORT_TILE if across else row_count
+    # With few registers every tile is short.
+    short = across and target.vector_registers >= MANY_REGISTERS
+    tallest = SHORT_TILE if short else row_count
     shape = best_tile(columns, tallest, lanes, target.vector_registers)
+    if _reads_once(sch, matmul, row_count, target):
+        shape = TileShape(SHORT_TILE, 1)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
-    candidates = [r for r in (1, 2, 3, 4, 5, 6, 8, 10, 12, 14) if r <= limit]
+    candidates = [r for r in TILE_ROWS if r <= limit]
     tile_rows = chooser.value(sch, candidates, shape.rows)
     if row_count is None:
         tile_rows = max(r for r in SYMBOLIC_TILES if r <= tile_rows)
@@ -177,11 +202,13 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
         tile_rows = min(tile_rows, row_count)
     reduce = static_extent(block, matmul.reduce[0])
     unroll = divisor(reduce, chooser.value(sch, [1, 2, 4, 8], 4))
-    packed = wants_packing(sch, matmul, tile_rows, row_count, chooser)
+    packed = wants_packing(sch, matmul, tile_rows, row_count, target, chooser)
     panel, points = vectors * lanes, points_of(block)
-    several = roles.row is not None and (row_count is None or row_count > tile_rows)
+    tiles = 1 if roles.row is None else MANY_TILES
+    if roles.row is not None and row_count is not None:
+        tiles = math.ceil(row_count / tile_rows)
     blocking = plan_blocking(
-        sch, matmul, panel if packed else 0, tile_rows, several, bool(roles.inner), target, chooser
+        sch, matmul, panel if packed else 0, tile_rows, tiles, bool(roles.inner), target, chooser
     )
     # What stands around the columns but for rows: under these loops a group is packed once.
     fronts = len(matmul.batch) + len(matmul.columns) - 1
@@ -206,7 +233,6 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     names = partition_together(sch, (matmul.block, *stored), outer, [e for e, _ in parts])
     for blocks, (_, steps) in zip(names, parts, strict=True):
         _tile_part(sch, blocks, steps, steps * inner, tiling)
-    schedule_rest(sch, target, chooser)
 
 
 def _columns_outside(sch: Schedule, blocks: tuple[str, ...], roles: Roles, width: int) -> None:

@@ -19,12 +19,13 @@ from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .lanes import lanes_of
 from .sharing import points_of, share
-from .tiles import fetch_ahead
+from .tiles import MANY_REGISTERS, fetch_ahead
 
 MANY_TILES = 8
 """Tiles of rows from which on a copy of a weight with contiguous columns pays."""
-FAR = 1536
-"""Bytes between rows from which on those of a panel no longer stay in the first cache."""
+FAR, FAR_FOR_SMALL_TILES = 1536, 512
+"""Bytes between rows from which on those of a panel no longer stay in the first cache, and a copy
+pays; with few registers, tiles are small, and read them more often."""
 
 FEWEST_TURNED = 4
 """Lanes from which on a tile is transposed in registers."""
@@ -55,7 +56,12 @@ def lay_out(
 
 
 def wants_packing(
-    sch: Schedule, matmul: Matmul, tile_rows: int, rows: int | None, chooser: Chooser
+    sch: Schedule,
+    matmul: Matmul,
+    tile_rows: int,
+    rows: int | None,
+    target: Target,
+    chooser: Chooser,
 ) -> bool:
     """Whether W is to be packed: always where that is free or its columns are not contiguous."""
     block = block_named(sch.func, matmul.block)
@@ -65,7 +71,8 @@ def wants_packing(
     columns = static_extent(block, matmul.columns[-1])
     if columns is None:
         return False
-    far = columns * matmul.w.dtype.bits // 8 >= FAR
+    distance = FAR if target.vector_registers >= MANY_REGISTERS else FAR_FOR_SMALL_TILES
+    far = columns * matmul.w.dtype.bits // 8 >= distance
     best = far and (rows is None or rows >= MANY_TILES * tile_rows)
     return bool(chooser.value(sch, [0, 1], int(best)))
 

@@ -102,7 +102,8 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
     that each part of a row reads what the same part of another nest wrote."""
     inner = [(nest, _gather_loops(sch, nest)) for nest in nests]
     busy = any(uses_intrinsic(nest.block) for nest in nests)
-    wanted = chooser.value(sch, [1, 2, 4], 2 if busy else 4)
+    few = target.vector_registers <= 16
+    wanted = chooser.value(sch, [1, 2, 4], 2 if busy and not few else 4)
     done = _reduce_as_made(sch, inner, target, wanted)
     for nest, loop in inner:
         if loop is None or nest.block.name in done:

@@ -17,11 +17,18 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
 from ..workload import block_named, is_spatial, uses_intrinsic
 
+MANY_REGISTERS = 32
+"""With AVX-512's number of registers comes the broadcast of a memory operand."""
+
 CACHE_SHARE = 0.5
 """The part of a core's cache that one operand may fill."""
 
 PREFETCH = "prefetch_distance"
 """The annotation of a loop that lowering turns into prefetches."""
+PREFETCH_NEXT = "prefetch_next"
+"""The annotation of a loop that asks for what it reads once the loops around have moved on."""
+NEXT = -1
+"""In place of a distance: what the loops around will move on to."""
 
 
 def outlets(sch: Schedule, product: str) -> tuple[str, ...]:
@@ -101,8 +108,11 @@ def pad_columns(sch: Schedule, product: str, width: int) -> None:
 
 
 def fetch_ahead(sch: Schedule, loop: LoopRV, distance: int) -> None:
-    """Ask for what a loop reads ``distance`` iterations before it does; 0 asks for nothing."""
-    if distance:
+    """Ask for what a loop reads ``distance`` iterations before it does; 0 asks for nothing and
+    ``NEXT`` for what it reads when the loops around have moved on."""
+    if distance == NEXT:
+        sch.annotate(loop, PREFETCH_NEXT, 1)
+    elif distance:
         sch.annotate(loop, PREFETCH, distance)
 
 

@@ -17,6 +17,19 @@ The blocks of ``tensorir/operators/winograd.py`` become, with weights packed as
 
 V and M are as large as one block of tiles and one panel want them. The products are those of
 ``matmul``.
+
+Where blocks small enough for the cache would fetch weights that are in no cache again and again,
+the products come *first*, one after the other over a larger block: each weight is fetched once, in
+the order it lies in, ahead of its use, and V and M go through a farther cache, once.
+
+    for n, y0                               larger blocks of tiles
+      V, as above
+      for i, j                              a * a matrix products
+        for o0                              panels of outputs, whose weights are asked for ahead
+          for t0                            tiles of rows
+            M[i, j, t, o] = the sum over c, as above; weights are [a][a][outputs / panel][...]
+      for o0, t, ov                         vectors of outputs, tiles
+        Y = E(A^T M A)
 """
 
 from __future__ import annotations
@@ -30,7 +43,7 @@ from ...support.target import Target
 from ...tensorir.buffer import Buffer
 from ...tensorir.expr import BufferLoad, Expr, IntImm, Sub, Var
 from ...tensorir.function import PrimFunc
-from ...tensorir.operators.winograd import KERNEL, rows_together
+from ...tensorir.operators.winograd import KERNEL, plan_blocks
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ..chooser import Chooser
@@ -45,7 +58,13 @@ from .inline import inline_elementwise
 from .matmul import TALLEST_TILE, TileShape, row_parts, steps_a_cycle
 from .panels import lay_out
 from .sharing import ENOUGH_TILES, points_of, share, share_tiles
-from .tiles import divisor, partition_together, store_tile
+from .tiles import MANY_REGISTERS, divisor, fetch_ahead, partition_together, store_tile
+
+PANELS_AHEAD = 2
+"""Panels of weights that are asked for before they are read, where the products come first."""
+SPREAD_BYTES, SPREAD_OFFSET = 4096, 64
+"""Products lie a line more than a multiple of a way of the first cache apart: what a transform
+reads and writes of all of them shares no set."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +142,12 @@ def _reader(blocks: list[Block], producer: Block) -> Block | None:
 class _Plan:
     """The decisions: ``together`` rows of ``across`` tiles are a block of tiles; ``rows`` of them x
     ``vectors`` of ``lanes`` are summed in registers; ``several`` blocks are shared among threads,
-    else the panels of one."""
+    else the panels of one. ``first`` says that the products come first, see the module."""
 
     together: int
     across: int
     several: bool
+    first: bool
     rows: int
     vectors: int
     lanes: int
@@ -152,6 +172,8 @@ def schedule_winograd(sch: Schedule, target: Target, chooser: Chooser) -> None:
 
     def packed(*indices: Var) -> tuple[Expr, ...]:
         i, j, o, c = indices
+        if plan.first:
+            return (i, j, o // plan.panel, c, o % plan.panel)
         return (o // plan.panel, i, j, c, o % plan.panel)
 
     lay_out(sch, found.product, found.w_read, packed)
@@ -162,10 +184,15 @@ def schedule_winograd(sch: Schedule, target: Target, chooser: Chooser) -> None:
         sch.compute_at(name, vector)
         _write_out(sch, name)
     for name in (taken, found.product):
-        sch.compute_at(name, panels, preserve_unit_loops=True)
+        sch.compute_at(name, block if plan.first else panels, preserve_unit_loops=True)
+    if plan.first:
+        _spread(sch, (found.input, found.product))
+        _panels_outside(sch, (found.product, taken), plan)
     # What is written in parts is no longer seen to be written whole: share loops first.
     if not plan.several:
         share(sch, target, [panels], plan.points)
+    if plan.first and not plan.several:
+        share(sch, target, sch.get_loops(found.product)[2:3], plan.points)
     _schedule_product(sch, found.product, taken, plan)
     tiles = _schedule_input(sch, found, block, plan)
     if plan.several:
@@ -189,9 +216,10 @@ def _plan(sch: Schedule, found: Winograd, target: Target, chooser: Chooser) -> _
     batch = static_extent(result, 0)
     down, across = (_tiles(result, axis, found.tile) for axis in (1, 2))
     assert batch is not None
-    best = rows_together(down, across, found.tile, found.channels, found.outputs, target.l2_bytes)
+    best = plan_blocks(down, across, found.tile, found.channels, found.outputs, target.l2_bytes)
     divisors = [d for d in range(1, down + 1) if down % d == 0]
-    together = chooser.value(sch, divisors, best)
+    together = chooser.value(sch, divisors, best.together)
+    first = bool(chooser.value(sch, [0, 1], int(best.products_first)))
     blocks, tiles = batch * down // together, together * across
     shape = _best_tile(tiles, found.outputs // lanes, blocks == 1, target.vector_registers)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
@@ -205,18 +233,19 @@ def _plan(sch: Schedule, found: Winograd, target: Target, chooser: Chooser) -> _
     unroll = divisor(found.channels, chooser.value(sch, [1, 2, 4, 8], 4))
     several = blocks >= ENOUGH_TILES
     points = points_of(product)
-    return _Plan(together, across, several, rows, vectors, lanes, unroll, points)
+    return _Plan(together, across, several, first, rows, vectors, lanes, unroll, points)
 
 
 def _best_tile(tiles: int, columns: int, rest: bool, registers: int) -> TileShape:
     """The tile of a product of ``tiles`` rows and ``columns`` vectors that takes the fewest cycles:
     whole panels, and without ``rest`` tiles of one height."""
     costs: dict[TileShape, float] = {}
+    spare = 1 if registers >= MANY_REGISTERS else 2
     for vectors in range(1, 5):
         for rows in range(1, min(TALLEST_TILE, tiles) + 1):
             if columns % vectors or (tiles % rows and not rest):
                 continue
-            if rows * vectors + vectors + 1 > registers:
+            if rows * vectors + vectors + spare > registers:
                 continue
             steps = tiles // rows / steps_a_cycle(rows, vectors)
             if tiles % rows:
@@ -252,6 +281,22 @@ def _write_out(sch: Schedule, name: str) -> None:
     sch.vectorize(last)
 
 
+def _spread(sch: Schedule, blocks: tuple[str, ...]) -> None:
+    """Give what blocks write, of a * a products, the distances that ``SPREAD_BYTES`` is about."""
+    for name in blocks:
+        size = block_named(sch.func, name).writes[0].buffer.dtype.bits // 8
+        sch.storage_align(name, 0, 1, SPREAD_BYTES // size, SPREAD_OFFSET // size)
+
+
+def _panels_outside(sch: Schedule, blocks: tuple[str, ...], plan: _Plan) -> None:
+    """Order the loops of products that come first as ..., i, j, o0, t, o1, c."""
+    for name in blocks:
+        loops = sch.get_loops(name)
+        t, o, *rest = loops[4:]
+        o0, o1 = sch.split(o, [None, plan.panel])
+        sch.reorder(o0, t, o1, *rest)
+
+
 def _schedule_product(sch: Schedule, product: str, taken: str, plan: _Plan) -> None:
     """Cut the tiles of a block into tiles of rows, which ``taken`` takes out of registers."""
     outer = len(sch.get_loops(product)) - 3
@@ -264,6 +309,10 @@ def _schedule_product(sch: Schedule, product: str, taken: str, plan: _Plan) -> N
         c0, c1 = sch.split(c, [None, plan.unroll])
         sch.reorder(t0, c0, c1, t1, ov, ol)
         store_tile(sch, (copy,), t0, plan.lanes)
+        if plan.first:
+            steps = sch.get(c0).extent
+            assert isinstance(steps, IntImm)
+            fetch_ahead(sch, c0, PANELS_AHEAD * steps.value)
         for loop in (c1, t1, ov):
             sch.unroll(loop)
         sch.vectorize(ol)

@@ -24,7 +24,8 @@ class AnnotationPrimitives(ScheduleState):
         ``ann_val`` is a number, a string or a list of these; a sampled value is put in as its
         integer. Lowering reads ``pragma_auto_unroll_max_step`` and, on a loop,
         ``prefetch_distance`` (how many of its iterations ahead the caches are asked for what it
-        loads); tuning rules read keys of their own, and nobody else reads any other.
+        loads) and ``prefetch_next`` (how many iterations ahead of the loop around that moves on
+        to other memory); tuning rules read keys of their own, and nobody else reads any other.
 
         Requires:
 

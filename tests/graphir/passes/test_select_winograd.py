@@ -95,6 +95,12 @@ def test_the_estimate_decides_by_the_use_that_is_made_of_a_weight() -> None:
     ]
     assert tiles == [4, 4, 2, None]
     assert SELECT.tile(Shape(1, 56, 56, 16, 64)) is None
+    # Where a smaller cache makes the products come first, weights come while others are used.
+    small = SelectWinograd(256, 1 << 19)
+    tiles = [
+        small.tile(Shape(1, n, n, c, c)) for n, c in ((56, 64), (28, 128), (14, 256), (7, 512))
+    ]
+    assert tiles == [4, 4, 4, 2]
     # Vectors of eight halve what an instruction does, not what is to be fetched.
     narrow = SelectWinograd(256, 1 << 20)
     assert narrow.direct_cycles(Shape(1, 56, 56, 64, 64)) > SELECT.direct_cycles(

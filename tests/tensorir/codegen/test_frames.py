@@ -59,6 +59,32 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8, 4), "float32")):
     assert count(blocks(inplace)[1], "load") == 4
 
 
+GATHER = """
+@T.prim_func
+def f(P: T.Buffer((8,), "int64"), x: T.handle, y: T.handle):
+    n = T.int64()
+    X = T.match_buffer(x, (9, n), "float32")
+    Y = T.match_buffer(y, (8, n), "float32")
+    for i in range(8):
+        for j in range({extent}):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = X[T.min(P[vi], 8), vj]
+"""
+
+
+def test_a_loaded_index_stands_in_front_of_a_loop_that_runs() -> None:
+    _, outer, _, inner, *_ = blocks(GATHER.format(extent=16))
+    assert count(outer, "load") == 1
+    assert count(inner, "load") == 1
+
+
+def test_a_loaded_index_stays_in_a_loop_that_may_be_empty() -> None:
+    _, outer, _, inner, *_ = blocks(GATHER.format(extent="n"))
+    assert count(outer, "load") == 0
+    assert count(inner, "load") == 2
+
+
 def test_a_division_that_may_trap_is_not_moved() -> None:
     _, outer, _, then, *_ = blocks("""
 @T.prim_func

@@ -87,3 +87,25 @@ def test_rounding_halves_to_even(emitted_loop: Loops) -> None:
 
     x = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 1e9 + 0.5, 2.49, -7.51])
     np.testing.assert_array_equal(emitted_loop(emit, "float64x4")(x), np.rint(x))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8, 9])
+def test_a_polynomial_in_pairs(emitted_loop: Loops, count: int) -> None:
+    coefficients = [float(c) for c in range(1, count + 1)]
+
+    def emit(b: ir.IRBuilder, args: list[ir.Value]) -> ir.Value:
+        return Lanes(b, DType("float64x4")).poly_pairs(args[0], coefficients)
+
+    x = np.array([0.0, 1.0, -2.0, 0.5, 3.0])
+    expected = np.polynomial.polynomial.polyval(x, coefficients)
+    np.testing.assert_array_equal(emitted_loop(emit, "float64x4")(x), expected)
+
+
+def test_a_sign_taken_off_and_given_back(emitted_loop: Loops) -> None:
+    def emit(b: ir.IRBuilder, args: list[ir.Value]) -> ir.Value:
+        kit = Lanes(b, DType("float32x4"))
+        return kit.with_sign(*kit.split_sign(args[0]))
+
+    x = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan, -np.nan], np.float32)
+    found = emitted_loop(emit, "float32x4")(x)
+    np.testing.assert_array_equal(found.view(np.uint32), x.view(np.uint32))

@@ -78,3 +78,58 @@ def test_results_stay() -> None:
 def test_a_distance_is_a_positive_number(distance: object) -> None:
     with pytest.raises(CodegenError, match="prefetch_distance of loop i is a number"):
         lower_func(scheduled(distance).mod["f"], Target("llvm -mcpu=skylake-avx512"))
+
+
+PANELS = """
+@T.prim_func
+def f(X: T.Buffer((8, 64), "float32"), W: T.Buffer((4, 64, 16), "float32"), Y: T.Buffer((4, 8, 16), "float32")):
+    for p, i, j, k in T.grid(4, 8, 16, 64):
+        with T.block("Y"):
+            vp, vi, vj, vk = T.axis.remap("SSSR", [p, i, j, k])
+            with T.init():
+                Y[vp, vi, vj] = T.float32(0)
+            Y[vp, vi, vj] += X[vi, vk] * W[vp, vk, vj]
+"""  # noqa: E501
+
+
+def panels(turns: str, steps: int, later: object = 1) -> Schedule:
+    """Panels outside, rows inside (or the other way round), and ``steps`` of k written out."""
+    sch = Schedule(parse_func(PANELS))
+    p, i, j, k = sch.get_loops("Y")
+    k0, k1 = sch.split(k, [None, steps])
+    sch.reorder(*((p, i) if turns == "rows" else (i, p)), k0, k1, j)
+    sch.unroll(k1)
+    sch.vectorize(j)
+    sch.annotate(k0, "prefetch_next", later)
+    return sch
+
+
+def test_the_next_panel_is_asked_for_by_turns() -> None:
+    # Four lines an iteration, each row asks for one; X moves by less than a line.
+    assert requests(panels("rows", 4)) == [
+        "T.evaluate(T.prefetch(W[p * 1024 + k_0 * 64 + 1024 + i % 4 * 16]))"
+    ]
+    # Of sixteen lines each of eight rows asks for two.
+    assert requests(panels("rows", 16)) == [
+        "T.evaluate(T.prefetch(W[p * 1024 + k_0 * 256 + 1024 + i * 2 % 16 * 16]))",
+        "T.evaluate(T.prefetch(W[p * 1024 + k_0 * 256 + 1024 + (i * 2 + 1) % 16 * 16]))",
+    ]
+
+
+def test_nothing_moves_on_around_the_turns() -> None:
+    assert requests(panels("panels", 4)) == []
+
+
+def test_results_stay_where_the_next_panel_is_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((8, 64), "float32"), rng.standard_normal((4, 64, 16), "float32")
+    y = burnish.empty((4, 8, 16))
+    burnish.build(panels("rows", 4).mod)["f"](burnish.array(x), burnish.array(w), y)
+    wanted = np.einsum("ik,pkj->pij", x.astype("float64"), w.astype("float64"))
+    np.testing.assert_allclose(y.numpy(), wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize("later", [0, True, "far"])
+def test_moving_on_is_a_positive_number(later: object) -> None:
+    with pytest.raises(CodegenError, match="prefetch_next of loop k_0 is a number"):
+        lower_func(panels("rows", 4, later).mod["f"], Target("llvm -mcpu=skylake-avx512"))

@@ -18,7 +18,11 @@ AVX2 = Target("llvm -mcpu=haswell")
 
 
 def vectorized(
-    store: str, extent: int = 8, dtypes: str = "float32 float32 float32", before: str = "range(4)"
+    store: str,
+    extent: int = 8,
+    dtypes: str = "float32 float32 float32",
+    before: str = "range(4)",
+    target: Target = AVX2,
 ) -> str:
     a, b, c = dtypes.split()
     text = f"""
@@ -31,7 +35,7 @@ def f(A: T.Buffer((64, 64), "{a}"), B: T.Buffer((64, 64), "{b}"), C: T.Buffer((6
                 vj = T.axis.spatial(64, j)
                 {store}
 """
-    func = vectorize_loops(flatten_buffers(simplify_loops(lower_blocks(parse_func(text)))), AVX2)
+    func = vectorize_loops(flatten_buffers(simplify_loops(lower_blocks(parse_func(text)))), target)
     return "\n".join(print_func(func).split("\n")[2:]).rstrip()
 
 
@@ -57,6 +61,30 @@ def test_lanes_follow_the_widest_element() -> None:
         'C[vi, vj] = T.cast(A[vi, vj], "float64")', dtypes="float32 float32 float64"
     )
     assert "T.Ramp(i * 64, 1, 32)" in vectorized("C[vi, vj] = A[vi, vj]", 32, "int8 int8 int8")
+
+
+def test_a_loaded_row_is_no_vector() -> None:
+    text = vectorized("C[vi, vj] = A[B[vi, 0], vj]", 16, "float32 int64 float32")
+    assert "C[T.Ramp(i * 64 + j_v * 8, 1, 8)]" in text
+    text = vectorized("C[vi, vj] = A[vi, B[vi, vj]]", 16, "float32 int64 float32")
+    assert "C[T.Ramp(i * 64 + j_v * 4, 1, 4)]" in text
+
+
+def test_vectors_of_an_elementary_function_stand_side_by_side() -> None:
+    store = "C[vi, vj] = T.exp(A[vi, vj])"
+    assert "C[T.Ramp(i * 64, 1, 16)] = T.exp(A[T.Ramp(i * 64, 1, 16)])" in vectorized(store, 16)
+    text = vectorized(store, 64)
+    assert "for j_v in T.unroll(2):" in text
+    assert "C[T.Ramp(i * 64 + j_v * 32, 1, 32)]" in text
+    assert "1, 16)" in vectorized(store, 64, "float64 float64 float64")
+
+
+def test_what_keeps_the_vectors_of_an_elementary_function_apart() -> None:
+    store = "C[vi, vj] = T.exp(A[vi, vj])"
+    many = vectorized(store, 32, target=Target("llvm -mcpu=skylake-avx512"))
+    assert "C[T.Ramp(i * 64 + j_v * 16, 1, 16)]" in many, "registers for all constants"
+    masked = vectorized("T.where(j < 9)\n                " + store, 32)
+    assert "C.vstore([T.Ramp(i * 64 + j_v * 8, 1, 8)]" in masked
 
 
 def test_a_varying_condition_becomes_a_predicate() -> None:

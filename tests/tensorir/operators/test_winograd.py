@@ -14,7 +14,9 @@ from burnish.tensorir.expr import Var
 from burnish.tensorir.operators.winograd import (
     KERNEL,
     SIZES,
+    Blocks,
     error_bound,
+    plan_blocks,
     rows_together,
     transform_weight,
     transforms,
@@ -97,6 +99,17 @@ def test_a_block_of_tiles_leaves_room_in_the_cache() -> None:
     assert whole == 7
     assert rows_together(14, 14, 4, 64, 64, 1 << 20) == 2
     assert rows_together(13, 13, 4, 4096, 64, 1 << 18) == 1
+
+
+def test_weights_in_no_cache_are_fetched_once_a_block() -> None:
+    # One block of tiles in the cache, or weights that stay in it: nothing is fetched again.
+    assert plan_blocks(7, 7, 4, 128, 128, 1 << 20) == Blocks(7, products_first=False)
+    assert plan_blocks(14, 14, 4, 64, 64, 1 << 20) == Blocks(2, products_first=False)
+    # A quarter of that cache is too small for either.
+    assert plan_blocks(7, 7, 4, 128, 128, 1 << 18) == Blocks(7, products_first=True)
+    assert plan_blocks(4, 4, 2, 512, 512, 1 << 19) == Blocks(4, products_first=True)
+    # The block stays within a farther cache.
+    assert plan_blocks(28, 28, 4, 128, 128, 1 << 18) == Blocks(2, products_first=True)
 
 
 def test_what_does_not_fit_is_refused() -> None:

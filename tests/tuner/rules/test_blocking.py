@@ -28,6 +28,7 @@ from burnish.tuner.rules.blocking import (
     plan_blocking,
 )
 from burnish.tuner.rules.matmul import match
+from burnish.tuner.rules.tiles import NEXT
 
 ONE = SKYLAKE.with_options(threads=1)
 
@@ -45,13 +46,19 @@ def product(a: Shape, b: Shape, *, ta: bool = False, tb: bool = False) -> Worklo
 
 
 def plan(
-    work: Workload, *, panel: int = 32, rows: int = 14, free: bool = True, target: Target = ONE
+    work: Workload,
+    *,
+    panel: int = 32,
+    rows: int = 14,
+    tiles: int = 8,
+    free: bool = True,
+    target: Target = ONE,
 ) -> Blocking:
     func = work.func.with_attr("layout_free", [1]) if free else work.func
     matmul = match(func)
     assert matmul is not None
     sch = Schedule(func, seed=0)
-    return plan_blocking(sch, matmul, panel, rows, True, False, target, ANALYTIC)
+    return plan_blocking(sch, matmul, panel, rows, tiles, False, target, ANALYTIC)
 
 
 def test_small_products_are_not_blocked() -> None:
@@ -96,6 +103,24 @@ def test_large_weights_are_asked_for() -> None:
 )
 def test_rows_that_share_a_set_are_copied(depth: int, columns: int, rows: int, way: int) -> None:
     assert plan(product((640, depth), (depth, columns)), rows=rows).rows == way
+
+
+def test_with_few_registers_the_next_group_is_asked_for() -> None:
+    few = HASWELL.with_options(threads=1)
+    large = product((64, 768), (768, 3072))
+    assert plan(large, panel=16, rows=6, target=few) == Blocking(1, AS_THEY_ARE, NEXT)
+    assert plan(large, panel=16, rows=6, tiles=2, target=few) == Blocking(2, AS_THEY_ARE, AHEAD)
+    # A copy of a group is in the cache already, and so is a small weight.
+    assert plan(large, panel=16, rows=6, free=False, target=few).ahead == AHEAD
+    small = product((64, 64), (64, 64))
+    assert plan(small, panel=16, rows=6, target=few) == Blocking(0, AS_THEY_ARE, 0)
+    assert plan(large).ahead == AHEAD
+
+
+def test_with_few_registers_six_rows_fill_a_set() -> None:
+    few = HASWELL.with_options(threads=1)
+    assert plan(product((64, 3072), (3072, 768)), panel=16, rows=6, target=few).rows == SLIVERS
+    assert plan(product((64, 512), (512, 768)), panel=16, rows=6, target=few).rows == AS_THEY_ARE
 
 
 def test_a_transposed_operand_is_read_in_slivers_where_that_pays() -> None:

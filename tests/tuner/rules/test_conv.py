@@ -21,7 +21,8 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
-from burnish.tuner.rules.conv import match_conv
+from burnish.tuner.rules.conv import match_conv, row_tile
+from burnish.tuner.rules.matmul import TileShape, best_tile
 
 
 def conv(
@@ -117,6 +118,38 @@ def test_a_small_group_is_a_part_of_a_register() -> None:
     inner = max(blocks, key=lambda b: b.count("vfmadd"))
     assert len(re.findall(r"vfmadd\w+\s.*%xmm\d+", inner)) == 14 * 4
     assert "(%rsp)" not in inner.split("\tj")[0]
+
+
+def test_the_remainder_of_a_row_is_a_tile_of_its_own() -> None:
+    # Rows of 7 and 14 pixels with 16 registers: 4 + 3 pixels of 3 vectors, 5 + 5 + 4 of 2.
+    assert row_tile(512, 7, 8, 16) == TileShape(4, 3)
+    assert row_tile(256, 14, 8, 16) == TileShape(5, 2)
+    assert row_tile(64, 56, 8, 16) == TileShape(6, 2)
+    assert [row_tile(512, n, 16, 32) for n in (7, 14, 28)] == [
+        TileShape(7, 3), TileShape(14, 2), TileShape(14, 2)
+    ]  # fmt: skip
+    # Symbolic rows have no known remainder.
+    assert row_tile(64, None, 8, 16) == best_tile(64, None, 8, 16)
+    # No tile is worth more than what is there.
+    assert row_tile(5, 1, 8, 16) == TileShape(1, 1)
+
+
+def test_the_few_channels_of_a_first_layer_are_written_out() -> None:
+    workload = conv((1, 3, 12, 13), (24, 3, 3, 3), pad=1, stride=2, image_last=False)
+    text = scheduled(workload.func, target=HASWELL)[1].script()
+    assert "for c_1 in T.unroll(3)" in text
+    workload.check(scheduled(workload.func)[1])
+
+
+@pytest.mark.parametrize("image_last", [False, True])
+@pytest.mark.parametrize("pad", [1, 2])
+def test_vectors_of_padding_do_not_ask_where_they_are(image_last: bool, pad: int) -> None:
+    shape = (1, 20, 22, 8) if image_last else (1, 8, 20, 22)
+    workload = conv(shape, (16, 8, 3, 3), pad=pad, image_last=image_last)
+    found = scheduled(workload.func)[1]
+    workload.check(found)
+    # What stands before the columns of the image, in it, and behind: three loops.
+    assert len(re.findall(r'T\.block\("conv_pad\w*"\)', found.script())) == 3
 
 
 def test_several_convolutions_are_not_matched() -> None:

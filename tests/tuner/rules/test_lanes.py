@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from burnish.tensorir import operators as op
+from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Workload
@@ -40,6 +43,13 @@ def test_lanes_are_those_of_the_widest_dtype() -> None:
     assert lanes("int8", "int8") == 64
     block = blocks_in_order(Workload(op.relu, np.abs, (4,)).func)[0]
     assert lanes_of(HASWELL, block) == 8
+
+
+@pytest.mark.parametrize(("function", "lanes"), [(op.take, 8), (op.gather_elements, 4)])
+def test_an_index_counts_where_it_is_a_vector(function: Callable[..., Tensor], lanes: int) -> None:
+    x, places = placeholder((4, 8), "float32"), placeholder((4, 8), "int64", name="places")
+    func = create_prim_func([x, places, function(x, places, axis=0)])
+    assert lanes_of(HASWELL, blocks_in_order(func)[0]) == lanes
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
-from burnish.tuner.rules.matmul import match, roles_of, row_parts
+from burnish.tuner.rules.matmul import TileShape, best_tile, match, roles_of, row_parts
 from burnish.tuner.workload import block_named
 
 
@@ -255,6 +255,26 @@ def test_threads_change_no_bit(threads: int) -> None:
 
 
 # -- decisions -------------------------------------------------------------------------------------
+def test_tiles_fit_their_registers() -> None:
+    # Twelve or eight sums, two vectors of the weight, one broadcast, and one to load ahead into.
+    assert best_tile(1024, 1024, 8, 16) == TileShape(6, 2)
+    assert best_tile(4096, 4, 8, 16) == TileShape(4, 2)
+    assert best_tile(1024, 4, 8, 16).rows == 4
+    for rows in (*range(1, 20), None):
+        for registers in (16, 32):
+            tile = best_tile(1024, rows, 8, registers)
+            assert (tile.rows + 1) * tile.vectors + 1 <= registers
+
+
+@pytest.mark.parametrize(("rows", "depth", "panel"), [(8, 1024, 8), (6, 1024, 16), (8, 16, 16)])
+def test_a_weight_from_far_away_is_read_once(rows: int, depth: int, panel: int) -> None:
+    """One tile of eight rows and narrow panels, where two tiles would read the weight twice."""
+    few = HASWELL.with_options(threads=1)
+    _, func = scheduled(layer(rows, 1024, depth), target=few)
+    shape = [d.value for d in func.buffers[1].shape if isinstance(d, IntImm)]
+    assert shape == [1024 // panel, depth, panel]
+
+
 def test_parts_of_rows() -> None:
     def parts(rows: int, tile: int) -> list[tuple[int, int]]:
         return [(e.value, t) for e, t in row_parts(IntImm(rows), tile) if isinstance(e, IntImm)]

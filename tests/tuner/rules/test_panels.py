@@ -10,7 +10,14 @@ from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tests.tuner.rules.checking import ANALYTIC, SKYLAKE, Shape, Workload, scheduled
+from burnish.tests.tuner.rules.checking import (
+    ANALYTIC,
+    HASWELL,
+    SKYLAKE,
+    Shape,
+    Workload,
+    scheduled,
+)
 from burnish.tuner.rules.matmul import match
 from burnish.tuner.rules.panels import is_layout_free, pack_columns, wants_packing
 
@@ -37,7 +44,16 @@ def test_what_is_packed(a: Shape, b: Shape, tb: bool, wanted: bool) -> None:
     matmul = match(func)
     assert matmul is not None
     rows = a[0] if isinstance(a[0], int) else None
-    assert wants_packing(Schedule(func, seed=0), matmul, 12, rows, ANALYTIC) is wanted
+    sch = Schedule(func, seed=0)
+    assert wants_packing(sch, matmul, 12, rows, SKYLAKE, ANALYTIC) is wanted
+
+
+def test_with_few_registers_a_copy_pays_earlier() -> None:
+    func = product((64, 64), (64, 128))
+    matmul = match(func)
+    assert matmul is not None
+    for target, wanted in ((HASWELL, True), (SKYLAKE, False)):
+        assert wants_packing(Schedule(func, seed=0), matmul, 6, 64, target, ANALYTIC) is wanted
 
 
 def test_a_free_weight_gets_the_layout_itself() -> None:

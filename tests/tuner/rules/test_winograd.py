@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from burnish.support.target import Target
 from burnish.tensorir import operators as op
+from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.compute import Tensor
-from burnish.tensorir.operators.winograd import transforms
+from burnish.tensorir.operators.winograd import plan_blocks, transforms
 from burnish.tests.graphir import window_reference
 from burnish.tests.tensorir.operators.test_winograd import direct
 from burnish.tests.tuner.rules.checking import (
@@ -61,6 +64,36 @@ def test_any_image(m: int, image: tuple[int, int, int], padding: tuple[int, int,
 def test_several_blocks_of_tiles() -> None:
     # The transformed inputs of 20 x 17 tiles are larger than the cache.
     check_rule(winograd(1, 80, 68, 64, 16, 4), "winograd", seeds=2, tolerance=2e-3)
+
+
+@pytest.mark.parametrize(("l2_bytes", "blocks"), [(1 << 15, 1), (1 << 14, 2), (1 << 13, 4)])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_products_come_first_where_weights_are_in_no_cache(
+    l2_bytes: int, blocks: int, batch: int
+) -> None:
+    workload = winograd(batch, 15, 18, 16, 32, 4)
+    plan = plan_blocks(4, 5, 4, 16, 32, l2_bytes)
+    assert (plan.products_first, 4 // plan.together) == (True, blocks)
+    target = replace(native_target(), l2_bytes=l2_bytes)
+    func = workload.func.with_attr("layout_free", [1])
+    name, found = scheduled(workload.func, target=target)
+    assert name == "winograd"
+    workload.check(found, tolerance=1e-3)
+    workload.check(found, tolerance=1e-3, threads=3)
+    # Weights lie in the order in which they are read: i, j, panels, channels.
+    ((_, layout, _),) = scheduled(func, target=target)[1].attr("layout_maps")
+    assert layout.startswith("lambda i0, i1, i2, i3: (i0, i1, i2 // ")
+
+
+def test_tiles_leave_registers_to_load_into() -> None:
+    # 196 tiles in one block: 6 x 2 sums, and not the 14 x 1 that use all of 16 registers.
+    target = Target("llvm -mcpu=znver3")
+    func = winograd(1, 56, 56, 64, 64, 4).func.with_attr("layout_free", [1])
+    text = assembly_of(scheduled(func, target=target)[1], target)
+    loops = re.split(r"^\.LBB\S+:", text, flags=re.M)
+    products = [s.split("\tj")[0] for s in loops if "prefetch" in s]
+    assert [s.count("vfmadd") for s in products] == [12 * 4, 8 * 4]
+    assert not any("(%rsp)" in s for s in products)
 
 
 def test_without_an_epilogue() -> None:
