@@ -176,12 +176,15 @@ class Blocking:
 
 def blocking_for(s: Sizes, target: Target) -> Blocking:
     """Tiles that fill the vector registers: 14 x 2 vectors where there are 32 of them, 6 x 2 where
-    there are 16. Blocks of some 1024 rows, as even as slivers allow."""
+    there are 16. Blocks of some 1024 rows, as even as slivers allow; groups of up to four panels,
+    half a second-level cache."""
     lanes = target.vector_bits // 32
     mr = 14 if target.vector_registers >= 32 else 6
     blocks = -(-s.m // 1040)
     mc = -(-s.m // (blocks * mr)) * mr
-    panels = 2 if s.l % (4 * lanes) == 0 and s.n % (4 * lanes) == 0 else 1
+    panels = next(
+        p for p in (4, 2, 1) if s.l % (2 * p * lanes) == s.n % (2 * p * lanes) == 0 or p == 1
+    )
     return Blocking(mr, (2, 2), lanes, mc, 1024, panels)
 
 
@@ -235,7 +238,8 @@ def _pad_rows(sch: Schedule, cut: Blocking) -> tuple[BlockRV, BlockRV]:
     the rows of F that are wanted."""
 
     def slivers(i: Expr, k: Expr) -> tuple[Expr, ...]:
-        return i // cut.mr, k // STEPS, i % cut.mr, k % STEPS
+        row = i % cut.mc
+        return i // cut.mc, row // cut.mr, k // STEPS, row % cut.mr, k % STEPS
 
     sliver = sch.cache_read("C", 0, "global")
     sch.transform_layout("C", ("read", 0), slivers, pad_value=0.0)
