@@ -158,6 +158,7 @@ def compute_at(
     _require_order(move, below, "consumers", "before")
     if checks:
         _require_inputs_settled(move, below)
+    _require_needed_now(move, consumers)
     bounds = loop_bounds([*move.outer, *[loop for n in below for loop in n.loops]])
     need: dict[int, Box] = {}
     for n in consumers:
@@ -253,6 +254,27 @@ def _require_inputs_settled(move: Move, below: Sequence[Nested]) -> None:
                 "other would change what is seen.",
                 n.block,
             )
+
+
+def _require_needed_now(move: Move, consumers: Sequence[Nested]) -> None:
+    """Where a condition lets the block run in some iterations of the loops around both places only
+    (``stage_memory`` fills a buffer so), consumers stand under the same one. Others read what an
+    earlier iteration left, of which the block would compute no more than that iteration needs."""
+    bounds = loop_bounds([*move.outer, *all_loops_above(move.block_path)])
+    shared = {loop.var for loop in all_loops_above(move.block_path)}
+    shared &= {loop.var for loop in move.outer}
+    for c in conjuncts(move.realize.predicate):
+        if says_domain(c, move.realize, bounds) or not any(n in shared for n in walk(c)):
+            continue
+        for n in consumers:
+            known = loop_bounds([*move.outer, *n.loops])
+            given = {expr_key(p) for p in conjuncts(n.realize.predicate)}
+            if expr_key(c) not in given and not known.proves(c):
+                found = (
+                    f"{move.block.name!r} runs under a condition on the loops around it, and "
+                    f"{n.block.name!r} does not: it reads what earlier iterations left."
+                )
+                raise move.error(DependenceError, found, move.realize)
 
 
 # -- reverse_compute_at ----------------------------------------------------------------------------

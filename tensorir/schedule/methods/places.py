@@ -35,7 +35,8 @@ class PlacePrimitives(ScheduleState):
         - a block that writes no output of the scope; consumers, all of them below the loop; nobody
           on the way who writes what it reads or writes; a place below the loop after its producers
           and before its consumers; where other blocks write the same buffer, whole ranges of its
-          axes and a predicate over them alone (DependenceError);
+          axes and a predicate over them alone; no condition on the loops around both places that
+          its consumers have not (DependenceError);
         - an ``index`` between these (ScheduleValueError).
 
         Before::

@@ -529,3 +529,33 @@ def test_what_passes_from_one_iteration_to_the_next_does_not_move() -> None:
         sch.reverse_compute_at("B", sch.get_loops("D")[1])
     with pytest.raises(DependenceError, match="'D' does not stand before its consumers under 'j'"):
         sch.compute_at("D", sch.get_loops("B")[1])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_earlier_iterations_left_is_not_computed_where_it_is_read(shared: bool) -> None:
+    func = program(
+        f"""
+        B = T.alloc_buffer((6,))
+        for t in range(2):
+            for i in range(6):
+                with T.block("B"):
+                    vi = T.axis.spatial(6, i)
+                    T.where(t == 0)
+                    B[vi] = A[vi] + T.float32(1)
+            for i in range(3):
+                with T.block("C"):
+                    vi = T.axis.spatial({"3, i" if shared else "6, t * 3 + i"})
+                    {"T.where(t == 0)" if shared else ""}
+                    C[vi] = B[vi]
+        """,
+        A="(6,)",
+        C="(3,)" if shared else "(6,)",
+    )
+    sch = Schedule(func)
+    loop = sch.get_loops("C")[1]
+    if shared:
+        sch.compute_at("B", loop)
+        assert_same(func, sch.func)
+        return
+    with pytest.raises(DependenceError, match="'C' does not: it reads what earlier iterations le"):
+        sch.compute_at("B", loop)
