@@ -232,7 +232,10 @@ class KeptStages(Mapping[str, IRModule]):
         wanted = self._wanted.get(id(constant.data), set())
         wanted.discard(maps)
         if not wanted:
-            weight.held, weight.sample = None, None
+            # From here on the packed array alone is known: what the caller does to his is his.
+            weight.held, weight.sample, weight.alive = None, None, None
+            for key in [key for key, w in self._arrays.items() if w is weight]:
+                del self._arrays[key]
         return weight.packed
 
     def settled(self, module: IRModule) -> IRModule:

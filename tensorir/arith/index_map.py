@@ -150,7 +150,8 @@ class IndexMap:
     def _detect(self, shape: Sequence[ExprLike], analyzer: Analyzer) -> IterMap | None:
         loops = {v: r.extent for v, r in self._loops(shape)}
         sizes = tuple([n.value for n in loops.values() if isinstance(n, IntImm)])
-        if len(sizes) < len(loops):
+        own = all(v in self.inputs for v in free_vars(self.outputs))
+        if len(sizes) < len(loops) or not own:  # the answer depends on what the analyzer knows
             return detect_iter_map(self.outputs, loops, None, analyzer)
         if sizes not in self._found:
             self._found[sizes] = detect_iter_map(self.outputs, loops, None, analyzer)

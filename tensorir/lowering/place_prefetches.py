@@ -5,7 +5,9 @@ that iteration ``i + d`` loads: of every access in its body (inner loops apart) 
 by a constant number of bytes an iteration, each line once. The requests stand between the
 statements of the body, spread evenly, so that they do not fill the queue of pending lines at once.
 They name elements beyond the end of a buffer near the last iteration, which is no access: a
-prefetch never faults. Runs after unrolling, when each load has its place.
+prefetch never faults. Its address is computed whether or not the load would happen, so addresses
+that are loaded themselves, or divided by what may be zero, or named by a let below the loop, are
+not asked for. Runs after unrolling, when each load has its place.
 
 A loop annotated with ``prefetch_next`` asks for what it will read once the loops around it have
 moved on. Where the loop reads the same memory again while a loop around it turns, and a loop
@@ -35,8 +37,12 @@ from ..expr import (
     Add,
     Broadcast,
     BufferLoad,
+    Call,
     Expr,
+    FloorDiv,
+    FloorMod,
     IntImm,
+    Let,
     Ramp,
     Var,
     add,
@@ -186,8 +192,11 @@ class _Stream:
 def _streams(loop: For, body: Stmt, scope: Scope) -> list[_Stream]:
     """The loads of ``body`` whose address moves by a constant number of elements an iteration."""
     streams: dict[tuple[int, Key], _Stream] = {}
+    below = {n.var for n in walk(body) if isinstance(n, (LetStmt, Let))}
     for load in _loads(body):
         index = load.indices[0]
+        if not _is_computable(index, below):
+            continue
         lanes = 1
         if isinstance(index, Broadcast):
             index = index.value
@@ -206,6 +215,15 @@ def _streams(loop: For, body: Stmt, scope: Scope) -> list[_Stream]:
         per_line = max(1, LINE_BYTES // load.buffer.dtype.itemsize)
         stream.touched.update(form.const + k for k in range(0, lanes, per_line))
     return list(streams.values())
+
+
+def _is_computable(index: Expr, below: set[Var]) -> bool:
+    """Whether an index can be computed at the beginning of a body that binds ``below``."""
+    for n in walk(index):
+        divides = isinstance(n, (FloorDiv, FloorMod)) and not isinstance(n.b, IntImm)
+        if divides or isinstance(n, (BufferLoad, Call)) or (isinstance(n, Var) and n in below):
+            return False
+    return True
 
 
 def _at(form: Linear, offset: int) -> Expr:

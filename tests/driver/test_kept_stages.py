@@ -19,7 +19,9 @@ from burnish.driver.kept_stages import SMALL, KeptStages, give_back_memory
 from burnish.driver.kernels import resolve_target
 from burnish.driver.sources import import_torch_module
 from burnish.driver.stages import compile_module, recompile
+from burnish.graphir.expr import Constant
 from burnish.graphir.module import IRModule, weights
+from burnish.support.node import Node, map_children
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
 from burnish.tuner.analytic import schedule_analytically
@@ -217,3 +219,24 @@ def test_memory_is_given_back_without_harm() -> None:
     large = np.ones(1 << 22, np.uint8)
     give_back_memory()
     assert large.all()
+
+
+def test_arrays_of_the_caller_that_live_on_may_change() -> None:
+    module, inputs = net()
+    imported = import_torch_module(module, inputs).module
+    own: list[np.ndarray] = []
+
+    def copied(n: Node) -> Node:
+        if not isinstance(n, Constant):
+            return map_children(n, copied)
+        own.append(np.array(n.data))
+        return Constant(own[-1], n.type)
+
+    imported["main"] = map_children(imported["main"], copied)
+    executable = compile_module(imported, NATIVE)
+    later = [name for name in executable.stages if name >= "20"]
+    before = {name: executable.stages[name].script() for name in later}
+    gc.collect()
+    for array in own:
+        array[...] = 7
+    assert {name: executable.stages[name].script() for name in later} == before

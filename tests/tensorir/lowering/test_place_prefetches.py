@@ -133,3 +133,42 @@ def test_results_stay_where_the_next_panel_is_asked_for() -> None:
 def test_moving_on_is_a_positive_number(later: object) -> None:
     with pytest.raises(CodegenError, match="prefetch_next of loop k_0 is a number"):
         lower_func(panels("rows", 4, later).mod["f"], Target("llvm -mcpu=skylake-avx512"))
+
+
+GUARDED = """
+@T.prim_func
+def f(p: T.handle, A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    n = T.int64()
+    P = T.match_buffer(p, (n,), "int64")
+    for i in range(1):
+        for j in range(64):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vj] = T.if_then_else(vi + 1000000000 < n, A[P[vi + 1000000000] + vj], T.float32(1))
+"""  # noqa: E501
+LET = """
+@T.prim_func
+def f(A: T.Buffer((64,), "float32"), C: T.Buffer((16, 4), "float32")):
+    for i, j in T.grid(16, 4):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            z: T.int64 = vi * 5 % 16
+            C[vi, vj] = A[z * 4 + vj]
+"""
+
+
+def test_addresses_that_may_not_be_computed_are_not_asked_for() -> None:
+    sch = Schedule(parse_func(GUARDED))
+    sch.annotate(sch.get_loops("C")[1], "prefetch_distance", 16)
+    assert requests(sch) == []
+    out = burnish.empty((64,))
+    kernel = burnish.build(sch.mod["f"])["f"]
+    kernel(burnish.array(np.zeros(1, "int64")), burnish.array(np.zeros(64, "float32")), out)
+    assert out.numpy().tolist() == [1.0] * 64
+
+
+def test_a_let_below_the_loop_is_not_known_in_front_of_it() -> None:
+    sch = Schedule(parse_func(LET))
+    sch.annotate(sch.get_loops("C")[1], "prefetch_distance", 1)
+    assert requests(sch) == []
+    burnish.build(sch.mod["f"])
