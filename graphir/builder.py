@@ -185,7 +185,7 @@ class BlockBuilder:
         the open function does not know; TypeInferenceError where an operator's operands do not fit.
         """
         self._check_open("emit")
-        value = self._normalize(value)
+        value = self.normalize(value)
         var = Var(self.unique(name), type_of(value))
         self._bind(Binding(var, value))
         return var
@@ -281,7 +281,7 @@ class BlockBuilder:
         if opened.result is not None:
             raise BurnishError(f"function {opened.name!r} has its output already; it has one.")
         result = Tuple(tuple(value)) if isinstance(value, (list, tuple)) else value
-        result = self._normalize(cast("Value", result))
+        result = self.normalize(cast("Value", result))
         opened.result = result if isinstance(result, ATOMS) else self.emit(result, "gv")
         if params is not None:
             if opened.params is not None:
@@ -306,8 +306,9 @@ class BlockBuilder:
                 f"{what}: no function is open; write it in: with bb.function(name, params):"
             )
 
-    def _normalize(self, value: Value) -> Value:
-        """The value in A-normal form: operations among its arguments are emitted."""
+    def normalize(self, value: Value) -> Value:
+        """The value in A-normal form: operations among its arguments are emitted. Raises BurnishError
+        for something that is no value, and for a variable that the open function does not know."""
         if isinstance(value, (Call, CallDPS, CallDPSPacked, CallFunction)):
             value = self._with_atoms(value)
         elif isinstance(value, TupleGetItem):
@@ -331,7 +332,7 @@ class BlockBuilder:
 
     def _atom(self, value: Value) -> Atom:
         if isinstance(value, Tuple):
-            made = self._normalize(value)
+            made = self.normalize(value)
             assert isinstance(made, Tuple)
             return made
         if isinstance(value, ATOMS):

@@ -117,6 +117,7 @@ class ExprMutator:
                 "(a variable, constant or tuple).",
                 span=binding.span,
             )
+        value = self.builder.normalize(value)
         kind = type_of(value)
         if types_equal(kind, binding.var.type):
             self.builder.emit_binding(Binding(binding.var, value).with_span(binding.span))

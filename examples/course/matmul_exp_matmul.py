@@ -218,7 +218,7 @@ def packed(s: Sizes, blocking: Blocking | None = None) -> Schedule:
     ]
     _place_exp(sch, loops[0].blocks, cut)
     rows = sch.merge(loops[0].blocks, loops[1].blocks)
-    sch.compute_at(sliver, rows)
+    sch.compute_at(sliver, rows, preserve_unit_loops=True)
     _pack_rows(sch, sliver)
     for block, own, vectors in zip((first, second), loops, cut.vectors, strict=True):
         panel = sch.pack(block, 1, own.groups, panels_of(vectors * cut.lanes))

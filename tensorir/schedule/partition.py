@@ -257,7 +257,7 @@ def _separate_buffers(func: PrimFunc, scope_name: str) -> PrimFunc:
 def _groups(func: PrimFunc, users: Sequence[str], buffer: Buffer) -> list[list[str]]:
     """The users of a buffer, joined where their boxes may meet, in program order."""
     if len(users) < 2:
-        return [list(users)]
+        return [[name] for name in users]
     boxes = {name: whole_boxes(find_block(func, name, "loop_partition"), buffer) for name in users}
     groups: list[list[str]] = []
     for name in users:

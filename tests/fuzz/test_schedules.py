@@ -85,6 +85,7 @@ def test_the_table_counts() -> None:
 
 def test_a_sequence_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "LIMIT", 0.002)
+    assert schedules._worker("run", "chain", 0, 1, 0.002).returncode == -signal.SIGPROF
     reports = run_chunk("chain", 0, 1)
     found = [r["failure"]["signature"] for r in reports if r.get("failure")]
     assert found == ["hangs: no end in 0 s"]

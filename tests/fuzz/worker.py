@@ -27,7 +27,7 @@ SHRINKING_LIMIT = 120.0
 
 
 ASLEEP = 20
-"""How many times the limit a process may take by the clock on the wall."""
+"""How many times the limit a process may take by the clock on the wall; at least a minute."""
 
 _watchdog = {"on": False}
 """Off where these functions are called by something else than this command."""
@@ -38,7 +38,7 @@ def watch(seconds: float) -> None:
     some seconds of the processor; or if it sleeps for ever."""
     if _watchdog["on"]:
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        faulthandler.dump_traceback_later(ASLEEP * seconds, exit=True)
+        faulthandler.dump_traceback_later(max(60.0, ASLEEP * seconds), exit=True)
 
 
 def random_run(name: str, seed: int) -> RandomSchedule:

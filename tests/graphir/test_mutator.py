@@ -185,3 +185,14 @@ def test_a_visit_method_must_return_a_value() -> None:
     )
     with pytest.raises(BurnishError, match="Forgetful gave None for the value of 'y'"):
         Forgetful(module).transform()
+
+
+def test_operations_inside_of_a_value_are_bound_first() -> None:
+    class Twice(ExprMutator):
+        def visit_Call(self, call: Call) -> Value:  # noqa: N802
+            new = super().visit_Call(call)
+            assert isinstance(new, Call)
+            return call_op("relu", call_op("relu", *new.args)) if new.op == "exp" else new
+
+    module = verify_module(Twice(parse("y = R.exp(x)")).transform())
+    assert_structural_equal(module, parse("a = R.relu(x)", "y = R.relu(a)"))

@@ -79,3 +79,15 @@ def test_it_runs(program: ModuleType, capsys: pytest.CaptureFixture[str]) -> Non
     text = capsys.readouterr().out
     assert all(f"\n{name} " in text for name in (*STAGES, "NumPy"))
     assert "WRONG" not in text
+
+
+@pytest.mark.parametrize(("rows", "mc"), [(1, 6), (6, 6), (13, 12), (50, 12), (50, 54)])
+def test_packed_pads_any_number_of_rows(program: ModuleType, rows: int, mc: int) -> None:
+    sizes = program.Sizes(rows, 32, 32, 32)
+    cut = program.Blocking(6, (1, 1), 8, mc, 16, 2)
+    program.STAGES["padded"] = lambda s: program.packed(s, cut)
+    try:
+        result, _ = program.run_stage("padded", sizes)
+    finally:
+        del program.STAGES["padded"]
+    np.testing.assert_allclose(result, expected(program, sizes), rtol=1e-4, atol=1e-4)
