@@ -307,8 +307,11 @@ class BlockBuilder:
             )
 
     def normalize(self, value: Value) -> Value:
-        """The value in A-normal form: operations among its arguments are emitted. Raises BurnishError
-        for something that is no value, and for a variable that the open function does not know."""
+        """The value in A-normal form: operations among its arguments are emitted.
+
+        Raises BurnishError for something that is no value, and for a variable that the open
+        function does not know.
+        """
         if isinstance(value, (Call, CallDPS, CallDPSPacked, CallFunction)):
             value = self._with_atoms(value)
         elif isinstance(value, TupleGetItem):
