@@ -156,7 +156,7 @@ def cache_read(
     name = fresh_name(block_names(func), new.name)
     scope_name = realize_of(scope[:-1]).block.name
     nest = copy_nest(buffer, new, box, name, loop_bounds(place.outer))
-    changed = insert_stmt(func, place, at, nest)
+    changed = insert_stmt(func, place, at, nest, "cache_read")
     for n in readers:
         changed = change_block(
             changed, n.block.name, lambda b: replace_buffers(b, {buffer: new}), "cache_read"
@@ -248,7 +248,7 @@ def cache_write(
     name = fresh_name(block_names(func), new.name)
     scope_name = realize_of(scope[:-1]).block.name
     nest = copy_nest(new, buffer, _clip(box, buffer.shape, bounds), name, loop_bounds(place.outer))
-    changed = insert_stmt(func, place, place.child + 1, nest)
+    changed = insert_stmt(func, place, place.child + 1, nest, "cache_write")
     changed = change_block(
         changed, block_name, lambda b: replace_buffers(b, {buffer: new}), "cache_write"
     )
@@ -319,13 +319,11 @@ def cache_inplace(
     load = fresh_name(block_names(func), new.name)
     store = fresh_name([*block_names(func), load], new.name)
     outer_bounds = loop_bounds(place.outer)
-    changed = insert_stmt(
-        func, place, place.child + 1, copy_nest(new, buffer, box, store, outer_bounds)
-    )
+    after = copy_nest(new, buffer, box, store, outer_bounds)
+    changed = insert_stmt(func, place, place.child + 1, after, "cache_inplace")
     place = Place(_same_place(changed, place, block_name), place.child)
-    changed = insert_stmt(
-        changed, place, place.child, copy_nest(buffer, new, box, load, outer_bounds)
-    )
+    before = copy_nest(buffer, new, box, load, outer_bounds)
+    changed = insert_stmt(changed, place, place.child, before, "cache_inplace")
     changed = change_block(
         changed, block_name, lambda b: replace_buffers(b, {buffer: new}), "cache_inplace"
     )

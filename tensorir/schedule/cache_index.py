@@ -41,7 +41,7 @@ from ..visitor import Mutator, substitute
 from .analysis import TRUE, Path, block_names, fail, find_block, fresh_name, realize_of, scope_path
 from .annotate import buffer_names, require_scope
 from .inline import with_inferred_regions
-from .insertion import Cached, allocate_in, change_block, insert_stmt, room_for, shared_place
+from .insertion import Cached, allocate_in, change_block, insert_stmt, require_room, shared_place
 
 _PRIMITIVE = "cache_index"
 _COMPUTED = (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, Select)
@@ -82,7 +82,8 @@ def cache_index(func: PrimFunc, block_name: str, storage_scope: str, cse_thresh:
     scope = scope_path(path)
     holder = realize_of(scope[:-1]).block.name
     place = shared_place(func, scope, [block_name], block_name, _PRIMITIVE)
-    changed = insert_stmt(func, place, place.child, seq(*[_fill(t) for t in tables]))
+    fills = seq(*[_fill(t) for t in tables])
+    changed = insert_stmt(func, place, place.child, fills, _PRIMITIVE)
     for t in tables:
         changed = allocate_in(changed, holder, t.buffer, _PRIMITIVE)
     lookups = {expr_key(t.value): t for t in tables}
@@ -172,13 +173,7 @@ def _tables(func: PrimFunc, path: Path, chosen: Sequence[Expr], storage_scope: s
         block_name = fresh_name(blocks, f"index_{number}")
         buffers.add(name)
         blocks.add(block_name)
-        shape: list[Expr] = []
-        for it in axes:
-            extent = room_for(path, it.dom.extent)
-            if extent is None:
-                found = f"The axis {it.var.name!r} of {block.name!r} has no known greatest extent."
-                raise fail(LayoutError, _PRIMITIVE, func, [block], found)
-            shape.append(extent)
+        shape = require_room(func, path, block, axes, _PRIMITIVE)
         tables.append(_Table(e, axes, Buffer(name, tuple(shape), INDEX, storage_scope), block_name))
     return tables
 

@@ -50,7 +50,7 @@ from .insertion import (
     allocate_in,
     change_block,
     insert_stmt,
-    room_for,
+    require_room,
     shared_place,
 )
 from .region_cover import covers_domain
@@ -216,13 +216,7 @@ def _mapped(access: _Access, index_map: IndexMap, scope: str, name: str) -> _Map
         if not is_const(it.dom.min, 0):
             found = f"The axis {it.var.name!r} of {block.name!r} does not begin at 0."
             raise access.layout(found)
-    room: list[Expr] = []
-    for it in block.iter_vars:
-        extent = room_for(access.path, it.dom.extent)
-        if extent is None:
-            found = f"The axis {it.var.name!r} of {block.name!r} has no known greatest extent."
-            raise access.layout(found)
-        room.append(extent)
+    room = require_room(access.func, access.path, block, block.iter_vars, access.primitive)
     shape = index_map.map_shape(room)
     name = fresh_name(buffer_names(access.func), name)
     new = Buffer(name, tuple(shape), access.buffer.dtype, scope)
@@ -264,7 +258,7 @@ def _copy_in(access: _Access, index_map: IndexMap, scope: str, name: str) -> Cac
                 raise access.layout(found)
     nest = _read_nest(m, access.indices, buffer)
     place = access.place()
-    changed = insert_stmt(access.func, place, place.child, nest)
+    changed = insert_stmt(access.func, place, place.child, nest, access.primitive)
 
     def use_copy(b: Block) -> Block:
         region = BufferRegion(m.new, tuple([Range(e, IntImm(1)) for e in m.indices]))
@@ -360,7 +354,7 @@ def _copy_out(access: _Access, index_map: IndexMap, scope: str, name: str) -> Ca
     store = BufferStore(buffer, BufferLoad(m.new, source), target)
     nest = _copy_nest(m, fresh, store, (m.new, source))
     place = access.place()
-    changed = insert_stmt(access.func, place, place.child + 1, nest)
+    changed = insert_stmt(access.func, place, place.child + 1, nest, access.primitive)
 
     def use_copy(b: Block) -> Block:
         region = BufferRegion(m.new, tuple([Range(e, IntImm(1)) for e in m.indices]))

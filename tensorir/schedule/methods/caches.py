@@ -50,7 +50,9 @@ class CachePrimitives(ScheduleState):
 
         - a buffer that the block reads, and a storage scope that there is (ScheduleValueError);
         - a block that does not write the buffer as well, consumers that read it, and no reader that
-          stands before its last writer (DependenceError).
+          stands before its last writer (DependenceError);
+        - elements that are known where the copy is put: they depend on no let and no loop's
+          variable bound further in (DependenceError).
 
         Before::
 
@@ -270,7 +272,9 @@ class CachePrimitives(ScheduleState):
         - a buffer that the block writes, and a storage scope that there is (ScheduleValueError);
         - a block with the buffer's first value, not an update of what another wrote; provably a
           whole box written; no other user of the buffer inside the block's reduce loops
-          (DependenceError).
+          (DependenceError);
+        - elements that are known where the copy is put: they depend on no let and no loop's
+          variable bound further in (DependenceError).
 
         Before::
 
@@ -334,6 +338,8 @@ class CachePrimitives(ScheduleState):
         - a block that reads what it writes and has no init, as decompose_reduction makes it; no
           other user of the buffer between the copies; around them no parallel loop in which a
           copy would hold what other iterations update (DependenceError);
+        - elements that are known where the copies are put: they depend on no let and no loop's
+          variable bound further in (DependenceError);
         - a loop that stands around the block (NotAncestorError).
 
         Before::
@@ -408,7 +414,10 @@ class CachePrimitives(ScheduleState):
         - a buffer that the block reads, and a storage scope that there is (ScheduleValueError);
         - one element read in each instance, and a map of the axes that gives each such element a
           place of its own (LayoutError);
-        - a buffer that the scope writes, if at all, in earlier nests only (DependenceError).
+        - a buffer that the scope writes, if at all, in earlier nests only (DependenceError);
+        - axes with a greatest extent that is known when the function begins (LayoutError), and
+          whose domains depend on no let and no loop's variable bound below the copy's place
+          (DependenceError).
 
         Before::
 
@@ -478,7 +487,10 @@ class CachePrimitives(ScheduleState):
           it that the element does not depend on (LayoutError);
         - no other block that writes the buffer, or reads it in the same loops; no update whose
           first value is written elsewhere (DependenceError);
-        - loops that run the block for the whole domains of the axes used (DependenceError).
+        - loops that run the block for the whole domains of the axes used (DependenceError);
+        - axes with a greatest extent that is known when the function begins (LayoutError), and
+          whose domains depend on no let and no loop's variable bound below the copy's place
+          (DependenceError).
 
         Before::
 
@@ -542,7 +554,7 @@ class CachePrimitives(ScheduleState):
 
         - a buffer that the block accesses, on one side if named (ScheduleValueError);
         - one element accessed by an instance (LayoutError);
-        - for a read: the buffer written only by earlier nests (DependenceError);
+        - for a read: what reindex_cache_read requires of the writers and of the axes;
         - for a write: what reindex_cache_write requires.
 
         Before::
@@ -596,7 +608,9 @@ class CachePrimitives(ScheduleState):
         Requires:
 
         - a storage scope, and a threshold from 0 on (ScheduleValueError);
-        - axes that begin at 0 (LayoutError).
+        - axes that begin at 0, with a greatest extent that is known when the function begins
+          (LayoutError), and whose domains depend on no let and no loop's variable bound below the
+          tables' place (DependenceError).
 
         Before::
 

@@ -330,3 +330,57 @@ def main(A: T.Buffer((6, 8), "float32"), C: T.Buffer((6, 8), "float32")):
     copy = sch.cache_read("C", "B", "global")
     assert [sch.get(loop).extent.value for loop in sch.get_loops(copy)[1:]] == [6, 8]
     assert_same(func, sch.func)
+
+
+UPDATE = """
+for i in range(4):
+    with T.LetStmt(i * 8) as z:
+        for j in range(8):
+            with T.block("C"):
+                v = T.axis.spatial(32, z + j)
+                C[v] = C[v] + A[v]
+"""
+WINDOWS = """
+B = T.alloc_buffer((32,))
+for i in range(4):
+    for j in range(8):
+        with T.block("B"):
+            v = T.axis.spatial(32, i * 8 + j)
+            B[v] = A[v] * T.float32(2)
+    with T.LetStmt(i * 8) as z:
+        for j in range(8):
+            with T.block("C"):
+                v = T.axis.spatial(32, z + j)
+                C[v] = B[v] + T.float32(1)
+"""
+
+
+def test_a_copy_is_not_put_outside_of_the_let_that_it_needs() -> None:
+    refused = "uses 'z', which is bound further in"
+    sch = Schedule(program(WINDOWS, A="(32,)", C="(32,)"), seed=0)
+    before = sch.func
+    with pytest.raises(DependenceError, match=f"that of 'B_global' {refused}"):
+        sch.cache_read("C", "B", "global")
+    with pytest.raises(DependenceError, match=f"that of 'B_global' {refused}"):
+        sch.pack("C", "B", None, lambda v: (v // 4, v % 4))
+    assert sch.func is before
+    assert len(sch.trace) == 0
+    sch = Schedule(program(UPDATE, A="(32,)", C="(32,)"), seed=0)
+    before = sch.func
+    with pytest.raises(DependenceError, match=f"that of 'C_local_1' {refused}"):
+        sch.cache_inplace("C", "C", "local")
+    with pytest.raises(DependenceError, match=f"that of 'C_local_1' {refused}"):
+        sch.cache_inplace("C", "C", "local", sch.get_loops("C")[0])
+    assert sch.func is before
+    sch = Schedule(program(WINDOWS, A="(32,)", C="(32,)"), seed=0)
+    before = sch.func
+    with pytest.raises(DependenceError, match=f"that of 'C_local' {refused}"):
+        sch.cache_write("C", 0, "local")
+    assert sch.func is before
+
+
+def test_a_copy_of_all_does_not_need_the_let() -> None:
+    func = program(WINDOWS, A="(32,)", C="(32,)")
+    sch = Schedule(func, seed=0)
+    sch.cache_read("B", "A", "global")
+    assert_same(func, sch.func)

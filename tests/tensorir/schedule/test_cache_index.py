@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.support.errors import LayoutError, ScheduleValueError
+from burnish.support.errors import DependenceError, LayoutError, ScheduleValueError
 from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Expr, Var, const, logical_and
 from burnish.tensorir.function import PrimFunc
@@ -171,3 +171,43 @@ def test_blocks_inside_declare_the_tables() -> None:
     verify_regions(verify_func(sch.func))
     assert any(r.buffer.name == "index_var_0" for r in sch.get(sch.get_block("Y")).reads)
     assert_same(func, sch.func)
+
+
+def test_a_table_over_an_axis_without_a_greatest_extent() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(P: T.Buffer((9,), "int64"), A: T.Buffer((64,), "float32"), B: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("rows"):
+            vi = T.axis.spatial(8, i)
+            T.reads(P[vi:vi + 2], A[0:64])
+            T.writes(B[vi])
+            for k in range(P[vi + 1] - P[vi]):
+                with T.block("B"):
+                    vk = T.axis.reduce(P[vi + 1] - P[vi], k)
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] += A[vk // 2]
+""")
+    sch = Schedule(func, seed=0)
+    with pytest.raises(LayoutError, match="The axis 'vk' of 'B' has no known greatest extent"):
+        sch.cache_index("B", "global")
+    assert sch.func is func
+
+
+def test_a_table_is_not_put_in_front_of_the_let_that_it_needs() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((4, 8), "float32")):
+    for i in range(4):
+        with T.LetStmt(i % 3 + 2) as z:
+            for k in range(z):
+                with T.block("B"):
+                    vi = T.axis.spatial(4, i)
+                    vk = T.axis.spatial(z, k)
+                    B[vi, vk] = A[vk // 2]
+""")
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="that of 'index_0' uses 'z', which is bound further"):
+        sch.cache_index("B", "global")
+    assert sch.func is func

@@ -311,3 +311,118 @@ def test_a_copy_has_room_for_the_largest_of_several_extents() -> None:
     assert "X_global = T.alloc_buffer((5, 2))" in sch.mod["main"].script()
     assert_same(func, sch.mod["main"])
     assert_same_natively(func, sch.mod["main"])
+
+
+# -- extents that are known late -------------------------------------------------------------------
+LET_INSIDE = """
+for i in range(8):
+    with T.block("rows"):
+        vi = T.axis.spatial(8, i)
+        T.reads(X[vi * 4:vi * 4 + vi % 3 + 2])
+        T.writes(Y[vi * 4:vi * 4 + vi % 3 + 2])
+        with T.LetStmt(vi % 3 + 2) as z:
+            for k in range(z):
+                with T.block("Y"):
+                    vk = T.axis.spatial(z, k)
+                    Y[vi * 4 + vk] = X[vi * 4 + vk] + T.float32(1)
+"""
+LET_OUTSIDE = """
+for i in range(4):
+    with T.LetStmt(i + 8) as z:
+        with T.block("rows"):
+            vi = T.axis.spatial(4, i)
+            T.reads(X[0:z])
+            T.writes(Y[vi, 0:12])
+            for k in range(z):
+                with T.block("Y"):
+                    vk = T.axis.spatial(z, k)
+                    Y[vi, vk] = X[vk] + T.float32(1)
+            for k in range(12 - z):
+                with T.block("rest"):
+                    vk = T.axis.spatial(12 - z, k)
+                    Y[vi, z + vk] = T.float32(0)
+"""
+TRIANGLE = """
+for i in range(8):
+    for k in range(i + 1):
+        with T.block("Y"):
+            vi = T.axis.spatial(8, i)
+            vk = T.axis.spatial(i + 1, k)
+            Y[vi, vk] = X[vk] + T.float32(1)
+"""
+ROWS = """
+@T.prim_func
+def main(P: T.Buffer((9,), "int64"), X: T.Buffer((64,), "float32"), Y: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("rows"):
+            vi = T.axis.spatial(8, i)
+            T.reads(P[vi:vi + 2], X[0:64])
+            T.writes(Y[vi])
+            for k in range(P[vi + 1] - P[vi]):
+                with T.block("Y"):
+                    vk = T.axis.reduce(P[vi + 1] - P[vi], k)
+                    with T.init():
+                        Y[vi] = T.float32(0)
+                    Y[vi] += X[vk]
+"""
+
+
+def test_a_copy_is_not_put_in_front_of_the_let_that_it_needs() -> None:
+    sch = Schedule(program(LET_INSIDE, X="(32,)", Y="(32,)"), seed=0)
+    before = sch.func
+    refused = "that of '{}' uses 'z', which is bound further in"
+    with pytest.raises(DependenceError, match=refused.format("X_global")):
+        sch.reindex_cache_read("Y", 0, "global", lambda k: (k // 2, k % 2))
+    with pytest.raises(DependenceError, match=refused.format("Y_global")):
+        sch.reindex_cache_write("Y", 0, "global", lambda k: (k,))
+    with pytest.raises(DependenceError, match=refused.format("X_reindex")):
+        sch.reindex("Y", ("read", 0))
+    with pytest.raises(DependenceError, match=refused.format("Y_reindex")):
+        sch.reindex("Y", ("write", 0))
+    assert sch.func is before
+    assert len(sch.trace) == 0
+
+
+def test_a_copy_in_the_scope_of_a_let_has_room_for_its_greatest_value() -> None:
+    func = program(LET_OUTSIDE, X="(12,)", Y="(4, 12)")
+    sch = Schedule(func, seed=0)
+    sch.reindex_cache_read("Y", 0, "global", lambda k: (k // 2, k % 2))
+    assert "X_global = T.alloc_buffer((6, 2))" in body(sch.func)
+    assert_same(func, sch.func)
+    assert_same_natively(func, sch.func)
+
+
+def test_a_copy_is_not_put_around_the_loop_that_its_extents_depend_on() -> None:
+    sch = Schedule(program(TRIANGLE, X="(8,)", Y="(8, 8)"), seed=0)
+    before = sch.func
+    with pytest.raises(DependenceError, match="uses 'i', which is bound further in"):
+        sch.reindex("Y", ("read", 0))
+    assert sch.func is before
+
+
+def test_a_copy_over_an_axis_without_a_greatest_extent() -> None:
+    sch = Schedule(parse_func(ROWS), seed=0)
+    before = sch.func
+    with pytest.raises(LayoutError, match="The axis 'vk' of 'Y' has no known greatest extent"):
+        sch.reindex_cache_read("Y", "X", "global", lambda k: (k,))
+    with pytest.raises(LayoutError, match="The axis 'vk' of 'Y' has no known greatest extent"):
+        sch.reindex("Y", ("read", 0))
+    assert sch.func is before
+
+
+def test_an_extent_that_is_loaded_is_no_size_of_a_copy() -> None:
+    func = parse_func(ROWS.replace("P[vi + 1] - P[vi]", "T.min(P[0], 8)"))
+    with pytest.raises(LayoutError, match="leave out what is beyond with"):
+        Schedule(func, seed=0).reindex_cache_read("Y", "X", "global", lambda k: (k,))
+
+
+def test_a_copy_over_a_domain_with_a_condition() -> None:
+    rows = ROWS.replace("reduce(P[vi + 1] - P[vi], k)", "reduce(64, k)")
+    where = "k < P[vi + 1] - P[vi]"
+    rows = rows.replace("range(P[vi + 1] - P[vi])", "range(64)").replace(
+        "                    with T.init",
+        f"                    T.where({where})\n                    with T.init",
+    )
+    sch = Schedule(parse_func(rows), seed=0)
+    sch.reindex_cache_read("Y", "X", "global", lambda k: (k // 8, k % 8))
+    assert "X_global = T.alloc_buffer((8, 8))" in body(sch.func)
