@@ -4,8 +4,10 @@ A *frame* is a loop body or a branch. Index arithmetic is emitted once in the ou
 which it is known, in front of the code that enters the next frame, and found again by its linear
 form: what other compilers leave to loop-invariant code motion and common subexpression elimination
 holds by construction, and LLVM gets less to do. Only pure integer arithmetic moves, and with it a
-load that is an index of memory nobody writes, out of loops that run at least once; other loads stay
-where they are, and a load is reused only until a store to its buffer or a loop with one.
+load that is an index of memory nobody writes, out of loops that run at least once. A predicated
+access whose index must not be run when no lane is on has a frame of its own, which no load of the
+index leaves. Other loads stay where they are, and a load is reused only until a store to its buffer
+or a loop with one.
 """
 
 from __future__ import annotations

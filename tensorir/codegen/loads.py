@@ -10,6 +10,8 @@ slots, the whole tile is transposed by shuffles when its first column is read.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from llvmlite import ir
@@ -18,6 +20,7 @@ from ...support.dtype import DType
 from ..buffer import Buffer
 from ..expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp
 from ..lowering.linear import Key, Linear, expr_key
+from ..lowering.vectorize_loops import may_fault
 from ..stmt import BufferStore
 from .frames import Frames
 from .llvm_types import (
@@ -95,6 +98,14 @@ class MemoryEmitter(Frames):
         index = e.indices[0]
         if isinstance(index, Broadcast):
             return self._load_uniform(e, index)
+        if e.predicate is None or not may_fault(index, self.scope):
+            return self._load_at(e, form)
+        with self._if_wanted(e.predicate) as result:
+            result.append(self._load_at(e, form))
+        return result[0]
+
+    def _load_at(self, e: BufferLoad, form: Linear) -> ir.Value:
+        index = e.indices[0]
         if isinstance(index, Ramp) and not _is_unit(index):
             return self._gather(e)
         memory = self.memory[id(e.buffer)]
@@ -121,22 +132,32 @@ class MemoryEmitter(Frames):
         scalar = BufferLoad(e.buffer, (index.value,))
         if e.predicate is None:
             return splat(self.builder, self.load(scalar), index.lanes)
-        mask = self.expr(e.predicate)
-        word = self.builder.bitcast(mask, ir.IntType(index.lanes))
-        wanted = self.builder.icmp_unsigned("!=", word, ir.Constant(ir.IntType(index.lanes), 0))
+        with self._if_wanted(e.predicate) as result:
+            result.append(self.load(scalar))
+        return splat(self.builder, result[0], index.lanes)
+
+    @contextmanager
+    def _if_wanted(self, predicate: Expr) -> Iterator[list[ir.Value]]:
+        """What is emitted inside runs only if some lane is on, and so do the loads and divisions of
+        an index. The values put into the list are zero after it where no lane is on."""
+        word_type = ir.IntType(predicate.dtype.lanes)
+        word = self.builder.bitcast(self.expr(predicate), word_type)
+        wanted = self.builder.icmp_unsigned("!=", word, ir.Constant(word_type, 0))
         before = self.builder.block
-        reading, merge = self.builder.append_basic_block(), self.builder.append_basic_block()
-        self.builder.cbranch(wanted, reading, merge)
-        self.builder.position_at_end(reading)
+        running, merge = self.builder.append_basic_block(), self.builder.append_basic_block()
+        self.builder.cbranch(wanted, running, merge)
+        self.builder.position_at_end(running)
+        values: list[ir.Value] = []
         with self.frame(before):
-            value = self.load(scalar)
+            yield values
         last = self.builder.block
         self.builder.branch(merge)
         self.builder.position_at_end(merge)
-        phi = self.builder.phi(value.type)
-        phi.add_incoming(value, last)
-        phi.add_incoming(Literal(value.type, _zero(value.type)), before)
-        return splat(self.builder, phi, index.lanes)
+        for k, value in enumerate(values):
+            phi = self.builder.phi(value.type)
+            phi.add_incoming(value, last)
+            phi.add_incoming(Literal(value.type, _zero(value.type)), before)
+            values[k] = phi
 
     def _from_memory(self, value: ir.Value, dtype: DType) -> ir.Value:
         if not dtype.is_bool:
@@ -228,6 +249,14 @@ class MemoryEmitter(Frames):
             mask = self.expr(s.predicate) if s.predicate is not None else None
             self._store_slot(slots, index, value, mask, s.value.dtype)
             return
+        if s.predicate is None or not (isinstance(index, Ramp) and may_fault(index, self.scope)):
+            self._store_at(s, value)
+            return
+        with self._if_wanted(s.predicate):
+            self._store_at(s, value)
+
+    def _store_at(self, s: BufferStore, value: ir.Value) -> None:
+        buffer, index = s.buffer, s.indices[0]
         memory = self.memory[id(buffer)]
         dtype = s.value.dtype
         value = self._to_memory(value, dtype)

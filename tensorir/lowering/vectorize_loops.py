@@ -4,7 +4,8 @@ A loop of more iterations than a machine vector has lanes is cut into chunks of 
 one shorter rest; a chunk loop of few iterations is unrolled. Where elementary functions are
 computed and registers are few, a chunk is several vectors side by side. Its body is rewritten once:
 an index linear in the loop variable becomes a Ramp, what does not vary stays scalar, a condition
-that varies becomes the predicate of the loads and stores under it. What cannot be a vector - a
+that varies becomes the predicate of the loads and stores under it, which run no part of their index
+that could stop the process unless some lane is on. What cannot be a vector - a
 reduction over the loop variable, a store that does not vary, a nested vectorized loop, an
 allocation - stays a serial loop: the result is always that of the loop run in order, iterations
 being independent by the schedule's promise. Runs on flat buffers.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 from ...support.errors import CodegenError
 from ...support.node import map_children, walk
@@ -291,7 +292,7 @@ class _Body:
         return seq(*parts)
 
     def _store(self, s: BufferStore) -> Stmt:
-        index, value = self.expr(s.indices[0]), self.expr(s.value)
+        index, value = self._place(s.indices[0]), self.expr(s.value)
         if index.dtype.lanes == 1:
             if self.lanes > 1 and (value.dtype.lanes > 1 or self.mask is not None):
                 raise _NotVectorizable
@@ -345,7 +346,8 @@ class _Body:
     def _pair(self, e: BinaryOp | CompareOp | And | Or, a: Expr, b: Expr) -> Expr:
         if a.dtype.lanes != b.dtype.lanes:
             a, b = self._splat(a), self._splat(b)
-        if self.mask is not None and b.dtype.lanes > 1 and _may_trap(e):
+        if self.mask is not None and _may_trap(e) and not self._is_free(e):
+            a, b = self._splat(a), self._splat(b)
             b = Select(self.mask, b, Broadcast(IntImm(1, e.dtype.scalar), self.lanes))
         return type(e)(a, b)
 
@@ -360,9 +362,16 @@ class _Body:
     def _atoms(self, form: Linear) -> set[int]:
         return {id(n) for atoms, _ in form.terms.values() for a in atoms for n in walk(a)}
 
-    def _index(self, e: Expr) -> Expr:
+    def _place(self, e: Expr) -> Expr:
+        """The index of an access: a part of it that could stop the process may stay scalar under
+        the mask, for whoever runs the access asks the mask first."""
+        if isinstance(e, Add | Sub | Mul | FloorDiv | FloorMod) and e.dtype is INDEX:
+            return self._index(e, is_place=True)
+        return self.expr(e)
+
+    def _index(self, e: Expr, *, is_place: bool = False) -> Expr:
         parts = self._linear(e)
-        if parts is None:
+        if parts is None or not (is_place or self._is_free(e)):
             assert isinstance(e, BinaryOp)
             return self._pair(e, self.expr(e.a), self.expr(e.b))
         factor, rest = parts
@@ -381,7 +390,7 @@ class _Body:
 
     def _compare(self, e: CompareOp) -> Expr:
         """A comparison of linear indices is put as ``ramp op broadcast``, cheap to narrow."""
-        if e.a.dtype is INDEX and self.lanes > 1:
+        if e.a.dtype is INDEX and self.lanes > 1 and self._is_free(e):
             parts = self._linear(Sub(e.a, e.b))
             if parts is not None and parts[0].is_const and abs(parts[0].const) == 1:
                 factor, rest = parts
@@ -392,16 +401,19 @@ class _Body:
                 return type(e)(Broadcast(rest.expr(), self.lanes), ramp)
         return self._pair(e, self.expr(e.a), self.expr(e.b))
 
+    def _is_free(self, e: Expr) -> bool:
+        """Whether the scalars of ``e`` may run whatever the mask says."""
+        return self.mask is None or self.lanes == 1 or not may_fault(e, self.scope)
+
     def _load(self, e: BufferLoad) -> Expr:
-        index = self.expr(e.indices[0])
+        index = self._place(e.indices[0])
         if self.mask is None or self.lanes == 1:
             return BufferLoad(e.buffer, (index,))
         if index.dtype.lanes > 1:
             return BufferLoad(e.buffer, (index,), self.mask)
-        form = self.scope.linear(index)
-        size = self.scope.linear(e.buffer.shape[0])
-        if self.scope.is_at_least(form, 0) and self.scope.is_below(form.plus(size, -1), 0):
-            return BufferLoad(e.buffer, (index,))
+        scalar = BufferLoad(e.buffer, (index,))
+        if not may_fault(scalar, self.scope):
+            return scalar
         return BufferLoad(e.buffer, (Broadcast(index, self.lanes),), self.mask)
 
     def _select(self, condition: Expr, a: Expr, b: Expr) -> Expr:
@@ -424,6 +436,19 @@ class _Body:
         return Select(condition, x, y)
 
 
+def may_fault(e: Expr, scope: Scope) -> bool:
+    """Whether running ``e`` without being asked to could stop the process: an element that may lie
+    outside of its buffer, an integer divisor that may be zero."""
+    for n in walk(e):
+        if isinstance(n, BufferLoad):
+            form, size = scope.linear(n.indices[0]), scope.linear(n.buffer.shape[0])
+            if not (scope.is_at_least(form, 0) and scope.is_below(form.plus(size, -1), 0)):
+                return True
+        elif _may_trap(n) and not (n.b.dtype is INDEX and scope.is_at_least(scope.linear(n.b), 1)):
+            return True
+    return False
+
+
 def _is_zero(e: Expr) -> bool:
     return (
         isinstance(e, Broadcast)
@@ -432,7 +457,7 @@ def _is_zero(e: Expr) -> bool:
     )
 
 
-def _may_trap(e: BinaryOp | CompareOp | And | Or) -> bool:
+def _may_trap(e: object) -> TypeGuard[Div | FloorDiv | FloorMod]:
     """Whether ``e`` divides integers by what is no constant: lanes that are masked off divide too,
     and an integer division by zero stops the process."""
     if not isinstance(e, Div | FloorDiv | FloorMod) or e.dtype.is_float:

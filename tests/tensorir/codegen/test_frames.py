@@ -85,6 +85,35 @@ def test_a_loaded_index_stays_in_a_loop_that_may_be_empty() -> None:
     assert count(inner, "load") == 2
 
 
+MASKED = """
+@T.prim_func
+def f(p: T.handle, X: T.Buffer((9, 32), "float32"), Y: T.Buffer((8, 32), "float32")):
+    T.func_attr({{"is_scheduled": True}})
+    n = T.int64()
+    P = T.match_buffer(p, ({size},), "int64")
+    for i in range(8):
+        for k in range(4):
+            for j in T.vectorized(8):
+                with T.block("Y"):
+                    vi = T.axis.spatial(8, i)
+                    vj = T.axis.spatial(32, k * 8 + j)
+                    T.where(k * 8 + j < n)
+                    Y[vi, vj] = X[P[vi], vj]
+"""
+
+
+def test_an_index_that_exists_is_loaded_whatever_the_mask_says() -> None:
+    _, outer, _, inner, *_ = blocks(MASKED.format(size="n + 8"))
+    assert count(outer, "load") == 1
+    assert count(inner, "load") == 0, "that of X is masked"
+
+
+def test_an_index_under_a_mask_is_loaded_behind_it() -> None:
+    (loading,) = [b for b in blocks(MASKED.format(size="n")) if count(b, "load")]
+    assert count(loading, "load") == 1
+    assert sum("masked.load" in line for line in loading) == 1, "behind a branch, with the row"
+
+
 def test_a_division_that_may_trap_is_not_moved() -> None:
     _, outer, _, then, *_ = blocks("""
 @T.prim_func

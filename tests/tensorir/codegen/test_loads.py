@@ -284,6 +284,90 @@ def f(A: T.Buffer((4, 4), "float32"), B: T.Buffer((2, 4), "float32")):
     np.testing.assert_array_equal(b[1], [a[0, 2], 7, a[2, 2], a[3, 2]])
 
 
+GUARDED = """
+@T.prim_func
+def f(p: T.handle, X: T.Buffer((8, 16), "float32"), Y: T.Buffer((8, 16), "float32")):
+    T.func_attr({{"is_scheduled": True}})
+    n = T.int64()
+    P = T.match_buffer(p, (n,), "int64")
+    for i in range(8):
+        for j in T.vectorized(16):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                {body}
+"""
+FAR = "1000000000"
+"""Elements from one row of ``P`` to the next: those of all rows but the first lie far outside."""
+
+
+@pytest.mark.parametrize(
+    ("body", "otherwise"),
+    [
+        ("Y[vi, vj] = T.if_then_else(vi * {far} + vj < n, X[P[vi * {far}], vj], T.float32(1))", 1),
+        ("Y[vi, vj] = T.if_then_else(vi * {far} + vj < n, X[P[vi * {far}], vj], T.float32(0))", 0),
+        ("Y[vi, vj] = T.if_then_else(vi * {far} + vj < n, X[P[vi * {far}], 3], T.float32(1))", 1),
+        (
+            "Y[vi, vj] = T.if_then_else("
+            "vi * {far} + vj < n, X[T.max(T.min(P[vi * {far}], 7), 0), 3], T.float32(1))",
+            1,
+        ),
+        (
+            "Y[vi, vj] = T.if_then_else("
+            "vi * {far} + vj < n, X[P[vi * {far}], vj * 2 % 16], T.float32(1))",
+            1,
+        ),
+        (
+            "Y[vi, vj] = T.if_then_else(vi * {far} + vj < n, T.if_then_else("
+            "vj < P[vi * {far}] + 2, X[2, vj], T.float32(1)), T.float32(1))",
+            1,
+        ),
+        ("T.where(i * {far} + j < n)\n                Y[vi, vj] = X[P[vi * {far}], vj]", 9),
+        ("T.where(i * {far} + j < n)\n                Y[P[vi * {far}], vj] = X[2, vj]", 9),
+    ],
+)
+def test_an_index_is_not_loaded_where_no_lane_is_on(
+    body: str, otherwise: int, target: Target
+) -> None:
+    """Lanes of the first row alone are on: the loaded row of the others is far outside."""
+    func = parse_func(GUARDED.format(body=body.format(far=FAR)))
+    p, x = np.full(5, 2), RNG.standard_normal((8, 16)).astype("float32")
+    y = np.full((8, 16), 9, "float32")
+    call_native(func, p, x, y, dims=(5,), target=target)
+    wanted = np.full((8, 16), otherwise, "float32")
+    row = 2 if "Y[P[" in body else 0
+    wanted[row, :5] = x[2, :5]
+    if "vj < P[" in body:
+        wanted[0, 4] = otherwise
+    elif "% 16" in body:
+        wanted[0, :5] = x[2, :10:2]
+    elif ", 3]" in body:
+        wanted[0, :5] = x[2, 3]
+    np.testing.assert_array_equal(y, wanted)
+
+
+def test_lanes_that_are_off_do_not_divide_an_index_by_zero(target: Target) -> None:
+    func = parse_func("""
+@T.prim_func
+def f(p: T.handle, X: T.Buffer((8, 16), "float32"), Y: T.Buffer((8, 16), "float32")):
+    T.func_attr({"is_scheduled": True})
+    n = T.int64()
+    P = T.match_buffer(p, (n,), "int64")
+    for i in range(8):
+        for j in T.vectorized(16):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.if_then_else(vj < n, X[vi // n, vj], T.float32(1))
+""")
+    x = RNG.standard_normal((8, 16)).astype("float32")
+    for n in (0, 3):
+        y = np.zeros((8, 16), "float32")
+        call_native(func, np.zeros(n, "int64"), x, y, dims=(n,), target=target)
+        wanted = np.ones((8, 16), "float32")
+        if n:
+            wanted[:, :n] = x[np.arange(8) // n, :n]
+        np.testing.assert_array_equal(y, wanted)
+
+
 def test_column_elements() -> None:
     assert column_elements(Ramp(IntImm(8), IntImm(2), 4)) == range(8, 16, 2)
     assert column_elements(Ramp(IntImm(8), IntImm(1), 4)) is None

@@ -151,6 +151,18 @@ def test_lanes_that_are_masked_off_do_not_divide_by_zero() -> None:
     assert "// B.vload(" in vectorized(store.format("B[vi, vj]"))
 
 
+def test_what_may_fault_under_a_mask_is_masked_too() -> None:
+    store = "A[vi, vj] = T.if_then_else(vj < vi, {}, 0)"
+    dtypes = "int64 int64 int64"
+    text = vectorized(store.format("B[C[vi * 99, 0], vj]"), extent=4, dtypes=dtypes)
+    assert "B.vload([T.Ramp(C[i * 6336] * 64, 1, 4)], predicate=" in text, "still one vector"
+    inner = "T.if_then_else(vj < C[vi * {}, 0] + 1, B[vi, vj], 0)"
+    text = vectorized(store.format(inner.format(99)), extent=4, dtypes=dtypes)
+    assert "C.vload([T.Broadcast(i * 6336, 4)], predicate=" in text
+    text = vectorized(store.format(inner.format(9)), extent=4, dtypes=dtypes)
+    assert "C[i * 576]" in text, "an element that exists needs no mask"
+
+
 def test_the_vectors_of_a_symbolic_tail_need_no_predicate() -> None:
     """The tail after whole blocks of 8 has ``m // 4 % 2`` whole vectors of 4."""
     func = parse_func("""
