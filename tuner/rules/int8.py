@@ -32,7 +32,7 @@ from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .inline import inline_elementwise
 from .lanes import up_to_power
-from .matmul import SYMBOLIC_TILES, Roles, match, roles_of, row_parts
+from .matmul import SYMBOLIC_TILES, match, order_loops, roles_of, row_parts
 from .panels import is_layout_free, lay_out
 from .reduction import schedule_rest
 from .sharing import points_of, share_tiles
@@ -115,7 +115,7 @@ def schedule_int8(sch: Schedule, target: Target, chooser: Chooser) -> None:
     lay_out(sch, matmul.block, matmul.w_read, grouped_map(block, matmul, vectors * lanes))
     stored = outlets(sch, matmul.block)
     pad_columns(sch, matmul.block, vectors * lanes)
-    _order_loops(sch, matmul, roles, stored)
+    order_loops(sch, matmul, roles, stored)
     outer = len(roles.front)
     inner = roles.inner_count(block)
     extent = sch.get(sch.get_loops(matmul.block)[outer]).extent
@@ -157,20 +157,6 @@ def _lay_out_rows(sch: Schedule, matmul: Matmul, block: Block) -> None:
         return (*rest, indices[depth] // GROUP, indices[depth] % GROUP)
 
     sch.transform_layout(copy, ("write", 0), turned, pad_value=0)
-
-
-def _order_loops(sch: Schedule, matmul: Matmul, roles: Roles, stored: tuple[str, ...]) -> None:
-    """Order the loops of product and outlets: front, row, inner rows, columns, and k."""
-    column = matmul.columns[-1]
-    rows = [] if roles.row is None else [roles.row, *roles.inner]
-    for name in (matmul.block, *stored):
-        last = [column, *matmul.reduce] if name == matmul.block else [column]
-        loops = sch.get_loops(name)
-        order = [*roles.front, *rows, *last]
-        if order != sorted(order):
-            sch.reorder(*[loops[i] for i in order])
-        if not rows:
-            sch.add_unit_loop(loops[column])
 
 
 def _tile(

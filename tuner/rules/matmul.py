@@ -218,7 +218,7 @@ def schedule_product(sch: Schedule, matmul: Matmul, target: Target, chooser: Cho
     stored = outlets(sch, matmul.block)
     if packed:
         pad_columns(sch, matmul.block, panel)
-    _order_loops(sch, matmul, roles, stored)
+    order_loops(sch, matmul, roles, stored)
     outer = len(roles.front)
     if blocking.group:
         columns = panel * blocking.group
@@ -311,8 +311,8 @@ def _together(panels: int, vectors: int, rows: int, registers: int) -> int:
     return together
 
 
-def _order_loops(sch: Schedule, matmul: Matmul, roles: Roles, stored: tuple[str, ...]) -> None:
-    """Order the loops of product and epilogue: front, row, inner rows, columns, and k."""
+def order_loops(sch: Schedule, matmul: Matmul, roles: Roles, stored: tuple[str, ...]) -> None:
+    """Order the loops of product and outlets: front, row, inner rows, columns, and k."""
     column = matmul.columns[-1]
     rows = [] if roles.row is None else [roles.row, *roles.inner]
     for name in (matmul.block, *stored):
