@@ -134,7 +134,7 @@ CASES = {
     for c in (
         _mlp(1),
         _mlp(256),
-        _model("bert", 1.43, lambda m: m["transformer"].bert()),
+        _model("bert", 2.87, lambda m: m["transformer"].bert()),
         _model("gpt2", 10.2, lambda m: m["transformer"].gpt2()),
         _model("resnet18", 3.63, lambda m: m["resnet"].build(18)),
         _model("resnet50", 8.2, lambda m: m["resnet"].build(50)),

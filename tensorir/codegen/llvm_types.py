@@ -182,6 +182,27 @@ def from_float32(b: ir.IRBuilder, value: ir.Value, dtype: DType) -> ir.Value:
     return b.trunc(b.lshr(chosen, constant(ints, 16)), register_type(dtype))
 
 
+def _clamped_to_narrow(b: ir.IRBuilder, value: ir.Value, source: DType, target: DType) -> ir.Value:
+    """Float lanes as integers of 8 or 16 bits, through 32: LLVM would take saturating conversions
+    to such lanes one by one. The bounds are floats, so to clamp is exact."""
+    unsigned = target.kind == "uint"
+    low, high = (
+        (0, 2**target.bits - 1)
+        if unsigned
+        else (-(2 ** (target.bits - 1)), 2 ** (target.bits - 1) - 1)
+    )
+    floor, ceiling = constant(source, float(low)), constant(source, float(high))
+    clamped = b.select(b.fcmp_ordered(">", value, floor), value, floor)  # NaN: the lower bound
+    clamped = b.select(b.fcmp_ordered("<", clamped, ceiling), clamped, ceiling)
+    narrow = b.trunc(
+        b.fptosi(clamped, register_type(DType("int32").with_lanes(target.lanes))),
+        register_type(target),
+    )
+    if unsigned:
+        return narrow
+    return b.select(b.fcmp_ordered("ord", value, value), narrow, constant(target, 0))
+
+
 def emit_cast(  # noqa: C901 - one match over a closed set
     b: ir.IRBuilder, value: ir.Value, source: DType, target: DType
 ) -> ir.Value:
@@ -199,6 +220,8 @@ def emit_cast(  # noqa: C901 - one match over a closed set
         case "float", "float":
             return b.fpext(value, t) if target.bits > source.bits else b.fptrunc(value, t)
         case "float", "int" | "uint":
+            if target.bits < 32 and target.lanes > 1:
+                return _clamped_to_narrow(b, value, source, target)
             name = "fptosi.sat" if target.kind == "int" else "fptoui.sat"
             return call_intrinsic(
                 b, name, t, [value], f"{type_suffix(t)}.{type_suffix(value.type)}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ import pytest
 
 from burnish.support.errors import TuningError, WorkerDied
 from burnish.support.target import Target
+from burnish.tests.cluster import running_machines, running_scheduler
 from burnish.tests.tuner.programs import is_gone, matmul, tiled
 from burnish.tuner import remote
 from burnish.tuner.database import TuningDatabase
@@ -106,43 +105,23 @@ def test_jobs_run_in_a_pool_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.fixture
 def scheduler() -> Iterator[str]:
     pytest.importorskip("distributed")
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1"]
-    process = subprocess.Popen(
-        [*command, "--port", str(port), "--no-dashboard"], stderr=subprocess.DEVNULL
-    )
-    yield f"tcp://127.0.0.1:{port}"
-    process.kill()
-    process.wait()
-
-
-def start_machine(address: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "burnish", "worker", "--connect", address, "--builders", "1"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert "burnish worker at tcp://" in process.stdout.readline()
-    return process
+    with running_scheduler() as address:
+        yield address
 
 
 @pytest.mark.tuning
 @pytest.mark.slow
 def test_a_machine_that_is_killed_takes_nothing_along(scheduler: str) -> None:
     task = TuneTask("main", matmul(16), Target("native -threads=1"))
-    machines = [start_machine(scheduler) for _ in range(2)]
     killed: list[int] = []
 
-    def kill_one(progress: TuningProgress) -> None:
-        if progress.done == 3 and not killed:
-            killed.append(machines[0].pid)
-            machines[0].send_signal(signal.SIGKILL)
+    with running_machines(scheduler, 2) as machines:
 
-    try:
+        def kill_one(progress: TuningProgress) -> None:
+            if progress.done == 3 and not killed:
+                killed.append(machines[0].pid)
+                machines[0].send_signal(signal.SIGKILL)
+
         with Cluster(scheduler) as cluster, TuningDatabase() as database:
             assert cluster.tags() == {BUILDER: 2.0, runner_tag(task.target.cpu): 2.0}
             progress = tune_task(
@@ -164,12 +143,6 @@ def test_a_machine_that_is_killed_takes_nothing_along(scheduler: str) -> None:
             while cluster.tags().get(BUILDER) != 1.0:
                 assert time.monotonic() < deadline
                 time.sleep(0.2)
-    finally:
-        for machine in machines:
-            machine.kill()
-            machine.wait()
-            assert machine.stdout is not None
-            machine.stdout.close()
     assert is_gone(killed[0])
 
 

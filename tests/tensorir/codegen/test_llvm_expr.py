@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
+from tests import assembly
 from tests.native import call_native
 
 TARGETS = ("native", "llvm -mcpu=haswell")
@@ -175,10 +178,13 @@ def test_casts(source: str, target: str, kind: str) -> None:
     np.testing.assert_array_equal(found.astype("float64"), expected.astype("float64"))
 
 
-@pytest.mark.parametrize("target", ["int8", "uint8", "int32", "uint32", "int64"])
-def test_float_to_integer_saturates(target: str, kind: str) -> None:
-    a = floats(6) * np.float32(100)
+@pytest.mark.parametrize("cpu", ["native", "llvm -mcpu=haswell"])
+@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
+def test_float_to_integer_saturates(source: str, target: str, cpu: str, kind: str) -> None:
+    a = floats(6, source) * np.dtype(source).type(100)
     a[:4] = [3e38, -3e38, 1e10, np.nan]
+    a[4:8] = [-0.75, 127.75, 255.75, 65535.75]
     info = np.iinfo(target)
     exact = np.trunc(np.nan_to_num(a.astype("float64"), nan=0, posinf=1e300, neginf=-1e300))
     expected = [
@@ -187,8 +193,18 @@ def test_float_to_integer_saturates(target: str, kind: str) -> None:
         else (info.max if x > 0 else info.min)
         for x in exact
     ]
-    found = evaluate(f'T.cast(A[v], "{target}")', f"float32 {target}", a, kind=kind)
+    found = evaluate(f'T.cast(A[v], "{target}")', f"{source} {target}", a, kind=kind, target=cpu)
     assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell", "x86-64", "generic"])
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16"])
+def test_lanes_are_not_converted_one_by_one(target: str, cpu: str) -> None:
+    text = kernel(f'T.cast(A[v], "{target}")', f"float32 {target}", kind="T.vectorized", n=64)
+    lines = assembly.kernel_lines(parse_func(text), Target(f"llvm -mcpu={cpu}"))
+    scalar = re.compile(r"v?cvtt?s[sd]2u?si|fcvtz[su] [wx]")
+    assert [x.code for x in lines if scalar.match(x.code)] == []
+    assert [x.code for x in lines if re.match(r"v?cvttps2dq|fcvtz[su] v", x.code)]
 
 
 def test_booleans(kind: str) -> None:
