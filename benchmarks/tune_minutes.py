@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import burnish
@@ -61,7 +62,7 @@ def tune(case: Case, minutes: float, threads: int, records: Path | None) -> Outc
     result = models["tuned"].tune(minutes=minutes, database=path)
     taken = (time.monotonic() - start) / 60
     times = time_interleaved(
-        {name: lambda model=model: model(*arrays) for name, model in models.items()},
+        {name: partial(model, *arrays) for name, model in models.items()},
         rounds=ROUNDS,
         seconds=SECONDS,
     )

@@ -182,25 +182,29 @@ def from_float32(b: ir.IRBuilder, value: ir.Value, dtype: DType) -> ir.Value:
     return b.trunc(b.lshr(chosen, constant(ints, 16)), register_type(dtype))
 
 
-def _clamped_to_narrow(b: ir.IRBuilder, value: ir.Value, source: DType, target: DType) -> ir.Value:
-    """Float lanes as integers of 8 or 16 bits, through 32: LLVM would take saturating conversions
-    to such lanes one by one. The bounds are floats, so to clamp is exact."""
+def _saturated_lanes(b: ir.IRBuilder, value: ir.Value, source: DType, target: DType) -> ir.Value:
+    """Float lanes as integers; those of 8 or 16 bits through 32. LLVM would take saturating
+    conversions of vectors one by one, so they are clamped to what fits, which is exact."""
     unsigned = target.kind == "uint"
-    low, high = (
-        (0, 2**target.bits - 1)
-        if unsigned
-        else (-(2 ** (target.bits - 1)), 2 ** (target.bits - 1) - 1)
-    )
-    floor, ceiling = constant(source, float(low)), constant(source, float(high))
+    precision = 24 if source.bits == 32 else 53
+    exponent = target.bits if unsigned else target.bits - 1
+    low = 0.0 if unsigned else -(2.0**exponent)
+    high = 2.0**exponent - 2.0 ** max(exponent - precision, 0)
+    floor, ceiling = constant(source, low), constant(source, high)
     clamped = b.select(b.fcmp_ordered(">", value, floor), value, floor)  # NaN: the lower bound
     clamped = b.select(b.fcmp_ordered("<", clamped, ceiling), clamped, ceiling)
-    narrow = b.trunc(
-        b.fptosi(clamped, register_type(DType("int32").with_lanes(target.lanes))),
-        register_type(target),
-    )
+    t = register_type(target)
+    if target.bits < 32:
+        through = register_type(DType("int32").with_lanes(target.lanes))
+        found = b.trunc(b.fptosi(clamped, through), t)
+    else:
+        found = b.fptoui(clamped, t) if unsigned else b.fptosi(clamped, t)
+    if exponent > precision:
+        beyond = b.fcmp_ordered(">=", value, constant(source, 2.0**exponent))
+        found = b.select(beyond, constant(target, 2**exponent - 1), found)
     if unsigned:
-        return narrow
-    return b.select(b.fcmp_ordered("ord", value, value), narrow, constant(target, 0))
+        return found
+    return b.select(b.fcmp_ordered("ord", value, value), found, constant(target, 0))
 
 
 def emit_cast(  # noqa: C901 - one match over a closed set
@@ -220,8 +224,8 @@ def emit_cast(  # noqa: C901 - one match over a closed set
         case "float", "float":
             return b.fpext(value, t) if target.bits > source.bits else b.fptrunc(value, t)
         case "float", "int" | "uint":
-            if target.bits < 32 and target.lanes > 1:
-                return _clamped_to_narrow(b, value, source, target)
+            if target.lanes > 1:
+                return _saturated_lanes(b, value, source, target)
             name = "fptosi.sat" if target.kind == "int" else "fptoui.sat"
             return call_intrinsic(
                 b, name, t, [value], f"{type_suffix(t)}.{type_suffix(value.type)}"

@@ -86,16 +86,13 @@ def atan(lanes: Lanes, x: ir.Value) -> ir.Value:
 
 
 def atan2(lanes: Lanes, y: ir.Value, x: ir.Value) -> ir.Value:
-    """The angle of ``(x, y)`` in (-pi, pi], signed zeros and infinities as in C99; float32 through
-    float64."""
-    if lanes.bits == 32:
-        wide = lanes.widened()
-        return lanes.truncate(atan2(wide, wide.extend(y), wide.extend(x)))
+    """The angle of ``(x, y)`` in (-pi, pi], signed zeros and infinities as in C99."""
     zero, one = lanes.const(0.0), lanes.const(1.0)
     a, b = lanes.abs(y), lanes.abs(x)
     larger = lanes.select(lanes.compare(">", a, b), a, b)
     # Quartered where a + b, or the bound on the ratio, could overflow.
-    scale = lanes.select(lanes.compare(">", larger, lanes.const(2.0**1020)), lanes.const(0.25), one)
+    huge = lanes.compare(">", larger, lanes.const(2.0 ** (lanes.bias - 3)))
+    scale = lanes.select(huge, lanes.const(0.25), one)
     infinite = lanes.const(math.inf)
     both = lanes.builder.and_(lanes.compare("==", a, infinite), lanes.compare("==", b, infinite))
     a = lanes.select(both, one, lanes.mul(a, scale))
@@ -105,7 +102,7 @@ def atan2(lanes: Lanes, y: ir.Value, x: ir.Value) -> ir.Value:
     series = _atan_series(lanes, t)
     # For x < 0 the angle is pi minus the folded one: every part but pi changes its sign.
     behind = lanes.compare("<", lanes.copysign(one, x), zero)
-    pi, pi_low = lanes.pieces(PI, [53])
+    pi, pi_low = lanes.pieces(PI, [lanes.mantissa + 1])
     forward = lanes.add(base, lanes.add(t, lanes.add(series, low)))
     rest = lanes.sub(lanes.sub(lanes.const(pi_low), low), series)
     backward = lanes.add(lanes.sub(lanes.const(pi), base), lanes.sub(rest, t))

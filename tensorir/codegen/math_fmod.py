@@ -6,8 +6,10 @@ Each round subtracts ``q * (b * 2**k)`` with k chosen so that the quotient's dig
     r = |x|;   do  k = max(exponent(r) - exponent(b) - 22, 0);   r -= round(r / (b 2**k)) b 2**k
                while some lane had k > 0;                        if r < 0: r += b
 
-One round is enough for quotients below some 2**22. float32 is divided in float64. Like ``sin``,
-``fmod`` leaves the builder in another basic block than it found it in.
+One round is enough for quotients below some 2**22. float32 is divided in float64, and where all
+quotients of a vector are below 2**22 without that loop: the float32 quotient rounds to at most one
+too many, its product with the divisor has 46 bits, and so ``x - q * b`` is exact in float64. Like
+``sin``, ``fmod`` leaves the builder in another basic block than it found it in.
 """
 
 from __future__ import annotations
@@ -26,8 +28,7 @@ def fmod(lanes: Lanes, x: ir.Value, y: ir.Value) -> ir.Value:
     """``x - trunc(x / y) * y`` without any rounding, with the sign of x. NaN for an infinite x and
     for ``y == 0``; x itself for an infinite y."""
     if lanes.bits == 32:
-        wide = lanes.widened()
-        return lanes.truncate(fmod(wide, wide.extend(x), wide.extend(y)))
+        return _fmod_32(lanes, x, y)
     infinity, one = lanes.const(math.inf), lanes.const(1.0)
     a, b = lanes.abs(x), lanes.abs(y)
     x_finite = lanes.compare("<", a, infinity)
@@ -41,6 +42,37 @@ def fmod(lanes: Lanes, x: ir.Value, y: ir.Value) -> ir.Value:
     beyond = lanes.select(lanes.compare("==", lanes.abs(y), infinity), x, lanes.const(math.nan))
     beyond = lanes.select(x_finite, beyond, lanes.const(math.nan))
     return lanes.select(usable, lanes.copysign(rest, x), beyond)
+
+
+def _fmod_32(lanes: Lanes, x: ir.Value, y: ir.Value) -> ir.Value:
+    """By the quotient itself, and by ``fmod`` in float64 where a lane's is too large for that (or
+    no number)."""
+    builder, wide = lanes.builder, lanes.widened()
+    a, b = lanes.abs(x), lanes.abs(y)
+    quotient = lanes.div(a, b)
+    small = lanes.compare("<", quotient, lanes.const(2.0**_DIGIT))
+    small = builder.and_(small, lanes.compare("<", b, lanes.const(math.inf)))
+    nearest = lanes.round_integral(quotient)
+    above = lanes.compare(">", nearest, quotient)
+    q = lanes.select(above, lanes.sub(nearest, lanes.const(1.0)), nearest)
+    product = wide.mul(wide.extend(q), wide.extend(b))
+    rest = lanes.truncate(wide.sub(wide.extend(a), product))
+    rest = lanes.select(lanes.compare("<", rest, lanes.const(0.0)), lanes.add(rest, b), rest)
+    quick = lanes.copysign(rest, x)
+
+    before = builder.block
+    large = builder.append_basic_block("fmod.large")
+    done = builder.append_basic_block("fmod.all")
+    builder.cbranch(lanes.any(builder.not_(small)), large, done)
+    builder.position_at_end(large)
+    exact = lanes.truncate(fmod(wide, wide.extend(x), wide.extend(y)))
+    after = builder.block
+    builder.branch(done)
+    builder.position_at_end(done)
+    result = builder.phi(lanes.float_type)
+    result.add_incoming(quick, before)
+    result.add_incoming(exact, after)
+    return result
 
 
 def _divide(lanes: Lanes, a: ir.Value, b: ir.Value) -> ir.Value:

@@ -1,8 +1,9 @@
 """pow and rsqrt.
 
 ``|x| ** y = 2 ** (y log2 |x|)``. The product may be 1000 times as large as its last bit may be
-wrong, so the logarithm needs ten bits more than the format has. float32 computes it in float64;
-float64 as an unevaluated sum of two doubles (Dekker's arithmetic, which needs no fma):
+wrong, so the logarithm needs ten bits more than the format has. float32 computes it in float64,
+with polynomials as short as that allows, and decides its special cases in float32; float64 as an
+unevaluated sum of two doubles (Dekker's arithmetic, which needs no fma):
 
     s = f / (2 + f),  log(1 + f) = 2s + s z (2/3 + z T(z)),  z = s*s
 
@@ -18,9 +19,29 @@ import llvmlite.ir as ir
 
 from .lanes import LOG2_E, Lanes
 from .math_exp import exp2_polynomial, scaled
-from .math_log import decompose, log2, normal
+from .math_log import decompose, normal
 
 Pair = tuple[ir.Value, ir.Value]
+
+# log2((1 + s) / (1 - s)) / s in s**2, |s| <= 0.1716, and (2**r - 1) / r, |r| <= 1/2; relative
+# errors of the logarithm and of the power below 2**-45 and 2**-32.
+_LOG2_SHORT = (
+    2.885390081777851,
+    0.9617966941122649,
+    0.5770779426603044,
+    0.41220922406110433,
+    0.31990680380701336,
+    0.28288502340748234,
+)
+_EXP2_SHORT = (
+    0.6931471805599453,
+    0.24022650922288757,
+    0.055504108839096185,
+    0.009618056678524637,
+    0.001333350238616277,
+    0.0001546144469856913,
+    1.5297323760701075e-05,
+)
 
 # ((log((1 + s) / (1 - s)) / s - 2) / z - 2/3) / z, z = s**2; relative error of the log below
 # 2**-73.
@@ -78,16 +99,30 @@ def _log2_pair(lanes: Lanes, x: ir.Value) -> Pair:
     return _plus(lanes, (k, lanes.const(0.0)), logarithm)
 
 
-def _power_64(lanes: Lanes, a: ir.Value, y: ir.Value, *, precise: bool) -> ir.Value:
-    """``a ** y`` for finite a > 0, in float64; 2**-50 of the exponent is lost unless
-    ``precise``."""
-    if precise:
-        high, low = _log2_pair(lanes, a)
-        product, error = lanes.two_product(high, y)
-        error = lanes.fma(low, y, error)
-    else:
-        product = lanes.mul(log2(lanes, a), y)
-        error = lanes.const(0.0)
+def _power_32(lanes: Lanes, a: ir.Value, y: ir.Value) -> ir.Value:
+    """``a ** y`` for finite a > 0 in float32, through float64; rounded once."""
+    wide = lanes.widened()
+    scaled_a, offset = normal(lanes, a)
+    m, _, exponent = decompose(lanes, scaled_a)
+    k = wide.extend(lanes.sub(exponent, offset))
+    f = wide.extend(lanes.sub(m, lanes.const(1.0)))
+    s = wide.div(f, wide.add(f, wide.const(2.0)))
+    logarithm = wide.fma(s, wide.poly(wide.mul(s, s), _LOG2_SHORT), k)
+    product = wide.mul(logarithm, wide.extend(y))
+    limited = wide.at_most(wide.at_least(product, -160.0), 130.0)
+    magic = wide.const(1.5 * 2.0**wide.mantissa + wide.bias)
+    shifted = wide.add(limited, magic)
+    r = wide.sub(limited, wide.sub(shifted, magic))
+    value = wide.fma(wide.poly(r, _EXP2_SHORT), r, wide.const(1.0))
+    power = wide.from_bits(wide.shift_left(wide.to_bits(shifted), wide.mantissa))
+    return lanes.truncate(wide.mul(value, power))
+
+
+def _power_64(lanes: Lanes, a: ir.Value, y: ir.Value) -> ir.Value:
+    """``a ** y`` for finite a > 0 in float64."""
+    high, low = _log2_pair(lanes, a)
+    product, error = lanes.two_product(high, y)
+    error = lanes.fma(low, y, error)
     limited = lanes.at_most(lanes.at_least(product, -1080.0), 1026.0)
     inside = lanes.compare("==", limited, product)
     error = lanes.select(inside, error, lanes.const(0.0))
@@ -98,11 +133,11 @@ def _power_64(lanes: Lanes, a: ir.Value, y: ir.Value, *, precise: bool) -> ir.Va
 
 
 def _parity(lanes: Lanes, y: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """``(y is integral, y is odd)`` in float64; infinities count as even."""
+    """``(y is integral, y is odd)``; infinities count as even."""
     builder = lanes.builder
     size = lanes.abs(y)
-    # Non-negative values below 2**53 round by a smaller addend than round_integral's.
-    addend = lanes.const(2.0**52)
+    # Non-negative values below 2 addends round by a smaller addend than round_integral's.
+    addend = lanes.const(2.0**lanes.mantissa)
 
     def is_whole(value: ir.Value) -> ir.Value:
         return lanes.compare("==", lanes.sub(lanes.add(value, addend), addend), value)
@@ -110,24 +145,17 @@ def _parity(lanes: Lanes, y: ir.Value) -> tuple[ir.Value, ir.Value]:
     large = lanes.compare(">=", size, addend)
     whole, even = is_whole(size), is_whole(lanes.mul(size, lanes.const(0.5)))
     integral = builder.or_(large, whole)
-    small = lanes.compare("<", size, lanes.const(2.0**53))
+    small = lanes.compare("<", size, lanes.const(2.0 ** (lanes.mantissa + 1)))
     return integral, builder.and_(builder.and_(integral, small), builder.not_(even))
 
 
 def pow_(lanes: Lanes, x: ir.Value, y: ir.Value) -> ir.Value:
     """``x ** y``; a negative x with a y that is no integer gives NaN, ``1 ** y`` and ``x ** 0`` are
     1 whatever the other is."""
-    if lanes.bits == 32:
-        wide = lanes.widened()
-        return lanes.truncate(_pow_64(wide, wide.extend(x), wide.extend(y), precise=False))
-    return _pow_64(lanes, x, y, precise=True)
-
-
-def _pow_64(lanes: Lanes, x: ir.Value, y: ir.Value, *, precise: bool) -> ir.Value:
     builder, select, compare = lanes.builder, lanes.select, lanes.compare
     zero, one, infinity = lanes.const(0.0), lanes.const(1.0), lanes.const(math.inf)
     a = lanes.abs(x)
-    value = _power_64(lanes, a, y, precise=precise)
+    value = (_power_32 if lanes.bits == 32 else _power_64)(lanes, a, y)
     integral, odd = _parity(lanes, y)
     # |x| at the ends of the line: 0 or infinity by the sign of y.
     at_zero, at_infinity = compare("==", a, zero), compare("==", a, infinity)

@@ -1,7 +1,7 @@
 """Writes the composed intrinsics with those that have machine code of their own.
 
-``sinh`` and its kin are a few operations around ``exp``, ``log`` and ``atan2``, arranged so that
-nothing cancels near 0 and nothing overflows before the result does. Half precision is computed in
+``asinh`` and its kin are a few operations around ``log`` and ``log1p``, arranged so that nothing
+cancels near 0 and nothing overflows before the result does. Half precision is computed in
 float32 and rounded once. Runs first, on scalar expressions: vectors come later.
 """
 
@@ -35,8 +35,6 @@ from ..visitor import Mutator
 Expansion = Callable[..., Expr]
 
 _LN2 = math.log(2)
-_EXP_IS_SAFE = 20.0
-"""Beyond it ``exp(-x)`` is nothing next to ``exp(x)``."""
 
 
 def expand_intrinsics(func: PrimFunc) -> PrimFunc:
@@ -70,36 +68,6 @@ def _exp10(x: Expr) -> Expr:
     return call_intrin("pow", const(10.0, x.dtype), x)
 
 
-def _log10(x: Expr) -> Expr:
-    return call_intrin("log", x) * const(1 / math.log(10), x.dtype)
-
-
-def _half_exp(a: Expr) -> Expr:
-    """``exp(a) / 2`` as a product, which overflows only where the result does."""
-    root = call_intrin("exp", a * const(0.5, a.dtype))
-    return (root * const(0.5, a.dtype)) * root
-
-
-def _sinh(x: Expr) -> Expr:
-    a = _abs(x)
-    e = call_intrin("expm1", _clipped(a))
-    small = (e + e / (e + const(1.0, x.dtype))) * const(0.5, x.dtype)
-    far = GT(a, const(_EXP_IS_SAFE, x.dtype))
-    return call_intrin("copysign", Select(far, _half_exp(a), small), x)
-
-
-def _clipped(a: Expr) -> Expr:
-    """``a`` where ``exp(a)`` is safe: the side that a Select does not choose stays finite too."""
-    return Select(GT(a, const(_EXP_IS_SAFE, a.dtype)), const(_EXP_IS_SAFE, a.dtype), a)
-
-
-def _cosh(x: Expr) -> Expr:
-    a = _abs(x)
-    e = call_intrin("exp", _clipped(a))
-    near = (e + const(1.0, x.dtype) / e) * const(0.5, x.dtype)
-    return Select(GT(a, const(_EXP_IS_SAFE, x.dtype)), _half_exp(a), near)
-
-
 def _large(dtype: DType) -> Expr:
     """From here on ``x * x + 1`` is ``x * x``."""
     return const(1e9 if dtype.bits == 64 else 1e4, dtype)
@@ -130,20 +98,6 @@ def _atanh(x: Expr) -> Expr:
     return call_intrin("copysign", value, x)
 
 
-def _leg(x: Expr) -> Expr:
-    """``sqrt(1 - x * x)``, exact near 1."""
-    one = const(1.0, x.dtype)
-    return call_intrin("sqrt", (one - x) * (one + x))
-
-
-def _asin(x: Expr) -> Expr:
-    return call_intrin("atan2", x, _leg(x))
-
-
-def _acos(x: Expr) -> Expr:
-    return call_intrin("atan2", _leg(x), x)
-
-
 def _hypot(x: Expr, y: Expr) -> Expr:
     one, infinity = const(1.0, x.dtype), const(math.inf, x.dtype)
     a, b = _abs(x), _abs(y)
@@ -156,14 +110,9 @@ def _hypot(x: Expr, y: Expr) -> Expr:
 
 EXPANSIONS: dict[str, Expansion] = {
     "exp10": _exp10,
-    "log10": _log10,
-    "sinh": _sinh,
-    "cosh": _cosh,
     "asinh": _asinh,
     "acosh": _acosh,
     "atanh": _atanh,
-    "asin": _asin,
-    "acos": _acos,
     "hypot": _hypot,
 }
 """How each composed intrinsic is computed from its operands, of float32 or float64."""

@@ -15,6 +15,7 @@ from ...support.errors import ComputeError
 from ..compute import Tensor, compute
 from ..expr import (
     EQ,
+    FLOAT32,
     GE,
     GT,
     INDEX,
@@ -109,6 +110,13 @@ def elementwise(name: str, fn: Callable[..., Expr], *operands: Operand) -> Tenso
     return compute(shape, element, name)
 
 
+def _rounded_once(name: str, fn: Callable[[Expr], Expr], x: Tensor) -> Tensor:
+    """``elementwise`` for a formula of several steps: half precision is computed in float32."""
+    if not x.dtype.is_float or x.dtype.bits >= 32:
+        return elementwise(name, fn, x)
+    return elementwise(name, lambda v: cast_expr(fn(cast_expr(v, FLOAT32)), v.dtype), x)
+
+
 # -- unary ---------------------------------------------------------------------------------------
 def _intrinsic(name: str, intrinsic: str = "") -> Callable[[Tensor], Tensor]:
     def operator(x: Tensor) -> Tensor:
@@ -185,7 +193,7 @@ def elu(x: Tensor, alpha: float = 1.0) -> Tensor:
     def element(v: Expr) -> Expr:
         return Select(v > 0, v, const(alpha, v.dtype) * call_intrin("expm1", v))
 
-    return elementwise("elu", element, x)
+    return _rounded_once("elu", element, x)
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -205,12 +213,12 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
             half * v * (one + call_intrin("tanh", const(math.sqrt(2 / math.pi), v.dtype) * inner))
         )
 
-    return elementwise("gelu", element, x)
+    return _rounded_once("gelu", element, x)
 
 
 def silu(x: Tensor) -> Tensor:
     """``x * sigmoid(x)``."""
-    return elementwise("silu", lambda v: v * call_intrin("sigmoid", v), x)
+    return _rounded_once("silu", lambda v: v * call_intrin("sigmoid", v), x)
 
 
 def softplus(x: Tensor) -> Tensor:
@@ -220,7 +228,7 @@ def softplus(x: Tensor) -> Tensor:
         tail = call_intrin("log1p", call_intrin("exp", -call_intrin("abs", v)))
         return max_expr(v, const(0, v.dtype)) + tail
 
-    return elementwise("softplus", element, x)
+    return _rounded_once("softplus", element, x)
 
 
 def _relu6(v: Expr) -> Expr:
@@ -229,12 +237,12 @@ def _relu6(v: Expr) -> Expr:
 
 def hard_sigmoid(x: Tensor) -> Tensor:
     """``relu6(x + 3) / 6``."""
-    return elementwise("hard_sigmoid", lambda v: _relu6(v + 3) / const(6, v.dtype), x)
+    return _rounded_once("hard_sigmoid", lambda v: _relu6(v + 3) / const(6, v.dtype), x)
 
 
 def hard_swish(x: Tensor) -> Tensor:
     """``x * relu6(x + 3) / 6``."""
-    return elementwise("hard_swish", lambda v: v * _relu6(v + 3) / const(6, v.dtype), x)
+    return _rounded_once("hard_swish", lambda v: v * _relu6(v + 3) / const(6, v.dtype), x)
 
 
 def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:

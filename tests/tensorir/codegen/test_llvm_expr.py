@@ -180,11 +180,14 @@ def test_casts(source: str, target: str, kind: str) -> None:
 
 @pytest.mark.parametrize("cpu", ["native", "llvm -mcpu=haswell"])
 @pytest.mark.parametrize("source", ["float32", "float64"])
-@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64"])
+@pytest.mark.parametrize(
+    "target", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+)
 def test_float_to_integer_saturates(source: str, target: str, cpu: str, kind: str) -> None:
     a = floats(6, source) * np.dtype(source).type(100)
     a[:4] = [3e38, -3e38, 1e10, np.nan]
     a[4:8] = [-0.75, 127.75, 255.75, 65535.75]
+    a[12:18] = [2147483520.0, 2147483648.0, -2147483648.0, 4294967040.0, 9.2e18, -9.3e18]
     info = np.iinfo(target)
     exact = np.trunc(np.nan_to_num(a.astype("float64"), nan=0, posinf=1e300, neginf=-1e300))
     expected = [
@@ -198,7 +201,7 @@ def test_float_to_integer_saturates(source: str, target: str, cpu: str, kind: st
 
 
 @pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell", "x86-64", "generic"])
-@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16"])
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16", "int32"])
 def test_lanes_are_not_converted_one_by_one(target: str, cpu: str) -> None:
     text = kernel(f'T.cast(A[v], "{target}")', f"float32 {target}", kind="T.vectorized", n=64)
     lines = assembly.kernel_lines(parse_func(text), Target(f"llvm -mcpu={cpu}"))

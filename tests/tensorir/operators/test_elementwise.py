@@ -80,6 +80,14 @@ def test_unary_of_finite_values(run: Run, name: str) -> None:
     np.testing.assert_allclose(run(getattr(ops, name), x), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["gelu", "silu", "softplus", "elu", "hard_sigmoid", "hard_swish"])
+def test_half_precision_is_rounded_once(run: Run, name: str) -> None:
+    x = np.linspace(-6, 6, 193).astype("float16")
+    single = run(getattr(ops, name), x.astype("float32"))
+    found = run(getattr(ops, name), x)
+    np.testing.assert_array_equal(found, single.astype("float16"))
+
+
 def test_gelu_with_tanh(run: Run) -> None:
     x = np.linspace(-4, 4, 33, dtype="float32")
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
