@@ -58,6 +58,8 @@ MAX_SIGNATURES = 16
 NOTE_SIGNATURES = 4
 _ADVICE = 'Name the dims that vary, once: burnish.compile(module, dynamic_shapes=({0: "batch"},)).'
 _BYTECODE = "70-bytecode"
+_TIMED_ROUNDS = 31
+"""How often the programs before and after tuning are timed, in turns."""
 _TIMED_SIZE = 16
 """What symbolic dims are when the programs before and after tuning are timed."""
 
@@ -307,7 +309,7 @@ class CompiledModel:
             return result
         new = CompiledSignature(current.imported, executable, self._threads)
         result.before, result.after = _time_both(current, new)
-        result.kept = result.after.minimum < result.before.minimum
+        result.kept = result.after.is_less_than(result.before)
         if result.kept:
             self._schedule = schedule
             self._replace(current, new)
@@ -386,5 +388,5 @@ def _time_both(old: CompiledSignature, new: CompiledSignature) -> list[Timing]:
     inputs = random_inputs(params, size=_TIMED_SIZE)
     before, after = old.machine()["main"], new.machine()["main"]
     contenders = {"before": lambda: before(*inputs), "after": lambda: after(*inputs)}
-    times = time_interleaved(contenders)
+    times = time_interleaved(contenders, rounds=_TIMED_ROUNDS)
     return [times["before"], times["after"]]

@@ -19,6 +19,10 @@ class Timing:
     minimum: float
     median: float
 
+    def is_less_than(self, other: Timing) -> bool:
+        """Whether both are smaller: one alone may be luck."""
+        return self.minimum < other.minimum and self.median < other.median
+
 
 def time_interleaved(
     contenders: Mapping[str, Callable[[], Any]], *, rounds: int = 15, seconds: float = 0.02

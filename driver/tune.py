@@ -18,6 +18,7 @@ from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
 from ..tuner.database import TuningDatabase
+from ..tuner.final_heat import final_heat
 from ..tuner.pipeline import CANDIDATE_LIMIT, Pools, local_pools
 from ..tuner.reference_pool import ReferencePool
 from ..tuner.remote import Cluster
@@ -30,6 +31,9 @@ from .stages import ScheduleChoice
 from .timing import Timing
 from .transform import best_or_none
 from .tune_display import tune_display
+
+_HEAT_SECONDS = 1.5
+"""What a task's final heat takes, about."""
 
 Watch = Callable[[TaskScheduler], object]
 
@@ -91,7 +95,8 @@ def tune_tasks(
     """Tune tasks within a budget, which ``task_scheduler`` (``gradient`` or ``round-robin``)
     divides between them; one cost model learns from all. Candidates are built and timed by worker
     processes of this machine, or, with the address of a dask scheduler as ``cluster``, by the
-    machines there.
+    machines there. Here the leading candidates of each task are timed once more in turns
+    (``tuner.final_heat``), within the minutes, before anything is made of them.
 
     ``verbose`` shows a table or lines on stderr; ``on_progress`` gets the number of measurements
     and a line of text, ``watch`` the scheduler itself. Raises TuningError for a budget that is
@@ -106,11 +111,12 @@ def tune_tasks(
         pools = _pools(tasks, stack) if cluster is None else _machines(cluster, tasks, stack)
         tune = partial(tune, builder=pools.builder)
         watchers = [w for w in (show, _reporter(on_progress), watch) if w is not None]
+        end = None if minutes is None else time.monotonic() + minutes * 60
         scheduler = TaskScheduler(
             tasks,
             database,
             trials=trials,
-            deadline=None if minutes is None else time.monotonic() + minutes * 60,
+            deadline=None if end is None else end - _heats_last(tasks, end - time.monotonic()),
             strategy=task_scheduler,
             patience=patience,
             floors=_floors(tasks),
@@ -120,12 +126,22 @@ def tune_tasks(
             watch=lambda s: [w(s) for w in watchers],
         )
         scheduler.run()
+        if cluster is None and not scheduler.interrupted:
+            for state in scheduler.states:
+                if final_heat(state.task, database, pools, deadline=end):
+                    record = database.best(state.task.workload, state.task.target_key)
+                    state.best = record.best if record is not None else None
     return TuneResult(
         scheduler.states,
         timeline=scheduler.timeline,
         seconds=scheduler.seconds,
         interrupted=scheduler.interrupted,
     )
+
+
+def _heats_last(tasks: Sequence[TuneTask], seconds: float) -> float:
+    """How many of the seconds are left to the final heats: a tenth at most."""
+    return min(0.1 * seconds, _HEAT_SECONDS * len(tasks))
 
 
 def _pools(tasks: Sequence[TuneTask], stack: ExitStack) -> Pools:

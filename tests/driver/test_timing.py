@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-from burnish.driver.timing import time_interleaved
+from burnish.driver.timing import Timing, time_interleaved
 
 
 def test_the_slower_one_takes_longer() -> None:
@@ -26,3 +26,9 @@ def test_the_slower_one_takes_longer() -> None:
     # In turns: after the warm-up the names change at least twice a round.
     changes = sum(a != b for a, b in pairwise(order))
     assert changes >= 2 * 3 - 1
+
+
+def test_less_means_the_minimum_and_the_median() -> None:
+    assert Timing(1.0, 2.0).is_less_than(Timing(2.0, 3.0))
+    assert not Timing(1.0, 3.0).is_less_than(Timing(2.0, 3.0))
+    assert not Timing(2.0, 2.0).is_less_than(Timing(2.0, 3.0))

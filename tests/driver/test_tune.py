@@ -28,6 +28,11 @@ from burnish.tuner.task import TuneTask
 NATIVE = resolve_target("native -threads=1")
 
 
+def out_of_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is as fast as the machine allows, whatever machine it is: no search ends early."""
+    monkeypatch.setattr(driver_tune, "_floors", lambda tasks: {t.workload: 0.0 for t in tasks})
+
+
 class Recorder:
     """Stands in for a tuning session: notes what it is given, spends its trials."""
 
@@ -75,8 +80,9 @@ def test_tasks_may_take_turns(tasks: list[TuneTask], recorder: Recorder) -> None
 
 
 def test_minutes_become_a_deadline(tasks: list[TuneTask], recorder: Recorder) -> None:
+    """Of the search; the final heats of the three tasks have the rest."""
     tune_tasks(tasks, TuningDatabase(), trials=48, minutes=2.0)
-    assert recorder.options["deadline"] - time.monotonic() == pytest.approx(120, abs=2)
+    assert 100 < recorder.options["deadline"] - time.monotonic() < 118
 
 
 def test_one_model_learns_from_all(tasks: list[TuneTask], recorder: Recorder) -> None:
@@ -178,6 +184,7 @@ def test_a_tuned_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bo
         return {"before": Timing(2.0, 2.0), "after": Timing(new, new)}
 
     monkeypatch.setattr("burnish.driver.compile.time_interleaved", timed)
+    out_of_reach(monkeypatch)
     path = tmp_path / "records.db"
     # A record that says one candidate beats the analytic schedule: which one does not matter here.
     result = model.tune(trials=4, database=path)
@@ -225,8 +232,11 @@ def test_a_cluster_builds_and_times(
 
 @pytest.mark.tuning
 @pytest.mark.slow
-def test_a_model_is_tuned_on_other_machines(tmp_path: Path) -> None:
+def test_a_model_is_tuned_on_other_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("distributed")
+    out_of_reach(monkeypatch)
     module = nn.Sequential(nn.Linear(24, 16), nn.ReLU()).eval()
     x = torch.randn(2, 24)
     model = burnish.compile(module, (x,), threads=1)
