@@ -141,6 +141,14 @@ class Target:
     def is_aarch64(self) -> bool:
         return self.triple.startswith(("aarch64", "arm64"))
 
+    @property
+    def has_fma(self) -> bool:
+        """Whether a multiplication and the addition of its result are one instruction. Of x86 the
+        CPUs with vectors of 256 bits have it, unless the features say otherwise."""
+        if "-fma" in self.features:
+            return False
+        return not self.is_x86 or self.vector_bits > 128 or "+fma" in self.features
+
     def __str__(self) -> str:
         """The shortest text that parses back to this target."""
         parts = [self.kind]

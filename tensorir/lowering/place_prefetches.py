@@ -2,12 +2,12 @@
 
 A loop annotated with ``prefetch_distance = d`` begins, in iteration ``i``, to fetch the cache lines
 that iteration ``i + d`` loads: of every access in its body (inner loops apart) whose address moves
-by a constant number of bytes an iteration, each line once. The requests stand between the
-statements of the body, spread evenly, so that they do not fill the queue of pending lines at once.
-They name elements beyond the end of a buffer near the last iteration, which is no access: a
-prefetch never faults. Its address is computed whether or not the load would happen, so addresses
-that are loaded themselves, or divided by what may be zero, or named by a let below the loop, are
-not asked for. Runs after unrolling, when each load has its place.
+by a constant number of bytes an iteration, each line once, and none that iteration ``i`` loads
+itself. The requests stand between the statements of the body, spread evenly, so that they do not
+fill the queue of pending lines at once. They name elements beyond the end of a buffer near the last
+iteration, which is no access: a prefetch never faults. Its address is computed whether or not the
+load would happen, so addresses that are loaded themselves, or divided by what may be zero, or named
+by a let below the loop, are not asked for. Runs after unrolling, when each load has its place.
 
 A loop annotated with ``prefetch_next`` asks for what it will read once the loops around it have
 moved on. Where the loop reads the same memory again while a loop around it turns, and a loop
@@ -133,10 +133,12 @@ def _with_prefetches(body: Stmt, lines: list[tuple[Buffer, Expr]]) -> Stmt:
 
 def _lines(loop: For, body: Stmt, distance: int, scope: Scope) -> Iterator[tuple[Buffer, Expr]]:
     """The first element of each cache line that the loads of ``body`` touch, ``distance``
-    iterations later."""
+    iterations later, but for those that they touch now."""
     for stream in _streams(loop, body, scope):
+        now = stream.lines(0)
         for offset in stream.lines(stream.step * distance):
-            yield stream.buffer, _at(stream.form, offset)
+            if offset not in now:
+                yield stream.buffer, _at(stream.form, offset)
 
 
 def _next_lines(

@@ -137,26 +137,10 @@ PRODUCTS = [name for name, kernel in KERNELS.items() if kernel.products]
 MATHEMATICS = [name for name, kernel in KERNELS.items() if not kernel.products]
 
 SPILLING: dict[tuple[str, str], str] = {
+    ("depthwise", HASWELL): "8 sums that share pixels are faster than fewer that fit 16 registers",
+    ("softmax", HASWELL): "of 4 vectors, their sum and exp's constants one has no register of 16",
     **{
-        (name, SSE2): "12 sums leave none of 16 registers for a product that is not fused"
-        for name in ("matmul", "linear_gelu", "conv_1x1", "conv_3x3", "first_conv", "attention")
-    },
-    **{
-        (name, NEON): "28 sums leave too few of 32 registers for what is broadcast"
-        for name in ("conv_1x1", "conv_3x3", "first_conv")
-    },
-    ("linear_gelu", NEON): "addresses of what is fetched ahead need more registers than there are",
-    **{
-        ("winograd", cpu): "the transforms of a tile need more registers than there are"
-        for cpu in CPUS
-    },
-    **{
-        ("depthwise", cpu): "8 sums, their pixels and 9 weights need more than 16 registers"
-        for cpu in (HASWELL, SSE2)
-    },
-    **{
-        (name, cpu): "vectors worked on together share 16 registers with a polynomial's constants"
-        for name in ("softmax", "gelu")
+        ("gelu", cpu): "4 vectors that wait for 16 registers are faster than 2 that do not"
         for cpu in (HASWELL, SSE2)
     },
 }

@@ -45,6 +45,22 @@ def test_a_cpu_name_implies_its_sizes() -> None:
     assert Target("llvm -mcpu=neoverse-n1").is_aarch64
 
 
+@pytest.mark.parametrize(
+    ("text", "fused"),
+    [
+        ("llvm -mcpu=x86-64", False),
+        ("llvm -mcpu=x86-64-v2", False),
+        ("llvm -mcpu=x86-64-v2 -mattr=+avx,+fma", True),
+        ("llvm -mcpu=haswell", True),
+        ("llvm -mcpu=haswell -mattr=-fma", False),
+        ("llvm -mcpu=znver4", True),
+        ("llvm -mcpu=generic", True),
+    ],
+)
+def test_which_cpus_multiply_and_add_at_once(text: str, fused: bool) -> None:
+    assert Target(text).has_fma is fused
+
+
 def test_options_override_the_table() -> None:
     t = Target("llvm -mcpu=skylake-avx512 -vector-bits=256 -l1=48K -l2=2M")
     assert (t.vector_bits, t.l1_bytes, t.l2_bytes) == (256, 48 * 1024, 2 * 1024 * 1024)

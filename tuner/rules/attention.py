@@ -54,6 +54,8 @@ from .tiles import (
     pad_columns,
     partition_together,
     reads_in_order,
+    reserved_registers,
+    steps_unrolled,
     store_tile,
 )
 from .trial import attempt
@@ -176,7 +178,8 @@ def _tiling(sch: Schedule, attention: Attention, target: Target, chooser: Choose
     lanes = max(1, target.vector_bits // dtype.bits)
     rows, keys = static_extent(scores, ROW), static_extent(scores, COLUMN)
     columns = static_extent(values, COLUMN)
-    shape = best_tile(keys, rows, lanes, target.vector_registers)
+    reserved = reserved_registers(target)
+    shape = best_tile(keys, rows, lanes, target.vector_registers, reserved)
     if keys is None or columns is None:
         raise ScheduleValueError("attention", "Expected a constant number of keys and values.")
     most = max(1, target.l2_bytes // SCORES_SHARE // (keys * dtype.bits // 8))
@@ -184,10 +187,11 @@ def _tiling(sch: Schedule, attention: Attention, target: Target, chooser: Choose
     tall = min(tall, most, rows or tall)
     if rows is None:
         tall = max(r for r in SYMBOLIC_TILES if r <= tall)
-    limit = max(1, (target.vector_registers - 1) // (tall + 1))
+    limit = max(1, (target.vector_registers - reserved - 1) // (tall + 1))
     key_vectors = min(chooser.value(sch, [1, 2, 3, 4], shape.vectors), limit)
     value_vectors = _value_vectors(columns, lanes, limit)
-    unroll = chooser.value(sch, [1, 2, 4, 8], 4)
+    sums = tall * max(key_vectors, value_vectors)
+    unroll = chooser.value(sch, [1, 2, 4, 8], steps_unrolled(target, sums))
     return _Tiling(
         tall,
         key_vectors,

@@ -49,6 +49,8 @@ from .tiles import (
     outlets,
     pad_columns,
     partition_together,
+    reserved_registers,
+    steps_unrolled,
     store_tile,
 )
 
@@ -138,7 +140,8 @@ def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
     columns = static_extent(block, conv.channel) if conv.each is None else conv.each
     lanes = lanes if conv.each is None else panel_of(conv.each, lanes, 1)[0]
     width = static_extent(block, conv.pixels[-1])
-    shape = row_tile(columns, width, lanes, target.vector_registers)
+    reserved = reserved_registers(target)
+    shape = row_tile(columns, width, lanes, target.vector_registers, reserved)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
     vectors = vectors if conv.each is None else panel_of(conv.each, lanes, vectors)[1]
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
@@ -150,9 +153,8 @@ def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
     _pack(sch, conv, panel, target)
     stored = outlets(sch, conv.block)
     pad_columns(sch, conv.block, panel)
-    plan = _Plan(
-        conv, vectors, lanes, tile, weights_first, _unroll(sch, block, conv, target, chooser)
-    )
+    unroll = _unroll(sch, block, conv, tile * vectors, target, chooser)
+    plan = _Plan(conv, vectors, lanes, tile, weights_first, unroll)
     outer = _order(sch, plan, stored, rows_together(block, conv.pixels))
     parts = row_parts(sch.get(sch.get_loops(conv.block)[outer]).extent, tile)
     names = partition_together(sch, (conv.block, *stored), outer, [extent for extent, _ in parts])
@@ -168,19 +170,22 @@ def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
     schedule_rest(sch, target, chooser)
 
 
-def row_tile(columns: int | None, width: int | None, lanes: int, registers: int) -> TileShape:
-    """The tile of pixels x vectors with which a row of ``width`` pixels takes the fewest cycles.
+def row_tile(
+    columns: int | None, width: int | None, lanes: int, registers: int, reserved: int = 0
+) -> TileShape:
+    """The tile of pixels x vectors with which a row of ``width`` pixels takes the fewest cycles,
+    and that leaves the ``reserved`` registers.
 
     What remains of a row behind full tiles is a tile of its own. Of tiles that are as good, that
     with fewer registers. Symbolic sizes are left to ``best_tile``.
     """
     if columns is None or width is None:
-        return best_tile(columns, width, lanes, registers)
+        return best_tile(columns, width, lanes, registers, reserved)
     best: tuple[float, TileShape] | None = None
     for vectors in range(1, min(4, math.ceil(columns / lanes)) + 1):
         # One register for what is broadcast; where there are few, another to load ahead into, but
         # that three vectors leave enough to do meanwhile.
-        spare = 1 if registers >= MANY_REGISTERS or vectors > 2 else 2
+        spare = reserved + (1 if registers >= MANY_REGISTERS or vectors > 2 else 2)
         for pixels in range(1, min(TALLEST_TILE, width) + 1):
             if pixels * vectors + vectors + spare > registers:
                 break
@@ -211,13 +216,13 @@ class _Plan:
 
 
 def _unroll(
-    sch: Schedule, block: Block, conv: Convolution, target: Target, chooser: Chooser
+    sch: Schedule, block: Block, conv: Convolution, sums: int, target: Target, chooser: Chooser
 ) -> int:
     """Steps of channels that are written out: all of the few of a first layer where tiles are
     small, while large tiles would spill. Not a row of the window: neighbouring pixels share its
     elements, which are then kept, in the sums' registers."""
     depth = static_extent(block, conv.depth)
-    wanted = chooser.value(sch, [1, 2, 4, 8], 4)
+    wanted = chooser.value(sch, [1, 2, 4, 8], steps_unrolled(target, sums))
     small = target.vector_registers < MANY_REGISTERS
     return depth if small and depth is not None and depth <= wanted else divisor(depth, wanted)
 

@@ -38,6 +38,9 @@ TILE_ROWS = 4
 TILE = 8
 """Results of a tile a lane."""
 
+UNFUSED_TILE = (2, 3)
+"""Rows and pixels of a tile where products need registers before they are added."""
+
 CHUNK = 1
 """The place of the loop over chunks of channels, behind that over images."""
 
@@ -82,7 +85,8 @@ def schedule_direct(
     """Apply the rule; weights have their layout already."""
     window, axes = direct.window, direct.axes
     block = block_named(sch.func, window.block)
-    tile = _choose_tile(sch, chooser, axes, target.vector_registers)
+    fused = window.w is None or target.has_fma
+    tile = _choose_tile(sch, chooser, axes, target.vector_registers, fused=fused)
     if window.pad:
         sch.compute_inline(window.pad)
     stored = outlets(sch, window.block)
@@ -107,20 +111,24 @@ def _count(sch: Schedule, loop: LoopRV) -> int:
 
 
 def _choose_tile(
-    sch: Schedule, chooser: Chooser, axes: tuple[Axis, ...], registers: int
+    sch: Schedule, chooser: Chooser, axes: tuple[Axis, ...], registers: int, *, fused: bool
 ) -> tuple[int, ...]:
     """Rows and pixels of a tile (pixels alone where there are no rows), sums in half the registers
     at most.
 
     High tiles of few pixels are best: a row of a window is read for as many rows of results, and
     what is read and written at a time are few lines of each row. With a stride pixels share little
-    of their windows, and one pixel a row is less code.
+    of their windows, and one pixel a row is less code. Without, and where products are not
+    ``fused`` with sums, tiles are lower: what rows share needs registers as well.
     """
     most = registers // 2
     width = axes[-1].extent
     high = min(TILE_ROWS, axes[0].extent) if len(axes) > 1 else 1
     reach = min(axes[-1].stride, 2) if high > 1 else 1
-    wide = chooser.value(sch, [1, 2, 3, 4, 7, 8], min(TILE // high // reach, width))
+    best = TILE // high // reach
+    if not fused and high > 1 and reach == 1:
+        high, best = UNFUSED_TILE
+    wide = chooser.value(sch, [1, 2, 3, 4, 7, 8], min(best, width))
     pixels = min(wide, width)
     if len(axes) == 1:
         return (pixels,)

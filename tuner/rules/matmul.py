@@ -54,6 +54,8 @@ from .tiles import (
     outlets,
     pad_columns,
     partition_together,
+    reserved_registers,
+    steps_unrolled,
     store_tile,
 )
 
@@ -99,8 +101,11 @@ def steps_a_cycle(rows: int, vectors: int) -> float:
     return fma / (fma + 4) / cycles
 
 
-def best_tile(columns: int | None, rows: int | None, lanes: int, registers: int) -> TileShape:
-    """The tile with the most useful multiply-adds a cycle that fits the registers.
+def best_tile(
+    columns: int | None, rows: int | None, lanes: int, registers: int, reserved: int = 0
+) -> TileShape:
+    """The tile with the most useful multiply-adds a cycle that fits the registers but for those
+    ``reserved``.
 
     Partial tiles of rows and columns count as full ones; ``rows`` None (symbolic) counts no
     remainder.
@@ -108,7 +113,7 @@ def best_tile(columns: int | None, rows: int | None, lanes: int, registers: int)
     best: tuple[float, TileShape] | None = None
     # One register for what is broadcast; without memory operands of that kind another, to load
     # ahead into.
-    spare = 1 if registers >= MANY_REGISTERS else 2
+    spare = reserved + (1 if registers >= MANY_REGISTERS else 2)
     # Of equals the one of fewer rows, but with few registers that which reads less of the weight.
     few_rows = registers >= MANY_REGISTERS
     for vectors in range(1, 5):
@@ -189,7 +194,8 @@ def schedule_product(sch: Schedule, matmul: Matmul, target: Target, chooser: Cho
     # With few registers every tile is short.
     short = across and target.vector_registers >= MANY_REGISTERS
     tallest = SHORT_TILE if short else row_count
-    shape = best_tile(columns, tallest, lanes, target.vector_registers)
+    reserved = reserved_registers(target)
+    shape = best_tile(columns, tallest, lanes, target.vector_registers, reserved)
     if _reads_once(sch, matmul, row_count, target):
         shape = TileShape(SHORT_TILE, 1)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
@@ -201,7 +207,9 @@ def schedule_product(sch: Schedule, matmul: Matmul, target: Target, chooser: Cho
     else:
         tile_rows = min(tile_rows, row_count)
     reduce = static_extent(block, matmul.reduce[0])
-    unroll = divisor(reduce, chooser.value(sch, [1, 2, 4, 8], 4))
+    unroll = divisor(
+        reduce, chooser.value(sch, [1, 2, 4, 8], steps_unrolled(target, tile_rows * vectors))
+    )
     packed = wants_packing(sch, matmul, tile_rows, row_count, target, chooser)
     panel, points = vectors * lanes, points_of(block)
     tiles = 1 if roles.row is None else MANY_TILES

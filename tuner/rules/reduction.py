@@ -36,6 +36,8 @@ from .trial import attempt
 
 SHORT = 8
 """Terms of a sum that are not worth vectors."""
+FEW_REGISTERS = 16
+"""Registers that an elementary function of several vectors takes all."""
 PREFETCHED = 4
 """Vectors of a row from which the next row is fetched ahead."""
 FINAL_LANES = 4
@@ -102,7 +104,7 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
     that each part of a row reads what the same part of another nest wrote."""
     inner = [(nest, _gather_loops(sch, nest)) for nest in nests]
     busy = any(uses_intrinsic(nest.block) for nest in nests)
-    few = target.vector_registers <= 16
+    few = target.vector_registers <= FEW_REGISTERS
     wanted = chooser.value(sch, [1, 2, 4], 2 if busy and not few else 4)
     done = _reduce_as_made(sch, inner, target, wanted)
     for nest, loop in inner:
@@ -139,7 +141,10 @@ def _reduce_as_made(
         if not same_extent(sch.get(made).extent, extent) or not isinstance(extent, IntImm):
             continue
         lanes = min(lanes_of(target, maker.block), lanes_of(target, nest.block))
-        size = (extent.value, lanes * wanted, lanes)
+        # An elementary function takes longer than a few additions one after another, and where
+        # registers are few it needs those of their sums.
+        few = target.vector_registers <= FEW_REGISTERS and uses_intrinsic(maker.block)
+        size = (extent.value, lanes * wanted, lanes, lanes if few else lanes * wanted)
         if extent.value >= SHORT and attempt(sch, _make_and_reduce, maker, nest, *size):
             done |= {maker.block.name, nest.block.name}
     return done
@@ -156,17 +161,21 @@ def _makes_terms(maker: Nest, nest: Nest) -> bool:
 
 
 def _make_and_reduce(
-    sch: Schedule, maker: Nest, nest: Nest, extent: int, width: int, lanes: int
+    sch: Schedule, maker: Nest, nest: Nest, extent: int, width: int, lanes: int, sums: int
 ) -> None:
     """Reduce the terms of a row as they are computed: one loop over the row's vectors for both,
-    which has the time to fetch the next row."""
+    which has the time to fetch the next row. ``sums`` partial results are kept."""
     width = min(width, up_to_power(extent + 1) // 2)
+    sums = min(sums, width)
     name, rows = nest.block.name, len(nest.kept)
-    _, inner = sch.split(sch.get_loops(name)[-1], [None, width])
+    several = [width // sums] if sums < width else []
+    *_, inner = sch.split(sch.get_loops(name)[-1], [None, *several, sums])
     partial = sch.rfactor(inner, -1)
     sch.set_scope(partial, 0, "register")
     vectors, _ = sch.split(sch.get_loops(maker.block.name)[-1], [None, width])
-    together = sch.merge(vectors, sch.get_loops(partial)[-2])
+    if several:
+        sch.unroll(sch.get_loops(partial)[-2])
+    together = sch.merge(vectors, sch.get_loops(partial)[-2 - len(several)])
     parts = [together]
     if extent % width:
         parts = sch.loop_partition(together, [extent // width, None])
@@ -175,7 +184,7 @@ def _make_and_reduce(
     children = [sch.get_child_blocks(part) for part in parts]
     for child in (block for both in children for block in both):
         sch.vectorize(sch.get_loops(child)[-1])
-    combine_lanes(sch, name, width, min(lanes, width))
+    combine_lanes(sch, name, sums, min(lanes, sums))
     first = children[0][1]
     sch.decompose_reduction(first, sch.get_loops(first)[rows])
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 
 from ...support.node import walk
+from ...support.target import Target
 from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
@@ -19,6 +20,10 @@ from ..workload import block_named, is_spatial, uses_intrinsic
 
 MANY_REGISTERS = 32
 """With AVX-512's number of registers comes the broadcast of a memory operand."""
+
+LOADED = 2
+"""Registers more where every operand must be loaded, none read from memory by the instruction that
+uses it."""
 
 CACHE_SHARE = 0.5
 """The part of a core's cache that one operand may fill."""
@@ -77,6 +82,18 @@ def partition_together(
     return [
         tuple([sch.get_child_blocks(p)[0].name for p in part]) for part in zip(*cut, strict=True)
     ]
+
+
+def reserved_registers(target: Target) -> int:
+    """Registers that a tile of sums leaves to what the target's instructions cannot do."""
+    return 0 if target.is_x86 else LOADED
+
+
+def steps_unrolled(target: Target, sums: int) -> int:
+    """Steps of a tile of so many sums that are written out. Where a product needs a register of its
+    own before it is added, one: no registers are left to move sums and loads between steps."""
+    few = sums < target.vector_registers // 2
+    return 4 if target.has_fma or few else 1
 
 
 def store_tile(sch: Schedule, stored: Sequence[str], place: LoopRV, lanes: int) -> None:

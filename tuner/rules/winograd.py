@@ -5,7 +5,8 @@ The blocks of ``tensorir/operators/winograd.py`` become, with weights packed as
 
     for n, y0                               blocks of tiles: rows of tiles of an image
       for t, c0                             tiles, vectors of channels
-        V[:, :, t, c] = B^T X B             written out, by way of registers
+        for x: Z[:, x] = B^T X[:, x]        columns, by way of registers; Z stays in the first cache
+        for i: V[i, :, t, c] = Z[i, :] B    rows
       for o0                                panels of outputs
         for i, j                            a * a matrix products
           for t0                            tiles of rows
@@ -13,9 +14,11 @@ The blocks of ``tensorir/operators/winograd.py`` become, with weights packed as
             for c0, c1:  M_tile[t1, ov, ol] += V[i, j, t, c] * Up[o0, i, j, c, ov, ol]
             M[i, j, t, o] = M_tile
         for t, ov                           tiles, vectors of outputs
-          Y = E(A^T M A)                    written out, by way of registers
+          for j: R[:, j] = A^T M[:, j]      Y = E(A^T M A), like the inputs
+          for p: Y[p, :] = E(R[p, :] A)
 
-V and M are as large as one block of tiles and one panel want them. The products are those of
+The values of a whole tile are more than there are registers, those of a column or a row are not. V
+and M are as large as one block of tiles and one panel want them. The products are those of
 ``matmul``.
 
 Where blocks small enough for the cache would fetch weights that are in no cache again and again,
@@ -58,7 +61,15 @@ from .inline import inline_elementwise
 from .matmul import TALLEST_TILE, TileShape, row_parts, steps_a_cycle
 from .panels import lay_out
 from .sharing import ENOUGH_TILES, points_of, share, share_tiles
-from .tiles import MANY_REGISTERS, divisor, fetch_ahead, partition_together, store_tile
+from .tiles import (
+    MANY_REGISTERS,
+    divisor,
+    fetch_ahead,
+    partition_together,
+    reserved_registers,
+    steps_unrolled,
+    store_tile,
+)
 
 PANELS_AHEAD = 2
 """Panels of weights that are asked for before they are read, where the products come first."""
@@ -178,11 +189,12 @@ def schedule_winograd(sch: Schedule, target: Target, chooser: Chooser) -> None:
 
     lay_out(sch, found.product, found.w_read, packed)
     taken = sch.cache_write(found.product, 0, "register").name
-    block, panels, vector = _order_result(sch, found, plan)
-    for name in (found.output, found.columns):
-        sch.set_scope(name, 0, "register")
-        sch.compute_at(name, vector)
-        _write_out(sch, name)
+    block, panels, vector, row = _order_result(sch, found, plan)
+    sch.set_scope(found.output, 0, "register")
+    sch.compute_at(found.output, row)
+    _by_rows(sch, found.output)
+    sch.compute_at(found.columns, vector)
+    _by_columns(sch, found.columns)
     for name in (taken, found.product):
         sch.compute_at(name, block if plan.first else panels, preserve_unit_loops=True)
     if plan.first:
@@ -221,7 +233,7 @@ def _plan(sch: Schedule, found: Winograd, target: Target, chooser: Chooser) -> _
     together = chooser.value(sch, divisors, best.together)
     first = bool(chooser.value(sch, [0, 1], int(best.products_first)))
     blocks, tiles = batch * down // together, together * across
-    shape = _best_tile(tiles, found.outputs // lanes, blocks == 1, target.vector_registers)
+    shape = _best_tile(tiles, found.outputs // lanes, blocks == 1, target)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
     vectors = max(v for v in range(1, vectors + 1) if found.outputs % (v * lanes) == 0)
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
@@ -230,17 +242,20 @@ def _plan(sch: Schedule, found: Winograd, target: Target, chooser: Chooser) -> _
     if blocks > 1:
         # What is left of a block's tiles could not be told from the next block's.
         rows = max(d for d in range(1, rows + 1) if tiles % d == 0)
-    unroll = divisor(found.channels, chooser.value(sch, [1, 2, 4, 8], 4))
+    unroll = divisor(
+        found.channels, chooser.value(sch, [1, 2, 4, 8], steps_unrolled(target, rows * vectors))
+    )
     several = blocks >= ENOUGH_TILES
     points = points_of(product)
     return _Plan(together, across, several, first, rows, vectors, lanes, unroll, points)
 
 
-def _best_tile(tiles: int, columns: int, rest: bool, registers: int) -> TileShape:
+def _best_tile(tiles: int, columns: int, rest: bool, target: Target) -> TileShape:
     """The tile of a product of ``tiles`` rows and ``columns`` vectors that takes the fewest cycles:
     whole panels, and without ``rest`` tiles of one height."""
     costs: dict[TileShape, float] = {}
-    spare = 1 if registers >= MANY_REGISTERS else 2
+    registers = target.vector_registers
+    spare = reserved_registers(target) + (1 if registers >= MANY_REGISTERS else 2)
     for vectors in range(1, 5):
         for rows in range(1, min(TALLEST_TILE, tiles) + 1):
             if columns % vectors or (tiles % rows and not rest):
@@ -260,25 +275,32 @@ def _tiles(result: Block, axis: int, tile: int) -> int:
     return math.ceil(extent / tile)
 
 
-def _order_result(sch: Schedule, found: Winograd, plan: _Plan) -> tuple[LoopRV, LoopRV, LoopRV]:
-    """Order the loops of the result as n, y0, o0, y1, x, ov, p, q, ol; those of y0, o0 and ov."""
+def _order_result(sch: Schedule, found: Winograd, plan: _Plan) -> tuple[LoopRV, ...]:
+    """Order the loops of the result as n, y0, o0, y1, x, ov, p, q, ol; those of y0, o0, ov, p."""
     n, p, q, o = sch.get_loops(found.result)
     y0, y1, p1 = sch.split(p, [None, plan.together, found.tile])
     x, q1 = sch.split(q, [None, found.tile])
     o0, ov, ol = sch.split(o, [None, plan.vectors, plan.lanes])
     sch.reorder(n, y0, o0, y1, x, ov, p1, q1, ol)
-    sch.unroll(p1)
     sch.unroll(q1)
     sch.vectorize(ol)
-    return y0, o0, ov
+    return y0, o0, ov, p1
 
 
-def _write_out(sch: Schedule, name: str) -> None:
-    """Unroll the last loops of a transform, and run its lanes as a vector."""
-    *_, i, j, last = sch.get_loops(name)
-    for loop in (i, j):
-        sch.unroll(loop)
-    sch.vectorize(last)
+def _by_columns(sch: Schedule, name: str) -> None:
+    """Run the first step of a transform column by column of a tile: the values of one are in
+    registers."""
+    *_, rows, columns, lane = sch.get_loops(name)
+    sch.reorder(columns, rows, lane)
+    sch.unroll(rows)
+    sch.vectorize(lane)
+
+
+def _by_rows(sch: Schedule, name: str) -> None:
+    """Run the second step row by row."""
+    *_, columns, lane = sch.get_loops(name)
+    sch.unroll(columns)
+    sch.vectorize(lane)
 
 
 def _spread(sch: Schedule, blocks: tuple[str, ...]) -> None:
@@ -327,10 +349,9 @@ def _schedule_input(sch: Schedule, found: Winograd, block: LoopRV, plan: _Plan) 
     y, x = sch.split(t, [plan.together, plan.across])
     c0, lane = sch.split(c, [None, plan.lanes])
     sch.reorder(y, x, c0, i, j, lane)
-    sch.set_scope(found.rows, 0, "register")
     sch.compute_at(found.rows, c0)
-    _write_out(sch, found.input)
-    _write_out(sch, found.rows)
+    _by_columns(sch, found.rows)
+    _by_rows(sch, found.input)
     if found.pad:
         sch.compute_at(found.pad, block, preserve_unit_loops=True)
     return y

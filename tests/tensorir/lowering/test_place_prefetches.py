@@ -66,6 +66,26 @@ def test_scalars_of_one_line_are_asked_for_together() -> None:
     ]
 
 
+@pytest.mark.parametrize(("distance", "asked"), [(1, []), (3, []), (4, [16]), (9, [32])])
+def test_a_line_that_is_read_already_is_not_asked_for(distance: int, asked: list[int]) -> None:
+    # Four floats an iteration: three iterations on, the line is still the same.
+    sch = Schedule(parse_func(PROGRAM))
+    outer, few = sch.split(sch.get_loops("C")[1], [None, 4])
+    sch.unroll(few)
+    sch.annotate(outer, "prefetch_distance", distance)
+    wanted = [f"{row}j_0 * 4 + {n}" for row in ("A[i * 64 + ", "B[") for n in asked]
+    assert requests(sch) == [f"T.evaluate(T.prefetch({place}]))" for place in wanted]
+
+
+def test_lines_that_overlap_those_of_now_are_asked_for_in_part() -> None:
+    sch = Schedule(parse_func(PROGRAM))
+    outer, lanes = sch.split(sch.get_loops("C")[1], [None, 32])
+    sch.vectorize(lanes)
+    sch.annotate(outer, "prefetch_distance", 1)
+    wanted = [f"{row}j_0 * 32 + {n}" for row in ("A[i * 64 + ", "B[") for n in (32, 48)]
+    assert requests(sch) == [f"T.evaluate(T.prefetch({place}]))" for place in wanted]
+
+
 def test_results_stay() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((64, 64), "float32"), rng.standard_normal(64, "float32")

@@ -128,8 +128,11 @@ def test_the_remainder_of_a_row_is_a_tile_of_its_own() -> None:
     assert [row_tile(512, n, 16, 32) for n in (7, 14, 28)] == [
         TileShape(7, 3), TileShape(14, 2), TileShape(14, 2)
     ]  # fmt: skip
+    assert row_tile(64, 56, 4, 32) == TileShape(14, 2)
+    assert row_tile(64, 56, 4, 32, 2).rows < 14
     # Symbolic rows have no known remainder.
     assert row_tile(64, None, 8, 16) == best_tile(64, None, 8, 16)
+    assert row_tile(64, None, 4, 32, 2) == best_tile(64, None, 4, 32, 2)
     # No tile is worth more than what is there.
     assert row_tile(5, 1, 8, 16) == TileShape(1, 1)
 

@@ -12,6 +12,7 @@ from burnish.tensorir import operators as op
 from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
+from burnish.tests.assembly import innermost_loops, kernel_lines, multiply_adds, stack_stores
 from burnish.tests.tuner.rules.checking import SKYLAKE, Workload, assembly_of, scheduled
 from burnish.tests.tuner.rules.test_depthwise import depthwise
 from burnish.tuner.rules.direct_window import direct_window
@@ -85,6 +86,23 @@ def test_borders(workload: Workload) -> None:
     assert name == "window"
     assert "conv_pad" not in str(func)
     workload.check(func)
+
+
+@pytest.mark.parametrize(("stride", "products"), [(1, 9 * 6), (2, 9 * 4)])
+def test_products_that_are_not_fused_have_registers(stride: int, products: int) -> None:
+    func = function((1, 56, 56, 64), stride=stride)
+    target = Target("llvm -mcpu=x86-64 -threads=1")
+    found = scheduled(func, target=target)[1]
+    loops = innermost_loops(kernel_lines(found, target))
+    assert max(multiply_adds(loop) for loop in loops) == products
+    assert not any(stack_stores(loop) for loop in loops)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("size", [1, 2, 5, 14])
+def test_the_numbers_of_low_tiles(size: int, stride: int) -> None:
+    workload = depthwise((2, size, size + 1, 12), (3, 3), pad=1, stride=stride)
+    workload.check(scheduled(workload.func, target=Target("llvm -mcpu=x86-64"))[1])
 
 
 def test_interior_tiles_have_no_conditions() -> None:

@@ -260,10 +260,14 @@ def test_tiles_fit_their_registers() -> None:
     assert best_tile(1024, 1024, 8, 16) == TileShape(6, 2)
     assert best_tile(4096, 4, 8, 16) == TileShape(4, 2)
     assert best_tile(1024, 4, 8, 16).rows == 4
+    # The 28 sums of 14 rows would leave two vectors and a broadcast no register to load ahead into.
+    assert best_tile(64, 56, 4, 32) == TileShape(14, 2)
+    assert best_tile(64, 56, 4, 32, 2).rows < 14
     for rows in (*range(1, 20), None):
         for registers in (16, 32):
-            tile = best_tile(1024, rows, 8, registers)
-            assert (tile.rows + 1) * tile.vectors + 1 <= registers
+            for reserved in (0, 2):
+                tile = best_tile(1024, rows, 8, registers, reserved)
+                assert (tile.rows + 1) * tile.vectors + 1 + reserved <= registers
 
 
 @pytest.mark.parametrize(("rows", "depth", "panel"), [(8, 1024, 8), (6, 1024, 16), (8, 16, 16)])

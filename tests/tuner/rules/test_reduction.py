@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -19,6 +21,7 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
+from burnish.tuner.rules.reduction import SHORT
 
 
 def softmax(axis: int, *shape: int | str) -> Workload:
@@ -193,6 +196,30 @@ def test_powers_are_summed_as_they_are_made_and_scaled_by_one_reciprocal() -> No
     assert "vdivps" not in assembly
     assert assembly.count("vdivss") == 1
     assert "vscalefps" in assembly
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "haswell"])
+@pytest.mark.parametrize("columns", SIZES)
+def test_few_registers_keep_one_vector_of_sums_beside_powers(cpu: str, columns: int) -> None:
+    target = Target(f"llvm -mcpu={cpu}")
+    workload = softmax(1, 3, columns)
+    func = scheduled(workload.func, target=target)[1]
+    workload.check(func)
+    if columns >= SHORT:
+        sums = re.search(r"softmax_sum_rf = T.alloc_buffer\(\(3, (\d+)\)", func.script())
+        assert sums is not None
+        assert int(sums[1]) == target.vector_lanes("float32")
+
+
+def test_a_nan_or_an_infinity_stays_in_its_row_with_few_registers() -> None:
+    a = np.zeros((4, 100), np.float32)
+    a[1, 37], a[2, 99], a[3, 0] = np.nan, np.inf, -np.inf
+    found = np.zeros_like(a)
+    func = scheduled(softmax(1, 4, 100).func, target=HASWELL)[1]
+    call_native(func, a, found)
+    np.testing.assert_allclose(found[0], 0.01, rtol=1e-6)
+    assert np.isnan(found[1:3]).any(axis=1).all()
+    np.testing.assert_allclose(found[3], np.where(np.arange(100) == 0, 0, 1 / 99), rtol=1e-6)
 
 
 def test_short_rows_fetch_nothing_ahead() -> None:

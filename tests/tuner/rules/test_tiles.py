@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm
@@ -12,7 +13,12 @@ from burnish.tensorir.schedule import Schedule
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import SKYLAKE, Workload, check_rule, scheduled
 from burnish.tests.tuner.rules.test_matmul import layer
-from burnish.tuner.rules.tiles import outlets, partition_together
+from burnish.tuner.rules.tiles import (
+    outlets,
+    partition_together,
+    reserved_registers,
+    steps_unrolled,
+)
 
 
 def product(epilogue: str) -> Schedule:
@@ -39,6 +45,14 @@ def test_a_costly_epilogue_works_from_the_cache(epilogue: str, blocks: list[str]
     assert found[-1] == blocks[-1] or not epilogue
     scopes = {b.name: b.scope for b in sch.func.root.alloc_buffers}
     assert list(scopes.values()).count("register") == 1
+
+
+def test_what_a_target_lacks_costs_registers() -> None:
+    haswell, sse2, neon = (Target(f"llvm -mcpu={cpu}") for cpu in ("haswell", "x86-64", "generic"))
+    assert [reserved_registers(t) for t in (SKYLAKE, haswell, sse2, neon)] == [0, 0, 0, 2]
+    assert [steps_unrolled(t, 12) for t in (SKYLAKE, haswell, sse2, neon)] == [4, 4, 1, 4]
+    # Few sums leave registers for products.
+    assert [steps_unrolled(sse2, sums) for sums in (1, 7, 8)] == [4, 4, 1]
 
 
 def test_blocks_are_cut_alike() -> None:

@@ -96,6 +96,19 @@ def test_tiles_leave_registers_to_load_into() -> None:
     assert not any("(%rsp)" in s for s in products)
 
 
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell", "x86-64", "generic"])
+@pytest.mark.parametrize("m", [2, 4])
+def test_transforms_keep_a_column_or_a_row_in_registers(cpu: str, m: int) -> None:
+    func = winograd(1, 16, 16, 32, 32, m).func.with_attr("layout_free", [1])
+    text = scheduled(func, target=Target(f"llvm -mcpu={cpu}"))[1].script()
+    scopes = dict(
+        re.findall(r"(winograd_\w+) = T.alloc_buffer\(.*?(scope=\"register\")?\)\n", text)
+    )
+    assert not scopes["winograd_rows"]
+    assert not scopes["winograd_columns"]
+    assert scopes["winograd_output"]
+
+
 def test_without_an_epilogue() -> None:
     check_rule(winograd(1, 8, 12, 32, 48, 4, epilogue=False), "winograd", tolerance=1e-3)
 
