@@ -41,13 +41,14 @@ def tune_tir(
 
     ``max_trials`` candidates are built and timed in worker processes and compared with the
     unscheduled function; wrong, crashing and hanging ones are recorded with their reason and never
-    offered. ``space`` is a function on a Schedule (or a list of them); None is the built-in design
-    space. With ``work_dir`` the records are kept in ``work_dir/records.db`` and a later call goes
-    on from them. ``strategy`` is ``evolutionary``, ``random`` or ``replay_trace``, ``cost_model``
-    what the first ranks by: ``learned``, ``analytic`` or ``random``; None is the learned one where
-    xgboost is installed. ``seed`` (or BURNISH_SEED, or 0) fixes the search. Raises TuningError for
-    a function with symbolic sizes, a target that is not this machine, a space that never applies,
-    a file that is no database.
+    offered. Those that lead are timed once more beside the analytic choice. ``space`` is a function
+    on a Schedule (or a list of them); None is the built-in design space. With ``work_dir`` the
+    records are kept in ``work_dir/records.db`` and a later call goes on from them. ``strategy`` is
+    ``evolutionary``, ``random`` or ``replay_trace``, ``cost_model`` what the first ranks by:
+    ``learned``, ``analytic`` or ``random``; None is the learned one where xgboost is installed.
+    ``seed`` (or BURNISH_SEED, or 0) fixes the search. Raises TuningError for a function with
+    symbolic sizes, a target that is not this machine, a space that never applies, a file that is no
+    database.
     """
     task = make_task(mod, target, task_name)
     task.verify_tunable()
@@ -63,6 +64,7 @@ def tune_tir(
             strategy=strategy,
             model=cost_model,
             on_progress=on_progress,
+            heat=True,
         )
     except BaseException:
         database.close()

@@ -129,8 +129,8 @@ def tune_tasks(
         if cluster is None and not scheduler.interrupted:
             for state in scheduler.states:
                 if final_heat(state.task, database, pools, deadline=end):
-                    record = database.best(state.task.workload, state.task.target_key)
-                    state.best = record.best if record is not None else None
+                    task = state.task
+                    state.best = database.best_seconds(task.workload, task.target_key)
     return TuneResult(
         scheduler.states,
         timeline=scheduler.timeline,

@@ -257,6 +257,11 @@ class TuningDatabase:
         )
         return found[0] if found else None
 
+    def best_seconds(self, workload: str, target: str) -> float | None:
+        """The time of the fastest record, None without one."""
+        record = self.best(workload, target)
+        return None if record is None else record.best
+
     def records(self, workload: str | None = None, target: str | None = None) -> list[TuningRecord]:
         """Records in order of measurement, failures included."""
         given = [

@@ -21,6 +21,7 @@ from .cost_model import CostModel, LearnedModel
 from .database import TuningDatabase
 from .evolution import EvolutionarySearch
 from .features import Machine
+from .final_heat import final_heat
 from .measuring import Measuring
 from .pipeline import CANDIDATE_LIMIT, Pools, local_pools
 from .progress import TuningProgress
@@ -53,6 +54,7 @@ def tune_task(
     strategy: str = "evolutionary",
     model: CostModel | str | None = None,
     analytic_first: bool = True,
+    heat: bool = False,
 ) -> TuningProgress:
     """Measure up to ``max_trials`` new candidates of one task and record them.
 
@@ -64,7 +66,8 @@ def tune_task(
     of a measurement. ``strategy`` is ``evolutionary``, ``random`` or ``replay_trace``; the first
     ranks by ``model``, a CostModel or the name of one (None: the learned one where xgboost is
     installed, else the analytic one), which goes on learning and which records of other tasks teach
-    beforehand. ``analytic_first=False`` leaves the analytic choice out, for experiments. Raises
+    beforehand. ``analytic_first=False`` leaves the analytic choice out, for experiments. With
+    ``heat`` the records that lead at the end are timed once more (``final_heat``). Raises
     TuningError before any work for a function that cannot be tuned or a target that is not this
     machine, and where no candidate can be made or no worker runs.
     """
@@ -89,8 +92,9 @@ def tune_task(
         seen=database.seen(task.workload, task.target_key),
         group=group_name(task.workload, task.target_key),
     )
-    known = database.best(task.workload, task.target_key)
-    progress = TuningProgress(task, max_trials, best=known.best if known else None)
+    progress = TuningProgress(
+        task, max_trials, best=database.best_seconds(task.workload, task.target_key)
+    )
     if max_trials <= 0 or _is_over(deadline):
         return progress
     with ExitStack() as stack:
@@ -110,6 +114,8 @@ def tune_task(
             measuring.take_turns(search, trials_per_iter)
         else:
             measuring.overlap(search, trials_per_iter)
+        if heat and final_heat(task, database, pools, deadline=deadline):
+            progress.best = database.best_seconds(task.workload, task.target_key)
     return progress
 
 
