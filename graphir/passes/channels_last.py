@@ -136,12 +136,25 @@ def _conv(owner: _Mover, call: Call, var: Var) -> Var | None:
     if not owner.is_last(x) and channels is not None and channels <= FEW_CHANNELS:
         return owner.emit(_with_attr(call, call.args, out_channels_last=True), "last")
     args = [owner.as_last(x), *call.args[1:]]
-    if _is_pointwise(call):
-        return owner.emit(Call("linear", (args[0], _matrix(owner, args[1]), *args[2:])), "last")
+    return owner.emit(pointwise(owner, _with_attr(call, args, channels_last=True)), "last")
+
+
+def pointwise(owner: ExprMutator, call: Call) -> Call:
+    """A convolution, channels last, as a linear layer of pixels where it is pointwise."""
+    if not is_pointwise(call):
+        return call
+    x, w, *bias = call.args
+    return Call("linear", (x, matrix_of(owner, w), *bias)).with_span(call.span)
+
+
+def _conv_transpose(owner: _Mover, call: Call, var: Var) -> Var | None:
+    if attr(call, "channels_last"):
+        return None
+    args = [owner.as_last(call.args[0]), *call.args[1:]]
     return owner.emit(_with_attr(call, args, channels_last=True), "last")
 
 
-def _is_pointwise(call: Call) -> bool:
+def is_pointwise(call: Call) -> bool:
     """Whether each pixel of the result depends on the same pixel alone."""
     w = _tensor(call.args[1])
     assert w is not None
@@ -153,7 +166,7 @@ def _is_pointwise(call: Call) -> bool:
     )
 
 
-def _matrix(owner: _Mover, w: Atom) -> Atom:
+def matrix_of(owner: ExprMutator, w: Atom) -> Atom:
     """The weight of a pointwise convolution as (out, in)."""
     kind = _tensor(w)
     assert kind is not None
@@ -290,7 +303,7 @@ def _permute_dims(owner: _Mover, call: Call, var: Var) -> Value | None:
 
 _RULES: dict[str, Callable[[_Mover, Call, Var], Var | Value | None]] = {
     "conv": _conv,
-    "conv_transpose": _same_layout,
+    "conv_transpose": _conv_transpose,
     "max_pool": _same_layout,
     "avg_pool": _same_layout,
     "adaptive_pool": _same_layout,

@@ -16,6 +16,7 @@ from .canonicalize import Canonicalize
 from .channels_last import ChannelsLast
 from .collapse_leading_dims import CollapseLeadingDims
 from .dead_code_elimination import DeadCodeElimination
+from .decompose_conv_transpose import DecomposeConvTranspose
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .fold_constant import Evaluate, FoldConstant
 from .fold_moves import FoldMoves
@@ -23,6 +24,7 @@ from .fold_scale import FoldScale
 from .fuse_ops import FuseOps
 from .fuse_prim_funcs import FusePrimFuncs
 from .legalize import LegalizeOps
+from .pointwise_products import PointwiseProducts
 from .recognize_attention import RecognizeAttention
 from .replace_prim_funcs import ReplacePrimFuncs
 from .select_winograd import SelectWinograd
@@ -32,6 +34,7 @@ PASSES: tuple[type[Pass], ...] = (
     Canonicalize,
     ChannelsLast,
     CollapseLeadingDims,
+    DecomposeConvTranspose,
     FoldConstant,
     FoldMoves,
     FoldScale,
@@ -41,6 +44,7 @@ PASSES: tuple[type[Pass], ...] = (
     AnnotatePattern,
     FuseOps,
     FusePrimFuncs,
+    PointwiseProducts,
     RecognizeAttention,
     ReplacePrimFuncs,
     SelectWinograd,
@@ -53,7 +57,9 @@ STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
             Canonicalize(),
             FoldScale(),
             RecognizeAttention(),
+            PointwiseProducts(),
             ChannelsLast(),
+            DecomposeConvTranspose(),
             Canonicalize(),
             CollapseLeadingDims(),
             Canonicalize(),

@@ -5,21 +5,26 @@ and their weights are 4 and 1.8 times as large: where few pixels share a weight,
 fetch the weights than what is gained. Weights are transformed here, in float64, rounded once. What
 this does to the error is told, and bounded, in ``tensorir/operators/winograd.py``; who wants the
 error of direct convolution leaves the pass out (``precision="strict"``).
+
+A dilated convolution is one without dilation of each phase of the pixels: with a dilation of d rows
+and columns that are equal modulo d become an image of their own, and afterwards go back.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...support.passes import Pass
+from ...tensorir.expr import Expr
 from ...tensorir.operators.winograd import KERNEL, SIZES, plan_blocks, transform_weight
-from ..dim import static_shape
-from ..expr import Call, Constant, Value, constant
+from ..dim import fold_dim, static_shape
+from ..expr import Atom, Call, Constant, ShapeExpr, Value, Var, constant
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, type_of
-from ..type import TensorType
+from ..type import ShapeType, TensorType
 
 FEWEST_CHANNELS = 32
 """Inputs and outputs of a convolution below which nothing is gained."""
@@ -41,13 +46,15 @@ CACHED = 0.75
 @dataclass(frozen=True)
 class Shape:
     """What a convolution's cost depends on: outputs are ``rows`` x ``columns`` pixels of ``batch``
-    images."""
+    images. Of a dilated convolution they are what its phases are, and ``moved`` the elements that
+    go to phases and back."""
 
     batch: int
     rows: int
     columns: int
     channels: int
     outputs: int
+    moved: int = 0
 
     @property
     def pixels(self) -> int:
@@ -57,7 +64,8 @@ class Shape:
 @dataclass(frozen=True)
 class SelectWinograd(Pass):
     """Replace ``conv`` by ``winograd_conv`` where an estimate says that it is faster: float32,
-    kernels of 3 x 3, strides of 1, one group, channels last, constant weights, static sizes.
+    kernels of 3 x 3, strides of 1, one group, channels last, constant weights, static sizes; of
+    dilated ones those whose dilation divides the image and its padding.
 
     ``vector_bits`` and ``l2_bytes`` are the target's. *requires*: channels-last. *ensures*: what is
     replaced is faster by ``GAIN`` at least, as far as the estimate knows.
@@ -100,6 +108,7 @@ class SelectWinograd(Pass):
         blocks = shape.batch * down // plan.together
         fetching = self._fetching(weights * 4, blocks)
         transforms = vectors * TRANSFORM_CYCLES[m]
+        transforms += 2 * 4 * shape.moved / FARTHER_BYTES_A_CYCLE
         if not plan.products_first:
             return products + transforms + fetching
         # Weights are asked for ahead, while others are multiplied.
@@ -131,9 +140,38 @@ class _Selector(ExprMutator):
             return new
         x, w, *bias = new.args
         assert isinstance(w, Constant)
-        attrs = (("padding", tuple(attr(new, "padding"))), ("tile", tile))
-        args = (x, self.transformed(w, tile), *bias)
-        return Call("winograd_conv", args, attrs).with_span(new.span)
+        steps = attr(new, "dilation")
+        padding = [p // steps[d // 2] for d, p in enumerate(attr(new, "padding"))]
+        attrs = (("padding", tuple(padding)), ("tile", tile))
+        args = (self.phases(x, steps), self.transformed(w, tile), *bias)
+        made = Call("winograd_conv", args, attrs).with_span(new.span)
+        return made if all(d == 1 for d in steps) else self.together(self.emit(made), steps)
+
+    def phases(self, x: Atom, steps: Sequence[int]) -> Atom:
+        """An image as a batch of those that a dilation makes of it."""
+        down, across = steps
+        if down == across == 1:
+            return x
+        kind = type_of(x)
+        assert isinstance(kind, TensorType)
+        batch, rows, columns, channels = kind.shape
+        cut = (batch, rows // down, down, columns // across, across, channels)
+        apart = self.emit(
+            Call("permute_dims", (self.emit(_view(x, cut)),), (("axes", (0, 2, 4, 1, 3, 5)),))
+        )
+        whole = (batch * (down * across), *cut[1:4:2], channels)
+        return self.emit(_view(apart, whole), "phases")
+
+    def together(self, x: Var, steps: Sequence[int]) -> Value:
+        """The image of a batch of its phases."""
+        kind = type_of(x)
+        assert isinstance(kind, TensorType)
+        down, across = steps
+        batch, rows, columns, channels = kind.shape
+        images = batch // (down * across)
+        cut = self.emit(_view(x, (images, down, across, rows, columns, channels)))
+        joined = self.emit(Call("permute_dims", (cut,), (("axes", (0, 3, 1, 4, 2, 5)),)))
+        return _view(joined, (images, rows * down, columns * across, channels))
 
     def transformed(self, w: Constant, tile: int) -> Constant:
         key = (id(w.data), tile)
@@ -141,6 +179,11 @@ class _Selector(ExprMutator):
             self.made[key] = constant(transform_weight(w.data, tile), "float32").with_span(w.span)
             self.held.append(w)
         return self.made[key]
+
+
+def _view(atom: Atom, dims: Sequence[Expr | int]) -> Call:
+    values = tuple([fold_dim(d) for d in dims])
+    return Call("reshape", (atom, ShapeExpr(values, ShapeType(values))))
 
 
 def _shape_of(call: Call) -> Shape | None:
@@ -158,11 +201,18 @@ def _shape_of(call: Call) -> Shape | None:
         return None
     if static_shape(w.shape[2:]) != (KERNEL, KERNEL):
         return None
-    if any(v != 1 for v in (*attr(call, "strides"), *attr(call, "dilation"))):
+    if any(v != 1 for v in attr(call, "strides")):
         return None
     sizes = static_shape(out.shape)
     own = static_shape(x.shape)
     if sizes is None or own is None or 0 in sizes:
         return None
     batch, rows, columns, outputs = sizes
-    return Shape(batch, rows, columns, own[3], outputs)
+    down, across = attr(call, "dilation")
+    if down == across == 1:
+        return Shape(batch, rows, columns, own[3], outputs)
+    before = (own[1], *attr(call, "padding")[:2]), (own[2], *attr(call, "padding")[2:])
+    if any(n % d for d, sized in zip((down, across), before, strict=True) for n in sized):
+        return None
+    moved = math.prod(own) + math.prod(sizes)
+    return Shape(batch * down * across, rows // down, columns // across, own[3], outputs, moved)

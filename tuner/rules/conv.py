@@ -318,15 +318,17 @@ def vectorize_pad(sch: Schedule, pad: str, target: Target, *, alone: bool) -> No
     """
     block = sch.get(sch.get_block(pad))
     *loops, last = sch.get_loops(pad)
-    if alone:
-        # What is written in parts is no longer seen to be written whole: share loops first.
-        share(sch, target, loops, points_of(block))
     lanes = lanes_of(target, block)
     axis, cuts = _borders(sch, block, [*loops, last])
     innermost = axis == len(block.iter_vars) - 1
+    place = len(loops) + axis - (len(block.iter_vars) - 1)
+    if alone:
+        # What is written in parts is no longer seen to be written whole: share loops first, but
+        # for the one that is cut.
+        share(sch, target, loops[:place] if cuts else loops, points_of(block))
     if not innermost:
         _vectorize(sch, last, lanes)
-    at = [*loops, last][len(loops) + axis - (len(block.iter_vars) - 1)]
+    at = [*loops, last][place]
     parts = sch.loop_partition(at, [*cuts, None]) if cuts else [at]
     if innermost:
         for part in parts:

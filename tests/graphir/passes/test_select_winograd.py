@@ -54,6 +54,46 @@ def test_a_convolution_becomes_winograds_and_computes_the_same() -> None:
     np.testing.assert_allclose(run(found, "main", x), run(module, "main", x), rtol=0, atol=5e-5)
 
 
+@pytest.mark.parametrize("steps", [(2, 2), (3, 3), (1, 2), (4, 1)])
+def test_a_dilated_convolution_becomes_one_of_its_phases(steps: tuple[int, int]) -> None:
+    down, across = steps
+    padding = [down, 2 * down, 0, across]
+    line = f"strides=[1, 1], padding={padding}, dilation={list(steps)}, channels_last=True"
+    lines = f"a = R.conv(x, w, b, {line})", "y = R.relu(a)"
+    module, _ = model(*lines, x='(2, 36, 24, 64), "float32"', w=(64, 64, 3, 3))
+    found = verify_module(DeadCodeElimination()(SELECT(module)))
+    names = [c.op for c in calls(found)]
+    assert names == ["reshape", "permute_dims", "reshape", "winograd_conv", "reshape",
+                     "permute_dims", "reshape", "relu"]  # fmt: skip
+    x = np.random.default_rng(1).standard_normal((2, 36, 24, 64)).astype("float32")
+    np.testing.assert_allclose(run(found, "main", x), run(module, "main", x), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("padding", "rows", "columns", "name"),
+    [
+        ([2, 2, 2, 2], 36, 24, "winograd_conv"),
+        ([2, 1, 2, 2], 36, 24, "conv"),
+        ([2, 2, 2, 2], 36, 25, "conv"),
+        ([2, 2, 2, 2], 35, 24, "conv"),
+    ],
+)
+def test_a_dilation_has_to_divide_the_image(
+    padding: list[int], rows: int, columns: int, name: str
+) -> None:
+    line = f"strides=[1, 1], padding={padding}, dilation=[2, 2], channels_last=True"
+    x = f'(2, {rows}, {columns}, 64), "float32"'
+    module, _ = model(f"y = R.conv(x, w, b, {line})", x=x, w=(64, 64, 3, 3))
+    assert name in [c.op for c in calls(SELECT(module))]
+
+
+def test_moves_to_phases_and_back_are_counted() -> None:
+    still, moved = Shape(4, 28, 28, 64, 64), Shape(4, 28, 28, 64, 64, moved=1 << 20)
+    extra = SELECT.winograd_cycles(moved, 4) - SELECT.winograd_cycles(still, 4)
+    assert extra == pytest.approx(2 * 4 * (1 << 20) / 16)
+    assert SELECT.direct_cycles(moved) == SELECT.direct_cycles(still)
+
+
 def test_a_shared_weight_is_transformed_once() -> None:
     module, _ = model(f"a = R.conv(x, w, b, {LAST})", f"y = R.conv(a, w, b, {LAST})")
     first, second = calls(SELECT(module))

@@ -23,6 +23,7 @@ from burnish.tests.tuner.rules.checking import (
 )
 from burnish.tuner.rules.conv import match_conv, row_tile
 from burnish.tuner.rules.matmul import TileShape, best_tile
+from burnish.tuner.rules.sharing import PARALLEL_GRAIN
 
 
 def conv(
@@ -71,6 +72,14 @@ def test_any_width_and_channels(columns: int, width: int) -> None:
 )
 def test_windows(workload: Workload) -> None:
     check_rule(workload, "conv", tolerance=1e-4)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_one_dim_with_enough_work_to_share(batch: int) -> None:
+    """The loop that is cut at the image's borders is not the one that threads share."""
+    assert batch * 520 * 32 > PARALLEL_GRAIN
+    check_rule(conv((batch, 520, 32), (20, 32, 3), pad=1), "conv", tolerance=2e-4, seeds=1)
+    check_rule(conv((batch, 520, 32), (20, 32, 5), pad=4, dilation=2), "conv", tolerance=2e-4)
 
 
 def test_symbolic_batch() -> None:
