@@ -174,8 +174,10 @@ def load_is_contiguous(load: BufferLoad, var: Var) -> bool:
     return bool(load.indices) and load.indices[-1] is var
 
 
+_SINGLE = frozenset({"fma", "if_then_else", "neg", "isnan", "isinf", "isfinite"})
+"""Intrinsics of one instruction or two."""
+
+
 def uses_intrinsic(block: Block) -> bool:
     """Whether the block computes a transcendental function."""
-    return any(
-        isinstance(n, Call) and n.op not in ("fma", "if_then_else", "neg") for n in walk(block.body)
-    )
+    return any(isinstance(n, Call) and n.op not in _SINGLE for n in walk(block.body))

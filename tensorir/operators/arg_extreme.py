@@ -1,17 +1,20 @@
 """argmax and argmin: the index of the extreme element along one axis, of equal ones the first.
 
-Two reductions: the extreme itself, then the smallest index at which it stands. A NaN is more
-extreme than any number, as in PyTorch: the first one is found.
+Two reductions: the extreme itself, then the smallest index at which it stands, which is counted in
+32 bits where they suffice: a vector has as many of them as of the elements. A NaN is more extreme
+than any number, as in PyTorch: the first one is found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...support.dtype import DType
 from ...support.errors import ComputeError
 from .. import compute as te
 from ..compute import Tensor
 from ..expr import EQ, INDEX, BufferLoad, Expr, IntImm, Select, Var, const, logical_or
+from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
 from .elementwise import elementwise
 from .reduce import kept_indices, normal_axes, reduce_block, reduced_shape
@@ -29,6 +32,8 @@ def _arg_extreme(
     extreme = reduce_block(f"{name}_extreme", x, [d], reducer)
     axes = [d]
     k = te.reduce_axis((0, length), "k")
+    counted = _index_dtype(x, length)
+    place = cast_expr(k.var, counted)
 
     def element(*indices: Var) -> Expr:
         kept = kept_indices(indices, axes) if keepdims else tuple(indices)
@@ -37,10 +42,22 @@ def _arg_extreme(
         if x.dtype.is_float:
             found = logical_or(found, call_intrin("isnan", value))
         if last:
-            return te.max(Select(found, k, const(0, INDEX)), axis=[k])
-        return te.min(Select(found, k, length - 1), axis=[k])
+            return te.max(Select(found, place, const(0, counted)), axis=[k])
+        return te.min(Select(found, place, cast_expr(length - 1, counted)), axis=[k])
 
-    return te.compute(reduced_shape(x.shape, axes, keepdims=keepdims), element, name)
+    shape = reduced_shape(x.shape, axes, keepdims=keepdims)
+    if counted is INDEX:
+        return te.compute(shape, element, name)
+    narrow = te.compute(shape, element, f"{name}_{counted}")
+    return elementwise(name, lambda v: cast_expr(v, INDEX), narrow)
+
+
+def _index_dtype(x: Tensor, length: Expr) -> DType:
+    """What indices along an axis are counted in: where that suffices, no more bits than are
+    needed, so that vectors of indices are no longer than those of elements."""
+    narrow = DType("int32")
+    fits = isinstance(length, IntImm) and length.value < 1 << (narrow.bits - 1)
+    return narrow if fits and x.dtype.bits <= narrow.bits else INDEX
 
 
 def _as_byte(v: Expr) -> Expr:

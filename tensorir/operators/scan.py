@@ -1,22 +1,258 @@
 """Scans: cumulative sums and products along an axis.
 
-The axis is run through in order, and the sums of all elements behind it at once, so that an inner
-axis becomes vectors. Half precision accumulates in float32 and rounds each result.
+Along the last axis a row is scanned a vector at a time. Each element is combined with the one 1,
+then 2, then 4 ... places before it, so that it stands for as many elements as a vector has, and
+then with the result one vector before
+
+    x4       x5       x6       x7         in front of a row stand identities
+    x34      x45      x56      x67        combined with 1 place before
+    x1234    x2345    x3456    x4567      combined with 2 places before
+    x01234   x012345  ...                 combined with the results of 4 places before
+
+so that vectors wait for each other for one operation only, and no lane has to be spread over a
+vector. Along any other axis each column is scanned in order, and columns are lanes: pieces of rows
+whose state stays in the first cache, row after row. In which order elements are combined
+depends on shapes alone; where a sum of neighbours overflows, so does the result. Half precision
+accumulates in float32 and rounds each result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
+from ...support.dtype import DType
 from ...support.errors import ComputeError
 from ..buffer import Buffer
 from ..compute import Tensor
-from ..expr import INDEX, BufferLoad, Expr, IntImm, add, const, mul
+from ..expr import (
+    INDEX,
+    BufferLoad,
+    Expr,
+    IntImm,
+    add,
+    const,
+    floordiv,
+    floormod,
+    minimum,
+    mul,
+    sub,
+)
 from ..expr import cast as cast_expr
 from ..function import PrimFunc
-from ..stmt import BufferStore, Stmt, seq
+from ..intrinsics import call_intrin
+from ..stmt import BufferStore, For, IfThenElse, Stmt, seq
 from .reduce import accumulator, normal_axes
-from .rows import Row, function_of_rows, loop, nest, plain_buffer
+from .rows import function_of_rows, loop, plain_buffer
+
+WINDOW_BYTES = 32
+"""Of a row's state that is worked on at once. Twice as many take another shuffle for each vector,
+which costs CPUs that cut it in two more than it saves."""
+VECTOR_BYTES = 64
+"""Of the state of columns: the widest vector there is, several of lesser CPUs."""
+PIECE_BYTES = 1 << 14
+"""Of the state of columns that are scanned together: it stays in the first cache, and what is read
+and written beside it are long stretches of memory."""
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """What is scanned and how: ``combine`` from ``identity`` on, along axis ``d``."""
+
+    combine: Callable[[Expr, Expr], Expr]
+    identity: int
+    source: Buffer
+    out: Buffer
+    d: int
+    exclusive: bool
+    reverse: bool
+
+    @property
+    def wide(self) -> DType:
+        """The dtype of the state."""
+        return accumulator(self.source.dtype)
+
+    @property
+    def length(self) -> Expr:
+        return self.source.shape[self.d]
+
+    @property
+    def neutral(self) -> Expr:
+        return const(self.identity, self.wide)
+
+    def load(self, place: Sequence[Expr]) -> Expr:
+        return cast_expr(BufferLoad(self.source, tuple(place)), self.wide)
+
+    def store(self, value: Expr, place: Sequence[Expr]) -> Stmt:
+        return BufferStore(self.out, cast_expr(value, self.out.dtype), tuple(place))
+
+
+def _index(n: int) -> IntImm:
+    return IntImm(n, INDEX)
+
+
+def _lanes(size: int, dtype: DType, extent: Expr) -> int:
+    """Elements of a vector of ``size`` bytes; not many more than there are."""
+    lanes = size // dtype.itemsize
+    if isinstance(extent, IntImm):
+        lanes = min(lanes, 1 << max(0, extent.value - 1).bit_length())
+    return lanes
+
+
+def _vector(lanes: int, body: Callable[[Expr], Stmt]) -> Stmt:
+    made = loop("l", _index(lanes), body)
+    return For(made.var, made.min, made.extent, "vectorized", made.body)
+
+
+# -- along the last axis ---------------------------------------------------------------------------
+class _Row:
+    """The statements that scan a row, and the registers that they need."""
+
+    def __init__(self, scan: _Scan, lead: Sequence[Expr]) -> None:
+        self.scan, self.lead = scan, lead
+        self.lanes = _lanes(WINDOW_BYTES, scan.wide, scan.length)
+        # A window has the vector before beside the present one, on the side where scanning begins.
+        self.own, self.beside, self.before = (
+            (0, self.lanes, 1) if scan.reverse else (self.lanes, 0, -1)
+        )
+        # One for each distance, and one for the results.
+        names = [str(1 << n) for n in range(self.lanes.bit_length() - 1)] + ["out"]
+        self.windows = [self._register(f"window_{name}", 2 * self.lanes) for name in names]
+        self.earlier = [self._register(f"earlier_{name}", self.lanes) for name in names]
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [*self.windows, *self.earlier]
+
+    def _register(self, name: str, extent: int) -> Buffer:
+        return Buffer(name, (_index(extent),), self.scan.wide, scope="register")
+
+    def _vector(self, body: Callable[[Expr], Stmt]) -> Stmt:
+        return _vector(self.lanes, body)
+
+    def start(self) -> Stmt:
+        """Nothing stands before the first vector."""
+        return seq(*[self._fill(earlier, lambda _: self.scan.neutral) for earlier in self.earlier])
+
+    def _fill(self, buffer: Buffer, value: Callable[[Expr], Expr], first: int = 0) -> Stmt:
+        return self._vector(lambda lane: BufferStore(buffer, value(lane), (lane + first,)))
+
+    def _enter(self, n: int, value: Callable[[Expr], Expr]) -> list[Stmt]:
+        """Put a vector into window ``n``, and the one before it beside."""
+        window, earlier = self.windows[n], self.earlier[n]
+        return [
+            self._fill(window, lambda lane: BufferLoad(earlier, (lane,)), self.beside),
+            self._fill(window, value, self.own),
+            self._fill(earlier, lambda lane: BufferLoad(window, (lane + self.own,))),
+        ]
+
+    def vector(self, base: Expr, count: Expr | None = None) -> Stmt:
+        """Scan the elements from ``base`` on: a vector of them, or the first ``count``."""
+        scan, combine = self.scan, self.scan.combine
+
+        def given(lane: Expr) -> Expr:
+            value = scan.load((*self.lead, base + lane))
+            if count is None:
+                return value
+            return call_intrin("if_then_else", lane < count, value, scan.neutral)
+
+        def doubled(n: int, lane: Expr) -> Expr:
+            window = self.windows[n]
+            behind = BufferLoad(window, (lane + (self.own + self.before * (1 << n)),))
+            return combine(behind, BufferLoad(window, (lane + self.own,)))
+
+        def written(lane: Expr) -> Stmt:
+            at = self.own + self.before if scan.exclusive else self.own
+            value = BufferLoad(self.windows[-1], (lane + at,))
+            stored = scan.store(value, (*self.lead, base + lane))
+            return stored if count is None else IfThenElse(lane < count, stored)
+
+        last = len(self.windows) - 1
+        made = given
+        parts: list[Stmt] = []
+        for n in range(last):
+            parts += self._enter(n, made)
+            made = partial(doubled, n)
+        whole = made
+        parts += self._enter(
+            last, lambda lane: combine(BufferLoad(self.earlier[-1], (lane,)), whole(lane))
+        )
+        return seq(*parts, self._vector(written))
+
+
+def _rows(scan: _Scan) -> PrimFunc:
+    def row(lead: Sequence[Expr]) -> tuple[Stmt, list[Buffer]]:
+        made = _Row(scan, lead)
+        lanes = _index(made.lanes)
+        whole, rest = floordiv(scan.length, lanes), floormod(scan.length, lanes)
+
+        def full(k: Expr) -> Stmt:
+            return made.vector(sub(scan.length, (k + 1) * lanes) if scan.reverse else k * lanes)
+
+        parts = [made.start(), loop("k", whole, full)]
+        if not (isinstance(rest, IntImm) and rest.value == 0):
+            parts.append(made.vector(_index(0) if scan.reverse else whole * lanes, rest))
+        return seq(*parts), made.buffers
+
+    return function_of_rows(scan.out.name, [scan.source, scan.out], scan.source.shape[:-1], row)
+
+
+# -- along another axis ----------------------------------------------------------------------------
+def _columns(scan: _Scan) -> PrimFunc:
+    inner = scan.source.shape[scan.d + 1 :]
+    width: Expr = _index(1)
+    for extent in inner:
+        width = width * extent
+    lanes = _lanes(VECTOR_BYTES, scan.wide, width)
+    size = PIECE_BYTES // scan.wide.itemsize
+    if isinstance(width, IntImm):
+        size = max(1, min(size, -(-width.value // lanes) * lanes))
+    is_one = size == lanes
+    held = Buffer("held", (_index(size),), scan.wide, scope="register" if is_one else "global")
+    is_whole = isinstance(width, IntImm) and width.value % size == 0
+
+    def behind(j: Expr) -> list[Expr]:
+        """The indices of column ``j``."""
+        found: list[Expr] = []
+        for extent in reversed(inner[1:]):
+            found.append(floormod(j, extent))
+            j = floordiv(j, extent)
+        return [j, *reversed(found)]
+
+    def row(at: Sequence[Expr]) -> tuple[Stmt, list[Buffer]]:
+        *lead, piece = at
+        first = piece * size
+        count = _index(size) if is_whole else minimum(_index(size), sub(width, first))
+
+        def all_vectors(body: Callable[[Expr], Stmt]) -> Stmt:
+            """``body`` of all columns of the piece."""
+
+            def rest(start: Expr) -> Stmt:
+                return _vector(
+                    lanes, lambda lane: IfThenElse(start + lane < count, body(start + lane))
+                )
+
+            if is_one:
+                return _vector(lanes, body) if is_whole else rest(_index(0))
+            vectors = floordiv(count, _index(lanes))
+            full = loop("j", vectors, lambda j: _vector(lanes, lambda lane: body(j * lanes + lane)))
+            return full if is_whole else seq(full, rest(vectors * lanes))
+
+        def step(k: Expr, j: Expr) -> Stmt:
+            place = (*lead, sub(scan.length, k + 1) if scan.reverse else k, *behind(first + j))
+            now = BufferLoad(held, (j,))
+            moved = BufferStore(held, scan.combine(now, scan.load(place)), (j,))
+            written = scan.store(now, place)
+            return seq(written, moved) if scan.exclusive else seq(moved, written)
+
+        start = all_vectors(lambda j: BufferStore(held, scan.neutral, (j,)))
+        scanned = loop("k", scan.length, lambda k: all_vectors(lambda j: step(k, j)))
+        return seq(start, scanned), [held]
+
+    pieces = floordiv(width + (size - 1), _index(size))
+    rows = (*scan.source.shape[: scan.d], pieces)
+    return function_of_rows(scan.out.name, [scan.source, scan.out], rows, row)
 
 
 def _scan(
@@ -31,29 +267,9 @@ def _scan(
     if x.dtype.is_bool:
         raise ComputeError(f"{name}: expected numbers, found {x.dtype}.")
     (d,) = normal_axes(axis, x.ndim)
-    source, out = plain_buffer(x), Buffer(name, x.shape, x.dtype)
-    inner, length = x.shape[d + 1 :], x.shape[d]
-    wide = accumulator(x.dtype)
-    held = Buffer("held", inner or (IntImm(1, INDEX),), wide)
-
-    def row(lead: object) -> tuple[Stmt, list[Buffer]]:
-        def state(j: tuple[Expr, ...]) -> tuple[Expr, ...]:
-            return j or (IntImm(0, INDEX),)
-
-        def step(k: Expr, j: tuple[Expr, ...]) -> Stmt:
-            place = (*lead, length - 1 - k if reverse else k, *j)  # type: ignore[misc]
-            now = BufferLoad(held, state(j))
-            moved = BufferStore(
-                held, combine(now, cast_expr(BufferLoad(source, place), wide)), state(j)
-            )
-            written = BufferStore(out, cast_expr(BufferLoad(held, state(j)), x.dtype), place)
-            return seq(written, moved) if exclusive else seq(moved, written)
-
-        start = nest(inner, lambda j: BufferStore(held, const(identity, wide), state(j)))
-        return seq(start, loop("k", length, lambda k: nest(inner, lambda j: step(k, j)))), [held]
-
-    made: Row = row
-    return function_of_rows(name, [source, out], x.shape[:d], made)
+    out = Buffer(name, x.shape, x.dtype)
+    scan = _Scan(combine, identity, plain_buffer(x), out, d, exclusive, reverse)
+    return _rows(scan) if d == x.ndim - 1 else _columns(scan)
 
 
 def cumsum(x: Tensor, axis: int, *, exclusive: bool = False, reverse: bool = False) -> PrimFunc:

@@ -131,6 +131,7 @@ KERNELS = {
         lambda x: op.permute_dims(x, (1, 0)), ((1024, 1024),), ((35, 21),)
     ),
     "sum": Kernel(lambda x: op.sum(x, -1), ((1024, 1024),), ((5, 1000),)),
+    "sum_columns": Kernel(lambda x: op.sum(x, 0), ((1024, 1024),), ((40, 1000),)),
 }  # fmt: skip
 
 PRODUCTS = [name for name, kernel in KERNELS.items() if kernel.products]

@@ -10,8 +10,8 @@ and the lanes are then combined in a fixed tree
 
 and all blocks of a row stand under one loop, so that a row stays in the cache; what is computed
 only to be summed next is summed in the same loop. Where memory runs
-along a kept axis, that axis is cut into vectors instead, and each lane sums a column of its own, in
-order. Which partial sums there are depends on shapes and decisions alone, never on threads.
+along a kept axis, each lane sums a column of its own (``columns.py``). Which partial sums there are
+depends on shapes and decisions alone, never on threads.
 """
 
 from __future__ import annotations
@@ -20,17 +20,24 @@ from itertools import pairwise
 
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import Expr, IntImm
+from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
-from ...tensorir.stmt import BlockRealize, BufferStore, SeqStmt
+from ...tensorir.stmt import Block, BlockRealize, SeqStmt
 from ..chooser import Chooser
-from ..workload import blocks_in_order, is_reduction, is_spatial, uses_intrinsic
+from ..workload import block_named, blocks_in_order, is_reduction, is_spatial, uses_intrinsic
+from .columns import (
+    cut_columns,
+    factor_long_columns,
+    schedule_columns,
+    vector_column,
+    vectorize_rows,
+)
 from .elementwise import is_plain, same_extent, schedule_block
 from .inline import inline_elementwise
-from .lanes import lanes_of, up_to_power, vectorize_loop, width_for
-from .nests import Nest, accesses, axis_of, common_nests, nest_of, spatial_axes
+from .lanes import lanes_of, up_to_power, vectorize_loop
+from .nests import Nest, accesses, common_nests, nest_of, spatial_axes
 from .sharing import points_of, share
 from .trial import attempt
 
@@ -53,6 +60,8 @@ def schedule_reduction(sch: Schedule, target: Target, chooser: Chooser) -> None:
 def schedule_rest(sch: Schedule, target: Target, chooser: Chooser) -> None:
     """Schedule the blocks that nobody scheduled yet: all row by row where they have rows in common,
     else each by itself. A block that no rule fits stays as it is."""
+    for groups in factor_long_columns(sch):
+        _schedule_alone(sch, block_named(sch.func, groups), target, chooser)
     blocks = [b for b in blocks_in_order(sch.func) if b.iter_vars and is_plain(sch, b)]
     nests = common_nests(blocks)
     if nests is not None and attempt(sch, schedule_nests, nests, target, chooser):
@@ -61,8 +70,11 @@ def schedule_rest(sch: Schedule, target: Target, chooser: Chooser) -> None:
         if is_spatial(block):
             schedule_block(sch, block, target, chooser)
         else:
-            alone = [nest_of(block, spatial_axes(block))]
-            attempt(sch, schedule_nests, alone, target, chooser)
+            _schedule_alone(sch, block, target, chooser)
+
+
+def _schedule_alone(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+    attempt(sch, schedule_nests, [nest_of(block, spatial_axes(block))], target, chooser)
 
 
 def schedule_nests(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) -> None:
@@ -71,31 +83,18 @@ def schedule_nests(sch: Schedule, nests: list[Nest], target: Target, chooser: Ch
     others = set(first_blocks(sch.func)) - own
     kept = nests[0].kept
     column = vector_column(nests)
-    width = 0
+    cut = None
     if column is None:
         _rows(sch, nests, target, chooser)
     else:
-        width = _columns(sch, nests, column, target, chooser)
+        cut = schedule_columns(sch, nests, column, target, chooser)
     outer = merge_statements(sch, [b for b in first_blocks(sch.func) if b not in others], len(kept))
-    if column is not None:
+    if cut is not None and column is not None:
         extent = nests[0].block.iter_vars[kept[column]].dom.extent
-        outer = _cut_columns(sch, outer, extent, width)
+        outer = cut_columns(sch, outer, extent, cut.size)
     share(sch, target, outer, max([points_of(n.block) for n in nests]))
-
-
-def vector_column(nests: list[Nest]) -> int | None:
-    """Which of the kept axes the largest operand of the first reduction runs along in memory; None
-    where it runs along a reduced axis."""
-    nest = next(n for n in nests if is_reduction(n.block))
-    store = next(a for a in accesses(nest.block) if isinstance(a, BufferStore))
-    loads = [a for a in accesses(nest.block) if a.buffer is not store.buffer]
-    loads.sort(key=lambda a: -len(a.indices))
-    for load in loads:
-        for index in reversed(load.indices):
-            axis = axis_of(nest.block, index)
-            if axis is not None and axis not in nest.units:
-                return nest.kept.index(axis) if axis in nest.kept else None
-    return None
+    if cut is not None:
+        vectorize_rows(sch, cut)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -267,56 +266,6 @@ def combine_lanes(sch: Schedule, block: str, width: int, lanes: int) -> None:
         sch.vectorize(inner)
         width = narrow
     sch.unroll(sch.get_loops(block)[-1])
-
-
-# -- columns ---------------------------------------------------------------------------------------
-def _columns(
-    sch: Schedule, nests: list[Nest], column: int, target: Target, chooser: Chooser
-) -> int:
-    """Cut the kept axis ``column`` into vectors, innermost everywhere; gives their width."""
-    extent = nests[0].block.iter_vars[nests[0].kept[column]].dom.extent
-    lanes = min([lanes_of(target, n.block) for n in nests])
-    width = width_for(extent, lanes, chooser.value(sch, [1, 2, 4, 8], 4))
-    outputs = {id(b) for b in sch.func.written}
-    for nest in nests:
-        name = nest.block.name
-        if is_reduction(nest.block):
-            if id(nest.block.writes[0].buffer) in outputs:
-                copy = sch.cache_write(name, 0, "register")
-                _order_columns(sch, copy.name, _copy_nest(nest), column, width)
-            else:
-                sch.set_scope(name, 0, "register")
-        _order_columns(sch, name, nest, column, width)
-        if is_reduction(nest.block):
-            sch.decompose_reduction(name, sch.get_loops(name)[len(nest.kept)])
-    return width
-
-
-def _copy_nest(nest: Nest) -> Nest:
-    """The nest of the copy of a reduction's result: its spatial axes, in order."""
-    spatial = [i for i, v in enumerate(nest.block.iter_vars) if v.kind == "spatial"]
-    place = {axis: at for at, axis in enumerate(spatial)}
-    units = tuple([place[i] for i in nest.units if i in place])
-    return Nest(nest.block, tuple([place[i] for i in nest.kept]), units, ())
-
-
-def _order_columns(sch: Schedule, name: str, nest: Nest, column: int, width: int) -> None:
-    """Order a nest's loops: kept axes, the vectors of the column last; units; the rest; lanes."""
-    loops = sch.get_loops(name)
-    kept = [loops[i] for i in nest.kept]
-    outer, inner = sch.split(kept[column], [None, width])
-    others = [loop for i, loop in enumerate(kept) if i != column]
-    within = [loops[i] for i in (*nest.units, *nest.rest)]
-    sch.reorder(*others, outer, *within, inner)
-    sch.vectorize(inner)
-
-
-def _cut_columns(sch: Schedule, outer: list[LoopRV], extent: Expr, width: int) -> list[LoopRV]:
-    """Give the columns that do not fill a vector a part of their own; the loops around the rest."""
-    if isinstance(extent, IntImm) and (extent.value % width == 0 or extent.value < width):
-        return outer
-    full, _ = sch.loop_partition(outer[-1], [extent // width, None])
-    return [*outer[:-1], full]
 
 
 # -- one nest --------------------------------------------------------------------------------------

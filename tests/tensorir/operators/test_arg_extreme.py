@@ -11,6 +11,11 @@ import torch
 from burnish import te
 from burnish.support.errors import ComputeError
 from burnish.tensorir import operators as ops
+from burnish.tensorir.codegen.host import native_target
+from burnish.tensorir.compute import create_prim_func
+from burnish.tensorir.expr import Var
+from burnish.tests.native import call_native
+from burnish.tuner.analytic import schedule_analytically
 
 Run = Callable[..., np.ndarray]
 
@@ -35,6 +40,44 @@ def test_special_values(run: Run, name: str) -> None:
     )
     found = run(lambda t: getattr(ops, name)(t, 1), x)
     np.testing.assert_array_equal(found, getattr(torch, name)(torch.tensor(x), 1).numpy())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("length", [1, 5, 16, 63, 64, 65, 200, 1000])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32", "int64"])
+def test_long_axes(run: Run, dtype: str, length: int, axis: int) -> None:
+    """Scheduled as they are compiled: vectors of a row, groups of rows."""
+    x = np.random.default_rng(0).integers(0, 100, (length, 70)).astype(dtype)
+    x = np.ascontiguousarray(x if axis == 0 else x.T)
+    if dtype.startswith("float"):
+        x[:, x.shape[1] // 2] = x[-1, :] = np.nan
+        x[0, :] = np.inf
+    for name in ("argmax", "argmin"):
+        a = te.placeholder(x.shape, dtype)
+        func = schedule_analytically(
+            create_prim_func([a, getattr(ops, name)(a, axis)]), native_target()
+        )
+        found = [np.zeros(x.shape[1 - axis], np.int64) for _ in range(2)]
+        for threads, out in enumerate(found, 1):
+            call_native(func, x, out, threads=threads)
+        expected = getattr(torch, name)(torch.tensor(x), axis).numpy()
+        np.testing.assert_array_equal(found[0], expected)
+        np.testing.assert_array_equal(found[1], expected)
+
+
+def test_indices_have_as_many_lanes_as_elements() -> None:
+    def counted(shape: tuple[object, ...], dtype: str) -> str:
+        x = te.placeholder(shape, dtype)  # type: ignore[arg-type]
+        found = ops.argmax(x, 1)
+        assert found.dtype == "int64"
+        return create_prim_func([x, found]).script()
+
+    for dtype in ("float32", "int8", "float16"):
+        assert 'T.alloc_buffer((3,), "int32")' in counted((3, 100), dtype)
+        assert 'T.alloc_buffer((3,), "int32")' in counted((3, 2**31 - 1), dtype)
+        assert "int32" not in counted((3, 2**31), dtype)
+        assert "int32" not in counted((3, Var("n")), dtype)
+    assert "int32" not in counted((3, 100), "float64")
 
 
 def test_the_last_of_equal_ones(run: Run) -> None:

@@ -8,7 +8,10 @@ import torch
 
 from burnish import te
 from burnish.support.errors import ComputeError
+from burnish.support.target import Target
 from burnish.tensorir import operators as ops
+from burnish.tests import assembly
+from burnish.tests.native import call_native
 from burnish.tests.tensorir.operators.rows_native import run_rows
 
 X = np.random.default_rng(0).standard_normal((3, 5, 4))
@@ -41,10 +44,105 @@ def test_small_and_empty(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(found, np.cumsum(x, 0), rtol=1e-13)
 
 
-def test_special_values() -> None:
-    x = np.array([1.0, np.inf, 2.0, -np.inf, 3.0, np.nan, 1.0])
-    found = run_rows(lambda t: ops.cumsum(t, 0), x, shape=x.shape)
-    np.testing.assert_array_equal(found, torch.tensor(x).cumsum(0).numpy())
+LENGTHS = (1, 2, 3, 7, 8, 9, 15, 16, 17, 33, 100, 1000)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "int8"])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_rows_of_any_length(length: int, dtype: str, reverse: bool, exclusive: bool) -> None:
+    x = np.random.default_rng(0).integers(-3, 4, (3, length)).astype(dtype)
+    found = run_rows(
+        lambda t: ops.cumsum(t, 1, exclusive=exclusive, reverse=reverse), x, shape=x.shape
+    )
+    given = x[:, ::-1] if reverse else x
+    expected = np.cumsum(given, 1, dtype=dtype) - (given if exclusive else 0)
+    np.testing.assert_array_equal(found, expected[:, ::-1] if reverse else expected)
+
+
+@pytest.mark.parametrize("inner", [(1,), (3,), (8,), (17,), (3, 11), (5000,), (65, 64)])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_columns_of_any_number(inner: tuple[int, ...], reverse: bool, exclusive: bool) -> None:
+    x = np.random.default_rng(0).integers(-3, 4, (2, 5, *inner)).astype("float32")
+    found = run_rows(
+        lambda t: ops.cumsum(t, 1, exclusive=exclusive, reverse=reverse), x, shape=x.shape
+    )
+    given = x[:, ::-1] if reverse else x
+    expected = np.cumsum(given, 1) - (given if exclusive else 0)
+    np.testing.assert_array_equal(found, expected[:, ::-1] if reverse else expected)
+
+
+@pytest.mark.parametrize("shape", [(3, 1003), (1003, 37), (5, 40, 3)])
+def test_products(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).uniform(0.9, 1.1, shape).astype("float32")
+    found = run_rows(lambda t: ops.cumprod(t, 1), x, shape=shape)
+    np.testing.assert_allclose(found, np.cumprod(x.astype("float64"), 1), rtol=2e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sums_are_as_good_as_in_order(axis: int) -> None:
+    """At most the error of adding one element after another, which is at most half a unit of the
+    sum of magnitudes for each addition."""
+    x = np.random.default_rng(0).standard_normal((2, 10_000)).astype("float32")
+    x = x if axis else np.ascontiguousarray(x.T)
+    found = run_rows(lambda t: ops.cumsum(t, axis), x, shape=x.shape)
+    exact = np.cumsum(x.astype("float64"), axis)
+    steps = np.arange(x.shape[axis]).reshape((-1, 1) if axis == 0 else (1, -1))
+    bound = steps * np.finfo("float32").eps / 2 * np.cumsum(np.abs(x.astype("float64")), axis)
+    assert (np.abs(found - exact) <= bound + 1e-30).all()
+    in_order = np.abs(np.cumsum(x, axis) - exact).max()
+    assert np.abs(found - exact).max() <= (in_order if axis else in_order * 1.5)
+
+
+@pytest.mark.parametrize("place", [0, 5, 7, 8, 20])
+def test_special_values(place: int) -> None:
+    x = np.zeros(40)
+    x[place : place + 7] = [1.0, np.inf, 2.0, -np.inf, 3.0, np.nan, 1.0]
+    x[-4] = -np.inf
+    for given in (x, np.where(np.isnan(x) | (x == -np.inf), 1.0, x)):
+        found = run_rows(lambda t: ops.cumsum(t, 0), given, shape=x.shape)
+        np.testing.assert_array_equal(found, torch.tensor(given).cumsum(0).numpy())
+        along = run_rows(lambda t: ops.cumsum(t, 0), given[:, None], shape=(40, 1))
+        np.testing.assert_array_equal(along, found[:, None])
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(1, (40, 100)), (1, (3, 20, 6000)), (0, (9, 10_000))])
+def test_threads_change_no_bit(axis: int, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    func = ops.cumsum(te.placeholder(shape), axis)
+    results = [np.zeros(shape, "float32") for _ in range(3)]
+    for threads, out in enumerate(results, 1):
+        call_native(func, x, out, threads=threads)
+    assert (results[0] == results[1]).all()
+    assert (results[0] == results[2]).all()
+
+
+CPUS = ("skylake-avx512", "haswell", "x86-64", "generic")
+
+
+def _loops(axis: int, cpu: str) -> list[list[assembly.Line]]:
+    target = Target(f"llvm -mcpu={cpu}").with_options(threads=1)
+    lines = assembly.kernel_lines(ops.cumsum(te.placeholder((64, 1024)), axis), target)
+    assert assembly.foreign_calls(lines) == []
+    return assembly.innermost_loops(lines)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_code_is_vectors_without_spills(axis: int, cpu: str) -> None:
+    for loop in _loops(axis, cpu):
+        assert assembly.spills(loop) == []
+        sums = [line for line in loop if line.operation in ("vaddps", "addps", "fadd", "vaddss")]
+        assert all(line.is_wide for line in sums)
+
+
+def test_a_vector_of_a_row_takes_an_addition_for_each_distance_and_one_more() -> None:
+    loops = _loops(1, "skylake-avx512")
+    found = [[line.operation for line in loop] for loop in loops]
+    assert max([codes.count("vaddps") for codes in found]) == 4
+    assert not any(code.startswith("vexpand") for codes in found for code in codes)
 
 
 def test_integers_wrap() -> None:
@@ -60,9 +158,12 @@ def test_half_precision_accumulates_in_float32() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
-def test_symbolic_sizes() -> None:
-    found = run_rows(lambda t: ops.cumsum(t, 1), X, shape=X.shape, shapes=[("m", "n", "k")])
-    np.testing.assert_allclose(found, np.cumsum(X, 1), rtol=1e-13)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("shape", [(3, 5, 4), (2, 3, 3000), (1, 1, 1), (2, 0, 3), (3, 37, 8)])
+def test_symbolic_sizes(axis: int, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(-3, 4, shape).astype("float64")
+    found = run_rows(lambda t: ops.cumsum(t, axis), x, shape=shape, shapes=[("m", "n", "k")])
+    np.testing.assert_array_equal(found, np.cumsum(x, axis))
 
 
 def test_errors() -> None:

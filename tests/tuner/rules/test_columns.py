@@ -1,0 +1,157 @@
+"""Reductions of columns: rows that stream by, groups of them, sums in registers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from burnish.support.target import Target
+from burnish.tensorir import operators as op
+from burnish.tensorir.printer import print_func
+from burnish.tensorir.schedule import Schedule
+from burnish.tests import assembly
+from burnish.tests.native import call_native
+from burnish.tests.tuner.rules.checking import (
+    HASWELL,
+    SKYLAKE,
+    Shape,
+    Workload,
+    check_rule,
+    scheduled,
+)
+from burnish.tuner.rules.columns import factor_long_columns
+
+NEON = Target("llvm -mcpu=generic")
+
+
+def total(axis: int | tuple[int, ...], *shape: int | str, dtype: str = "float32") -> Workload:
+    return Workload(lambda a: op.sum(a, axis), lambda a: a.sum(axis), shape, dtype=dtype)
+
+
+def variance(*shape: int | str) -> Workload:
+    return Workload(lambda a: op.variance(a, 0), lambda a: a.var(0), shape)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 16, 17, 31, 512, 513])
+@pytest.mark.parametrize("columns", [1, 7, 128, 129, 1000])
+def test_many_rows(rows: int, columns: int) -> None:
+    check_rule(total(0, rows, columns), "reduction", tolerance=1e-4, seeds=1)
+
+
+@pytest.mark.parametrize("columns", [4096 + 64, 8192, 10007, 40000])
+def test_rows_that_are_cut_into_pieces(columns: int) -> None:
+    check_rule(total(0, 33, columns), "reduction", seeds=1)
+
+
+@pytest.mark.parametrize(
+    ("axis", "shape"),
+    [((0, 1), (5, 67, 200)), (1, (3, 67, 200)), ((0, 2), (3, 40, 130)), (0, (40, 3, 130))],
+)
+def test_axes_in_front_and_in_between(axis: int | tuple[int, ...], shape: Shape) -> None:
+    check_rule(total(axis, *shape), "reduction", tolerance=1e-4, seeds=1)
+
+
+@pytest.mark.parametrize("shape", [("m", 200), ("m", 1000), (67, "m")])
+def test_symbolic_sizes(shape: Shape) -> None:
+    check_rule(total(0, *shape), "reduction", m=(0, 1, 17, 300), tolerance=1e-4, seeds=1)
+
+
+@pytest.mark.parametrize("shape", [(600, 300), (512, 512), (67, 129), ("m", 200)])
+def test_reductions_after_one_another(shape: Shape) -> None:
+    dims = {"m": (1, 40)} if "m" in shape else {}
+    check_rule(variance(*shape), "reduction", seeds=1, **dims)
+    mean = Workload(lambda a: op.mean(a, 0), lambda a: a.mean(0), shape)
+    check_rule(mean, "reduction", seeds=1, **dims)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "int64"])
+def test_other_dtypes(dtype: str) -> None:
+    check_rule(total(0, 512, 300, dtype=dtype), "reduction", tolerance=1e-4, seeds=1)
+
+
+def test_a_nan_and_infinities_stay_in_their_columns() -> None:
+    workload = total(0, 512, 256)
+    _, func = scheduled(workload.func)
+    (a,) = workload.arguments()
+    a[300, 7], a[1, 9], a[400, 9], a[5, 11] = np.nan, np.inf, -np.inf, np.inf
+    found = np.zeros(256, "float32")
+    call_native(func, a, found)
+    assert np.isnan(found[[7, 9]]).all()
+    assert found[11] == np.inf
+    assert np.isfinite(np.delete(found, [7, 9, 11])).all()
+
+
+def test_rows_are_read_along() -> None:
+    """The loop over the columns of a row is inside the one over rows."""
+    lines = print_func(scheduled(total(0, 67, 4096).func, target=SKYLAKE)[1]).splitlines()
+    update = next(i for i, line in enumerate(lines) if '"sum_update"' in line)
+    loops = [line for line in lines[:update] if "for " in line]
+    assert "in T.grid(67, 64)" in loops[-2]
+    assert "T.vectorized(64)" in loops[-1]
+
+
+def test_few_rows_are_summed_in_registers() -> None:
+    text = print_func(scheduled(total(0, 16, 4096).func, target=SKYLAKE)[1])
+    assert 'scope="register"' in text
+
+
+@pytest.mark.parametrize(
+    ("workload", "groups"),
+    [
+        (total(0, 1024, 256), 8),
+        (total(0, 1023, 256), 3),
+        (total(0, 1021, 256), 0),  # a prime
+        (total(0, 64, 2048), 2),
+        (total(0, 1024, 4096), 0),  # enough columns
+        (total(0, 64, 256), 0),  # little to do
+        (total(1, 256, 1024), 0),  # not columns
+        (total(0, "m", 256), 0),
+        (total(0, 1, 1 << 18), 0),
+    ],
+)
+def test_groups_of_rows(workload: Workload, groups: int) -> None:
+    sch = Schedule(workload.func)
+    found = factor_long_columns(sch)
+    assert found == (["sum_rf"] if groups else [])
+    if groups:
+        assert f"sum_rf = T.alloc_buffer(({groups}, " in sch.func.script()
+
+
+def test_what_reads_its_rows_again_has_no_groups() -> None:
+    softmax = Workload(lambda a: op.softmax(a, 0), lambda a: a, (1024, 256))
+    assert factor_long_columns(Schedule(softmax.func)) == []
+
+
+def test_each_of_several_reductions_has_groups() -> None:
+    sch = Schedule(variance(1024, 256).func)
+    assert factor_long_columns(sch) == ["mean_sum_rf", "square_sum_rf"]
+
+
+@pytest.mark.parametrize(
+    "workload", [total(0, 1024, 256), total(0, 67, 10007), variance(1024, 200), total(0, 1021, 300)]
+)
+def test_threads_change_no_bit(workload: Workload) -> None:
+    _, func = scheduled(workload.func)
+    inputs = workload.arguments()
+    results = []
+    for threads in (1, 2, 3):
+        results.append(np.zeros(np.asarray(workload.reference(*inputs)).shape, "float32"))
+        call_native(func, *inputs, results[-1], threads=threads)
+    assert (results[0] == results[1]).all()
+    assert (results[0] == results[2]).all()
+
+
+@pytest.mark.parametrize("target", [SKYLAKE, HASWELL, NEON])
+@pytest.mark.parametrize("shape", [(512, 1024), (67, 1000)])
+def test_the_loop_over_a_row_is_loads_adds_and_stores(shape: Shape, target: Target) -> None:
+    alone = target.with_options(threads=1)
+    _, func = scheduled(total(0, *shape).func, target=alone)
+    lines = assembly.kernel_lines(func, alone)
+    assert assembly.foreign_calls(lines) == []
+    adds = []
+    for loop in assembly.innermost_loops(lines):
+        assert assembly.spills(loop) == []
+        found = [line for line in loop if line.operation in ("vaddps", "fadd")]
+        assert all(line.is_wide for line in found)
+        adds.append(len(found))
+    assert max(adds) == 4

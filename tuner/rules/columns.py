@@ -1,0 +1,203 @@
+"""Reductions where memory runs along a kept axis: each lane sums a column of its own, in order.
+
+Columns are cut into pieces. Where several blocks go through the same columns, or few rows are
+summed, a piece is a few vectors, whose sums are in registers
+
+    for k, j:  S[j] += A[k, j]    ->    for j0: for k: for jl in vectorized: S[jl] += A[k, j0 + jl]
+
+Where many rows are summed, each is read along, for as many columns as have their sums in the first
+cache: memory gives long stretches faster than a few lines of each row
+
+                           ->    for j0: for k: for j1: for jl in vectorized: S[j1, jl] += A[k, ...]
+
+and rows that are not cut into many pieces are cut into groups first, each with sums of its own, so
+that there is something to share among threads.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...support.target import Target
+from ...tensorir.expr import Expr, IntImm
+from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.stmt import Block, BufferStore
+from ..chooser import Chooser
+from ..workload import blocks_in_order, is_reduction, is_spatial, static_extent
+from .elementwise import is_plain
+from .lanes import lanes_of, vectorize_loop, width_for
+from .nests import Nest, accesses, axis_of, nest_of, spatial_axes
+from .sharing import PARALLEL_GRAIN, points_of
+
+FEW_ROWS = 16
+"""Rows that are fetched side by side as fast as one after another."""
+PIECE_BYTES = 1 << 14
+"""Of sums in the first cache, beside the rows that stream through it."""
+FEW_PIECES = 8
+"""Pieces whose sums are in the second cache together."""
+GROUPS = 8
+"""Groups of rows, at most: enough to share among threads evenly."""
+GROUP_ROWS = 32
+"""Rows of a group, at least: its sums are written once and read once."""
+
+
+def vector_column(nests: list[Nest]) -> int | None:
+    """Which of the kept axes the largest operand of the first reduction runs along in memory; None
+    where it runs along a reduced axis."""
+    nest = next(n for n in nests if is_reduction(n.block))
+    store = next(a for a in accesses(nest.block) if isinstance(a, BufferStore))
+    loads = [a for a in accesses(nest.block) if a.buffer is not store.buffer]
+    loads.sort(key=lambda a: -len(a.indices))
+    for load in loads:
+        for index in reversed(load.indices):
+            axis = axis_of(nest.block, index)
+            if axis is not None and axis not in nest.units:
+                return nest.kept.index(axis) if axis in nest.kept else None
+    return None
+
+
+def factor_long_columns(sch: Schedule) -> list[str]:
+    """Give groups of rows sums of their own, where a function reduces many rows and has too few
+    columns to share among threads; the blocks of these sums."""
+    blocks = blocks_in_order(sch.func)
+    reductions = [b for b in blocks if is_reduction(b)]
+    results = max([math.prod(_extents(b, "spatial")) for b in reductions], default=0)
+    if any(points_of(b) > results for b in blocks if is_spatial(b)):
+        return []  # rows are read again, and best while they are in the cache
+    return [name for b in reductions if (name := _factor_rows(sch, b)) is not None]
+
+
+def _extents(block: Block, kind: str) -> list[int]:
+    """The extents of the axes of a kind; a symbolic one counts for nothing."""
+    found = [v.dom.extent for v in block.iter_vars if v.kind == kind]
+    return [e.value if isinstance(e, IntImm) else 0 for e in found]
+
+
+def _factor_rows(sch: Schedule, block: Block) -> str | None:
+    """Give groups of the rows that a block reduces sums of their own, in a block of that name;
+    None where there is nothing to gain."""
+    if points_of(block) < GROUPS * PARALLEL_GRAIN:
+        return None
+    nest = nest_of(block, spatial_axes(block))
+    column = vector_column([nest])
+    if column is None or len(nest.kept) > 1 or not nest.rest:
+        return None
+    axis = nest.rest[0]
+    rows, columns = static_extent(block, axis), static_extent(block, nest.kept[column])
+    if rows is None or columns is None or columns > _columns_in_cache(block) // 2:
+        return None
+    most = min(GROUPS, rows // GROUP_ROWS)
+    groups = next((n for n in range(most, 1, -1) if rows % n == 0), None)
+    if groups is None or not is_plain(sch, block):
+        return None
+    outer, _ = sch.split(sch.get_loops(block.name)[axis], [groups, None])
+    return sch.rfactor(outer, 0).name
+
+
+def _columns_in_cache(block: Block) -> int:
+    return PIECE_BYTES // block.writes[0].buffer.dtype.itemsize
+
+
+def _piece(nests: list[Nest], column: int, width: int) -> int:
+    """Columns whose sums are in the cache while rows stream by; 0 where they are better kept in
+    registers, ``width`` at a time."""
+    if any(n.rest for n in nests if not is_reduction(n.block)):
+        return 0
+    reductions = [n for n in nests if is_reduction(n.block)]
+    nest = reductions[0]
+    columns = static_extent(nest.block, nest.kept[column])
+    rows = [static_extent(nest.block, i) for i in nest.rest]
+    if columns is None or columns < 2 * width:
+        return 0
+    if None not in rows and math.prod([n for n in rows if n is not None]) <= FEW_ROWS:
+        return 0
+    fewest = -(-columns * len(reductions) // _columns_in_cache(nest.block))
+    even = next((n for n in range(fewest, 2 * fewest) if columns % (n * width) == 0), None)
+    if even is not None:
+        return columns // even
+    return columns if fewest <= FEW_PIECES else 0
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How columns are cut: pieces of ``size``, and, where rows stream by, the loops over a piece
+    with their nests, still to be cut into vectors (``vectorize_rows``)."""
+
+    size: int
+    width: int
+    lanes: int
+    rows: tuple[tuple[Nest, LoopRV], ...] = ()
+
+
+def schedule_columns(
+    sch: Schedule, nests: list[Nest], column: int, target: Target, chooser: Chooser
+) -> Cut:
+    """Cut the kept axis ``column`` into pieces, innermost everywhere."""
+    extent = nests[0].block.iter_vars[nests[0].kept[column]].dom.extent
+    lanes = min([lanes_of(target, n.block) for n in nests])
+    width = width_for(extent, lanes, chooser.value(sch, [1, 2, 4, 8], 4))
+    piece = _piece(nests, column, width)
+    if not piece:
+        _sum_in_registers(sch, nests, column, width)
+        return Cut(width, width, lanes)
+    rows = [(n, _order_columns(sch, n.block.name, n, column, piece)) for n in nests]
+    return Cut(piece, width, lanes, tuple(rows))
+
+
+def vectorize_rows(sch: Schedule, cut: Cut) -> None:
+    """Cut the loops over pieces of rows into vectors, when those around them are done with."""
+    for nest, loop in cut.rows:
+        inner = [loop]
+        if is_reduction(nest.block):
+            name = nest.block.name
+            init = sch.decompose_reduction(name, sch.get_loops(name)[len(nest.kept)])
+            inner.append(sch.get_loops(init)[-1])
+        for columns in inner:
+            vectorize_loop(sch, columns, cut.width, cut.lanes)
+
+
+def _sum_in_registers(sch: Schedule, nests: list[Nest], column: int, width: int) -> None:
+    """Cut all nests into vectors of columns, and keep the sums of each in registers."""
+    own = {n.block.name for n in nests}
+    outputs = {id(b) for b in sch.func.written}
+    for nest in nests:
+        name = nest.block.name
+        if is_reduction(nest.block):
+            is_read_elsewhere = any(c.name not in own for c in sch.get_consumers(name))
+            if id(nest.block.writes[0].buffer) in outputs or is_read_elsewhere:
+                copy = sch.cache_write(name, 0, "register")
+                sch.vectorize(_order_columns(sch, copy.name, _copy_nest(nest), column, width))
+            else:
+                sch.set_scope(name, 0, "register")
+        sch.vectorize(_order_columns(sch, name, nest, column, width))
+        if is_reduction(nest.block):
+            sch.decompose_reduction(name, sch.get_loops(name)[len(nest.kept)])
+
+
+def _copy_nest(nest: Nest) -> Nest:
+    """The nest of the copy of a reduction's result: its spatial axes, in order."""
+    spatial = [i for i, v in enumerate(nest.block.iter_vars) if v.kind == "spatial"]
+    place = {axis: at for at, axis in enumerate(spatial)}
+    units = tuple([place[i] for i in nest.units if i in place])
+    return Nest(nest.block, tuple([place[i] for i in nest.kept]), units, ())
+
+
+def _order_columns(sch: Schedule, name: str, nest: Nest, column: int, size: int) -> LoopRV:
+    """Order a nest's loops: kept axes, the pieces of the column last; units; the rest; the columns
+    of a piece, whose loop is given."""
+    loops = sch.get_loops(name)
+    kept = [loops[i] for i in nest.kept]
+    outer, inner = sch.split(kept[column], [None, size])
+    others = [loop for i, loop in enumerate(kept) if i != column]
+    within = [loops[i] for i in (*nest.units, *nest.rest)]
+    sch.reorder(*others, outer, *within, inner)
+    return inner
+
+
+def cut_columns(sch: Schedule, outer: list[LoopRV], extent: Expr, size: int) -> list[LoopRV]:
+    """Give the columns that do not fill a piece a part of their own; the loops around the rest."""
+    if isinstance(extent, IntImm) and (extent.value % size == 0 or extent.value < size):
+        return outer
+    full, _ = sch.loop_partition(outer[-1], [extent // size, None])
+    return [*outer[:-1], full]
