@@ -22,6 +22,7 @@ from .rules.int8 import fits as is_product_of_bytes
 from .rules.int8 import schedule_int8
 from .rules.matmul import match, schedule_matmul
 from .rules.reduction import schedule_reduction
+from .rules.row_window import fits_row_window, schedule_row_window
 from .rules.trial import attempt
 from .rules.window_match import match_window
 from .rules.winograd import match_winograd, schedule_winograd
@@ -44,6 +45,8 @@ def rules_for(func: PrimFunc, target: Target) -> list[tuple[str, Rule]]:
         rules.insert(0, ("attention", schedule_attention))
     elif match_window(func) is not None:
         rules.insert(0, ("window", schedule_window))
+    elif fits_row_window(func, target):
+        rules.insert(0, ("row_window", schedule_row_window))
     if len(rules) == 1 and len(products_of(func)) > 1:
         if has_tiles(func, target):
             rules.insert(0, ("products", schedule_products))

@@ -1,11 +1,14 @@
 """Loads and stores: contiguous, masked, strided, gathered, and the slots of register buffers.
 
-A contiguous vector is one instruction, masked where it has a predicate; anything else is a gather
-or scatter where the CPU has them and single elements where it has not. A register buffer is a set
+A contiguous vector is one instruction, masked where it has a predicate. Lanes that stand near each
+other (every other element, each element twice, a row backwards) are shuffled together from
+contiguous vectors; anything else is a gather or scatter where the CPU has them and single elements
+where it has not. A register buffer is a set
 of slots: the elements that accesses with constant indices touch together, one vector alloca each,
 which LLVM turns into SSA values. An access to a part of a slot reads or writes those lanes. A read
-with a stride takes one lane of several slots: where it is a column of a tile whose rows are the
-slots, the whole tile is transposed by shuffles when its first column is read.
+with a stride takes lanes of several slots: many of each by shuffles, one of each lane by lane, but
+where it is a column of a tile whose rows are the slots, the whole tile is transposed when its first
+column is read.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from llvmlite import ir
 
 from ...support.dtype import DType
 from ..buffer import Buffer
-from ..expr import Broadcast, BufferLoad, Call, Expr, IntImm, Ramp
+from ..expr import INDEX, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp
 from ..lowering.linear import Key, Linear, expr_key
 from ..lowering.vectorize_loops import may_fault
 from ..stmt import BufferStore
@@ -35,6 +38,8 @@ from .llvm_types import (
     shuffle_mask,
     splat,
 )
+from .near_lanes import NearLanes, near_lanes
+from .shuffles import selected_lanes
 from .transpose import transpose_rows
 
 
@@ -184,6 +189,9 @@ class MemoryEmitter(Frames):
     def _gather(self, e: BufferLoad) -> ir.Value:
         index, dtype = e.indices[0], e.dtype
         t = memory_type(dtype)
+        near = near_lanes(index, self.linear) if e.predicate is None else None
+        if near is not None:
+            return self._load_near(e.buffer, near)
         if self.has_gather and dtype.bits >= 32 and not isinstance(index, Broadcast):
             pointers = self._pointers(e.buffer, index)
             mask = self.expr(e.predicate) if e.predicate is not None else _all(dtype.lanes)
@@ -198,6 +206,16 @@ class MemoryEmitter(Frames):
             one = self.builder.load(pointer, align=dtype.itemsize, typ=memory_type(dtype.scalar))
             result = self.builder.insert_element(result, one, constant(DType("int32"), lane))
         return self._from_memory(result, dtype)
+
+    def _load_near(self, buffer: Buffer, near: NearLanes) -> ir.Value:
+        """Contiguous vectors, found again where others are taken from them too, and of them the
+        lanes."""
+        vectors = []
+        for start in near.starts:
+            base = Linear(near.first.terms, near.first.const + start).expr()
+            index = Ramp(base, IntImm(1, INDEX), near.width) if near.width > 1 else base
+            vectors.append(self.load(BufferLoad(buffer, (index,))))
+        return selected_lanes(self.builder, vectors, near.places)
 
     def _lane_pointers(self, buffer: Buffer, index: Expr) -> list[ir.Value]:
         element = memory_type(buffer.dtype)
@@ -347,7 +365,10 @@ class MemoryEmitter(Frames):
         slots = [slot for slot, _ in places]
         at, count = places[0][1], slots[0].count
         is_tile = all(p == at and s.count == count for s, p in places)
-        if dtype.is_bool or count == 1 or not is_tile or len(set(map(id, slots))) < len(slots):
+        distinct = list({id(s): s for s in slots}.values())
+        if not dtype.is_bool and len(distinct) * 2 <= len(slots):
+            return self._select_lanes(distinct, places, dtype)
+        if dtype.is_bool or count == 1 or not is_tile or len(distinct) < len(slots):
             return self._assembled([self._lane(s, p, dtype) for s, p in places], dtype)
         versions = tuple([(id(s), s.version) for s in slots])
         keys: list[Key] = [("column", j, self.epoch, versions) for j in range(count)]
@@ -359,6 +380,17 @@ class MemoryEmitter(Frames):
             self.frames[-1].memo.update(zip(keys, columns, strict=True))
             known = columns[at]
         return known
+
+    def _select_lanes(
+        self, slots: list[Slot], places: list[tuple[Slot, int]], dtype: DType
+    ) -> ir.Value:
+        """Many lanes each of few slots."""
+        kinds = [_slot_type(dtype.scalar, s.count) for s in slots]
+        vectors = [
+            self.builder.load(s.pointer, typ=kind) for s, kind in zip(slots, kinds, strict=True)
+        ]
+        position = {id(s): n for n, s in enumerate(slots)}
+        return selected_lanes(self.builder, vectors, [(position[id(s)], at) for s, at in places])
 
     def _lane(self, slot: Slot, at: int, dtype: DType) -> ir.Value:
         whole = self.builder.load(slot.pointer, typ=_slot_type(dtype.scalar, slot.count))

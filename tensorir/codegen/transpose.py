@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from .llvm_types import Literal, shuffle_mask
+from .shuffles import resized
 
 PIECE_BYTES = 16
 """The part of a vector in which every CPU interleaves by one instruction."""
@@ -31,7 +32,7 @@ def transpose_rows(b: ir.IRBuilder, rows: Sequence[ir.Value], itemsize: int) -> 
     side = 1 << (max(count, width) - 1).bit_length()
     element = rows[0].type.element
     poison = Literal(ir.VectorType(element, side), "poison")
-    wide = [_resized(b, row, side) for row in rows] + [poison] * (side - count)
+    wide = [resized(b, row, side) for row in rows] + [poison] * (side - count)
     piece = min(side, max(1, PIECE_BYTES // itemsize))
     merged = [[row] for row in wide]
     unit = 1
@@ -47,17 +48,7 @@ def transpose_rows(b: ir.IRBuilder, rows: Sequence[ir.Value], itemsize: int) -> 
         unit *= 2
     sorted_pieces = [_pieces(b, [group[h] for group in merged], piece) for h in range(piece)]
     columns = [sorted_pieces[j % piece][j // piece] for j in range(width)]
-    return [_resized(b, column, count) for column in columns]
-
-
-def _resized(b: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
-    """The first ``lanes`` lanes, or all of them before poison."""
-    own = value.type.count
-    if own == lanes:
-        return value
-    poison = Literal(value.type, "poison")
-    # Lanes from the second operand are poison.
-    return b.shuffle_vector(value, poison, shuffle_mask(tuple([min(k, own) for k in range(lanes)])))
+    return [resized(b, column, count) for column in columns]
 
 
 def _interleaved(

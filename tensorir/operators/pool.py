@@ -172,7 +172,8 @@ def _windows(
     dilation: Sequence[int],
     last: bool,
 ) -> tuple[list[te.ReduceAxis], Callable[[Sequence[Expr]], tuple[Expr, ...]], tuple[Expr, ...]]:
-    """The reduce axes over a window, the place of an element, and the result's shape."""
+    """The reduce axes over a window, the place of an element, and the result's shape. The one
+    window of an image, whose rows are vectors, is written as the reduction that it is."""
     batch, channels, spatial = parts_of(x.shape, last=last)
     steps = [te.reduce_axis((0, k), f"k{d}") for d, k in enumerate(kernel)]
     extents = [
@@ -180,12 +181,14 @@ def _windows(
         for s, k, stride, dil in zip(spatial, kernel, strides, dilation, strict=True)
     ]
 
+    alone = not last and all(isinstance(e, IntImm) and e.value == 1 for e in extents)
+
     def place(indices: Sequence[Expr]) -> tuple[Expr, ...]:
         n, c, at = parts_of(indices, last=last)
-        own = [
-            (i * s if s > 1 else i) + (k * dil if dil > 1 else k)
-            for i, s, k, dil in zip(at, strides, steps, dilation, strict=True)
-        ]
+        own = [k * dil if dil > 1 else k for k, dil in zip(steps, dilation, strict=True)]
+        if not alone:
+            first = [i * s if s > 1 else i for i, s in zip(at, strides, strict=True)]
+            own = [i + k for i, k in zip(first, own, strict=True)]
         return arranged(n, c, own, last=last)
 
     return steps, place, arranged(batch, channels, extents, last=last)

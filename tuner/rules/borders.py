@@ -23,12 +23,13 @@ from ...tensorir.visitor import substitute
 @dataclass(frozen=True)
 class Axis:
     """The results along one axis: ``extent`` of them, of which those in [first, last) have windows
-    inside of the image; windows are ``stride`` elements apart."""
+    inside of the image; windows are ``stride`` elements apart, and ``reach`` elements long."""
 
     extent: int
     first: int
     last: int
     stride: int = 1
+    reach: int = 1
 
     def parts(self, tile: int) -> list[tuple[int, int]]:
         """Consecutive ranges as (extent, results of a tile): the first border, what is inside, the
@@ -57,7 +58,8 @@ def padded_axis(
     low = -(-(before - first) // stride)
     high = (before + size - 1 - reach) // stride + 1
     low = min(max(low, 0), results)
-    return Axis(results, low, min(max(high, low), results), stride)
+    high = min(max(high, low), results)
+    return Axis(results, low, high, stride, reach - first + 1)
 
 
 def image_of(pad: Block) -> BufferLoad | None:

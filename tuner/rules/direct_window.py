@@ -8,14 +8,17 @@
             Y_tile[p1, q1, cl] += X[...] * Wp[c0, kh, kw, cl]
           E(Y_tile)
 
-Rows of a tile share the rows of their windows, so that less is read; channels inside make every
+Rows of a tile share the rows of their windows, so that less is read, and, where there are no
+weights, so that each row is combined once for all; channels inside make every
 read one of a few streams through memory. Interior tiles have no conditions (see ``borders``).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+from ...support.abi import STACK_LIMIT
 from ...support.target import Target
 from ...tensorir.expr import IntImm
 from ...tensorir.schedule import LoopRV, Schedule
@@ -25,7 +28,7 @@ from ..workload import block_named, static_extent
 from .borders import Axis, image_of, offset_of, padded_axis
 from .reduction import schedule_rest
 from .sharing import ENOUGH_TILES, points_of, share
-from .tiles import bytes_of, outlets, partition_together, store_tile
+from .tiles import bytes_of, depth_below, outlets, partition_together, store_tile
 from .window_match import Window
 
 MOST_PIXEL_AXES = 2
@@ -86,7 +89,10 @@ def schedule_direct(
     window, axes = direct.window, direct.axes
     block = block_named(sch.func, window.block)
     fused = window.w is None or target.has_fma
-    tile = _choose_tile(sch, chooser, axes, target.vector_registers, fused=fused)
+    steps = static_extent(block, window.kernel[-2]) if len(axes) > 1 else None
+    by_rows = window.w is None and steps is not None and steps > axes[0].stride
+    registers = target.vector_registers
+    tile = _choose_tile(sch, chooser, axes, registers, by_rows=by_rows, fused=fused)
     if window.pad:
         sch.compute_inline(window.pad)
     stored = outlets(sch, window.block)
@@ -96,35 +102,46 @@ def schedule_direct(
     groups = [(window.block, *stored)]
     for at, (axis, size) in enumerate(zip(axes, tile, strict=True), CHUNK + 1):
         groups = [part for names in groups for part in _cut(sch, names, at, axis, size)]
+    if by_rows and steps is not None:
+        sums = math.prod(tile) * lanes * block.writes[0].buffer.dtype.itemsize
+        by_rows = tile[0] > 1 and len(groups) * sums * (len(stored) + steps) <= STACK_LIMIT
     for names in groups:
-        _tile(sch, names, len(axes), lanes)
+        _tile(sch, names, len(axes), lanes, by_rows=by_rows)
     if not share(sch, target, sch.get_loops(groups[0][1])[: CHUNK + 1], points_of(block)):
         # The rows inside are nearly all.
         rows = [sch.get_loops(names[1])[CHUNK + 1] for names in groups]
-        share(sch, target, [max(rows, key=lambda r: _count(sch, r))], points_of(block))
+        share(sch, target, [max(rows, key=lambda r: count_of(sch, r))], points_of(block))
     schedule_rest(sch, target, chooser)
 
 
-def _count(sch: Schedule, loop: LoopRV) -> int:
+def count_of(sch: Schedule, loop: LoopRV) -> int:
+    """The iterations of a loop, 0 where they are not known."""
     extent = sch.get(loop).extent
     return extent.value if isinstance(extent, IntImm) else 0
 
 
 def _choose_tile(
-    sch: Schedule, chooser: Chooser, axes: tuple[Axis, ...], registers: int, *, fused: bool
+    sch: Schedule,
+    chooser: Chooser,
+    axes: tuple[Axis, ...],
+    registers: int,
+    *,
+    by_rows: bool,
+    fused: bool,
 ) -> tuple[int, ...]:
     """Rows and pixels of a tile (pixels alone where there are no rows), sums in half the registers
     at most.
 
     High tiles of few pixels are best: a row of a window is read for as many rows of results, and
     what is read and written at a time are few lines of each row. With a stride pixels share little
-    of their windows, and one pixel a row is less code. Without, and where products are not
-    ``fused`` with sums, tiles are lower: what rows share needs registers as well.
+    of their windows, and one pixel a row is less code; so it is where the rows of windows are
+    combined by themselves (``by_rows``), which are registers more. Without, and where products are
+    not ``fused`` with sums, tiles are lower: what rows share needs registers as well.
     """
     most = registers // 2
     width = axes[-1].extent
     high = min(TILE_ROWS, axes[0].extent) if len(axes) > 1 else 1
-    reach = min(axes[-1].stride, 2) if high > 1 else 1
+    reach = (2 if by_rows else min(axes[-1].stride, 2)) if high > 1 else 1
     best = TILE // high // reach
     if not fused and high > 1 and reach == 1:
         high, best = UNFUSED_TILE
@@ -182,12 +199,27 @@ def _cut(
     return cut
 
 
-def _tile(sch: Schedule, names: tuple[str, ...], count: int, lanes: int) -> None:
+def _tile(sch: Schedule, names: tuple[str, ...], count: int, lanes: int, *, by_rows: bool) -> None:
     """What stands inside of a tile's loops, ``count`` of them over pixels: see the drawing."""
     product, *stored = names
     c0, *inner, lane = sch.get_loops(product)[CHUNK + 1 + count :]
     store_tile(sch, stored, c0, lanes)
+    terms = combine_rows(sch, product, inner[count - 2], c0) if by_rows else product
     for loop in inner:
         sch.unroll(loop)
     sch.vectorize(lane)
-    sch.decompose_reduction(product, inner[0])
+    sch.decompose_reduction(terms, inner[0])
+
+
+def combine_rows(sch: Schedule, product: str, rows: LoopRV, place: LoopRV) -> str:
+    """Combine each row of a window by itself, then the rows: results of a tile have rows in common,
+    which are written out and found again. ``place`` is the loop around a tile, whose lanes are the
+    innermost loop; gives the block that combines a row."""
+    partial = sch.rfactor(rows, 0)
+    sch.set_scope(partial, 0, "register")
+    *outer, lane = sch.get_loops(product)[depth_below(sch, place, product) :]
+    for loop in outer:
+        sch.unroll(loop)
+    sch.vectorize(lane)
+    sch.decompose_reduction(product, outer[0])
+    return partial.name

@@ -9,6 +9,11 @@ operand that a tile touches stay in the cache
 
     for i, j:  C[i, j] = A[j, i]    ->   for i0, j0: for i1: for jl in vectorized(lanes): ...
 
+An axis of few elements that loads do not run along, or along which alone they run, is one with the
+axis before it, so that lanes repeat what is loaded
+
+    for i, j in (40, 2):  B[i, j] = A[i]    ->   for v0: for v in vectorized: B[v] = A[v // 2]
+
 What does not fill a vector is a part of its own, so that full vectors carry no mask.
 """
 
@@ -16,7 +21,7 @@ from __future__ import annotations
 
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, Expr, IntImm
+from ...tensorir.expr import BufferLoad, Expr, IntImm, Var, is_const
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ..chooser import Chooser
@@ -29,6 +34,10 @@ from .trial import attempt
 
 LINE = 16
 """Vectors in a row of a tile of a transpose: the elements of a cache line, each line read once."""
+
+
+MOST_REPEATED = 8
+"""Elements of a last axis up to which it is part of a vector: as many vectors are written out."""
 
 
 def schedule_elementwise(sch: Schedule, target: Target, chooser: Chooser) -> None:
@@ -44,6 +53,8 @@ def schedule_block(sch: Schedule, block: Block, target: Target, chooser: Chooser
     if not block.iter_vars or not is_plain(sch, block):
         return False  # a scalar, or part of another rule's nest
     rules = [_vectorize_fused, _vectorize_last]
+    if not runs_in_order(block) and _is_repeated(block, lanes_of(target, block)):
+        rules.insert(0, _vectorize_repeated)
     if crossed_axis(block) is not None:
         rules = [_vectorize_tiles, _vectorize_last]
         if fits_registers(block, target):
@@ -71,6 +82,45 @@ def _vectorize_last(sch: Schedule, block: Block, target: Target, chooser: Choose
     loops = sch.get_loops(block.name)
     parts = _vectorize(sch, block, loops[-1], target, chooser)
     share(sch, target, [*loops[:-1], parts[0]], points_of(block))
+
+
+def _vectorize_repeated(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+    """The last two axes as one, in as many vectors as the last one has elements."""
+    loops = sch.get_loops(block.name)
+    inner = block.iter_vars[-1].dom.extent
+    assert isinstance(inner, IntImm)
+    fused = sch.fuse(*loops[-2:])
+    lanes = lanes_of(target, block)
+    parts = vectorize_loop(sch, fused, lanes * inner.value, lanes)
+    share(sch, target, [*loops[:-2], parts[0]], points_of(block))
+
+
+def _is_repeated(block: Block, lanes: int) -> bool:
+    """Whether the last two axes, the last one too short for vectors, are one in what is stored, and
+    loads run along one of them at most, so that a vector of both is few elements of each load."""
+    if len(block.iter_vars) < 2 or not isinstance(block.body, BufferStore):
+        return False
+    *_, before, last = block.iter_vars
+    inner, outer = last.dom.extent, before.dom.extent
+    if not isinstance(inner, IntImm) or not isinstance(outer, IntImm):
+        return False
+    if not 1 < inner.value <= min(MOST_REPEATED, lanes - 1) or inner.value * outer.value < lanes:
+        return False
+    indices = block.body.indices
+    if [i for i in indices if not is_const(i, 0)][-2:] != [before.var, last.var]:
+        return False
+    loads = [n for n in walk(block.body.value) if isinstance(n, BufferLoad)]
+    return all(_runs_along_one(n, before.var, last.var) for n in loads)
+
+
+def _runs_along_one(load: BufferLoad, before: Var, last: Var) -> bool:
+    """Whether the load's last index is one of two axes, and the others are neither."""
+    used = [[v for v in (before, last) if any(n is v for n in walk(i))] for i in load.indices]
+    while used and is_const(load.indices[len(used) - 1], 0):
+        used.pop()
+    if not used or not any(used):
+        return True
+    return load.indices[len(used) - 1] in (before, last) and not any(used[:-1])
 
 
 def _vectorize(

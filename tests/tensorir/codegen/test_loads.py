@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -284,6 +286,34 @@ def f(A: T.Buffer((4, 4), "float32"), B: T.Buffer((2, 4), "float32")):
     np.testing.assert_array_equal(b[1], [a[0, 2], 7, a[2, 2], a[3, 2]])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
+@pytest.mark.parametrize(("stride", "width"), [(2, 16), (2, 7), (3, 8), (5, 4), (16, 16), (2, 1)])
+def test_every_other_element_of_registers(
+    dtype: str, stride: int, width: int, target: Target
+) -> None:
+    size = stride * width + 1
+    func = parse_func(f"""
+@T.prim_func
+def f(A: T.Buffer(({size},), "{dtype}"), B: T.Buffer(({stride + 1}, {width}), "{dtype}")):
+    T.func_attr({{"is_scheduled": True}})
+    R = T.alloc_buffer(({size},), "{dtype}", scope="register")
+    for i in T.vectorized({size}):
+        with T.block("R"):
+            v = T.axis.spatial({size}, i)
+            R[v] = A[v]
+    for k in T.unroll({stride + 1}):
+        for j in T.vectorized({width}):
+            with T.block("B"):
+                w, v = T.axis.remap("SS", [k, j])
+                B[w, v] = R[v * {stride} + w]
+""")
+    a = (RNG.standard_normal(size) * 50).astype(dtype)
+    b = np.zeros((stride + 1, width), dtype)
+    call_native(func, a, b, target=target)
+    wanted = [a[k : k + stride * (width - 1) + 1 : stride] for k in range(stride + 1)]
+    np.testing.assert_array_equal(b, wanted)
+
+
 GUARDED = """
 @T.prim_func
 def f(p: T.handle, X: T.Buffer((8, 16), "float32"), Y: T.Buffer((8, 16), "float32")):
@@ -366,6 +396,51 @@ def f(p: T.handle, X: T.Buffer((8, 16), "float32"), Y: T.Buffer((8, 16), "float3
         if n:
             wanted[:, :n] = x[np.arange(8) // n, :n]
         np.testing.assert_array_equal(y, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bool"])
+@pytest.mark.parametrize(
+    "index",
+    ["v * 2", "v * 2 + 1", "v * 3 + 5", "31 - v", "62 - v * 2", "v // 2", "v // 4 + 3", "v % 2",
+     "v * 2 - v % 2", "v // 3 + v % 3", "v * 9"],
+)  # fmt: skip
+def test_lanes_near_each_other(index: str, dtype: str, target: Target) -> None:
+    """At the very end of a buffer, too: nothing behind the last element is read."""
+    wanted = np.array([eval(index, {"v": v}) for v in range(32)])
+    size = int(wanted.max()) + 1
+    func = parse_func(f"""
+@T.prim_func
+def f(A: T.Buffer(({size},), "{dtype}"), B: T.Buffer((32,), "{dtype}")):
+    T.func_attr({{"is_scheduled": True}})
+    for io in range(2):
+        for ii in T.vectorized(16):
+            with T.block("B"):
+                v = T.axis.spatial(32, io * 16 + ii)
+                B[v] = A[{index}]
+""")
+    a = (RNG.standard_normal(size) * 50).astype(dtype)
+    b = np.zeros(32, dtype)
+    call_native(func, a, b, target=target)
+    np.testing.assert_array_equal(b, a[wanted])
+
+
+@pytest.mark.parametrize(
+    ("index", "reads"), [("v * 2", 2), ("v * 4 + 1", 4), ("15 - v", 1), ("v // 2", 1), ("v * 9", 0)]
+)
+def test_near_lanes_are_read_in_vectors(index: str, reads: int) -> None:
+    func = parse_func(f"""
+@T.prim_func
+def f(A: T.Buffer((400,), "float32"), B: T.Buffer((16,), "float32")):
+    T.func_attr({{"is_scheduled": True}})
+    for i in T.vectorized(16):
+        with T.block("B"):
+            v = T.axis.spatial(16, i)
+            B[v] = A[{index}]
+""")
+    target = Target("llvm -mcpu=skylake-avx512")
+    text = emit_object([lower_func(func, target)], target, keep_text=True).assembly
+    assert ("gather" in text) == (not reads)
+    assert len(re.findall(r"\(%r(?!ip)\w+\), %[yz]mm", text.split("f.impl:")[1])) == reads
 
 
 def test_column_elements() -> None:

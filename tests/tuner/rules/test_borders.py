@@ -49,6 +49,7 @@ def test_what_is_inside_reads_no_padding(
     p, k = Var("p"), Var("k")
     axis = padded_axis(p * stride + k * dilation, p, k, (results, kernel), before, size)
     assert axis is not None
+    assert (axis.stride, axis.reach) == (stride, reach + 1)
     for i in range(results):
         inside = before <= i * stride and i * stride + reach < before + size
         assert inside == (axis.first <= i < axis.last)

@@ -116,3 +116,21 @@ def test_interior_tiles_have_no_conditions() -> None:
     for body in bodies:
         assert not re.search(r"%rsp|vblend|%k[1-7]", body)
         assert len(re.findall(r"(?m)^\s+j\w+", body)) <= 4
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kernel", [3, 5])
+def test_rows_of_pooling_are_combined_once(kernel: int, threads: int) -> None:
+    x = placeholder((1, 56, 56, 64), name="x")
+    y = op.max_pool(
+        x, kernel=[kernel] * 2, strides=[1, 1], padding=[kernel // 2] * 4, dilation=[1, 1],
+        channels_last=True,
+    )  # fmt: skip
+    target = Target(f"llvm -mcpu=skylake-avx512 -threads={threads}")
+    rule, func = scheduled(create_prim_func([x, y]), target=target)
+    assert rule == "window"
+    text = assembly_of(func, target)
+    bodies = [b for b in re.split(r"(?m)^\.L\w+:", text) if "vmaxps" in b]
+    rows = 4 + kernel - 1  # of a tile of four results
+    expected = (rows + 4) * (kernel - 1)
+    assert max([len(re.findall(r"vmaxps\s.*%zmm", b)) for b in bodies]) == expected

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from burnish.tensorir import operators as op
 from burnish.tensorir.printer import print_func
 from burnish.tests.native import lower
-from burnish.tests.tuner.rules.checking import SIZES, SKYLAKE, Workload, check_rule, scheduled
+from burnish.tests.tuner.rules.checking import (
+    SIZES,
+    SKYLAKE,
+    Workload,
+    assembly_of,
+    check_rule,
+    scheduled,
+)
 from burnish.tuner.rules.elementwise import runs_in_order
 from burnish.tuner.workload import blocks_in_order
 
@@ -52,6 +61,35 @@ def test_transposes(shape: tuple[int | str, ...], axes: tuple[int, ...]) -> None
     workload = Workload(lambda a: op.permute_dims(a, axes), lambda a: a.transpose(axes), shape)
     dims = {"m": (0, 1, 5, 40)} if "m" in shape else {}
     check_rule(workload, "elementwise", **dims)
+
+
+@pytest.mark.parametrize(
+    ("shape", "times"),
+    [((3, 40, 1), 2), ((2, 33, 1), 3), ((2, 17, 1), 8), ((3, 1, 5), 20), ((2, 5, 1, 1), 2)],
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
+def test_repeats(shape: tuple[int, ...], times: int, dtype: str) -> None:
+    wide = tuple([n if n > 1 else times for n in shape])
+    workload = Workload(
+        lambda a: op.broadcast_to(a, wide), lambda a: np.broadcast_to(a, wide), shape, dtype=dtype
+    )
+    check_rule(workload, "elementwise")
+
+
+@pytest.mark.parametrize("times", [2, 4])
+def test_an_element_for_each_of_a_few_is_shuffled(times: int) -> None:
+    wide = (8, 64, times)
+    shapes = (8, 64, 1), (times,)
+    workload = Workload(
+        lambda a, b: op.multiply(op.broadcast_to(a, wide), b), lambda a, b: a * b, *shapes
+    )
+    check_rule(workload, "elementwise")
+    text = assembly_of(scheduled(workload.func, target=SKYLAKE)[1], SKYLAKE)
+    assert "gather" not in text
+    assert "scatter" not in text
+    stores = re.findall(r"vmovups\s+%(\w)mm\d+, [^#\n]*\(%r[^s]", text)
+    assert stores
+    assert set(stores) == {"z"}
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int32", "int8"])

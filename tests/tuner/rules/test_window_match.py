@@ -7,7 +7,7 @@ from typing import Any
 from burnish.tensorir import operators as op
 from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
-from burnish.tuner.rules.window_match import match_window
+from burnish.tuner.rules.window_match import match_row_window, match_window
 
 CONV: dict[str, Any] = {"strides": [1, 1], "padding": [1] * 4, "dilation": [1, 1]}
 
@@ -44,3 +44,32 @@ def test_sums_over_channels_are_none() -> None:
     assert match_window(convolution(4, own=4)) is None
     assert match_window(convolution(1, own=8)) is None
     assert match_window(convolution(16, last=False)) is None
+
+
+def pool(shape: tuple[int, ...], *, last: bool = False, stride: int = 2, pad: int = 0) -> PrimFunc:
+    n = len(shape) - 2
+    x = placeholder(shape, name="x")
+    y = op.max_pool(
+        x, kernel=[2] * n, strides=[stride] * n, padding=[pad] * (2 * n), dilation=[1] * n,
+        channels_last=last,
+    )  # fmt: skip
+    return create_prim_func([x, y])
+
+
+def test_windows_of_rows() -> None:
+    window = match_row_window(pool((1, 16, 8, 8), pad=1))
+    assert window is not None
+    assert (window.block, window.pad) == ("max_pool", "max_pool_pad")
+    assert window.x.buffer.name == "max_pool_pad"
+    assert (window.lead, window.pixels, window.kernel) == ((0, 1), (2, 3), (4, 5))
+    window = match_row_window(pool((1, 16, 8)))
+    assert window is not None
+    assert (window.lead, window.pixels, window.kernel, window.pad) == ((0, 1), (2,), (3,), "")
+
+
+def test_what_is_no_window_of_rows() -> None:
+    assert match_row_window(pool((1, 8, 8, 16), last=True)) is None
+    assert match_row_window(pool((1, 16, 2, 2))) is None  # a reduction of the image
+    assert match_row_window(convolution(16, last=False)) is None  # has weights
+    x = placeholder((4, 8, 8), name="x")
+    assert match_row_window(create_prim_func([x, op.sum(x, axis=[2])])) is None

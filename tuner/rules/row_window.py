@@ -1,0 +1,246 @@
+"""Windows over images with channels first (pooling): lanes run along the rows of the image.
+
+    for n, c, p, q, kh, kw:   Y[n, c, p, q] += X[n, c, p * s + kh, q * s + kw]
+
+becomes
+
+    for n, c
+      for p0, q0                             tiles of rows x vectors of pixels, borders apart
+        Y_tile = 0                           registers
+        for p1, kh: R = X[n, c, p0 * .. + p1 * s + kh, q0 * .. :]     registers, where s > 1
+        for kh, kw, p1: unrolled
+          Y_tile[p1, ql] += R[.., ql * s + kw]
+        E(Y_tile)
+
+Rows of windows that several results of a tile have in common are combined once (``combine_rows``).
+With a stride, rows are read in whole vectors into registers, from which code generation takes every
+s-th element by shuffles; memory is read in order, each element once a tile. Interior tiles have no
+conditions, and those at borders constant ones (see ``borders``) or masks. What does not fill a
+vector at the end of a row is a vector of its own. Of large windows the rows are a loop.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...support.abi import STACK_LIMIT
+from ...support.target import Target
+from ...tensorir.expr import IntImm
+from ...tensorir.function import PrimFunc
+from ...tensorir.schedule import LoopRV, Schedule
+from ..chooser import Chooser
+from ..workload import block_named, static_extent
+from .borders import Axis, image_of, offset_of, padded_axis
+from .direct_window import combine_rows, count_of
+from .inline import inline_elementwise
+from .reduction import schedule_rest
+from .sharing import points_of, share, share_tiles
+from .tiles import depth_below, outlets, partition_together, store_tile
+from .window_match import RowWindow, match_row_window
+
+NARROWEST = 3
+"""Results in a row that are worth a vector."""
+
+MOST_STEPS = 32
+"""Elements of a window's row that are written out, and of a window up to which all of it is."""
+
+TILE_ROWS = 4
+"""Rows of a tile whose windows share rows; see ``_rows_of_tile``."""
+
+MOST_PIXEL_AXES = 2
+"""Axes of pixels, from the last, whose borders are peeled: each triples the code."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """Where windows read: the block that only pads what they read, or empty, and the axes of pixels
+    (None for those of unknown size)."""
+
+    pad: str
+    axes: tuple[Axis | None, ...]
+
+
+@dataclass(frozen=True)
+class Registers:
+    """What is put into registers besides sums: rows that are ``read`` there first, and the sums of
+    each row of a window, ``by_rows``. ``unrolled`` says that all of a window is written out."""
+
+    read: bool
+    by_rows: bool
+    unrolled: bool
+
+
+def fits_row_window(func: PrimFunc, target: Target) -> bool:
+    """Whether the function has one window over rows that are worth vectors."""
+    window = match_row_window(func)
+    if window is None:
+        return False
+    block = block_named(func, window.block)
+    width, steps = (static_extent(block, i) for i in (window.pixels[-1], window.kernel[-1]))
+    axis = _image(func, window).axes[-1]
+    return (
+        width is not None
+        and width >= NARROWEST
+        and steps is not None
+        and steps <= MOST_STEPS
+        and axis is not None
+        and axis.stride <= _lanes(func, window, target)
+    )
+
+
+def schedule_row_window(sch: Schedule, target: Target, chooser: Chooser) -> None:
+    """Apply the rule; ``fits_row_window`` says where."""
+    window = match_row_window(sch.func)
+    assert window is not None
+    inline_elementwise(sch, keep=(window.x.buffer,))
+    window = match_row_window(sch.func)
+    assert window is not None
+    image = _image(sch.func, window)
+    block = block_named(sch.func, window.block)
+    lanes = _lanes(sch.func, window, target)
+    stored = outlets(sch, window.block)
+    groups = [(window.block, *stored)]
+    tile: list[int] = []
+    for at in range(len(window.pixels)):
+        parts = _parts(sch, chooser, window, image, at, lanes)
+        tile.append(max([size for _, size in parts]))
+        place = len(window.lead) + at
+        groups = [part for names in groups for part in _cut(sch, names, place, parts)]
+    how = _choose_registers(sch, window, image, tile, len(groups), len(stored))
+    if image.pad and not how.read:
+        sch.compute_inline(image.pad)
+    for names in groups:
+        _tile(sch, window, names, how)
+    if image.pad and how.read:
+        sch.compute_inline(image.pad)
+    _share(sch, target, window, [names[1] for names in groups], points_of(block))
+    schedule_rest(sch, target, chooser)
+
+
+def _lanes(func: PrimFunc, window: RowWindow, target: Target) -> int:
+    dtype = block_named(func, window.block).writes[0].buffer.dtype
+    return max(1, target.vector_bits // max(8, dtype.bits))
+
+
+def _image(func: PrimFunc, window: RowWindow) -> Image:
+    """What the window reads: the image itself where a block only pads it."""
+    block = block_named(func, window.block)
+    pad = block_named(func, window.pad) if window.pad else None
+    image = image_of(pad) if pad is not None else None
+    if pad is None or image is None:
+        pad, image = None, window.x
+    axes: list[Axis | None] = []
+    for dim, (p, k) in enumerate(zip(window.pixels, window.kernel, strict=True), len(window.lead)):
+        results, steps = static_extent(block, p), static_extent(block, k)
+        size, index = image.buffer.shape[dim], window.x.indices[dim]
+        before = offset_of(pad, image, dim) if pad is not None else 0
+        if results is None or steps is None or before is None or not isinstance(size, IntImm):
+            axes.append(None)
+            continue
+        pixel, step = block.iter_vars[p].var, block.iter_vars[k].var
+        axis = padded_axis(index, pixel, step, (results, steps), before, size.value)
+        axes.append(axis)
+    return Image(pad.name if pad is not None else "", tuple(axes))
+
+
+def _parts(
+    sch: Schedule, chooser: Chooser, window: RowWindow, image: Image, at: int, lanes: int
+) -> list[tuple[int, int]]:
+    """The parts of an axis of pixels; one part of single rows where borders are not peeled."""
+    axis = image.axes[at]
+    behind = len(window.pixels) - 1 - at
+    if axis is None or behind >= MOST_PIXEL_AXES:
+        return [(0, 1)]
+    return axis.parts(_rows_of_tile(sch, chooser, window, axis, at) if behind else lanes)
+
+
+def _rows_of_tile(sch: Schedule, chooser: Chooser, window: RowWindow, axis: Axis, at: int) -> int:
+    """Rows of a tile: windows that share most of their rows are computed together."""
+    steps = static_extent(block_named(sch.func, window.block), window.kernel[at])
+    shared = steps is not None and axis.stride < steps
+    best = TILE_ROWS // axis.stride if shared and _is_unrolled(sch, window, window.block) else 1
+    return min(chooser.value(sch, [1, 2, 4], max(1, best)), axis.extent)
+
+
+def _is_unrolled(sch: Schedule, window: RowWindow, name: str) -> bool:
+    """Whether all of a window is written out."""
+    block, steps = block_named(sch.func, name), 1
+    for k in window.kernel:
+        steps *= static_extent(block, k) or MOST_STEPS + 1
+    return steps <= MOST_STEPS
+
+
+def _choose_registers(
+    sch: Schedule, window: RowWindow, image: Image, tile: list[int], parts: int, stored: int
+) -> Registers:
+    """Rows with a stride go through registers, and rows of windows are combined by themselves where
+    tiles have several, as far as code generation takes so many; ``parts`` tiles are written out."""
+    block = block_named(sch.func, window.block)
+    unrolled = _is_unrolled(sch, window, window.block)
+    x, sums = window.x.buffer.dtype.itemsize, block.writes[0].buffer.dtype.itemsize
+    *_, width = image.axes
+    assert width is not None
+    span = (tile[-1] - 1) * width.stride + width.reach
+    for size, axis in zip(tile[:-1], image.axes[:-1], strict=True):
+        reach = axis.reach if axis is not None else MOST_STEPS
+        span *= (size - 1) * (axis.stride if axis is not None else 1) + reach if unrolled else 1
+    steps = static_extent(block, window.kernel[-2]) if len(tile) > 1 else None
+    by_rows = unrolled and steps is not None and min(steps, tile[-2]) > 1
+    for read in (width.stride > 1, False):
+        for rows in (by_rows, False):
+            results = math.prod(tile) * sums * (stored + (steps or 0 if rows else 0))
+            if parts * (results + (span * x if read else 0)) <= STACK_LIMIT:
+                return Registers(read, rows, unrolled)
+    return Registers(False, False, unrolled)
+
+
+def _cut(
+    sch: Schedule, names: tuple[str, ...], at: int, parts: list[tuple[int, int]]
+) -> list[tuple[str, ...]]:
+    """Cut the loop of an axis, which stands at a place among each block's, into parts (see
+    ``Axis.parts``) and each into tiles; the loop in a tile goes behind the kernel's."""
+    cut = partition_together(sch, names, at, [IntImm(extent) for extent, _ in parts])
+    for part, (_, tile) in zip(cut, parts, strict=True):
+        loops = sch.get_loops(part[0])
+        outer, inner = sch.split(loops[at], [None, tile])
+        sch.reorder(outer, *loops[at + 1 :], inner)
+    return cut
+
+
+def _tile(sch: Schedule, window: RowWindow, names: tuple[str, ...], how: Registers) -> None:
+    """What stands inside of a tile's loops: see the drawing."""
+    product, *stored = names
+    place, *inner, lane = sch.get_loops(product)[len(window.lead) + len(window.pixels) - 1 :]
+    kernel, rows = inner[: len(window.kernel)], inner[len(window.kernel) :]
+    store_tile(sch, stored, place, count_of(sch, lane))
+    terms = combine_rows(sch, product, kernel[-2], place) if how.by_rows else product
+    if how.read:
+        _read_rows(sch, terms, window, place if how.unrolled else kernel[-2])
+    for loop in (*(kernel if how.unrolled else kernel[-1:]), *rows):
+        sch.unroll(loop)
+    sch.vectorize(lane)
+    sch.decompose_reduction(terms, kernel[0])
+
+
+def _read_rows(sch: Schedule, product: str, window: RowWindow, place: LoopRV) -> None:
+    """Read the rows that a tile needs in vectors, into registers."""
+    reads = block_named(sch.func, product).reads
+    read = next(i for i, r in enumerate(reads) if r.buffer is window.x.buffer)
+    copy = sch.cache_read(product, read, "register", [product])
+    sch.compute_at(copy, place)
+    *rows, row = sch.get_loops(copy)[depth_below(sch, place, copy.name) :]
+    for loop in rows:
+        sch.unroll(loop)
+    sch.vectorize(row)
+
+
+def _share(
+    sch: Schedule, target: Target, window: RowWindow, stored: list[str], points: int
+) -> None:
+    """Threads share what stands before the rows, or else the rows inside, which are nearly all."""
+    count = len(window.lead)
+    if share_tiles(sch, target, sch.get_loops(stored[0])[:count], points):
+        return
+    rows = [sch.get_loops(name)[count] for name in stored]
+    share(sch, target, [max(rows, key=lambda r: count_of(sch, r))], points)
