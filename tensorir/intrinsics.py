@@ -41,6 +41,7 @@ class Intrinsic:
 _ROWS = (
     # Elementary functions; accurate to a few units in the last place, special values as in C99.
     Intrinsic("exp", 1, _FLOAT, "e ** x"),
+    Intrinsic("exp_negative", 1, _FLOAT, "e ** x for x of at most 0; not defined above"),
     Intrinsic("exp2", 1, _FLOAT, "2 ** x"),
     Intrinsic("expm1", 1, _FLOAT, "e ** x - 1, accurate near 0"),
     Intrinsic("log", 1, _FLOAT, "natural logarithm"),

@@ -36,6 +36,7 @@ class MathFunction:
 
 MATH_FUNCTIONS: dict[str, MathFunction] = {
     "exp": MathFunction(1, math_exp.exp),
+    "exp_negative": MathFunction(1, math_exp.exp_negative),
     "exp2": MathFunction(1, math_exp.exp2),
     "expm1": MathFunction(1, math_exp.expm1),
     "sigmoid": MathFunction(1, math_exp.sigmoid),

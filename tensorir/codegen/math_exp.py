@@ -1,4 +1,4 @@
-"""exp, exp2, expm1, sigmoid, sinh and cosh: one range reduction, one polynomial.
+"""exp, exp_negative, exp2, expm1, sigmoid, sinh and cosh: one range reduction, one polynomial.
 
     x = n ln 2 + r,  |r| <= ln 2 / 2,    exp(x) = 2**n (1 + r + r*r q(r))
 
@@ -12,6 +12,8 @@ computed in 50 digits, coefficients rounded one after the other with the rest re
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import llvmlite.ir as ir
 
@@ -33,6 +35,8 @@ _EXP = {
         2.5000808215538785e-08,
     ),
 }
+# (exp(r) - 1) / r on |r| <= ln 2 / 2; relative error of exp below 2**-23: a product less.
+_EXP_SHORT = (0.9999997, 0.4999915, 0.16667648, 0.04189784, 0.008289716)
 # (2**r - 1) / r on |r| <= 1/2; relative error of 2**r below 2**-26 and 2**-57.
 _EXP2 = {
     32: (0.6931472, 0.24022594, 0.055503663, 0.009625404, 0.0013387682, 0.00013351333),
@@ -123,6 +127,11 @@ def exp_polynomial(lanes: Lanes, r: ir.Value) -> ir.Value:
     return lanes.fma(lanes.fma(lanes.poly(r, _EXP[lanes.bits]), r, one), r, one)
 
 
+def _short_polynomial(lanes: Lanes, r: ir.Value) -> ir.Value:
+    """``exp(r)`` for ``|r| <= ln 2 / 2`` in float32, to a unit in the last place or two."""
+    return lanes.fma(lanes.poly(r, _EXP_SHORT), r, lanes.const(1.0))
+
+
 def expm1_polynomial(lanes: Lanes, r: ir.Value) -> ir.Value:
     """``exp(r) - 1`` for ``|r| <= ln 2 / 2``."""
     return lanes.fma(lanes.mul(r, r), lanes.poly(r, _EXP[lanes.bits]), r)
@@ -142,13 +151,21 @@ def _exp_clamped(lanes: Lanes, x: ir.Value, shift: int = 0) -> ir.Value:
     return scaled(lanes, value, lanes.to_bits(shifted))
 
 
-def _exp_negative(lanes: Lanes, x: ir.Value) -> ir.Value:
-    """``exp(x)`` for x from the lower limit to zero, with fewer instructions."""
+def _exp_negative(
+    lanes: Lanes, x: ir.Value, polynomial: Callable[[Lanes, ir.Value], ir.Value]
+) -> ir.Value:
+    """``exp(x)`` for x up to zero, with fewer instructions; ``polynomial`` is that of exp."""
+    x = lanes.at_least(x, LOWEST[lanes.bits])
     r, n, shifted = _reduced(lanes, x, lanes.bias + lanes.bias // 2)
-    value = exp_polynomial(lanes, r)
+    value = polynomial(lanes, r)
     if lanes.scales:
         return lanes.scale(value, n)
     return _scaled_down(lanes, value, lanes.to_bits(shifted))
+
+
+def exp_negative(lanes: Lanes, x: ir.Value) -> ir.Value:
+    """``exp(x)`` for x up to zero, where it cannot overflow; float32 with one product less."""
+    return _exp_negative(lanes, x, _short_polynomial if lanes.bits == 32 else exp_polynomial)
 
 
 def exp(lanes: Lanes, x: ir.Value) -> ir.Value:
@@ -190,7 +207,7 @@ def sigmoid(lanes: Lanes, x: ir.Value) -> ir.Value:
     """``1 / (1 + exp(-x))`` through ``exp(-|x|)``, which cannot overflow, so that results down to
     the denormals keep their precision."""
     one = lanes.const(1.0)
-    e = _exp_negative(lanes, lanes.at_least(lanes.neg(lanes.abs(x)), LOWEST[lanes.bits]))
+    e = _exp_negative(lanes, lanes.neg(lanes.abs(x)), exp_polynomial)
     top = lanes.select(lanes.compare("<", x, lanes.const(0.0)), e, one)
     return lanes.div(top, lanes.add(e, one))
 

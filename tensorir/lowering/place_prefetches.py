@@ -7,7 +7,8 @@ itself. The requests stand between the statements of the body, spread evenly, so
 fill the queue of pending lines at once. They name elements beyond the end of a buffer near the last
 iteration, which is no access: a prefetch never faults. Its address is computed whether or not the
 load would happen, so addresses that are loaded themselves, or divided by what may be zero, or named
-by a let below the loop, are not asked for. Runs after unrolling, when each load has its place.
+by a let below the loop, are not asked for; nor is memory of the function's own that the loop itself
+writes. Runs after unrolling, when each load has its place.
 
 A loop annotated with ``prefetch_next`` asks for what it will read once the loops around it have
 moved on. Where the loop reads the same memory again while a loop around it turns, and a loop
@@ -83,19 +84,20 @@ def place_prefetches(func: PrimFunc) -> PrimFunc:
     scope = Scope()
     for var in func.shape_vars:
         scope.bind_nonnegative(var)
-    body = _node(func.body, scope, ())
+    own = frozenset([id(n.buffer) for n in walk(func.body) if isinstance(n, Allocate)])
+    body = _node(func.body, scope, (), own)
     return func if body is func.body else PrimFunc(func.params, body, func.attrs, func.name)
 
 
-def _node(n: Any, scope: Scope, around: tuple[For, ...]) -> Any:
+def _node(n: Any, scope: Scope, around: tuple[For, ...], own: frozenset[int]) -> Any:
     """The node with prefetches in the loops below it; expressions hold no loops. ``around`` are the
-    loops that it stands in, outermost first."""
+    loops that it stands in, outermost first, ``own`` the buffers that the function allocates."""
     if isinstance(n, (Expr, Buffer)):
         return n
     if not isinstance(n, For):
-        return map_children(n, lambda child: _node(child, scope, around))
+        return map_children(n, lambda child: _node(child, scope, around, own))
     with scope.loop(n.var, n.min, n.extent):
-        body = _node(n.body, scope, (*around, n))
+        body = _node(n.body, scope, (*around, n), own)
         lines: list[tuple[Buffer, Expr]] = []
         distance = annotation(n, PREFETCH)
         if distance is not None:
@@ -104,7 +106,8 @@ def _node(n: Any, scope: Scope, around: tuple[For, ...]) -> Any:
         if later is not None:
             lines += _next_lines(n, body, _positive(n, PREFETCH_NEXT, later), around, scope)
         if lines:
-            body = _with_prefetches(body, lines)
+            made = own & _stored(n.body)
+            body = _with_prefetches(body, [(b, i) for b, i in lines if id(b) not in made])
     return replace(n, body=body)
 
 
@@ -217,6 +220,10 @@ def _streams(loop: For, body: Stmt, scope: Scope) -> list[_Stream]:
         per_line = max(1, LINE_BYTES // load.buffer.dtype.itemsize)
         stream.touched.update(form.const + k for k in range(0, lanes, per_line))
     return list(streams.values())
+
+
+def _stored(body: Stmt) -> set[int]:
+    return {id(n.buffer) for n in walk(body) if isinstance(n, BufferStore)}
 
 
 def _is_computable(index: Expr, below: set[Var]) -> bool:

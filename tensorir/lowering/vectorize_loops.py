@@ -57,8 +57,11 @@ if TYPE_CHECKING:
 _UNROLLED_CHUNKS = 8
 """A loop over at most this many whole vectors is unrolled."""
 _ELEMENTARY = frozenset(
-    {"exp", "exp2", "expm1", "log", "log2", "log1p", "sigmoid", "tanh", "erf", "atan"}
-)
+    {
+        "exp", "exp_negative", "exp2", "expm1", "log", "log2", "log1p", "sigmoid", "tanh", "erf",
+        "atan",
+    }
+)  # fmt: skip
 """Long chains of dependent instructions, each with a constant or two."""
 _SIDE_BY_SIDE = 4
 """Vectors of an elementary function that are computed at once, step by step: the CPU waits less for

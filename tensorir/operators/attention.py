@@ -22,7 +22,7 @@ from ..expr import EQ, LE, BufferLoad, Expr, IntImm, Select, Var, const, floordi
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
 from .elementwise import broadcast_load, elementwise
-from .reduce import accumulator, reduce_block
+from .reduce import accumulator, largest_number, reduce_block
 
 
 def attention(
@@ -58,7 +58,7 @@ def attention(
         q, k, v = (_widened(x, wide) for x in (q, k, v))
     scores = _scores(q, k, (batch, heads, n, m), group)
     masked = _masked(scores, mask, const(scale, wide), causal)
-    largest = reduce_block("attention_max", masked, (3,), te.max)
+    largest = reduce_block("attention_max", masked, (3,), largest_number)
     if mask is not None and zero_masked_rows:
         # Where no key takes part, the difference of infinities would be a NaN.
         lowest = const(-math.inf, wide)
@@ -69,7 +69,9 @@ def attention(
         )
 
     def power(*indices: Var) -> Expr:
-        return call_intrin("exp", BufferLoad(masked, indices) - BufferLoad(largest, indices[:3]))
+        return call_intrin(
+            "exp_negative", BufferLoad(masked, indices) - BufferLoad(largest, indices[:3])
+        )
 
     powers = te.compute((batch, heads, n, m), power, "attention_exp")
     total = reduce_block("attention_sum", powers, (3,), te.sum)

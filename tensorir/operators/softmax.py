@@ -1,5 +1,5 @@
 """Softmax and its logarithm along one axis, stable: the maximum is subtracted before the
-exponential.
+exponential. It need not be NaN where an element is: that element's power is, and so is the sum.
 
 Half precision is computed in float32 and rounded once at the end.
 """
@@ -11,18 +11,18 @@ from ..compute import Tensor
 from ..expr import BufferLoad, Expr, Var, const
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
-from .reduce import accumulator, kept_indices, normal_axes, reduce_block
+from .reduce import accumulator, kept_indices, largest_number, normal_axes, reduce_block
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """``exp(x - max) / sum(exp(x - max))`` along ``axis``; the shape and dtype of ``x``."""
     axes = normal_axes(axis, x.ndim)
     wide = accumulator(x.dtype)
-    largest = reduce_block("softmax_max", x, axes, te.max)
+    largest = reduce_block("softmax_max", x, axes, largest_number)
 
     def power(*indices: Var) -> Expr:
         shift = cast_expr(BufferLoad(largest, kept_indices(indices, axes)), wide)
-        return call_intrin("exp", cast_expr(BufferLoad(x, indices), wide) - shift)
+        return call_intrin("exp_negative", cast_expr(BufferLoad(x, indices), wide) - shift)
 
     powers = te.compute(x.shape, power, "softmax_exp")
     total = reduce_block("softmax_sum", powers, axes, te.sum)
@@ -43,14 +43,15 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """``x - max - log(sum(exp(x - max)))`` along ``axis``; the shape and dtype of ``x``."""
     axes = normal_axes(axis, x.ndim)
     wide = accumulator(x.dtype)
-    largest = reduce_block("log_softmax_max", x, axes, te.max)
+    largest = reduce_block("log_softmax_max", x, axes, largest_number)
 
     def shifted(v: Expr, kept: tuple[Expr, ...]) -> Expr:
         return cast_expr(v, wide) - cast_expr(BufferLoad(largest, kept), wide)
 
-    total = reduce_block(
-        "log_softmax_sum", x, axes, te.sum, fn=lambda v, kept: call_intrin("exp", shifted(v, kept))
-    )
+    def power(v: Expr, kept: tuple[Expr, ...]) -> Expr:
+        return call_intrin("exp_negative", shifted(v, kept))
+
+    total = reduce_block("log_softmax_sum", x, axes, te.sum, fn=power)
 
     def element(*indices: Var) -> Expr:
         kept = kept_indices(indices, axes)

@@ -9,12 +9,14 @@ from ...support.node import walk
 from ..arith import expr_key
 from ..buffer import Buffer
 from ..expr import (
+    GT,
     Add,
     BufferLoad,
     Expr,
     Max,
     Min,
     Mul,
+    Select,
     add,
     is_const,
     max_value,
@@ -56,16 +58,13 @@ def match_update(block: Block) -> ReductionUpdate | None:
         return None
     if init.predicate is not None or body.predicate is not None:
         return None
-    combine = COMBINERS.get(type(body.value))
-    if (
-        combine is None
-        or init.buffer is not body.buffer
-        or not same_indices(init.indices, body.indices)
-    ):
+    if init.buffer is not body.buffer or not same_indices(init.indices, body.indices):
         return None
-    value = body.value
-    assert isinstance(value, (Add, Mul, Max, Min))
-    for own, term in ((value.a, value.b), (value.b, value.a)):
+    operation = _operation(body.value)
+    if operation is None:
+        return None
+    kind, combine, operands = operation
+    for own, term in operands:
         if (
             isinstance(own, BufferLoad)
             and own.buffer is body.buffer
@@ -73,10 +72,28 @@ def match_update(block: Block) -> ReductionUpdate | None:
         ):
             if any(isinstance(n, BufferLoad) and n.buffer is body.buffer for n in walk(term)):
                 return None
-            if not is_identity(type(value), init.value):
+            if not is_identity(kind, init.value):
                 return None
             return ReductionUpdate(body.buffer, body.indices, combine, term, init.value)
     return None
+
+
+def _operation(
+    value: Expr,
+) -> tuple[type[Expr], Callable[[Expr, Expr], Expr], list[tuple[Expr, Expr]]] | None:
+    """The operation that a reduction may be regrouped over, how to build it, and what is combined
+    with what; None where it is another. ``x if x > m else m`` is a maximum that leaves NaN out."""
+    match value:
+        case Add(a, b) | Mul(a, b) | Max(a, b) | Min(a, b):
+            return type(value), COMBINERS[type(value)], [(a, b), (b, a)]
+        case Select(GT(x, m), a, b) if expr_key(x) == expr_key(a) and expr_key(m) == expr_key(b):
+            return Max, _larger, [(m, x)]
+        case _:
+            return None
+
+
+def _larger(m: Expr, x: Expr) -> Expr:
+    return Select(GT(x, m), x, m)
 
 
 def is_identity(kind: type[Expr], value: Expr) -> bool:

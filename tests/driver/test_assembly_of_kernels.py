@@ -35,6 +35,8 @@ LESSER = (SSE2, "x86-64-v2", HASWELL)
 CONSTANTS_ON_STACK = 6
 """Constants of a polynomial beyond the registers: LLVM takes them from the constants or, as these,
 from the stack."""
+POWERS_OF_TWO = {"pslld", "vpslld", "vscalefps", "shl"}
+"""What makes powers of two, in every loop with an exponential and in none of a product."""
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,8 @@ def test_loops_do_not_spill(name: str, cpu: str, request: pytest.FixtureRequest)
     for loop in assembly.innermost_loops(compiled(name, cpu)[1]):
         assert assembly.stack_stores(loop) == []
         count = assembly.multiply_adds(loop)
-        if count in tiles:
+        # That of an exponential may have as many, and has constants beside.
+        if count in tiles and not assembly.operations(loop) & POWERS_OF_TWO:
             assert assembly.vector_spills(loop) == []
             # Addresses of what is to be fetched ahead.
             assert len(assembly.spills(loop)) <= count / 16

@@ -7,7 +7,9 @@
                                                C[i0 * 16 + i1, j0 * 16 + j1] = f(R[j1, i1])
 
 Code generation turns the reads of columns into shuffles, so that memory is read and written in
-whole vectors alone. Rows and columns that fill no tile are tiles of their own, smaller ones.
+whole vectors alone. Rows and columns that fill no tile are tiles of their own, smaller ones. Where
+a row of a tile is less than a cache line (bytes), the tiles of a line of rows and a line of columns
+follow each other, so that each line is read and written while it is near.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ LARGEST_SIDE = 16
 SMALLEST_SIDE = 2
 """A tile of one row or column is none."""
 TILED = range(SMALLEST_SIDE, LARGEST_SIDE + 1)
+LINE_BYTES = 64
 SHORT_AXIS = 128
 """Up to this many elements of an axis, tiles follow each other along the written rows."""
 
@@ -54,13 +57,58 @@ def transpose_in_registers(sch: Schedule, block: Block, target: Target, chooser:
     best = min(lanes_of(target, block), LARGEST_SIDE)
     side = chooser.value(sch, [n for n in (4, 8, 16) if n <= best], best)
     is_short = min(_constants(block, crossed, SHORT_AXIS + 1)) <= SHORT_AXIS
-    along_rows = chooser.value(sch, [0, 1], int(is_short))
+    along_rows = bool(chooser.value(sch, [0, 1], int(is_short)))
     loops = sch.get_loops(block.name)
     others = [loop for i, loop in enumerate(loops[:-1]) if i != crossed]
     order = (loops[crossed], loops[-1]) if along_rows else (loops[-1], loops[crossed])
     sch.reorder(*others, *order)
+    itemsize = block.writes[0].buffer.dtype.itemsize
+    line = max(side, LINE_BYTES // itemsize)
+    if line > side and _has_lines(block, crossed, line):
+        first = _by_lines(sch, block.name, side, line, reads, along_rows=along_rows)
+    else:
+        first = _by_tiles(sch, block.name, side, reads, along_rows=along_rows)
+    share(sch, target, [*others, first], points_of(block))
+
+
+def _has_lines(block: Block, crossed: int, line: int) -> bool:
+    extents = [block.iter_vars[i].dom.extent for i in (crossed, -1)]
+    return all(isinstance(e, IntImm) and e.value >= line for e in extents)
+
+
+def _by_lines(
+    sch: Schedule, name: str, side: int, line: int, reads: list[int], *, along_rows: bool
+) -> LoopRV:
+    """Squares of tiles with sides of a cache line, and tiles where there is none; the outermost
+    loop."""
     first: list[LoopRV] = []
-    for strip, size in _parts(sch, block.name, -2, side):
+    for strip, size in _parts(sch, name, -2, line):
+        if size != line:
+            first.append(_by_tiles(sch, strip, side, reads, along_rows=along_rows))
+            continue
+        *_, outer, inner = sch.get_loops(strip)
+        outer, within = sch.split(outer, [None, line])
+        sch.reorder(outer, inner, within)
+        first.append(outer)
+        for part, other in _parts(sch, strip, -2, line):
+            if other != line:
+                _by_tiles(sch, part, side, reads, along_rows=not along_rows)
+                continue
+            *_, inner, within = sch.get_loops(part)
+            a1, a2 = sch.split(within, [None, side])
+            b0, b1, b2 = sch.split(inner, [None, line // side, side])
+            order = (a1, b1, a2, b2) if along_rows else (b1, a1, b2, a2)
+            sch.reorder(b0, *order)
+            _through_registers(sch, part, reads, order[1])
+    return first[0]
+
+
+def _by_tiles(
+    sch: Schedule, name: BlockRV | str, side: int, reads: list[int], *, along_rows: bool
+) -> LoopRV:
+    """Tiles along the inner of the two innermost loops, strip after strip; the outermost loop."""
+    first: list[LoopRV] = []
+    for strip, size in _parts(sch, name, -2, side):
         *_, outer, inner = sch.get_loops(strip)
         outer, within = sch.split(outer, [None, size or side])
         sch.reorder(outer, inner, within)
@@ -74,7 +122,7 @@ def transpose_in_registers(sch: Schedule, block: Block, target: Target, chooser:
                 _through_registers(sch, part, reads, inner)
             else:
                 sch.vectorize(lines[1])
-    share(sch, target, [*others, first[0]], points_of(block))
+    return first[0]
 
 
 def _parts(

@@ -26,6 +26,7 @@ Arrays = tuple[np.ndarray, ...]
 
 REFERENCE_32: dict[str, Callable[..., np.ndarray]] = {
     "exp": np.exp,
+    "exp_negative": np.exp,
     "exp2": np.exp2,
     "expm1": np.expm1,
     "sigmoid": scipy.special.expit,
@@ -50,6 +51,7 @@ REFERENCE_32: dict[str, Callable[..., np.ndarray]] = {
     "fmod": np.fmod,
 }
 REFERENCE_64: dict[str, Callable[..., mp.mpf]] = {
+    "exp_negative": mp.exp,
     "exp2": lambda x: mp.mpf(2) ** x,
     "sigmoid": lambda x: 1 / (1 + mp.exp(-x)),
     "log2": lambda x: mp.log(x, 2),
@@ -58,7 +60,7 @@ REFERENCE_64: dict[str, Callable[..., mp.mpf]] = {
     "fmod": lambda x, y: mp.mpf(float(np.fmod(float(x), float(y)))),
 }
 SATURATED = {"exp": 2000, "exp2": 2000, "expm1": 2000, "sinh": 2000, "cosh": 2000, "sigmoid": 2000}
-SATURATED |= {"tanh": 200, "erf": 40, "erfc": 40}
+SATURATED |= {"exp_negative": 2000, "tanh": 200, "erf": 40, "erfc": 40}
 """Beyond these mpmath would work on numbers of absurd size; the results do not change any more."""
 
 
@@ -105,7 +107,8 @@ def samples(name: str, dtype: type, count: int) -> Arrays:
         return (np.concatenate([uniform(-1, 1), small, 1 - abs(small), abs(small) - 1]),)
     single, double = DENSE.get(name, DENSE["exp"])
     dense = uniform(*(single if dtype is np.float32 else double))
-    return (np.concatenate([wild, dense, uniform(-2, 2), small]),)
+    x = np.concatenate([wild, dense, uniform(-2, 2), small])
+    return (-abs(x) if name == "exp_negative" else x,)
 
 
 def pair_samples(name: str, rng: np.random.Generator, wild: np.ndarray, dtype: type) -> Arrays:

@@ -1,4 +1,4 @@
-"""exp, exp2, expm1, sigmoid, sinh and cosh: limits, special values and laws."""
+"""exp, exp_negative, exp2, expm1, sigmoid, sinh and cosh: limits, special values and laws."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 INF, NAN = np.inf, np.nan
 SPECIAL = [
     ("exp", [0.0, -0.0, INF, -INF, NAN, 1e30, -1e30], [1, 1, INF, 0, NAN, INF, 0]),
+    ("exp_negative", [0.0, -0.0, -INF, NAN, -1e30], [1, 1, 0, NAN, 0]),
     ("exp2", [0.0, INF, -INF, NAN, 1e30, -1e30], [1, INF, 0, NAN, INF, 0]),
     ("expm1", [0.0, -0.0, INF, -INF, NAN, 1e30, -1e30], [0.0, -0.0, INF, -1, NAN, INF, -1]),
     ("sigmoid", [0.0, -0.0, INF, -INF, NAN, 1e30, -1e30], [0.5, 0.5, 1, 0, NAN, 1, 0]),

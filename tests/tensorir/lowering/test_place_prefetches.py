@@ -192,3 +192,17 @@ def test_a_let_below_the_loop_is_not_known_in_front_of_it() -> None:
     sch.annotate(sch.get_loops("C")[1], "prefetch_distance", 1)
     assert requests(sch) == []
     burnish.build(sch.mod["f"])
+
+
+def test_memory_that_the_loop_writes_itself_is_not_asked_for() -> None:
+    """A parameter is: the loop may update what another kernel left."""
+    text = PROGRAM.replace(
+        "    for i, j in",
+        '    D = T.alloc_buffer((64, 64), "float32")\n    for i, j in',
+    )
+    own = '        with T.block("D"):\n            vi, vj = T.axis.remap("SS", [i, j])\n'
+    own += "            D[vi, vj] = A[vi, vj] * C[vi, vj]\n"
+    text = text.replace('        with T.block("C"):', own + '        with T.block("C"):')
+    sch = Schedule(parse_func(text.replace("A[vi, vj] + B[vj]", "D[vi, vj] + B[vj]")))
+    sch.annotate(sch.get_loops("C")[1], "prefetch_distance", 16)
+    assert [line.split("(")[2][0] for line in requests(sch)] == ["A", "C", "B"]

@@ -32,6 +32,28 @@ def test_softmax(run: Run, axis: int) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize("places", [(0,), (5, 39), (0, 1, 2, 3, 4)])
+def test_what_is_no_number_or_infinite(run: Run, axis: int, places: tuple[int, ...]) -> None:
+    """A row with NaN or infinity is NaN, one of minus infinity too; single ones of it are 0."""
+    x = np.random.default_rng(2).normal(size=(40, 40)).astype("float32")
+    rows = x if axis == -1 else x.T
+    for row, value in ((1, np.nan), (2, np.inf), (3, -np.inf)):
+        rows[row, list(places)] = value
+    rows[4] = -np.inf
+    rows[5] = np.nan
+    rows[6] = np.finfo("float32").min
+    rows[7, 0], rows[7, 1:] = 1.5e38, -1.5e38
+    with np.errstate(invalid="ignore"):
+        expected = log_softmax(x, axis)
+    found = run(lambda a: ops.softmax(a, axis), x)
+    np.testing.assert_allclose(found, np.exp(expected), rtol=1e-5, atol=1e-7)
+    zero = found if axis == -1 else found.T
+    assert not zero[3, list(places)].any()
+    found = run(lambda a: ops.log_softmax(a, axis), x)
+    np.testing.assert_allclose(found, expected.astype("float32"), rtol=1e-5, atol=1e-5)
+
+
 def test_half_precision(run: Run) -> None:
     x = np.linspace(-4, 4, 64).astype("float16")
     for operator, expected in (

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from burnish.support.node import replace
+from burnish.support.structural import structural_equal
 from burnish.tensorir import compute as te
-from burnish.tensorir.expr import Add, BufferLoad, IntImm, const
+from burnish.tensorir.expr import Add, BufferLoad, IntImm, Select, const
+from burnish.tensorir.operators.reduce import largest_number
 from burnish.tensorir.schedule.analysis import find_block, realize_of
 from burnish.tensorir.schedule.structure import is_identity, match_update
 from burnish.tensorir.stmt import Block, BufferStore
@@ -32,6 +34,29 @@ def test_what_is_no_regroupable_update() -> None:
     assert match_update(replace(c, body=replace(c.body, value=twice))) is None
     elsewhere = replace(c.init, indices=(IntImm(0), IntImm(0)))
     assert match_update(replace(c, init=elsewhere)) is None
+
+
+def test_a_maximum_that_leaves_nan_out() -> None:
+    a = te.placeholder((4,), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    b = te.compute((1,), lambda i: largest_number(a[k], axis=[k]), name="B")
+    found = block(te.create_prim_func([a, b]), "B")
+    update = match_update(found)
+    assert update is not None
+    assert structural_equal(
+        update.combine(BufferLoad(update.buffer, update.indices), update.term),
+        found.body.value,  # type: ignore[union-attr]
+    )
+    assert isinstance(found.body, BufferStore)
+    assert isinstance(found.body.value, Select)
+    swapped = Select(
+        found.body.value.condition, found.body.value.false_value, found.body.value.true_value
+    )
+    other = replace(found.body, value=swapped)
+    assert match_update(replace(found, body=other)) is None, "a minimum that keeps NaN"
+    assert isinstance(found.init, BufferStore)
+    zero = replace(found.init, value=const(0.0, "float32"))
+    assert match_update(replace(found, init=zero)) is None
 
 
 def test_identities() -> None:

@@ -39,6 +39,18 @@ def test_dtypes(dtype: str) -> None:
     check_rule(transposed(37, 20, dtype=dtype), "elementwise", seeds=1)
 
 
+@pytest.mark.parametrize("shape", [(64, 128), (70, 200), (200, 70), (129, 65), (64, 63)])
+@pytest.mark.parametrize("dtype", ["int8", "float16"])
+def test_lines_of_narrow_elements(shape: tuple[int, int], dtype: str) -> None:
+    check_rule(transposed(*shape, dtype=dtype), "elementwise", seeds=2)
+
+
+def test_whole_lines_are_written_before_others_are_begun() -> None:
+    _, func = scheduled(transposed(130, 260, dtype="int8").func, target=SKYLAKE)
+    text = func.script()
+    assert "i0_p0_0, i0_p0_1, i1_p0_1_0 in T.grid(4, 4, 4)" in text
+
+
 def test_images_to_channels_last_and_back() -> None:
     check_rule(transposed(2, 3, 5, 18, axes=(0, 2, 3, 1)), "elementwise")
     check_rule(transposed(2, 5, 18, 24, axes=(0, 3, 1, 2)), "elementwise")
