@@ -1,66 +1,54 @@
-"""The stable order of the elements along an axis, by merging runs of 1, 2, 4 ... elements.
+"""The stable order of the elements along an axis: ``argsort``, and the first few of it.
 
-    places  0 1 2 3 4 5 6 7
-    runs    |   |   |   |     pass 0: runs of 1 become runs of 2
-            |       |         pass 1: runs of 2 become runs of 4 ...
-
-Each pass writes the places of the merged runs from one half of a buffer into the other. How many
-passes there are depends on the size alone, which may be symbolic, and each is one loop without a
-data-dependent exit: of the k elements that a merge has written, those that were not taken from the
-left run were taken from the right one, so that one number is all its state. NaN is above everything
-else, as in PyTorch.
+Elements become integers that compare in their order (``order_entries``). Few elements are ranked,
+many distributed, and of many the first few selected: whichever is the least work, which a symbolic
+size decides when the function runs. NaN is above everything else, as in PyTorch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...support.errors import ComputeError
 from ..buffer import Buffer
 from ..compute import Tensor
-from ..expr import (
-    EQ,
-    INDEX,
-    BufferLoad,
-    Expr,
-    IntImm,
-    Select,
-    Var,
-    const,
-    floormod,
-    logical_and,
-    logical_not,
-    logical_or,
-    minimum,
-    sub,
-)
-from ..expr import cast as cast_expr
+from ..expr import INDEX, BufferLoad, Expr, IntImm, all_of, minimum
 from ..function import PrimFunc
-from ..intrinsics import call_intrin
-from ..stmt import BufferStore, IfThenElse, LetStmt, Stmt, seq
+from ..stmt import BufferStore, IfThenElse, Stmt
+from .order_entries import Entries, OrderedRow
+from .radix_sort import radix_sort, radix_steps
+from .rank_sort import most_ranked, rank_sort, rank_steps
 from .reduce import normal_axes
-from .rows import function_of_rows, loop, plain_buffer
+from .rows import function_of_rows, plain_buffer
+from .select_first import FEWEST, select_first, selection_steps
 
-_ZERO, _ONE = IntImm(0, INDEX), IntImm(1, INDEX)
-
-
-def _passes(length: Expr) -> Expr:
-    """How often 1 must be doubled to reach ``length``."""
-    if isinstance(length, IntImm):
-        return IntImm(max(0, length.value - 1).bit_length(), INDEX)
-    return IntImm(64, INDEX) - call_intrin("clz", length - 1)
+_Ordered = tuple[Stmt, list[Buffer]]
+"""The statements that put a row in order, and the buffers they need."""
 
 
-def _precedes(a: Expr, b: Expr, *, descending: bool) -> Expr:
-    """Whether ``a`` stands strictly before ``b``."""
-    if a.dtype.is_bool:
-        a, b = cast_expr(a, "uint8"), cast_expr(b, "uint8")
-    before = a > b if descending else a < b
-    if not a.dtype.is_float:
-        return before
-    high, low = (a, b) if descending else (b, a)
-    isnan = logical_and(call_intrin("isnan", high), logical_not(call_intrin("isnan", low)))
-    return logical_or(before, isnan)
+def _where(
+    limits: Sequence[tuple[Expr, Expr]], then: Callable[[], _Ordered], other: Callable[[], _Ordered]
+) -> _Ordered:
+    """``then`` where the first of each pair is at most the second; decided now if all are known."""
+    known = [(a.value, b.value) for a, b in limits if type(a) is IntImm and type(b) is IntImm]
+    if len(known) == len(limits):
+        return then() if all([a <= b for a, b in known]) else other()
+    (chosen, first), (others, second) = then(), other()
+    return IfThenElse(all_of([a <= b for a, b in limits]), chosen, others), [*first, *second]
+
+
+def _ordered(row: OrderedRow, count: int | None) -> _Ordered:
+    entries, length = row.entries, row.length
+
+    def whole() -> _Ordered:
+        most = IntImm(most_ranked(entries), INDEX)
+        return _where([(length, most)], lambda: rank_sort(row), lambda: radix_sort(row))
+
+    if count is None:
+        return whole()
+    steps = minimum(rank_steps(entries, length), radix_steps(entries, length))
+    limits = [(IntImm(FEWEST, INDEX), length), (selection_steps(entries, length, count), steps)]
+    return _where(limits, lambda: select_first(row), whole)
 
 
 def argsort(
@@ -69,61 +57,30 @@ def argsort(
     """The function of ``x`` and the result: the indices (int64) that sort ``x`` along ``axis``.
 
     Equal elements keep their order. ``count`` gives the first so many indices alone; it is at most
-    the size of the axis. Raises ComputeError for a larger one.
+    the size of the axis. Raises ComputeError for a larger one. An axis of elements of at most 32
+    bits has less than 2**32 of them.
     """
     (d,) = normal_axes(axis, x.ndim)
     length = x.shape[d]
     if count is not None and (count < 0 or (isinstance(length, IntImm) and count > length.value)):
         raise ComputeError(f"argsort: the first {count} of an axis of another size.")
+    entries = Entries(x.dtype, descending)
+    entries.check_length(length)
     found = length if count is None else IntImm(count, INDEX)
     source = plain_buffer(x)
-    out = Buffer("argsort", (*x.shape[:d], found, *x.shape[d + 1 :]), const(0).dtype)
-    order = Buffer("order", (IntImm(2, INDEX), length), const(0).dtype)
-    left = Buffer("left", (_ONE,), const(0).dtype)
-    passes = _passes(length)
+    out = Buffer("argsort", (*x.shape[:d], found, *x.shape[d + 1 :]), INDEX)
 
     def row(at: Sequence[Expr]) -> tuple[Stmt, list[Buffer]]:
         def place(k: Expr) -> tuple[Expr, ...]:
             return (*at[:d], k, *at[d:])
 
-        def merge(p: Var, k: Var) -> Stmt:
-            width = call_intrin("shift_left", _ONE, p)
-            first = call_intrin("shift_left", call_intrin("shift_right", k, p + 1), p + 1)
-            now, middle, end = Var("now"), Var("middle"), Var("end")
-            one, other = Var("one"), Var("other")
-            source_half = floormod(p, IntImm(2, INDEX))
-            behind = middle + (k - now)
-            last = sub(length, _ONE)
-            empty = now >= middle
-            later = _precedes(
-                BufferLoad(source, place(other)), BufferLoad(source, place(one)),
-                descending=descending,
-            )  # fmt: skip
-            takes_other = Var("takes_other", const(True, "bool").dtype)
-            step: Stmt = seq(
-                BufferStore(order, Select(takes_other, other, one), (sub(_ONE, source_half), k)),
-                BufferStore(left, Select(takes_other, now, now + 1), (_ZERO,)),
-            )
-            chosen = logical_or(empty, logical_and(behind < end, later))
-            step = LetStmt(takes_other, chosen, step)
-            loads = [
-                (one, BufferLoad(order, (source_half, minimum(now, last)))),
-                (other, BufferLoad(order, (source_half, minimum(behind, last)))),
-            ]
-            bound: list[tuple[Var, Expr]] = [
-                (now, BufferLoad(left, (_ZERO,))),
-                (middle, minimum(first + width, length)),
-                (end, minimum(first + width + width, length)),
-                *loads,
-            ]
-            for v, value in reversed(bound):
-                step = LetStmt(v, value, step)
-            return seq(IfThenElse(EQ(k, first), BufferStore(left, k, (_ZERO,))), step)
-
-        start = loop("k", length, lambda k: BufferStore(order, k, (_ZERO, k)))
-        sort = loop("p", passes, lambda p: loop("k", length, lambda k: merge(p, k)))
-        half = floormod(passes, IntImm(2, INDEX))
-        write = loop("k", found, lambda k: BufferStore(out, BufferLoad(order, (half, k)), place(k)))
-        return seq(start, sort, write), [order, left]
+        ordered = OrderedRow(
+            entries,
+            length,
+            found,
+            lambda k: BufferLoad(source, place(k)),
+            lambda k, index: BufferStore(out, index, place(k)),
+        )
+        return _ordered(ordered, count)
 
     return function_of_rows("argsort", [source, out], (*x.shape[:d], *x.shape[d + 1 :]), row)

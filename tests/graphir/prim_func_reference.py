@@ -141,6 +141,9 @@ def _apply(n: e.Expr, env: dict[Any, Any]) -> Any:
         case e.Div():
             a, b = _eval(n.a, env), _eval(n.b, env)
             return a / b if n.dtype.is_float else type(a)(math.trunc(a / b))
+        case e.Call(op="reinterpret", args=(a,)):
+            bits = np.asarray(_eval(a, env), a.dtype.to_numpy())
+            return bits.view(n.dtype.to_numpy())[()]
         case e.Call():
             function = _CALLS.get(n.op) or getattr(np, n.op)
             return n.dtype.to_numpy().type(function(*[_eval(a, env) for a in n.args]))

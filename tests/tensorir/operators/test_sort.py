@@ -56,6 +56,38 @@ def test_static_sizes(n: int) -> None:
     np.testing.assert_array_equal(run_rows(ops.argsort, x, shape=x.shape), np.argsort(x, 1))
 
 
+@settings(max_examples=6, deadline=None, derandomize=True)
+@given(st.integers(3, 200), st.sampled_from(["float32", "float64"]))
+def test_the_first_few_of_any_symbolic_size(n: int, dtype: str) -> None:
+    x = np.random.default_rng(n).integers(0, 99, (2, n)).astype(dtype)
+    found = run_rows(lambda t: ops.argsort(t, count=3), x, shape=(2, 3), shapes=[("m", "n")])
+    np.testing.assert_array_equal(found, np.argsort(x, 1, kind="stable")[:, :3])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("count", [None, 1, 20, 300, 1200])
+def test_every_way_of_ordering_has_one_result(dtype: str, count: int | None) -> None:
+    x = np.random.default_rng(0).integers(0, 500, (2, 1200)).astype(dtype)
+    x[:, 7::100] = np.nan
+    kept = 1200 if count is None else count
+    order = wanted(x, 1, True)[:, :kept]
+    for shapes in (None, [("m", "n")]):
+        found = run_rows(
+            lambda t: ops.argsort(t, descending=True, count=count),
+            x, shape=(2, kept), shapes=shapes,
+        )  # fmt: skip
+        np.testing.assert_array_equal(found, order)
+
+
+@pytest.mark.parametrize("n", [20, 150])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_first_few_along_any_axis(axis: int, n: int) -> None:
+    x = np.random.default_rng(0).integers(0, 50, (n, n, 2)).astype(np.float32)
+    shape = (4, n, 2) if axis == 0 else (n, 4, 2)
+    found = run_rows(lambda t: ops.argsort(t, axis, count=4), x, shape=shape)
+    np.testing.assert_array_equal(found, np.take(wanted(x, axis, False), range(4), axis))
+
+
 def test_the_first_few() -> None:
     x = np.random.default_rng(0).permutation(30).reshape(2, 15).astype(np.float32)
     found = run_rows(lambda t: ops.argsort(t, descending=True, count=4), x, shape=(2, 4))
