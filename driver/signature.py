@@ -49,7 +49,8 @@ class CompiledSignature:
         return found
 
     def _make_entry(self, kind: str, slow: Entry) -> Entry:
-        if not self.imported.positional_only or not self.imported.single_output:
+        known = self.imported
+        if not known.positional_only or not (known.single_output or known.bare_tuple):
             return slow
         array_kind = torch_kind() if kind == "torch" else NUMPY
         fast = self.machine().fast_entry("main", slow, kind=array_kind)

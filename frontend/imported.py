@@ -31,6 +31,8 @@ class Imported:
     unflatten_outputs: Callable[[list[Any]], Any]
     single_output: bool = True
     """The model gives one bare tensor: ``unflatten_outputs`` is ``lambda outputs: outputs[0]``."""
+    bare_tuple: bool = False
+    """The model gives a tuple of bare tensors, two or more: ``unflatten_outputs`` is ``tuple``."""
     positional_only: bool = True
     """Every call with exactly the right number of positional tensors flattens to itself."""
     dim_names: tuple[str, ...] = ()

@@ -174,7 +174,7 @@ def load_is_contiguous(load: BufferLoad, var: Var) -> bool:
     return bool(load.indices) and load.indices[-1] is var
 
 
-_SINGLE = frozenset({"fma", "if_then_else", "neg", "isnan", "isinf", "isfinite"})
+_SINGLE = frozenset({"abs", "fma", "if_then_else", "neg", "isnan", "isinf", "isfinite"})
 """Intrinsics of one instruction or two."""
 
 

@@ -97,6 +97,7 @@ def import_onnx(model: str | Path | bytes | ModelProto) -> Imported:
         _flattener(names),
         (lambda tensors: tensors[0]) if single else tuple,
         single_output=single,
+        bare_tuple=not single,
         dim_names=dims.names,
         source=source,
         variables={n: v.name for n, v in context.values.items() if isinstance(v, Var)},

@@ -6,6 +6,7 @@ one operator.
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -155,6 +156,28 @@ def flip(context: Context, node: Node) -> Var:
     return context.op(
         "strided_slice", x, axes=axes, begin=none, end=none, strides=(-1,) * len(axes)
     )
+
+
+@converts("aten.roll.default")
+def roll(context: Context, node: Node) -> Atom:
+    """The end of each axis before its beginning; without axes, of all elements in a row."""
+    given, kind = arguments(node), context.result_type(node)
+    x = context.operand(node.args[0])
+    shifts, axes = integers(given["shifts"]), integers(given.get("dims") or ())
+    if not axes:
+        count = math.prod(
+            [context.static(d, "a size of what is rolled") for d in node.meta["val"].shape]
+        )
+        x, axes = context.reshaped(x, TensorType((IntImm(count),), kind.dtype)), (0,)
+    for shift, axis in zip(shifts, axes, strict=True):
+        size = static_value(context.type(x).shape[axis])
+        if size is None:
+            raise context.refuse("an axis of symbolic size cannot be rolled; make the dim static.")
+        if size and shift % size:
+            at = size - shift % size
+            parts = (_cut(context, x, axis, at, size), _cut(context, x, axis, 0, at))
+            x = context.op("concat", *parts, axis=axis)
+    return x if types_equal(context.type(x), kind) else context.reshaped(x, kind)
 
 
 # -- padding ---------------------------------------------------------------------------------

@@ -130,6 +130,7 @@ def import_exported_program(
         structure.flatten,
         structure.unflatten,
         single_output=structure.is_single,
+        bare_tuple=structure.is_tuple,
         positional_only=structure.is_flat,
         dim_names=symbols.dim_names,
         source=source,

@@ -88,6 +88,13 @@ class CallStructure:
         """The model gives one bare tensor."""
         return self.out_spec is not None and self.out_spec.is_leaf()
 
+    @property
+    def is_tuple(self) -> bool:
+        """The model gives a tuple of tensors, two or more."""
+        count = len(self.outputs)
+        bare = pytree.tree_structure(tuple([0] * count))
+        return count > 1 and all(x is _TENSOR for x in self.outputs) and self.out_spec == bare
+
     # -- inputs -------------------------------------------------------------------------------
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """The tensors of a call, in order.

@@ -1,9 +1,9 @@
 """Loads and stores: contiguous, masked, strided, gathered, and the slots of register buffers.
 
-A contiguous vector is one instruction, masked where it has a predicate. Lanes that stand near each
-other (every other element, each element twice, a row backwards) are shuffled together from
-contiguous vectors; anything else is a gather or scatter where the CPU has them and single elements
-where it has not. A register buffer is a set
+A contiguous vector is one instruction, masked where it has a predicate; one that is read backwards
+is that and a shuffle. Lanes that stand near each other (every other element, each element twice)
+are shuffled together from contiguous vectors; anything else is a gather or scatter where the CPU
+has them and single elements where it has not. A register buffer is a set
 of slots: the elements that accesses with constant indices touch together, one vector alloca each,
 which LLVM turns into SSA values. An access to a part of a slot reads or writes those lanes. A read
 with a stride takes lanes of several slots: many of each by shuffles, one of each lane by lane, but
@@ -21,7 +21,7 @@ from llvmlite import ir
 
 from ...support.dtype import DType
 from ..buffer import Buffer
-from ..expr import INDEX, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp
+from ..expr import INDEX, Add, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, add
 from ..lowering.linear import Key, Linear, expr_key
 from ..lowering.vectorize_loops import may_fault
 from ..stmt import BufferStore
@@ -111,20 +111,32 @@ class MemoryEmitter(Frames):
 
     def _load_at(self, e: BufferLoad, form: Linear) -> ir.Value:
         index = e.indices[0]
-        if isinstance(index, Ramp) and not _is_unit(index):
+        backwards = isinstance(index, Ramp) and _is_step(index, -1)
+        if isinstance(index, Ramp) and not (_is_step(index, 1) or backwards):
             return self._gather(e)
         memory = self.memory[id(e.buffer)]
         dtype = e.dtype
         element = memory_type(dtype.scalar)
+        if backwards:
+            form = Linear(form.terms, form.const - (dtype.lanes - 1))
         align = self.alignment(memory, form, dtype.itemsize)
         if e.predicate is not None:
             mask = self.expr(e.predicate)
+            if backwards:
+                mask = self._reversed(mask)
             pointer = self.address(e.buffer, form, element)
             value = self._masked_load(pointer, mask, dtype, align)
         else:
             pointer = self.address(e.buffer, form, element)
             value = self.builder.load(pointer, align=align, typ=memory_type(dtype))
+        if backwards:
+            value = self._reversed(value)
         return self._from_memory(value, dtype)
+
+    def _reversed(self, value: ir.Value) -> ir.Value:
+        """A vector with its last lane first."""
+        lanes = shuffle_mask(tuple(reversed(range(value.type.count))))
+        return self.builder.shuffle_vector(value, Literal(value.type, "poison"), lanes)
 
     def _masked_load(self, pointer: ir.Value, mask: ir.Value, dtype: DType, align: int) -> ir.Value:
         t = memory_type(dtype)
@@ -189,9 +201,13 @@ class MemoryEmitter(Frames):
     def _gather(self, e: BufferLoad) -> ir.Value:
         index, dtype = e.indices[0], e.dtype
         t = memory_type(dtype)
-        near = near_lanes(index, self.linear) if e.predicate is None else None
-        if near is not None:
-            return self._load_near(e.buffer, near)
+        if e.predicate is None:
+            near = near_lanes(index, self.linear)
+            if near is not None:
+                return self._load_near(e.buffer, near)
+            looked_up = _lane_indices(index)
+            if looked_up is not None:
+                return self._look_up(e.buffer, looked_up, dtype)
         if self.has_gather and dtype.bits >= 32 and not isinstance(index, Broadcast):
             pointers = self._pointers(e.buffer, index)
             mask = self.expr(e.predicate) if e.predicate is not None else _all(dtype.lanes)
@@ -216,6 +232,17 @@ class MemoryEmitter(Frames):
             index = Ramp(base, IntImm(1, INDEX), near.width) if near.width > 1 else base
             vectors.append(self.load(BufferLoad(buffer, (index,))))
         return selected_lanes(self.builder, vectors, near.places)
+
+    def _look_up(self, buffer: Buffer, indices: list[Expr], dtype: DType) -> ir.Value:
+        """Elements at places that are in memory: a place is loaded where it is used, which takes
+        less than to load many and to gather by them."""
+        result: ir.Value = Literal(memory_type(dtype), "poison")
+        element = memory_type(dtype.scalar)
+        for lane, index in enumerate(indices):
+            pointer = self.address(buffer, self.linear(index), element)
+            one = self.builder.load(pointer, align=dtype.itemsize, typ=element)
+            result = self.builder.insert_element(result, one, constant(DType("int32"), lane))
+        return self._from_memory(result, dtype)
 
     def _lane_pointers(self, buffer: Buffer, index: Expr) -> list[ir.Value]:
         element = memory_type(buffer.dtype)
@@ -279,7 +306,7 @@ class MemoryEmitter(Frames):
         dtype = s.value.dtype
         value = self._to_memory(value, dtype)
         element = memory_type(dtype.scalar)
-        if index.dtype.lanes > 1 and not (isinstance(index, Ramp) and _is_unit(index)):
+        if index.dtype.lanes > 1 and not (isinstance(index, Ramp) and _is_step(index, 1)):
             self._scatter(s, value)
             self.stored(buffer)
         else:
@@ -461,6 +488,19 @@ def column_elements(index: Expr) -> range | None:
             return None
 
 
+def _lane_indices(index: Expr) -> list[Expr] | None:
+    """The index of each lane, where it is a place in memory moved by what is the same in all; None
+    for any other."""
+    match index:
+        case BufferLoad(buffer, (Ramp(base, IntImm(1), lanes),), None) if buffer.scope == "global":
+            return [BufferLoad(buffer, (add(base, k),)) for k in range(lanes)]
+        case Add(Broadcast(value), moved) | Add(moved, Broadcast(value)):
+            lane = _lane_indices(moved)
+            return lane if lane is None else [add(value, i) for i in lane]
+        case _:
+            return None
+
+
 def _places(registers: Registers, index: Expr) -> list[tuple[Slot, int]]:
     """The slot and the lane in it of each element of a column."""
     elements = column_elements(index)
@@ -473,8 +513,8 @@ def _slot_type(dtype: DType, count: int) -> ir.Type:
     return register_type(dtype.with_lanes(count))
 
 
-def _is_unit(index: Ramp) -> bool:
-    return isinstance(index.stride, IntImm) and index.stride.value == 1
+def _is_step(index: Ramp, step: int) -> bool:
+    return isinstance(index.stride, IntImm) and index.stride.value == step
 
 
 def _suffix(t: ir.Type) -> str:

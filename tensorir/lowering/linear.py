@@ -243,6 +243,42 @@ class Scope:
             del self.bounds[id(var)], self.ends[id(var)]
             self.fixed.pop(id(var), None)
 
+    @contextmanager
+    def where(self, condition: Expr) -> Iterator[None]:
+        """What a condition says of the bounds of single variables, for the time of the context."""
+        saved = self.bounds
+        self.bounds = dict(saved)
+        self._narrow(condition)
+        try:
+            yield
+        finally:
+            self.bounds = saved
+
+    def _narrow(self, condition: Expr) -> None:
+        match condition:
+            case And(a, b):
+                self._narrow(a)
+                self._narrow(b)
+            case LT(a, b) | LE(a, b) if a.dtype is INDEX:
+                self._at_most(self.linear(a).plus(self.linear(b), -1), -(type(condition) is LT))
+            case GT(a, b) | GE(a, b) if a.dtype is INDEX:
+                self._at_most(self.linear(b).plus(self.linear(a), -1), -(type(condition) is GT))
+
+    def _at_most(self, form: Linear, limit: int) -> None:
+        """``form <= limit``."""
+        if len(form.terms) != 1:
+            return
+        ((atoms, factor),) = form.terms.values()
+        if len(atoms) != 1 or not isinstance(atoms[0], Var) or id(atoms[0]) not in self.bounds:
+            return
+        lo, hi = self.bounds[id(atoms[0])]
+        end = (limit - form.const) // abs(factor)
+        if factor > 0:
+            hi = end if hi is None else min(hi, end)
+        else:
+            lo = -end if lo is None else max(lo, -end)
+        self.bounds[id(atoms[0])] = (lo, hi)
+
     # -- linear forms -----------------------------------------------------------------------------
     def linear(self, e: Expr) -> Linear:
         """The linear form of a scalar integer expression."""
@@ -264,9 +300,17 @@ class Scope:
             return self._divmod(e)  # type: ignore[arg-type]
         if kind is Min or kind is Max:
             return self._extreme(e)  # type: ignore[arg-type]
+        return self._other(e)
+
+    def _other(self, e: Expr) -> Linear:
+        """The form of what is no arithmetic."""
+        if isinstance(e, Call) and e.op == "abs":
+            return self._absolute(e)
         if isinstance(e, Cast) and isinstance(e.value, IntImm) and e.value.dtype.kind == "int":
             return Linear({}, e.value.value)
-        return self._atom(self.simplify_children(e))
+        simple = self.simplify_children(e)
+        # What a decided choice leaves may be a sum.
+        return self._atom(simple) if type(simple) is type(e) else self.linear(simple)
 
     def _atom(self, e: Expr) -> Linear:
         if type(e) is IntImm:
@@ -328,6 +372,15 @@ class Scope:
             return b if is_min else a
         build = minimum if is_min else maximum
         return self._atom(build(a.expr(), b.expr()))
+
+    def _absolute(self, e: Call) -> Linear:
+        inner = self.linear(e.args[0])
+        lo, hi = self.interval(inner)
+        if lo is not None and lo >= 0:
+            return inner
+        if hi is not None and hi <= 0:
+            return inner.scaled(-1)
+        return self._atom(Call(e.op, (inner.expr(),), e.dtype))
 
     # -- bounds -----------------------------------------------------------------------------------
     def interval(self, form: Linear) -> Bound:

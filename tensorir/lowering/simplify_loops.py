@@ -115,7 +115,8 @@ class _Simplify:
             if condition.value:
                 return self.stmt(s.then_case)
             return self.stmt(s.else_case) if s.else_case is not None else None
-        then_case = self.stmt(s.then_case)
+        with self.scope.where(condition):
+            then_case = self.stmt(s.then_case)
         else_case = self.stmt(s.else_case) if s.else_case is not None else None
         if then_case is None:
             if else_case is None:

@@ -2,7 +2,8 @@
 
 ``A[vi // 4 + vj // 4, vj // 2]`` becomes ``A[index_var_0[vi, vj], index_var_1[vj]]`` behind blocks
 ``index_0``, ``index_1`` that fill the tables, one entry for each combination of the axes that an
-expression uses. Worth it where indices are dear and loops repeat them.
+expression uses. Worth it where indices are dear and loops repeat them. An index may depend on data
+in a buffer that the function only reads, along whole axes, so that the table reads nothing more.
 
 Only the indices of loads are looked up. What a block writes must stay provable, and a table says
 nothing about where its entries point; so a block loses what is known of the regions that it reads
@@ -57,6 +58,24 @@ class _Table:
     block_name: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    """What an index may be made of: axes with their extents, symbolic dims, and the buffers that
+    the function only reads, which hold the same whenever a table is filled."""
+
+    axes: dict[Var, Expr]
+    dims: set[Var]
+    constants: set[int]
+
+    def reads(self, load: BufferLoad) -> bool:
+        """Whether a load is inside of its buffer for all values of the axes, whatever conditions
+        stand around it: it goes along an axis in each dimension, to its end."""
+        return id(load.buffer) in self.constants and all(
+            isinstance(i, Var) and i in self.axes and expr_key(self.axes[i]) == expr_key(size)
+            for i, size in zip(load.indices, load.buffer.shape, strict=True)
+        )
+
+
 def cache_index(func: PrimFunc, block_name: str, storage_scope: str, cse_thresh: int = 0) -> Cached:
     """Look the index expressions of a block's loads up in tables.
 
@@ -71,7 +90,11 @@ def cache_index(func: PrimFunc, block_name: str, storage_scope: str, cse_thresh:
     path = find_block(func, block_name, _PRIMITIVE)
     block = realize_of(path).block
     indices = _load_indices(block)
-    allowed = {it.var for it in block.iter_vars} | set(func.shape_vars)
+    allowed = _Allowed(
+        {it.var: it.dom.extent for it in block.iter_vars},
+        set(func.shape_vars),
+        {id(b) for b in func.params if isinstance(b, Buffer)} - {id(b) for b in func.written},
+    )
     if cse_thresh:
         chosen = _common_parts(indices, allowed, cse_thresh)
     else:
@@ -104,20 +127,20 @@ def _load_indices(block: Block) -> list[Expr]:
     return [i for part in parts for n in walk(part) if isinstance(n, BufferLoad) for i in n.indices]
 
 
-def _is_computed(e: Expr, allowed: set[Var]) -> bool:
+def _is_computed(e: Expr, allowed: _Allowed) -> bool:
     """Whether an index is an operation over axes that can be done for all their values."""
     if not isinstance(e, _COMPUTED) or e.dtype is not INDEX:
         return False
     over_axes = False
     for n in walk(e):
         if isinstance(n, Var):
-            if n not in allowed:
+            if n not in allowed.axes and n not in allowed.dims:
                 return False
             over_axes = True
         elif isinstance(n, (FloorDiv, FloorMod)):
             if not isinstance(n.b, IntImm) or n.b.value == 0:
                 return False
-        elif isinstance(n, BufferLoad):
+        elif isinstance(n, BufferLoad) and not allowed.reads(n):
             return False
     return over_axes
 
@@ -129,7 +152,7 @@ def _distinct(found: Sequence[Expr]) -> list[Expr]:
     return list(kept.values())
 
 
-def _common_parts(indices: Sequence[Expr], allowed: set[Var], least: int) -> list[Expr]:
+def _common_parts(indices: Sequence[Expr], allowed: _Allowed, least: int) -> list[Expr]:
     """The largest parts that occur at least ``least`` times, those inside of larger ones not
     counted again."""
     chosen: dict[Hashable, Expr] = {}
@@ -184,7 +207,7 @@ def _fill(t: _Table) -> Stmt:
     block = Block(
         t.block_name,
         tuple([IterVar(fresh[it.var], it.dom, "spatial") for it in t.axes]),
-        (),
+        _reads(t.value, fresh),
         (BufferRegion(t.buffer, tuple([Range(v, IntImm(1)) for v in point])),),
         BufferStore(t.buffer, substitute(t.value, fresh), point),
     )
@@ -193,6 +216,18 @@ def _fill(t: _Table) -> Stmt:
     for var, it in reversed(list(zip(loops, t.axes, strict=True))):
         nest = For(var, IntImm(0), it.dom.extent, "serial", nest)
     return nest
+
+
+def _reads(value: Expr, fresh: dict[Var, Var]) -> tuple[BufferRegion, ...]:
+    loads = {expr_key(n): n for n in walk(value) if isinstance(n, BufferLoad)}
+    return tuple(
+        [
+            BufferRegion(
+                n.buffer, tuple([Range(substitute(i, fresh), IntImm(1)) for i in n.indices])
+            )
+            for n in loads.values()
+        ]
+    )
 
 
 class _LookUp(Mutator):

@@ -87,6 +87,21 @@ def test_a_structured_model_has_no_fast_entry(static: CompiledModel) -> None:
         assert changed.entry("numpy", print) is print
 
 
+def test_a_tuple_of_tensors_has_a_fast_entry() -> None:
+    class Parts(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> Any:
+            return torch.split(x, 3, 1)
+
+    x = torch.arange(14.0).reshape(2, 7)
+    model = burnish.compile(Parts(), (x,))
+    held = CompiledSignature(model._require("test").imported, model.executable, 1)
+    assert held.entry("torch", print) is not print
+    for _ in range(2):  # the first call takes the complete way
+        found = model(x)
+        assert isinstance(found, tuple)
+        assert all(map(torch.equal, found, torch.split(x, 3, 1)))
+
+
 def test_the_number_of_inputs_is_checked(signature: CompiledSignature) -> None:
     with pytest.raises(errors.ArityError, match=r"takes 1 input \(input\); got 0"):
         signature.run([])

@@ -2,7 +2,7 @@
 
     for i, j:  C[i, j] = f(A[i, j], B[j])       ->   for i, j0: for jl in vectorized(lanes): ...
 
-Where every access runs through memory in the same order, all axes are fused into one first. Where
+Axes that every access runs through in memory order are fused into one first. Where
 an operand is read along another axis than the result is written along, the nest is a transpose
 (``transpose.py``); where that does not fit, both axes are cut into tiles, so that the lines of the
 operand that a tile touches stay in the cache
@@ -14,30 +14,32 @@ axis before it, so that lanes repeat what is loaded
 
     for i, j in (40, 2):  B[i, j] = A[i]    ->   for v0: for v in vectorized: B[v] = A[v // 2]
 
-What does not fill a vector is a part of its own, so that full vectors carry no mask.
+Where what is read goes on elsewhere (``seams.py``), each piece is a nest of its own. What does not
+fill a vector is a part of its own, so that full vectors carry no mask.
 """
 
 from __future__ import annotations
 
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, Expr, IntImm, Var, is_const
+from ...tensorir.expr import Add, BufferLoad, Expr, IntImm, Sub, Var, is_const
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ..chooser import Chooser
-from ..workload import blocks_in_order, is_spatial, uses_intrinsic
+from ..workload import block_named, blocks_in_order, is_spatial, uses_intrinsic
 from .inline import inline_elementwise
 from .lanes import lanes_of, vectorize_loop, width_for
+from .seams import cut_at_seams, has_seams
 from .sharing import points_of, share
 from .transpose import crossed_axis, fits_registers, transpose_in_registers
 from .trial import attempt
 
 LINE = 16
 """Vectors in a row of a tile of a transpose: the elements of a cache line, each line read once."""
-
-
 MOST_REPEATED = 8
 """Elements of a last axis up to which it is part of a vector: as many vectors are written out."""
+FEWEST_ROWS = 4
+"""Rows that make up for a table of the places that each of them reads."""
 
 
 def schedule_elementwise(sch: Schedule, target: Target, chooser: Chooser) -> None:
@@ -55,6 +57,10 @@ def schedule_block(sch: Schedule, block: Block, target: Target, chooser: Chooser
     rules = [_vectorize_fused, _vectorize_last]
     if not runs_in_order(block) and _is_repeated(block, lanes_of(target, block)):
         rules.insert(0, _vectorize_repeated)
+    if has_seams(block, lanes_of(target, block)):
+        rules.insert(0, _vectorize_pieces)
+    if looks_up(block):
+        rules.insert(0, _vectorize_lookups)
     if crossed_axis(block) is not None:
         rules = [_vectorize_tiles, _vectorize_last]
         if fits_registers(block, target):
@@ -71,11 +77,21 @@ def is_plain(sch: Schedule, block: Block) -> bool:
 
 
 def _vectorize_fused(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
-    loops = sch.get_loops(block.name)
-    if len(loops) > 1 and runs_in_order(block):
-        loops = [sch.fuse(*loops)]
+    loops = _fused(sch, block, block.name)
     parts = _vectorize(sch, block, loops[-1], target, chooser)
     share(sch, target, [*loops[:-1], parts[0]], points_of(block))
+
+
+def _fused(sch: Schedule, block: Block, name: str) -> list[LoopRV]:
+    """The loops around a block, or around a piece of it, with as many of the last as run through
+    memory in order made one."""
+    loops = sch.get_loops(name)
+    extents = [v.dom.extent for v in block.iter_vars]
+    whole = [same_extent(sch.get(x).extent, e) for x, e in zip(loops, extents, strict=True)]
+    for axis in range(len(loops) - 1):
+        if all(whole[axis + 1 :]) and runs_in_order(block, axis):
+            return [*loops[:axis], sch.fuse(*loops[axis:])]
+    return loops
 
 
 def _vectorize_last(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
@@ -123,6 +139,40 @@ def _runs_along_one(load: BufferLoad, before: Var, last: Var) -> bool:
     return load.indices[len(used) - 1] in (before, last) and not any(used[:-1])
 
 
+def _vectorize_pieces(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+    """The pieces between seams, each by itself."""
+    for name in cut_at_seams(sch, block, lanes_of(target, block)):
+        loops = _fused(sch, block, name)
+        parts = _vectorize(sch, block, loops[-1], target, chooser)
+        if not any(sch.get(loop).kind == "parallel" for loop in loops[:-1]):
+            share(sch, target, [*loops[:-1], parts[0]], points_of(block))
+
+
+def _vectorize_lookups(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+    """The places along the last axis, which are the same in every row, once and in a table."""
+    for table in sch.cache_index(block.name, "global"):
+        _vectorize_last(sch, sch.get(table), target, chooser)
+    _vectorize_last(sch, block_named(sch.func, block.name), target, chooser)
+
+
+def looks_up(block: Block) -> bool:
+    """Whether the last axis alone says where loads read, by data, in many rows."""
+    last = block.iter_vars[-1].var
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    computed = [i for n in loads for i in n.indices if not isinstance(i, Var | IntImm)]
+    if not computed or not any(_is_long(v.dom.extent) for v in block.iter_vars[:-1]):
+        return False
+    return all(
+        any(isinstance(n, BufferLoad) for n in walk(i))
+        and {n for n in walk(i) if isinstance(n, Var)} == {last}
+        for i in computed
+    )
+
+
+def _is_long(extent: Expr) -> bool:
+    return not isinstance(extent, IntImm) or extent.value >= FEWEST_ROWS
+
+
 def _vectorize(
     sch: Schedule, block: Block, loop: LoopRV, target: Target, chooser: Chooser
 ) -> list[LoopRV]:
@@ -150,21 +200,36 @@ def _vectorize_tiles(sch: Schedule, block: Block, target: Target, chooser: Choos
     share(sch, target, [*others, row0], points_of(block))
 
 
-def runs_in_order(block: Block) -> bool:
-    """Whether the store and every load go through the block's axes in memory order, all of each
-    buffer: then the axes are one axis. Inner extents are constants, so that this can be proved."""
+def runs_in_order(block: Block, axis: int = 0) -> bool:
+    """Whether the store and every load go through the block's axes from ``axis`` on in memory
+    order: then these axes are one axis. A load may be a number of elements of ``axis`` away. Inner
+    extents are constants, so that this can be proved."""
     axes = [v.var for v in block.iter_vars]
     extents = [v.dom.extent for v in block.iter_vars]
-    if not all(isinstance(e, IntImm) for e in extents[1:]):
+    if not all(isinstance(e, IntImm) for e in extents[axis + 1 :]):
         return False
+    inner = list(zip(axes, extents, strict=True))[axis + 1 :]
     accesses = [n for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore)]
     return all(
         len(n.indices) == len(axes)
         and not n.buffer.strides
-        and all(i is a for i, a in zip(n.indices, axes, strict=True))
-        and all(same_extent(s, e) for s, e in zip(n.buffer.shape, extents, strict=True))
+        and _is_moved(n.indices[axis], axes[axis])
+        and not any(v in axes[axis:] for i in n.indices[:axis] for v in walk(i))
+        and all(
+            i is a and same_extent(s, e)
+            for i, s, (a, e) in zip(
+                n.indices[axis + 1 :], n.buffer.shape[axis + 1 :], inner, strict=True
+            )
+        )
         for n in accesses
     )
+
+
+def _is_moved(index: Expr, axis: Var) -> bool:
+    """Whether an index is an axis, or a constant away from it."""
+    if isinstance(index, Add | Sub) and isinstance(index.b, IntImm):
+        index = index.a
+    return index is axis
 
 
 def same_extent(a: Expr, b: Expr) -> bool:

@@ -102,6 +102,7 @@ def test_one_element_of_a_symbolic_axis() -> None:
     [
         (lambda x: x.narrow(0, 1, 2), "axis 0 has the symbolic size batch"),
         (lambda x: x[1:], "axis 0 has the symbolic size batch"),
+        (lambda x: x.roll(1, 0), "an axis of symbolic size cannot be rolled"),
         (lambda x: x[:, : x.shape[0] - 3], "end of a slice must be a constant"),
     ],
 )

@@ -43,6 +43,7 @@ def plain() -> CallStructure:
 def test_bare_tensors_are_flat(plain: CallStructure, nested: CallStructure) -> None:
     assert plain.is_flat
     assert plain.is_single
+    assert not plain.is_tuple
     assert not nested.is_flat
     assert not nested.is_single
     assert plain.positional == ("x", "y")

@@ -454,3 +454,65 @@ def test_slot_elements() -> None:
     assert slot_elements(Ramp(IntImm(8), IntImm(1), 4)) == (8, 4)
     assert slot_elements(Ramp(IntImm(8), IntImm(2), 4)) is None
     assert slot_elements(Var("i", INDEX)) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int64", "bool"])
+def test_a_row_that_is_read_backwards(dtype: str, target: Target) -> None:
+    func = parse_func(f"""
+@T.prim_func
+def flip(A: T.Buffer((5, 37), "{dtype}"), B: T.Buffer((5, 37), "{dtype}")):
+    T.func_attr({{"is_scheduled": True}})
+    for i in range(5):
+        for j0 in range(3):
+            for j1 in T.vectorized(16):
+                with T.block("B"):
+                    vi = T.axis.spatial(5, i)
+                    vj = T.axis.spatial(37, j0 * 16 + j1)
+                    T.where(j0 * 16 + j1 < 37)
+                    B[vi, vj] = A[vi, 36 - vj]
+""")
+    a = (RNG.standard_normal((5, 37)) * 50).astype(dtype)
+    b = np.zeros((5, 37), dtype)
+    call_native(func, a, b, target=target)
+    np.testing.assert_array_equal(b, a[:, ::-1])
+
+
+def test_backwards_is_one_load_and_a_shuffle() -> None:
+    func = parse_func("""
+@T.prim_func
+def flip(A: T.Buffer((64,), "int8"), B: T.Buffer((64,), "int8")):
+    T.func_attr({"is_scheduled": True})
+    for j in T.vectorized(64):
+        with T.block("B"):
+            vj = T.axis.spatial(64, j)
+            B[vj] = A[63 - vj]
+""")
+    skylake = Target("llvm -mcpu=skylake-avx512")
+    found = emit_object([lower_func(func, skylake)], skylake, keep_text=True).assembly
+    assert "vpshufb" in found
+    assert "vpinsrb" not in found
+
+
+def test_places_in_memory_are_loaded_one_by_one() -> None:
+    func = parse_func("""
+@T.prim_func
+def look_up(
+    A: T.Buffer((9, 50), "float32"),
+    I: T.Buffer((32,), "int64"),
+    B: T.Buffer((9, 32), "float32"),
+):
+    T.func_attr({"is_scheduled": True})
+    for k in range(9):
+        for i in T.vectorized(32):
+            with T.block("B"):
+                vk, vi = T.axis.remap("SS", [k, i])
+                B[vk, vi] = A[vk, I[vi]]
+""")
+    a, index = RNG.standard_normal((9, 50)).astype("float32"), RNG.integers(0, 50, 32)
+    b = np.zeros((9, 32), "float32")
+    call_native(func, a, index, b)
+    np.testing.assert_array_equal(b, a[:, index])
+    skylake = Target("llvm -mcpu=skylake-avx512")
+    found = emit_object([lower_func(func, skylake)], skylake, keep_text=True).assembly
+    assert "vinsertps" in found
+    assert "gather" not in found

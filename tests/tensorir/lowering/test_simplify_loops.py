@@ -108,3 +108,34 @@ def test_a_guard_on_data_stays_inside() -> None:
             A[vi] = T.float32(1)
 """)
     assert text.index("for i in") < text.index("if ")
+
+
+def test_a_guard_bounds_what_stands_under_it() -> None:
+    text = simplified("""
+    for i in range(16):
+        with T.block("A"):
+            vi = T.axis.spatial(12, i)
+            T.where(i < 12)
+            A[T.min(T.abs(vi - 11), 11)] = T.float32(1)
+""")
+    assert "if i < 12:" in text
+    assert "A[11 - i] = " in text
+    text = simplified("""
+    for i in range(16):
+        with T.block("A"):
+            vi = T.axis.spatial(16, i)
+            T.where(i >= 4)
+            A[T.max(vi, 4) + T.if_then_else(vi < 2, vi, 3)] = T.float32(1)
+""")
+    assert "A[i + 3] = " in text
+
+
+def test_a_guard_says_nothing_of_what_stands_behind_it() -> None:
+    text = simplified("""
+    for i in range(16):
+        if i < 12:
+            A[T.min(i, 11)] = T.float32(1)
+        A[T.min(i, 11)] = T.float32(2)
+""")
+    assert "A[i] = T.float32(1)" in text
+    assert "A[T.min(i, 11)] = T.float32(2)" in text

@@ -4,7 +4,7 @@ import pytest
 
 from burnish.support.errors import DependenceError, LayoutError, ScheduleValueError
 from burnish.tensorir import compute as te
-from burnish.tensorir.expr import Expr, Var, const, logical_and
+from burnish.tensorir.expr import Expr, Var, const, logical_and, maximum, minimum
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import call_intrin
 from burnish.tensorir.parser import parse_func
@@ -211,3 +211,26 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((4, 8), "float32")):
     with pytest.raises(DependenceError, match="that of 'index_0' uses 'z', which is bound further"):
         sch.cache_index("B", "global")
     assert sch.func is func
+
+
+def look_up(rows: int = 6, count: int = 10, held: int = 10) -> PrimFunc:
+    a = te.placeholder((rows, 20), name="A")
+    p = te.placeholder((held,), "int64", name="P")
+    c = te.compute((rows, count), lambda i, j: a[i, minimum(maximum(p[j], 0), 19)], name="C")
+    return te.create_prim_func([a, p, c])
+
+
+def test_places_that_the_function_only_reads() -> None:
+    sch = Schedule(look_up(), seed=0)
+    sch.cache_index("C", "global")
+    text = body(sch.func)
+    assert "T.reads(P[v0])" in text
+    assert "index_var_0[v0] = T.min(T.max(P[v0], 0), 19)" in text
+    assert "A[v_i, index_var_0[v_j]]" in text
+    verify_func(sch.func)
+    assert_replays(look_up(), sch)
+
+
+def test_places_that_are_not_all_read_or_are_written_stay() -> None:
+    sch = Schedule(look_up(held=12), seed=0)
+    assert sch.cache_index("C", "global") == []

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from burnish.tensorir import operators as op
+from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
+from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.printer import print_func
-from burnish.tests.native import lower
+from burnish.tests.native import call_native, lower
 from burnish.tests.tuner.rules.checking import (
     SIZES,
     SKYLAKE,
@@ -130,3 +133,48 @@ def test_runs_in_order() -> None:
     assert not first(relu(4, "n"))
     assert not first(Workload(op.add, np.add, (4, 5), (5,)))
     assert not first(Workload(lambda a: op.permute_dims(a, (1, 0)), np.transpose, (4, 4)))
+
+
+def test_runs_in_order_from_an_axis_on() -> None:
+    def first(build: Callable[..., Tensor], *shapes: tuple[int, ...], axis: int) -> bool:
+        func = Workload(build, np.add, *shapes).func
+        return runs_in_order(blocks_in_order(func)[0], axis)
+
+    def cut(a: Tensor) -> Tensor:
+        return op.strided_slice(a, (0, 3, 0), (1, 1, 1), (4, 5, 6))
+
+    assert first(cut, (4, 9, 6), axis=1)
+    assert not first(cut, (4, 9, 6), axis=0)
+    assert not first(cut, (4, 9, 7), axis=1)
+    assert first(op.add, (4, 5, 6), (4, 1, 1), axis=2) is False
+    assert first(op.add, (4, 5, 6), (4, 5, 6), axis=1)
+
+
+def take(dtype: str, *shape: int, count: int) -> PrimFunc:
+    a, places = placeholder(shape, dtype, name="a"), placeholder((count,), "int64", name="places")
+    return create_prim_func([a, places, op.take(a, places, axis=len(shape) - 1)])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int8"])
+@pytest.mark.parametrize("count", [1, 7, 8, 33])
+@pytest.mark.parametrize("rows", [1, 3, 9])
+def test_places_of_the_last_axis(dtype: str, count: int, rows: int) -> None:
+    func = take(dtype, rows, 50, count=count)
+    rng = np.random.default_rng(0)
+    a = rng.integers(-99, 99, (rows, 50)).astype(dtype)
+    places = rng.integers(-50, 50, count)
+    found = np.zeros((rows, count), dtype)
+    call_native(scheduled(func)[1], a, places, found)
+    np.testing.assert_array_equal(found, a[:, places])
+
+
+def test_places_are_brought_inside_once() -> None:
+    text = print_func(lower(scheduled(take("float32", 9, 50, count=32), target=SKYLAKE)[1]).func)
+    table, rows = text.split("for i0")
+    assert table.count("T.max") > 0
+    assert "T.max" not in rows
+
+
+def test_a_table_is_not_worth_it_for_few_rows() -> None:
+    text = print_func(scheduled(take("float32", 3, 50, count=32))[1])
+    assert "index_var" not in text
