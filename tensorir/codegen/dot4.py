@@ -25,7 +25,7 @@ from llvmlite import ir
 
 from ...support.dtype import DType
 from ...support.target import Target
-from .llvm_types import Literal, int_vector, register_type, shuffle_mask
+from .llvm_types import Literal, int_vector, register_type, shuffle_mask, splat
 
 I8 = ir.IntType(8)
 
@@ -158,9 +158,9 @@ def _piece(
                 return _call(b, name, total, first, second)
             fill = int_vector(8, [-128] * (4 * lanes))
             if signs[0]:
-                sums = _call(b, name, total, b.xor(first, fill), second)
+                sums = _call(b, name, total, _turned(b, first, lanes), second)
                 return b.sub(sums, _call(b, name, _zeros(total), fill, second))
-            sums = _call(b, name, total, first, b.xor(second, fill))
+            sums = _call(b, name, total, first, _turned(b, second, lanes))
             return b.sub(sums, _call(b, name, _zeros(total), first, fill))
         case "dotprod":
             if not mixed:
@@ -170,13 +170,33 @@ def _piece(
                 return _call(b, "llvm.aarch64.neon.usdot.v4i32.v16i8", total, first, second)
             name = "llvm.aarch64.neon.sdot.v4i32.v16i8"
             fill = int_vector(8, [-128] * (4 * lanes))
-            sums = _call(b, name, total, b.xor(first, fill), second)
+            sums = _call(b, name, total, _turned(b, first, lanes), second)
             return b.sub(sums, _call(b, name, _zeros(total), fill, second))
         case _:
             halves = [_halves(b, v, 2 * lanes, s) for v, s in zip(operands, signs, strict=True)]
             for x, y in zip(*halves, strict=True):
                 total = b.add(total, _pairs(b, x, y, total.type, lanes, unit, signs))
             return total
+
+
+def _turned(b: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
+    """Bytes with 128 added, or taken away: it is the same. Four that stand in every lane are turned
+    before they are spread, as LLVM's code generator does not come to an end otherwise."""
+    word = _spread_word(value)
+    if word is None:
+        return b.xor(value, int_vector(8, [-128] * (4 * lanes)))
+    turned = b.xor(word, ir.Constant(word.type, -0x7F7F7F80))
+    return b.bitcast(splat(b, turned, lanes), value.type)
+
+
+def _spread_word(value: ir.Value) -> ir.Value | None:
+    """The 32 bits that a vector of bytes has in every lane, if it is a splat of them."""
+    if not isinstance(value, ir.CastInstr) or not isinstance(value.operands[0], ir.ShuffleVector):
+        return None
+    inserted = value.operands[0].operands[0]
+    if not isinstance(inserted, ir.InsertElement) or inserted.operands[1].type != ir.IntType(32):
+        return None
+    return inserted.operands[1]
 
 
 def _halves(b: ir.IRBuilder, value: ir.Value, count: int, signed: bool) -> list[ir.Value]:

@@ -141,7 +141,10 @@ MATHEMATICS = [name for name, kernel in KERNELS.items() if not kernel.products]
 
 SPILLING: dict[tuple[str, str], str] = {
     ("depthwise", HASWELL): "8 sums that share pixels are faster than fewer that fit 16 registers",
-    ("softmax", HASWELL): "of 4 vectors, their sum and exp's constants one has no register of 16",
+    **{
+        ("softmax", cpu): "of 4 vectors, their sum and exp's constants one has no register of 16"
+        for cpu in (HASWELL, SSE2)
+    },
     **{
         ("gelu", cpu): "4 vectors that wait for 16 registers are faster than 2 that do not"
         for cpu in (HASWELL, SSE2)
