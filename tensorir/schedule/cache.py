@@ -237,6 +237,10 @@ def cache_write(
             )
             raise fail(DependenceError, "cache_write", func, [block], found)
     inner = [loop for loop in all_loops_above(path) if all(loop is not o for o in place.outer)]
+    for loop in inner:
+        if is_const(loop.extent, 0):
+            found = f"{block_name!r} never runs: the loop {loop.var.name!r} has no iterations."
+            raise fail(DependenceError, "cache_write", func, [block], found)
     n = Nested(realize, inner, [])
     bounds = loop_bounds([*place.outer, *inner])
     region = next(w for w in block.writes if w.buffer is buffer)

@@ -3,7 +3,8 @@ loop nest a reduction, with its epilogue.
 
 Consumers go first: a value is then put into the blocks that remain, where what stands twice in one
 block is computed once by code generation. A costly value (a transcendental function, a division)
-that would be computed again, in several blocks or for every element of a larger one, stays a block.
+that would be computed again, in several blocks or for every element of a larger one, stays a block;
+so does a value of several loads that another block gathers from several places, element by element.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ...support.errors import ScheduleError
-from ...support.node import walk
+from ...support.node import children, walk
 from ...tensorir.buffer import Buffer
 from ...tensorir.expr import BufferLoad, Cast, Div, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
@@ -70,7 +71,27 @@ def _is_wasteful(func: PrimFunc, block: Block) -> bool:
         loads = [n for n in walk(c.body) if isinstance(n, BufferLoad) and id(n.buffer) in buffers]
         if len(loads) > 1 and len(loads) * nodes > MOST_NODES:
             return True
+        if len(loads) > 1 and combines(block) and all(map(is_gathered, loads)):
+            return True
     return False
+
+
+def combines(block: Block) -> bool:
+    """Whether a block's value is made of more than one element of what is no index."""
+    value = block.body.value if isinstance(block.body, BufferStore) else None
+    return value is not None and len(_loads(value)) > 1
+
+
+def _loads(e: Expr) -> list[BufferLoad]:
+    """The loads of an expression, but for those in indices."""
+    if isinstance(e, BufferLoad):
+        return [e]
+    return [load for child in children(e) if isinstance(child, Expr) for load in _loads(child)]
+
+
+def is_gathered(load: BufferLoad) -> bool:
+    """Whether elements that stand side by side are read from places that data tells."""
+    return bool(load.indices) and any(isinstance(n, BufferLoad) for n in walk(load.indices[-1]))
 
 
 def _is_costly(block: Block) -> bool:

@@ -117,6 +117,18 @@ def test_cache_write_of_an_intermediate() -> None:
     assert_same(func, sch.func)
 
 
+def test_cache_write_of_a_piece_that_never_runs() -> None:
+    """Its copy would overwrite what the other piece wrote."""
+    func = te.placeholder((4, 3), name="A")
+    sch = Schedule(te.create_prim_func([func, te.compute((4, 3), lambda i, j: func[i, j], "B")]))
+    unit = sch.add_unit_loop("B")
+    sch.loop_partition(unit, [1, None])
+    before = sch.func
+    with pytest.raises(DependenceError, match="'B_1' never runs: the loop 'u_p1' has no"):
+        sch.cache_write("B_1", 0, "global")
+    assert sch.func is before
+
+
 def test_cache_write_with_a_symbolic_size() -> None:
     func = matmul(Var("m"), 4, 3)
     sch = Schedule(func, seed=0)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from burnish import te
 from burnish.support.node import walk
 from burnish.tensorir import operators as op
 from burnish.tensorir.compute import Tensor
@@ -75,3 +76,27 @@ def test_kept_buffers_stay_but_for_moves() -> None:
     assert names(sch) == ["exp", "matmul"]
     product = blocks_in_order(sch.func)[1]
     assert not any(isinstance(n, Call) and n.op == "exp" for n in walk(product.body))
+
+
+def test_a_sum_that_is_gathered_from_two_places_stays() -> None:
+    """As when an image is resized: rows first, then columns."""
+    rows, columns = te.placeholder((4, 6), name="a"), te.placeholder((5, 9), name="a")
+    left, right = (te.placeholder((9,), "int64", name) for name in ("left", "right"))
+
+    def resized(axis: int) -> Schedule:
+        a = rows if axis == 1 else columns
+        total = op.add(a, op.relu(a))
+        pair = [op.take(total, places, axis=axis) for places in (left, right)]
+        func = te.create_prim_func([a, left, right, op.add(*pair)])
+        sch = Schedule(func, seed=0)
+        inline_elementwise(sch)
+        return sch
+
+    assert names(resized(1)) == ["add", "add_1"]
+    # Whole rows are no gathers.
+    assert names(resized(0)) == ["add_1"]
+    # Neither is one place worth a block.
+    once = op.take(op.add(rows, op.relu(rows)), left, axis=1)
+    sch = Schedule(te.create_prim_func([rows, left, once]), seed=0)
+    inline_elementwise(sch)
+    assert names(sch) == ["take"]
