@@ -126,17 +126,28 @@ def tune_tasks(
             watch=lambda s: [w(s) for w in watchers],
         )
         scheduler.run()
-        if cluster is None and not scheduler.interrupted:
-            for state in scheduler.states:
-                if final_heat(state.task, database, pools, deadline=end):
-                    task = state.task
-                    state.best = database.best_seconds(task.workload, task.target_key)
+        interrupted = scheduler.interrupted
+        if cluster is None and not interrupted:
+            try:
+                _run_heats(scheduler.states, database, pools, end)
+            except KeyboardInterrupt:
+                interrupted = True
     return TuneResult(
         scheduler.states,
         timeline=scheduler.timeline,
         seconds=scheduler.seconds,
-        interrupted=scheduler.interrupted,
+        interrupted=interrupted,
     )
+
+
+def _run_heats(
+    states: Sequence[TaskState], database: TuningDatabase, pools: Pools, end: float | None
+) -> None:
+    """The final heat of each task, as far as the time goes."""
+    for state in states:
+        task = state.task
+        if final_heat(task, database, pools, deadline=end):
+            state.best = database.best_seconds(task.workload, task.target_key)
 
 
 def _heats_last(tasks: Sequence[TuneTask], seconds: float) -> float:

@@ -9,13 +9,14 @@ that lead run again with nothing beside them:
     a record that leads now without having run in the heat joins it, and so on
 
 What is at the top of the database then has been compared with the analytic choice under the same
-conditions. Times of other records stay as they are.
+conditions, but where more than ``MOST`` would have to run. Times of other records stay as they are.
 """
 
 from __future__ import annotations
 
 import time
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,17 +46,19 @@ def final_heat(
     """Time the leading records of a task in turns, and record the new times; how many took part.
 
     Nothing is done where the analytic choice leads, or is not recorded. A candidate that fails now
-    has the reason in its record in place of its times; one whose builder died does not take part.
-    At the ``deadline`` (of ``time.monotonic``) the heat ends as it is, and what was not timed anew
-    keeps its old times. Raises TuningError for an executor that is of no use.
+    has the reason in its record in place of its times; one whose worker died does not take part.
+    At the ``deadline`` (of ``time.monotonic``) the heat ends, in the middle of a job too, and what
+    was not timed anew keeps its old times. Raises TuningError for an executor that is of no use.
     """
+    if deadline is not None and time.monotonic() >= deadline:
+        return 0
     records = _measured(task, database)
     analytic = _analytic(task)
     if len(records) < 2 or analytic not in records:
         return 0
     if min(records.values(), key=_best).candidate == analytic:
         return 0
-    with TemporaryDirectory(prefix="burnish-heat-") as folder:
+    with TemporaryDirectory(prefix="burnish-heat-") as folder, suppress(TimeoutError):
         heat = _Heat(task, pools, str(Path(folder) / "reference.npz"), deadline)
         leaders = sorted(records.values(), key=_best)[:LEADERS]
         heat.enter([records[analytic], *[r for r in leaders if r.candidate != analytic]])
@@ -66,6 +69,7 @@ def final_heat(
             if leader.candidate in heat.entered or len(heat.entered) > MOST or heat.is_over():
                 return len(heat.entered)
             heat.enter([leader])
+    return 0
 
 
 def _measured(task: TuneTask, database: TuningDatabase) -> dict[str, TuningRecord]:
@@ -99,7 +103,8 @@ class _Heat:
         self.task, self.pools, self.deadline = task, pools, deadline
         self.text = print_func(task.stripped)
         self.reference = reference
-        Pipeline(pools, self.text, str(task.target), reference, SECONDS).make_reference().result()
+        pipeline = Pipeline(pools, self.text, str(task.target), reference, SECONDS)
+        self._answer(pipeline.make_reference())
         self.entered: dict[str, TuningRecord] = {}
         self._built: dict[str, dict[str, Any]] = {}
         self._times: dict[str, list[float]] = {}
@@ -107,19 +112,32 @@ class _Heat:
     def is_over(self) -> bool:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
+    def _answer(self, job: Future[Any]) -> Any:
+        """A job's result; TimeoutError where the deadline passes first."""
+        left = None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+        try:
+            return job.result(left)
+        except TimeoutError:
+            job.cancel()
+            raise
+
     def enter(self, records: list[TuningRecord]) -> None:
         """Build candidates; one that does not build any more is out at once."""
         builder: Executor = self.pools.builder or self.pools.runner
-        for record in records:
+        jobs = [
+            builder.submit(
+                build_candidate,
+                text=self.text,
+                trace=record.trace,
+                candidate=record.candidate,
+                target=str(self.task.target),
+            )
+            for record in records
+        ]
+        for record, job in zip(records, jobs, strict=True):
             self.entered[record.candidate] = record
             try:
-                answer = builder.submit(
-                    build_candidate,
-                    text=self.text,
-                    trace=record.trace,
-                    candidate=record.candidate,
-                    target=str(self.task.target),
-                ).result()
+                answer = self._answer(job)
             except WorkerDied:  # it was built once: something else ended the builder
                 continue
             except (BuildError, MeasureTimeout) as error:
@@ -129,6 +147,7 @@ class _Heat:
 
     def run(self) -> list[TuningRecord]:
         """All that are in the heat, in turns; their records with the times of this heat."""
+        self._times.clear()
         for _ in range(ROUNDS):
             for candidate in list(self._built):
                 if self.is_over():
@@ -136,21 +155,26 @@ class _Heat:
                 self._time(candidate)
         for candidate, times in self._times.items():
             if times:
+                # Made now: it stands before the record that it comes from, wherever both are known.
                 self.entered[candidate] = replace(
-                    self.entered[candidate], seconds=tuple(times), error=""
+                    self.entered[candidate], seconds=tuple(times), error="", created=0.0
                 )
         return list(self.entered.values())
 
     def _time(self, candidate: str) -> None:
+        job = self.pools.runner.submit(
+            run_candidate,
+            text=self.text,
+            built=self._built[candidate],
+            target=str(self.task.target),
+            reference=self.reference,
+            seconds=SECONDS,
+        )
         try:
-            answer = self.pools.runner.submit(
-                run_candidate,
-                text=self.text,
-                built=self._built[candidate],
-                target=str(self.task.target),
-                reference=self.reference,
-                seconds=SECONDS,
-            ).result()
+            answer = self._answer(job)
+        except WorkerDied:  # it ran before: something else may have ended the runner
+            del self._built[candidate]
+            self._times[candidate] = []
         except (BuildError, MeasureTimeout) as error:
             del self._built[candidate]
             self._times[candidate] = []

@@ -37,7 +37,7 @@ def near_lanes(index: Expr, linear: Callable[[Expr], Linear]) -> NearLanes | Non
     distances between lanes are not known, or so large that there are more than half as many vectors
     as lanes. ``linear`` gives the linear form of a scalar index."""
     lanes = index.dtype.lanes
-    if not all(isinstance(n, _NODES) for n in walk(index)):
+    if not all(_is_known_by_lane(n) for n in walk(index)):
         return None
     forms = [linear(lane_of(index, k)) for k in range(lanes)]
     first = min(forms, key=lambda form: form.const)
@@ -52,6 +52,10 @@ def near_lanes(index: Expr, linear: Callable[[Expr], Linear]) -> NearLanes | Non
     vectors = [min(distance // width, len(starts) - 1) for distance in distances]
     places = [(n, distance - starts[n]) for n, distance in zip(vectors, distances, strict=True)]
     return NearLanes(first, starts, width, places)
+
+
+def _is_known_by_lane(n: object) -> bool:
+    return isinstance(n, _NODES) and not (isinstance(n, Var) and n.dtype.lanes > 1)
 
 
 def lane_of(index: Expr, lane: int) -> Expr:

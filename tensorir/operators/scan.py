@@ -12,8 +12,10 @@ then with the result one vector before
 so that vectors wait for each other for one operation only, and no lane has to be spread over a
 vector. Along any other axis each column is scanned in order, and columns are lanes: pieces of rows
 whose state stays in the first cache, row after row. In which order elements are combined
-depends on shapes alone; where a sum of neighbours overflows, so does the result. Half precision
-accumulates in float32 and rounds each result.
+depends on shapes alone. Where a sum of neighbours overflows, the result is infinite or NaN even if
+the sum from the beginning is finite. Products of floats are taken in order, as neighbours' products
+overflow easily and zero times infinity is NaN. Half precision accumulates in float32 and rounds
+each result.
 """
 
 from __future__ import annotations
@@ -78,6 +80,11 @@ class _Scan:
         return self.source.shape[self.d]
 
     @property
+    def is_in_order(self) -> bool:
+        """Whether elements are combined one after another."""
+        return self.identity == 1 and self.wide.is_float
+
+    @property
     def neutral(self) -> Expr:
         return const(self.identity, self.wide)
 
@@ -111,7 +118,7 @@ class _Row:
 
     def __init__(self, scan: _Scan, lead: Sequence[Expr]) -> None:
         self.scan, self.lead = scan, lead
-        self.lanes = _lanes(WINDOW_BYTES, scan.wide, scan.length)
+        self.lanes = 1 if scan.is_in_order else _lanes(WINDOW_BYTES, scan.wide, scan.length)
         # A window has the vector before beside the present one, on the side where scanning begins.
         self.own, self.beside, self.before = (
             (0, self.lanes, 1) if scan.reverse else (self.lanes, 0, -1)

@@ -111,6 +111,18 @@ def test_an_interrupt_is_told_and_what_was_found_counts(
     assert [s.trials for s in result.tasks] == [8, 0, 0]
 
 
+def test_an_interrupt_of_a_final_heat_is_told(
+    tasks: list[TuneTask], recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(driver_tune, "final_heat", interrupt)
+    result = tune_tasks(tasks, TuningDatabase(), trials=24, minutes=None)
+    assert result.interrupted
+    assert sum([s.trials for s in result.tasks]) == 24
+
+
 def test_another_machine_is_refused_before_any_work(recorder: Recorder) -> None:
     cpu = "haswell" if NATIVE.cpu != "haswell" else "znver4"
     other = TuneTask("n16", matmul(16), resolve_target(f"llvm -mcpu={cpu}"))

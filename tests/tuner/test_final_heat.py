@@ -27,11 +27,12 @@ class Stopwatch(Executor):
     """Builds anything, and has each candidate's time in a table; an error there is raised."""
 
     def __init__(self, times: dict[str, Any]) -> None:
-        self.times, self.runs = times, [""] * 0
+        self.times, self.runs, self.jobs = times, [""] * 0, 0
 
     def submit(self, fn: Callable[..., Any], /, *_: Any, **options: Any) -> Future[Any]:
         future: Future[Any] = Future()
         answer: Any = None
+        self.jobs += 1
         if fn.__name__ == "build_candidate":
             answer = {"built": {"name": options["candidate"]}, "seconds": 0.0}
         elif fn.__name__ == "run_candidate":
@@ -129,9 +130,29 @@ def test_a_builder_that_dies_takes_no_record_along(task: TuneTask, analytic: str
 def test_the_deadline_leaves_the_records_alone(task: TuneTask, analytic: str) -> None:
     watch = Stopwatch({analytic: 10.0, "fast": 8.0})
     with database_of(task, {analytic: 10.5, "fast": 7.0}) as database:
-        final_heat(task, database, Pools(watch), deadline=time.monotonic() - 1)
+        assert final_heat(task, database, Pools(watch), deadline=time.monotonic() - 1) == 0
         assert best(database, task) == ("fast", 7.0)
-    assert watch.runs == []
+    assert watch.jobs == 0
+
+
+def test_a_job_that_does_not_end_does_not_outlast_the_deadline(
+    task: TuneTask, analytic: str
+) -> None:
+    class Stuck(Stopwatch):
+        def submit(self, fn: Callable[..., Any], /, *_: Any, **options: Any) -> Future[Any]:
+            return Future() if fn.__name__ == "run_candidate" else super().submit(fn, **options)
+
+    with database_of(task, {analytic: 10.5, "fast": 7.0}) as database:
+        deadline = time.monotonic() + 0.2
+        assert final_heat(task, database, Pools(Stuck({})), deadline=deadline) == 0
+        assert best(database, task) == ("fast", 7.0)
+
+
+def test_a_runner_that_dies_takes_no_record_along(task: TuneTask, analytic: str) -> None:
+    watch = Stopwatch({analytic: 10.0, "fast": WorkerDied("killed")})
+    with database_of(task, {analytic: 10.0, "fast": 7.0}) as database:
+        final_heat(task, database, Pools(watch))
+        assert best(database, task) == ("fast", 7.0)
 
 
 @pytest.mark.tuning

@@ -229,10 +229,11 @@ def _read_rows(sch: Schedule, product: str, window: RowWindow, place: LoopRV) ->
     read = next(i for i, r in enumerate(reads) if r.buffer is window.x.buffer)
     copy = sch.cache_read(product, read, "register", [product])
     sch.compute_at(copy, place)
-    *rows, row = sch.get_loops(copy)[depth_below(sch, place, copy.name) :]
-    for loop in rows:
+    loops = sch.get_loops(copy)[depth_below(sch, place, copy.name) :]
+    for loop in loops[:-1]:
         sch.unroll(loop)
-    sch.vectorize(row)
+    if loops:  # else a single element is read
+        sch.vectorize(loops[-1])
 
 
 def _share(

@@ -10,6 +10,7 @@ from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.codegen.near_lanes import lane_of, near_lanes
 from burnish.tensorir.expr import (
     INDEX,
+    Add,
     Broadcast,
     BufferLoad,
     Expr,
@@ -47,6 +48,8 @@ def by(n: int, lanes: int = 8) -> Broadcast:
         (FloorDiv(ramp(0, 1), by(8)), [0], 1),
         (ramp(AT, 16), None, 0),
         (Mul(ramp(AT, 1), Broadcast(AT, 8)), None, 0),
+        (Var("t", INDEX.with_lanes(8)), None, 0),
+        (Add(Var("t", INDEX.with_lanes(8)), by(1)), None, 0),
         (BufferLoad(Buffer("t", (IntImm(9, INDEX),), INDEX), (ramp(0, 1),)), None, 0),
     ],
 )

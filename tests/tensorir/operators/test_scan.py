@@ -145,6 +145,17 @@ def test_a_vector_of_a_row_takes_an_addition_for_each_distance_and_one_more() ->
     assert not any(code.startswith("vexpand") for codes in found for code in codes)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [[0.0] + [1e6] * 20, [1e-30, 1e30, 1e30, 1.0], [1e20] + [1e-20] * 7 + [1e5] * 8],
+)
+def test_products_are_taken_in_order(row: list[float]) -> None:
+    """Products of neighbours would overflow, and zero times infinity is NaN."""
+    x = np.array([row], "float32")
+    found = run_rows(lambda t: ops.cumprod(t, 1), x, shape=x.shape)
+    np.testing.assert_array_equal(found, np.cumprod(x, 1))
+
+
 def test_integers_wrap() -> None:
     x = np.array([2**63 - 1, 1, 5, -3])
     found = run_rows(lambda t: ops.cumsum(t, 0), x, shape=x.shape)

@@ -88,6 +88,9 @@ CASES: list[tuple[Shape, dict[str, Any]]] = [
     ((1, 2, 20, 18), {"kernel": (3, 1), "stride": (2, 1), "pad": (1, 0)}),
     ((2, 3, 70), {"kernel": 3, "stride": 2, "pad": 1}),
     ((1, 3, 41), {"kernel": 2}),
+    ((2, 3, 34), {"kernel": 1, "stride": 2}),  # a rest that reads a single element
+    ((2, 3, 66), {"kernel": 1, "stride": 2}),
+    ((2, 3, 50), {"kernel": 1, "stride": 3}),
     ((1, 2, 5, 7, 36), {"kernel": 2, "stride": 2}),
     ((1, 2, 6, 5, 35), {"kernel": 3, "stride": 2, "pad": 1}),
 ]
