@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-ir bench-model bench-tune fuzz-schedules clean
+.PHONY: help venv demo test lint bench bench-ir bench-minutes bench-model bench-operators bench-tune fuzz-schedules clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ bench: $(BENCH)/.stamp  ## time burnish against its peers (BENCH_ARGS=...)
 
 bench-model: $(VENV)/.stamp  ## what the tuner's cost model is worth (BENCH_ARGS=...)
 	$(BIN)/python -m burnish.benchmarks.tune_model $(BENCH_ARGS)
+
+bench-minutes: $(VENV)/.stamp  ## what ten minutes of tuning gain whole models (BENCH_ARGS=...)
+	$(BIN)/python -m burnish.benchmarks.tune_minutes $(BENCH_ARGS)
+
+bench-operators: $(VENV)/.stamp  ## operators one by one beside eager PyTorch (BENCH_ARGS=...)
+	$(BIN)/python -m burnish.benchmarks.operators $(BENCH_ARGS)
 
 bench-ir: $(VENV)/.stamp  ## printing, parsing, primitives, replays, lowering, timed
 	$(BIN)/python -m burnish.benchmarks.ir_speed $(BENCH_ARGS)

@@ -62,6 +62,8 @@ class _Finder:
 
     def __init__(self) -> None:
         self.loops: list[For] = []
+        self.predicates: list[Expr] = []
+        """Those of the blocks around: blockize takes the block's own to one of them."""
         self.depth: dict[int, int] = {}
         self.circular: dict[int, Buffer] = {}
         self.guards: dict[int, set[Var]] = {}
@@ -97,8 +99,9 @@ class _Finder:
             buffer = block.writes[0].buffer
             self.circular[id(buffer)] = buffer
             guards = self.guards.setdefault(id(buffer), set())
-            for v in _guard_vars(s.predicate):
-                guards |= self.behind.get(v, {v})
+            for predicate in (*self.predicates, s.predicate):
+                for v in _guard_vars(predicate):
+                    guards |= self.behind.get(v, {v})
         for region in (*block.reads, *block.writes):
             key = id(region.buffer)
             if key in self.depth:
@@ -108,7 +111,9 @@ class _Finder:
         for it, value in zip(block.iter_vars, s.iter_values, strict=True):
             used = [n for n in walk(value) if isinstance(n, Var)]
             self.behind[it.var] = {loop for v in used for loop in self.behind.get(v, {v})}
+        self.predicates.append(s.predicate)
         self.stmt(block.body)
+        self.predicates.pop()
 
 
 def _guard_vars(predicate: Expr) -> set[Var]:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from burnish.support.node import walk
 from burnish.tensorir.lowering.place_rolling import place_rolling
 from burnish.tensorir.parser import parse_func
+from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.stmt import For
 from burnish.tests.native import lower
 
@@ -48,6 +49,15 @@ def test_a_guard_that_names_all_loops() -> None:
 
 def test_without_a_loop_in_the_guard_around_all_users() -> None:
     assert holder("ax0 >= 2") == "i_0"
+
+
+def test_a_guard_that_blockize_took_to_a_block_around() -> None:
+    sch = Schedule(parse_func(PROGRAM.replace("GUARD", "i_0 < 1 or ax0 >= 2")))
+    sch.blockize("B")
+    places = place_rolling(sch.func.body)
+    assert len(places.placed) == 1
+    loops = [n for n in walk(sch.func.body) if isinstance(n, For) and places.inside.get(id(n))]
+    assert [loop.var.name for loop in loops] == ["n"]
 
 
 def test_lowered_code_keeps_it_there() -> None:
