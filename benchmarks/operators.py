@@ -23,9 +23,7 @@ import burnish
 
 from .cases import _Function
 from .run import cpu_name, versions
-
-Made = tuple[Any, tuple[Any, ...]]
-"""A function of tensors or a module, and its arguments."""
+from .tune_model import geometric_mean
 
 _PLANE, _IMAGE = (512, 512), (1, 64, 56, 56)
 
@@ -191,7 +189,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
         lines.append(
             f"| {o.name}{wrong} | {o.torch * 1e6:.1f} | {o.burnish * 1e6:.1f} | {o.ratio:.2f} |"
         )
-    mean = math.exp(sum([math.log(o.ratio) for o in outcomes]) / len(outcomes))
+    mean = geometric_mean([o.ratio for o in outcomes])
     return "\n".join([*lines, "", f"Geometric mean of {len(outcomes)} ratios: {mean:.2f}"])
 
 

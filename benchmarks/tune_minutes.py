@@ -12,7 +12,6 @@ gain shows the noise. Nothing is asserted.
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import time
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from burnish.driver.timing import Timing, time_interleaved
 
 from .cases import CASES, Case
 from .run import cpu_name, versions
+from .tune_model import geometric_mean
 
 MODELS = ("mlp-1", "mobilenetv2", "resnet18", "bert")
 ROUNDS, SECONDS = 40, 0.1
@@ -85,7 +85,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
             f"| {o.untuned.minimum * 1e3:.4g} | {o.tuned.minimum * 1e3:.4g} "
             f"| {o.gain:.3f}{kept} | {medians:.3f} |"
         )
-    mean = math.exp(sum([math.log(o.gain) for o in outcomes]) / len(outcomes))
+    mean = geometric_mean([o.gain for o in outcomes])
     return "\n".join([*lines, "", f"Geometric mean of the gains: {mean:.3f}"])
 
 
