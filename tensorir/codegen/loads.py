@@ -13,7 +13,7 @@ column is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -217,9 +217,14 @@ class MemoryEmitter(Frames):
             return call_intrinsic(self.builder, "masked.gather", t, args, suffix)
         if e.predicate is not None:
             return self._gather_guarded(e)
-        result: ir.Value = Literal(t, "poison")
-        for lane, pointer in enumerate(self._lane_pointers(e.buffer, index)):
-            one = self.builder.load(pointer, align=dtype.itemsize, typ=memory_type(dtype.scalar))
+        return self._one_by_one(self._lane_pointers(e.buffer, index), dtype)
+
+    def _one_by_one(self, pointers: Iterable[ir.Value], dtype: DType) -> ir.Value:
+        """A vector of the elements at ``pointers``."""
+        result: ir.Value = Literal(memory_type(dtype), "poison")
+        element = memory_type(dtype.scalar)
+        for lane, pointer in enumerate(pointers):
+            one = self.builder.load(pointer, align=dtype.itemsize, typ=element)
             result = self.builder.insert_element(result, one, constant(DType("int32"), lane))
         return self._from_memory(result, dtype)
 
@@ -236,13 +241,9 @@ class MemoryEmitter(Frames):
     def _look_up(self, buffer: Buffer, indices: list[Expr], dtype: DType) -> ir.Value:
         """Elements at places that are in memory: a place is loaded where it is used, which takes
         less than to load many and to gather by them."""
-        result: ir.Value = Literal(memory_type(dtype), "poison")
         element = memory_type(dtype.scalar)
-        for lane, index in enumerate(indices):
-            pointer = self.address(buffer, self.linear(index), element)
-            one = self.builder.load(pointer, align=dtype.itemsize, typ=element)
-            result = self.builder.insert_element(result, one, constant(DType("int32"), lane))
-        return self._from_memory(result, dtype)
+        places = (self.address(buffer, self.linear(index), element) for index in indices)
+        return self._one_by_one(places, dtype)
 
     def _lane_pointers(self, buffer: Buffer, index: Expr) -> list[ir.Value]:
         element = memory_type(buffer.dtype)
