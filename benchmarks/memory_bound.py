@@ -6,9 +6,9 @@ One thread, float32, untuned, at two sizes: what a kernel reads and writes toget
 the L2 cache, and three times the L3 cache. Counted are the bytes that have to be moved: each
 operand once. Kernel and copy take turns in one process, and the copy (``numpy.copyto``) moves as
 many bytes; each has its best time by the thread's own clock, so that what else the machine does
-counts little. Kernels write to memory that is there: what it costs to get memory from the system
-is not measured. Those that compute much (``gelu``) say how far the bandwidth is from being the
-limit.
+counts little. Both read a tensor of PyTorch's and write an array as the runtime makes them; it is
+memory that is there: what it costs to get memory from the system is not measured. Those that
+compute much (``gelu``) say how far the bandwidth is from being the limit.
 """
 
 from __future__ import annotations
@@ -101,9 +101,7 @@ def _prepared(kernel: Kernel, rows: int) -> tuple[Callable[[], None], int]:
     entry = model.executable.vm.fast_entry("main", lambda *arguments: None)
     if entry is None:
         raise InternalError(f"{kernel.name} is no single kernel")
-    inputs = [aligned_empty(a.shape, a.dtype) for a in arrays]
-    for held, given in zip(inputs, arrays, strict=True):
-        held[...] = given
+    inputs = [torch.from_numpy(a).clone().numpy() for a in arrays]
     outputs = []
     for spec in entry.outputs:
         out = aligned_empty([int(text) for text in spec.shape], np.dtype(spec.dtype))
@@ -124,9 +122,11 @@ def _prepared(kernel: Kernel, rows: int) -> tuple[Callable[[], None], int]:
 def measure(kernel: Kernel, rows: int, seconds: float) -> tuple[float, float]:
     """GB/s of the kernel and of copies of as many bytes, in turns for ``seconds``."""
     call, moved = _prepared(kernel, rows)
-    source = aligned_empty((moved // 8,), np.dtype(np.float32))
-    source[...] = 1.0
-    target = source.copy()
+    import torch
+
+    source = torch.ones(moved // 8).numpy()
+    target = aligned_empty(source.shape, source.dtype)
+    target[...] = 0
 
     def copy() -> None:
         np.copyto(target, source)

@@ -14,12 +14,23 @@ import numpy as np
 
 from .abi import ALIGNMENT
 
+PAGE = 4096
+LARGE = 16 * PAGE
+"""Bytes from which an array's place in its page is chosen."""
+MIDDLE = PAGE // 2
+"""The place of large arrays in their page. CPUs compare addresses of loads and of earlier stores by
+their place in a page first: a kernel that writes a little ahead of what it reads, pages aside,
+waits. Allocators hand out the beginning of a page and a few bytes of their own; results stand far
+from there."""
+
 
 def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
-    """An uninitialised C-contiguous array whose first element lies on an ``ALIGNMENT`` boundary."""
-    raw = np.empty(math.prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    return np.ndarray(tuple(shape), dtype, raw, start)
+    """An uninitialised C-contiguous array whose first element lies on an ``ALIGNMENT`` boundary,
+    and in the middle of a page where the array is large."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    unit, place = (PAGE, MIDDLE) if nbytes >= LARGE else (ALIGNMENT, 0)
+    raw = np.empty(nbytes + unit, np.uint8)
+    return np.ndarray(tuple(shape), dtype, raw, (place - raw.ctypes.data) % unit)
 
 
 def aligned_copy(array: np.ndarray) -> np.ndarray:

@@ -114,6 +114,14 @@ _ROWS = (
         result="none",
         pure=False,
     ),
+    Intrinsic(
+        "prefetch_l2",
+        1,
+        _ANY,
+        "asks for the cache line of a buffer's element, to stand in the second-level cache",
+        result="none",
+        pure=False,
+    ),
 )
 
 DOT4 = {

@@ -23,6 +23,7 @@ from .rules.int8 import schedule_int8
 from .rules.matmul import match, schedule_matmul
 from .rules.reduction import schedule_reduction
 from .rules.row_window import fits_row_window, schedule_row_window
+from .rules.streaming import stream_results
 from .rules.trial import attempt
 from .rules.window_match import match_window
 from .rules.winograd import match_winograd, schedule_winograd
@@ -74,6 +75,7 @@ def apply_rules(sch: Schedule, target: Target, chooser: Chooser) -> str | None:
     """Apply the first rule that fits the schedule's function; its name, None where none did."""
     for name, rule in rules_for(sch.func, target):
         if attempt(sch, rule, target, chooser):
+            stream_results(sch, target)
             return name
     return None
 

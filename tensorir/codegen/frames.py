@@ -41,11 +41,13 @@ class Frame:
 
 @dataclass(slots=True)
 class Memory:
-    """A buffer that lives in memory: a pointer to element 0, and its alignment in bytes."""
+    """A buffer that lives in memory: a pointer to element 0, and its alignment in bytes. What is
+    stored goes past the caches where it ``is_streamed``."""
 
     pointer: ir.Value
     alignment: int
     is_written: bool = True
+    is_streamed: bool = False
 
 
 class Frames:

@@ -4,10 +4,15 @@
     define internal void @kernel.impl(ptr noalias %a, ...)                the loops
     define internal void @kernel.body0(ptr noalias %a, ..., %begin, %end) a parallel loop's body
     define internal void @kernel.task0(ptr %context, %begin, %end, %thread)   what the pool calls
+    define internal void @kernel.stream(...)         as impl, where results go past the caches
 
 Buffers arrive as ``noalias`` parameters of a function that is never inlined, the plainest way to
 tell LLVM that no two overlap (functions marked ``inplace`` leave it out). The entry never
 allocates: what does not fit registers or a little stack lives in the caller's workspace.
+
+Stores past the caches (``non_temporal`` parameters) want whole aligned vectors, and callers may
+hand over any memory: the entry looks at the addresses and takes ``stream`` or ``impl``, which does
+without.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from ...support.target import Target
 from ..buffer import Buffer
 from ..expr import BufferLoad, Expr, IntImm, Let, Var
 from ..function import PrimFunc
+from ..lowering.lower_blocks import NON_TEMPORAL
 from ..lowering.lower_parallel import GRAIN
 from ..lowering.pipeline import LoweredFunc
 from ..lowering.plan_allocations import STORAGE
@@ -32,7 +38,7 @@ from ..visitor import free_vars
 from .dot4 import dot_unit
 from .frames import Memory, constant_index
 from .llvm_stmt import StmtEmitter
-from .llvm_types import I8, I32, I64, PTR, VOID, alloca, memory_type, register_type
+from .llvm_types import I8, I32, I64, PTR, VOID, alloca, call_intrinsic, memory_type, register_type
 from .loads import Registers, Slot, column_elements, slot_elements
 
 KERNEL_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, PTR])
@@ -159,6 +165,8 @@ class FunctionEmitter:
         self.may_alias = bool(self.func.attr("inplace", False))
         self.storage: dict[int, str] = {}
         self.bodies = 0
+        self.streamed: frozenset[int] = frozenset()
+        """Aligned parameters, while the function that writes them past the caches is emitted."""
         self.accumulating: list[str] = []
         """LLVM functions with a loop that accumulates in memory."""
 
@@ -199,6 +207,14 @@ class FunctionEmitter:
         threads_at = b.gep(workspace, [shared_bytes], source_etype=I8)
         operands += [threads_at, emitter.index(self.lowered.thread_bytes), rt]
         impl = self._implement(f"{self.symbol}.impl", region, outermost=True)
+        streamed = [self.func.params[n] for n in self.func.attr(NON_TEMPORAL, ())]
+        if streamed:
+            self.streamed = frozenset([id(x) for x in streamed])
+            stream = self._implement(f"{self.symbol}.stream", region, outermost=True)
+            whole = _are_aligned(b, [pointers[id(x)] for x in streamed])
+            with b.if_then(whole):
+                b.call(stream, operands, tail=True)
+                b.ret_void()
         b.call(impl, operands, tail=True)
         b.ret_void()
 
@@ -236,13 +252,13 @@ class FunctionEmitter:
         emitter.dot_unit = dot_unit(self.target)
         for arg, buffer in zip(function.args, region.buffers, strict=False):
             arg.name = buffer.name
-            planned = id(buffer) in self.storage
-            alignment = ALIGNMENT if planned else buffer.dtype.itemsize
+            planned, streamed = id(buffer) in self.storage, id(buffer) in self.streamed
+            alignment = ALIGNMENT if planned or streamed else buffer.dtype.itemsize
             if not self.may_alias:
                 arg.add_attribute("noalias")
             arg.attributes.align = alignment
             written = id(buffer) in region.written or (self.may_alias and not planned)
-            emitter.memory[id(buffer)] = Memory(arg, alignment, is_written=written)
+            emitter.memory[id(buffer)] = Memory(arg, alignment, written, streamed)
         rest = function.args[len(region.buffers) :]
         for arg, var in zip(rest, region.scalars, strict=False):
             arg.name = var.name
@@ -261,6 +277,9 @@ class FunctionEmitter:
             emitter.stmt(region.body)
         if emitter.accumulates:
             self.accumulating.append(name)
+        if self.streamed and self.target.is_x86:
+            # Such stores wait in buffers of their own; other threads see what is behind a fence.
+            call_intrinsic(b, "x86.sse.sfence", VOID, [], "")
         b.ret_void()
         return function
 
@@ -393,6 +412,14 @@ class _Launch:
         b.call(body, operands)
         b.ret_void()
         return task
+
+
+def _are_aligned(b: ir.IRBuilder, pointers: list[ir.Value]) -> ir.Value:
+    """Whether all pointers lie on ``ALIGNMENT`` boundaries."""
+    bits: ir.Value = constant_index(0)
+    for pointer in pointers:
+        bits = b.or_(bits, b.ptrtoint(pointer, I64))
+    return b.icmp_signed("==", b.and_(bits, constant_index(ALIGNMENT - 1)), constant_index(0))
 
 
 def _element(b: ir.IRBuilder, pointer: ir.Value, n: int) -> ir.Value:

@@ -312,7 +312,7 @@ class ExprEmitter(MemoryEmitter):
                 return self._branch(e)
             case "likely":
                 return self.expr(e.args[0])
-            case "prefetch":
+            case "prefetch" | "prefetch_l2":
                 return self.prefetch(e)
             case "dot4_u8i8" | "dot4_i8i8" | "dot4_u8u8":
                 return self._dot4(e)

@@ -135,8 +135,9 @@ def call_intrinsic(
     suffix: str | None = None,
     flags: tuple[str, ...] = (),
 ) -> ir.Value:
-    """Call ``llvm.<name>.<suffix>``; the suffix is that of the result type unless given."""
-    full = f"llvm.{name}.{suffix if suffix is not None else type_suffix(result)}"
+    """Call ``llvm.<name>.<suffix>``; the suffix is that of the result type unless given, and none
+    where it is empty."""
+    full = f"llvm.{name}.{suffix if suffix is not None else type_suffix(result)}".rstrip(".")
     function = builder.module.globals.get(full)
     if function is None:
         function = ir.Function(

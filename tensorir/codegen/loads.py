@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
+from ...support.abi import ALIGNMENT
 from ...support.dtype import DType
 from ..buffer import Buffer
 from ..expr import INDEX, Add, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, add
@@ -41,6 +42,9 @@ from .llvm_types import (
 from .near_lanes import NearLanes, near_lanes
 from .shuffles import selected_lanes
 from .transpose import transpose_rows
+
+_FEWEST_STREAMED = 16
+"""Bytes of a vector that is worth a store past the caches; aligned ones, or LLVM would cut them."""
 
 
 @dataclass(slots=True)
@@ -316,7 +320,11 @@ class MemoryEmitter(Frames):
             pointer = self.address(buffer, form, element)
             align = self.alignment(memory, form, dtype.itemsize)
             if mask is None:
-                self.builder.store(value, pointer, align=align)
+                stored = self.builder.store(value, pointer, align=align)
+                size = min(dtype.lanes * dtype.itemsize, ALIGNMENT)
+                if memory.is_streamed and align >= size >= _FEWEST_STREAMED:
+                    one = self.builder.module.add_metadata([constant(DType("int32"), 1)])
+                    stored.set_metadata("nontemporal", one)
             else:
                 self._masked_store(value, pointer, mask, align)
             self.stored(buffer, form)
@@ -459,13 +467,14 @@ class MemoryEmitter(Frames):
         return self.builder.shuffle_vector(whole, wide, shuffle_mask(tuple(take)))
 
     def prefetch(self, e: Call) -> ir.Value:
-        """Asks for the cache line of an element, for reading, to stay in all caches."""
+        """Asks for the cache line of an element, for reading, to stay in all caches or in those
+        from the second level on."""
         load = e.args[0]
         assert isinstance(load, BufferLoad)
         index = load.indices[0]
         form = self.linear(index.base if isinstance(index, Ramp) else index)
         pointer = self.address(load.buffer, form, memory_type(load.buffer.dtype))
-        hints = [constant(DType("int32"), v) for v in (0, 3, 1)]
+        hints = [constant(DType("int32"), v) for v in (0, 3 if e.op == "prefetch" else 2, 1)]
         return call_intrinsic(self.builder, "prefetch", ir.VoidType(), [pointer, *hints], "p0")
 
 

@@ -9,6 +9,9 @@ The init of a reduction block runs where all its reduce iters stand at their sta
 reduce loops enclose nothing but the block, the init moves in front of them (``for k: if k == 0:
 init; update`` becomes ``init; for k: update``); otherwise it is guarded. In the update, ``x + a *
 b`` of floats becomes the contracted ``fma(a, b, x)`` that the semantics of reduction blocks allow.
+
+What blocks annotated with ``non_temporal`` write goes past the caches: the function's attribute of
+that name lists the places of these parameters.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ from ..stmt import (
     MatchBuffer,
     SeqStmt,
     Stmt,
+    annotation,
     seq,
 )
 from ..visitor import free_vars, substitute
@@ -43,13 +47,35 @@ from .linear import Scope, expr_key
 from .match_views import MatchViews, are_equal
 from .place_rolling import RollingPlaces, place_rolling
 
+NON_TEMPORAL = "non_temporal"
+"""The annotation of a block whose results are not read again soon, and the function's attribute."""
+
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
-    """``func`` without blocks. Raises CodegenError for a match_buffer that is no plain view."""
-    body = _Lower(func, alignments_in(func.body), place_rolling(func.body)).stmt(func.body)
+    """``func`` without blocks. Raises CodegenError for a match_buffer that is no plain view, and
+    where the results of a ``non_temporal`` block are read, or are no parameter."""
+    lower = _Lower(func, alignments_in(func.body), place_rolling(func.body))
+    body = lower.stmt(func.body)
     if body is func.body:
         return func
-    return PrimFunc(func.params, body, func.attrs, func.name)
+    lowered = PrimFunc(func.params, body, func.attrs, func.name)
+    if not lower.streamed:
+        return lowered
+    return lowered.with_attr(NON_TEMPORAL, _places(lowered, lower.streamed))
+
+
+def _places(func: PrimFunc, streamed: Mapping[int, tuple[Buffer, Block]]) -> list[int]:
+    """The places of parameters that are written past the caches."""
+    read = {id(n.buffer) for n in walk(func.body) if isinstance(n, BufferLoad)}
+    params = [id(p) for p in func.params]
+    for key, (buffer, block) in streamed.items():
+        if key in read or key not in params:
+            found = "is read here" if key in read else "is allocated here"
+            raise CodegenError(
+                f"The block {block.name} is {NON_TEMPORAL}: it writes parameters that {func.name} "
+                f"does not read; {buffer.name} {found}."
+            )
+    return sorted([params.index(key) for key in streamed])
 
 
 class _Lower:
@@ -64,6 +90,7 @@ class _Lower:
         self.values: dict[int, Expr] = {}
         self.views = MatchViews()
         self.contract = False
+        self.streamed: dict[int, tuple[Buffer, Block]] = {}
 
     # -- statements -------------------------------------------------------------------------------
     def stmt(self, s: Stmt) -> Stmt:
@@ -106,6 +133,9 @@ class _Lower:
         self.contract = any(iv.kind == "reduce" for iv in block.iter_vars)
         body = self.stmt(block.body)
         self.contract = saved
+        if annotation(block, NON_TEMPORAL):
+            stores = [n for n in walk(body) if isinstance(n, BufferStore)]
+            self.streamed |= {id(n.buffer): (n.buffer, block) for n in stores}
         if block.init is not None and with_init:
             at_start = [
                 EQ(*_same(self.values[id(iv.var)], self.expr(iv.dom.min)))

@@ -21,6 +21,18 @@ around that one moves on,
 
 the requests are spread over the turns: of n lines an iteration of ``k`` reads, each turn asks for
 its share. Accesses that move by less than a line an iteration are not asked for.
+
+A loop annotated with ``prefetch_region`` asks for what all its iterations will read once the loop
+around it has moved on, in the order of memory, each iteration for an equal share. So a loop that
+reads several rows side by side lets the caches see one stream through memory,
+
+    for p                     moves on: other rows
+      for q                   annotated: reads X[2 * p, q * 32 :], X[2 * p + 1, q * 32 :]
+        prefetch(X[2 * (p + 1), q * 64]), ...
+
+and where rows are looked up (``X[Y[p], q]``), the next one is found by looking it up ahead, up to
+the last. Those lines are asked for into the second-level cache: rows anywhere in memory would fill
+the queue of the first.
 """
 
 from __future__ import annotations
@@ -33,23 +45,7 @@ from typing import Any
 from ...support.errors import CodegenError
 from ...support.node import map_children, replace, walk
 from ..buffer import Buffer
-from ..expr import (
-    INDEX,
-    Add,
-    Broadcast,
-    BufferLoad,
-    Call,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Let,
-    Ramp,
-    Var,
-    add,
-    floormod,
-    mul,
-)
+from ..expr import INDEX, Add, BufferLoad, Expr, IntImm, add, floordiv, floormod, minimum, mul
 from ..function import PrimFunc
 from ..intrinsics import call_intrin
 from ..stmt import (
@@ -58,22 +54,35 @@ from ..stmt import (
     Evaluate,
     For,
     IfThenElse,
-    LetStmt,
     SeqStmt,
     Stmt,
     annotation,
     seq,
 )
-from .linear import Key, Linear, Scope
+from ..visitor import substitute
+from .linear import Linear, Scope
+from .prefetch_streams import LINE_BYTES, SPARSE, Stream, per_line, step_of, streams
 
 PREFETCH = "prefetch_distance"
 """The annotation of a loop: how many of its iterations ahead."""
 PREFETCH_NEXT = "prefetch_next"
 """The annotation of a loop: how many iterations of the loop that moves on are asked for ahead."""
 
-LINE_BYTES = 64
+PREFETCH_REGION = "prefetch_region"
+"""The annotation of a loop: how many iterations of the loop around it that moves on are asked for
+ahead, in the order of memory."""
+
 _MOST = 64
 """Prefetches in one iteration; a loop that wants more reads too much at once to gain by them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A cache line to ask for; ``is_scattered`` where its neighbours are not asked for in turn."""
+
+    buffer: Buffer
+    index: Expr
+    is_scattered: bool = False
 
 
 def place_prefetches(func: PrimFunc) -> PrimFunc:
@@ -81,34 +90,63 @@ def place_prefetches(func: PrimFunc) -> PrimFunc:
 
     Raises CodegenError where the distance is no positive integer.
     """
+    if not any(isinstance(n, For) and n.annotations for n in walk(func.body)):
+        return func
     scope = Scope()
     for var in func.shape_vars:
         scope.bind_nonnegative(var)
     own = frozenset([id(n.buffer) for n in walk(func.body) if isinstance(n, Allocate)])
-    body = _node(func.body, scope, (), own)
+    placer = _Placer(scope, own, own | _stored(func.body))
+    body = placer.node(func.body, (), 0)
     return func if body is func.body else PrimFunc(func.params, body, func.attrs, func.name)
 
 
-def _node(n: Any, scope: Scope, around: tuple[For, ...], own: frozenset[int]) -> Any:
-    """The node with prefetches in the loops below it; expressions hold no loops. ``around`` are the
-    loops that it stands in, outermost first, ``own`` the buffers that the function allocates."""
-    if isinstance(n, (Expr, Buffer)):
-        return n
-    if not isinstance(n, For):
-        return map_children(n, lambda child: _node(child, scope, around, own))
-    with scope.loop(n.var, n.min, n.extent):
-        body = _node(n.body, scope, (*around, n), own)
-        lines: list[tuple[Buffer, Expr]] = []
-        distance = annotation(n, PREFETCH)
+@dataclass(frozen=True, slots=True)
+class _Placer:
+    """``own`` are the buffers that the function allocates, ``made`` those that it writes, too."""
+
+    scope: Scope
+    own: frozenset[int]
+    made: frozenset[int]
+
+    def node(self, n: Any, around: tuple[For, ...], certain: int) -> Any:
+        """The node with prefetches in the loops below it; expressions hold no loops. ``around`` are
+        the loops that it stands in, outermost first; the first ``certain`` of them may run without
+        running it."""
+        if isinstance(n, (Expr, Buffer)):
+            return n
+        if isinstance(n, IfThenElse):
+            certain = len(around)
+        if not isinstance(n, For):
+            return map_children(n, lambda child: self.node(child, around, certain))
+        with self.scope.loop(n.var, n.min, n.extent):
+            body = self.node(n.body, (*around, n), certain)
+            written = self.own & _stored(n.body)
+            wanted = self._wanted(n, body, around, certain)
+            lines = [line for line in wanted if id(line.buffer) not in written]
+        return replace(n, body=_with_prefetches(body, lines) if lines else body)
+
+    def _wanted(self, n: For, body: Stmt, around: tuple[For, ...], certain: int) -> Iterator[Line]:
+        """What the annotations of a loop ask for."""
+        distance, later, ahead = [
+            None if value is None else _positive(n, key, value)
+            for key in (PREFETCH, PREFETCH_NEXT, PREFETCH_REGION)
+            for value in (annotation(n, key),)
+        ]
         if distance is not None:
-            lines += _lines(n, body, _positive(n, PREFETCH, distance), scope)
-        later = annotation(n, PREFETCH_NEXT)
+            yield from _lines(n, body, distance, self.scope)
         if later is not None:
-            lines += _next_lines(n, body, _positive(n, PREFETCH_NEXT, later), around, scope)
-        if lines:
-            made = own & _stored(n.body)
-            body = _with_prefetches(body, [(b, i) for b, i in lines if id(b) not in made])
-    return replace(n, body=body)
+            yield from _next_lines(n, body, later, around, self.scope)
+        if ahead is not None:
+            for stream in streams(n, body, self.scope, lookups=True):
+                if not self._reads_made(stream):
+                    yield from _region_lines(stream, n, ahead, around, certain)
+
+    def _reads_made(self, stream: Stream) -> bool:
+        """Whether the stream's places are looked up in what the function itself writes."""
+        atoms = [a for atoms, _ in stream.form.terms.values() for a in atoms]
+        loads = [n for a in atoms for n in walk(a) if isinstance(n, BufferLoad)]
+        return any(id(load.buffer) in self.made for load in loads)
 
 
 def _positive(loop: For, key: str, value: object) -> int:
@@ -120,10 +158,15 @@ def _positive(loop: For, key: str, value: object) -> int:
     return value
 
 
-def _with_prefetches(body: Stmt, lines: list[tuple[Buffer, Expr]]) -> Stmt:
+def _with_prefetches(body: Stmt, lines: list[Line]) -> Stmt:
     wanted = [
-        Evaluate(call_intrin("prefetch", BufferLoad(buffer, (index,))))
-        for buffer, index in lines[:_MOST]
+        Evaluate(
+            call_intrin(
+                "prefetch_l2" if line.is_scattered else "prefetch",
+                BufferLoad(line.buffer, (line.index,)),
+            )
+        )
+        for line in lines[:_MOST]
     ]
     stmts = list(body.stmts) if isinstance(body, SeqStmt) else [body]
     parts: list[Stmt] = []
@@ -134,25 +177,25 @@ def _with_prefetches(body: Stmt, lines: list[tuple[Buffer, Expr]]) -> Stmt:
     return seq(*parts, *stmts[len(parts) - len(wanted) :])
 
 
-def _lines(loop: For, body: Stmt, distance: int, scope: Scope) -> Iterator[tuple[Buffer, Expr]]:
+def _lines(loop: For, body: Stmt, distance: int, scope: Scope) -> Iterator[Line]:
     """The first element of each cache line that the loads of ``body`` touch, ``distance``
     iterations later, but for those that they touch now."""
-    for stream in _streams(loop, body, scope):
+    for stream in streams(loop, body, scope):
         now = stream.lines(0)
         for offset in stream.lines(stream.step * distance):
             if offset not in now:
-                yield stream.buffer, _at(stream.form, offset)
+                yield Line(stream.buffer, _at(stream.form, offset))
 
 
 def _next_lines(
     loop: For, body: Stmt, distance: int, around: tuple[For, ...], scope: Scope
-) -> Iterator[tuple[Buffer, Expr]]:
+) -> Iterator[Line]:
     """The share of this turn in the lines that ``body`` touches when the loop outside the turns has
     moved on by ``distance``."""
-    for stream in _streams(loop, body, scope):
+    for stream in streams(loop, body, scope):
         if abs(stream.step) * stream.buffer.dtype.itemsize < LINE_BYTES:
             continue
-        steps = [_step(stream.form, outer.var) for outer in around]
+        steps = [step_of(stream.form, outer.var) for outer in around]
         turns = max((n for n, step in enumerate(steps) if step == 0), default=0)
         moves = next((step for step in reversed(steps[:turns]) if step != 0), None)
         if moves is None:
@@ -161,97 +204,70 @@ def _next_lines(
         turn = around[turns]
         count = turn.extent.value if isinstance(turn.extent, IntImm) else len(lines)
         share = math.ceil(len(lines) / count)
-        per_line = max(1, LINE_BYTES // stream.buffer.dtype.itemsize)
-        if share == len(lines) or lines[-1] - lines[0] != per_line * (len(lines) - 1):
-            yield from [(stream.buffer, _at(stream.form, offset)) for offset in lines]
+        line = per_line(stream.buffer)
+        if share == len(lines) or lines[-1] - lines[0] != line * (len(lines) - 1):
+            yield from [Line(stream.buffer, _at(stream.form, offset)) for offset in lines]
             continue
         for n in range(share):
             number = add(mul(turn.var, IntImm(share, INDEX)), IntImm(n, INDEX))
-            line = mul(floormod(number, IntImm(len(lines), INDEX)), IntImm(per_line, INDEX))
-            yield stream.buffer, add(_at(stream.form, lines[0]), line)
+            place = mul(floormod(number, IntImm(len(lines), INDEX)), IntImm(line, INDEX))
+            yield Line(stream.buffer, add(_at(stream.form, lines[0]), place))
 
 
-def _step(form: Linear, var: Var) -> int | None:
-    """Elements by which an address moves with a variable; None where that is not constant."""
-    step = form.coefficient(var)
-    return step.const if step is not None and step.is_const else None
+def _region_lines(
+    stream: Stream, loop: For, distance: int, around: tuple[For, ...], certain: int
+) -> Iterator[Line]:
+    """The share of an iteration in the lines that all of the loop's iterations touch when the loop
+    around it has moved on by ``distance``."""
+    if not isinstance(loop.extent, IntImm) or loop.extent.value < 1:
+        return
+    span = stream.span(loop.extent.value)
+    base = Linear(stream.form.without(loop.var).terms, 0)
+    moved = _moved(base, distance, around, certain if stream.is_looked_up else None)
+    if span is None or moved is None:
+        return
+    (first, count), (later, step), line = span, moved, per_line(stream.buffer)
+    if count < -(-step // line) <= count * SPARSE:
+        count = -(-step // line)  # to where the next region begins, what others read of it as well
+    done = add(loop.var, mul(loop.min, IntImm(-1, INDEX)))
+    share, rest = divmod(count, loop.extent.value)
+    asked = mul(done, IntImm(share, INDEX))
+    if rest:
+        asked = floordiv(mul(done, IntImm(count, INDEX)), loop.extent)
+    begin = add(later, mul(loop.min, IntImm(stream.step, INDEX)))
+    for n in range(share + (rest > 0)):
+        number = add(asked, IntImm(n, INDEX))
+        place = add(mul(number, IntImm(line, INDEX)), IntImm(first, INDEX))
+        yield Line(stream.buffer, add(begin, place), is_scattered=stream.is_looked_up)
 
 
-@dataclass(slots=True)
-class _Stream:
-    """Loads of a buffer whose addresses differ by constants: ``touched`` elements from ``form``,
-    which move by ``step`` elements an iteration."""
-
-    buffer: Buffer
-    form: Linear
-    step: int
-    touched: set[int]
-
-    def lines(self, later: int) -> list[int]:
-        """The first element of each line, ``later`` elements on. Where a line begins is not known
-        here; elements are counted from that of the stream."""
-        per_line = max(1, LINE_BYTES // self.buffer.dtype.itemsize)
-        return sorted({(n + later) // per_line * per_line for n in self.touched})
-
-
-def _streams(loop: For, body: Stmt, scope: Scope) -> list[_Stream]:
-    """The loads of ``body`` whose address moves by a constant number of elements an iteration."""
-    streams: dict[tuple[int, Key], _Stream] = {}
-    below = {n.var for n in walk(body) if isinstance(n, (LetStmt, Let))}
-    for load in _loads(body):
-        index = load.indices[0]
-        if not _is_computable(index, below):
+def _moved(
+    base: Linear, distance: int, around: tuple[For, ...], certain: int | None
+) -> tuple[Expr, int] | None:
+    """An address after the innermost of the loops ``around`` that moves it has moved on, and by how
+    many elements an iteration it moves, 0 where that differs; None where it may not be computed.
+    ``certain`` is given where the address is looked up: then not beyond the loop's end, and not
+    where the loop is among the first so many, which may run without looking it up."""
+    for at, outer in reversed(list(enumerate(around))):
+        step = step_of(base, outer.var)
+        if step == 0:
             continue
-        lanes = 1
-        if isinstance(index, Broadcast):
-            index = index.value
-        elif isinstance(index, Ramp):
-            if not isinstance(index.stride, IntImm) or index.stride.value != 1:
-                continue
-            lanes, index = index.lanes, index.base
-        elif index.dtype.lanes > 1:
-            continue
-        form = scope.linear(index)
-        step = _step(form, loop.var)
-        if not step:
-            continue
-        key = (id(load.buffer), Linear(form.terms, 0).key())
-        stream = streams.setdefault(key, _Stream(load.buffer, form, step, set()))
-        per_line = max(1, LINE_BYTES // load.buffer.dtype.itemsize)
-        stream.touched.update(form.const + k for k in range(0, lanes, per_line))
-    return list(streams.values())
+        if certain is None:
+            if step is None:
+                return None
+            return add(base.expr(), IntImm(step * distance, INDEX)), step
+        if at < certain:
+            return None
+        last = add(add(outer.min, outer.extent), IntImm(-1, INDEX))
+        ahead = minimum(add(outer.var, IntImm(distance, INDEX)), last)
+        return substitute(base.expr(), {outer.var: ahead}), 0
+    return None
 
 
-def _stored(body: Stmt) -> set[int]:
-    return {id(n.buffer) for n in walk(body) if isinstance(n, BufferStore)}
-
-
-def _is_computable(index: Expr, below: set[Var]) -> bool:
-    """Whether an index can be computed at the beginning of a body that binds ``below``."""
-    for n in walk(index):
-        divides = isinstance(n, (FloorDiv, FloorMod)) and not isinstance(n.b, IntImm)
-        if divides or isinstance(n, (BufferLoad, Call)) or (isinstance(n, Var) and n in below):
-            return False
-    return True
+def _stored(body: Stmt) -> frozenset[int]:
+    return frozenset([id(n.buffer) for n in walk(body) if isinstance(n, BufferStore)])
 
 
 def _at(form: Linear, offset: int) -> Expr:
     base = Linear(form.terms, 0).expr()
     return Add(base, IntImm(offset, INDEX)) if offset else base
-
-
-def _loads(body: Stmt) -> Iterator[BufferLoad]:
-    """The loads of memory in ``body`` but for its inner loops."""
-    if isinstance(body, SeqStmt):
-        for s in body.stmts:
-            yield from _loads(s)
-    elif isinstance(body, IfThenElse):
-        yield from _loads(body.then_case)
-        if body.else_case is not None:
-            yield from _loads(body.else_case)
-    elif isinstance(body, Allocate | LetStmt):
-        yield from _loads(body.body)
-    elif isinstance(body, BufferStore):
-        for node in walk(body.value):
-            if isinstance(node, BufferLoad) and node.buffer.scope != "register":
-                yield node

@@ -99,6 +99,9 @@ def _vectorize(d: Draw) -> Arguments:
 
 
 def _annotate(d: Draw) -> Arguments:
+    if d.chance(0.3):
+        key = d.rng.choice(["prefetch_distance", "prefetch_next", "prefetch_region"])
+        return d.loop(), key, d.rng.choice([1, 3])
     target = d.loop() if d.chance(0.7) else d.block()
     key = d.rng.choice(["pragma_auto_unroll_max_step", "note"])
     value = d.rng.choice([4, 64, "text", [1, 2], d.factor()])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from burnish.support.abi import ALIGNMENT
-from burnish.support.aligned import aligned_copy, aligned_empty
+from burnish.support.aligned import LARGE, MIDDLE, PAGE, aligned_copy, aligned_empty
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 7, 2)])
@@ -25,3 +25,8 @@ def test_a_copy_has_the_values_and_its_own_memory() -> None:
     assert copy.ctypes.data % ALIGNMENT == 0
     assert copy.flags.c_contiguous
     assert not np.shares_memory(copy, source)
+
+
+def test_large_arrays_begin_in_the_middle_of_a_page() -> None:
+    for _ in range(3):
+        assert aligned_empty((LARGE // 4,), np.dtype("float32")).ctypes.data % PAGE == MIDDLE

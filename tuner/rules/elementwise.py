@@ -23,6 +23,7 @@ from __future__ import annotations
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import Add, BufferLoad, Expr, IntImm, Sub, Var, is_const
+from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ..chooser import Chooser
@@ -31,13 +32,17 @@ from .inline import inline_elementwise
 from .lanes import lanes_of, vectorize_loop, width_for
 from .seams import cut_at_seams, has_seams
 from .sharing import points_of, share
-from .transpose import crossed_axis, fits_registers, transpose_in_registers
+from .tiles import bytes_of
+from .transpose import LINE_BYTES, crossed_axis, fits_registers, transpose_in_registers
 from .trial import attempt
 
 LINE = 16
 """Vectors in a row of a tile of a transpose: the elements of a cache line, each line read once."""
 MOST_REPEATED = 8
 """Elements of a last axis up to which it is part of a vector: as many vectors are written out."""
+AHEAD_BYTES = 2048
+"""Bytes of rows in any order that are asked for ahead of their turn: what the latency of memory
+takes to be read."""
 FEWEST_ROWS = 4
 """Rows that make up for a table of the places that each of them reads."""
 
@@ -98,6 +103,24 @@ def _vectorize_last(sch: Schedule, block: Block, target: Target, chooser: Choose
     loops = sch.get_loops(block.name)
     parts = _vectorize(sch, block, loops[-1], target, chooser)
     share(sch, target, [*loops[:-1], parts[0]], points_of(block))
+
+
+def _looked_up_rows(block: Block, target: Target) -> int:
+    """How many rows ahead is far enough where the block reads rows at places that data tell, from
+    more memory than the second-level cache holds; else 0."""
+    axis = block.iter_vars[-1]
+    length = axis.dom.extent
+    if not isinstance(length, IntImm) or len(block.iter_vars) < 2:
+        return 0
+    for n in walk(block.body):
+        if not isinstance(n, BufferLoad) or n.indices[-1] is not axis.var:
+            continue
+        looked_up = any(isinstance(m, BufferLoad) for i in n.indices[:-1] for m in walk(i))
+        size = bytes_of(n)
+        row = length.value * n.buffer.dtype.itemsize
+        if looked_up and row > LINE_BYTES and (size is None or size > target.l2_bytes):
+            return -(-AHEAD_BYTES // row)
+    return 0
 
 
 def _vectorize_repeated(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
@@ -180,8 +203,12 @@ def _vectorize(
     # With few registers, lowering computes a function's vectors side by side.
     busy = 2 if target.vector_registers > 16 else 4
     wanted = chooser.value(sch, [1, 2, 4], busy if uses_intrinsic(block) else 1)
-    width = width_for(sch.get(loop).extent, lanes, wanted)
-    return vectorize_loop(sch, loop, width, lanes)
+    extent = sch.get(loop).extent
+    parts = vectorize_loop(sch, loop, width_for(extent, lanes, wanted), lanes)
+    rows = _looked_up_rows(block, target)
+    if rows and same_extent(extent, block.iter_vars[-1].dom.extent):
+        sch.annotate(parts[0], PREFETCH_REGION, rows)
+    return parts
 
 
 def _vectorize_tiles(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:

@@ -14,9 +14,13 @@ becomes
 
 Rows of windows that several results of a tile have in common are combined once (``combine_rows``).
 With a stride, rows are read in whole vectors into registers, from which code generation takes every
-s-th element by shuffles; memory is read in order, each element once a tile. Interior tiles have no
-conditions, and those at borders constant ones (see ``borders``) or masks. What does not fill a
-vector at the end of a row is a vector of its own. Of large windows the rows are a loop.
+s-th element by shuffles; memory is read in order, each element once a tile. What does not fit the
+third-level cache is asked for ahead, in the order of memory (``prefetch_region``): rows that are
+read side by side are several streams, of which memory serves one at a time at full speed.
+
+Interior tiles have no conditions, and those at borders constant ones (see ``borders``) or masks.
+What does not fill a vector at the end of a row is a vector of its own. Of large windows the rows
+are a loop.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from ...support.abi import STACK_LIMIT
 from ...support.target import Target
 from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
+from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
 from ..chooser import Chooser
 from ..workload import block_named, static_extent
@@ -36,7 +41,7 @@ from .direct_window import combine_rows, count_of
 from .inline import inline_elementwise
 from .reduction import schedule_rest
 from .sharing import points_of, share, share_tiles
-from .tiles import depth_below, outlets, partition_together, store_tile
+from .tiles import bytes_of, depth_below, outlets, partition_together, store_tile
 from .window_match import RowWindow, match_row_window
 
 NARROWEST = 3
@@ -54,10 +59,11 @@ MOST_PIXEL_AXES = 2
 
 @dataclass(frozen=True)
 class Image:
-    """Where windows read: the block that only pads what they read, or empty, and the axes of pixels
-    (None for those of unknown size)."""
+    """Where windows read: the block that only pads what they read, or empty, the bytes of the image
+    and its axes of pixels (None for what is of unknown size)."""
 
     pad: str
+    size: int | None
     axes: tuple[Axis | None, ...]
 
 
@@ -110,8 +116,9 @@ def schedule_row_window(sch: Schedule, target: Target, chooser: Chooser) -> None
     how = _choose_registers(sch, window, image, tile, len(groups), len(stored))
     if image.pad and not how.read:
         sch.compute_inline(image.pad)
+    ahead = image.size is not None and image.size > target.l3_bytes
     for names in groups:
-        _tile(sch, window, names, how)
+        _tile(sch, window, names, how, ahead=ahead)
     if image.pad and how.read:
         sch.compute_inline(image.pad)
     _share(sch, target, window, [names[1] for names in groups], points_of(block))
@@ -141,7 +148,7 @@ def _image(func: PrimFunc, window: RowWindow) -> Image:
         pixel, step = block.iter_vars[p].var, block.iter_vars[k].var
         axis = padded_axis(index, pixel, step, (results, steps), before, size.value)
         axes.append(axis)
-    return Image(pad.name if pad is not None else "", tuple(axes))
+    return Image(pad.name if pad is not None else "", bytes_of(image), tuple(axes))
 
 
 def _parts(
@@ -208,8 +215,11 @@ def _cut(
     return cut
 
 
-def _tile(sch: Schedule, window: RowWindow, names: tuple[str, ...], how: Registers) -> None:
-    """What stands inside of a tile's loops: see the drawing."""
+def _tile(
+    sch: Schedule, window: RowWindow, names: tuple[str, ...], how: Registers, *, ahead: bool
+) -> None:
+    """What stands inside of a tile's loops: see the drawing. ``ahead`` asks for the rows of the
+    next tiles while those of this one are read."""
     product, *stored = names
     place, *inner, lane = sch.get_loops(product)[len(window.lead) + len(window.pixels) - 1 :]
     kernel, rows = inner[: len(window.kernel)], inner[len(window.kernel) :]
@@ -220,6 +230,8 @@ def _tile(sch: Schedule, window: RowWindow, names: tuple[str, ...], how: Registe
     for loop in (*(kernel if how.unrolled else kernel[-1:]), *rows):
         sch.unroll(loop)
     sch.vectorize(lane)
+    if ahead:
+        sch.annotate(place, PREFETCH_REGION, 1)
     sch.decompose_reduction(terms, kernel[0])
 
 

@@ -22,10 +22,13 @@ class AnnotationPrimitives(ScheduleState):
         """Write a note on a block or loop, in place of one with the same key.
 
         ``ann_val`` is a number, a string or a list of these; a sampled value is put in as its
-        integer. Lowering reads ``pragma_auto_unroll_max_step`` and, on a loop,
-        ``prefetch_distance`` (how many of its iterations ahead the caches are asked for what it
-        loads) and ``prefetch_next`` (how many iterations ahead of the loop around that moves on
-        to other memory); tuning rules read keys of their own, and nobody else reads any other.
+        integer. Lowering reads ``pragma_auto_unroll_max_step``; on a loop ``prefetch_distance``
+        (how many of its iterations ahead the caches are asked for what it loads),
+        ``prefetch_next`` (how many iterations ahead of the loop around that moves on to other
+        memory) and ``prefetch_region`` (the same for what all iterations of the loop load, in the
+        order of memory, and for rows at places that are looked up); on a block ``non_temporal``
+        (1: what it writes goes past the caches, for parameters that the function does not read).
+        Tuning rules read keys of their own, and nobody else reads any other.
 
         Requires:
 

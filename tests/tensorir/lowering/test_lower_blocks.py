@@ -10,6 +10,7 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_func
+from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.stmt import Block, BlockRealize
 
 
@@ -152,3 +153,39 @@ def test_a_function_without_blocks_is_returned_as_it_is() -> None:
         parse_func(SUM.format(loops="i, k in T.grid(4, 8)", i="i", k="k", where="T.where(True)"))
     )
     assert print_func(lower_blocks(func)) == print_func(func)
+
+
+COPIES = """
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    T.func_attr({"tir.noalias": True})
+    D = T.alloc_buffer((8,), "float32")
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = A[vi]
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = D[vi]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+"""
+
+
+def streamed(block: str) -> PrimFunc:
+    sch = Schedule(parse_func(COPIES))
+    sch.annotate(block, "non_temporal", 1)
+    return lower_blocks(sch.func)
+
+
+def test_parameters_that_are_written_past_the_caches_are_listed() -> None:
+    assert streamed("C").attr("non_temporal") == [2]
+
+
+@pytest.mark.parametrize(("block", "why"), [("B", "B is read here"), ("D", "D is read here")])
+def test_what_is_read_again_stays_in_the_caches(block: str, why: str) -> None:
+    with pytest.raises(CodegenError, match=f"block {block} is non_temporal: .*{why}"):
+        streamed(block)

@@ -35,7 +35,7 @@ def scheduled(distance: object, *, loop: int = 0) -> Schedule:
 def requests(sch: Schedule) -> list[str]:
     func = lower_func(sch.mod["f"], Target("llvm -mcpu=skylake-avx512")).func
     lines = [line.strip() for line in func.script().split("\n")]
-    return [line for line in lines if "prefetch(" in line]
+    return [line for line in lines if line.startswith("T.evaluate(T.prefetch")]
 
 
 def test_each_line_of_a_later_iteration_is_asked_for_once() -> None:
@@ -206,3 +206,124 @@ def test_memory_that_the_loop_writes_itself_is_not_asked_for() -> None:
     sch = Schedule(parse_func(text.replace("A[vi, vj] + B[vj]", "D[vi, vj] + B[vj]")))
     sch.annotate(sch.get_loops("C")[1], "prefetch_distance", 16)
     assert [line.split("(")[2][0] for line in requests(sch)] == ["A", "C", "B"]
+
+
+POOL = """
+@T.prim_func
+def f(X: T.Buffer((24, {width}), "float32"), Y: T.Buffer((8, {width}), "float32")):
+    for p, q in T.grid(8, {width}):
+        with T.block("Y"):
+            vp, vq = T.axis.remap("SS", [p, q])
+            Y[vp, vq] = X[vp * 2, vq] + X[vp * 2 + 1, vq]
+"""
+
+
+def pairs(width: int, later: object = 1, second: str = "X[vp * 2 + 1, vq]") -> Schedule:
+    """Sums of two rows, a vector of 16 an iteration."""
+    text = POOL.replace("X[vp * 2 + 1, vq]", second).format(width=width)
+    sch = Schedule(parse_func(text))
+    outer, lanes = sch.split(sch.get_loops("Y")[1], [None, 16])
+    sch.vectorize(lanes)
+    sch.annotate(outer, "prefetch_region", later)
+    return sch
+
+
+def test_a_region_is_asked_for_in_the_order_of_memory() -> None:
+    # Two rows of four lines, one after the other; each of four iterations asks for two.
+    assert requests(pairs(64)) == [
+        "T.evaluate(T.prefetch(X[p * 128 + 128 + q_0 * 2 * 16]))",
+        "T.evaluate(T.prefetch(X[p * 128 + 128 + (q_0 * 2 + 1) * 16]))",
+    ]
+    assert "X[p * 128 + 384 +" in requests(pairs(64, later=3))[0]
+
+
+def test_streams_that_move_differently_are_asked_for_apart() -> None:
+    # One of every two rows, and every row, four lines each.
+    assert requests(pairs(64, second="X[vp + 8, vq]")) == [
+        "T.evaluate(T.prefetch(X[p * 128 + 128 + q_0 * 16]))",
+        "T.evaluate(T.prefetch(X[p * 64 + 64 + (q_0 * 16 + 512)]))",
+    ]
+
+
+def test_lines_that_do_not_divide_are_asked_for_evenly() -> None:
+    # Two rows of 40 are five lines, in three iterations.
+    assert requests(pairs(40)) == [
+        "T.evaluate(T.prefetch(X[p * 80 + 80 + q_0 * 5 // 3 * 16]))",
+        "T.evaluate(T.prefetch(X[p * 80 + 80 + (q_0 * 5 // 3 + 1) * 16]))",
+    ]
+
+
+def test_of_a_region_with_gaps_nothing_is_asked_for() -> None:
+    assert requests(pairs(64, second="X[vp * 2 + 8, vq]")) == []
+
+
+@pytest.mark.parametrize("later", [0, True, "far"])
+def test_a_region_is_a_positive_number_of_iterations_away(later: object) -> None:
+    with pytest.raises(CodegenError, match="prefetch_region of loop q_0 is a number"):
+        lower_func(pairs(64, later).mod["f"], Target("llvm -mcpu=skylake-avx512"))
+
+
+LOOKUP = """
+@T.prim_func
+def f(X: T.Buffer((50, 64), "float32"), P: T.Buffer((9,), "int64"), Y: T.Buffer((9, 64), "float32")):
+    for i, j in T.grid(9, 64):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            {where}
+            Y[vi, vj] = X[P[vi], vj]
+"""  # noqa: E501
+
+
+def rows_of(text: str, later: int = 2) -> Schedule:
+    sch = Schedule(parse_func(text))
+    outer, lanes = sch.split(sch.get_loops("Y")[1], [None, 16])
+    sch.vectorize(lanes)
+    sch.annotate(outer, "prefetch_region", later)
+    return sch
+
+
+def test_the_next_row_is_looked_up_ahead() -> None:
+    found = requests(rows_of(LOOKUP.format(where="T.where(True)")))
+    assert found == ["T.evaluate(T.prefetch_l2(X[P[T.min(i + 2, 8)] * 64 + j_0 * 16]))"]
+
+
+def test_what_a_condition_guards_is_not_looked_up() -> None:
+    guarded = LOOKUP.format(where="T.where(i < 7)")
+    assert requests(rows_of(guarded)) == []
+    chosen = LOOKUP.format(where="T.where(True)").replace(
+        "X[P[vi], vj]", "T.if_then_else(vi < 7, X[P[vi], vj], T.float32(0))"
+    )
+    assert requests(rows_of(chosen)) == []
+
+
+OWN_PLACES = """
+@T.prim_func
+def f(X: T.Buffer((50, 64), "float32"), Y: T.Buffer((9, 64), "float32")):
+    P = T.alloc_buffer((9,), "int64")
+    for i in range(9):
+        with T.block("P"):
+            vi = T.axis.spatial(9, i)
+            P[vi] = vi * 5
+        for j in range(64):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = X[P[vi], vj]
+"""
+
+
+def test_places_that_the_function_computes_are_not_there_ahead() -> None:
+    sch = rows_of(OWN_PLACES)
+    assert requests(sch) == []
+
+
+def test_results_stay_where_regions_are_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((24, 48), "float32")
+    y = burnish.empty((8, 48))
+    burnish.build(pairs(48).mod)["f"](burnish.array(x), y)
+    np.testing.assert_array_equal(y.numpy(), x[:16:2] + x[1:16:2])
+    table, places = rng.standard_normal((50, 64), "float32"), rng.integers(0, 50, 9)
+    y = burnish.empty((9, 64))
+    kernel = burnish.build(rows_of(LOOKUP.format(where="T.where(True)")).mod)["f"]
+    kernel(burnish.array(table), burnish.array(places), y)
+    np.testing.assert_array_equal(y.numpy(), table[places])

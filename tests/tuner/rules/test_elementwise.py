@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
@@ -178,3 +179,17 @@ def test_places_are_brought_inside_once() -> None:
 def test_a_table_is_not_worth_it_for_few_rows() -> None:
     text = print_func(scheduled(take("float32", 3, 50, count=32))[1])
     assert "index_var" not in text
+
+
+@pytest.mark.parametrize(("rows", "width", "ahead"), [(9000, 64, 8), (900, 1024, 1), (90, 64, 0)])
+def test_rows_of_a_large_table_are_looked_up_ahead(rows: int, width: int, ahead: int) -> None:
+    a, places = placeholder((rows, width), name="a"), placeholder((40,), "int64", name="places")
+    func = create_prim_func([a, places, op.take(a, places, axis=0)])
+    target = Target("llvm -mcpu=x86-64-v3 -l2=1M")
+    text = scheduled(func, target=target)[1].script()
+    assert (f'"prefetch_region": {ahead}' in text) == (ahead > 0)
+    rng = np.random.default_rng(0)
+    table, chosen = rng.standard_normal((rows, width), "float32"), rng.integers(-rows, rows, 40)
+    found = np.zeros((40, width), "float32")
+    call_native(scheduled(func)[1], table, chosen, found)
+    np.testing.assert_array_equal(found, table[chosen])

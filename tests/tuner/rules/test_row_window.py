@@ -256,3 +256,15 @@ def test_threads_share_channels() -> None:
     assert re.findall(r"in T.parallel\((\d+)\)", str(func)) == ["64"]
     _, func = scheduled(pool("max", (1, 1, 512, 512), kernel=2, stride=2), target=target)
     assert re.findall(r"in T.parallel\((\d+)\)", str(func)) == ["256"]
+
+
+@pytest.mark.parametrize(("l3", "asked"), [("64K", True), ("64M", False)])
+def test_images_beyond_the_caches_are_asked_for_in_order(l3: str, asked: bool) -> None:
+    target = Target(f"llvm -mcpu=skylake-avx512 -l3={l3}")
+    rule, func = scheduled(pool("max", (1, 4, 64, 96), kernel=2, stride=2), target=target)
+    assert rule == "row_window"
+    assert ("prefetch_region" in func.script()) == asked
+    x = np.random.default_rng(0).standard_normal((1, 4, 64, 96)).astype("float32")
+    found = np.zeros((1, 4, 32, 48), "float32")
+    call_native(func, x, found)
+    np.testing.assert_array_equal(found, wanted("max", x, kernel=2, stride=2))

@@ -1,0 +1,83 @@
+"""Results larger than the caches go past them: which, by which instructions, with which numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from burnish.support.target import Target
+from burnish.tensorir import operators as op
+from burnish.tensorir.compute import Tensor
+from burnish.tests.assembly import innermost_loops, kernel_lines, operations
+from burnish.tests.native import call_native
+from burnish.tests.tuner.rules.checking import Workload, scheduled
+
+SMALL = "-l2=16K -l3=64K"
+"""Caches that a small function goes beyond."""
+
+
+def exp_of_sum(a: Tensor, b: Tensor) -> Tensor:
+    return op.exp(op.add(a, b))
+
+
+def work(rows: int = 256, columns: int = 128) -> Workload:
+    shape = (rows, columns)
+    return Workload(exp_of_sum, lambda a, b: np.exp(a + b), shape, shape)
+
+
+def streams(text: str) -> bool:
+    return '"non_temporal": 1' in text
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(256, True), (64, False)])
+def test_large_results_are_streamed(rows: int, expected: bool) -> None:
+    _, func = scheduled(work(rows).func, target=Target(f"llvm -mcpu=haswell {SMALL}"))
+    assert streams(func.script()) == expected
+
+
+def test_what_is_read_again_is_not() -> None:
+    a = Workload(lambda x: op.sum(op.exp(x), axis=1), lambda x: np.exp(x).sum(1), (40000, 16))
+    _, func = scheduled(a.func, target=Target(f"llvm -mcpu=haswell {SMALL}"))
+    text = func.script()
+    blocks = text.split("with T.block(")[1:]
+    held = [b for b in blocks if streams(b)]
+    assert all("sum[" in b and "sum[" not in b.split("T.writes")[0] for b in held)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "store"),
+    [("skylake-avx512", "vmovntps"), ("haswell", "vmovntps"), ("x86-64", "movntps")],
+)
+def test_stores_past_the_caches(cpu: str, store: str) -> None:
+    target = Target(f"llvm -mcpu={cpu} {SMALL}")
+    lines = kernel_lines(scheduled(work().func, target=target)[1], target)
+    assert any(store in operations(loop) for loop in innermost_loops(lines))
+    assert "sfence" in operations(lines)
+
+
+def test_rows_that_no_vector_is_aligned_in_are_stored_as_ever() -> None:
+    padded = Workload(
+        lambda a: op.pad(a, (0, 0, 3, 4)),
+        lambda a: np.pad(a, ((0, 0), (3, 4))),
+        (300, 120),
+    )
+    target = Target(f"llvm -mcpu=haswell {SMALL}")
+    _, func = scheduled(padded.func, target=target)
+    assert streams(func.script())
+    assert not {o for o in operations(kernel_lines(func, target)) if "movnt" in o}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("offset", [0, 1, 16])
+def test_numbers_wherever_results_stand(offset: int, threads: int) -> None:
+    """Aligned memory is streamed to; any other takes the other way."""
+    case = work()
+    func = scheduled(case.func, target=Target(f"native {SMALL}"))[1]
+    a, b = case.arguments()
+    raw = np.zeros(a.size + 32, "float32")
+    start = -(raw.ctypes.data // 4) % 16 + offset
+    found = raw[start : start + a.size].reshape(a.shape)
+    call_native(func, a, b, found, threads=threads)
+    np.testing.assert_allclose(found, np.exp(a.astype("float64") + b), rtol=1e-6)
+    assert not raw[:start].any()
+    assert not raw[start + a.size :].any()
