@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
-from ...support.abi import ALIGNMENT
 from ...support.dtype import DType
 from ..buffer import Buffer
 from ..expr import INDEX, Add, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, add
@@ -43,8 +42,8 @@ from .near_lanes import NearLanes, near_lanes
 from .shuffles import selected_lanes
 from .transpose import transpose_rows
 
-_FEWEST_STREAMED = 16
-"""Bytes of a vector that is worth a store past the caches; aligned ones, or LLVM would cut them."""
+_LINE_BYTES = 64
+"""What is stored past the caches is whole cache lines: of a part, memory would have to be read."""
 
 
 @dataclass(slots=True)
@@ -321,8 +320,7 @@ class MemoryEmitter(Frames):
             align = self.alignment(memory, form, dtype.itemsize)
             if mask is None:
                 stored = self.builder.store(value, pointer, align=align)
-                size = min(dtype.lanes * dtype.itemsize, ALIGNMENT)
-                if memory.is_streamed and align >= size >= _FEWEST_STREAMED:
+                if memory.is_streamed and _fills_lines(form, dtype):
                     one = self.builder.module.add_metadata([constant(DType("int32"), 1)])
                     stored.set_metadata("nontemporal", one)
             else:
@@ -476,6 +474,15 @@ class MemoryEmitter(Frames):
         pointer = self.address(load.buffer, form, memory_type(load.buffer.dtype))
         hints = [constant(DType("int32"), v) for v in (0, 3 if e.op == "prefetch" else 2, 1)]
         return call_intrinsic(self.builder, "prefetch", ir.VoidType(), [pointer, *hints], "p0")
+
+
+def _fills_lines(form: Linear, dtype: DType) -> bool:
+    """Whether loops move a vector by whole cache lines, so that it and those stored beside it are
+    lines, and whether it is one register or several."""
+    size = dtype.lanes * dtype.itemsize
+    steps = [c * dtype.itemsize for _, c in form.terms.values()]
+    whole = all(step % _LINE_BYTES == 0 for step in steps)
+    return whole and size >= 16 and form.const * dtype.itemsize % min(size, _LINE_BYTES) == 0
 
 
 def slot_elements(index: Expr) -> tuple[int, int] | None:

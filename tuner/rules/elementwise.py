@@ -32,6 +32,7 @@ from .inline import inline_elementwise
 from .lanes import lanes_of, vectorize_loop, width_for
 from .seams import cut_at_seams, has_seams
 from .sharing import points_of, share
+from .streaming import vectors_of_line
 from .tiles import bytes_of
 from .transpose import LINE_BYTES, crossed_axis, fits_registers, transpose_in_registers
 from .trial import attempt
@@ -203,6 +204,7 @@ def _vectorize(
     # With few registers, lowering computes a function's vectors side by side.
     busy = 2 if target.vector_registers > 16 else 4
     wanted = chooser.value(sch, [1, 2, 4], busy if uses_intrinsic(block) else 1)
+    wanted = max(wanted, vectors_of_line(sch.func, block, lanes, target))
     extent = sch.get(loop).extent
     parts = vectorize_loop(sch, loop, width_for(extent, lanes, wanted), lanes)
     rows = _looked_up_rows(block, target)

@@ -25,6 +25,11 @@ def work(rows: int = 256, columns: int = 128) -> Workload:
     return Workload(exp_of_sum, lambda a, b: np.exp(a + b), shape, shape)
 
 
+def sums(rows: int = 256, columns: int = 128) -> Workload:
+    """One vector at a time would do, but for whole lines."""
+    return Workload(op.add, np.add, (rows, columns), (rows, columns))
+
+
 def streams(text: str) -> bool:
     return '"non_temporal": 1' in text
 
@@ -48,9 +53,10 @@ def test_what_is_read_again_is_not() -> None:
     ("cpu", "store"),
     [("skylake-avx512", "vmovntps"), ("haswell", "vmovntps"), ("x86-64", "movntps")],
 )
-def test_stores_past_the_caches(cpu: str, store: str) -> None:
+@pytest.mark.parametrize("case", [work(), sums()], ids=["exp", "add"])
+def test_stores_past_the_caches(case: Workload, cpu: str, store: str) -> None:
     target = Target(f"llvm -mcpu={cpu} {SMALL}")
-    lines = kernel_lines(scheduled(work().func, target=target)[1], target)
+    lines = kernel_lines(scheduled(case.func, target=target)[1], target)
     assert any(store in operations(loop) for loop in innermost_loops(lines))
     assert "sfence" in operations(lines)
 
