@@ -7,10 +7,10 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-ir bench-minutes bench-model bench-operators bench-tune fuzz-schedules clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune fuzz-schedules clean
 
 help:            ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # The stamp is newer than pyproject.toml exactly while the environment is up to date.
 $(VENV)/.stamp: pyproject.toml
@@ -45,6 +45,13 @@ $(BENCH)/.stamp: pyproject.toml
 
 bench: $(BENCH)/.stamp  ## time burnish against its peers (BENCH_ARGS=...)
 	$(BENCH)/bin/python -m benchmarks.run $(BENCH_ARGS)
+
+bench-bandwidth: $(VENV)/.stamp  ## kernels bound by memory beside copies (BENCH_ARGS=...)
+	$(BIN)/python -m burnish.benchmarks.memory_bound $(BENCH_ARGS)
+
+bench-compile: $(VENV)/.stamp  ## what cold compilations cost, in seconds by part and in memory
+	$(BIN)/python -m burnish.benchmarks.compile_time
+	$(BIN)/python -m burnish.benchmarks.memory
 
 bench-model: $(VENV)/.stamp  ## what the tuner's cost model is worth (BENCH_ARGS=...)
 	$(BIN)/python -m burnish.benchmarks.tune_model $(BENCH_ARGS)
