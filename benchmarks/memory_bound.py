@@ -121,9 +121,9 @@ def _prepared(kernel: Kernel, rows: int) -> tuple[Callable[[], None], int]:
 
 def measure(kernel: Kernel, rows: int, seconds: float) -> tuple[float, float]:
     """GB/s of the kernel and of copies of as many bytes, in turns for ``seconds``."""
-    call, moved = _prepared(kernel, rows)
     import torch
 
+    call, moved = _prepared(kernel, rows)
     source = torch.ones(moved // 8).numpy()
     target = aligned_empty(source.shape, source.dtype)
     target[...] = 0

@@ -47,7 +47,7 @@ from ..graphir.passes.lift_weight_transforms import (
     unpack_values,
 )
 from ..support.abi import ALIGNMENT
-from ..support.aligned import aligned_copy
+from ..support.aligned import aligned_copy, slack
 from ..support.errors import BurnishError, InternalError
 from ..support.node import Node, map_children, walk
 
@@ -335,7 +335,7 @@ def _is_own(array: np.ndarray) -> bool:
     owner = array
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    is_whole = owner.base is None and owner.nbytes <= array.nbytes + ALIGNMENT
+    is_whole = owner.base is None and owner.nbytes <= array.nbytes + slack(array.nbytes)
     return is_whole and array.ctypes.data % ALIGNMENT == 0
 
 

@@ -24,6 +24,8 @@ from __future__ import annotations
 
 ABI_VERSION = 1
 ALIGNMENT = 64
+LINE_BYTES = 64
+"""A cache line, on every CPU that kernels are made for."""
 STACK_LIMIT = 16 * 1024
 
 RUNTIME_FIELDS = ("abi_version", "threads", "launch", "pool")

@@ -24,11 +24,16 @@ waits. Allocators hand out the beginning of a page and a few bytes of their own;
 from there."""
 
 
+def slack(nbytes: int) -> int:
+    """Bytes that ``aligned_empty`` takes beside those of the array."""
+    return PAGE if nbytes >= LARGE else ALIGNMENT
+
+
 def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
     """An uninitialised C-contiguous array whose first element lies on an ``ALIGNMENT`` boundary,
     and in the middle of a page where the array is large."""
     nbytes = math.prod(shape) * dtype.itemsize
-    unit, place = (PAGE, MIDDLE) if nbytes >= LARGE else (ALIGNMENT, 0)
+    unit, place = slack(nbytes), MIDDLE if nbytes >= LARGE else 0
     raw = np.empty(nbytes + unit, np.uint8)
     return np.ndarray(tuple(shape), dtype, raw, (place - raw.ctypes.data) % unit)
 

@@ -12,7 +12,7 @@ allocates: what does not fit registers or a little stack lives in the caller's w
 
 Stores past the caches (``non_temporal`` parameters) want whole aligned vectors, and callers may
 hand over any memory: the entry looks at the addresses and takes ``stream`` or ``impl``, which does
-without.
+without. Such a kernel is compiled twice, then.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class FunctionEmitter:
         self.may_alias = bool(self.func.attr("inplace", False))
         self.storage: dict[int, str] = {}
         self.bodies = 0
-        self.streamed: frozenset[int] = frozenset()
+        self.streamed: set[int] = set()
         """Aligned parameters, while the function that writes them past the caches is emitted."""
         self.accumulating: list[str] = []
         """LLVM functions with a loop that accumulates in memory."""
@@ -207,11 +207,11 @@ class FunctionEmitter:
         threads_at = b.gep(workspace, [shared_bytes], source_etype=I8)
         operands += [threads_at, emitter.index(self.lowered.thread_bytes), rt]
         impl = self._implement(f"{self.symbol}.impl", region, outermost=True)
-        streamed = [self.func.params[n] for n in self.func.attr(NON_TEMPORAL, ())]
-        if streamed:
-            self.streamed = frozenset([id(x) for x in streamed])
+        given = [id(self.func.params[n]) for n in self.func.attr(NON_TEMPORAL, ())]
+        self.streamed = region.written.intersection(given)
+        if self.streamed:
             stream = self._implement(f"{self.symbol}.stream", region, outermost=True)
-            whole = _are_aligned(b, [pointers[id(x)] for x in streamed])
+            whole = _are_aligned(b, [pointers[x] for x in given if x in self.streamed])
             with b.if_then(whole):
                 b.call(stream, operands, tail=True)
                 b.ret_void()

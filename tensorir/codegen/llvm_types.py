@@ -137,7 +137,9 @@ def call_intrinsic(
 ) -> ir.Value:
     """Call ``llvm.<name>.<suffix>``; the suffix is that of the result type unless given, and none
     where it is empty."""
-    full = f"llvm.{name}.{suffix if suffix is not None else type_suffix(result)}".rstrip(".")
+    if suffix is None:
+        suffix = type_suffix(result)
+    full = f"llvm.{name}.{suffix}" if suffix else f"llvm.{name}"
     function = builder.module.globals.get(full)
     if function is None:
         function = ir.Function(

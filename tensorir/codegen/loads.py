@@ -13,12 +13,14 @@ column is read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from llvmlite import ir
 
+from ...support.abi import LINE_BYTES
 from ...support.dtype import DType
 from ..buffer import Buffer
 from ..expr import INDEX, Add, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, add
@@ -42,8 +44,8 @@ from .near_lanes import NearLanes, near_lanes
 from .shuffles import selected_lanes
 from .transpose import transpose_rows
 
-_LINE_BYTES = 64
-"""What is stored past the caches is whole cache lines: of a part, memory would have to be read."""
+_NARROWEST = 16
+"""Bytes of the narrowest vector of any CPU."""
 
 
 @dataclass(slots=True)
@@ -477,12 +479,14 @@ class MemoryEmitter(Frames):
 
 
 def _fills_lines(form: Linear, dtype: DType) -> bool:
-    """Whether loops move a vector by whole cache lines, so that it and those stored beside it are
-    lines, and whether it is one register or several."""
+    """Whether a vector is stored past the caches: of a part of a line, memory would have to be
+    read. It divides a line or is several, lies at a multiple of its size (or of a line), and loops
+    move it by whole lines, so that what is stored beside it makes up the rest."""
     size = dtype.lanes * dtype.itemsize
-    steps = [c * dtype.itemsize for _, c in form.terms.values()]
-    whole = all(step % _LINE_BYTES == 0 for step in steps)
-    return whole and size >= 16 and form.const * dtype.itemsize % min(size, _LINE_BYTES) == 0
+    part = math.gcd(size, LINE_BYTES)
+    places = [form.const * dtype.itemsize % part]
+    places += [c * dtype.itemsize % LINE_BYTES for _, c in form.terms.values()]
+    return part in (size, LINE_BYTES) and part >= _NARROWEST and not any(places)
 
 
 def slot_elements(index: Expr) -> tuple[int, int] | None:

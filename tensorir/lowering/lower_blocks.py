@@ -10,8 +10,8 @@ reduce loops enclose nothing but the block, the init moves in front of them (``f
 init; update`` becomes ``init; for k: update``); otherwise it is guarded. In the update, ``x + a *
 b`` of floats becomes the contracted ``fma(a, b, x)`` that the semantics of reduction blocks allow.
 
-What blocks annotated with ``non_temporal`` write goes past the caches: the function's attribute of
-that name lists the places of these parameters.
+What blocks annotated with ``non_temporal`` write goes past the caches, as far as it is parameters
+that nothing here reads: the function's attribute of that name lists their places.
 """
 
 from __future__ import annotations
@@ -52,30 +52,16 @@ NON_TEMPORAL = "non_temporal"
 
 
 def lower_blocks(func: PrimFunc) -> PrimFunc:
-    """``func`` without blocks. Raises CodegenError for a match_buffer that is no plain view, and
-    where the results of a ``non_temporal`` block are read, or are no parameter."""
+    """``func`` without blocks. Raises CodegenError for a match_buffer that is no plain view."""
     lower = _Lower(func, alignments_in(func.body), place_rolling(func.body))
     body = lower.stmt(func.body)
     if body is func.body:
         return func
     lowered = PrimFunc(func.params, body, func.attrs, func.name)
-    if not lower.streamed:
-        return lowered
-    return lowered.with_attr(NON_TEMPORAL, _places(lowered, lower.streamed))
-
-
-def _places(func: PrimFunc, streamed: Mapping[int, tuple[Buffer, Block]]) -> list[int]:
-    """The places of parameters that are written past the caches."""
-    read = {id(n.buffer) for n in walk(func.body) if isinstance(n, BufferLoad)}
-    params = [id(p) for p in func.params]
-    for key, (buffer, block) in streamed.items():
-        if key in read or key not in params:
-            found = "is read here" if key in read else "is allocated here"
-            raise CodegenError(
-                f"The block {block.name} is {NON_TEMPORAL}: it writes parameters that {func.name} "
-                f"does not read; {buffer.name} {found}."
-            )
-    return sorted([params.index(key) for key in streamed])
+    read = {id(n.buffer) for n in walk(body) if isinstance(n, BufferLoad)} if lower.streamed else ()
+    streamed = lower.streamed.difference(read)
+    places = [n for n, param in enumerate(func.params) if id(param) in streamed]
+    return lowered.with_attr(NON_TEMPORAL, places) if places else lowered
 
 
 class _Lower:
@@ -90,7 +76,7 @@ class _Lower:
         self.values: dict[int, Expr] = {}
         self.views = MatchViews()
         self.contract = False
-        self.streamed: dict[int, tuple[Buffer, Block]] = {}
+        self.streamed: set[int] = set()
 
     # -- statements -------------------------------------------------------------------------------
     def stmt(self, s: Stmt) -> Stmt:
@@ -134,8 +120,7 @@ class _Lower:
         body = self.stmt(block.body)
         self.contract = saved
         if annotation(block, NON_TEMPORAL):
-            stores = [n for n in walk(body) if isinstance(n, BufferStore)]
-            self.streamed |= {id(n.buffer): (n.buffer, block) for n in stores}
+            self.streamed |= {id(n.buffer) for n in walk(body) if isinstance(n, BufferStore)}
         if block.init is not None and with_init:
             at_start = [
                 EQ(*_same(self.values[id(iv.var)], self.expr(iv.dom.min)))

@@ -42,6 +42,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...support.abi import LINE_BYTES
 from ...support.errors import CodegenError
 from ...support.node import map_children, replace, walk
 from ..buffer import Buffer
@@ -54,6 +55,7 @@ from ..stmt import (
     Evaluate,
     For,
     IfThenElse,
+    LetStmt,
     SeqStmt,
     Stmt,
     annotation,
@@ -61,7 +63,7 @@ from ..stmt import (
 )
 from ..visitor import substitute
 from .linear import Linear, Scope
-from .prefetch_streams import LINE_BYTES, SPARSE, Stream, per_line, step_of, streams
+from .prefetch_streams import SPARSE, Stream, per_line, step_of, streams
 
 PREFETCH = "prefetch_distance"
 """The annotation of a loop: how many of its iterations ahead."""
@@ -78,11 +80,11 @@ _MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A cache line to ask for; ``is_scattered`` where its neighbours are not asked for in turn."""
+    """A cache line to ask for; ``is_looked_up`` where data tell its place."""
 
     buffer: Buffer
     index: Expr
-    is_scattered: bool = False
+    is_looked_up: bool = False
 
 
 def place_prefetches(func: PrimFunc) -> PrimFunc:
@@ -96,14 +98,17 @@ def place_prefetches(func: PrimFunc) -> PrimFunc:
     for var in func.shape_vars:
         scope.bind_nonnegative(var)
     own = frozenset([id(n.buffer) for n in walk(func.body) if isinstance(n, Allocate)])
-    placer = _Placer(scope, own, own | _stored(func.body))
+    made = own | _stored(func.body)
+    if made != own and func.attr("inplace", False):
+        made |= {id(p) for p in func.params}
+    placer = _Placer(scope, own, made)
     body = placer.node(func.body, (), 0)
     return func if body is func.body else PrimFunc(func.params, body, func.attrs, func.name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Placer:
-    """``own`` are the buffers that the function allocates, ``made`` those that it writes, too."""
+    """``own`` are the buffers that the function allocates, ``made`` those it may write as well."""
 
     scope: Scope
     own: frozenset[int]
@@ -112,10 +117,10 @@ class _Placer:
     def node(self, n: Any, around: tuple[For, ...], certain: int) -> Any:
         """The node with prefetches in the loops below it; expressions hold no loops. ``around`` are
         the loops that it stands in, outermost first; the first ``certain`` of them may run without
-        running it."""
+        running it, or bind variables on the way."""
         if isinstance(n, (Expr, Buffer)):
             return n
-        if isinstance(n, IfThenElse):
+        if isinstance(n, IfThenElse | LetStmt) or (isinstance(n, For) and not self._runs(n)):
             certain = len(around)
         if not isinstance(n, For):
             return map_children(n, lambda child: self.node(child, around, certain))
@@ -125,6 +130,10 @@ class _Placer:
             wanted = self._wanted(n, body, around, certain)
             lines = [line for line in wanted if id(line.buffer) not in written]
         return replace(n, body=_with_prefetches(body, lines) if lines else body)
+
+    def _runs(self, loop: For) -> bool:
+        """Whether a loop has an iteration whatever those around it stand at."""
+        return self.scope.is_at_least(self.scope.linear(loop.extent), 1)
 
     def _wanted(self, n: For, body: Stmt, around: tuple[For, ...], certain: int) -> Iterator[Line]:
         """What the annotations of a loop ask for."""
@@ -162,7 +171,7 @@ def _with_prefetches(body: Stmt, lines: list[Line]) -> Stmt:
     wanted = [
         Evaluate(
             call_intrin(
-                "prefetch_l2" if line.is_scattered else "prefetch",
+                "prefetch_l2" if line.is_looked_up else "prefetch",
                 BufferLoad(line.buffer, (line.index,)),
             )
         )
@@ -238,7 +247,7 @@ def _region_lines(
     for n in range(share + (rest > 0)):
         number = add(asked, IntImm(n, INDEX))
         place = add(mul(number, IntImm(line, INDEX)), IntImm(first, INDEX))
-        yield Line(stream.buffer, add(begin, place), is_scattered=stream.is_looked_up)
+        yield Line(stream.buffer, add(begin, place), is_looked_up=stream.is_looked_up)
 
 
 def _moved(

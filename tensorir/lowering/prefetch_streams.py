@@ -2,7 +2,7 @@
 
 A ``Stream`` is the loads of a loop's body whose addresses differ by constants; it moves by a
 constant number of elements with the loop. Loads whose place is looked up in another buffer are
-found apart (``looked_up``).
+told apart (``Stream.is_looked_up``).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...support.abi import LINE_BYTES
 from ...support.node import walk
 from ..buffer import Buffer
 from ..expr import (
@@ -26,8 +27,6 @@ from ..expr import (
 )
 from ..stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from .linear import Key, Linear, Scope
-
-LINE_BYTES = 64
 
 
 def per_line(buffer: Buffer) -> int:

@@ -15,12 +15,13 @@ from torch import nn
 import burnish
 from burnish import errors
 from burnish.driver.compile import CompiledModel
-from burnish.driver.kept_stages import SMALL, KeptStages, give_back_memory
+from burnish.driver.kept_stages import SMALL, KeptStages, _is_own, give_back_memory
 from burnish.driver.kernels import resolve_target
 from burnish.driver.sources import import_torch_module
 from burnish.driver.stages import compile_module, recompile
 from burnish.graphir.expr import Constant
 from burnish.graphir.module import IRModule, weights
+from burnish.support.aligned import aligned_empty
 from burnish.support.node import Node, map_children
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
@@ -202,6 +203,14 @@ def test_a_source_that_can_be_read_again_is_not_kept() -> None:
     gc.collect()
     with pytest.raises(errors.BurnishError, match="have changed since"):
         lib.stages["00-import"]
+
+
+@pytest.mark.parametrize("elements", [SMALL, 1 << 18])
+def test_what_is_of_nobody_else_is_not_copied(elements: int) -> None:
+    own = aligned_empty((elements,), np.dtype("float32"))
+    assert _is_own(own)
+    assert not _is_own(own[: elements // 2])
+    assert not _is_own(np.frombuffer(bytes(own.nbytes), "float32"))
 
 
 def test_small_constants_stay_where_they_are() -> None:

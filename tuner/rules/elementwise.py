@@ -20,6 +20,7 @@ fill a vector is a part of its own, so that full vectors carry no mask.
 
 from __future__ import annotations
 
+from ...support.abi import LINE_BYTES
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import Add, BufferLoad, Expr, IntImm, Sub, Var, is_const
@@ -34,7 +35,7 @@ from .seams import cut_at_seams, has_seams
 from .sharing import points_of, share
 from .streaming import vectors_of_line
 from .tiles import bytes_of
-from .transpose import LINE_BYTES, crossed_axis, fits_registers, transpose_in_registers
+from .transpose import crossed_axis, fits_registers, transpose_in_registers
 from .trial import attempt
 
 LINE = 16
@@ -106,12 +107,13 @@ def _vectorize_last(sch: Schedule, block: Block, target: Target, chooser: Choose
     share(sch, target, [*loops[:-1], parts[0]], points_of(block))
 
 
-def _looked_up_rows(block: Block, target: Target) -> int:
+def _looked_up_rows(block: Block, target: Target, width: int) -> int:
     """How many rows ahead is far enough where the block reads rows at places that data tell, from
-    more memory than the second-level cache holds; else 0."""
+    more memory than the second-level cache holds; else 0, also where a row is no loop over vectors
+    of ``width`` elements."""
     axis = block.iter_vars[-1]
     length = axis.dom.extent
-    if not isinstance(length, IntImm) or len(block.iter_vars) < 2:
+    if not isinstance(length, IntImm) or length.value < 2 * width or len(block.iter_vars) < 2:
         return 0
     for n in walk(block.body):
         if not isinstance(n, BufferLoad) or n.indices[-1] is not axis.var:
@@ -119,7 +121,7 @@ def _looked_up_rows(block: Block, target: Target) -> int:
         looked_up = any(isinstance(m, BufferLoad) for i in n.indices[:-1] for m in walk(i))
         size = bytes_of(n)
         row = length.value * n.buffer.dtype.itemsize
-        if looked_up and row > LINE_BYTES and (size is None or size > target.l2_bytes):
+        if looked_up and row > LINE_BYTES and (size is None or 0 < target.l2_bytes < size):
             return -(-AHEAD_BYTES // row)
     return 0
 
@@ -203,11 +205,13 @@ def _vectorize(
     lanes = lanes_of(target, block)
     # With few registers, lowering computes a function's vectors side by side.
     busy = 2 if target.vector_registers > 16 else 4
-    wanted = chooser.value(sch, [1, 2, 4], busy if uses_intrinsic(block) else 1)
-    wanted = max(wanted, vectors_of_line(sch.func, block, lanes, target))
+    least = vectors_of_line(sch.func, block, lanes, target)
+    best = max(least, busy if uses_intrinsic(block) else 1)
+    wanted = chooser.value(sch, [n for n in (1, 2, 4) if n >= least], best)
     extent = sch.get(loop).extent
-    parts = vectorize_loop(sch, loop, width_for(extent, lanes, wanted), lanes)
-    rows = _looked_up_rows(block, target)
+    width = width_for(extent, lanes, wanted)
+    parts = vectorize_loop(sch, loop, width, lanes)
+    rows = _looked_up_rows(block, target, width)
     if rows and same_extent(extent, block.iter_vars[-1].dom.extent):
         sch.annotate(parts[0], PREFETCH_REGION, rows)
     return parts

@@ -116,7 +116,7 @@ def schedule_row_window(sch: Schedule, target: Target, chooser: Chooser) -> None
     how = _choose_registers(sch, window, image, tile, len(groups), len(stored))
     if image.pad and not how.read:
         sch.compute_inline(image.pad)
-    ahead = image.size is not None and image.size > target.l3_bytes
+    ahead = image.size is not None and 0 < target.l3_bytes < image.size
     for names in groups:
         _tile(sch, window, names, how, ahead=ahead)
     if image.pad and how.read:

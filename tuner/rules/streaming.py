@@ -8,6 +8,7 @@ several at a time (``vectors_of_line``).
 
 from __future__ import annotations
 
+from ...support.abi import LINE_BYTES
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.buffer import Buffer
@@ -17,17 +18,16 @@ from ...tensorir.lowering.lower_blocks import NON_TEMPORAL
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block, BlockRealize, BufferStore
 from ..workload import blocks_in_order
-from .transpose import LINE_BYTES
 
 
 def stream_results(sch: Schedule, target: Target) -> None:
-    """Annotate the blocks that write a parameter which is larger than the last cache and which the
-    function does not read."""
+    """Annotate the blocks that write a parameter which is larger than the last cache (if its size
+    is known) and which the function does not read."""
     streamed = _streamed(sch.func, target)
     for block in blocks_in_order(sch.func) if streamed else ():
         stored = {id(n.buffer) for n in walk(block.body) if isinstance(n, BufferStore)}
         holds_blocks = any(isinstance(n, BlockRealize) for n in walk(block.body))
-        if stored & streamed and not holds_blocks:
+        if stored and stored <= streamed and not holds_blocks:
             sch.annotate(block.name, NON_TEMPORAL, 1)
 
 
@@ -40,7 +40,9 @@ def vectors_of_line(func: PrimFunc, block: Block, lanes: int, target: Target) ->
 
 
 def _streamed(func: PrimFunc, target: Target) -> set[int]:
-    large = {id(p) for p in func.params if isinstance(p, Buffer) and _bytes(p) > target.l3_bytes}
+    large = {
+        id(p) for p in func.params if isinstance(p, Buffer) and 0 < target.l3_bytes < _bytes(p)
+    }
     if not large:
         return large
     return large - {id(n.buffer) for n in walk(func.body) if isinstance(n, BufferLoad)}

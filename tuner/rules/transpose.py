@@ -14,6 +14,7 @@ follow each other, so that each line is read and written while it is near.
 
 from __future__ import annotations
 
+from ...support.abi import LINE_BYTES
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import BufferLoad, IntImm, Var, is_const
@@ -28,7 +29,6 @@ LARGEST_SIDE = 16
 SMALLEST_SIDE = 2
 """A tile of one row or column is none."""
 TILED = range(SMALLEST_SIDE, LARGEST_SIDE + 1)
-LINE_BYTES = 64
 SHORT_AXIS = 128
 """Up to this many elements of an axis, tiles follow each other along the written rows."""
 

@@ -296,6 +296,53 @@ def test_what_a_condition_guards_is_not_looked_up() -> None:
     assert requests(rows_of(chosen)) == []
 
 
+TRIANGLE = """
+@T.prim_func
+def f(X: T.Buffer((50, 64), "float32"), P: T.Buffer((8,), "int64"), Y: T.Buffer((9, 9, 64), "float32")):
+    for i in range(9):
+        for k in range({extent}):
+            for j in range(64):
+                with T.block("Y"):
+                    vi = T.axis.spatial(9, i)
+                    vk = T.axis.spatial(9, k)
+                    vj = T.axis.spatial(64, j)
+                    Y[vi, vk, vj] = X[P[T.min(vi, 7)], vj]
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize(("extent", "asked"), [("8 - i", 0), ("9 - i", 1)])
+def test_where_a_loop_between_may_be_empty_nothing_is_looked_up(extent: str, asked: int) -> None:
+    """The last iteration of i has none of k, or one, and looks up ahead what it would."""
+    sch = Schedule(parse_func(TRIANGLE.format(extent=extent)))
+    outer, lanes = sch.split(sch.get_loops("Y")[2], [None, 16])
+    sch.vectorize(lanes)
+    sch.annotate(outer, "prefetch_region", 2)
+    assert len(requests(sch)) == asked
+
+
+LET_PLACE = """
+@T.prim_func
+def f(X: T.Buffer((50, 64), "float32"), P: T.Buffer((9,), "int64"), Y: T.Buffer((9, 64), "float32")):
+    for i in range(9):
+        v: T.int64 = 8 - i * 2
+        for j in range(64):
+            with T.block("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = X[P[vi + v], vj]
+"""  # noqa: E501
+
+
+def test_places_that_a_let_tells_are_not_looked_up_ahead() -> None:
+    assert requests(rows_of(LET_PLACE)) == []
+
+
+def test_in_place_nothing_is_looked_up() -> None:
+    text = LOOKUP.format(where="T.where(True)").replace(
+        "    for i, j", '    T.func_attr({"inplace": True})\n    for i, j'
+    )
+    assert requests(rows_of(text)) == []
+
+
 OWN_PLACES = """
 @T.prim_func
 def f(X: T.Buffer((50, 64), "float32"), Y: T.Buffer((9, 64), "float32")):

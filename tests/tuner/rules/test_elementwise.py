@@ -181,15 +181,18 @@ def test_a_table_is_not_worth_it_for_few_rows() -> None:
     assert "index_var" not in text
 
 
-@pytest.mark.parametrize(("rows", "width", "ahead"), [(9000, 64, 8), (900, 1024, 1), (90, 64, 0)])
+@pytest.mark.parametrize(
+    ("rows", "width", "ahead"), [(9000, 64, 8), (900, 1024, 1), (90, 64, 0), (99999, 24, 0)]
+)
 def test_rows_of_a_large_table_are_looked_up_ahead(rows: int, width: int, ahead: int) -> None:
     a, places = placeholder((rows, width), name="a"), placeholder((40,), "int64", name="places")
-    func = create_prim_func([a, places, op.take(a, places, axis=0)])
+    func = create_prim_func([a, places, op.exp(op.take(a, places, axis=0))])
     target = Target("llvm -mcpu=x86-64-v3 -l2=1M")
-    text = scheduled(func, target=target)[1].script()
-    assert (f'"prefetch_region": {ahead}' in text) == (ahead > 0)
+    made = scheduled(func, target=target)[1]
+    assert (f'"prefetch_region": {ahead}}}' in made.script()) == (ahead > 0)
+    assert ("prefetch_l2" in print_func(lower(made, target).func)) == (ahead > 0)
     rng = np.random.default_rng(0)
     table, chosen = rng.standard_normal((rows, width), "float32"), rng.integers(-rows, rows, 40)
     found = np.zeros((40, width), "float32")
     call_native(scheduled(func)[1], table, chosen, found)
-    np.testing.assert_array_equal(found, table[chosen])
+    np.testing.assert_allclose(found, np.exp(table[chosen].astype("float64")), rtol=1e-6)

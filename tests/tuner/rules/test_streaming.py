@@ -7,7 +7,9 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
+from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.compute import Tensor
+from burnish.tensorir.parser import parse_func
 from burnish.tests.assembly import innermost_loops, kernel_lines, operations
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import Workload, scheduled
@@ -40,13 +42,32 @@ def test_large_results_are_streamed(rows: int, expected: bool) -> None:
     assert streams(func.script()) == expected
 
 
+STEPS = """
+@T.prim_func
+def f(A: T.Buffer((256, 128), "float32"), B: T.Buffer((256, 128), "float32"), C: T.Buffer((256, 128), "float32")):
+    for i, j in T.grid(256, 128):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(256, 128):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] * A[vi, vj]
+"""  # noqa: E501
+
+
 def test_what_is_read_again_is_not() -> None:
-    a = Workload(lambda x: op.sum(op.exp(x), axis=1), lambda x: np.exp(x).sum(1), (40000, 16))
-    _, func = scheduled(a.func, target=Target(f"llvm -mcpu=haswell {SMALL}"))
-    text = func.script()
-    blocks = text.split("with T.block(")[1:]
-    held = [b for b in blocks if streams(b)]
-    assert all("sum[" in b and "sum[" not in b.split("T.writes")[0] for b in held)
+    target = Target(f"llvm -mcpu=haswell {SMALL}")
+    blocks = scheduled(parse_func(STEPS), target=target)[1].script().split("with T.block(")
+    assert {text.split('"')[1] for text in blocks if streams(text)} == {"C"}
+
+
+def test_unknown_caches_hold_everything() -> None:
+    target = Target("llvm -mcpu=haswell -l3=64K")
+    assert streams(scheduled(work().func, target=target)[1].script())
+    unknown = Target("llvm -mcpu=foo -mtriple=x86_64-linux-gnu -vector-bits=256 -l1=32K")
+    assert unknown.l3_bytes == 0
+    assert not streams(scheduled(work().func, target=unknown)[1].script())
 
 
 @pytest.mark.parametrize(
@@ -78,7 +99,7 @@ def test_rows_that_no_vector_is_aligned_in_are_stored_as_ever() -> None:
 def test_numbers_wherever_results_stand(offset: int, threads: int) -> None:
     """Aligned memory is streamed to; any other takes the other way."""
     case = work()
-    func = scheduled(case.func, target=Target(f"native {SMALL}"))[1]
+    func = scheduled(case.func, target=resolve(Target(f"native {SMALL}")))[1]
     a, b = case.arguments()
     raw = np.zeros(a.size + 32, "float32")
     start = -(raw.ctypes.data // 4) % 16 + offset
