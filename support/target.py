@@ -19,6 +19,8 @@ from .dtype import DType
 from .errors import TargetError, nearest
 
 KINDS = ("native", "llvm")
+FEW_REGISTERS = 16
+"""The vector registers of x86 without AVX-512."""
 _KIB, _MIB = 1024, 1024 * 1024
 _X86, _ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 
@@ -140,6 +142,12 @@ class Target:
     @property
     def is_aarch64(self) -> bool:
         return self.triple.startswith(("aarch64", "arm64"))
+
+    @property
+    def has_many_registers(self) -> bool:
+        """Whether what an elementary function needs, its constants and a vector or two of each of
+        its values, fits the vector registers."""
+        return self.vector_registers > FEW_REGISTERS
 
     @property
     def has_fma(self) -> bool:

@@ -249,6 +249,8 @@ class FunctionEmitter:
         emitter = StmtEmitter(b, self._no_parallel, may_alias=self.may_alias)
         has_avx512 = self.target.is_x86 and self.target.vector_bits >= 512
         emitter.has_gather = emitter.has_scatter = emitter.has_scale = has_avx512
+        if self.target.is_x86 and not (self.target.has_many_registers or self.target.has_fma):
+            emitter.stepwise = self.target.vector_bits
         emitter.dot_unit = dot_unit(self.target)
         for arg, buffer in zip(function.args, region.buffers, strict=False):
             arg.name = buffer.name

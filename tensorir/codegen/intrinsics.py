@@ -34,9 +34,15 @@ _SINGLE = {
 
 
 def emit_intrinsic(
-    b: ir.IRBuilder, call: Call, args: list[ir.Value], *, has_scale: bool = False
+    b: ir.IRBuilder,
+    call: Call,
+    args: list[ir.Value],
+    *,
+    has_scale: bool = False,
+    stepwise: int = 0,
 ) -> ir.Value:
-    """The value of ``call`` on its emitted arguments; ``has_scale`` as in ``Lanes``.
+    """The value of ``call`` on its emitted arguments; ``has_scale`` and ``stepwise`` as in
+    ``Lanes``.
 
     Raises CodegenError where the intrinsic is not known.
     """
@@ -44,24 +50,36 @@ def emit_intrinsic(
     if is_half(dtype) and call.op != "reinterpret":
         wide = [to_float32(b, x, a.dtype) for x, a in zip(args, call.args, strict=True)]
         wide_dtype = DType("float32").with_lanes(dtype.lanes)
-        result = _emit(b, call, wide, wide_dtype, has_scale=has_scale)
+        result = _emit(b, call, wide, wide_dtype, has_scale=has_scale, stepwise=stepwise)
         return from_float32(b, result, dtype) if call.dtype is dtype else result
-    return _emit(b, call, args, dtype, has_scale=has_scale)
+    return _emit(b, call, args, dtype, has_scale=has_scale, stepwise=stepwise)
 
 
 def _emit(
-    b: ir.IRBuilder, call: Call, args: list[ir.Value], dtype: DType, *, has_scale: bool
+    b: ir.IRBuilder,
+    call: Call,
+    args: list[ir.Value],
+    dtype: DType,
+    *,
+    has_scale: bool,
+    stepwise: int,
 ) -> ir.Value:
     if dtype.is_float:
         name = _SINGLE.get(call.op)
         if name is not None:
             return call_intrinsic(b, name, args[0].type, args)
-        return _float(b, call, args, dtype, has_scale=has_scale)
+        return _float(b, call, args, dtype, has_scale=has_scale, stepwise=stepwise)
     return _integer(b, call, args, dtype)
 
 
 def _float(
-    b: ir.IRBuilder, call: Call, args: list[ir.Value], dtype: DType, *, has_scale: bool
+    b: ir.IRBuilder,
+    call: Call,
+    args: list[ir.Value],
+    dtype: DType,
+    *,
+    has_scale: bool,
+    stepwise: int,
 ) -> ir.Value:
     x = args[0]
     match call.op:
@@ -81,7 +99,7 @@ def _float(
         case "reinterpret":
             return _reinterpret(b, call, x)
         case _:
-            return emit_math(b, call.op, args, dtype, has_scale=has_scale)
+            return emit_math(b, call.op, args, dtype, has_scale=has_scale, stepwise=stepwise)
 
 
 def _integer(  # noqa: C901 - one match over a closed set

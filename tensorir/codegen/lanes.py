@@ -27,6 +27,9 @@ LOG10_E = Fraction("0.4342944819032518276511289189166050822943970058036665661144
 LOG10_2 = Fraction("0.301029995663981195213738894724493026768189881462108541310427461127")
 PI = Fraction("3.141592653589793238462643383279502884197169399375105820974944592307816406")
 
+MOST_TOGETHER = 4
+"""Registers of one vector that are kept ``together``; of more there are none left for the rest."""
+
 
 def intrinsic(
     builder: ir.IRBuilder, name: str, kind: ir.Type, args: Sequence[ir.Value]
@@ -43,14 +46,17 @@ def intrinsic(
 
 class Lanes:
     """One float format under one builder. ``has_scale`` says that the CPU has AVX-512, which
-    multiplies by powers of two in one instruction. Raises DTypeError for anything but float32 and
-    float64."""
+    multiplies by powers of two in one instruction; ``stepwise`` how many bits its registers have
+    where the vectors of a wide one are to stay ``together``, else 0. Raises DTypeError for anything
+    but float32 and float64."""
 
-    def __init__(self, builder: ir.IRBuilder, dtype: DType, *, has_scale: bool = False) -> None:
+    def __init__(
+        self, builder: ir.IRBuilder, dtype: DType, *, has_scale: bool = False, stepwise: int = 0
+    ) -> None:
         if dtype.scalar not in ("float32", "float64"):
             raise DTypeError(str(dtype), ("float32", "float64"), "a format to compute in")
         self.builder, self.dtype, self.bits = builder, dtype, dtype.bits
-        self.has_scale = has_scale
+        self.has_scale, self.stepwise = has_scale, stepwise
         self.mantissa = 23 if dtype.bits == 32 else 52
         self.bias = 127 if dtype.bits == 32 else 1023
         self.round = np.float32 if dtype.bits == 32 else np.float64
@@ -122,8 +128,37 @@ class Lanes:
         """Horner's rule; coefficients from the constant term upwards."""
         value: ir.Value = self.const(coefficients[-1])
         for coefficient in reversed(coefficients[:-1]):
-            value = self.fma(value, x, self.const(coefficient))
+            value = self.together(self.fma(value, x, self.const(coefficient)))
         return value
+
+    def together(self, x: ir.Value) -> ir.Value:
+        """``x``, a vector of several registers, all of which are computed before any is used.
+
+        LLVM would rather finish one register's polynomial after the other, with a register for each
+        coefficient meanwhile. It cannot look into an inline assembly, which here has no text.
+        """
+        total, lanes = self.bits * self.dtype.lanes, self.dtype.lanes
+        count = total // self.stepwise if self.stepwise else 1
+        if total % max(self.stepwise, 1) or not 1 < count <= MOST_TOGETHER:
+            return x
+        size = lanes // count
+        parts = [self._piece(x, range(k, k + size)) for k in range(0, lanes, size)]
+        kinds = [part.type for part in parts]
+        constraints = [*["=x"] * count, *[str(k) for k in range(count)]]
+        function = ir.FunctionType(ir.LiteralStructType(kinds), kinds)
+        done = self.builder.asm(function, "", ",".join(constraints), parts, False)
+        parts = [self.builder.extract_value(done, k) for k in range(count)]
+        while len(parts) > 1:
+            size *= 2
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self._piece(a, range(size), b) for a, b in pairs]
+        return parts[0]
+
+    def _piece(self, a: ir.Value, places: range, b: ir.Value | None = None) -> ir.Value:
+        """The lanes at ``places`` of ``a``, or of ``a`` and ``b`` behind it."""
+        other = b if b is not None else ir.Constant(a.type, ir.Undefined)
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(places)), list(places))
+        return self.builder.shuffle_vector(a, other, mask)
 
     def poly_pairs(self, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
         """The same polynomial in pairs, pairs of pairs and so on (Estrin): a few products more
@@ -244,12 +279,12 @@ class Lanes:
     def widened(self) -> Lanes:
         """The float64 lanes beside these float32 ones."""
         wide = DType("float64").with_lanes(self.dtype.lanes)
-        return Lanes(self.builder, wide, has_scale=self.has_scale)
+        return Lanes(self.builder, wide, has_scale=self.has_scale, stepwise=self.stepwise)
 
     def narrowed(self) -> Lanes:
         """The float32 lanes beside these float64 ones."""
         narrow = DType("float32").with_lanes(self.dtype.lanes)
-        return Lanes(self.builder, narrow, has_scale=self.has_scale)
+        return Lanes(self.builder, narrow, has_scale=self.has_scale, stepwise=self.stepwise)
 
     def extend(self, x: ir.Value) -> ir.Value:
         """A float32 value (or any narrower native float) in this format, exactly."""

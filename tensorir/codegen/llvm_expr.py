@@ -78,6 +78,8 @@ class ExprEmitter(MemoryEmitter):
     dot_unit: DotUnit = DotUnit()
     has_scale: bool = False
     """Whether the CPU multiplies 512-bit vectors by powers of two in one instruction."""
+    stepwise: int = 0
+    """That of ``Lanes``: the bits of a register, where vectors of several go step by step."""
 
     def expr(self, e: Expr) -> ir.Value:
         """The value of ``e``. Raises CodegenError for an intrinsic no machine code is known for."""
@@ -318,7 +320,9 @@ class ExprEmitter(MemoryEmitter):
                 return self._dot4(e)
             case _:
                 args = [self.expr(a) for a in e.args]
-                return intrinsics.emit_intrinsic(self.builder, e, args, has_scale=self.has_scale)
+                return intrinsics.emit_intrinsic(
+                    self.builder, e, args, has_scale=self.has_scale, stepwise=self.stepwise
+                )
 
     def _dot4(self, e: Call) -> ir.Value:
         total = self.expr(e.args[0])

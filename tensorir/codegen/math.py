@@ -73,14 +73,15 @@ def emit_math(
     dtype: DType,
     *,
     has_scale: bool = False,
+    stepwise: int = 0,
 ) -> ir.Value:
     """Emit ``name(*args)`` at the builder's position and return its value.
 
     ``dtype`` is the dtype of the operands and of the result, scalar or vector: float64, float32,
     float16 (LLVM ``half``) or bfloat16 (LLVM ``i16`` holding its bits, as llvmlite has no such
     type). After ``sin``, ``cos``, ``tan`` and ``fmod`` the builder may stand in another basic
-    block: a caller that records predecessors reads ``builder.block`` afterwards. ``has_scale`` is
-    that of ``Lanes``; no result depends on it. Raises
+    block: a caller that records predecessors reads ``builder.block`` afterwards. ``has_scale``
+    and ``stepwise`` are those of ``Lanes``; no result depends on them. Raises
     CodegenError for a name that is no function of the table or a wrong number of operands,
     DTypeError for a dtype that is no float.
     """
@@ -94,18 +95,21 @@ def emit_math(
             f"{name} takes {function.arity} operand{'s' if function.arity > 1 else ''}, "
             f"found {len(args)}."
         )
+    is_half = dtype.scalar in ("float16", "bfloat16")
+    computed = DType("float32").with_lanes(dtype.lanes) if is_half else dtype
+    if computed.scalar not in ("float32", "float64"):
+        floats = ("float16", "bfloat16", "float32", "float64")
+        raise DTypeError(str(dtype), floats, "a float dtype")
+    lanes = Lanes(builder, computed, has_scale=has_scale, stepwise=stepwise)
     match dtype.scalar:
-        case "float32" | "float64":
-            return function.emit(Lanes(builder, dtype, has_scale=has_scale), *args)
         case "float16":
-            lanes = Lanes(builder, DType("float32").with_lanes(dtype.lanes), has_scale=has_scale)
             value = function.emit(lanes, *(lanes.extend(arg) for arg in args))
             return builder.fptrunc(value, args[0].type)
         case "bfloat16":
-            lanes = Lanes(builder, DType("float32").with_lanes(dtype.lanes), has_scale=has_scale)
             value = function.emit(lanes, *(extend_bfloat16(lanes, arg) for arg in args))
             return truncate_bfloat16(lanes, value)
-    raise DTypeError(str(dtype), ("float16", "bfloat16", "float32", "float64"), "a float dtype")
+        case _:
+            return function.emit(lanes, *args)
 
 
 def extend_bfloat16(lanes: Lanes, bits: ir.Value) -> ir.Value:

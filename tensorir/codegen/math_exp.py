@@ -87,14 +87,16 @@ def reduced(lanes: Lanes, x: ir.Value, offset: int) -> tuple[ir.Value, ir.Value]
 
 
 def _reduced(lanes: Lanes, x: ir.Value, offset: int) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """``(r, n, shifted)``: the reduced argument, n as a float, and the float that holds ``n +
+    """``(r, n, shifted)``: the reduced argument, n as a float (-n where no ``scale`` wants it: LLVM
+    makes a subtraction of magic an addition of a second constant), and the float that holds ``n +
     offset`` in its low bits."""
     magic = lanes.const(1.5 * 2.0**lanes.mantissa + offset)
     high, low = lanes.pieces(LN2, [16 if lanes.bits == 32 else 40])
     shifted = lanes.fma(x, lanes.const(LOG2_E), magic)
-    n = lanes.sub(shifted, magic)
-    r = lanes.fma(n, lanes.const(-high), x)
-    return lanes.fma(n, lanes.const(-low), r), n, shifted
+    sign = -1 if lanes.scales else 1
+    n = lanes.sub(shifted, magic) if lanes.scales else lanes.sub(magic, shifted)
+    r = lanes.fma(n, lanes.const(sign * high), x)
+    return lanes.fma(n, lanes.const(sign * low), r), n, shifted
 
 
 def reduced_once(lanes: Lanes, x: ir.Value, offset: int) -> tuple[ir.Value, ir.Value]:
@@ -102,7 +104,7 @@ def reduced_once(lanes: Lanes, x: ir.Value, offset: int) -> tuple[ir.Value, ir.V
     is as nothing where ``exp(x)`` is a small part of the result once n is large."""
     magic = lanes.const(1.5 * 2.0**lanes.mantissa + offset)
     shifted = lanes.fma(x, lanes.const(LOG2_E), magic)
-    r = lanes.fma(lanes.sub(shifted, magic), lanes.const(-LN2), x)
+    r = lanes.fma(lanes.sub(magic, shifted), lanes.const(LN2), x)
     return r, lanes.to_bits(shifted)
 
 

@@ -1,10 +1,14 @@
-"""tanh, erf and erfc: saturating functions, all through the exponential's core.
+"""tanh, erf and erfc: saturating functions, most of them through the exponential's core.
 
 * ``tanh(x) = t / (t + 2)`` with ``t = exp(2 |x|) - 1``: well conditioned from zero to saturation.
-* ``erf(x) = 1 - exp(-q)`` with ``q = -log(erfc(|x|))``, a smooth function that is nearly a
-parabola:
-  ``q = a (c0 + a Q(a))``, ``c0 = 2 / sqrt(pi)``. An error in q is damped by ``q / (exp(q) - 1)``,
-  so Q needs few terms where erf saturates, and there is one formula for the whole line.
+* ``erf(x) = g - 4/27 g**3`` in float32, with ``g = x P(x*x) / Q(x*x)``: the cubic is flat where it
+  is 1 (``g = 3/2``), so that it forgives the errors of a quotient where erf saturates and all the
+  terms of P and Q count. Few operations, and few values at a time. P and Q: Remez exchange on the
+  relative error of erf.
+* ``erf(x) = 1 - exp(-q)`` in float64, with ``q = -log(erfc(|x|))``, a smooth function that is
+  nearly a parabola: ``q = a (c0 + a R(a))``, ``c0 = 2 / sqrt(pi)``. An error in q is damped by
+  ``q / (exp(q) - 1)``, so R needs few terms where erf saturates, and there is one formula for the
+  whole line.
 * ``erfc(a) = exp(-a*a) G(y) / (1 + 2a)`` with ``y = (a - 4) / (a + 4)`` (after Shepherd and
 Laframboise,
   1981), ``a*a`` as an unevaluated sum. float32 goes through float64, which absorbs the
@@ -22,49 +26,40 @@ from .math_exp import LOWEST, exp_polynomial, expm1_polynomial, reduced, reduced
 
 _TWO_OVER_SQRT_PI = Fraction("1.12837916709551257389615890312154517168810125865799771368817")
 _TANH_LIMIT = {32: 9.25, 64: 19.5}
-_ERF_LIMIT = {32: 3.925, 64: 5.9375}
-_ERF_CENTRE = {32: 0.0, 64: 2.9375}
-# (q(a) / a - c0) / a in a - centre; relative error of erf below 2**-27 and 2**-57.
-_ERF = {
-    32: (
-        0.6366195,
-        0.10277688,
-        -0.01914993,
-        -0.00016572166,
-        0.0016720241,
-        -0.0006354375,
-        0.000118341886,
-        -9.332342e-06,
-    ),
-    64: (
-        0.8130233914422076,
-        0.03236517009654093,
-        -0.005469592941915144,
-        0.0008724998499238745,
-        -0.0001262059380136777,
-        1.5228625645340583e-05,
-        -1.1098534208403284e-06,
-        -1.2034568619449357e-07,
-        7.753885143260387e-08,
-        -2.2260379247606068e-08,
-        4.879085288236741e-09,
-        -9.008373997391287e-10,
-        1.4505874001819566e-10,
-        1.0107707484164693e-12,
-        4.824982476526258e-13,
-        -3.9201295175861756e-12,
-        -2.8756375502068285e-12,
-        5.473976995464884e-14,
-        5.236208868385994e-13,
-        1.999970103943574e-13,
-        -2.9532140147172216e-16,
-        -1.8794811655731666e-14,
-        -5.099979709943163e-15,
-        -3.611539591795554e-16,
-        5.674552495670953e-17,
-        8.025084125810174e-18,
-    ),
-}
+_ERF_LIMIT = 4.1
+_ERF_TOP = (0.011735968, 0.005746094, -0.00016305885)
+_ERF_BOTTOM = (0.8862269, 0.13864283, 0.009100399, 0.00017848793, -1.3061672e-05)
+"""P without its first coefficient, which is 1, and Q; relative error of erf below 2**-25."""
+_WIDE_LIMIT, _WIDE_CENTRE = 5.9375, 2.9375
+# (q(a) / a - c0) / a in a - centre; relative error of erf below 2**-57.
+_WIDE = (
+    0.8130233914422076,
+    0.03236517009654093,
+    -0.005469592941915144,
+    0.0008724998499238745,
+    -0.0001262059380136777,
+    1.5228625645340583e-05,
+    -1.1098534208403284e-06,
+    -1.2034568619449357e-07,
+    7.753885143260387e-08,
+    -2.2260379247606068e-08,
+    4.879085288236741e-09,
+    -9.008373997391287e-10,
+    1.4505874001819566e-10,
+    1.0107707484164693e-12,
+    4.824982476526258e-13,
+    -3.9201295175861756e-12,
+    -2.8756375502068285e-12,
+    5.473976995464884e-14,
+    5.236208868385994e-13,
+    1.999970103943574e-13,
+    -2.9532140147172216e-16,
+    -1.8794811655731666e-14,
+    -5.099979709943163e-15,
+    -3.611539591795554e-16,
+    5.674552495670953e-17,
+    8.025084125810174e-18,
+)
 # exp(a**2) erfc(a) (1 + 2a) in y = (a - 4) / (a + 4), 0 <= a <= 28; relative error below 2**-54.
 _ERFCX = (
     1.2329951186255526,
@@ -105,12 +100,25 @@ def tanh(lanes: Lanes, x: ir.Value) -> ir.Value:
 
 
 def erf(lanes: Lanes, x: ir.Value) -> ir.Value:
+    return _erf_by_ratio(lanes, x) if lanes.bits == 32 else _erf_by_exp(lanes, x)
+
+
+def _erf_by_ratio(lanes: Lanes, x: ir.Value) -> ir.Value:
+    x = lanes.at_most(lanes.at_least(x, -_ERF_LIMIT), _ERF_LIMIT)
+    square = lanes.mul(x, x)
+    top = lanes.fma(lanes.mul(x, square), lanes.poly(square, _ERF_TOP), x)
+    g = lanes.div(top, lanes.poly(square, _ERF_BOTTOM))
+    # With a positive zero where g is a zero, which keeps its sign.
+    less = lanes.poly(lanes.mul(g, g), (0.0, -4 / 27))
+    return lanes.fma(less, g, g)
+
+
+def _erf_by_exp(lanes: Lanes, x: ir.Value) -> ir.Value:
     size, sign = lanes.split_sign(x)
-    a = lanes.at_most(size, _ERF_LIMIT[lanes.bits])
+    a = lanes.at_most(size, _WIDE_LIMIT)
     high, low = lanes.pieces(_TWO_OVER_SQRT_PI, [lanes.mantissa + 1])
-    centre = _ERF_CENTRE[lanes.bits]
-    shifted = a if centre == 0.0 else lanes.sub(a, lanes.const(centre))
-    inner = lanes.fma(a, lanes.poly_pairs(shifted, _ERF[lanes.bits]), lanes.const(low))
+    shifted = lanes.sub(a, lanes.const(_WIDE_CENTRE))
+    inner = lanes.fma(a, lanes.poly_pairs(shifted, _WIDE), lanes.const(low))
     q = lanes.fma(a, lanes.const(high), lanes.mul(a, inner))
     r, bits = reduced_once(lanes, lanes.neg(q), lanes.bias)
     power = lanes.from_bits(lanes.shift_left(bits, lanes.mantissa))

@@ -56,18 +56,22 @@ if TYPE_CHECKING:
 
 _UNROLLED_CHUNKS = 8
 """A loop over at most this many whole vectors is unrolled."""
-_ELEMENTARY = frozenset(
-    {
-        "exp", "exp_negative", "exp2", "expm1", "log", "log2", "log1p", "sigmoid", "tanh", "erf",
-        "atan",
-    }
-)  # fmt: skip
-"""Long chains of dependent instructions, each with a constant or two."""
-_SIDE_BY_SIDE = 4
-"""Vectors of an elementary function that are computed at once, step by step: the CPU waits less for
-each step, and one load of a constant serves them all."""
-_FEW_REGISTERS = 16
-"""Vector registers that cannot hold such a function's constants."""
+_VALUES = {
+    "exp": 4, "exp_negative": 4, "exp2": 4, "expm1": 4, "log": 4, "log2": 4, "log1p": 4,
+    "sigmoid": 4, "tanh": 4, "erf": 6, "atan": 4,
+}  # fmt: skip
+"""Elementary functions, long chains of dependent instructions, each with a constant or two; and the
+registers for each vector that is computed: its values and a share of the constants. ``erf`` has two
+polynomials, and GELU wants the argument again."""
+
+
+def _side_by_side(op: str, target: Target) -> int:
+    """How many vectors of an elementary function are computed at once, step by step: the CPU waits
+    less for each step, and one load of a constant serves them all. Registers that are many hold
+    its constants, and the CPU runs ahead to the next vector."""
+    if target.has_many_registers:
+        return 1
+    return 1 << max(1, target.vector_registers // _VALUES[op]).bit_length() - 1
 
 
 def vectorize_loops(func: PrimFunc, target: Target) -> PrimFunc:
@@ -75,8 +79,7 @@ def vectorize_loops(func: PrimFunc, target: Target) -> PrimFunc:
 
     Raises CodegenError for a vectorized loop whose extent is not a constant.
     """
-    at_once = _SIDE_BY_SIDE if target.vector_registers <= _FEW_REGISTERS else 1
-    body = _Loops(func, target.vector_bits, at_once).stmt(func.body)
+    body = _Loops(func, target).stmt(func.body)
     return func if body is func.body else PrimFunc(func.params, body, func.attrs, func.name)
 
 
@@ -87,9 +90,9 @@ class _NotVectorizable(Exception):
 class _Loops:
     """Finds the vectorized loops, with the ranges of the loops around."""
 
-    def __init__(self, func: PrimFunc, vector_bits: int, at_once: int) -> None:
+    def __init__(self, func: PrimFunc, target: Target) -> None:
         self.scope = Scope()
-        self.vector_bits, self.at_once = vector_bits, at_once
+        self.target = target
         for var in func.shape_vars:
             self.scope.bind_nonnegative(var)
 
@@ -141,10 +144,12 @@ class _Loops:
     def _lanes(self, s: For, extent: int) -> int:
         """The lanes of a chunk: those of a machine vector, or of several side by side."""
         bits = _widest(s.body, s.var)
-        lanes = max(1, self.vector_bits // bits)
-        if not _is_elementary(s.body):
+        lanes = max(1, self.target.vector_bits // bits)
+        functions = _elementary(s.body)
+        if not functions:
             return lanes
-        most = self.at_once * self.vector_bits // max(bits, 32)
+        at_once = min([_side_by_side(op, self.target) for op in functions])
+        most = at_once * self.target.vector_bits // max(bits, 32)
         while lanes * 2 <= min(most, extent):
             lanes *= 2
         return lanes
@@ -166,16 +171,14 @@ def _has_registers(s: Stmt) -> bool:
     )
 
 
-def _is_elementary(s: Stmt) -> bool:
-    """Whether a body computes an elementary function from memory to memory, without a condition:
+def _elementary(s: Stmt) -> set[str]:
+    """The elementary functions that a body computes from memory to memory, without a condition:
     slots of registers are vectors of the machine, and under a mask most of a wide chunk may be
     idle."""
     nodes = list(walk(s))
-    return (
-        any(isinstance(n, Call) and n.op in _ELEMENTARY for n in nodes)
-        and not any(isinstance(n, IfThenElse) for n in nodes)
-        and not _has_registers(s)
-    )
+    if any(isinstance(n, IfThenElse) for n in nodes) or _has_registers(s):
+        return set()
+    return {n.op for n in nodes if isinstance(n, Call) and n.op in _VALUES}
 
 
 def _widest(s: Stmt, var: Var) -> int:

@@ -139,19 +139,6 @@ KERNELS = {
 PRODUCTS = [name for name, kernel in KERNELS.items() if kernel.products]
 MATHEMATICS = [name for name, kernel in KERNELS.items() if not kernel.products]
 
-SPILLING: dict[tuple[str, str], str] = {
-    ("depthwise", HASWELL): "8 sums that share pixels are faster than fewer that fit 16 registers",
-    **{
-        ("softmax", cpu): "of 4 vectors, their sum and exp's constants one has no register of 16"
-        for cpu in (HASWELL, SSE2)
-    },
-    **{
-        ("gelu", cpu): "4 vectors that wait for 16 registers are faster than 2 that do not"
-        for cpu in (HASWELL, SSE2)
-    },
-}
-"""Kernels with spills in their loops, and why."""
-
 
 def target_of(cpu: str) -> Target:
     return Target(f"llvm -mcpu={cpu}")
@@ -197,9 +184,7 @@ def test_tiles_are_large(name: str, cpu: str) -> None:
 
 @pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("name", KERNELS)
-def test_loops_do_not_spill(name: str, cpu: str, request: pytest.FixtureRequest) -> None:
-    if reason := SPILLING.get((name, cpu)):
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+def test_loops_do_not_spill(name: str, cpu: str) -> None:
     tiles = promised(name, cpu)
     for loop in assembly.innermost_loops(compiled(name, cpu)[1]):
         assert assembly.stack_stores(loop) == []

@@ -8,6 +8,9 @@
             Y_tile[p1, q1, cl] += X[...] * Wp[c0, kh, kw, cl]
           E(Y_tile)
 
+Where registers are few and products are fused with sums, a tile is a column of pixels, and kh the
+innermost loop, so that weights and pixels leave registers to the sums (see ``column_of``).
+
 Rows of a tile share the rows of their windows, so that less is read, and, where there are no
 weights, so that each row is combined once for all; channels inside make every
 read one of a few streams through memory. Interior tiles have no conditions (see ``borders``).
@@ -40,6 +43,12 @@ TILE_ROWS = 4
 
 TILE = 8
 """Results of a tile a lane."""
+
+COLUMN = (5, 7)
+"""Results of a tile that is a column: the fewest that keep the CPU busy, and the most."""
+
+MOST_PRODUCTS = 72
+"""Products of such a tile; of many more LLVM mixes up the order, which is all that they are for."""
 
 UNFUSED_TILE = (2, 3)
 """Rows and pixels of a tile where products need registers before they are added."""
@@ -91,12 +100,13 @@ def schedule_direct(
     fused = window.w is None or target.has_fma
     steps = static_extent(block, window.kernel[-2]) if len(axes) > 1 else None
     by_rows = window.w is None and steps is not None and steps > axes[0].stride
+    chunks = _chunks(direct, block, target, lanes)
+    column = column_of(direct, block, target, chunks)
     registers = target.vector_registers
-    tile = _choose_tile(sch, chooser, axes, registers, by_rows=by_rows, fused=fused)
+    tile = _choose_tile(sch, chooser, axes, registers, column, by_rows=by_rows, fused=fused)
     if window.pad:
         sch.compute_inline(window.pad)
     stored = outlets(sch, window.block)
-    chunks = _chunks(direct, block, target, lanes)
     for name in (window.block, *stored):
         _order(sch, window, name, lanes, chunks)
     groups = [(window.block, *stored)]
@@ -106,7 +116,7 @@ def schedule_direct(
         sums = math.prod(tile) * lanes * block.writes[0].buffer.dtype.itemsize
         by_rows = tile[0] > 1 and len(groups) * sums * (len(stored) + steps) <= STACK_LIMIT
     for names in groups:
-        _tile(sch, names, len(axes), lanes, by_rows=by_rows)
+        _tile(sch, names, len(axes), lanes, by_rows=by_rows, by_columns=column is not None)
     if not share(sch, target, sch.get_loops(groups[0][1])[: CHUNK + 1], points_of(block)):
         # The rows inside are nearly all.
         rows = [sch.get_loops(names[1])[CHUNK + 1] for names in groups]
@@ -125,12 +135,13 @@ def _choose_tile(
     chooser: Chooser,
     axes: tuple[Axis, ...],
     registers: int,
+    column: int | None,
     *,
     by_rows: bool,
     fused: bool,
 ) -> tuple[int, ...]:
     """Rows and pixels of a tile (pixels alone where there are no rows), sums in half the registers
-    at most.
+    at most; ``column`` is that of ``column_of``.
 
     High tiles of few pixels are best: a row of a window is read for as many rows of results, and
     what is read and written at a time are few lines of each row. With a stride pixels share little
@@ -145,12 +156,42 @@ def _choose_tile(
     best = TILE // high // reach
     if not fused and high > 1 and reach == 1:
         high, best = UNFUSED_TILE
+    if column is not None:
+        high, best = column, 1
     wide = chooser.value(sch, [1, 2, 3, 4, 7, 8], min(best, width))
     pixels = min(wide, width)
     if len(axes) == 1:
         return (pixels,)
-    rows = chooser.value(sch, [1, 2, 4, 7], high)
+    rows = chooser.value(sch, [1, 2, 4, 7] if column is None else [1, 2, 4, 5, 6, 7], high)
     return (max(1, min(rows, axes[0].extent, most // pixels)), pixels)
+
+
+def column_of(direct: DirectWindow, block: Block, target: Target, chunks: int) -> int | None:
+    """Results of a tile that is a column of pixels, or None where tiles are wider.
+
+    In a column windows go one below the other. Taken column by column of the window, a column of
+    weights and as many pixels are enough for all its sums, and the pixels are those of the next
+    window but for one. With many registers pixels are shared by two columns of results, which
+    leaves less to load. Rows that two tiles read are to be in the cache still for the second; and
+    threads that share rows get as few as possible at the borders, which are one thread's.
+    """
+    window, axes = direct.window, direct.axes
+    if target.has_many_registers or not target.has_fma or window.w is None:
+        return None
+    if len(axes) != 2 or axes[0].stride > 1:
+        return None
+    steps, width = (static_extent(block, k) or MOST_PRODUCTS for k in window.kernel)
+    if axes[0].reach != steps or axes[0].extent < COLUMN[0]:
+        return None
+    fitting = min(target.vector_registers - 2 * steps - 1, MOST_PRODUCTS // (steps * width))
+    if fitting < COLUMN[0]:
+        return None
+    least, most = COLUMN
+    if target.threads != 1 and chunks == 1 and static_extent(block, window.batch) == 1:
+        return least
+    size = [d.value for d in window.x.buffer.shape[2:] if isinstance(d, IntImm)]
+    row = math.prod(size) * window.x.buffer.dtype.itemsize
+    return min(max(least, target.l2_bytes // row - steps + 1), most, fitting, axes[0].extent)
 
 
 def _chunks(direct: DirectWindow, block: Block, target: Target, lanes: int) -> int:
@@ -199,11 +240,23 @@ def _cut(
     return cut
 
 
-def _tile(sch: Schedule, names: tuple[str, ...], count: int, lanes: int, *, by_rows: bool) -> None:
+def _tile(
+    sch: Schedule,
+    names: tuple[str, ...],
+    count: int,
+    lanes: int,
+    *,
+    by_rows: bool,
+    by_columns: bool,
+) -> None:
     """What stands inside of a tile's loops, ``count`` of them over pixels: see the drawing."""
     product, *stored = names
     c0, *inner, lane = sch.get_loops(product)[CHUNK + 1 + count :]
     store_tile(sch, stored, c0, lanes)
+    if by_columns:
+        kernel_row, kernel_column, *pixels = inner
+        inner = [kernel_column, *pixels, kernel_row]
+        sch.reorder(*inner)
     terms = combine_rows(sch, product, inner[count - 2], c0) if by_rows else product
     for loop in inner:
         sch.unroll(loop)

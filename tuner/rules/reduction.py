@@ -43,8 +43,6 @@ from .trial import attempt
 
 SHORT = 8
 """Terms of a sum that are not worth vectors."""
-FEW_REGISTERS = 16
-"""Registers that an elementary function of several vectors takes all."""
 PREFETCHED = 4
 """Vectors of a row from which the next row is fetched ahead."""
 FINAL_LANES = 4
@@ -103,8 +101,7 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
     that each part of a row reads what the same part of another nest wrote."""
     inner = [(nest, _gather_loops(sch, nest)) for nest in nests]
     busy = any(uses_intrinsic(nest.block) for nest in nests)
-    few = target.vector_registers <= FEW_REGISTERS
-    wanted = chooser.value(sch, [1, 2, 4], 2 if busy and not few else 4)
+    wanted = chooser.value(sch, [1, 2, 4], 2 if busy and target.has_many_registers else 4)
     done = _reduce_as_made(sch, inner, target, wanted)
     for nest, loop in inner:
         if loop is None or nest.block.name in done:
@@ -140,10 +137,13 @@ def _reduce_as_made(
         if not same_extent(sch.get(made).extent, extent) or not isinstance(extent, IntImm):
             continue
         lanes = min(lanes_of(target, maker.block), lanes_of(target, nest.block))
-        # An elementary function takes longer than a few additions one after another, and where
-        # registers are few it needs those of their sums.
-        few = target.vector_registers <= FEW_REGISTERS and uses_intrinsic(maker.block)
-        size = (extent.value, lanes * wanted, lanes, lanes if few else lanes * wanted)
+        width, sums = lanes * wanted, lanes * wanted
+        if uses_intrinsic(maker.block) and not target.has_many_registers:
+            # An elementary function takes longer than a few additions one after another, and needs
+            # the registers of their sums. Fused, it has half the steps to wait for, and fewer
+            # vectors suffice; they leave a register to the sum.
+            width, sums = width // 2 if target.has_fma else width, lanes
+        size = (extent.value, max(width, lanes), lanes, sums)
         if extent.value >= SHORT and attempt(sch, _make_and_reduce, maker, nest, *size):
             done |= {maker.block.name, nest.block.name}
     return done

@@ -22,6 +22,45 @@ def lanes(dtype: str) -> Lanes:
     return Lanes(ir.IRBuilder(function.append_basic_block()), DType(dtype))
 
 
+def stepwise(dtype: str, register: int) -> str:
+    """The IR of a polynomial whose vectors are kept together."""
+    kind = Lanes(ir.IRBuilder(), DType(dtype)).float_type
+    function = ir.Function(ir.Module(), ir.FunctionType(kind, [kind]), "function")
+    builder = ir.IRBuilder(function.append_basic_block())
+    kit = Lanes(builder, DType(dtype), stepwise=register)
+    builder.ret(kit.poly(function.args[0], [1.0, 2.0, 3.0]))
+    return str(function)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "register", "steps"),
+    [
+        ("float32x16", 128, 2),  # four registers, one step a coefficient
+        ("float64x4", 128, 2),
+        ("float32x16", 0, 0),
+        ("float32x4", 128, 0),  # one register
+        ("float32", 128, 0),
+        ("float32x6", 128, 0),  # not whole registers
+        ("float32x32", 128, 0),  # more than there are registers for
+    ],
+)
+def test_which_vectors_go_step_by_step(dtype: str, register: int, steps: int) -> None:
+    assert stepwise(dtype, register).count("asm") == steps
+
+
+def test_vectors_that_go_step_by_step_give_the_same_bits(emitted_loop: Loops) -> None:
+    def emit(register: int) -> Callable[[ir.IRBuilder, list[ir.Value]], ir.Value]:
+        def polynomial(b: ir.IRBuilder, args: list[ir.Value]) -> ir.Value:
+            return Lanes(b, DType("float32x16"), stepwise=register).poly(args[0], [1.0, -2.0, 3.0])
+
+        return polynomial
+
+    x = np.random.default_rng(0).standard_normal(64).astype(np.float32)
+    x[:2] = np.nan, np.inf
+    found = [emitted_loop(emit(n), "float32x16", 1, "x86-64")(x) for n in (0, 128)]
+    np.testing.assert_array_equal(*found)
+
+
 def test_the_constants() -> None:
     with mp.workprec(220):
         expected = [mp.log(2), 1 / mp.log(2), 1 / mp.log(10), mp.log10(2), mp.pi]

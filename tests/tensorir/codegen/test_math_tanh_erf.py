@@ -48,6 +48,23 @@ def test_odd_bounded_and_never_falling(math_loop: Loops, name: str, dtype: str) 
     assert (np.diff(got) >= -2 * np.finfo(kind).eps).all()
 
 
+@pytest.mark.parametrize("cpu", ["host", "x86-64"])
+def test_erf_never_exceeds_1_and_stays_there(math_loop: Loops, cpu: str) -> None:
+    x = np.arange(0x40400000, 0x40900000, 3, np.uint32).view(np.float32)  # 3 to 4.5
+    got = math_loop("erf", "float32x16", cpu)(x)
+    assert got.max() == 1
+    assert (got[x > 4.1] == 1).all()
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64"])
+def test_erf_of_denormals(math_loop: Loops, cpu: str) -> None:
+    unit = np.finfo(np.float32).smallest_subnormal
+    x = np.array([1, -1, 7, 1000, -123457, 8388607], np.float32) * unit
+    got = math_loop("erf", "float32x16", cpu)(x)
+    exact = x.astype(np.float64) * 2 / np.sqrt(np.pi)
+    assert (abs(got - exact) <= 1.5 * unit).all()
+
+
 @pytest.mark.parametrize("dtype", ["float32x16", "float64x8"])
 def test_tanh_of_denormals_is_the_argument(math_loop: Loops, dtype: str) -> None:
     kind = scalar(dtype)

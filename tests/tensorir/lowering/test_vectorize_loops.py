@@ -79,6 +79,11 @@ def test_vectors_of_an_elementary_function_stand_side_by_side() -> None:
     assert "1, 16)" in vectorized(store, 64, "float64 float64 float64")
 
 
+def test_a_function_of_many_values_has_fewer_vectors_side_by_side() -> None:
+    text = vectorized("C[vi, vj] = T.exp(A[vi, vj]) + T.erf(A[vi, vj])", 64)
+    assert "C[T.Ramp(i * 64 + j_v * 16, 1, 16)]" in text
+
+
 def test_what_keeps_the_vectors_of_an_elementary_function_apart() -> None:
     store = "C[vi, vj] = T.exp(A[vi, vj])"
     many = vectorized(store, 32, target=Target("llvm -mcpu=skylake-avx512"))

@@ -12,11 +12,18 @@ from burnish.tensorir import operators as op
 from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
-from burnish.tests.assembly import innermost_loops, kernel_lines, multiply_adds, stack_stores
+from burnish.tests.assembly import (
+    innermost_loops,
+    kernel_lines,
+    multiply_adds,
+    stack_stores,
+    vector_spills,
+)
 from burnish.tests.tuner.rules.checking import SKYLAKE, Workload, assembly_of, scheduled
 from burnish.tests.tuner.rules.test_depthwise import depthwise
-from burnish.tuner.rules.direct_window import direct_window
+from burnish.tuner.rules.direct_window import column_of, direct_window
 from burnish.tuner.rules.window_match import match_window
+from burnish.tuner.workload import block_named
 
 
 def function(x: tuple[int, ...], *, stride: int = 1, pad: int = 1, kernel: int = 3) -> PrimFunc:
@@ -96,6 +103,66 @@ def test_products_that_are_not_fused_have_registers(stride: int, products: int) 
     loops = innermost_loops(kernel_lines(found, target))
     assert max(multiply_adds(loop) for loop in loops) == products
     assert not any(stack_stores(loop) for loop in loops)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "threads", "size", "results"),
+    [
+        ("haswell", 1, 28, 7),
+        ("haswell", 1, 112, 5),  # rows that two tiles read would not stay in the cache
+        ("haswell", 2, 112, 5),  # threads share rows, but for those at borders
+        ("haswell", 2, 24, 7),  # threads share channels
+        ("haswell", 1, 5, 5),
+    ],
+)
+def test_tiles_are_columns_that_leave_registers(
+    cpu: str, threads: int, size: int, results: int
+) -> None:
+    target = Target(f"llvm -mcpu={cpu} -threads={threads}")
+    found = scheduled(function((1, size, size, 96)), target=target)[1]
+    loops = innermost_loops(kernel_lines(found, target))
+    assert max(multiply_adds(loop) for loop in loops) == 9 * results
+    for loop in loops:
+        assert stack_stores(loop) == []
+        assert vector_spills(loop) == []
+
+
+@pytest.mark.parametrize(
+    "func",
+    [
+        function((1, 28, 28, 32), kernel=5, pad=2),  # too many products
+        function((1, 28, 28, 32), stride=2),
+        function((1, 4, 28, 32)),  # too few rows
+        function((1, 28, 32)),
+    ],
+    ids=["large", "stride", "low", "line"],
+)
+def test_other_tiles_go_row_by_row_of_the_window(func: PrimFunc) -> None:
+    assert column(func, "haswell") is None
+
+
+@pytest.mark.parametrize("cpu", ["x86-64", "skylake-avx512", "generic"])
+def test_columns_are_for_few_registers_and_fused_products(cpu: str) -> None:
+    func = function((1, 28, 28, 32))
+    assert column(func, "haswell") == 7
+    assert column(func, cpu) is None
+
+
+def column(func: PrimFunc, cpu: str) -> int | None:
+    window = match_window(func)
+    assert window is not None
+    direct = direct_window(Schedule(func), window)
+    assert direct is not None
+    block = block_named(func, window.block)
+    return column_of(direct, block, Target(f"llvm -mcpu={cpu} -threads=1"), 1)
+
+
+@pytest.mark.parametrize("size", [5, 6, 7, 8, 15])
+@pytest.mark.parametrize("kernel", [(3, 3), (1, 3), (3, 1), (2, 2)])
+def test_the_numbers_of_columns(size: int, kernel: tuple[int, int]) -> None:
+    workload = depthwise((2, size, size + 1, 20), kernel, pad=1)
+    workload.check(scheduled(workload.func, target=Target("llvm -mcpu=haswell"))[1])
+    workload.check(scheduled(workload.func)[1])
 
 
 @pytest.mark.parametrize("stride", [1, 2])

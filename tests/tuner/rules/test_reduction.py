@@ -10,6 +10,7 @@ import pytest
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.printer import print_func
+from burnish.tests.assembly import innermost_loops, kernel_lines, stack_stores
 from burnish.tests.native import call_native, lower
 from burnish.tests.tuner.rules.checking import (
     HASWELL,
@@ -209,6 +210,18 @@ def test_few_registers_keep_one_vector_of_sums_beside_powers(cpu: str, columns: 
         sums = re.search(r"softmax_sum_rf = T.alloc_buffer\(\(3, (\d+)\)", func.script())
         assert sums is not None
         assert int(sums[1]) == target.vector_lanes("float32")
+
+
+@pytest.mark.parametrize(("cpu", "vectors"), [("x86-64", 4), ("haswell", 2)])
+def test_vectors_of_an_exponential_leave_a_register_to_the_sum(cpu: str, vectors: int) -> None:
+    target = Target(f"llvm -mcpu={cpu}")
+    func = scheduled(softmax(1, 8, 1000).func, target=target)[1]
+    powers = re.search(
+        r"for \w+ in T.vectorized\((\d+)\):\s+with T.block\(\"softmax_exp\"", func.script()
+    )
+    assert powers is not None
+    assert int(powers[1]) == vectors * target.vector_lanes("float32")
+    assert all(stack_stores(loop) == [] for loop in innermost_loops(kernel_lines(func, target)))
 
 
 def test_a_nan_or_an_infinity_stays_in_its_row_with_few_registers() -> None:
