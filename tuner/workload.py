@@ -180,4 +180,9 @@ _SINGLE = frozenset({"abs", "fma", "if_then_else", "neg", "isnan", "isinf", "isf
 
 def uses_intrinsic(block: Block) -> bool:
     """Whether the block computes a transcendental function."""
-    return any(isinstance(n, Call) and n.op not in _SINGLE for n in walk(block.body))
+    return any(isinstance(n, Call) and is_elementary(n) for n in walk(block.body))
+
+
+def is_elementary(call: Call) -> bool:
+    """Whether a call is one of many instructions."""
+    return call.op not in _SINGLE

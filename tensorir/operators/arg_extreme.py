@@ -3,17 +3,36 @@
 Two reductions: the extreme itself, then the smallest index at which it stands, which is counted in
 32 bits where they suffice: a vector has as many of them as of the elements. A NaN is more extreme
 than any number, as in PyTorch: the first one is found.
+
+Floats are compared with the number next to the extreme, which is passed by the extreme alone, or
+by NaN where that is the extreme: one comparison that is false for NaN decides both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ...support.dtype import DType
 from ...support.errors import ComputeError
 from .. import compute as te
 from ..compute import Tensor
-from ..expr import EQ, INDEX, BufferLoad, Expr, IntImm, Select, Var, const, logical_or
+from ..expr import (
+    EQ,
+    GE,
+    GT,
+    INDEX,
+    LE,
+    LT,
+    BufferLoad,
+    Expr,
+    IntImm,
+    Select,
+    Var,
+    const,
+    max_value,
+    min_value,
+)
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
 from .elementwise import elementwise
@@ -29,7 +48,10 @@ def _arg_extreme(
         raise ComputeError(f"{name}: axis {d} is empty and has no extreme element.")
     if x.dtype.is_bool:
         x = elementwise(f"{name}_bytes", _as_byte, x)
-    extreme = reduce_block(f"{name}_extreme", x, [d], reducer)
+    largest = reducer is te.max
+    limit = reduce_block(f"{name}_extreme", x, [d], reducer)
+    if x.dtype.is_float:
+        limit = elementwise(f"{name}_limit", partial(_next_to, below=largest), limit)
     axes = [d]
     k = te.reduce_axis((0, length), "k")
     counted = _index_dtype(x, length)
@@ -38,12 +60,13 @@ def _arg_extreme(
     def element(*indices: Var) -> Expr:
         kept = kept_indices(indices, axes) if keepdims else tuple(indices)
         value = BufferLoad(x, (*kept[:d], k, *kept[d:]))
-        found: Expr = EQ(value, BufferLoad(extreme, kept))
+        bound = BufferLoad(limit, kept)
+        none = const(0, counted) if last else cast_expr(length - 1, counted)
         if x.dtype.is_float:
-            found = logical_or(found, call_intrin("isnan", value))
-        if last:
-            return te.max(Select(found, place, const(0, counted)), axis=[k])
-        return te.min(Select(found, place, cast_expr(length - 1, counted)), axis=[k])
+            term = Select(LE(value, bound) if largest else GE(value, bound), none, place)
+        else:
+            term = Select(EQ(value, bound), place, none)
+        return te.max(term, axis=[k]) if last else te.min(term, axis=[k])
 
     shape = reduced_shape(x.shape, axes, keepdims=keepdims)
     if counted is INDEX:
@@ -58,6 +81,22 @@ def _index_dtype(x: Tensor, length: Expr) -> DType:
     narrow = DType("int32")
     fits = isinstance(length, IntImm) and length.value < 1 << (narrow.bits - 1)
     return narrow if fits and x.dtype.bits <= narrow.bits else INDEX
+
+
+def _next_to(extreme: Expr, *, below: bool) -> Expr:
+    """The float next to the extreme, ``below`` it or above: NaN, with which no comparison holds,
+    where there is none; infinity where the extreme is NaN, as all numbers are up to that."""
+    dtype = extreme.dtype
+    integer = DType(f"int{dtype.bits}")
+    infinity = max_value(dtype) if below else min_value(dtype)
+    bits = call_intrin("reinterpret", extreme, dtype=integer)
+    outwards = GT(extreme, const(0, dtype)) if below else LT(extreme, const(0, dtype))
+    step = Select(outwards, bits - const(1, integer), bits + const(1, integer))
+    # Of zeros, the smallest number of the other sign, whichever sign the zero has.
+    sign = -(1 << (dtype.bits - 1)) if below else 0
+    step = Select(EQ(extreme, const(0, dtype)), const(sign + 1, integer), step)
+    found = call_intrin("reinterpret", step, dtype=dtype)
+    return Select(call_intrin("isnan", extreme), infinity, found)
 
 
 def _as_byte(v: Expr) -> Expr:

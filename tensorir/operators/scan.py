@@ -10,12 +10,13 @@ then with the result one vector before
     x01234   x012345  ...                 combined with the results of 4 places before
 
 so that vectors wait for each other for one operation only, and no lane has to be spread over a
-vector. Along any other axis each column is scanned in order, and columns are lanes: pieces of rows
-whose state stays in the first cache, row after row. In which order elements are combined
-depends on shapes alone. Where a sum of neighbours overflows, the result is infinite or NaN even if
-the sum from the beginning is finite. Products of floats are taken in order, as neighbours' products
-overflow easily and zero times infinity is NaN. Half precision accumulates in float32 and rounds
-each result.
+vector. What stands 1 to 3 places before is loaded, as ports for loads are idle and those for
+shuffles are not; from 4 places on, vectors of results are shuffled. Along any other axis each
+column is scanned in order, and columns are lanes: pieces of rows whose state stays in the first
+cache, row after row. In which order elements are combined depends on shapes alone. Where a sum of
+neighbours overflows, the result is infinite or NaN even if the sum from the beginning is finite.
+Products of floats are taken in order, as neighbours' products overflow easily and zero times
+infinity is NaN. Half precision accumulates in float32 and rounds each result.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ from .rows import function_of_rows, loop, plain_buffer
 WINDOW_BYTES = 32
 """Of a row's state that is worked on at once. Twice as many take another shuffle for each vector,
 which costs CPUs that cut it in two more than it saves."""
+FEW_VECTORS = 8
+"""Vectors of a row for which the first one is not worth code of its own."""
+LOADED = 2
+"""Distances, 1 and 2 places, at which elements are loaded from before a vector."""
 VECTOR_BYTES = 64
 """Of the state of columns: the widest vector there is, several of lesser CPUs."""
 PIECE_BYTES = 1 << 14
@@ -154,9 +159,11 @@ class _Row:
             self._fill(earlier, lambda lane: BufferLoad(window, (lane + self.own,))),
         ]
 
-    def vector(self, base: Expr, count: Expr | None = None) -> Stmt:
-        """Scan the elements from ``base`` on: a vector of them, or the first ``count``."""
+    def vector(self, base: Expr, count: Expr | None = None, *, first: bool = True) -> Stmt:
+        """Scan the elements from ``base`` on: a vector of them, or the first ``count``. Unless it
+        may be the ``first`` vector, neighbours are loaded, which is less work than to shuffle."""
         scan, combine = self.scan, self.scan.combine
+        loaded = 0 if first or scan.source.dtype is not scan.wide else LOADED
 
         def given(lane: Expr) -> Expr:
             value = scan.load((*self.lead, base + lane))
@@ -164,9 +171,19 @@ class _Row:
                 return value
             return call_intrin("if_then_else", lane < count, value, scan.neutral)
 
+        def reloaded(n: int, lane: Expr) -> Expr:
+            """What window ``n`` has at a place that may lie before this vector."""
+            if n == 0:
+                return given(lane)
+            behind = reloaded(n - 1, lane + self.before * (1 << (n - 1)))
+            return combine(behind, reloaded(n - 1, lane))
+
         def doubled(n: int, lane: Expr) -> Expr:
-            window = self.windows[n]
-            behind = BufferLoad(window, (lane + (self.own + self.before * (1 << n)),))
+            window, distance = self.windows[n], self.before * (1 << n)
+            if n < loaded:
+                behind = reloaded(n, lane + distance)
+            else:
+                behind = BufferLoad(window, (lane + (self.own + distance),))
             return combine(behind, BufferLoad(window, (lane + self.own,)))
 
         def written(lane: Expr) -> Stmt:
@@ -194,10 +211,16 @@ def _rows(scan: _Scan) -> PrimFunc:
         lanes = _index(made.lanes)
         whole, rest = floordiv(scan.length, lanes), floormod(scan.length, lanes)
 
-        def full(k: Expr) -> Stmt:
-            return made.vector(sub(scan.length, (k + 1) * lanes) if scan.reverse else k * lanes)
+        def full(k: Expr, *, first: bool) -> Stmt:
+            base = sub(scan.length, (k + 1) * lanes) if scan.reverse else k * lanes
+            return made.vector(base, first=first)
 
-        parts = [made.start(), loop("k", whole, full)]
+        parts = [made.start()]
+        if isinstance(whole, IntImm) and whole.value > FEW_VECTORS and made.lanes > 1:
+            parts.append(full(_index(0), first=True))
+            parts.append(loop("k", _index(whole.value - 1), lambda k: full(k + 1, first=False)))
+        else:
+            parts.append(loop("k", whole, lambda k: full(k, first=True)))
         if not (isinstance(rest, IntImm) and rest.value == 0):
             parts.append(made.vector(_index(0) if scan.reverse else whole * lanes, rest))
         return seq(*parts), made.buffers

@@ -92,7 +92,7 @@ def merge(func: PrimFunc, variables: Sequence[Var], *, checks: bool = True) -> t
         bodies.append(map_outer_realizes(chain[-1].body, change, bounds, None))
     if checks:
         require_declared(func, SeqStmt(tuple([p[depth] for p in paths])), "merge")
-        _require_local(func, outer, new_loops, bodies)
+        require_local(func, outer, new_loops, bodies, "merge")
     nest = seq(*bodies)
     for loop in reversed(new_loops):
         nest = replace(loop, body=nest)
@@ -133,19 +133,26 @@ def _require_equal(func: PrimFunc, chains: Sequence[Sequence[For]]) -> None:
                 raise fail(ScheduleValueError, "merge", func, [first, loop], found)
 
 
-def _require_local(
-    func: PrimFunc, outer: Sequence[For], merged: Sequence[For], bodies: Sequence[Stmt]
+def require_local(
+    func: PrimFunc,
+    outer: Sequence[For],
+    merged: Sequence[For],
+    bodies: Sequence[Stmt],
+    primitive: str,
 ) -> None:
+    """Raises DependenceError unless each of the statements, which stand below the same loops one
+    after another, may run all its iterations before the next one begins, and the other way
+    round."""
     groups = [blocks_below(b) for b in bodies]
     for group in groups:
         for n in group:
-            require_affine(func, n, [*outer, *merged, *n.loops], "merge")
+            require_affine(func, n, [*outer, *merged, *n.loops], primitive)
     order = LoopOrder(outer, merged)
     for i, group in enumerate(groups):
         later = [n for g in groups[i + 1 :] for n in g]
         for first in group:
             for second in later:
-                _require_order_kept(func, first, second, order)
+                _require_order_kept(func, first, second, order, primitive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +241,9 @@ class LoopOrder:
         return contains(owner.box, other.box, known, owner.region.buffer.shape)
 
 
-def _require_order_kept(func: PrimFunc, first: Nested, second: Nested, order: LoopOrder) -> None:
+def _require_order_kept(
+    func: PrimFunc, first: Nested, second: Nested, order: LoopOrder, primitive: str
+) -> None:
     """Raises DependenceError unless ``second`` at an iteration may run before ``first`` at all
     later ones."""
     shared = {id(r.buffer) for r in (*first.block.reads, *first.block.writes)}
@@ -245,17 +254,20 @@ def _require_order_kept(func: PrimFunc, first: Nested, second: Nested, order: Lo
             if a.region.buffer is not b.region.buffer or not (a.written or b.written):
                 continue
             if not order.are_apart(a, b):
-                raise _refused(func, a, b, order.merged)
+                raise _refused(func, a, b, order.merged, primitive)
 
 
-def _refused(func: PrimFunc, first: Touch, second: Touch, merged: Sequence[For]) -> ScheduleError:
+def _refused(
+    func: PrimFunc, first: Touch, second: Touch, merged: Sequence[For], primitive: str
+) -> ScheduleError:
     one, other = first.block.block.name, second.block.block.name
     here = ", ".join(repr(loop.var.name) for loop in merged)
     did, does = ["writes" if t.written else "reads" for t in (first, second)]
     buffer = first.region.buffer.name
+    order = "came first before" if primitive == "merge" else "would come first"
     found = (
         f"In one iteration of {here} the block {other!r} {does} {_text(second)}, while {one!r} "
-        f"{did} {_text(first)} in a later one. {one!r} came first before, and that these are "
+        f"{did} {_text(first)} in a later one. {one!r} {order}, and that these are "
         f"different elements of {buffer!r} cannot be proved."
     )
     reduced = axis_bindings(first.block.realize, ("reduce",))
@@ -266,7 +278,7 @@ def _refused(func: PrimFunc, first: Touch, second: Touch, merged: Sequence[For])
                 f"of {one!r}."
             )
     guilty = [_original(func, first.block), _original(func, second.block)]
-    return fail(DependenceError, "merge", func, guilty, found)
+    return fail(DependenceError, primitive, func, guilty, found)
 
 
 def _text(touch: Touch) -> str:

@@ -46,6 +46,7 @@ REWRITES = frozenset(
         "split",
         "fuse",
         "merge",
+        "fission",
         "lift_allocation",
         "stage_memory",
         "pack",

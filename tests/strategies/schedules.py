@@ -20,7 +20,7 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.tensor_intrin import TensorIntrin
 from burnish.tensorir.schedule.trace import Instruction, Trace
-from burnish.tensorir.stmt import Block
+from burnish.tensorir.stmt import Block, SeqStmt
 from burnish.tests.strategies.corpus import CORPUS, PROGRAMS
 from burnish.tests.strategies.draw import Draw, NoCandidateError
 
@@ -87,6 +87,15 @@ def _merge(d: Draw) -> Arguments:
     else:
         raise NoCandidateError
     return first, second
+
+
+def _fission(d: Draw) -> Arguments:
+    """A loop with several statements below it, mostly."""
+    for _ in range(6):
+        loop = d.loop()
+        if isinstance(d.sch.get(loop).body, SeqStmt):
+            break
+    return (loop,)
 
 
 def _reorder(d: Draw) -> Arguments:
@@ -366,6 +375,7 @@ PRIMITIVES: dict[str, Row] = {
     "loop_partition": Row(2, _loop_partition),
     "fuse": Row(4, _fuse),
     "merge": Row(2, _merge),
+    "fission": Row(2, _fission),
     "reorder": Row(6, _reorder),
     "add_unit_loop": Row(1, _add_unit_loop),
     "parallel": Row(2, lambda d: (d.loop(),)),

@@ -204,7 +204,7 @@ def _vectorize(
 ) -> list[LoopRV]:
     lanes = lanes_of(target, block)
     # With few registers, lowering computes a function's vectors side by side.
-    busy = 2 if target.vector_registers > 16 else 4
+    busy = 2 if target.has_many_registers else 4
     least = vectors_of_line(sch.func, block, lanes, target)
     best = max(least, busy if uses_intrinsic(block) else 1)
     wanted = chooser.value(sch, [n for n in (1, 2, 4) if n >= least], best)

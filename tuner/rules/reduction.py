@@ -18,9 +18,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from ...support.errors import ScheduleError
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import IntImm
+from ...tensorir.expr import BufferLoad, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
@@ -38,6 +39,7 @@ from .elementwise import is_plain, same_extent, schedule_block
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power, vectorize_loop
 from .nests import Nest, accesses, common_nests, nest_of, spatial_axes
+from .rows_together import is_busy, next_rows_fit, rows_at_once, run_rows_together
 from .sharing import points_of, share
 from .trial import attempt
 
@@ -90,9 +92,26 @@ def schedule_nests(sch: Schedule, nests: list[Nest], target: Target, chooser: Ch
     if cut is not None and column is not None:
         extent = nests[0].block.iter_vars[kept[column]].dom.extent
         outer = cut_columns(sch, outer, extent, cut.size)
+    elif column is None and outer:
+        _several_rows(sch, nests, outer, target, chooser)
     share(sch, target, outer, max([points_of(n.block) for n in nests]))
     if cut is not None:
         vectorize_rows(sch, cut)
+
+
+def _several_rows(
+    sch: Schedule, nests: list[Nest], outer: list[LoopRV], target: Target, chooser: Chooser
+) -> None:
+    """Run several rows at a time where that fits; ``outer`` has the loop over these then."""
+    count = chooser.value(sch, [1, 2, 4], rows_at_once(nests, target))
+    if count == 1:
+        return
+    trial = sch.copy()
+    try:
+        outer[-1] = run_rows_together(trial, outer[-1], count)
+    except ScheduleError:
+        return
+    sch.become(trial)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -100,9 +119,11 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
     """Vectorise what runs within a row. Axes of one extent are cut at one place in all nests, so
     that each part of a row reads what the same part of another nest wrote."""
     inner = [(nest, _gather_loops(sch, nest)) for nest in nests]
-    busy = any(uses_intrinsic(nest.block) for nest in nests)
+    together = rows_at_once(nests, target) > 1
+    busy = any(uses_intrinsic(n.block) if together else is_busy(n) for n in nests)
     wanted = chooser.value(sch, [1, 2, 4], 2 if busy and target.has_many_registers else 4)
     done = _reduce_as_made(sch, inner, target, wanted)
+    again = _read_again(nests) if not done and next_rows_fit(nests, target) else set()
     for nest, loop in inner:
         if loop is None or nest.block.name in done:
             continue
@@ -119,9 +140,25 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
         else:
             width = min(lanes * wanted, up_to_power(extent.value + 1) // 2)
             if is_reduction(nest.block):
-                vectorize_terms(sch, nest.block.name, len(nest.kept), extent.value, width, lanes)
+                size = (len(nest.kept), extent.value, width, lanes)
+                vectorize_terms(sch, nest.block.name, *size, fetch=nest.block.name in again)
             else:
                 vectorize_loop(sch, loop, width, min(lanes, width))
+
+
+def _read_again(nests: list[Nest]) -> set[str]:
+    """The reductions of rows that an earlier nest has brought into the cache: memory has time for
+    the next row then."""
+    found: set[str] = set()
+    read: set[int] = set()
+    for nest in nests:
+        rows = {id(a.buffer) for a in accesses(nest.block) if isinstance(a, BufferLoad)}
+        rows -= {id(w.buffer) for w in nest.block.writes}
+        if is_reduction(nest.block) and nest.rest:
+            if rows & read:
+                found.add(nest.block.name)
+            read |= rows
+    return found
 
 
 def _reduce_as_made(
@@ -234,10 +271,17 @@ def _is_one_axis(nest: Nest) -> bool:
 
 
 def vectorize_terms(
-    sch: Schedule, name: str, rows: int, extent: int, width: int, lanes: int
+    sch: Schedule,
+    name: str,
+    rows: int,
+    extent: int,
+    width: int,
+    lanes: int,
+    *,
+    fetch: bool = False,
 ) -> None:
     """Keep ``width`` partial results of a reduction over its innermost loop in the lanes of
-    vectors; ``rows`` loops stand around a row."""
+    vectors; ``rows`` loops stand around a row. ``fetch`` asks for the next row meanwhile."""
     _, inner = sch.split(sch.get_loops(name)[-1], [None, width])
     partial = sch.rfactor(inner, -1)
     sch.set_scope(partial, 0, "register")
@@ -245,6 +289,8 @@ def vectorize_terms(
     parts = [outer]
     if extent % width:
         parts = sch.loop_partition(outer, [extent // width, None])
+    if fetch and extent >= PREFETCHED * width:
+        sch.annotate(parts[0], PREFETCH, -(-extent // width))
     children = [sch.get_child_blocks(part)[0] for part in parts]
     for child in children:
         sch.vectorize(sch.get_loops(child)[-1])

@@ -12,6 +12,7 @@ from .. import (
     loops,
     partition,
 )
+from ..fission import fission
 from ..handles import LoopHandle, LoopRV
 from ..merge import merge as merge_loops
 from ..state import BlockLike, IntLike, ScheduleState
@@ -256,6 +257,73 @@ class LoopPrimitives(ScheduleState):
         rv = LoopHandle(var, owner)
         self._record("merge", [("", loop) for loop in loops_], (), (rv,))
         return rv
+
+    def fission(self, loop: LoopRV) -> list[LoopRV]:
+        """Give each statement below a loop a loop of its own, and give these loops, in order.
+
+        The opposite of ``merge``: afterwards all iterations of the first statement run before any
+        of the second. So a tile of rows can be moved into the nests of several blocks, each of
+        which then works on all rows of the tile at once.
+
+        Requires:
+
+        - a plain serial loop that begins at 0 (LoopKindError), with several statements below it
+          (NotAncestorError);
+        - blocks with spatial and reduce axes, bound affinely (NonAffineError);
+        - no later iteration of an earlier statement that touches what a later statement touches in
+          an earlier iteration, where one of them writes (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8,))
+                for i in range(8):
+                    for k in range(6):
+                        with T.block("B"):
+                            vi, vk = T.axis.remap("SR", [i, k])
+                            with T.init():
+                                B[vi] = T.float32(0)
+                            B[vi] = B[vi] + A[vi, vk]
+                    for j in range(6):
+                        with T.block("C"):
+                            vi, vj = T.axis.remap("SS", [i, j])
+                            C[vi, vj] = A[vi, vj] * B[vi]
+
+        Schedule::
+
+            pairs, rows = sch.split(sch.get_loops("B")[0], [None, 2])
+            for row in sch.fission(rows):
+                sch.unroll(row)
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8,))
+                for i_0 in range(4):
+                    for i_1_0 in T.unroll(2):
+                        for k in range(6):
+                            with T.block("B"):
+                                vi = T.axis.spatial(8, i_0 * 2 + i_1_0)
+                                vk = T.axis.reduce(6, k)
+                                with T.init():
+                                    B[vi] = T.float32(0)
+                                B[vi] = B[vi] + A[vi, vk]
+                    for i_1_1 in T.unroll(2):
+                        for j in range(6):
+                            with T.block("C"):
+                                vi = T.axis.spatial(8, i_0 * 2 + i_1_1)
+                                vj = T.axis.spatial(6, j)
+                                C[vi, vj] = A[vi, vj] * B[vi]
+        """
+        func, variables = fission(
+            self._functions[loop.func_name], loop.var, checks=self.enable_checks
+        )
+        self._commit(loop.func_name, func)
+        rvs = [LoopHandle(v, loop.func_name) for v in variables]
+        self._record("fission", [("", loop)], (), tuple(rvs))
+        return rvs
 
     def reorder(self, *ordered_loops: LoopRV) -> None:
         """Put loops of one chain into the given order; loops that are not named keep their places.

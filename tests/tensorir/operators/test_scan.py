@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -138,11 +140,14 @@ def test_code_is_vectors_without_spills(axis: int, cpu: str) -> None:
         assert all(line.is_wide for line in sums)
 
 
-def test_a_vector_of_a_row_takes_an_addition_for_each_distance_and_one_more() -> None:
+def test_a_vector_of_a_row_takes_few_additions_and_one_shuffle() -> None:
+    """An addition for each distance and one more, and one of neighbours that are loaded again."""
     loops = _loops(1, "skylake-avx512")
     found = [[line.operation for line in loop] for loop in loops]
-    assert max([codes.count("vaddps") for codes in found]) == 4
+    assert max([codes.count("vaddps") for codes in found]) == 5
     assert not any(code.startswith("vexpand") for codes in found for code in codes)
+    shuffles = [[c for c in codes if re.match("vperm|vshuf|valign", c)] for codes in found]
+    assert max(map(len, shuffles)) == 1
 
 
 @pytest.mark.parametrize(
