@@ -23,7 +23,7 @@ import re
 import sys
 import tempfile
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -32,6 +32,8 @@ from typing import Any
 
 from burnish.driver import cli
 from burnish.frontend.onnx.registry import REGISTRY as ONNX
+from burnish.frontend.torch import convert_refused
+from burnish.frontend.torch.decompositions import DECOMPOSITIONS
 from burnish.frontend.torch.registry import REGISTRY as TORCH
 from burnish.graphir.op import all_ops
 from burnish.support.config import describe_flags
@@ -139,8 +141,23 @@ def operators() -> str:
 
 def torch_operators() -> str:
     """The ATen operators that the PyTorch front end converts, overloads joined."""
-    names = {name.removeprefix("aten.").rsplit(".", 1)[0] for name in TORCH.names}
-    return ", ".join(f"`{name}`" for name in sorted(names))
+    converted = [n for n in TORCH.names if TORCH[n].__module__ != convert_refused.__name__]
+    return _aten_names(converted)
+
+
+def torch_decompositions() -> str:
+    """The ATen operators that the PyTorch front end writes with others itself."""
+    return _aten_names([str(op) for op in DECOMPOSITIONS])
+
+
+def torch_refusals() -> str:
+    """The ATen operators that the PyTorch front end refuses with a reason."""
+    return _aten_names([n for n in TORCH.names if TORCH[n].__module__ == convert_refused.__name__])
+
+
+def _aten_names(names: Iterable[str]) -> str:
+    found = {name.removeprefix("aten.").rsplit(".", 1)[0] for name in names}
+    return ", ".join(f"`{name}`" for name in sorted(found))
 
 
 def onnx_operators() -> str:
@@ -197,7 +214,8 @@ WORDS: dict[str, Callable[..., str]] = {
     f.__name__: f
     for f in (
         fence, brief, functions, thin, inner_loop, without_objects, read, dumped, usage, flags,
-        operators, torch_operators, onnx_operators, primitives_contents, primitives, section,
+        operators, torch_operators, torch_decompositions, torch_refusals, onnx_operators,
+        primitives_contents, primitives, section,
     )
 }  # fmt: skip
 

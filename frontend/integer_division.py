@@ -45,10 +45,9 @@ def divide_integers(context: Emitter, name: str, a: Atom, b: Atom) -> Var:
 def remainder_of_truncation(context: Emitter, a: Atom, b: Atom) -> Var:
     """C's ``fmod``, of floats or integers: the remainder with the sign of the dividend, exactly."""
     kind = context.type(a).dtype
-    zero = constant(0, kind)
     if kind.is_float:
-        rest = context.op("floor_mod", context.op("abs", a), context.op("abs", b))
-        return context.op("where", context.op("less", a, zero), context.op("negative", rest), rest)
+        return context.op("fmod", a, b)
+    zero = constant(0, kind)
     rest = divide_integers(context, "floor_mod", a, b)
     if kind.kind == "uint":
         return rest

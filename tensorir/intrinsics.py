@@ -54,6 +54,8 @@ _ROWS = (
     Intrinsic("sinh", 1, _FLOAT, "hyperbolic sine"),
     Intrinsic("cosh", 1, _FLOAT, "hyperbolic cosine"),
     Intrinsic("erf", 1, _FLOAT, "error function"),
+    Intrinsic("erfc", 1, _FLOAT, "1 - erf(x), accurate where that is small"),
+    Intrinsic("gelu", 1, _FLOAT, "x times the share of the normal distribution below x"),
     Intrinsic("sigmoid", 1, _FLOAT, "1 / (1 + exp(-x))"),
     Intrinsic("sin", 1, _FLOAT, "sine of radians"),
     Intrinsic("cos", 1, _FLOAT, "cosine of radians"),

@@ -28,8 +28,11 @@ def full(context: Context, node: Node) -> Atom:
 @converts(
     "aten.zeros.default", "aten.zeros_like.default", "aten.new_zeros.default",
     "aten.ones.default", "aten.ones_like.default", "aten.new_ones.default",
+    "aten.empty.memory_format", "aten.empty_like.default", "aten.empty_permuted.default",
+    "aten.new_empty.default",
 )  # fmt: skip
 def zeros_and_ones(context: Context, node: Node) -> Atom:
+    """What is left empty may hold anything: zeros here."""
     kind = context.result_type(node)
     return context.broadcast(context.number(int("ones" in base_name(node)), kind.dtype), kind)
 

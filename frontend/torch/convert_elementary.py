@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch.fx import Node
 
 from ...graphir.expr import Atom, Var
-from .registry import Context, base_name, converts
+from .registry import Context, arguments, base_name, converts
 
-_UNARY = ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "log10")
+_UNARY = ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "log10",
+          "erfc")  # fmt: skip
 _BINARY = ("atan2", "hypot")
 
 
@@ -39,6 +42,17 @@ def extreme_of_numbers(context: Context, node: Node) -> Atom:
     for x, other in ((a, b), (b, a)):
         result = context.op("where", context.op("isnan", x), other, result)
     return result
+
+
+@converts("aten.rrelu_with_noise.default", "aten.rrelu_with_noise_functional.default")
+def rrelu(context: Context, node: Node) -> Any:
+    """The mean slope, without training."""
+    given = arguments(node)
+    if given["training"]:
+        raise context.refuse("draws random slopes; call module.eval() before compiling.")
+    slope = (float(given["lower"]) + float(given["upper"])) / 2
+    result = context.op("leaky_relu", context.operand(given["self"]), negative_slope=slope)
+    return [result] if base_name(node).endswith("functional") else result
 
 
 @converts("aten.signbit.default")

@@ -169,7 +169,7 @@ def batch_norm(context: Context, node: Node) -> Var:
     own."""
     given = arguments(node)
     running = given.get("running_mean") is not None
-    if given["training"] and running:
+    if given.get("training") and running:
         raise context.refuse("batch norm is in training mode; call module.eval() before compiling.")
     x = context.operand(given["input"])
     kind = context.type(x)

@@ -77,12 +77,19 @@ def variance(context: Context, node: Node) -> Any:
 
 @converts("aten.linalg_vector_norm.default")
 def vector_norm(context: Context, node: Node) -> Atom:
-    """The 1, 2 and infinity norms."""
+    """Orders 1, 2 and the infinities are no powers; 0 counts."""
     x = context.operand(node.args[0], context.result_type(node).dtype)
     order, (axes, keepdims) = float(arguments(node)["ord"]), _axes(node)
     if order == 2:
         return context.op("sqrt", _emit(context, "sum", context.op("square", x), axes, keepdims))
-    if order not in (1, math.inf):
-        raise context.refuse(f"the norm of order {order} cannot be imported, only 1, 2 and inf.")
+    dtype = context.type(x).dtype
+    if order == 0:
+        counted = context.cast(context.op("not_equal", x, context.number(0, dtype)), dtype)
+        return _emit(context, "sum", counted, axes, keepdims)
     magnitude: Var = context.op("abs", x)
-    return _emit(context, "sum" if order == 1 else "max", magnitude, axes, keepdims)
+    name = {1: "sum", math.inf: "max", -math.inf: "min"}.get(order)
+    if name is not None:
+        return _emit(context, name, magnitude, axes, keepdims)
+    powers = context.op("power", magnitude, context.number(order, dtype))
+    total = _emit(context, "sum", powers, axes, keepdims)
+    return context.op("power", total, context.number(1 / order, dtype))

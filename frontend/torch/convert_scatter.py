@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from torch.fx import Node
 
 from ...graphir.dim import static_value
 from ...graphir.expr import Atom, Var, constant
+from ...graphir.type import TensorType
+from ...support.dtype import DType
+from ...tensorir.expr import IntImm
 from .registry import Context, arguments, base_name, converts
 
 _REDUCE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max",
@@ -73,10 +78,8 @@ def scatter(context: Context, node: Node) -> Atom:
     x, places = context.operand(given["self"]), context.operand(given["index"])
     dtype, shape = context.type(x).dtype, context.type(places).shape
     how = "sum" if base_name(node) == "scatter_add" else given.get("reduce")
-    if how is not None and how not in _REDUCE:
+    if how is not None and how not in (*_REDUCE, "mean"):
         raise context.refuse(f"reduce={how!r} cannot be imported, only {', '.join(_REDUCE)}.")
-    if not given.get("include_self", True):
-        raise context.refuse("include_self=False cannot be imported.")
     if "src" in given:
         updates = context.operand(given["src"], dtype)
         for d, (own, wanted) in enumerate(zip(context.type(updates).shape, shape, strict=True)):
@@ -88,12 +91,52 @@ def scatter(context: Context, node: Node) -> Atom:
     else:
         scalar = context.operand(given["value"], dtype)
         updates = context.broadcast(scalar, context.type(places))
-    if not context.type(x).ndim:
-        return updates if how is None else context.op("add", x, updates)
-    return context.op(
-        "scatter_elements", x, places, updates,
-        axis=int(given["dim"]), reduction="none" if how is None else _REDUCE[how],
-    )  # fmt: skip
+    kind = context.type(x)
+    if not kind.ndim:
+        x, places, updates = (
+            context.reshaped(a, TensorType((IntImm(1),), context.type(a).dtype))
+            for a in (x, places, updates)
+        )
+    keep = bool(given.get("include_self", True))
+    result = _reduced(context, x, places, updates, int(given["dim"]), how, keep)
+    return result if kind.ndim else context.reshaped(result, kind)
+
+
+def _reduced(
+    context: Context, x: Atom, places: Atom, updates: Atom, axis: int, how: str | None, keep: bool
+) -> Atom:
+    """``x`` with updates; without ``keep``, what stood at their places does not count."""
+    kind = context.type(x)
+
+    def write(into: Atom, values: Atom, reduction: str) -> Var:
+        return context.op("scatter_elements", into, places, values, axis=axis, reduction=reduction)
+
+    def filled(value: float, like: TensorType) -> Atom:
+        return context.broadcast(context.number(value, kind.dtype), like)
+
+    given = context.type(places)
+    if not keep and how is not None:
+        x = write(x, filled(_identity(how, kind.dtype), given), "none")
+    if how != "mean":
+        return write(x, updates, "none" if how is None else _REDUCE[how])
+    counts: Atom = filled(1, kind)
+    if not keep:
+        counts = write(counts, filled(0, given), "none")
+    counts = write(counts, filled(1, given), "add")
+    name = "divide" if kind.dtype.is_float else "floor_divide"
+    return context.op(name, write(x, updates, "add"), counts)
+
+
+def _identity(how: str, dtype: DType) -> float:
+    """What combines with anything to that; of integers the least or the largest."""
+    if how in ("prod", "multiply"):
+        return 1
+    if how not in ("amax", "amin"):
+        return 0
+    if dtype.is_float:
+        return -math.inf if how == "amax" else math.inf
+    limits = np.iinfo(dtype.to_numpy())
+    return int(limits.min if how == "amax" else limits.max)
 
 
 @converts("aten.one_hot.default")
@@ -108,12 +151,6 @@ def one_hot(context: Context, node: Node) -> Atom:
     classes = constant(np.arange(count), dtype)
     hot = context.op("equal", context.op("expand_dims", x, axis=-1), classes)
     return context.cast(hot, context.result_type(node).dtype)
-
-
-@converts("aten._assert_scalar.default")
-def size_of_data(context: Context, node: Node) -> None:
-    """torch puts this behind operators whose result has a size that only data tell."""
-    raise context.refuse("checks a size that depends on data, for which nothing can be compiled.")
 
 
 # -- views that read elements several times, or some of them --------------------------------------

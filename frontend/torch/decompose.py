@@ -15,9 +15,12 @@ import torch
 from torch.export import ExportedProgram
 from torch.fx import Node
 
+from . import decompositions_image
+from .decompositions import DECOMPOSITIONS, FIRST_RESULT, SECOND_RESULT
 from .export import quiet_torch
 from .registry import REGISTRY, operator_name
 
+_FURTHER_ROWS = decompositions_image
 _WRAPPERS = ("wrap_with_set_grad_enabled",)
 """Operators that only hold a part of the graph, which torch inlines when it decomposes."""
 
@@ -37,10 +40,14 @@ def prepare_program(program: ExportedProgram) -> ExportedProgram:
     table: dict[Any, Callable[..., Any]] = {}
     tried: set[Any] = set()
     while True:
-        missing = {n.target for n in operators(program) if operator_name(n) not in REGISTRY} - tried
+        missing = {
+            n.target
+            for n in operators(program)
+            if _wants_second(n) or (operator_name(n) not in REGISTRY and not _wants_more(n))
+        } - tried
         if missing:
             table = table or dict(torch.export.default_decompositions().items())
-        found = {op: table.get(op) or _composite(op) for op in missing}
+        found = {op: DECOMPOSITIONS.get(op) or table.get(op) or _composite(op) for op in missing}
         chosen = {op: function for op, function in found.items() if function is not None}
         if not chosen and not any(map(_is_impure, operators(program))):
             return program
@@ -54,6 +61,16 @@ def _composite(op: Any) -> Callable[..., Any] | None:
     give a view (ravel, movedim); in a pure program that makes no difference."""
     is_composite = isinstance(op, torch._ops.OpOverload) and op._can_decompose()
     return op.decompose if is_composite else None
+
+
+def _wants_more(node: Node) -> bool:
+    """Whether results are used that a decomposition does not make."""
+    return node.target in FIRST_RESULT and any(user.args[1] != 0 for user in node.users)
+
+
+def _wants_second(node: Node) -> bool:
+    """Whether a result is used that the operator's converter does not make."""
+    return node.target in SECOND_RESULT and any(user.args[1] == 1 for user in node.users)
 
 
 def _is_impure(node: Node) -> bool:

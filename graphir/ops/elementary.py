@@ -47,6 +47,7 @@ for _name in (
     "atanh",
     "exp2",
     "log10",
+    "erfc",
 ):
     _register(Op(_name, ("x",), same_as_first, by_operator()))
 for _name in ("atan2", "hypot", "copysign"):

@@ -135,7 +135,7 @@ _rows(
     ("add", "subtract", "multiply", "divide", "floor_divide", "floor_mod", "maximum", "minimum"),
     _binary,
 )
-_rows(("power",), _float_binary)
+_rows(("fmod", "power"), _float_binary)
 _rows(
     ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
     _integer_or_float_compare,

@@ -7,7 +7,9 @@ this does to the error is told, and bounded, in ``tensorir/operators/winograd.py
 error of direct convolution leaves the pass out (``precision="strict"``).
 
 A dilated convolution is one without dilation of each phase of the pixels: with a dilation of d rows
-and columns that are equal modulo d become an image of their own, and afterwards go back.
+and columns that are equal modulo d become an image of their own, and afterwards go back. Where d
+does not divide the image and its padding, zeros make it so, and what they add to the result is cut
+off.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ..expr import Atom, Call, Constant, ShapeExpr, Value, Var, constant
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, type_of
-from ..type import ShapeType, TensorType
+from ..type import ShapeType, TensorType, Type
 
 FEWEST_CHANNELS = 32
 """Inputs and outputs of a convolution below which nothing is gained."""
@@ -62,10 +64,30 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Axis:
+    """One axis of pixels: zeros that are put ``before`` and ``behind`` the image so that the
+    dilation divides it, and the ``padding`` and the ``results`` of each of its phases."""
+
+    before: int
+    behind: int
+    padding: tuple[int, int]
+    results: int
+
+    @staticmethod
+    def of(size: int, padding: Sequence[int], step: int) -> Axis:
+        first, last = padding
+        before = first % step
+        behind = -(size + before) % step
+        inner = first // step, max(0, -(-(last - behind) // step))
+        pixels = (before + size + behind) // step
+        return Axis(before, behind, inner, pixels + sum(inner) - KERNEL + 1)
+
+
+@dataclass(frozen=True)
 class SelectWinograd(Pass):
     """Replace ``conv`` by ``winograd_conv`` where an estimate says that it is faster: float32,
-    kernels of 3 x 3, strides of 1, one group, channels last, constant weights, static sizes; of
-    dilated ones those whose dilation divides the image and its padding.
+    kernels of 3 x 3, strides of 1, one group, channels last, constant weights, static sizes, any
+    dilation.
 
     ``vector_bits`` and ``l2_bytes`` are the target's. *requires*: channels-last. *ensures*: what is
     replaced is faster by ``GAIN`` at least, as far as the estimate knows.
@@ -141,11 +163,32 @@ class _Selector(ExprMutator):
         x, w, *bias = new.args
         assert isinstance(w, Constant)
         steps = attr(new, "dilation")
-        padding = [p // steps[d // 2] for d, p in enumerate(attr(new, "padding"))]
-        attrs = (("padding", tuple(padding)), ("tile", tile))
-        args = (self.phases(x, steps), self.transformed(w, tile), *bias)
+        axes = _axes_of(new)
+        attrs = (("padding", tuple([p for a in axes for p in a.padding])), ("tile", tile))
+        args = (self.phases(self.padded(x, axes), steps), self.transformed(w, tile), *bias)
         made = Call("winograd_conv", args, attrs).with_span(new.span)
-        return made if all(d == 1 for d in steps) else self.together(self.emit(made), steps)
+        if all(d == 1 for d in steps):
+            return made
+        return self.cut(self.together(self.emit(made), steps), type_of(new))
+
+    def padded(self, x: Atom, axes: Sequence[Axis]) -> Atom:
+        """An image with the zeros that the axes ask for."""
+        widths = (0, 0, *[n for a in axes for n in (a.before, a.behind)], 0, 0)
+        if not any(widths):
+            return x
+        return self.emit(Call("pad", (x,), (("pad_width", widths), ("pad_value", 0.0))))
+
+    def cut(self, whole: Call, wanted: Type) -> Value:
+        """The rows and columns that a convolution has, of the image made of its phases."""
+        assert isinstance(wanted, TensorType)
+        sizes = static_shape(wanted.shape)
+        assert sizes is not None
+        dims = whole.args[1]
+        assert isinstance(dims, ShapeExpr)
+        if static_shape(dims.values) == sizes:
+            return whole
+        attrs = (("axes", (1, 2)), ("begin", (0, 0)), ("end", sizes[1:3]), ("strides", (1, 1)))
+        return Call("strided_slice", (self.emit(whole),), attrs)
 
     def phases(self, x: Atom, steps: Sequence[int]) -> Atom:
         """An image as a batch of those that a dilation makes of it."""
@@ -162,7 +205,7 @@ class _Selector(ExprMutator):
         whole = (batch * (down * across), *cut[1:4:2], channels)
         return self.emit(_view(apart, whole), "phases")
 
-    def together(self, x: Var, steps: Sequence[int]) -> Value:
+    def together(self, x: Var, steps: Sequence[int]) -> Call:
         """The image of a batch of its phases."""
         kind = type_of(x)
         assert isinstance(kind, TensorType)
@@ -211,8 +254,16 @@ def _shape_of(call: Call) -> Shape | None:
     down, across = attr(call, "dilation")
     if down == across == 1:
         return Shape(batch, rows, columns, own[3], outputs)
-    before = (own[1], *attr(call, "padding")[:2]), (own[2], *attr(call, "padding")[2:])
-    if any(n % d for d, sized in zip((down, across), before, strict=True) for n in sized):
-        return None
     moved = math.prod(own) + math.prod(sizes)
-    return Shape(batch * down * across, rows // down, columns // across, own[3], outputs, moved)
+    rows, columns = (a.results for a in _axes_of(call))
+    return Shape(batch * down * across, rows, columns, own[3], outputs, moved)
+
+
+def _axes_of(call: Call) -> list[Axis]:
+    """The axes of pixels of a convolution."""
+    kind, padding = type_of(call.args[0]), attr(call, "padding")
+    assert isinstance(kind, TensorType)
+    sizes = static_shape(kind.shape)
+    assert sizes is not None
+    steps = attr(call, "dilation")
+    return [Axis.of(sizes[d + 1], padding[2 * d : 2 * d + 2], steps[d]) for d in (0, 1)]

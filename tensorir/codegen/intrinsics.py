@@ -6,11 +6,14 @@ float16 and bfloat16 operands are computed in float32 and rounded back.
 
 from __future__ import annotations
 
+import math
+
 from llvmlite import ir
 
 from ...support.dtype import DType
 from ...support.errors import CodegenError
 from ..expr import Call
+from .lanes import Lanes
 from .llvm_types import (
     call_intrinsic,
     constant,
@@ -19,7 +22,7 @@ from .llvm_types import (
     register_type,
     to_float32,
 )
-from .math import emit_math
+from .math import SHORT_FUNCTIONS, emit_math, emit_short
 
 _SINGLE = {
     "sqrt": "sqrt",
@@ -47,12 +50,27 @@ def emit_intrinsic(
     Raises CodegenError where the intrinsic is not known.
     """
     dtype = call.args[0].dtype
+    if is_half(dtype) and call.op in ("abs", "neg"):
+        return _sign_bit(b, call.op, args[0], dtype)
     if is_half(dtype) and call.op != "reinterpret":
         wide = [to_float32(b, x, a.dtype) for x, a in zip(args, call.args, strict=True)]
         wide_dtype = DType("float32").with_lanes(dtype.lanes)
-        result = _emit(b, call, wide, wide_dtype, has_scale=has_scale, stepwise=stepwise)
+        if call.op in SHORT_FUNCTIONS:
+            short = Lanes(b, wide_dtype, has_scale=has_scale, stepwise=stepwise)
+            result = emit_short(short, call.op, wide)
+        else:
+            result = _emit(b, call, wide, wide_dtype, has_scale=has_scale, stepwise=stepwise)
         return from_float32(b, result, dtype) if call.dtype is dtype else result
     return _emit(b, call, args, dtype, has_scale=has_scale, stepwise=stepwise)
+
+
+def _sign_bit(b: ir.IRBuilder, op: str, x: ir.Value, dtype: DType) -> ir.Value:
+    """Without its sign, or with the other one: no arithmetic of half precision."""
+    ints = DType("int16").with_lanes(dtype.lanes)
+    bits = b.bitcast(x, register_type(ints))
+    if op == "abs":
+        return b.bitcast(b.and_(bits, constant(ints, 0x7FFF)), x.type)
+    return b.bitcast(b.xor(bits, constant(ints, -0x8000)), x.type)
 
 
 def _emit(
@@ -98,6 +116,10 @@ def _float(
             return b.fdiv(constant(dtype, 1.0), call_intrinsic(b, "sqrt", x.type, [x]))
         case "reinterpret":
             return _reinterpret(b, call, x)
+        case "gelu":
+            inner = b.fmul(x, constant(dtype, math.sqrt(0.5)))
+            share = b.fadd(constant(dtype, 1.0), emit_math(b, "erf", [inner], dtype))
+            return b.fmul(b.fmul(constant(dtype, 0.5), x), share)
         case _:
             return emit_math(b, call.op, args, dtype, has_scale=has_scale, stepwise=stepwise)
 

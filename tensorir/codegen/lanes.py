@@ -20,6 +20,7 @@ import numpy as np
 
 from ...support.dtype import DType
 from ...support.errors import DTypeError
+from .llvm_types import shuffle_mask
 
 LN2 = Fraction("0.693147180559945309417232121458176568075500134360255254120680009493")
 LOG2_E = Fraction("1.442695040888963407359924681001892137426645954152985934135449406931")
@@ -235,10 +236,12 @@ class Lanes:
     @property
     def scales(self) -> bool:
         """Whether ``scale`` is one instruction for vectors of this size."""
-        return self.has_scale and self.bits * self.dtype.lanes == 512
+        return self.has_scale and self.bits * self.dtype.lanes in (512, 1024)
 
     def scale(self, x: ir.Value, exponent: ir.Value) -> ir.Value:
         """``x * 2**exponent`` for an integral float, rounded once; where ``scales`` holds."""
+        if self.bits * self.dtype.lanes > 512:
+            return self._scale_halves(x, exponent)
         kind = "ps" if self.bits == 32 else "pd"
         name = f"llvm.x86.avx512.mask.scalef.{kind}.512"
         mask, rounding = ir.IntType(self.dtype.lanes), ir.IntType(32)
@@ -249,6 +252,17 @@ class Lanes:
         # All lanes, rounded as the CPU is set to.
         every, current = ir.Constant(mask, -1), ir.Constant(rounding, 4)
         return self.builder.call(function, [x, exponent, self.const(0.0), every, current])
+
+    def _scale_halves(self, x: ir.Value, exponent: ir.Value) -> ir.Value:
+        count = self.dtype.lanes // 2
+        part = Lanes(self.builder, self.dtype.scalar.with_lanes(count), has_scale=True)
+        scaled: list[ir.Value] = []
+        for k in (0, count):
+            mask = shuffle_mask(tuple(range(k, k + count)))
+            a, b = (self.builder.shuffle_vector(v, v, mask) for v in (x, exponent))
+            scaled.append(part.scale(a, b))
+        whole = shuffle_mask(tuple(range(2 * count)))
+        return self.builder.shuffle_vector(scaled[0], scaled[1], whole)
 
     # -- unevaluated sums -----------------------------------------------------------------------
     def two_sum(self, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:

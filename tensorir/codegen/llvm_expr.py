@@ -51,7 +51,7 @@ from ..expr import (
     Sub,
     Var,
 )
-from ..lowering.linear import Key
+from ..lowering.linear import Key, expr_key
 from . import intrinsics
 from .dot4 import DotUnit, emit_dot4, interleave
 from .llvm_types import (
@@ -67,6 +67,7 @@ from .llvm_types import (
     to_float32,
 )
 from .loads import MemoryEmitter
+from .math import SPLITS_BLOCK
 
 _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
 _FLIPPED = {EQ: "==", NE: "!=", LT: ">", LE: ">=", GT: "<", GE: "<="}
@@ -318,11 +319,26 @@ class ExprEmitter(MemoryEmitter):
                 return self.prefetch(e)
             case "dot4_u8i8" | "dot4_i8i8" | "dot4_u8u8":
                 return self._dot4(e)
+            case _ if e.op in SPLITS_BLOCK:
+                return self._branching_call(e)
             case _:
-                args = [self.expr(a) for a in e.args]
-                return intrinsics.emit_intrinsic(
-                    self.builder, e, args, has_scale=self.has_scale, stepwise=self.stepwise
-                )
+                return self._intrinsic(e)
+
+    def _intrinsic(self, e: Call) -> ir.Value:
+        args = [self.expr(a) for a in e.args]
+        return intrinsics.emit_intrinsic(
+            self.builder, e, args, has_scale=self.has_scale, stepwise=self.stepwise
+        )
+
+    def _branching_call(self, e: Call) -> ir.Value:
+        """A call that ends a basic block, which LLVM would not find to be the same as another one;
+        it is emitted once a statement."""
+        key: Key = ("call", self.place, self.epoch, expr_key(e))
+        known = self.calls.get(key)
+        if known is None:
+            known = self._intrinsic(e)
+            self.calls[key] = known
+        return known
 
     def _dot4(self, e: Call) -> ir.Value:
         total = self.expr(e.args[0])

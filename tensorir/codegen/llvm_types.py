@@ -172,6 +172,16 @@ def to_float32(b: ir.IRBuilder, value: ir.Value, dtype: DType) -> ir.Value:
     return b.bitcast(bits, wide)
 
 
+def _upper_halves(b: ir.IRBuilder, bits: ir.Value, lanes: int) -> ir.Value:
+    """The upper 16 of each 32 bits; of vectors as one choice of every other half, which takes two
+    registers to one without a shift of either."""
+    if lanes == 1:
+        return b.trunc(b.lshr(bits, constant(DType("int32"), 16)), I16)
+    halves = b.bitcast(bits, ir.VectorType(I16, 2 * lanes))
+    odd = shuffle_mask(tuple(range(1, 2 * lanes, 2)))
+    return b.shuffle_vector(halves, Literal(halves.type, "poison"), odd)
+
+
 def from_float32(b: ir.IRBuilder, value: ir.Value, dtype: DType) -> ir.Value:
     """A float32 value rounded to float16 or bfloat16, ties to even."""
     if dtype.scalar == "float16":
@@ -182,7 +192,7 @@ def from_float32(b: ir.IRBuilder, value: ir.Value, dtype: DType) -> ir.Value:
     rounded = b.add(b.add(bits, constant(ints, 0x7FFF)), odd)
     is_nan = b.fcmp_unordered("uno", value, value)
     chosen = b.select(is_nan, b.or_(bits, constant(ints, 0x400000)), rounded)
-    return b.trunc(b.lshr(chosen, constant(ints, 16)), register_type(dtype))
+    return _upper_halves(b, chosen, dtype.lanes)
 
 
 def _saturated_lanes(b: ir.IRBuilder, value: ir.Value, source: DType, target: DType) -> ir.Value:

@@ -76,6 +76,8 @@ class MemoryEmitter(Frames):
         super().__init__(builder, may_alias=may_alias)
         self.registers: dict[int, Registers] = {}
         self.kept: list[ir.Value] = []
+        self.calls: dict[Key, ir.Value] = {}
+        """The calls emitted for the statement at hand that may be found again."""
 
     # -- loads ------------------------------------------------------------------------------------
     def load(self, e: BufferLoad) -> ir.Value:
@@ -295,6 +297,7 @@ class MemoryEmitter(Frames):
         """``buffer[index] = value``, in the lanes of the predicate."""
         buffer, index = s.buffer, s.indices[0]
         slots = self.registers.get(id(buffer))
+        self.calls = {}
         value = self.expr(s.value)
         if slots is not None:
             mask = self.expr(s.predicate) if s.predicate is not None else None

@@ -20,7 +20,16 @@ import llvmlite.ir as ir
 
 from ...support.dtype import DType
 from ...support.errors import CodegenError, DTypeError, nearest
-from . import math_atan, math_exp, math_fmod, math_log, math_pow, math_tanh_erf, math_trig
+from . import (
+    math_atan,
+    math_exp,
+    math_fmod,
+    math_half,
+    math_log,
+    math_pow,
+    math_tanh_erf,
+    math_trig,
+)
 from .lanes import Lanes
 
 Emitter = Callable[..., ir.Value]
@@ -61,6 +70,13 @@ MATH_FUNCTIONS: dict[str, MathFunction] = {
     "fmod": MathFunction(2, math_fmod.fmod),
 }
 """All the functions that ``emit_math`` knows."""
+
+SHORT_FUNCTIONS: dict[str, Emitter] = {
+    "gelu": math_half.short_gelu,
+    "sin": math_half.short_sin,
+    "cos": math_half.short_cos,
+}
+"""Those that results of half precision are computed with, in float32."""
 
 SPLITS_BLOCK = frozenset({"sin", "cos", "tan", "fmod"})
 """Functions that leave the builder in another basic block than it was in."""
@@ -103,13 +119,20 @@ def emit_math(
     lanes = Lanes(builder, computed, has_scale=has_scale, stepwise=stepwise)
     match dtype.scalar:
         case "float16":
-            value = function.emit(lanes, *(lanes.extend(arg) for arg in args))
+            value = emit_short(lanes, name, [lanes.extend(arg) for arg in args])
             return builder.fptrunc(value, args[0].type)
         case "bfloat16":
-            value = function.emit(lanes, *(extend_bfloat16(lanes, arg) for arg in args))
+            value = emit_short(lanes, name, [extend_bfloat16(lanes, arg) for arg in args])
             return truncate_bfloat16(lanes, value)
         case _:
             return function.emit(lanes, *args)
+
+
+def emit_short(lanes: Lanes, name: str, args: Sequence[ir.Value]) -> ir.Value:
+    """``name(*args)`` in float32, of values of half precision and accurate enough to be rounded to
+    it."""
+    emit = SHORT_FUNCTIONS.get(name) or MATH_FUNCTIONS[name].emit
+    return emit(lanes, *args)
 
 
 def extend_bfloat16(lanes: Lanes, bits: ir.Value) -> ir.Value:

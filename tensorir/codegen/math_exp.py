@@ -123,6 +123,14 @@ def _scaled_down(lanes: Lanes, value: ir.Value, bits: ir.Value) -> ir.Value:
     return lanes.mul(lanes.mul(value, first), lanes.const(2.0 ** -(lanes.bias // 2)))
 
 
+def power_of_two(lanes: Lanes, value: ir.Value, n: ir.Value, shifted: ir.Value) -> ir.Value:
+    """``value * 2**n`` for n up to half the bias, and a float that holds ``n + bias + bias // 2``
+    in its low bits."""
+    if lanes.scales:
+        return lanes.scale(value, n)
+    return _scaled_down(lanes, value, lanes.to_bits(shifted))
+
+
 def exp_polynomial(lanes: Lanes, r: ir.Value) -> ir.Value:
     """``exp(r)`` for ``|r| <= ln 2 / 2``."""
     one = lanes.const(1.0)
@@ -159,10 +167,7 @@ def _exp_negative(
     """``exp(x)`` for x up to zero, with fewer instructions; ``polynomial`` is that of exp."""
     x = lanes.at_least(x, LOWEST[lanes.bits])
     r, n, shifted = _reduced(lanes, x, lanes.bias + lanes.bias // 2)
-    value = polynomial(lanes, r)
-    if lanes.scales:
-        return lanes.scale(value, n)
-    return _scaled_down(lanes, value, lanes.to_bits(shifted))
+    return power_of_two(lanes, polynomial(lanes, r), n, shifted)
 
 
 def exp_negative(lanes: Lanes, x: ir.Value) -> ir.Value:

@@ -80,7 +80,7 @@ def _reduced(wide: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     return merged[0], merged[1], merged[2]
 
 
-def _sin_cos(lanes: Lanes, r: ir.Value, low: ir.Value | None) -> tuple[ir.Value, ir.Value]:
+def sin_cos(lanes: Lanes, r: ir.Value, low: ir.Value | None) -> tuple[ir.Value, ir.Value]:
     """``(sin, cos)`` of ``r + low`` for ``|r| <= pi/4``."""
     z = lanes.mul(r, r)
     sine = lanes.mul(lanes.mul(z, r), lanes.poly(z, _SIN[lanes.bits]))
@@ -101,14 +101,22 @@ def _quadrants(lanes: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value,
     builder = lanes.builder
     if lanes.bits == 64:
         high, low, n = _reduced(lanes, x)
-        sine, cosine = _sin_cos(lanes, high, low)
+        sine, cosine = sin_cos(lanes, high, low)
     else:
         wide = lanes.widened()
         high, _, n = _reduced(wide, wide.extend(x))
-        sine, cosine = _sin_cos(lanes, lanes.truncate(high), None)
+        sine, cosine = sin_cos(lanes, lanes.truncate(high), None)
         n = builder.trunc(n, lanes.int_type)
     odd = builder.icmp_signed("!=", builder.and_(n, lanes.int_const(1)), lanes.int_const(0))
     return sine, cosine, n, odd
+
+
+def in_quadrant(lanes: Lanes, sine: ir.Value, cosine: ir.Value, n: ir.Value) -> ir.Value:
+    """The sine of ``r + n pi/2`` from those of r."""
+    odd = lanes.builder.icmp_signed(
+        "!=", lanes.builder.and_(n, lanes.int_const(1)), lanes.int_const(0)
+    )
+    return _negated_where(lanes, lanes.select(odd, cosine, sine), n)
 
 
 def _negated_where(lanes: Lanes, value: ir.Value, n: ir.Value) -> ir.Value:

@@ -58,7 +58,7 @@ _UNROLLED_CHUNKS = 8
 """A loop over at most this many whole vectors is unrolled."""
 _VALUES = {
     "exp": 4, "exp_negative": 4, "exp2": 4, "expm1": 4, "log": 4, "log2": 4, "log1p": 4,
-    "sigmoid": 4, "tanh": 4, "erf": 6, "atan": 4,
+    "sigmoid": 4, "tanh": 4, "erf": 6, "atan": 4, "gelu": 4,
 }  # fmt: skip
 """Elementary functions, long chains of dependent instructions, each with a constant or two; and the
 registers for each vector that is computed: its values and a share of the constants. ``erf`` has two

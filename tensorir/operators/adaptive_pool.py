@@ -1,7 +1,8 @@
 """Adaptive pooling: windows that divide each spatial dim into a given number of parts.
 
 Part ``i`` of ``out`` is from ``i * size // out`` to ``ceil((i + 1) * size / out)``. Where ``out``
-does not divide the size, windows differ by one element and the reduction is guarded.
+does not divide the size, windows differ by one element and the reduction is guarded. Axes are then
+reduced one after the other: whole rows first, which are vectors, then what is left in a row.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...support.dtype import DType
 from ...support.errors import ComputeError
 from .. import compute as te
 from ..compute import Tensor, compute
@@ -58,6 +60,11 @@ class _Parts:
     def end(self, i: Expr) -> Expr:
         return floordiv((i + 1) * self.size + (self.out - 1), self.out)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether each part is one element."""
+        return isinstance(self.size, IntImm) and self.size.value == self.out
+
     def count(self, i: Expr) -> Expr:
         return self.widest if self.even else sub(self.end(i), self.start(i))
 
@@ -74,32 +81,52 @@ def adaptive_pool(
     if len(output_size) != len(spatial) or mode not in ("avg", "max"):
         raise ComputeError("adaptive_pool: expected an output size a spatial dim, and avg or max.")
     parts = [_Parts.of(s, out) for s, out in zip(spatial, output_size, strict=True)]
-    steps = [te.reduce_axis((0, p.widest), f"k{d}") for d, p in enumerate(parts)]
     wide = accumulator(x.dtype) if mode == "avg" else x.dtype
+    pixels = list(range(1, 1 + len(parts)) if last else range(2, 2 + len(parts)))
+    name = f"adaptive_{mode}_pool"
+    if all(p.even for p in parts):
+        stages = [list(zip(pixels, parts, strict=True))]
+    else:
+        stages = [[(d, p)] for d, p in zip(pixels, parts, strict=True) if not p.is_whole]
+    found = x
+    for number, stage in enumerate(stages):
+        is_last = mode == "max" and number == len(stages) - 1
+        found = _combined(found, stage, mode, wide, name if is_last else f"{name}_sum")
+    if mode == "max":
+        return found
+
+    def mean(*indices: Var) -> Expr:
+        count: Expr = IntImm(1, INDEX)
+        for d, p in zip(pixels, parts, strict=True):
+            count = mul(count, p.count(indices[d]))
+        number = (
+            const(float(count.value), wide) if isinstance(count, IntImm) else cast_expr(count, wide)
+        )
+        return cast_expr(BufferLoad(found, indices) / number, x.dtype)
+
+    shape = arranged(batch, channels, [IntImm(o, INDEX) for o in output_size], last=last)
+    return compute(shape, mean, name)
+
+
+def _combined(
+    x: Tensor, stage: Sequence[tuple[int, _Parts]], mode: str, wide: DType, name: str
+) -> Tensor:
+    """The sums or maxima of the parts of some axes."""
+    steps = [te.reduce_axis((0, p.widest), f"k{d}") for d, p in stage]
     combine = te.sum if mode == "avg" else te.max
 
     def term(*indices: Var) -> Expr:
-        n, c, at = parts_of(indices, last=last)
-        own = [p.start(i) + k for p, i, k in zip(parts, at, steps, strict=True)]
-        value = cast_expr(BufferLoad(x, arranged(n, c, own, last=last)), wide)
-        inside = [o < p.end(i) for p, i, o in zip(parts, at, own, strict=True) if not p.even]
+        own: list[Expr] = list(indices)
+        for (d, p), k in zip(stage, steps, strict=True):
+            own[d] = p.start(indices[d]) + k
+        value = cast_expr(BufferLoad(x, tuple(own)), wide)
+        inside = [own[d] < p.end(indices[d]) for d, p in stage if not p.even]
         if inside:
             other = const(0.0, wide) if mode == "avg" else min_value(wide)
             value = call_intrin("if_then_else", all_of(inside), value, other)
         return combine(value, axis=steps)
 
-    shape = arranged(batch, channels, [IntImm(o, INDEX) for o in output_size], last=last)
-    if mode == "max":
-        return compute(shape, term, "adaptive_max_pool")
-    sums = compute(shape, term, "adaptive_avg_pool_sum")
-
-    def mean(*indices: Var) -> Expr:
-        count: Expr = IntImm(1, INDEX)
-        for p, i in zip(parts, parts_of(indices, last=last)[2], strict=True):
-            count = mul(count, p.count(i))
-        number = (
-            const(float(count.value), wide) if isinstance(count, IntImm) else cast_expr(count, wide)
-        )
-        return cast_expr(BufferLoad(sums, indices) / number, x.dtype)
-
-    return compute(shape, mean, "adaptive_avg_pool")
+    shape = list(x.shape)
+    for d, p in stage:
+        shape[d] = IntImm(p.out, INDEX)
+    return compute(tuple(shape), term, name)

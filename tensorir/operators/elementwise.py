@@ -203,6 +203,8 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     """
     if approximate not in ("none", "tanh"):
         raise ComputeError(f"gelu: expected approximate='none' or 'tanh', found {approximate!r}.")
+    if approximate == "none" and x.dtype.bits < 32:
+        return elementwise("gelu", lambda v: call_intrin("gelu", v), x)
 
     def element(v: Expr) -> Expr:
         half, one = const(0.5, v.dtype), const(1, v.dtype)
@@ -310,6 +312,10 @@ def _floor_mod(a: Expr, b: Expr) -> Expr:
     return Select(_has_sign_of_divisor(remainder, b), remainder, remainder + b)
 
 
+def _fmod(a: Expr, b: Expr) -> Expr:
+    return call_intrin("fmod", a, b)
+
+
 def _floor_divide(a: Expr, b: Expr) -> Expr:
     if not a.dtype.is_float:
         return floordiv(a, b)
@@ -331,6 +337,7 @@ multiply = _binary("multiply", "a * b", mul_expr)
 divide = _binary("divide", "a / b (of integers truncated)", div)
 floor_divide = _binary("floor_divide", "a // b", _floor_divide)
 floor_mod = _binary("floor_mod", "a % b, with the sign of b", _floor_mod)
+fmod = _binary("fmod", "remainder of a / b of floats, with the sign of a", _fmod)
 power = _binary("power", "a ** b of floats", lambda a, b: call_intrin("pow", a, b))
 maximum = _binary("maximum", "max(a, b)", max_expr)
 minimum = _binary("minimum", "min(a, b)", min_expr)

@@ -30,6 +30,9 @@ REDUCTIONS: dict[str, Callable[[Expr, Expr], Expr]] = {
 }
 """How an update combines with what its place holds."""
 
+_RUN = 64
+"""Elements whose indices are made places at once, by vectors, before any of them is updated."""
+
 
 def _check(name: str, x: Tensor, updates: Tensor, indices: Sequence[Tensor], how: str) -> None:
     if how not in REDUCTIONS:
@@ -63,30 +66,68 @@ def scatter_elements(
     out = Buffer("scatter_elements", x.shape, x.dtype)
     combine = REDUCTIONS[reduction]
 
-    def row(at: Sequence[Expr]) -> tuple[Stmt, list[Buffer]]:
-        def place(k: Expr) -> tuple[Expr, ...]:
-            return (*at[:d], k, *at[d:])
+    held = Buffer("held", (IntImm(_RUN, INDEX),), INDEX)
+    last = x.ndim - 1
+
+    def run(place: Callable[[Expr], tuple[Expr, ...]], count: Expr) -> Stmt:
+        """Updates of neighbours, their indices first."""
+
+        def find(k: Expr) -> Stmt:
+            return BufferStore(held, inside(BufferLoad(places, place(k)), x.shape[d]), (k,))
 
         def update(k: Expr) -> Stmt:
-            own = place(inside(BufferLoad(places, place(k)), x.shape[d]))
-            return BufferStore(
-                out, combine(BufferLoad(out, own), BufferLoad(values, place(k))), own
-            )
+            at = place(k)
+            own = (*at[:d], BufferLoad(held, (k,)), *at[d + 1 :])
+            new = combine(BufferLoad(out, own), BufferLoad(values, at))
+            return BufferStore(out, new, own)
 
-        copy = loop(
-            "k", x.shape[d], lambda k: BufferStore(out, BufferLoad(source, place(k)), place(k))
-        )
-        changes: Stmt = loop("k", indices.shape[d], update)
-        others = [e for e in range(x.ndim) if e != d]
+        return seq(loop("k", count, find), loop("k", count, update))
+
+    def row(at: Sequence[Expr]) -> tuple[Stmt, list[Buffer]]:
+        """All of the axis, of one place of the others; of the last of them, a run of places."""
+
+        def place(k: Expr, j: Expr | None = None) -> tuple[Expr, ...]:
+            return (*at[:d], k) if j is None else (*at[:d], k, *at[d:-1], at[-1] * _RUN + j)
+
+        def copy(*k: Expr) -> Stmt:
+            return BufferStore(out, BufferLoad(source, place(*k)), place(*k))
+
+        size, given = x.shape[last], indices.shape[last]
+        if d == last:
+            copies = loop("k", size, copy)
+            changes = loop(
+                "c",
+                _runs(given),
+                lambda c: run(lambda k: place(c * _RUN + k), _in_run(given, c)),
+            )
+        else:
+            here = _in_run(size, at[-1])
+            copies = loop("k", x.shape[d], lambda k: loop("j", here, lambda j: copy(k, j)))
+            inner = here if _same(size, given) else _in_run(given, at[-1])
+            changes = loop("k", indices.shape[d], lambda k: run(lambda j: place(k, j), inner))
+        others = [e for e in range(last) if e != d]
         within = [
             i < indices.shape[e]
-            for i, e in zip(at, others, strict=True)
+            for i, e in zip(at, others, strict=False)
             if not _same(indices.shape[e], x.shape[e])
         ]
-        return seq(copy, IfThenElse(all_of(within), changes) if within else changes), []
+        return seq(copies, IfThenElse(all_of(within), changes) if within else changes), [held]
 
-    rows = (*x.shape[:d], *x.shape[d + 1 :])
+    rows = [s for e, s in enumerate(x.shape[:last]) if e != d]
+    if d != last:
+        rows.append(_runs(x.shape[last]))
     return function_of_rows("scatter_elements", [source, places, values, out], rows, row)
+
+
+def _runs(size: Expr) -> Expr:
+    return IntImm(-(-size.value // _RUN)) if isinstance(size, IntImm) else (size + _RUN - 1) // _RUN
+
+
+def _in_run(size: Expr, c: Expr) -> Expr:
+    """How many of ``size`` elements run ``c`` has."""
+    if isinstance(size, IntImm) and size.value % _RUN == 0:
+        return IntImm(_RUN)
+    return maximum(minimum(size - c * _RUN, IntImm(_RUN)), IntImm(0))
 
 
 def _same(a: Expr, b: Expr) -> bool:
@@ -117,28 +158,54 @@ def scatter_index(
     region = (*dims[:first], *shape, *dims[first:])
     combine = REDUCTIONS[reduction]
 
-    def update(at: tuple[Expr, ...]) -> Stmt:
-        where, rest = at[: len(shape)], at[len(shape) :]
+    held = [Buffer(f"held{e}", (IntImm(_RUN, INDEX),), INDEX) for e in normal]
+
+    def found(at: tuple[Expr, ...], i: int) -> Expr:
+        """Where index tensor ``i`` puts an element of the region."""
+        read = broadcast_load(indices[i], at[first : first + len(shape)], shape)
+        return inside(BufferLoad(places[i], read.indices), x.shape[normal[i]])
+
+    def update(at: tuple[Expr, ...], chosen: Sequence[Expr]) -> Stmt:
         own: list[Expr] = [IntImm(0, INDEX)] * x.ndim
-        for e, i in zip(kept, rest, strict=True):
+        rest = (*at[:first], *at[first + len(shape) :])
+        for e, i in (*zip(kept, rest, strict=True), *zip(normal, chosen, strict=True)):
             own[e] = i
-        for e, held, t in zip(normal, places, indices, strict=True):
-            read = broadcast_load(t, where, shape)
-            own[e] = inside(BufferLoad(held, read.indices), x.shape[e])
-        value = broadcast_load(updates, (*rest[:first], *where, *rest[first:]), region)
+        value = broadcast_load(updates, at, region)
         new = combine(BufferLoad(out, tuple(own)), BufferLoad(values, value.indices))
         return BufferStore(out, new, tuple(own))
+
+    def one(at: tuple[Expr, ...]) -> Stmt:
+        return update(at, [found(at, i) for i in range(len(indices))])
+
+    def run(outer: tuple[Expr, ...], c: Expr) -> Stmt:
+        """Updates of neighbours, their indices first."""
+        count = _in_run(shape[-1], c)
+
+        def find(k: Expr) -> Stmt:
+            at = (*outer, c * _RUN + k)
+            return seq(*[BufferStore(h, found(at, i), (k,)) for i, h in enumerate(held)])
+
+        def change(k: Expr) -> Stmt:
+            return update((*outer, c * _RUN + k), [BufferLoad(h, (k,)) for h in held])
+
+        return seq(loop("k", count, find), loop("k", count, change))
 
     def copy(at: tuple[Expr, ...]) -> Stmt:
         return BufferStore(out, BufferLoad(source, at), at)
 
-    # One block: the updates must not run before the copy, nor beside each other.
-    body = seq(nest(x.shape, copy), nest((*shape, *dims), update))
+    # One block: the updates must not run before the copy, nor beside each other. Those of one place
+    # have equal indices before and behind the indexed axes, and so stand in order.
+    if shape and first == len(kept):
+        runs = _runs(shape[-1])
+        changes = nest(region[:-1], lambda at: loop("c", runs, lambda c: run(at, c)))
+    else:
+        changes, held = nest(region, one), []
+    body = seq(nest(x.shape, copy), changes)
     once = Var("v_once")
     iter_vars = (IterVar(once, Range(IntImm(0, INDEX), IntImm(1, INDEX)), "spatial"),)
     params = (source, values, *places, out)
     reads, writes = regions_of(params, body)
-    block = Block("scatter_index", iter_vars, reads, writes, body)
+    block = Block("scatter_index", iter_vars, reads, writes, body, None, tuple(held))
     realize = BlockRealize((IntImm(0, INDEX),), const(True, "bool"), block)
     root = Block("root", (), (), (), realize)
     attrs = (("tir.noalias", True), ("is_scheduled", True), ("global_symbol", "scatter_index"))

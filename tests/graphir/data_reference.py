@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,7 @@ OPERATORS: dict[str, Any] = {
     "scatter_index": scatter_index,
     "scatter_elements": scatter_elements,
     "pad_edges": pad_edges,
+    "erfc": np.vectorize(math.erfc, otypes=[np.float64]),
     "asin": np.arcsin,
     "acos": np.arccos,
     "atan": np.arctan,

@@ -35,6 +35,7 @@ _BINARY = {
 }
 _CALLS = {
     "erf": lambda x: math.erf(x),
+    "erfc": lambda x: math.erfc(x),
     "exp_negative": np.exp,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "neg": lambda x: -x,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...tensorir.arith.analyzer import Analyzer
-from ...tensorir.expr import BufferLoad, Call, Expr, FloatImm, IntImm, Var
+from ...tensorir.expr import EQ, BufferLoad, Call, Expr, FloatImm, IntImm, Var
 from ...tensorir.stmt import Block, BufferStore
 from ...tensorir.visitor import substitute
 
@@ -55,6 +55,12 @@ def padded_axis(
     if first is None or second is None or reach is None or second <= first or reach < first:
         return None
     stride = second - first
+    if kernel == 1:
+        index, dilation = substitute(index, {step: IntImm(0, step.dtype)}), 0
+    else:
+        dilation = (reach - first) // (kernel - 1)
+    if not Analyzer().can_prove(EQ(index, pixel * stride + step * dilation + first)):
+        return None
     low = -(-(before - first) // stride)
     high = (before + size - 1 - reach) // stride + 1
     low = min(max(low, 0), results)

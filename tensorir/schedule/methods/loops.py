@@ -317,6 +317,7 @@ class LoopPrimitives(ScheduleState):
                                 vj = T.axis.spatial(6, j)
                                 C[vi, vj] = A[vi, vj] * B[vi]
         """
+        self._place(loop, "fission")
         func, variables = fission(
             self._functions[loop.func_name], loop.var, checks=self.enable_checks
         )

@@ -13,7 +13,7 @@ VALUES = torch.tensor([0.0, -0.0, 1.0, -1.0, 0.5, -0.25, 3.0, -20.0, torch.inf, 
 INTS = torch.tensor([-9, -2, -1, 0, 1, 2, 7], dtype=torch.int32)
 UNARY = [
     "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "log10",
-    "signbit", "frac", "nan_to_num", "sgn", "deg2rad", "sinc",
+    "erfc", "signbit", "frac", "nan_to_num", "sgn", "deg2rad", "sinc",
 ]  # fmt: skip
 ACTIVATIONS = [
     "mish", "celu", "selu", "softsign", "softshrink", "hardshrink", "tanhshrink", "hardtanh",
@@ -27,10 +27,16 @@ def test_functions_of_one_operand() -> None:
     functions |= {
         "threshold": lambda x: F.threshold(x, 0.5, 0.1),
         "glu": lambda x: F.glu(x),
+        "rrelu": lambda x: F.rrelu(x, 0.1, 0.5),
         "prelu": lambda x: F.prelu(x, torch.tensor([0.3])),
         "logit": lambda x: torch.logit(x, eps=0.1),
     }
     check_all(functions, VALUES)
+
+
+def test_random_slopes_are_refused() -> None:
+    with pytest.raises(FrontendError, match="draws random slopes"):
+        import_function(lambda x: F.rrelu(x, training=True), VALUES)
 
 
 def test_functions_of_integers_are_of_floats() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from burnish.frontend.torch import import_module
-from burnish.support.errors import FrontendError
-from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
+from burnish.tests.frontend.torch.oracle import check_all, operators_of
 
 torch.manual_seed(0)
 X = torch.randn(2, 6, 4, 3)
@@ -69,8 +67,15 @@ def test_statistics_that_are_inputs_are_computed_with() -> None:
     assert "rsqrt" in operators_of(imported)
 
 
-def test_running_statistics_of_instances_are_refused() -> None:
-    with pytest.raises(FrontendError, match="instance norm with running statistics"):
-        import_function(
-            lambda x: F.instance_norm(x, W.clone(), B.clone(), use_input_stats=False), X
-        )
+def test_running_statistics_of_instances_are_a_batch_norm() -> None:
+    check_all(
+        {
+            "tracked": lambda x: F.instance_norm(
+                x, W.clone(), B.abs() + 0.5, use_input_stats=False, eps=0.1
+            ),
+            "affine": lambda x: F.instance_norm(
+                x, W.clone(), B.abs() + 0.5, B, W, use_input_stats=False
+            ),
+        },
+        X,
+    )

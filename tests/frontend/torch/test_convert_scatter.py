@@ -137,12 +137,54 @@ def test_diagonals_and_windows() -> None:
     )
 
 
+HOW = ("sum", "prod", "mean", "amax", "amin")
+
+
+def test_what_stood_there_may_not_count() -> None:
+    """With repeated places, places nobody writes to, and NaN and infinities among the updates."""
+    x, updates = torch.randn(4, 5), torch.randn(3, 5)
+    updates[0, 0], updates[1, 1], updates[2, 2] = torch.nan, torch.inf, -torch.inf
+    places = torch.tensor([[0, 1, 1, 3, 0], [0, 1, 2, 3, 1], [2, 2, 1, 3, 1]])
+    check_all(
+        {
+            f"{how} {keep}": lambda x, u, how=how, keep=keep: x.scatter_reduce(
+                0, places, u, how, include_self=keep
+            )
+            for how in HOW
+            for keep in (True, False)
+        },
+        x,
+        updates,
+    )
+    numbers = torch.randint(-9, 9, (4, 5)), torch.randint(-9, 9, (3, 5))
+    check_all(
+        {
+            f"{how} {keep}": lambda x, u, how=how, keep=keep: x.scatter_reduce(
+                0, places, u, how, include_self=keep
+            )
+            for how in HOW
+            for keep in (True, False)
+        },
+        *numbers,
+    )
+
+
+def test_places_of_a_scalar() -> None:
+    zero = torch.tensor(0)
+    check_all(
+        {
+            how: lambda x, u, how=how: x.scatter_reduce(0, zero, u, how)
+            for how in ("sum", "prod", "amax")
+        },
+        torch.tensor(3.0),
+        torch.tensor(-2.0),
+    )
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
         (lambda x: x[x > 0.5], "indexes with a boolean mask"),
-        (lambda x: x.scatter_reduce(0, PLACES, x, "mean"), "reduce='mean' cannot be imported"),
-        (lambda x: x.scatter_reduce(0, PLACES, x, "sum", include_self=False), "include_self=False"),
         (lambda x: x.nonzero(), "aten.nonzero.default"),
     ],
 )

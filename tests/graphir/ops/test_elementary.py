@@ -6,7 +6,7 @@ import pytest
 
 from burnish.tests.graphir.ops.kernel_cases import B, N, X, Y, check_error, check_kernel
 
-UNARY = ["asin", "acos", "atan", "sinh", "cosh", "asinh", "atanh", "exp2", "log10"]
+UNARY = ["asin", "acos", "atan", "sinh", "cosh", "asinh", "atanh", "exp2", "log10", "erfc"]
 CASES: list[tuple[str, dict[str, str]]] = [
     *[(f"R.{name}(x)", {"x": X}) for name in UNARY],
     *[(f"R.{n}(a, b)", {"a": X, "b": Y.replace('"m"', "2")}) for n in ("atan2", "hypot")],

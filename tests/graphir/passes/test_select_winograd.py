@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,7 @@ from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.pipeline import pipeline, stages
-from burnish.graphir.passes.select_winograd import SelectWinograd, Shape
+from burnish.graphir.passes.select_winograd import Axis, SelectWinograd, Shape
 from burnish.graphir.verify import verify_module
 from burnish.tensorir.operators.winograd import transform_weight
 from burnish.tests.graphir.reference import run
@@ -70,21 +72,43 @@ def test_a_dilated_convolution_becomes_one_of_its_phases(steps: tuple[int, int])
 
 
 @pytest.mark.parametrize(
-    ("padding", "rows", "columns", "name"),
+    ("steps", "padding", "rows", "columns"),
     [
-        ([2, 2, 2, 2], 36, 24, "winograd_conv"),
-        ([2, 1, 2, 2], 36, 24, "conv"),
-        ([2, 2, 2, 2], 36, 25, "conv"),
-        ([2, 2, 2, 2], 35, 24, "conv"),
+        ((2, 2), [2, 1, 2, 2], 36, 24),
+        ((2, 2), [1, 1, 3, 0], 36, 25),
+        ((3, 3), [3, 3, 3, 3], 35, 25),
+        ((3, 2), [1, 5, 4, 7], 34, 23),
+        ((5, 1), [0, 0, 1, 1], 37, 24),
+        ((4, 3), [9, 0, 0, 8], 39, 26),
     ],
 )
-def test_a_dilation_has_to_divide_the_image(
-    padding: list[int], rows: int, columns: int, name: str
+def test_a_dilation_need_not_divide_the_image(
+    steps: tuple[int, int], padding: list[int], rows: int, columns: int
 ) -> None:
-    line = f"strides=[1, 1], padding={padding}, dilation=[2, 2], channels_last=True"
-    x = f'(2, {rows}, {columns}, 64), "float32"'
-    module, _ = model(f"y = R.conv(x, w, b, {line})", x=x, w=(64, 64, 3, 3))
-    assert name in [c.op for c in calls(SELECT(module))]
+    line = f"strides=[1, 1], padding={padding}, dilation={list(steps)}, channels_last=True"
+    lines = f"a = R.conv(x, w, b, {line})", "y = R.relu(a)"
+    module, _ = model(*lines, x=f'(2, {rows}, {columns}, 64), "float32"', w=(64, 64, 3, 3))
+    found = verify_module(DeadCodeElimination()(SELECT(module)))
+    names = [c.op for c in calls(found)]
+    assert "winograd_conv" in names
+    assert "conv" not in names
+    x = np.random.default_rng(1).standard_normal((2, rows, columns, 64)).astype("float32")
+    np.testing.assert_allclose(run(found, "main", x), run(module, "main", x), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7])
+def test_phases_have_all_results(step: int) -> None:
+    """Each result of an axis is one of its phases', and padding is what the axis had at least."""
+    for size, first, last in itertools.product((3, 8, 20), (0, 1, 6), (0, 2, 9)):
+        wanted = size + first + last - 2 * step
+        if wanted < 1:
+            continue
+        axis = Axis.of(size, (first, last), step)
+        assert (axis.before + size + axis.behind) % step == 0
+        assert axis.before + axis.padding[0] * step == first
+        assert axis.results * step >= wanted
+        assert 0 <= axis.before < step
+        assert 0 <= axis.behind < step
 
 
 def test_moves_to_phases_and_back_are_counted() -> None:

@@ -272,3 +272,47 @@ def test_no_library_call_is_left() -> None:
             if line.strip().startswith(("callq", "jmp\t"))
         ]
         assert {c for c in calls if not c.startswith(".L")} <= {"f.impl"}
+
+
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell", "x86-64"])
+def test_a_call_that_branches_is_emitted_once_a_statement(cpu: str) -> None:
+    """However often an expression has it: LLVM does not find those of different basic blocks."""
+    target = Target(f"llvm -mcpu={cpu}")
+
+    def divisions(expr: str) -> int:
+        func = parse_func(kernel(expr, "float32 float32 float32", kind="T.vectorized", n=64))
+        code = emit_object([lower_func(func, target)], target, keep_text=True)
+        lines = assembly.read_lines(code.assembly)
+        return sum(line.operation in ("vdivps", "divps") for line in lines)
+
+    once = divisions("T.fmod(A[v], B[v])")
+    assert once > 0
+    twice = (
+        "T.Select(T.fmod(A[v], B[v]) < T.float32(0), T.fmod(A[v], B[v]) + B[v], T.fmod(A[v], B[v]))"
+    )
+    assert divisions(twice) == once
+    assert divisions("T.fmod(A[v], B[v]) + T.fmod(B[v], A[v])") == 2 * once
+
+
+def test_a_call_is_emitted_again_after_a_store() -> None:
+    """What it reads may have changed, in this iteration or in the one before."""
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((8,), "float32"), O: T.Buffer((8,), "float32")):
+    T.func_attr({"is_scheduled": True})
+    with T.block("root"):
+        for i in range(8):
+            with T.block("O"):
+                v = T.axis.opaque(8, i)
+                T.reads(A[0:8])
+                T.writes(O[0:8])
+                O[v] = T.sin(A[v])
+                O[v] = O[v] + T.sin(O[v]) * T.sin(O[v])
+                O[v] = T.sin(O[v]) + T.sin(A[v])
+""")
+    x = np.linspace(-3, 3, 8, dtype="float32")
+    out = np.empty(8, "float32")
+    call_native(func, x, out)
+    y = np.sin(x.astype("float64"))
+    y = y + np.sin(y) ** 2
+    np.testing.assert_allclose(out, np.sin(y) + np.sin(x.astype("float64")), rtol=1e-6, atol=1e-6)

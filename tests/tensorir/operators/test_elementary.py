@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import scipy.special
 
 from burnish.tensorir import operators as ops
 
@@ -13,7 +14,7 @@ Run = Callable[..., np.ndarray]
 UNARY = {
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "exp2": np.exp2,
-    "log10": np.log10,
+    "log10": np.log10, "erfc": scipy.special.erfc,
 }  # fmt: skip
 BINARY = {"atan2": np.arctan2, "hypot": np.hypot, "copysign": np.copysign}
 VALUES = np.array(

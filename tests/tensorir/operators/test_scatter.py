@@ -30,6 +30,39 @@ def test_scatter_elements_combines(reduction: str, axis: int) -> None:
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-13)
 
 
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 130])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_runs_of_places(axis: int, size: int) -> None:
+    """Fewer elements than a run of places, as many, and more; fewer updates than elements."""
+    x = RNG.standard_normal((3, 2, size))
+    updates = RNG.standard_normal((2, 1, max(1, size - 3)))
+    at = RNG.integers(0, x.shape[axis], updates.shape)
+    expected = torch.tensor(x).scatter_reduce(axis, torch.tensor(at), torch.tensor(updates), "sum")
+    for shapes in (None, [("n", 2, "m"), ("k", 1, "j"), ("k", 1, "j")]):
+        found = run_rows(
+            lambda x, i, u: ops.scatter_elements(x, i, u, axis=axis, reduction="add"),
+            x, at, updates, shape=x.shape, shapes=shapes,
+        )  # fmt: skip
+        np.testing.assert_allclose(found, expected.numpy(), rtol=1e-13)
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 130])
+def test_runs_of_indices(size: int) -> None:
+    """Indexed axes at the end, whose places are found by runs, in order for repeated ones."""
+    x = RNG.standard_normal((3, 4, 5))
+    i, j = RNG.integers(-4, 4, (2, size)), RNG.integers(-5, 5, size)
+    updates = RNG.standard_normal((3, 2, size))
+    for axes, arrays, place in (([1, 2], [i, j], (i, j)), ([2], [i], (slice(None), i))):
+        given = updates if len(axes) == 2 else RNG.standard_normal((3, 4, 2, size))
+        expected = x.copy()
+        np.add.at(expected, (slice(None), *place), given)
+        found = run_rows(
+            lambda t, u, *at, axes=axes: ops.scatter_index(t, u, *at, axes=axes, reduction="add"),
+            x, given, *arrays, shape=x.shape,
+        )  # fmt: skip
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_scatter_elements_replaces_and_the_last_one_counts() -> None:
     at = np.array([[1, 0, 1, -1], [1, 9, -9, 2]])
     updates = np.arange(8.0).reshape(2, 4)

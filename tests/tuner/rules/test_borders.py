@@ -61,6 +61,8 @@ def test_what_is_inside_reads_no_padding(
 def test_an_index_that_is_not_affine_has_no_axis() -> None:
     p, k = Var("p"), Var("k")
     assert padded_axis(floordiv(p, IntImm(2)) + k, p, k, (8, 3), 1, 8) is None
+    assert padded_axis(floordiv(p * 12, IntImm(5)) + k, p, k, (5, 4), 0, 12) is None
+    assert padded_axis(p + floordiv(k, IntImm(2)), p, k, (8, 3), 0, 8) is None
     assert padded_axis(k - p, p, k, (8, 3), 1, 8) is None
     assert padded_axis(p + Var("m"), p, k, (8, 3), 1, 8) is None
 

@@ -12,11 +12,13 @@ from torch.nn import functional as F
 
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
+from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
 from burnish.tests.assembly import innermost_loops, kernel_lines, operations, spills
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import HASWELL, RANDOM, SKYLAKE, Workload, scheduled
+from burnish.tuner.analytic import schedule_analytically
 from burnish.tuner.rules.row_window import fits_row_window
 from burnish.tuner.rules.window_match import match_row_window
 
@@ -268,3 +270,29 @@ def test_images_beyond_the_caches_are_asked_for_in_order(l3: str, asked: bool) -
     found = np.zeros((1, 4, 32, 48), "float32")
     call_native(func, x, found)
     np.testing.assert_array_equal(found, wanted("max", x, kernel=2, stride=2))
+
+
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell", "x86-64", "generic"])
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_parts_of_several_sizes_have_another_schedule(mode: str, cpu: str) -> None:
+    """Their windows have no stride: what they read of a row is at no constant places."""
+    target = Target(f"llvm -mcpu={cpu}")
+    for shape, out in (((2, 8, 12, 12), (5, 5)), ((1, 16, 13, 13), (6, 6)), ((1, 3, 10), (3,))):
+        x = placeholder(shape, name="x")
+        y = op.adaptive_pool(x, output_size=out, mode=mode)
+        func = create_prim_func([x, y])
+        assert not fits_row_window(func, target)
+        scheduled = schedule_analytically(func, target)
+        assert kernel_lines(scheduled, target)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_scheduled_parts_of_several_sizes(mode: str) -> None:
+    data = np.random.default_rng(0).standard_normal((2, 8, 12, 13)).astype("float32")
+    x = placeholder(data.shape, name="x")
+    func = create_prim_func([x, op.adaptive_pool(x, output_size=(5, 6), mode=mode)])
+    found = np.empty((2, 8, 5, 6), "float32")
+    call_native(schedule_analytically(func, native_target()), data, found)
+    pool = getattr(F, f"adaptive_{mode}_pool2d")
+    wanted = pool(torch.tensor(data).double(), (5, 6)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)

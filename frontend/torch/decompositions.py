@@ -1,0 +1,312 @@
+"""Operators of torch written with others, for which torch itself has no decomposition for export.
+
+Each function has the operator's parameters and is traced in its place. Nothing here depends on
+data: what has a size that only data tell has no row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch._decomp import global_decomposition_table
+
+FEW_BOUNDARIES = 64
+"""Boundaries that are all compared; of more, the place is found by halving."""
+
+aten = torch.ops.aten
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
+    op: global_decomposition_table["post_autograd"][op]
+    for op in (
+        aten.grid_sampler_2d.default, aten.slice_scatter.default, aten.ldexp.Tensor,
+        aten.tril_indices.default, aten.triu_indices.default,
+    )
+}  # fmt: skip
+"""By operator; these are torch's own, which its table for export leaves out."""
+FIRST_RESULT = (aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
+"""Operators of which only the first result is made here: others are for training."""
+SECOND_RESULT = (aten.max_pool2d_with_indices.default,)
+"""Operators that are decomposed where their second result is used."""
+
+
+def decomposes(*ops: Any) -> Callable[[_Function], _Function]:
+    """Make a function the decomposition of operators."""
+
+    def register(function: _Function) -> _Function:
+        DECOMPOSITIONS.update(dict.fromkeys(ops, function))
+        return function
+
+    return register
+
+
+# -- products and distances ----------------------------------------------------------------------
+@decomposes(aten._trilinear.default)
+def trilinear(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Tensor:
+    """``nn.Bilinear``: the sum of the products of three broadcast tensors."""
+    product = None
+    for x, dims in ((a, expand1), (b, expand2), (c, expand3)):
+        for d in sorted(dims):
+            x = x.unsqueeze(d)
+        product = x if product is None else product * x
+    assert product is not None
+    return product.sum(list(sumdim)) if sumdim else product
+
+
+def _norm(x: Tensor, p: float) -> Tensor:
+    """The p-norm along the last axis."""
+    if p == 0:
+        return (x != 0).to(x.dtype).sum(-1)
+    if p in (1, 2, math.inf):
+        norm: Tensor = torch.linalg.vector_norm(x, p, -1)
+        return norm
+    return x.abs().pow(p).sum(-1).pow(1 / p)
+
+
+@decomposes(aten._cdist_forward.default)
+def cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
+    """From differences whatever the mode: squares of large sums would cancel."""
+    return _norm(a.unsqueeze(-2) - b.unsqueeze(-3), p)
+
+
+@decomposes(aten._pdist_forward.default)
+def pdist(x: Tensor, p: float = 2) -> Tensor:
+    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)
+    return _norm(x.index_select(0, first) - x.index_select(0, second), p)
+
+
+@decomposes(aten.conv_tbc.default)
+def conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
+    """A convolution of (time, batch, channels)."""
+    result = torch.conv1d(x.permute(1, 2, 0), weight.permute(2, 1, 0), bias, padding=pad)
+    return result.permute(2, 0, 1)
+
+
+# -- places in sorted sequences ------------------------------------------------------------------
+@decomposes(aten.searchsorted.Tensor)
+def searchsorted(
+    sequence: Tensor,
+    x: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """How many elements of a row are before ``x`` (NaN stands behind all)."""
+    if sorter is not None:
+        sequence = sequence.gather(-1, sorter)
+    from_right = right or side == "right"
+    flat = sequence.ndim == 1
+
+    def is_before(elements: Tensor, values: Tensor) -> Tensor:
+        return ~(elements > values) if from_right else ~(elements >= values)
+
+    dtype = torch.int32 if out_int32 else torch.int64
+    size = sequence.shape[-1]
+    if size <= FEW_BOUNDARIES:
+        rows = sequence if flat else sequence.unsqueeze(-2)
+        return is_before(rows, x.unsqueeze(-1)).to(dtype).sum(-1, dtype=dtype)
+    found = torch.zeros_like(x, dtype=torch.int64)
+    step = 1 << (size.bit_length() - 1)
+    while step:
+        probe = found + step
+        place = (probe - 1).clamp(max=size - 1)
+        if flat:
+            elements = sequence.index_select(0, place.reshape(-1)).reshape(place.shape)
+        else:
+            elements = sequence.gather(-1, place)
+        found = torch.where((probe <= size) & is_before(elements, x), probe, found)
+        step //= 2
+    return found.to(dtype)
+
+
+@decomposes(aten.searchsorted.Scalar)
+def searchsorted_number(sequence: Tensor, x: float, **options: Any) -> Tensor:
+    return searchsorted(sequence, torch.full((), x, device=sequence.device), **options)
+
+
+@decomposes(aten.bucketize.Tensor)
+def bucketize(
+    x: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    return searchsorted(boundaries, x, out_int32=out_int32, right=right)
+
+
+# -- scans ---------------------------------------------------------------------------------------
+def _scanned(
+    parts: tuple[Tensor, ...],
+    dim: int,
+    combine: Callable[[tuple[Tensor, ...], tuple[Tensor, ...]], tuple[Tensor, ...]],
+) -> tuple[Tensor, ...]:
+    """All prefixes along an axis by doubling: of what stands before and what is there."""
+    size, step = parts[0].shape[dim], 1
+    while step < size:
+        before = tuple([p.narrow(dim, 0, size - step) for p in parts])
+        here = tuple([p.narrow(dim, step, size - step) for p in parts])
+        made = combine(before, here)
+        parts = tuple(
+            [torch.cat([p.narrow(dim, 0, step), m], dim) for p, m in zip(parts, made, strict=True)]
+        )
+        step *= 2
+    return parts
+
+
+def _running_extreme(x: Tensor, dim: int, *, largest: bool) -> tuple[Tensor, Tensor]:
+    """Values and places; of equal ones, and of NaN, the last place."""
+    if x.ndim == 0:
+        return x, torch.zeros_like(x, dtype=torch.int64)
+    dim %= x.ndim
+    shape = [1] * x.ndim
+    shape[dim] = x.shape[dim]
+    places = torch.arange(x.shape[dim], device=x.device).reshape(shape).expand(x.shape)
+
+    def later(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        wins = b[0] >= a[0] if largest else b[0] <= a[0]
+        if x.is_floating_point():
+            wins = wins | b[0].isnan()
+        return tuple([torch.where(wins, v, u) for u, v in zip(a, b, strict=True)])
+
+    values, indices = _scanned((x, places), dim, later)
+    return values, indices.contiguous()
+
+
+@decomposes(aten.cummax.default)
+def cummax(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    return _running_extreme(x, dim, largest=True)
+
+
+@decomposes(aten.cummin.default)
+def cummin(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    return _running_extreme(x, dim, largest=False)
+
+
+@decomposes(aten.logcumsumexp.default)
+def logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    if x.ndim == 0:
+        return x
+    (result,) = _scanned((x,), dim % x.ndim, lambda a, b: (torch.logaddexp(a[0], b[0]),))
+    return result
+
+
+# -- order statistics ----------------------------------------------------------------------------
+@decomposes(aten.median.dim)
+def median(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The lower of the two in the middle; NaN where there is one."""
+    if x.ndim == 0:
+        return x, torch.zeros_like(x, dtype=torch.int64)
+    value, place = torch.kthvalue(x, (x.shape[dim] + 1) // 2, dim, True)
+    if x.is_floating_point():
+        missing = x.isnan()
+        any_missing = missing.any(dim, keepdim=True)
+        first = missing.to(torch.uint8).argmax(dim, keepdim=True)
+        value = torch.where(any_missing, torch.full_like(value, math.nan), value)
+        place = torch.where(any_missing, first, place)
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
+@decomposes(aten.nanmedian.dim)
+def nanmedian(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """Of the numbers; NaN where there are none. NaN are sorted behind all numbers."""
+    if x.ndim == 0 or not x.is_floating_point():
+        return median(x, dim, keepdim)
+    values, places = torch.sort(x, dim=dim, stable=True)
+    count = (~x.isnan()).sum(dim, keepdim=True)
+    middle = ((count - 1) // 2).clamp(min=0)
+    value, place = values.gather(dim, middle), places.gather(dim, middle)
+    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+
+
+@decomposes(aten.median.default)
+def median_of_all(x: Tensor) -> Tensor:
+    return median(x.reshape(-1))[0]
+
+
+@decomposes(aten.nanmedian.default)
+def nanmedian_of_all(x: Tensor) -> Tensor:
+    return nanmedian(x.reshape(-1))[0]
+
+
+# -- writing at places ---------------------------------------------------------------------------
+@decomposes(aten.masked_scatter.default)
+def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The elements of ``source`` in order, one for each place of the mask."""
+    x, mask = torch.broadcast_tensors(x, mask)
+    flat = mask.reshape(-1)
+    number = (flat.to(torch.int64).cumsum(0) - 1).clamp(min=0, max=source.numel() - 1)
+    return torch.where(mask, source.reshape(-1)[number].reshape(x.shape), x)
+
+
+@decomposes(aten.index_reduce.default)
+def index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    shape = [1] * source.ndim
+    shape[dim] = -1
+    places = index.reshape(shape).expand(source.shape)
+    return x.scatter_reduce(dim, places, source, reduce, include_self=include_self)
+
+
+@decomposes(aten.diagonal_scatter.default)
+def diagonal_scatter(
+    x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    apart = x.movedim((dim1, dim2), (0, 1))
+    row = torch.arange(src.shape[-1], device=x.device)
+    places = (row + max(-offset, 0), row + max(offset, 0))
+    written = apart.index_put(places, src.movedim(-1, 0))
+    return written.movedim((0, 1), (dim1, dim2))
+
+
+# -- bags of embeddings --------------------------------------------------------------------------
+@decomposes(*FIRST_RESULT)
+def embedding_bag(
+    weight: Tensor,
+    indices: Tensor,
+    offsets: Tensor,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Modes 0, 1 and 2 are sum, mean and max. Bag i begins at offset i; one without rows is 0."""
+    bags = offsets.shape[0] - int(include_last_offset)
+    starts = offsets[:bags]
+    element = torch.arange(indices.shape[0], device=indices.device, dtype=starts.dtype)
+    bag = searchsorted(starts, element, right=True) - 1
+    rows = weight[indices]
+    counted = torch.ones_like(bag)
+    if padding_idx >= 0:
+        counted = (indices != padding_idx).to(bag.dtype)
+    count = torch.zeros(bags, dtype=bag.dtype, device=bag.device).index_add(0, bag, counted)
+    size = (bags, weight.shape[1])
+    if mode == 2:
+        least = torch.full(size, -math.inf, dtype=rows.dtype, device=rows.device)
+        if padding_idx >= 0:
+            rows = torch.where(counted.unsqueeze(-1) > 0, rows, -math.inf)
+        places = bag.unsqueeze(-1).expand(rows.shape)
+        largest = least.scatter_reduce(0, places, rows, "amax")
+        result = torch.where(count.unsqueeze(-1) > 0, largest, 0.0)
+    else:
+        if per_sample_weights is not None:
+            rows = rows * per_sample_weights.unsqueeze(-1)
+        if padding_idx >= 0:
+            rows = torch.where(counted.unsqueeze(-1) > 0, rows, 0.0)
+        result = torch.zeros(size, dtype=rows.dtype, device=rows.device).index_add(0, bag, rows)
+        if mode == 1:
+            result = result / count.clamp(min=1).unsqueeze(-1).to(result.dtype)
+    return result, bag, count, count

@@ -1,0 +1,41 @@
+"""What cannot be compiled says why, and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from burnish.support.errors import FrontendError
+from burnish.tests.frontend.torch.oracle import import_function
+
+X = torch.rand(4, 8)
+SIZE = "its result has as many elements as the data say"
+COMPLEX = "works on complex numbers"
+RANDOM = "draws random numbers"
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (torch.nonzero, SIZE),
+        (lambda x: torch.masked_select(x, x > 0.5), SIZE),
+        (torch.unique, SIZE),
+        (lambda x: torch.unique(x, dim=0), SIZE),
+        (torch.unique_consecutive, SIZE),
+        (lambda x: torch.bincount(x.reshape(-1).to(torch.int64)), SIZE),
+        (lambda x: x[:2].repeat_interleave((x[:2, 0] > 0).to(torch.int64), 0), SIZE),
+        (lambda x: torch.view_as_real(torch.view_as_complex(x.reshape(4, 4, 2)) * 2), COMPLEX),
+        (lambda x: torch.fft.rfft(x).abs(), COMPLEX),
+        (lambda x: torch.view_as_real(torch.complex(x, x)), COMPLEX),
+        (torch.rand_like, RANDOM),
+        (lambda x: x + torch.randn(4, 8), RANDOM),
+        (lambda x: torch.multinomial(x, 2), RANDOM),
+        (torch.bernoulli, RANDOM),
+    ],
+)
+def test_reasons(function: Any, message: str) -> None:
+    with pytest.raises(FrontendError) as caught:
+        import_function(function, X)
+    assert message in str(caught.value)

@@ -1,0 +1,88 @@
+"""Sampling, indices of maxima and antialiased resizing against eager torch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from burnish.tests.frontend.torch.oracle import check_all
+
+torch.manual_seed(0)
+X2, X3 = torch.randn(2, 3, 5, 4, dtype=torch.float64), torch.randn(2, 2, 3, 5, 4).double()
+PADDINGS = ("zeros", "border", "reflection")
+
+
+def grid(*sizes: int) -> torch.Tensor:
+    """Coordinates inside and outside of the image, on its corners and between elements."""
+    g = torch.rand(*sizes, dtype=torch.float64) * 4 - 2
+    g.reshape(-1)[:4] = torch.tensor([-1.0, 1.0, 0.0, 2.5], dtype=torch.float64)
+    return g
+
+
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_grid_sample(padding: str, corners: bool) -> None:
+    check_all(
+        {
+            mode: lambda x, g, mode=mode: F.grid_sample(x, g, mode, padding, corners)
+            for mode in ("bilinear", "nearest", "bicubic")
+        },
+        X2,
+        grid(2, 3, 6, 2),
+    )
+    check_all(
+        {
+            mode: lambda x, g, mode=mode: F.grid_sample(x, g, mode, padding, corners)
+            for mode in ("bilinear", "nearest")
+        },
+        X3,
+        grid(2, 2, 3, 4, 3),
+    )
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_grid_sample_of_one_element(padding: str) -> None:
+    x, g = X3[:, :, :1, :1, :1], grid(2, 1, 2, 3, 3)
+    check_all({"corners": lambda x, g: F.grid_sample(x, g, "bilinear", padding, True)}, x, g)
+    check_all({"centres": lambda x, g: F.grid_sample(x, g, "nearest", padding, False)}, x, g)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel_size": 2},
+        {"kernel_size": 3, "stride": 2, "padding": 1},
+        {"kernel_size": (2, 3), "stride": (1, 2), "padding": (0, 1), "dilation": (2, 1)},
+        {"kernel_size": 2, "stride": 3, "ceil_mode": True},
+    ],
+)
+def test_where_maxima_are(options: dict[str, object]) -> None:
+    """The first of equal ones; NaN and windows of nothing but -inf."""
+    x = torch.randint(-2, 2, (2, 3, 7, 6)).float()
+    x[0, 0, 2, 3], x[0, 1, :3, :4], x[1, 2, 0, 0] = torch.nan, -torch.inf, torch.inf
+    check_all(
+        {
+            "both": lambda x: F.max_pool2d(x, **options, return_indices=True)[1],
+            "values": lambda x: F.max_pool2d(x, **options, return_indices=True)[0],
+        },
+        x,
+    )
+
+
+def test_unpooling() -> None:
+    check_all(
+        {"back": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)},
+        torch.randn(2, 3, 6, 8),
+    )
+
+
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("size", [(3, 2), (9, 4), (5, 1), (1, 7)])
+def test_antialiased_resizing(size: tuple[int, int], corners: bool) -> None:
+    check_all(
+        {"resized": lambda x: F.interpolate(
+            x, size, mode="bilinear", antialias=True, align_corners=corners
+        )},
+        torch.randn(2, 3, 5, 4, dtype=torch.float64),
+    )  # fmt: skip
