@@ -49,9 +49,9 @@ bench: $(BENCH)/.stamp  ## time burnish against its peers (BENCH_ARGS=...)
 bench-bandwidth: $(VENV)/.stamp  ## kernels bound by memory beside copies (BENCH_ARGS=...)
 	$(BIN)/python -m burnish.benchmarks.memory_bound $(BENCH_ARGS)
 
-bench-compile: $(VENV)/.stamp  ## what cold compilations cost, in seconds by part and in memory
-	$(BIN)/python -m burnish.benchmarks.compile_time
-	$(BIN)/python -m burnish.benchmarks.memory
+bench-compile: $(VENV)/.stamp  ## what cold compilations cost, in seconds and memory (BENCH_ARGS="--models bert")
+	$(BIN)/python -m burnish.benchmarks.compile_time $(BENCH_ARGS)
+	$(BIN)/python -m burnish.benchmarks.memory $(BENCH_ARGS)
 
 bench-model: $(VENV)/.stamp  ## what the tuner's cost model is worth (BENCH_ARGS=...)
 	$(BIN)/python -m burnish.benchmarks.tune_model $(BENCH_ARGS)

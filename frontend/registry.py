@@ -21,6 +21,7 @@ class ConverterRegistry:
     def __init__(self, frontend: str) -> None:
         self.frontend = frontend
         self._table: dict[str, Callable[..., Any]] = {}
+        self._refused: dict[str, str] = {}
 
     def converts(self, *names: str) -> Callable[[Converter], Converter]:
         """Register a converter for these operator names; a name is registered once."""
@@ -34,8 +35,16 @@ class ConverterRegistry:
 
         return register
 
+    def refuses(self, reason: str, *names: str) -> None:
+        """Note why operators cannot be imported, and what to do instead."""
+        for name in names:
+            if name in self:
+                raise InternalError(f"{self.frontend} operator {name!r} has two rows")
+            self._refused[name] = reason
+
     def __contains__(self, name: object) -> bool:
-        return name in self._table
+        """Whether there is a converter, or a reason that there is none."""
+        return name in self._table or name in self._refused
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self._table[name]
@@ -46,7 +55,8 @@ class ConverterRegistry:
         return tuple(sorted(self._table))
 
     def check(self, operators: Iterable[tuple[str, str]]) -> None:
-        """Raise UnsupportedOpError with every operator that has no converter.
+        """Raise UnsupportedOpError with every operator that has no converter, and the reason where
+        there is one.
 
         ``operators`` are pairs (name, where it stands) in model order.
         """
@@ -55,5 +65,12 @@ class ConverterRegistry:
             if name not in self._table:
                 missing.setdefault(name, []).append(where)
         if missing:
-            rows = [UnsupportedOp(name, len(places), places[0]) for name, places in missing.items()]
+            rows = [
+                UnsupportedOp(name, len(places), places[0], self._hint(name))
+                for name, places in missing.items()
+            ]
             raise UnsupportedOpError(rows, self.frontend)
+
+    def _hint(self, name: str) -> str:
+        reason = self._refused.get(name)
+        return f": {reason}" if reason else ""

@@ -77,9 +77,17 @@ def variance(context: Context, node: Node) -> Any:
 
 @converts("aten.linalg_vector_norm.default")
 def vector_norm(context: Context, node: Node) -> Atom:
-    """Orders 1, 2 and the infinities are no powers; 0 counts."""
-    x = context.operand(node.args[0], context.result_type(node).dtype)
+    """Orders 1, 2 and the infinities are no powers; 0 counts. Powers of halves are computed in
+    float32, whose range they need."""
+    result = context.result_type(node).dtype
+    x = context.operand(node.args[0], result)
     order, (axes, keepdims) = float(arguments(node)["ord"]), _axes(node)
+    wide = DType("float32") if result.bits < 32 and order not in (0, 1) else result
+    x = context.cast(x, wide)
+    return context.cast(_norm(context, x, order, axes, keepdims), result)
+
+
+def _norm(context: Context, x: Atom, order: float, axes: tuple[int, ...], keepdims: bool) -> Atom:
     if order == 2:
         return context.op("sqrt", _emit(context, "sum", context.op("square", x), axes, keepdims))
     dtype = context.type(x).dtype

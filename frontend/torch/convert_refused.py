@@ -4,48 +4,35 @@ from __future__ import annotations
 
 from torch.fx import Node
 
-from .registry import Context, converts
+from .registry import REGISTRY, Context, converts
 
-
-@converts(
+REGISTRY.refuses(
+    "its result has as many elements as the data say, and a compiled model's shapes must follow "
+    "from those of its inputs; compute it outside of the model, or use an operator that keeps the "
+    "shape (torch.where, masked_fill, topk)",
     "aten.nonzero.default", "aten.masked_select.default", "aten._unique2.default",
     "aten.unique_dim.default", "aten.unique_consecutive.default", "aten.bincount.default",
     "aten.repeat_interleave.Tensor",
 )  # fmt: skip
-def shape_of_data(context: Context, node: Node) -> None:
-    raise context.refuse(
-        "its result has as many elements as the data say, and a compiled model's shapes must "
-        "follow from those of its inputs; compute it outside of the model, or use an operator that "
-        "keeps the shape (torch.where, masked_fill, topk)."
-    )
-
-
-@converts("aten._assert_scalar.default")
-def size_of_data(context: Context, node: Node) -> None:
-    """torch puts this behind operators whose result has a size that only data tell."""
-    raise context.refuse("checks a size that depends on data, for which nothing can be compiled.")
-
-
-@converts(
+REGISTRY.refuses(
+    "it works on complex numbers, of which there is no dtype; compute with real and imaginary "
+    "parts, and transforms as products with cosines and sines or outside of the model",
     "aten.view_as_complex.default", "aten.view_as_real.default", "aten.complex.default",
     "aten.polar.default", "aten._fft_r2c.default", "aten._fft_c2r.default",
     "aten._fft_c2c.default",
 )  # fmt: skip
-def complex_numbers(context: Context, node: Node) -> None:
-    raise context.refuse(
-        "works on complex numbers, of which there is no dtype; compute with real and imaginary "
-        "parts, and transforms as products with cosines and sines or outside of the model."
-    )
-
-
-@converts(
+REGISTRY.refuses(
+    "it draws random numbers, and a compiled model is a function of its inputs; draw them outside "
+    "and pass them in",
     "aten.rand.default", "aten.rand_like.default", "aten.randn.default", "aten.randn_like.default",
     "aten.randint.low", "aten.randint.default", "aten.randperm.default", "aten.bernoulli.default",
     "aten.bernoulli.p", "aten.multinomial.default", "aten.exponential.default",
     "aten.uniform.default", "aten.normal_functional.default",
 )  # fmt: skip
-def random_numbers(context: Context, node: Node) -> None:
-    raise context.refuse(
-        "draws random numbers, and a compiled model is a function of its inputs; draw them outside "
-        "and pass them in."
-    )
+
+
+@converts("aten._assert_scalar.default")
+def size_of_data(context: Context, node: Node) -> None:
+    """torch puts this behind operators whose result has a size that only data tell, which say more
+    themselves where they come to be converted."""
+    raise context.refuse("checks a size that depends on data, for which nothing can be compiled.")

@@ -79,7 +79,8 @@ def scatter(context: Context, node: Node) -> Atom:
     dtype, shape = context.type(x).dtype, context.type(places).shape
     how = "sum" if base_name(node) == "scatter_add" else given.get("reduce")
     if how is not None and how not in (*_REDUCE, "mean"):
-        raise context.refuse(f"reduce={how!r} cannot be imported, only {', '.join(_REDUCE)}.")
+        known = ", ".join((*_REDUCE, "mean"))
+        raise context.refuse(f"reduce={how!r} cannot be imported, only {known}.")
     if "src" in given:
         updates = context.operand(given["src"], dtype)
         for d, (own, wanted) in enumerate(zip(context.type(updates).shape, shape, strict=True)):
@@ -98,6 +99,8 @@ def scatter(context: Context, node: Node) -> Atom:
             for a in (x, places, updates)
         )
     keep = bool(given.get("include_self", True))
+    if dtype.is_bool and not keep:
+        raise context.refuse("leaves out booleans of its own; convert them to uint8 first.")
     result = _reduced(context, x, places, updates, int(given["dim"]), how, keep)
     return result if kind.ndim else context.reshaped(result, kind)
 

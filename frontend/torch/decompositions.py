@@ -135,7 +135,11 @@ def searchsorted(
 
 @decomposes(aten.searchsorted.Scalar)
 def searchsorted_number(sequence: Tensor, x: float, **options: Any) -> Tensor:
-    return searchsorted(sequence, torch.full((), x, device=sequence.device), **options)
+    """In the dtype of the sequence, unless that cannot hold a fraction."""
+    dtype = torch.float64 if isinstance(x, float) else torch.int64
+    if sequence.dtype.is_floating_point:
+        dtype = sequence.dtype
+    return searchsorted(sequence, torch.full((), x, dtype=dtype), **options)
 
 
 @decomposes(aten.bucketize.Tensor)

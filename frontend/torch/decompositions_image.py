@@ -120,7 +120,9 @@ def upsample_bilinear_antialiased(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """A product with the weights of each axis."""
-    down = _triangles(x.shape[-2], output_size[0], align_corners, scales_h).to(x.dtype)
-    across = _triangles(x.shape[-1], output_size[1], align_corners, scales_w).to(x.dtype)
-    return torch.matmul(down, torch.matmul(x, across.t()))
+    """A product with the weights of each axis; of bytes in float32, rounded at the end."""
+    dtype = x.dtype if x.dtype.is_floating_point else torch.float32
+    down = _triangles(x.shape[-2], output_size[0], align_corners, scales_h).to(dtype)
+    across = _triangles(x.shape[-1], output_size[1], align_corners, scales_w).to(dtype)
+    result = torch.matmul(down, torch.matmul(x.to(dtype), across.t()))
+    return result if dtype == x.dtype else result.round().clamp(0, 255).to(x.dtype)

@@ -41,6 +41,7 @@ class StmtEmitter(ExprEmitter):
 
     def stmt(self, s: Stmt) -> None:  # noqa: C901 - one match over a closed set
         """Emit ``s``; raises CodegenError for what no kernel can do."""
+        self.calls = {}
         match s:
             case SeqStmt(stmts):
                 for x in stmts:

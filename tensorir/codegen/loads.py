@@ -297,7 +297,6 @@ class MemoryEmitter(Frames):
         """``buffer[index] = value``, in the lanes of the predicate."""
         buffer, index = s.buffer, s.indices[0]
         slots = self.registers.get(id(buffer))
-        self.calls = {}
         value = self.expr(s.value)
         if slots is not None:
             mask = self.expr(s.predicate) if s.predicate is not None else None

@@ -10,8 +10,9 @@ then with the result one vector before
     x01234   x012345  ...                 combined with the results of 4 places before
 
 so that vectors wait for each other for one operation only, and no lane has to be spread over a
-vector. What stands 1 to 3 places before is loaded, as ports for loads are idle and those for
-shuffles are not; from 4 places on, vectors of results are shuffled. Along any other axis each
+vector. Of long rows that need no wider accumulator, what stands 1 to 3 places before is loaded,
+as ports for loads are idle and those for shuffles are not; from 4 places on, and of other rows,
+vectors of results are shuffled. Along any other axis each
 column is scanned in order, and columns are lanes: pieces of rows whose state stays in the first
 cache, row after row. In which order elements are combined depends on shapes alone. Where a sum of
 neighbours overflows, the result is infinite or NaN even if the sum from the beginning is finite.

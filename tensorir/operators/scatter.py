@@ -103,7 +103,7 @@ def scatter_elements(
         else:
             here = _in_run(size, at[-1])
             copies = loop("k", x.shape[d], lambda k: loop("j", here, lambda j: copy(k, j)))
-            inner = here if _same(size, given) else _in_run(given, at[-1])
+            inner = here if _same(size, given) else _in_run(given, at[-1], of=size)
             changes = loop("k", indices.shape[d], lambda k: run(lambda j: place(k, j), inner))
         others = [e for e in range(last) if e != d]
         within = [
@@ -123,9 +123,10 @@ def _runs(size: Expr) -> Expr:
     return IntImm(-(-size.value // _RUN)) if isinstance(size, IntImm) else (size + _RUN - 1) // _RUN
 
 
-def _in_run(size: Expr, c: Expr) -> Expr:
-    """How many of ``size`` elements run ``c`` has."""
-    if isinstance(size, IntImm) and size.value % _RUN == 0:
+def _in_run(size: Expr, c: Expr, *, of: Expr | None = None) -> Expr:
+    """How many of ``size`` elements run ``c`` has, where there are as many runs as these need, or
+    as ``of`` elements do."""
+    if of is None and isinstance(size, IntImm) and size.value % _RUN == 0:
         return IntImm(_RUN)
     return maximum(minimum(size - c * _RUN, IntImm(_RUN)), IntImm(0))
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from burnish.support.errors import FrontendError
-from burnish.tests.frontend.torch.oracle import check_all, import_function
+from burnish.tests.frontend.torch.oracle import check_all, evaluate, import_function
 
 X = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(1))
 NAMES = ("sum", "mean", "amax", "amin", "prod", "var", "std")
@@ -87,3 +88,14 @@ def test_what_cannot_be_imported(function, message) -> None:  # type: ignore[no-
     with pytest.raises(FrontendError) as caught:
         import_function(function, X)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(("order", "value"), [(3, 60.0), (-2, 2000.0), (2, 300.0), (0.5, 60.0)])
+def test_powers_of_halves_do_not_overflow(order: float, value: float) -> None:
+    x = torch.full((2, 4), value).half()
+
+    def norm(x: torch.Tensor) -> torch.Tensor:
+        return torch.linalg.vector_norm(x, order, dim=-1)
+
+    (found,) = evaluate(import_function(norm, x), x)
+    np.testing.assert_allclose(found.astype("float64"), norm(x.double()).numpy(), rtol=1e-3)

@@ -172,3 +172,17 @@ def test_other_results_of_bags_are_not_made() -> None:
         import_function(
             lambda at: torch.embedding_bag(table, at, offsets)[2], torch.tensor([4, 2, 2, 9])
         )
+
+
+def test_a_number_is_searched_for_in_the_dtype_of_the_sequence() -> None:
+    edges = torch.tensor([0.05, 0.1, 0.2], dtype=torch.float64)
+    whole = torch.tensor([1, 2, 3])
+    check_all(
+        {
+            "float64": lambda x: x[0] + torch.searchsorted(edges, 0.1),
+            "right": lambda x: x[0] + torch.searchsorted(edges, 0.1, right=True),
+            "integers": lambda x: x[0] + torch.searchsorted(whole, 2),
+            "fraction": lambda x: x[0] + torch.searchsorted(whole, 2.5),
+        },
+        torch.rand(2),
+    )

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from burnish.tests.frontend.torch.oracle import check_all
+from burnish.tests.frontend.torch.oracle import check_all, evaluate, import_function
 
 torch.manual_seed(0)
 X2, X3 = torch.randn(2, 3, 5, 4, dtype=torch.float64), torch.randn(2, 2, 3, 5, 4).double()
@@ -86,3 +86,15 @@ def test_antialiased_resizing(size: tuple[int, int], corners: bool) -> None:
         )},
         torch.randn(2, 3, 5, 4, dtype=torch.float64),
     )  # fmt: skip
+
+
+def test_bytes_are_resized_in_float32() -> None:
+    """torch computes with fixed points: one step may differ."""
+    x = torch.randint(0, 255, (1, 3, 16, 16), dtype=torch.uint8)
+
+    def resize(x: torch.Tensor) -> torch.Tensor:
+        return F.interpolate(x, (5, 7), mode="bilinear", antialias=True)
+
+    (found,) = evaluate(import_function(resize, x), x)
+    assert found.dtype == "uint8"
+    assert abs(found.astype(int) - resize(x).numpy().astype(int)).max() <= 1

@@ -316,3 +316,28 @@ def f(A: T.Buffer((8,), "float32"), O: T.Buffer((8,), "float32")):
     y = np.sin(x.astype("float64"))
     y = y + np.sin(y) ** 2
     np.testing.assert_allclose(out, np.sin(y) + np.sin(x.astype("float64")), rtol=1e-6, atol=1e-6)
+
+
+def test_a_condition_sees_what_was_stored_before_it() -> None:
+    func = parse_func("""
+@T.prim_func
+def f(O: T.Buffer((8,), "float32"), R: T.Buffer((8,), "float32")):
+    T.func_attr({"is_scheduled": True})
+    with T.block("root"):
+        for i in range(8):
+            with T.block("O"):
+                v = T.axis.opaque(8, i)
+                T.reads(O[0:8])
+                T.writes(O[0:8], R[0:8])
+                O[v] = T.float32(4) + T.sin(O[v])
+                R[v] = T.float32(0)
+                if T.sin(O[v]) > T.float32(0):
+                    R[v] = T.float32(1)
+""")
+    given = np.linspace(-3, 3, 8, dtype="float32")
+    changed, found = given.copy(), np.empty(8, "float32")
+    call_native(func, changed, found)
+    wanted = np.sin(4 + np.sin(given.astype("float64"))) > 0
+    assert wanted.any()
+    assert not wanted.all()
+    np.testing.assert_array_equal(found, wanted.astype("float32"))

@@ -30,12 +30,14 @@ def test_scatter_elements_combines(reduction: str, axis: int) -> None:
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-13)
 
 
-@pytest.mark.parametrize("size", [1, 63, 64, 65, 130])
+@pytest.mark.parametrize(
+    ("size", "given"), [(1, 1), (63, 60), (64, 61), (65, 62), (130, 127), (130, 64), (200, 128)]
+)
 @pytest.mark.parametrize("axis", [0, 1, 2])
-def test_runs_of_places(axis: int, size: int) -> None:
+def test_runs_of_places(axis: int, size: int, given: int) -> None:
     """Fewer elements than a run of places, as many, and more; fewer updates than elements."""
     x = RNG.standard_normal((3, 2, size))
-    updates = RNG.standard_normal((2, 1, max(1, size - 3)))
+    updates = RNG.standard_normal((2, 1, given))
     at = RNG.integers(0, x.shape[axis], updates.shape)
     expected = torch.tensor(x).scatter_reduce(axis, torch.tensor(at), torch.tensor(updates), "sum")
     for shapes in (None, [("n", 2, "m"), ("k", 1, "j"), ("k", 1, "j")]):
