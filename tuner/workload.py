@@ -3,6 +3,7 @@ of a matrix product run through its operands."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -176,6 +177,14 @@ def load_is_contiguous(load: BufferLoad, var: Var) -> bool:
 
 _SINGLE = frozenset({"abs", "fma", "if_then_else", "neg", "isnan", "isinf", "isfinite"})
 """Intrinsics of one instruction or two."""
+
+
+def buffer_bytes(buffer: Buffer) -> int | None:
+    """The size of a buffer; None where it is symbolic."""
+    sizes = [d.value for d in buffer.shape if isinstance(d, IntImm)]
+    if len(sizes) != len(buffer.shape):
+        return None
+    return math.prod(sizes) * buffer.dtype.bits // 8
 
 
 def uses_intrinsic(block: Block) -> bool:

@@ -13,7 +13,6 @@ the bit.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ...support.node import walk
@@ -22,7 +21,7 @@ from ...tensorir.expr import BufferLoad, Call, IntImm, Var
 from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import SeqStmt, annotation
-from ..workload import is_elementary
+from ..workload import buffer_bytes, is_elementary
 from .nests import Nest, accesses
 
 TOGETHER = 2
@@ -65,13 +64,9 @@ def next_rows_fit(nests: Sequence[Nest], target: Target) -> bool:
 def _comes_from_memory(nests: Sequence[Nest], target: Target) -> bool:
     """Whether the caches cannot hold what is read: memory gives one row after another fastest, and
     sees by itself which is next."""
-    sizes = {}
-    for nest in nests:
-        for a in accesses(nest.block):
-            extents = [d.value for d in a.buffer.shape if isinstance(d, IntImm)]
-            if len(extents) == len(a.buffer.shape) and isinstance(a, BufferLoad):
-                sizes[id(a.buffer)] = math.prod(extents) * a.buffer.dtype.itemsize
-    return 2 * max(sizes.values(), default=0) > target.l3_bytes
+    loads = [a for nest in nests for a in accesses(nest.block) if isinstance(a, BufferLoad)]
+    largest = max([buffer_bytes(a.buffer) or 0 for a in loads], default=0)
+    return 2 * largest > target.l3_bytes
 
 
 def _longest(target: Target) -> int:

@@ -12,12 +12,12 @@ from ...support.abi import LINE_BYTES
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import BufferLoad, IntImm
+from ...tensorir.expr import BufferLoad
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.lower_blocks import NON_TEMPORAL
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block, BlockRealize, BufferStore
-from ..workload import blocks_in_order
+from ..workload import blocks_in_order, buffer_bytes
 
 
 def stream_results(sch: Schedule, target: Target) -> None:
@@ -41,16 +41,10 @@ def vectors_of_line(func: PrimFunc, block: Block, lanes: int, target: Target) ->
 
 def _streamed(func: PrimFunc, target: Target) -> set[int]:
     large = {
-        id(p) for p in func.params if isinstance(p, Buffer) and 0 < target.l3_bytes < _bytes(p)
+        id(p)
+        for p in func.params
+        if isinstance(p, Buffer) and 0 < target.l3_bytes < (buffer_bytes(p) or 0)
     }
     if not large:
         return large
     return large - {id(n.buffer) for n in walk(func.body) if isinstance(n, BufferLoad)}
-
-
-def _bytes(buffer: Buffer) -> int:
-    """The size of a buffer, 0 where it is symbolic."""
-    size = buffer.dtype.itemsize
-    for n in buffer.shape:
-        size *= n.value if isinstance(n, IntImm) else 0
-    return size

@@ -8,15 +8,14 @@ out once for each register of the tile.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, Expr, IntImm
+from ...tensorir.expr import BufferLoad, Expr
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
-from ..workload import block_named, is_spatial, uses_intrinsic
+from ..workload import block_named, buffer_bytes, is_spatial, uses_intrinsic
 
 MANY_REGISTERS = 32
 """With AVX-512's number of registers comes the broadcast of a memory operand."""
@@ -142,7 +141,4 @@ def divisor(extent: int | None, wanted: int) -> int:
 
 def bytes_of(load: BufferLoad) -> int | None:
     """The size of an operand; None where it is symbolic."""
-    sizes = [d.value for d in load.buffer.shape if isinstance(d, IntImm)]
-    if len(sizes) != len(load.buffer.shape):
-        return None
-    return math.prod(sizes) * load.buffer.dtype.bits // 8
+    return buffer_bytes(load.buffer)
