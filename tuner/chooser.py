@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..support.errors import InternalError
 from ..tensorir.expr import Var
 from ..tensorir.schedule import Schedule
 
@@ -22,8 +23,10 @@ class Chooser:
 
     def choose(self, sch: Schedule, candidates: Sequence[int], best: int) -> Var:
         """A sampled variable over ``candidates`` (ints); the analytic choice is the value ``best``,
-        or the candidate next to it."""
+        or the candidate next to it. No candidates are an InternalError."""
         values = list(candidates)
+        if not values:
+            raise InternalError("a rule asked for a decision without candidates")
         probs = [1.0 / len(values)] * len(values)
         decision = None
         if self.analytic:
@@ -32,6 +35,6 @@ class Chooser:
 
     def value(self, sch: Schedule, candidates: Sequence[int], best: int) -> int:
         """As ``choose``, for a decision that shapes the sequence of primitives itself."""
-        if len(set(candidates)) == 1:
+        if len(set(candidates)) == 1:  # nothing to decide
             return candidates[0]
         return int(sch.get(self.choose(sch, candidates, best)))

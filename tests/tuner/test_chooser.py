@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from burnish.support.errors import InternalError
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import matmul
 from burnish.tuner.chooser import Chooser
@@ -40,3 +41,8 @@ def test_random_choices_follow_the_seed_and_reach_every_candidate() -> None:
     assert draw(1) == draw(1)
     assert draw(1) != draw(2)
     assert {x for seed in range(5) for x in draw(seed)} == {1, 2, 4, 8}
+
+
+def test_a_decision_without_candidates_is_a_defect() -> None:
+    with pytest.raises(InternalError, match="without candidates"):
+        Chooser().choose(Schedule(matmul(), seed=0), [], 1)

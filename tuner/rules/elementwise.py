@@ -207,7 +207,8 @@ def _vectorize(
     busy = 2 if target.has_many_registers else 4
     least = vectors_of_line(sch.func, block, lanes, target)
     best = max(least, busy if uses_intrinsic(block) else 1)
-    wanted = chooser.value(sch, [n for n in (1, 2, 4) if n >= least], best)
+    # Narrow results of wide operands fill a line with more vectors than are chosen otherwise.
+    wanted = chooser.value(sch, [n for n in (1, 2, 4) if n >= least] or [least], best)
     extent = sch.get(loop).extent
     width = width_for(extent, lanes, wanted)
     parts = vectorize_loop(sch, loop, width, lanes)

@@ -55,7 +55,7 @@ def transpose_in_registers(sch: Schedule, block: Block, target: Target, chooser:
     assert crossed is not None
     assert reads is not None
     best = min(lanes_of(target, block), LARGEST_SIDE)
-    side = chooser.value(sch, [n for n in (4, 8, 16) if n <= best], best)
+    side = chooser.value(sch, [n for n in (4, 8, 16) if n <= best] or [best], best)
     is_short = min(_constants(block, crossed, SHORT_AXIS + 1)) <= SHORT_AXIS
     along_rows = bool(chooser.value(sch, [0, 1], int(is_short)))
     loops = sch.get_loops(block.name)

@@ -8,11 +8,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from burnish.support.node import walk
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.printer import print_func
+from burnish.tensorir.stmt import For
 from burnish.tests.native import call_native, lower
 from burnish.tests.tuner.rules.checking import (
     SIZES,
@@ -196,3 +198,14 @@ def test_rows_of_a_large_table_are_looked_up_ahead(rows: int, width: int, ahead:
     found = np.zeros((40, width), "float32")
     call_native(scheduled(func)[1], table, chosen, found)
     np.testing.assert_allclose(found, np.exp(table[chosen].astype("float64")), rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["haswell", "skylake-avx512", "x86-64", "x86-64-v4"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_a_narrow_result_beyond_the_caches_fills_lines(target: str, dtype: str) -> None:
+    a = placeholder((12000, 12000), dtype)
+    for made in (op.greater(a, a), op.cast(a, "int8")):
+        func = create_prim_func([a, made])
+        rule, done = scheduled(func, target=Target(f"llvm -mcpu={target}"))
+        assert rule == "elementwise"
+        assert any(loop.kind == "vectorized" for loop in walk(done.body) if isinstance(loop, For))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.compute import Tensor
 from burnish.tests.tuner.rules.checking import (
@@ -107,3 +108,11 @@ def test_crossed_axis() -> None:
     assert crossed((3, 4, 5), (0, 2, 1)) == 1
     assert crossed((3, 4, 5), (1, 0, 2)) is None
     assert crossed((1, 5), (1, 0)) is None
+
+
+@pytest.mark.parametrize("target", ["x86-64", "x86-64-v2", "haswell", "neoverse-n1"])
+@pytest.mark.parametrize("dtype", ["float64", "int64", "float32", "int8"])
+def test_registers_of_few_elements(target: str, dtype: str) -> None:
+    work = transposed(40, 37, dtype=dtype)
+    rule, _ = scheduled(work.func, target=Target(f"llvm -mcpu={target}"))
+    assert rule == "elementwise"
