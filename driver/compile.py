@@ -52,7 +52,7 @@ from .stages import STAGES, ScheduleChoice, compile_module, recompile, selection
 from .tasks import extract_tasks
 from .threads import thread_count
 from .timing import Timing, time_interleaved
-from .tune import TuneResult, scheduled_by, tune_tasks
+from .tune import ScheduledBy, TuneResult, tune_tasks
 
 MAX_SIGNATURES = 16
 NOTE_SIGNATURES = 4
@@ -186,6 +186,8 @@ class CompiledModel:
             import_again=imported.import_again,
         )
         executable.report.notes += imported.notes
+        if isinstance(self._schedule, ScheduledBy):
+            executable.report.notes += self._schedule.take_notes()
         executable.report.frontend |= imported.seconds
         made = CompiledSignature(imported.without_module(), executable, self._threads)
         self._signatures[key] = self._current = made
@@ -303,8 +305,12 @@ class CompiledModel:
             verbose=verbose,
             on_progress=on_progress,
         )
-        schedule = scheduled_by(records)
+        schedule = ScheduledBy(records)
         executable = recompile(current.executable, schedule)
+        found = schedule.take_notes()
+        executable.report.notes += [*current.imported.notes, *found]
+        known = current.executable.report.notes
+        known += [note for note in found if note not in known]
         if executable.program.objects == current.executable.program.objects:
             return result
         new = CompiledSignature(current.imported, executable, self._threads)

@@ -7,6 +7,7 @@ inside a pass comes as PassError, whose ``__cause__`` is the error itself. Passe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from ..graphir.passes.fuse_ops import FuseOps
 from ..graphir.passes.fuse_prim_funcs import FusePrimFuncs
 from ..graphir.passes.legalize import LegalizeOps
 from ..graphir.passes.replace_prim_funcs import ReplacePrimFuncs
+from ..support.errors import TuningError
 from ..support.module_pass import module_pass
 from ..support.passes import (
     Instrument,
@@ -90,12 +92,28 @@ class ApplyDatabase(Pass):
         return module
 
 
-def best_or_none(func: PrimFunc, target: Target, database: TuningDatabase) -> PrimFunc | None:
-    """``func`` under the best record of the database, None where there is no record."""
-    task = TuneTask(func.name, func, target)
+def best_or_none(
+    func: PrimFunc,
+    target: Target,
+    database: TuningDatabase,
+    note: Callable[[str], object] | None = None,
+) -> PrimFunc | None:
+    """``func`` under the best record of the database that stands the checks, None where there is
+    none; ``note`` is told of those that do not (None: a UserWarning says so)."""
+    return best_of_task(TuneTask(func.name, func, target), database, note)
+
+
+def best_of_task(
+    task: TuneTask, database: TuningDatabase, note: Callable[[str], object] | None = None
+) -> PrimFunc | None:
+    """``best_or_none`` of a task."""
     if database.best(task.workload, task.target_key) is None:
         return None
-    return best_schedule(database, task).func
+    try:
+        return best_schedule(database, task, note=note).func
+    except TuningError:
+        # Every record was set aside, which has been said.
+        return None
 
 
 Sequential = Pipeline

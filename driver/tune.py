@@ -17,6 +17,7 @@ from ..support.errors import TuningError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
+from ..tuner.apply import set_aside_notes
 from ..tuner.database import TuningDatabase
 from ..tuner.final_heat import final_heat
 from ..tuner.pipeline import CANDIDATE_LIMIT, Pools, local_pools
@@ -27,9 +28,8 @@ from ..tuner.session import default_seed, tune_task
 from ..tuner.strategies import make_model, verify_strategy
 from ..tuner.task import TuneTask
 from ..tuner.task_scheduler import PATIENCE, Moment, TaskScheduler, TaskState
-from .stages import ScheduleChoice
 from .timing import Timing
-from .transform import best_or_none
+from .transform import best_of_task
 from .tune_display import tune_display
 
 _HEAT_SECONDS = 1.5
@@ -68,13 +68,32 @@ class TuneResult:
         )
 
 
-def scheduled_by(database: TuningDatabase) -> ScheduleChoice:
-    """The best record of a database where there is one, else the analytic schedule."""
+@dataclass(frozen=True)
+class ScheduledBy:
+    """A ScheduleChoice: the best record of a database that stands the checks where there is one,
+    else the analytic schedule. ``notes`` has what was set aside of the functions asked for since
+    ``take_notes``, a sentence each."""
 
-    def choose(func: PrimFunc, target: Target) -> PrimFunc:
-        return best_or_none(func, target, database) or schedule_analytically(func, target)
+    database: TuningDatabase
+    notes: list[str] = field(default_factory=list)
 
-    return choose
+    def __call__(self, func: PrimFunc, target: Target) -> PrimFunc:
+        task = TuneTask(func.name, func, target)
+        found = best_of_task(task, self.database, self._note)
+        # What a search or an earlier compilation has set aside is news to this one too.
+        for text in set_aside_notes(self.database, task):
+            self._note(text)
+        return found or schedule_analytically(func, target)
+
+    def take_notes(self) -> list[str]:
+        """The notes, which are forgotten here."""
+        taken = self.notes.copy()
+        self.notes.clear()
+        return taken
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
 
 
 def tune_tasks(

@@ -3,12 +3,17 @@
 A trace speaks of blocks by name, and the function that asks may name its own otherwise than the one
 the record was made with. So a trace is replayed on the asking function first, and where that does
 not give the recorded candidate (known by its hash) on the kept text of the workload, under the
-names of the asking function's parameters and with its attributes. Nothing here measures.
+names of the asking function's parameters and with its attributes.
+
+Every record that becomes a kernel comes through ``best_schedule``, which believes none of them.
+Nothing here measures.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace as replace_fields
 from typing import Any
 
@@ -22,6 +27,7 @@ from ..tensorir.printer import print_func
 from ..tensorir.schedule import Instruction, Schedule, Trace
 from ..tensorir.visitor import replace_buffers
 from .database import TuningDatabase, TuningRecord
+from .promises import compare_once, without_promises
 from .task import TuneTask, strip_attrs
 
 ScheduleMaker = Callable[[PrimFunc], Schedule]
@@ -40,39 +46,109 @@ def best_record(database: TuningDatabase, task: TuneTask) -> TuningRecord:
 
 
 def best_schedule(
-    database: TuningDatabase, task: TuneTask, make: ScheduleMaker | None = None
+    database: TuningDatabase,
+    task: TuneTask,
+    make: ScheduleMaker | None = None,
+    note: Callable[[str], object] | None = None,
 ) -> Schedule:
-    """A schedule of the task's function with the best record applied; raises TuningError where
-    there is no record or it does not replay."""
-    record = best_record(database, task)
+    """A schedule of the task's function with the fastest record applied that stands the checks.
+
+    A record is a claim of a file that others may have written. Its trace is replayed with every
+    proof of legality, must give the candidate whose hash it names, and where it makes a promise
+    that nothing proves the results are compared (``tuner.promises``). A record that fails is set
+    aside in the database with its reason, ``note`` gets a sentence about it (by default it is a
+    UserWarning), and the next one is taken. Raises TuningError where none is left.
+    """
     make = make or Schedule
-    found = _replay(record, make(task.func), {})
-    if found is None:
-        kept = parse_func(database.text(record.source))
-        pairs = zip(kept.buffers, task.func.buffers, strict=True)
-        names = {old.name: new.name for old, new in pairs}
-        found = _replay(record, make(adopt(kept, task.func)), names)
-    if found is None:
-        raise TuningError(
-            f"The best record of {task.name!r} does not replay: it was made by another version of "
-            "the schedule primitives. Tune it again."
-        )
-    return found
+    refused: dict[str, str] = {}
+    while True:
+        record = database.best(task.workload, task.target_key, without=refused)
+        if record is None:
+            raise TuningError(_explain_missing(database, task, list(refused.values())))
+        found = _replay(database, record, task, make)
+        if isinstance(found, Schedule):
+            return found
+        refused[record.candidate] = found
+        with suppress(TuningError):  # a file that may only be read: the note says it all the same
+            database.set_aside(record, found)
+        (note or _warn)(_set_aside_text(task, found))
+
+
+def verify_best(
+    database: TuningDatabase, task: TuneTask, note: Callable[[str], object] | None = None
+) -> None:
+    """Set aside what leads the task's records and does not stand the checks of
+    ``best_schedule``."""
+    if database.best(task.workload, task.target_key) is not None:
+        with suppress(TuningError):
+            best_schedule(database, task, note=note)
+
+
+def set_aside_notes(database: TuningDatabase, task: TuneTask) -> list[str]:
+    """A sentence for each record of a task that was set aside."""
+    reasons = database.set_aside_reasons(task.workload, task.target_key)
+    return [_set_aside_text(task, reason) for reason in reasons]
+
+
+def _set_aside_text(task: TuneTask, reason: str) -> str:
+    return f"a tuning record of {task.name!r} was set aside: {reason}"
+
+
+def _warn(message: str) -> None:
+    warnings.warn(f"{message[0].upper()}{message[1:]}", UserWarning, stacklevel=4)
 
 
 def _replay(
-    record: TuningRecord, sch: Schedule, buffer_names: Mapping[str, str]
-) -> Schedule | None:
-    """The schedule after the record's trace; None where that is not the record's candidate."""
-    # The proofs of legality were made when the candidate was: the hash says it is the same one.
-    sch.enable_checks = False
+    database: TuningDatabase, record: TuningRecord, task: TuneTask, make: ScheduleMaker
+) -> Schedule | str:
+    """The schedule after the record's trace, or why the record is not to be believed."""
+    found = _candidate(record, task.func, make, {})
+    text = task.stripped
+    if isinstance(found, str):
+        try:
+            text = parse_func(database.text(record.source))
+        except BurnishError as error:
+            return f"the text it was recorded on is none: {_first_line(error)}"
+        if structural_hash(strip_attrs(text)) != task.workload:
+            return "the text it was recorded on is another workload's"
+        pairs = zip(text.buffers, task.func.buffers, strict=True)
+        names = {old.name: new.name for old, new in pairs}
+        found = _candidate(record, adopt(text, task.func), make, names)
+    if isinstance(found, str):
+        return found
+    sch, is_promised = found
+    if is_promised:
+        return compare_once(database, record, task, print_func(strip_attrs(text))) or sch
+    return sch
+
+
+def _candidate(
+    record: TuningRecord, func: PrimFunc, make: ScheduleMaker, buffer_names: Mapping[str, str]
+) -> tuple[Schedule, bool] | str:
+    """The record's candidate, made of ``func``, and whether that took a promise; or why not."""
+    reason = "its trace makes another function than the one it names"
     try:
-        rename(Trace.from_json(record.trace), buffer_names).apply_to(sch)
-    except BurnishError:
-        return None
-    finally:
-        sch.enable_checks = True
-    return sch if structural_hash(strip_attrs(sch.func)) == record.candidate else None
+        trace = rename(Trace.from_json(record.trace), buffer_names)
+        proved = without_promises(trace)
+    except Exception as error:
+        return f"its trace is none: {_first_line(error)}"
+    for attempt in (trace,) if proved is trace else (proved, trace):
+        sch = make(func)
+        try:
+            attempt.apply_to(sch)
+        except Exception as error:  # a trace may break any primitive: that is about the trace
+            reason = f"its trace does not replay: {_first_line(error)}"
+            continue
+        if structural_hash(strip_attrs(sch.func)) == record.candidate:
+            return sch, attempt is not proved
+    return reason
+
+
+def _first_line(error: Exception) -> str:
+    message = (
+        error.message if isinstance(error, BurnishError) else f"{type(error).__name__}: {error}"
+    )
+    return message.splitlines()[0] if message else type(error).__name__
 
 
 def adopt(kept: PrimFunc, asking: PrimFunc) -> PrimFunc:
@@ -105,7 +181,14 @@ def rename(trace: Trace, buffer_names: Mapping[str, str]) -> Trace:
     return Trace(tuple([change(inst) for inst in trace]))
 
 
-def _explain_missing(database: TuningDatabase, task: TuneTask) -> str:
+def _explain_missing(database: TuningDatabase, task: TuneTask, refused: Sequence[str] = ()) -> str:
+    if refused:
+        listed = "\n  ".join(dict.fromkeys(refused))
+        return (
+            f"No record for {task.name!r} (workload {task.workload[:12]}) on {task.target_key!r} "
+            f"stands the checks; {len(refused)} were set aside. Tune it again. The reasons:"
+            f"\n  {listed}"
+        )
     text = print_func(task.stripped, name=task.name)
     message = (
         f"There is no record for {task.name!r} (workload {task.workload[:12]}) on "

@@ -19,7 +19,7 @@ import sqlite3
 import statistics
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,6 +44,8 @@ CREATE INDEX by_best ON records (workload, target, best);
 """
 _FIELDS = "workload, target, candidate, source, trace, seconds, error, predicted, created"
 _INSERT = f"INSERT OR REPLACE INTO records ({_FIELDS}, best) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+SET_ASIDE = "set aside: "
+"""How the reason of a record begins that was measured once and is not believed any more."""
 _BUSY_SECONDS = 30.0
 _NEAREST = 5
 _BUFFER = re.compile(r'T\.Buffer\(\(([^)]*?),?\), "(\w+)"[^)]*\)')
@@ -194,6 +196,16 @@ class TuningDatabase:
         with self._write() as db:
             db.execute(_INSERT, _values(record))
 
+    def set_aside(self, record: TuningRecord, reason: str) -> None:
+        """Offer a measured record no more: its times make place for the reason. A search may
+        measure the candidate anew."""
+        self.add(replace(record, seconds=(), error=f"{SET_ASIDE}{reason}", created=0.0))
+
+    def remember(self, key: str) -> None:
+        """Keep a fact under a key of the caller's making; it stays with this file."""
+        with self._write() as db:
+            db.execute("INSERT OR IGNORE INTO meta VALUES (?, '')", (key,))
+
     def add_all(self, entries: Iterable[tuple[TuningRecord, WorkloadText]]) -> int:
         """Keep records that come with the texts of their workloads, all of them or none; how many
         are new or better here than what was known.
@@ -249,13 +261,30 @@ class TuningDatabase:
         )
         return [_record(row) for row in rows]
 
-    def best(self, workload: str, target: str) -> TuningRecord | None:
-        """The fastest measured record of a workload on a target."""
+    def best(
+        self, workload: str, target: str, *, without: Collection[str] = ()
+    ) -> TuningRecord | None:
+        """The fastest measured record of a workload on a target, some candidates left out."""
+        marks = ", ".join("?" * len(without))
         found = self._records(
-            "WHERE workload=? AND target=? AND best IS NOT NULL ORDER BY best, id LIMIT 1",
-            (workload, target),
+            "WHERE workload=? AND target=? AND best IS NOT NULL "
+            f"AND candidate NOT IN ({marks}) ORDER BY best, id LIMIT 1",
+            (workload, target, *without),
         )
         return found[0] if found else None
+
+    def remembers(self, key: str) -> bool:
+        """Whether ``remember`` was called with the key."""
+        return bool(self._read("SELECT 1 FROM meta WHERE key=?", (key,)))
+
+    def set_aside_reasons(self, workload: str, target: str) -> list[str]:
+        """Why records of a workload on a target were set aside, in order of measurement."""
+        rows = self._read(
+            "SELECT error FROM records WHERE workload=? AND target=? AND substr(error, 1, ?)=? "
+            "ORDER BY id",
+            (workload, target, len(SET_ASIDE), SET_ASIDE),
+        )
+        return [str(error).removeprefix(SET_ASIDE) for (error,) in rows]
 
     def best_seconds(self, workload: str, target: str) -> float | None:
         """The time of the fastest record, None without one."""
@@ -304,9 +333,12 @@ class TuningDatabase:
         }
 
     def seen(self, workload: str, target: str) -> set[str]:
-        """The candidates already measured or failed."""
+        """The candidates already measured or failed. One that was set aside is in neither state:
+        the record may have named it falsely."""
         rows = self._read(
-            "SELECT candidate FROM records WHERE workload=? AND target=?", (workload, target)
+            "SELECT candidate FROM records "
+            "WHERE workload=? AND target=? AND substr(error, 1, ?)<>?",
+            (workload, target, len(SET_ASIDE), SET_ASIDE),
         )
         return {str(candidate) for (candidate,) in rows}
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..support.config import flag
 from ..support.errors import TuningError
+from .apply import verify_best
 from .candidate import SpaceFunction
 from .cost_model import CostModel, LearnedModel
 from .database import TuningDatabase
@@ -79,6 +80,7 @@ def tune_task(
     functions, first = _space_functions(space, task)
     first = [*first, *transferred(database, task)]
     seed = default_seed() if seed is None else seed
+    verify_best(database, task)
     if model is None or isinstance(model, str):
         model = make_model(model, seed)
     search = make_strategy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from burnish import Schedule
 from burnish.driver.cli import main
 from burnish.support.target import Target
 from burnish.tests.tuner.programs import InlineExecutor, matmul, tiled
+from burnish.tuner.apply import verify_best
 from burnish.tuner.database import TuningDatabase, TuningRecord
 from burnish.tuner.records_io import open_records
 from burnish.tuner.session import tune_task
@@ -55,6 +57,16 @@ def test_stats(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert line[0] == TASK.workload[:8]
     assert line[-6:] == ["1", "0", "1", "s", "1", "s", "0.0"][-6:]
     assert rows[-1] == ["it", "hung", "1"]
+
+
+def test_stats_tell_what_was_set_aside(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with TuningDatabase(path) as db:
+        leader = db.best(TASK.workload, TASK.target_key)
+        assert leader is not None
+        db.add(replace(leader, trace="[]"))
+        verify_best(db, TASK, lambda _: None)
+    _, out, _ = run(capsys, "stats", path)
+    assert "set aside: its trace makes another function than the one it names" in out
 
 
 def test_best(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,11 +15,13 @@ from burnish import errors
 from burnish.driver import tune as driver_tune
 from burnish.driver.compile import CompiledModel
 from burnish.driver.kernels import resolve_target
+from burnish.driver.tasks import extract_tasks
 from burnish.driver.timing import Timing
-from burnish.driver.tune import TuneResult, scheduled_by, tune_tasks
+from burnish.driver.tune import ScheduledBy, TuneResult, tune_tasks
 from burnish.support.structural import structural_equal
+from burnish.tensorir.schedule import Schedule
 from burnish.tests.cluster import running_machines, running_scheduler
-from burnish.tests.tuner.programs import matmul
+from burnish.tests.tuner.programs import forged, matmul
 from burnish.tuner.analytic import schedule_analytically
 from burnish.tuner.database import TuningDatabase
 from burnish.tuner.session import TuningProgress
@@ -163,7 +165,7 @@ def test_the_verdict() -> None:
 
 def test_without_records_the_schedule_is_the_analytic_one() -> None:
     func = matmul(16)
-    found = scheduled_by(TuningDatabase())(func, NATIVE)
+    found = ScheduledBy(TuningDatabase())(func, NATIVE)
     assert structural_equal(found, schedule_analytically(func, NATIVE))
 
 
@@ -260,3 +262,27 @@ def test_a_model_is_tuned_on_other_machines(
     with TuningDatabase(path) as database:
         assert len({r.candidate for r in database.records()}) == 4
     torch.testing.assert_close(model(x), module(x), rtol=1e-5, atol=1e-5)
+
+
+def test_a_record_that_fails_its_checks_is_told_and_does_no_harm(recorder: Recorder) -> None:
+    """The fastest record of the database computes something else, and its hash fits it."""
+    layer = nn.Linear(16, 16, bias=False).eval()
+    x = torch.rand(8, 16)
+    model = burnish.compile(layer, (x,))
+    (task,) = extract_tasks(model.executable.structure("30-fused"), model.executable.target)
+
+    def twice(sch: Schedule) -> None:
+        """Adds every term twice."""
+        block = sch.get_child_blocks(sch.get_block("root"))[0]
+        unit = sch.add_unit_loop(sch.get_loops(block)[0])
+        outer, _ = sch.split(unit, [2, 1], disable_predication=True)
+        sch.decompose_reduction(block, outer)
+
+    with TuningDatabase() as db:
+        forged(db, task.func, twice, target=model.executable.target)
+        result = model.tune(trials=1, database=db)
+        assert result.verdict == "no schedule was found that is better than the present ones"
+        (note,) = model.report.notes
+        assert note.startswith(f"a tuning record of {task.name!r} was set aside: its trace does")
+        assert f"note: {note}" in str(model.report)
+    torch.testing.assert_close(model(x), layer(x))

@@ -9,10 +9,17 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 from typing import Any
 
+from burnish.support.target import Target
 from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tuner.candidate import Candidate, SpaceFunction, make_candidate
+from burnish.tuner.database import TuningDatabase, TuningRecord
+from burnish.tuner.task import TuneTask
+
+HERE = Target("native -threads=1")
 
 
 def matmul(
@@ -82,3 +89,40 @@ def is_gone(pid: int, seconds: float = 20.0) -> bool:
             return True
         time.sleep(0.02)
     return False
+
+
+# -- records ---------------------------------------------------------------------------------------
+def record(
+    db: TuningDatabase,
+    func: PrimFunc,
+    space: SpaceFunction,
+    seconds: float = 1.0,
+    *,
+    target: Target = HERE,
+) -> Candidate:
+    """A record as a session makes it, but for the time."""
+    task = TuneTask(func.name, func, target)
+    sch = Schedule(task.stripped, seed=2)
+    space(sch)
+    made = make_candidate(sch)
+    source = db.add_workload(task.workload, task.name, print_func(task.stripped), task.flop)
+    key = (task.workload, task.target_key, made.hash)
+    db.add(TuningRecord(*key, source, made.trace, (seconds,)))
+    return made
+
+
+def forged(
+    db: TuningDatabase,
+    func: PrimFunc,
+    space: SpaceFunction,
+    seconds: float = 1e-9,
+    *,
+    target: Target = HERE,
+) -> Candidate:
+    """A record of a schedule that was made without the proofs; its hash fits its trace."""
+
+    def unchecked(sch: Schedule) -> None:
+        sch.enable_checks = False
+        space(sch)
+
+    return record(db, func, unchecked, seconds, target=target)

@@ -4,37 +4,29 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace as replace_fields
+from pathlib import Path
 
 import pytest
 
 from burnish import te
-from burnish.support.errors import TuningError
+from burnish.support.errors import ScheduleError, TuningError
 from burnish.support.structural import structural_equal, structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule, Trace
-from burnish.tests.tuner.programs import matmul, tiled
-from burnish.tuner.apply import adopt, best_record, best_schedule, rename
-from burnish.tuner.database import TuningDatabase, TuningRecord
-from burnish.tuner.search import Candidate, SpaceFunction, make_candidate
+from burnish.tests.tuner.programs import HERE, forged, matmul, record, tiled
+from burnish.tuner.apply import (
+    adopt,
+    best_record,
+    best_schedule,
+    rename,
+    set_aside_notes,
+    verify_best,
+)
+from burnish.tuner.database import TuningDatabase
+from burnish.tuner.records_io import export_records, import_records
 from burnish.tuner.task import TuneTask, strip_attrs
-
-HERE = Target("native -threads=1")
-
-
-def record(
-    db: TuningDatabase, func: PrimFunc, space: SpaceFunction, seconds: float = 1.0
-) -> Candidate:
-    """A record as a session makes it, but for the time."""
-    task = TuneTask(func.name, func, HERE)
-    sch = Schedule(task.stripped, seed=2)
-    space(sch)
-    made = make_candidate(sch)
-    source = db.add_workload(task.workload, task.name, print_func(task.stripped), task.flop)
-    key = (task.workload, task.target_key, made.hash)
-    db.add(TuningRecord(*key, source, made.trace, (seconds,)))
-    return made
 
 
 def two_blocks(first: str, second: str) -> PrimFunc:
@@ -166,8 +158,92 @@ def test_a_record_that_does_not_replay(trace: str) -> None:
         record(db, matmul(), tiled)
         (only,) = db.records()
         db.add(replace_fields(only, trace=trace))
-        with pytest.raises(TuningError, match="does not replay"):
-            best_schedule(db, TuneTask("main", matmul(), HERE))
+        notes: list[str] = []
+        with pytest.raises(
+            TuningError, match=r"(?s)stands the checks; 1 were set aside.*its trace"
+        ):
+            best_schedule(db, TuneTask("main", matmul(), HERE), note=notes.append)
+        assert len(notes) == 1
+        (kept,) = db.records()
+        assert kept.error.startswith("set aside: its trace ")
+        assert kept.seconds == ()
+
+
+# -- records that are consistent with themselves and wrong --------------------------------------
+def stencil() -> PrimFunc:
+    """``D[i, j] = B[i, j] + B[(i + 5) % 16, j]`` of ``B = A + 1``."""
+    a = te.placeholder((16, 16), name="A")
+    b = te.compute((16, 16), lambda i, j: a[i, j] + 1.0, name="B")
+    d = te.compute((16, 16), lambda i, j: b[i, j] + b[(i + 5) % 16, j], name="D")
+    return te.create_prim_func([a, d])
+
+
+def illegal(sch: Schedule) -> None:
+    """The consumer runs in the producer's loop and reads rows that are not there yet."""
+    sch.reverse_compute_at("D", sch.get_loops("B")[0])
+
+
+def test_an_illegal_record_is_set_aside_and_the_next_one_taken() -> None:
+    with pytest.raises(ScheduleError):
+        illegal(Schedule(stencil(), seed=0))
+    with TuningDatabase() as db:
+        bad = forged(db, stencil(), illegal)
+        good = record(db, stencil(), lambda sch: sch.vectorize(sch.get_loops("D")[1]))
+        task = TuneTask("main", stencil(), HERE)
+        with pytest.warns(UserWarning, match=r"A tuning record of 'main' was set aside: its trace"):
+            sch = best_schedule(db, task)
+        assert structural_hash(strip_attrs(sch.func)) == good.hash
+        best_schedule(db, task)  # said once
+        (note,) = set_aside_notes(db, task)
+        assert "reverse_compute_at: " in note
+        assert [r.candidate for r in db.records() if not r.seconds] == [bad.hash]
+        assert db.seen(task.workload, task.target_key) == {good.hash}
+
+
+def test_a_merged_database_is_believed_no_more_than_any_other(tmp_path: Path) -> None:
+    lines = tmp_path / "records.jsonl"
+    with TuningDatabase() as source, TuningDatabase() as db:
+        forged(source, stencil(), illegal)
+        export_records(source, lines)
+        import_records(db, lines)
+        db.merge(source)
+        notes: list[str] = []
+        verify_best(db, TuneTask("main", stencil(), HERE), notes.append)
+        assert len(notes) == 1
+        assert db.best_seconds(TuneTask("main", stencil(), HERE).workload, "") is None
+
+
+def test_a_record_on_the_text_of_another_workload_is_set_aside() -> None:
+    """The text is that of A - B, its names keep the trace from replaying on A + B."""
+
+    def minus(sign: int, names: str) -> PrimFunc:
+        a, b = (te.placeholder((16, 16), name=n) for n in names[:2])
+        rule = lambda i, j: a[i, j] + b[i, j] * float(sign)  # noqa: E731
+        return te.create_prim_func([a, b, te.compute((16, 16), rule, name=names[2])])
+
+    asked = TuneTask("main", minus(1, "ABC"), HERE)
+    with TuningDatabase() as db:
+        record(db, minus(-1, "XYZ"), lambda sch: sch.vectorize(sch.get_loops("Z")[1]))
+        (other,) = db.records()
+        db.add(replace_fields(other, workload=asked.workload))
+        notes: list[str] = []
+        with pytest.raises(TuningError, match="another workload's"):
+            best_schedule(db, asked, note=notes.append)
+
+
+def test_a_file_that_cannot_be_written_is_read_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise TuningError("read only")
+
+    with TuningDatabase() as db:
+        forged(db, stencil(), illegal)
+        good = record(db, stencil(), lambda sch: sch.vectorize(sch.get_loops("D")[1]))
+        monkeypatch.setattr(db, "add", refuse)
+        with pytest.warns(UserWarning, match="was set aside"):
+            sch = best_schedule(db, TuneTask("main", stencil(), HERE))
+        assert structural_hash(strip_attrs(sch.func)) == good.hash
 
 
 def test_adopting_keeps_what_is_not_a_name() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,19 @@ def measured(executor: InlineExecutor) -> list[str]:
 
 
 # -- what is measured ----------------------------------
+def test_a_false_leader_is_set_aside_before_the_search() -> None:
+    """Its time would be the one to beat, and its candidate would count as measured."""
+    with TuningDatabase() as db:
+        tune(db)
+        leader = db.best(TASK.workload, TASK.target_key)
+        assert leader is not None
+        db.add(replace(leader, trace="[]", seconds=(1e-12,)))
+        with pytest.warns(UserWarning, match="was set aside: its trace makes another function"):
+            progress = tune(db, max_trials=1)
+        assert progress.best is not None
+        assert progress.best > 1e-12
+
+
 def test_a_session_measures_and_records() -> None:
     with TuningDatabase() as db:
         reports: list[tuple[int, float | None]] = []
