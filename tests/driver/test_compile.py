@@ -15,7 +15,9 @@ from torch import nn
 
 import burnish
 from burnish import errors
+from burnish.driver import stages
 from burnish.driver.compile import CompiledModel
+from burnish.driver.sources import import_torch_module
 from burnish.graphir.expr import Function
 from burnish.support.node import replace
 
@@ -420,9 +422,24 @@ def test_many_signatures_are_noted_and_then_refused() -> None:
     assert model.compilations == 16
 
 
-def test_concurrent_first_calls_compile_once() -> None:
+def test_concurrent_first_calls_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first compilation waits until another thread has begun one, or could have."""
     model = burnish.compile(Add().eval())
     found: list[Any] = []
+    begun: list[int] = []
+    another = threading.Event()
+
+    def compile_module(*args: Any, **options: Any) -> Any:
+        begun.append(threading.get_ident())
+        if len(begun) > 1:
+            another.set()
+        another.wait(0.5)
+        return stages.compile_module(*args, **options)
+
+    monkeypatch.setattr("burnish.driver.compile.compile_module", compile_module)
+    # Exporting has a lock of its own: that it happens once proves nothing.
+    imported = import_torch_module(Add().eval(), (torch.zeros(3),), {}, None)
+    monkeypatch.setattr("burnish.driver.compile.import_torch_module", lambda *_: imported)
     workers = [
         threading.Thread(target=lambda: found.append(model(torch.zeros(3)))) for _ in range(4)
     ]
@@ -432,6 +449,7 @@ def test_concurrent_first_calls_compile_once() -> None:
         w.join()
     assert len(found) == 4
     assert all(torch.equal(y, torch.ones(3)) for y in found)
+    assert len(begun) == 1
     assert model.compilations == 1
 
 

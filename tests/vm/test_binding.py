@@ -54,6 +54,16 @@ def test_workspace_follows_the_dims(add: BoundKernel, m: int) -> None:
     assert add.workspace_bytes([m]) == 16 * m
 
 
+@pytest.mark.parametrize("m", [1, 7])
+def test_a_call_borrows_all_of_its_workspace(add_kernel: Kernel, add_object: bytes, m: int) -> None:
+    pool = WorkspacePool()
+    bound = bind_kernel(add_kernel, load_objects([add_object]), pool=pool)
+    bound(rows(m), rows(m), np.empty((m, 4), np.float32))
+    assert pool.free_bytes == 16 * m
+    bound(rows(2 * m), rows(2 * m), np.empty((2 * m, 4), np.float32))
+    assert pool.free_bytes == 32 * m
+
+
 def test_threads_multiply_their_part_of_the_workspace(
     add_kernel: Kernel, add_object: bytes
 ) -> None:

@@ -43,6 +43,11 @@ def test_pointers_are_read_right() -> None:
 def test_the_pool_reuses_and_grows() -> None:
     pool = WorkspacePool()
     first = pool.take(100)
+    assert (first.nbytes, first.data.nbytes) == (100, 100)
+    pool.give(first)
+    assert pool.take(100) is first
+    pool.give(first)
+    assert pool.take(101).nbytes == 101
     pool.give(first)
     assert pool.take(50) is first
     pool.give(first)

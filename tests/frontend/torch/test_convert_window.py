@@ -51,6 +51,25 @@ def test_convolutions_of_two_dims() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel lengths")
+def test_same_padding_of_even_kernels_is_larger_behind() -> None:
+    check_all(
+        {
+            "two": nn.Conv1d(4, 2, 2, padding="same"),
+            "four": nn.Conv1d(4, 2, 4, padding="same"),
+            "dilated": nn.Conv1d(4, 2, 2, padding="same", dilation=3),
+        },
+        X1,
+    )
+    check_all(
+        {
+            "even and odd": nn.Conv2d(4, 2, (4, 3), padding="same"),
+            "both": nn.Conv2d(4, 2, (2, 6), padding="same", dilation=(3, 1)),
+        },
+        X2,
+    )
+
+
 def test_convolutions_of_three_dims() -> None:
     check_all({"plain": nn.Conv3d(4, 2, 3), "padded": nn.Conv3d(4, 2, 2, 2, padding=1)}, X3)
 

@@ -108,6 +108,26 @@ def test_ladders_of_diamonds_stop_at_the_cost() -> None:
     assert len(names[0]) <= 60
 
 
+@pytest.mark.parametrize(("count", "expected"), [(128, 1), (129, 2)])
+def test_a_kernel_has_at_most_128_operations_unless_told(count: int, expected: int) -> None:
+    """A chain costs what it has; a ladder of diamonds doubles with every rung."""
+    chain = [f"v{i + 1} = R.exp(v{i})" for i in range(count - 1)]
+    names = kernels(fused(graph(*chain, f"y = R.tanh(v{count - 1})").replace("v0", "x")))
+    assert len(names) == expected
+
+
+@pytest.mark.parametrize(("rungs", "expected"), [(5, 1), (6, 2)])
+def test_a_ladder_of_some_rungs_is_one_kernel(rungs: int, expected: int) -> None:
+    """Rungs of exp(v) + tanh(v) cost 3, 9, 21, 45, 93, 189 operations inlined."""
+    lines = ["v0 = R.exp(x)"]
+    for i in range(rungs):
+        lines += [f"a{i} = R.exp(v{i})", f"b{i} = R.tanh(v{i})", f"v{i + 1} = R.add(a{i}, b{i})"]
+    lines[0] = ""
+    lines[-1] = lines[-1].replace(f"v{rungs} =", "y =")
+    names = kernels(fused(graph(*[li.replace("v0", "x") for li in lines[1:]])))
+    assert len(names) == expected
+
+
 def test_max_depth_bounds_a_group() -> None:
     text = graph(*[f"v{i + 1} = R.exp(v{i})" for i in range(4)], "y = R.tanh(v4)").replace(
         "v0", "x"

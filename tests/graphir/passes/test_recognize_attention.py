@@ -35,14 +35,16 @@ ENV = {
 }
 
 
-def build(*lines: str, params: dict[str, str] = PARAMS) -> IRModule:
+def build(
+    *lines: str, params: dict[str, str] = PARAMS, env: dict[str, np.ndarray] = ENV
+) -> IRModule:
     listed = ", ".join(f"{name}: {kind}" for name, kind in params.items())
     body = "".join(f"        {line}\n" for line in lines)
     text = (
         f"@R.function\ndef main({listed}):\n    with R.dataflow():\n"
         f"{body}        R.output(y)\n    return y\n"
     )
-    return verify_module(Canonicalize()(parse_module(text, env=ENV)))
+    return verify_module(Canonicalize()(parse_module(text, env=env)))
 
 
 def recognized(module: IRModule) -> list[Call]:
@@ -101,6 +103,22 @@ def test_rows_without_keys_stay_nan() -> None:
         found = run(made, "main", *inputs, mask, added)
     assert np.isnan(found[0, :, 1]).all()
     assert np.isfinite(found[1]).all()
+
+
+@pytest.mark.parametrize("fill", [-2e3, -1e9, -2e30, float(np.finfo("float32").min)])
+@pytest.mark.parametrize("outside", [False, True])
+def test_rows_without_keys_are_means(fill: float, outside: bool) -> None:
+    """What is filled in hides every score in a row without keys; a sum with it hides them only
+    where it is large, and only there ``where`` may become one."""
+    line = "s1 = R.where(m, LOW, s0)" if outside else "s1 = R.where(m, s0, LOW)"
+    text = (SCORES, "s0 = R.multiply(s, R.const(100.0))", line, *END)
+    made = RecognizeAttention()(build(*text, env=ENV | {"LOW": np.array(fill, "float32")}))
+    inputs = [RNG.standard_normal((2, 3, 4, n)).astype("float32") for n in (8, 8, 5)]
+    mask, added = np.ones((2, 1, 4, 4), bool), np.zeros((4, 4), "float32")
+    mask[0, 0, 1] = False
+    found = run(made, "main", *inputs, mask != outside, added)
+    means = inputs[2][0].mean(axis=1)
+    np.testing.assert_allclose(found[0, :, 1], means, atol=1e-6)
 
 
 def test_three_dims_are_heads() -> None:

@@ -28,6 +28,8 @@ def analyzer() -> Analyzer:
 @pytest.mark.parametrize(
     "claim",
     [
+        M // 4 * 4 >= M - 3,
+        M // N * N >= M - N + 1,
         (M + 15) // 16 * 16 >= M,
         (M + 15) // 16 * 16 < M + 16,
         M // 16 * 8 <= M,
@@ -53,6 +55,8 @@ def test_proved(analyzer: Analyzer, claim: Expr) -> None:
 @pytest.mark.parametrize(
     "claim",
     [
+        M // 4 * 4 >= M - 2,
+        M // N * N >= M - N + 2,
         M // 8 * 8 >= M,
         (M + 7) // 8 * 8 <= M,
         I_ * M + J < N,

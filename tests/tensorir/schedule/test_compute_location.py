@@ -256,6 +256,37 @@ def test_a_block_does_not_move_past_a_write_of_what_it_reads() -> None:
         sch.compute_at("B", sch.get_loops("C")[0])
 
 
+TWICE = """
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    B = T.alloc_buffer((4,), "float32")
+    for i in range(4):
+        with T.block("first"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi]
+    for i in range(2):
+        with T.block("second"):
+            vi = T.axis.spatial(4, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i in range(4):
+        with T.block("C"):
+            vi = T.axis.spatial(4, i)
+            C[vi] = B[vi]
+"""
+
+
+def test_a_block_does_not_move_past_a_write_of_what_it_writes() -> None:
+    func = parse_func(TWICE, {})
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="'second' writes a buffer that 'first' writes"):
+        sch.compute_at("first", sch.get_loops("C")[0])
+    apart = TWICE.replace("range(4)", "range(2)", 1).replace("(4, i)", "(2, i)", 1)
+    parts = parse_func(apart.replace("B[vi] = A[vi]\n", "B[vi + 2] = A[vi + 2]\n"))
+    sch = Schedule(parts, seed=0)
+    sch.compute_at("first", sch.get_loops("C")[0])
+    assert_same(parts, sch.func)
+
+
 def test_nothing_to_move_to() -> None:
     sch = Schedule(row_sum(), seed=0)
     func = te.create_prim_func(_independent())
