@@ -43,8 +43,10 @@ $(BENCH)/.stamp: pyproject.toml
 	$(BENCH)/bin/python -m pip install --disable-pip-version-check -e '.[all]'
 	touch $@
 
-bench: $(BENCH)/.stamp  ## time burnish against its peers (BENCH_ARGS=...)
-	$(BENCH)/bin/python -m benchmarks.run $(BENCH_ARGS)
+# With BENCH_ARGS that choose cases it is a look, which writes nothing.
+bench: $(BENCH)/.stamp  ## the whole table beside the peers, into benchmarks/RESULTS.md and the README
+	$(BENCH)/bin/python -m burnish.benchmarks.run $(BENCH_ARGS)
+	$(BENCH)/bin/python docs/build.py README.md benchmarks/RESULTS.md
 
 bench-bandwidth: $(VENV)/.stamp  ## kernels bound by memory beside copies (BENCH_ARGS=...)
 	$(BIN)/python -m burnish.benchmarks.memory_bound $(BENCH_ARGS)

@@ -1,5 +1,5 @@
 """What is measured: models of ``burnish.models`` at fixed batches, and kernels alone, with seeded
-inputs."""
+inputs. Names say sizes: layers x width and tokens, widths and rows, the side of an image."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _mlp(batch: int) -> Case:
         rng = np.random.default_rng(0)
         return module, (rng.random((batch, 1, 28, 28), dtype=np.float32),)
 
-    return Case(f"mlp-{batch}", 2.0 * batch * (784 * 128 + 128 * 10), build)
+    return Case(f"mlp-784x128x10-{batch}", 2.0 * batch * (784 * 128 + 128 * 10), build)
 
 
 def _model(name: str, gflop: float, make: Callable[[Any], Any]) -> Case:
@@ -85,7 +85,7 @@ def _embedding() -> Case:
         ids = np.random.default_rng(0).integers(0, 30522, (1, 512))
         return torch.nn.Embedding(30522, 768).eval(), (ids,)
 
-    return Case("embedding", 512 * 768, build, "kernels")
+    return Case("embedding-512-30522x768", 512 * 768, build, "kernels")
 
 
 def _linear_gelu(torch: Any) -> Any:
@@ -134,14 +134,15 @@ CASES = {
     for c in (
         _mlp(1),
         _mlp(256),
-        _model("bert", 2.87, lambda m: m["transformer"].bert()),
-        _model("gpt2", 10.2, lambda m: m["transformer"].gpt2()),
-        _model("resnet18", 3.63, lambda m: m["resnet"].build(18)),
-        _model("resnet50", 8.2, lambda m: m["resnet"].build(50)),
-        _model("mobilenetv2", 0.6, lambda m: m["mobilenet"].build()),
-        _model("vit-tiny", 2.5, lambda m: m["transformer"].vit()),
+        _model("bert-6x384-128", 2.87, lambda m: m["transformer"].bert()),
+        _model("gpt2-6x768-64", 10.2, lambda m: m["transformer"].gpt2()),
+        _model("resnet18-224", 3.63, lambda m: m["resnet"].build(18)),
+        _model("resnet50-224", 8.2, lambda m: m["resnet"].build(50)),
+        _model("mobilenetv2-224", 0.6, lambda m: m["mobilenet"].build()),
+        _model("vit-12x192-224", 2.5, lambda m: m["transformer"].vit()),
         _function(
-            "matmul-exp-matmul", 2.0 * M * M * (2048 + 3072), [(M, 2048), (2048, M), (M, 3072)],
+            "matmul-exp-matmul-1024x2048x3072", 2.0 * M * M * (2048 + 3072),
+            [(M, 2048), (2048, M), (M, 3072)],
             lambda torch: lambda a, b, e: torch.exp(a @ b * 0.01) @ e,
         ),
         _function(
@@ -149,17 +150,21 @@ CASES = {
             lambda torch: _matmul_add,
         ),
         _function("matmul-256", 2.0 * 256**3, [(256, 256)] * 2, lambda torch: lambda a, b: a @ b),
-        _function("linear-gelu", 2.0 * 128 * 768 * 3072, [(128, 768)], _linear_gelu),
-        _function("softmax", 128e3, [(128, 1000)], lambda torch: torch.nn.Softmax(-1)),
+        product("atb", 256),
+        _function("linear-gelu-128x768x3072", 2.0 * 128 * 768 * 3072, [(128, 768)], _linear_gelu),
+        _function("softmax-128x1000", 128e3, [(128, 1000)], lambda torch: torch.nn.Softmax(-1)),
         _function(
-            "layer_norm", 128 * 768, [(128, 768)],
+            "layer_norm-128x768", 128 * 768, [(128, 768)],
             lambda torch: torch.nn.LayerNorm(768),
         ),
-        _function("gelu", 128 * 3072, [(128, 3072)], lambda torch: torch.nn.GELU()),
-        _function("sum", M * M, [(M, M)], lambda torch: lambda x: x.sum(-1)),
-        _function("transpose", M * M, [(M, M)], lambda torch: lambda x: x.t().contiguous()),
+        _function("gelu-128x3072", 128 * 3072, [(128, 3072)], lambda torch: torch.nn.GELU()),
+        _function("sum-1024x1024", M * M, [(M, M)], lambda torch: lambda x: x.sum(-1)),
         _function(
-            "depthwise", 2.0 * 112 * 112 * 96 * (9 + 32), [(1, 16, 112, 112)],
+            "transpose-1024x1024", M * M, [(M, M)],
+            lambda torch: lambda x: x.t().contiguous(),
+        ),
+        _function(
+            "depthwise-96x112x112", 2.0 * 112 * 112 * 96 * (9 + 32), [(1, 16, 112, 112)],
             _depthwise,
         ),
         _embedding(),

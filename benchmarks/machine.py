@@ -11,6 +11,11 @@ from burnish import te
 from burnish.tensorir.codegen.host import native_target
 
 
+def llvm_name() -> str:
+    """LLVM's name of the CPU, such as ``znver5``."""
+    return native_target().cpu
+
+
 def fma_peak(seconds: float = 0.5, depth: int = 200_000) -> float:
     """GFLOP/s of fused multiply-adds on registers, one thread: as many independent sums of vectors
     as the registers hold beside what is read, of operands that do not change."""

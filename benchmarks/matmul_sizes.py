@@ -15,7 +15,8 @@ import argparse
 from .cases import PRODUCTS, product
 from .contenders import OURS
 from .machine import fma_peak
-from .run import cpu_name, measure, versions
+from .processes import measure
+from .run import cpu_name, versions
 
 SIZES = (256, 384, 500, 512, 768, 1000, 1024, 1536, 2048)
 PEERS = ("eager", "onnxruntime", "openvino")
@@ -38,13 +39,15 @@ def main() -> None:
         for size in map(int, options.sizes.split(",")):
             peak = max(peak, fma_peak(0.2))
             case = product(kind, size)
-            contenders = measure(case, names, 1, options.rounds, options.seconds)
-            cells, times = [], {c.name: min(c.times) for c in contenders if c.times}
-            for c in contenders:
-                if c.name not in times:
-                    cells.append(f"{c.error[:20]:>22}")
+            ways = measure(case, names, 1, options.rounds, options.seconds)
+            cells, times = [], {}
+            for name in names:
+                found = [w for w in ways if w.contender == name and w.times]
+                if not found:
+                    cells.append(f"{'failed':>22}")
                     continue
-                speed = case.flop / times[c.name] / 1e9
+                times[name] = min(min(w.times) for w in found)
+                speed = case.flop / times[name] / 1e9
                 cells.append(f"{speed:13.1f} {speed / peak:8.1%}")
             peers = [t for name, t in times.items() if name not in OURS]
             ours = times.get(OURS[0])

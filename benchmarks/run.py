@@ -1,89 +1,40 @@
-"""Run the benchmarks: ``python -m benchmarks.run [--cases mlp-1,mlp-256] [--threads 1]``.
+"""Run the benchmarks.
 
-Each contender lives in a process of its own; rounds take turns between them, so that a change of
-the machine's speed hits all alike. Printed: minimum and median of the time of a call, and the
-ratio of the best peer's minimum to ours (above 1: burnish is faster).
+    python -m burnish.benchmarks.run                              the whole table, with data
+    python -m burnish.benchmarks.run --cases matmul-256 [...]     a look: printed and forgotten
+
+The whole table is written to ``benchmarks/results/CPU-THREADS.json``, from which
+``benchmarks/RESULTS.md`` and the README's figures are generated (``docs/build.py``). There is no
+way to time a row of it again: a run that is interrupted goes on where it stopped, with the rows it
+has, and a run that has ended is replaced by a whole one. Each contender lives in a process of its
+own; rounds take turns between them. Everything else than the whole table with its settings is a
+look, and writes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import platform
 import statistics
 import subprocess
-import sys
-from dataclasses import dataclass, field
+import time
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from .cases import CASES, Case
-from .contenders import CONTENDERS, OURS
-from .machine import copy_bandwidth, fma_peak
+from .contenders import CONTENDERS, PUBLISHED
+from .machine import copy_bandwidth, fma_peak, llvm_name
+from .processes import Way, measure
+from .results import FOLDER, Row, best_peer, geometric_mean
 
-
-@dataclass
-class Contender:
-    """A running worker and the times it has given, in seconds a call."""
-
-    name: str
-    process: subprocess.Popen[str]
-    error: str = ""
-    prepare_seconds: float = 0.0
-    times: list[float] = field(default_factory=list)
-
-    def ask(self, message: dict[str, int]) -> dict[str, float]:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(json.dumps(message) + "\n")
-        self.process.stdin.flush()
-        answer: dict[str, float] = json.loads(self.process.stdout.readline())
-        return answer
-
-
-def start(case: Case, name: str, threads: int) -> Contender:
-    """Start a worker and wait until its model is ready (or has failed)."""
-    spec = json.dumps({"case": case.name, "contender": name, "threads": threads})
-    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), MKL_NUM_THREADS=str(threads))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.worker", spec],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-        cwd=Path(__file__).resolve().parent.parent,
-    )
-    contender = Contender(name, process)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    ready: dict[str, Any] = json.loads(line) if line else {"error": "the worker died"}
-    contender.prepare_seconds = float(ready.get("prepare_seconds", 0.0))
-    contender.error = str(ready.get("error", ""))
-    return contender
-
-
-def measure(
-    case: Case, names: list[str], threads: int, rounds: int, seconds: float
-) -> list[Contender]:
-    """Time all contenders of a case, interleaved; each round lasts about ``seconds`` a
-    contender."""
-    contenders = [start(case, name, threads) for name in names]
-    running = [c for c in contenders if not c.error]
-    calls: dict[str, int] = {}
-    for c in running:  # warm up, and find how many calls fill a round
-        count = 1
-        while (elapsed := c.ask({"calls": count})["seconds"]) < seconds / 4:
-            count *= 2
-        calls[c.name] = max(1, round(count * seconds / elapsed))
-    for turn in range(rounds):
-        for c in running[turn % len(running) :] + running[: turn % len(running)]:
-            c.times.append(c.ask({"calls": calls[c.name]})["seconds"] / calls[c.name])
-    for c in contenders:
-        c.process.stdin.close()  # type: ignore[union-attr]
-        c.process.wait(timeout=30)
-    return contenders
+ROUNDS, SECONDS = 15, 0.1
+"""The settings of published tables."""
+PACKAGES = ("burnish", "llvmlite", "torch", "onnxruntime", "openvino", "numpy")
 
 
 def cpu_name() -> str:
@@ -97,119 +48,149 @@ def cpu_name() -> str:
         return platform.processor() or "unknown CPU"
 
 
+def version_of(package: str) -> str:
+    """The version of a package, or that it is absent."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "absent"
+
+
 def versions() -> str:
     """The versions of everything that is compared."""
-    from importlib import metadata
-
-    names = ("burnish", "llvmlite", "torch", "onnxruntime", "openvino", "numpy")
-    found = []
-    for name in names:
-        try:
-            found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            found.append(f"{name} absent")
-    return ", ".join(found)
+    return ", ".join(f"{name} {version_of(name)}" for name in PACKAGES)
 
 
-def report(case: Case, contenders: list[Contender], threads: int) -> dict[str, float]:
-    """Print one case and return the ratio best peer / ours of minima for each of ours."""
-    print(f"\n{case.name}, {threads} thread{'s' if threads > 1 else ''}")
-    print(f"  {'':16} {'min us':>10} {'median us':>10} {'GFLOP/s':>8} {'prepare s':>9}")
-    for c in contenders:
-        if c.error:
-            print(f"  {c.name:16} {c.error[:100]}")
-            continue
-        best = min(c.times)
-        print(
-            f"  {c.name:16} {best * 1e6:10.2f} {statistics.median(c.times) * 1e6:10.2f} "
-            f"{case.flop / best / 1e9:8.1f} {c.prepare_seconds:9.2f}"
+def commit() -> str:
+    """The state of the source, by git; a ``+`` says that files have changed since."""
+    command = ["git", "describe", "--always", "--dirty=+", "--abbrev=10", "--exclude=*"]
+    try:
+        found = subprocess.run(
+            command, cwd=FOLDER.parent, capture_output=True, text=True, check=True
         )
-    peers = [c for c in contenders if c.name not in OURS and c.times]
-    ratios: dict[str, float] = {}
-    if peers:
-        best_peer = min(peers, key=lambda c: min(c.times))
-        for c in contenders:
-            if c.name in OURS and c.times:
-                ratios[c.name] = min(best_peer.times) / min(c.times)
-                medians = statistics.median(best_peer.times) / statistics.median(c.times)
-                print(
-                    f"  {best_peer.name} / {c.name}: {ratios[c.name]:.2f} of minima, "
-                    f"{medians:.2f} of medians"
-                )
-    return ratios
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()
 
 
-@dataclass
-class Row:
-    """One line of the table at the end; times in seconds."""
-
-    case: Case
-    threads: int
-    ours: float
-    peer: str
-    best: float
-    ratio: float
-
-    @property
-    def cells(self) -> list[str]:
-        return [
-            self.case.name, str(self.threads), _time(self.ours), self.peer, _time(self.best),
-            f"{self.ratio:.2f}", f"{self.case.flop / self.ours / 1e9:.1f}",
-        ]  # fmt: skip
+def header(threads: int) -> dict[str, Any]:
+    """What a table is a table of; a run goes on only where all of this is the same."""
+    return {
+        "cpu": cpu_name(),
+        "llvm": llvm_name(),
+        "cores": len(os.sched_getaffinity(0)),
+        "threads": threads,
+        "versions": {name: version_of(name) for name in PACKAGES},
+        "commit": commit(),
+        "rounds": ROUNDS,
+        "seconds": SECONDS,
+        "contenders": list(PUBLISHED),
+        "cases": list(CASES),
+    }
 
 
-HEADER = ["case", "threads", "burnish", "best peer", "its time", "peer / burnish", "GFLOP/s"]
+def show(case: Case, ways: Sequence[Way], threads: int) -> None:
+    """Print one case."""
+    print(f"\n{case.name}, {threads} thread{'s' if threads > 1 else ''}")
+    print(f"  {'':24} {'min us':>10} {'median us':>10} {'GFLOP/s':>8} {'prepare s':>9}")
+    for way in ways:
+        if way.error:
+            print(f"  {way.title:24} failed: {way.error[:200]}")
+            continue
+        best = min(way.times)
+        print(
+            f"  {way.title:24} {best * 1e6:10.2f} {statistics.median(way.times) * 1e6:10.2f} "
+            f"{case.flop / best / 1e9:8.1f} {way.prepare_seconds:9.2f}"
+        )
+    row = row_of(case, ways)
+    peer = best_peer(row)
+    if peer is not None and row.ratio is not None:
+        print(f"  {peer.title} / burnish: {row.ratio:.2f} of minima", flush=True)
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e6:.2f} us" if seconds < 1e-3 else f"{seconds * 1e3:.3f} ms"
+def row_of(case: Case, ways: Sequence[Way]) -> Row:
+    """What a table keeps of a case."""
+    return Row.of(case.name, case.flop, case.group, ways)
 
 
-def row_of(case: Case, contenders: list[Contender], threads: int) -> Row | None:
-    """Ours against the best peer, by minima."""
-    ours = next((c for c in contenders if c.name == OURS[0] and c.times), None)
-    peers = [c for c in contenders if c.name not in OURS and c.times]
-    if ours is None or not peers:
-        return None
-    peer = min(peers, key=lambda c: min(c.times))
-    best, own = min(peer.times), min(ours.times)
-    return Row(case, threads, own, peer.name, best, best / own)
+def whole_table(threads: int) -> Path:
+    """Measure every case, or those that an interrupted run has left, and write the table."""
+    head = header(threads)
+    path = FOLDER / f"{head['llvm']}-{threads}.json"
+    partial = path.with_suffix(".part.json")
+    data = resumed(partial, head)
+    for number, case in enumerate(CASES.values(), 1):
+        if any(row["case"] == case.name for row in data["rows"]):
+            print(f"{case.name}: from the run that was interrupted", flush=True)
+            continue
+        begin = time.perf_counter()
+        ways = measure(case, PUBLISHED, threads, ROUNDS, SECONDS)
+        show(case, ways, threads)
+        spent = time.perf_counter() - begin
+        print(f"  row {number} of {len(CASES)}, {spent:.0f} s", flush=True)
+        data["rows"].append(row_of(case, ways).to_json())
+        write(partial, data)
+    write(path, data)
+    partial.unlink()
+    return path
 
 
-def table(rows: list[Row]) -> str:
-    """All rows as a Markdown table, and the geometric mean of the ratios."""
-    lines = ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
-    lines += ["| " + " | ".join(r.cells) + " |" for r in rows]
-    mean = statistics.geometric_mean([r.ratio for r in rows]) if rows else float("nan")
-    return "\n".join([*lines, "", f"Geometric mean of peer / burnish: {mean:.2f}"])
+def resumed(partial: Path, head: dict[str, Any]) -> dict[str, Any]:
+    """The rows of an interrupted run of the same things, or a table without rows."""
+    if partial.exists():
+        data: dict[str, Any] = json.loads(partial.read_text(encoding="utf-8"))
+        if {name: data.get(name) for name in head} == head:
+            return data
+    return {
+        **head,
+        "date": datetime.date.today().isoformat(),
+        "load": round(os.getloadavg()[0], 2),
+        "fma_peak": round(fma_peak(), 1),
+        "copies": round(copy_bandwidth(), 1),
+        "rows": [],
+    }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", default=",".join(CASES))
-    parser.add_argument("--contenders", default=",".join(CONTENDERS))
-    parser.add_argument("--threads", default="1", help="comma-separated thread counts")
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--seconds", type=float, default=0.1, help="length of a round")
-    parser.add_argument("--out", help="write the table to this file, as Markdown")
-    options = parser.parse_args()
-    rows: list[Row] = []
-    limits = f"FMA peak {fma_peak():.0f} GFLOP/s, copies {copy_bandwidth():.1f} GB/s, one thread"
-    print(cpu_name(), versions(), limits, sep="\n")
+def write(path: Path, data: dict[str, Any]) -> None:
+    """Write a table, all of it or nothing."""
+    path.parent.mkdir(exist_ok=True)
+    part = path.with_suffix(".tmp")
+    part.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    part.replace(path)
+
+
+def look(cases: Sequence[str], contenders: Sequence[str], options: argparse.Namespace) -> None:
+    """Print some cases; nothing is kept."""
+    ratios = []
+    print(cpu_name(), versions(), sep="\n")
     for threads in map(int, options.threads.split(",")):
-        for name in options.cases.split(","):
-            case = CASES[name]
-            contenders = measure(
-                case, options.contenders.split(","), threads, options.rounds, options.seconds
-            )
-            report(case, contenders, threads)
-            row = row_of(case, contenders, threads)
-            rows += [row] if row is not None else []
-    print("\n" + table(rows))
-    if options.out:
-        head = f"{cpu_name()}; {versions()}; {limits}."
-        text = f"# Results\n\n`make bench` printed this.\n\n{head}\n\n{table(rows)}\n"
-        Path(options.out).write_text(text, encoding="utf-8")
+        for name in cases:
+            ways = measure(CASES[name], contenders, threads, options.rounds, options.seconds)
+            show(CASES[name], ways, threads)
+            ratio = row_of(CASES[name], ways).ratio
+            ratios += [ratio] if ratio is not None else []
+    if ratios:
+        print(f"\nGeometric mean of peer / burnish: {geometric_mean(ratios):.2f}")
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", default="1,2", help="comma-separated thread counts")
+    parser.add_argument("--cases", help="a look at some cases, comma-separated")
+    parser.add_argument("--contenders", help="a look at some contenders, comma-separated")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="of a look")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of a round of a look")
+    options = parser.parse_args(argv)
+    is_look = options.cases or options.contenders
+    if is_look or (options.rounds, options.seconds) != (ROUNDS, SECONDS):
+        cases = options.cases.split(",") if options.cases else list(CASES)
+        chosen = options.contenders.split(",") if options.contenders else list(CONTENDERS)
+        look(cases, chosen, options)
+        return
+    begin = time.perf_counter()
+    for threads in map(int, options.threads.split(",")):
+        print(f"\nwritten: {whole_table(threads)}", flush=True)
+    print(f"{(time.perf_counter() - begin) / 60:.0f} minutes; now python docs/build.py")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from .cases import CASES, Case
 from .run import cpu_name, versions
 from .tune_model import geometric_mean
 
-MODELS = ("mlp-1", "mobilenetv2", "resnet18", "bert")
+MODELS = ("mlp-784x128x10-1", "mobilenetv2-224", "resnet18-224", "bert-6x384-128")
 ROUNDS, SECONDS = 40, 0.1
 
 

@@ -1,6 +1,6 @@
 """Rebuilds the documents, so that everything they show is what the compiler prints.
 
-    python docs/build.py [FILE.md ...]            rewrite README.md and docs/*.md
+    python docs/build.py [FILE.md ...]            rewrite README.md, docs/*.md and the results
     python docs/build.py --check [FILE.md ...]    compare only; exit code 1 where one is out of date
 
 The ``python`` blocks of a document run in order, as one program, in an empty folder. A region
@@ -30,6 +30,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from burnish.benchmarks.results import all_results, headline
 from burnish.driver import cli
 from burnish.frontend.onnx.registry import REGISTRY as ONNX
 from burnish.frontend.torch import convert_refused
@@ -201,6 +202,16 @@ def _primitive(e: Entry) -> str:
     return "\n\n".join(parts)
 
 
+def speed() -> str:
+    """The figures of the README, from the data of the newest run of the benchmarks."""
+    return headline()
+
+
+def results() -> str:
+    """All tables of the benchmarks, from their data."""
+    return all_results()
+
+
 def section(document: str, opening: str) -> str:
     """The fenced block of another document that contains ``opening``, fence included."""
     text = (ROOT / document).read_text(encoding="utf-8")
@@ -215,7 +226,7 @@ WORDS: dict[str, Callable[..., str]] = {
     for f in (
         fence, brief, functions, thin, inner_loop, without_objects, read, dumped, usage, flags,
         operators, torch_operators, torch_decompositions, torch_refusals, onnx_operators,
-        primitives_contents, primitives, section,
+        primitives_contents, primitives, section, speed, results,
     )
 }  # fmt: skip
 
@@ -333,15 +344,19 @@ def environment(values: dict[str, str]) -> Iterator[None]:
 
 
 def documents() -> list[Path]:
-    """README.md and everything in docs."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    """README.md, everything in docs, and the results of the benchmarks."""
+    return [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        ROOT / "benchmarks" / "RESULTS.md",
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Rebuild or compare; the exit code is 1 where a document is out of date."""
     parser = argparse.ArgumentParser(description="Rebuild the documents.")
     parser.add_argument("--check", action="store_true", help="compare only")
-    parser.add_argument("files", nargs="*", type=Path, help="default: README.md and docs/*.md")
+    parser.add_argument("files", nargs="*", type=Path, help="default: all")
     options = parser.parse_args(argv)
     stale = False
     for path in options.files or documents():

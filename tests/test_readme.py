@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import burnish
+from burnish.benchmarks.results import headline
 from burnish.driver.compile import CompiledModel
 from burnish.support.config import FLAGS, describe_flags
 from burnish.tests.docs.documents import ROOT, broken_links, compare, load_builder
@@ -61,8 +62,8 @@ def test_the_flag_table_is_the_one_of_the_code() -> None:
     assert describe_flags().rstrip() in TEXT
 
 
-def test_the_place_for_the_measurements_is_marked() -> None:
-    assert re.search(r"(?s)<!-- bench -->\n.*<!-- /bench -->\n", TEXT)
+def test_the_figures_are_those_of_the_data() -> None:
+    assert f"<!-- from: speed() -->\n{headline()}\n<!-- end -->\n" in TEXT
 
 
 @pytest.mark.parametrize("claim", NOT_THERE_YET)
