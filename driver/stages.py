@@ -6,6 +6,7 @@ Errors leave it under their own class, with a note that names the pass.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from ..graphir.module import IRModule
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.legalize import LEGALIZED
 from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms, as_packed
+from ..graphir.passes.pipeline import PASSES
 from ..graphir.passes.pipeline import stages as graph_stages
 from ..graphir.passes.select_winograd import SelectWinograd
 from ..graphir.verify import verify_module
+from ..support.config import unknown_flags
 from ..support.dump import Dump
 from ..support.errors import ArgumentError, BurnishError, InternalError, PassError, nearest
 from ..support.node import walk
-from ..support.passes import Instrument, Pass, Pipeline, VerifyEach, instruments_from_flags
+from ..support.passes import Pass, Pipeline, VerifyEach, instruments_from_flags
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
@@ -79,7 +82,7 @@ def compile_module(
     )
     stages = KeptStages(partial(_run_to, graph), import_again)
     with _corridor(module, target, stages, name) as corridor:
-        module = corridor.enter("00-import", module, _Import())
+        module = corridor.enter("00-import", module, _Import(), verify=False)
         for stage, pipeline in graph.items():
             module = corridor.enter(stage, module, *pipeline.passes)
         module = stages.without_weights(module)
@@ -138,6 +141,8 @@ def _corridor(
     module: IRModule, target: Target, stages: KeptStages, name: str
 ) -> Iterator[_Corridor]:
     report = CompileReport()
+    for complaint in unknown_flags():
+        warnings.warn(complaint, UserWarning, stacklevel=2)
     with (
         Dump.from_flags(name) as dump,
         original_errors(),
@@ -238,17 +243,21 @@ def original_errors() -> Iterator[None]:
 def checked(
     *passes: Pass, verify: bool = True, script: Callable[[IRModule], str] = IRModule.script
 ) -> Pipeline:
-    """A pipeline that verifies the module after every pass, and does what the flags ask for."""
-    own: list[Instrument] = [VerifyEach(verify_module)] if verify else []
-    asked = instruments_from_flags(verify_module, script)
-    return Pipeline(passes, [*own, *[i for i in asked if not isinstance(i, VerifyEach)]])
+    """A pipeline that does what the flags ask for: it verifies the module after every pass, where
+    it can be verified (``verify``), unless BURNISH_VERIFY says none."""
+    asked = instruments_from_flags(verify_module, _PASS_NAMES, script)
+    return Pipeline(passes, [i for i in asked if verify or not isinstance(i, VerifyEach)])
 
 
 @dataclass(frozen=True)
 class _Import(Pass):
-    """The module as it came; only that it is verified."""
+    """The module as it came, verified whatever the flags say: somebody else made it."""
 
     name = "import"
+
+    def run(self, module: IRModule) -> IRModule:
+        verify_module(module)
+        return module
 
 
 @dataclass(frozen=True)
@@ -271,6 +280,11 @@ class ScheduleLegalized(Pass):
                 if self.then is not None:
                     self.then(name, as_packed(scheduled))
         return module
+
+
+_KNOWN: tuple[type[Pass], ...] = (*PASSES, _Import, ScheduleLegalized, LiftWeightTransforms)
+_PASS_NAMES = tuple(sorted({p.name for p in _KNOWN}))
+"""The passes that BURNISH_PRINT_AFTER may name."""
 
 
 def link_program(

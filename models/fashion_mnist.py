@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..support.config import flag
 from ..support.errors import DataError
 from .garments import draw_garments
 
@@ -65,11 +66,13 @@ class FashionMNIST:
 def load(
     data_dir: str | Path | None = None, *, download: bool = False, seed: int = 0
 ) -> FashionMNIST:
-    """The data set from a folder; without one, drawn garments (4000 to train on, 900 to test).
+    """The data set from a folder, by default that of BURNISH_DATA; without one, drawn garments
+    (4000 to train on, 900 to test).
 
     ``download=True`` fetches what the folder (``data`` unless named) does not hold yet. Raises
     DataError for files that are corrupt, absent from a named folder, or cannot be fetched.
     """
+    data_dir = data_dir or flag("BURNISH_DATA")
     if download:
         folder = Path(data_dir or "data")
         fetch(folder)

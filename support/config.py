@@ -8,7 +8,6 @@ that a flag cannot have is a ConfigError, never ignored.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,19 +36,6 @@ class Flag:
             ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class DebugSpec:
-    """``BURNISH_DEBUG=2,graphir/passes/fuse_ops.py``: messages up to ``level`` from files whose
-    path contains ``place`` (all of them where it is empty)."""
-
-    level: int = 0
-    place: str = ""
-
-    def wants(self, level: int, file: str) -> bool:
-        """Whether a message of this level from this file is to be shown."""
-        return level <= self.level and self.place in file.replace(os.sep, "/")
-
-
 def _read_bool(text: str) -> bool:
     known = {"1": True, "true": True, "yes": True, "on": True}
     known |= {"0": False, "false": False, "no": False, "off": False}
@@ -68,11 +54,6 @@ def _read_count(text: str) -> int:
 def _read_omp_count(text: str) -> int:
     """OpenMP allows one count for each nesting level; the outermost is ours."""
     return _read_count(text.split(",", 1)[0])
-
-
-def _read_debug(text: str) -> DebugSpec:
-    level, _, place = text.partition(",")
-    return DebugSpec(int(level), place.strip())
 
 
 def _read_names(text: str) -> tuple[str, ...]:
@@ -95,7 +76,6 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "omp": ("a whole number of at least 1 (or a list of them)", _read_omp_count),
     "int": ("a whole number", int),
     "dir": ("a directory", _read_path),
-    "debug": ("LEVEL or LEVEL,PLACE with a whole number LEVEL", _read_debug),
     "names": ("names of passes separated by commas", _read_names),
     "verify": ("none or each", _read_verify),
 }
@@ -107,12 +87,6 @@ FLAGS: dict[str, Flag] = {
             "BURNISH_DUMP", "dir", None, "keep every stage of every compilation in this directory"
         ),
         Flag(
-            "BURNISH_DEBUG",
-            "debug",
-            DebugSpec(),
-            "LEVEL[,PLACE]: print messages up to LEVEL from files at PLACE",
-        ),
-        Flag(
             "BURNISH_DEBUG_NODES",
             "bool",
             False,
@@ -122,21 +96,18 @@ FLAGS: dict[str, Flag] = {
         Flag(
             "BURNISH_VERIFY",
             "verify",
-            "none",
-            "`each` verifies the module after every pass; `none` does not",
+            "each",
+            "`each` verifies the module after every pass; `none` verifies only what is imported",
         ),
         Flag("BURNISH_SEED", "int", None, "seed of every search that is not given one"),
         Flag("BURNISH_NUM_THREADS", "count", None, "most threads a kernel may use"),
         Flag("OMP_NUM_THREADS", "omp", None, "the same; the smaller of the two counts"),
         Flag("BURNISH_BUILD_JOBS", "count", None, "most processes that compile a model's kernels"),
         Flag(
-            "BURNISH_CACHE_DIR",
+            "BURNISH_DATA",
             "dir",
-            Path("~/.cache/burnish"),
-            "where object code and tuning records are kept",
-        ),
-        Flag(
-            "BURNISH_DATA", "dir", None, "directory with the data sets of the demo and the examples"
+            None,
+            "directory with the data set of the demo and the examples, where `--data` names none",
         ),
     )
 }
@@ -153,7 +124,7 @@ def flag(name: str) -> Any:
     text = os.environ.get(name, "")
     if text.strip():
         return row.read(text)
-    return row.default.expanduser() if isinstance(row.default, Path) else row.default
+    return row.default
 
 
 def unknown_flags() -> list[str]:
@@ -169,19 +140,7 @@ def describe_flags() -> str:
     """The table as Markdown, as the README has it."""
     rows = ["| flag | default | meaning |", "|---|---|---|"]
     for row in FLAGS.values():
-        unset = row.default in (None, (), DebugSpec())
+        unset = row.default in (None, ())
         shown = str(int(row.default)) if row.kind == "bool" else str(row.default)
         rows.append(f"| `{row.name}` | {'' if unset else f'`{shown}`'} | {row.help} |")
     return "\n".join(rows) + "\n"
-
-
-def debug(level: int, file: str, message: str | Callable[[], str]) -> None:
-    """Print a message to stderr if BURNISH_DEBUG asks for this level and file (pass ``__file__``).
-
-    A message that is costly to make is given as a function and made only if wanted.
-    """
-    spec: DebugSpec = flag("BURNISH_DEBUG")
-    if spec.wants(level, file):
-        text = message if isinstance(message, str) else message()
-        place = "/".join(file.replace(os.sep, "/").split("/")[-2:])
-        print(f"[{level} {place}] {text}", file=sys.stderr)

@@ -14,7 +14,7 @@ import ast
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
@@ -246,13 +246,22 @@ class Pipeline(Pass):
 
 
 def instruments_from_flags(
-    verify: Callable[[Any], object], script: Callable[[Any], str] = str
+    verify: Callable[[Any], object],
+    known: Collection[str],
+    script: Callable[[Any], str] = str,
 ) -> tuple[Instrument, ...]:
-    """What BURNISH_VERIFY and BURNISH_PRINT_AFTER ask for."""
+    """What BURNISH_VERIFY and BURNISH_PRINT_AFTER ask for. ``known`` are the names of passes that
+    may be printed after; raises ConfigError for any other, naming the nearest."""
     found: list[Instrument] = []
     if flag("BURNISH_VERIFY") == "each":
         found.append(VerifyEach(verify))
     names = flag("BURNISH_PRINT_AFTER")
+    for name in names:
+        if name != "all" and name not in known:
+            raise ConfigError(
+                f"BURNISH_PRINT_AFTER expects all, or names of passes: {', '.join(known)}; found "
+                f"{name!r}.{nearest(name, (*known, 'all'))}"
+            )
     if names:
         found.append(PrintAfter(names, script))
     return tuple(found)

@@ -10,7 +10,7 @@ import pytest
 import burnish
 from burnish.benchmarks.results import headline
 from burnish.driver.compile import CompiledModel
-from burnish.support.config import FLAGS, describe_flags
+from burnish.support.config import describe_flags
 from burnish.tests.docs.documents import ROOT, broken_links, compare, load_builder
 
 README = ROOT / "README.md"
@@ -70,18 +70,6 @@ def test_the_figures_are_those_of_the_data() -> None:
 def test_what_is_said_to_be_missing_is_missing(claim: str) -> None:
     assert f"- {claim}" in TEXT
     assert NOT_THERE_YET[claim](), f"{claim}: it is there now; say so in README.md"
-
-
-def test_the_flags_said_to_do_nothing_do_nothing() -> None:
-    line = next(x for x in TEXT.splitlines() if x.startswith("Nothing acts on"))
-    idle = set(re.findall(r"`(BURNISH_\w+)`", line))
-    rooms = ("driver", "frontend", "models", "graphir", "tuner", "tensorir", "vm", "support")
-    sources = [p for room in rooms for p in (ROOT / room).rglob("*.py")]
-    code = "\n".join(p.read_text("utf-8") for p in sources if p.name != "config.py")
-    read = {name for name in FLAGS if re.search(rf"\b{name}\b", code)}
-    if re.search(r"(?m)^ +debug\(", code):
-        read.add("BURNISH_DEBUG")
-    assert idle == set(FLAGS) - read
 
 
 def test_every_extra_is_in_the_table() -> None:

@@ -9,8 +9,6 @@ import pytest
 
 from burnish.support.config import (
     FLAGS,
-    DebugSpec,
-    debug,
     describe_flags,
     flag,
     unknown_flags,
@@ -27,15 +25,13 @@ def _no_flags(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults() -> None:
     assert {name: flag(name) for name in FLAGS} == {
         "BURNISH_DUMP": None,
-        "BURNISH_DEBUG": DebugSpec(),
         "BURNISH_DEBUG_NODES": False,
         "BURNISH_PRINT_AFTER": (),
-        "BURNISH_VERIFY": "none",
+        "BURNISH_VERIFY": "each",
         "BURNISH_SEED": None,
         "BURNISH_NUM_THREADS": None,
         "OMP_NUM_THREADS": None,
         "BURNISH_BUILD_JOBS": None,
-        "BURNISH_CACHE_DIR": Path("~/.cache/burnish").expanduser(),
         "BURNISH_DATA": None,
     }
 
@@ -45,16 +41,14 @@ def test_defaults() -> None:
     [
         ("BURNISH_DUMP", "out", Path("out")),
         ("BURNISH_DUMP", " ", None),
-        ("BURNISH_DEBUG", "2", DebugSpec(2)),
-        ("BURNISH_DEBUG", "2,graphir/passes", DebugSpec(2, "graphir/passes")),
         ("BURNISH_DEBUG_NODES", "ON", True),
         ("BURNISH_DEBUG_NODES", "0", False),
         ("BURNISH_PRINT_AFTER", "fuse-ops, all,", ("fuse-ops", "all")),
-        ("BURNISH_VERIFY", "each", "each"),
+        ("BURNISH_VERIFY", "none", "none"),
         ("BURNISH_SEED", "-3", -3),
         ("BURNISH_NUM_THREADS", "4", 4),
         ("OMP_NUM_THREADS", "2,1", 2),
-        ("BURNISH_CACHE_DIR", "~/x", Path("~/x").expanduser()),
+        ("BURNISH_DATA", "~/x", Path("~/x").expanduser()),
     ],
 )
 def test_values(name: str, text: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +64,6 @@ def test_values(name: str, text: str, value: Any, monkeypatch: pytest.MonkeyPatc
         ("OMP_NUM_THREADS", "", None),
         ("BURNISH_SEED", "1.5", "a whole number, found '1.5'"),
         ("BURNISH_VERIFY", "all", "none or each, found 'all'"),
-        ("BURNISH_DEBUG", "x", "LEVEL or LEVEL,PLACE with a whole number LEVEL, found 'x'"),
         ("BURNISH_DEBUG_NODES", "maybe", "0 or 1, found 'maybe'"),
     ],
 )
@@ -101,18 +94,5 @@ def test_misspelt_variables_are_reported(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_table_has_a_row_for_each_flag() -> None:
     rows = describe_flags().splitlines()
     assert len(rows) == len(FLAGS) + 2
-    assert "| `BURNISH_VERIFY` | `none` |" in describe_flags()
+    assert "| `BURNISH_VERIFY` | `each` |" in describe_flags()
     assert "| `BURNISH_DEBUG_NODES` | `0` |" in describe_flags()
-
-
-def test_debug_prints_what_level_and_place_ask_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("BURNISH_DEBUG", "2,passes/fuse_ops.py")
-    debug(2, "/src/graphir/passes/fuse_ops.py", "joined a and b")
-    debug(1, "/src/graphir/passes/fuse_ops.py", lambda: "made late")
-    debug(3, "/src/graphir/passes/fuse_ops.py", lambda: pytest.fail("not wanted"))
-    debug(1, "/src/graphir/emit_vm.py", "elsewhere")
-    assert capsys.readouterr().err == (
-        "[2 passes/fuse_ops.py] joined a and b\n[1 passes/fuse_ops.py] made late\n"
-    )

@@ -174,13 +174,26 @@ def test_print_after() -> None:
 def test_instruments_from_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BURNISH_VERIFY", raising=False)
     monkeypatch.delenv("BURNISH_PRINT_AFTER", raising=False)
-    assert instruments_from_flags(str) == ()
-    monkeypatch.setenv("BURNISH_VERIFY", "each")
-    monkeypatch.setenv("BURNISH_PRINT_AFTER", "fuse-ops")
-    verify, printer = instruments_from_flags(str)
+    (verify,) = instruments_from_flags(str, ["fuse-ops"])
     assert isinstance(verify, VerifyEach)
+    monkeypatch.setenv("BURNISH_VERIFY", "none")
+    assert instruments_from_flags(str, ["fuse-ops"]) == ()
+    monkeypatch.setenv("BURNISH_PRINT_AFTER", "fuse-ops")
+    (printer,) = instruments_from_flags(str, ["fuse-ops"])
     assert isinstance(printer, PrintAfter)
     assert printer.names == ("fuse-ops",)
+
+
+def test_a_pass_that_is_none_cannot_be_printed_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BURNISH_PRINT_AFTER", "fuse-op")
+    with pytest.raises(ConfigError) as caught:
+        instruments_from_flags(str, ["canonicalize", "fuse-ops"])
+    assert str(caught.value) == (
+        "BURNISH_PRINT_AFTER expects all, or names of passes: canonicalize, fuse-ops; found "
+        "'fuse-op'. Did you mean 'fuse-ops'?"
+    )
+    monkeypatch.setenv("BURNISH_PRINT_AFTER", "all")
+    assert len(instruments_from_flags(str, [])) == 2
 
 
 # -- text

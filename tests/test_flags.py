@@ -1,0 +1,120 @@
+"""Every environment flag does what its row says: each changes something that a user can see."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import burnish
+from burnish import errors
+from burnish.driver import stages
+from burnish.driver.build_workers import build_jobs
+from burnish.models import fashion_mnist
+from burnish.support.config import FLAGS
+from burnish.tests.driver.programs import mixed
+from burnish.tuner.session import default_seed
+from burnish.vm.parallel import default_threads
+
+
+def dumped(value: str) -> object:
+    burnish.build(mixed())
+    return sorted(p.name for p in Path(value).rglob("30-*")) if value else []
+
+
+def frozen_nodes(_: str) -> object:
+    """In a fresh interpreter: node classes are made once."""
+    code = "from burnish.tensorir.expr import Var\nv = Var('x')\nv.name = 'y'"
+    path = os.pathsep.join(p for p in sys.path if p)
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True)
+    return run.returncode
+
+
+def printed(_: str) -> object:
+    burnish.build(mixed())
+    return sys.stderr.getvalue().count("# -- after")  # type: ignore[attr-defined]
+
+
+def verifications(_: str) -> object:
+    seen: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stages, "verify_module", seen.append)
+        burnish.build(mixed())
+    return len(seen)
+
+
+def seed(_: str) -> object:
+    return default_seed()
+
+
+def threads(_: str) -> object:
+    return default_threads()
+
+
+def jobs(_: str) -> object:
+    return build_jobs()
+
+
+def data(_: str) -> object:
+    try:
+        return fashion_mnist.load().source
+    except errors.DataError as error:
+        return str(error)
+
+
+EFFECTS: dict[str, tuple[str, Callable[[str], object]]] = {
+    "BURNISH_DUMP": ("dumps", dumped),
+    "BURNISH_DEBUG_NODES": ("1", frozen_nodes),
+    "BURNISH_PRINT_AFTER": ("fuse-ops", printed),
+    "BURNISH_VERIFY": ("none", verifications),
+    "BURNISH_SEED": ("5", seed),
+    "BURNISH_NUM_THREADS": ("1", threads),
+    "OMP_NUM_THREADS": ("1", threads),
+    "BURNISH_BUILD_JOBS": ("1", jobs),
+    "BURNISH_DATA": ("empty", data),
+}
+"""A value other than the default, and what is seen of it."""
+
+
+def test_every_flag_has_an_effect_listed() -> None:
+    assert list(EFFECTS) == list(FLAGS)
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_a_flag_changes_what_is_seen(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value, look = EFFECTS[name]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    for flag in FLAGS:
+        monkeypatch.delenv(flag, raising=False)
+    before = look("")
+    monkeypatch.setenv(name, value)
+    assert look(value) != before
+
+
+def test_what_is_imported_is_verified_whatever_the_flag_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("BURNISH_VERIFY", "none")
+    assert verifications("") == 1
+    monkeypatch.setenv("BURNISH_VERIFY", "each")
+    assert verifications("") > 10
+
+
+def test_a_misspelt_pass_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BURNISH_PRINT_AFTER", "fuse-op")
+    with pytest.raises(errors.ConfigError, match=r"found 'fuse-op'\. Did you mean 'fuse-ops'\?"):
+        burnish.build(mixed())
+
+
+def test_a_misspelt_flag_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BURNISH_DUMB", "x")
+    with pytest.warns(UserWarning, match=r"BURNISH_DUMB is not a flag .* 'BURNISH_DUMP'\?"):
+        burnish.build(mixed())
