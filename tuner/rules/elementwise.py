@@ -28,7 +28,13 @@ from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ..chooser import Chooser
-from ..workload import block_named, blocks_in_order, is_spatial, uses_intrinsic
+from ..workload import (
+    block_named,
+    blocks_in_order,
+    is_spatial,
+    load_is_contiguous,
+    uses_intrinsic,
+)
 from .inline import inline_elementwise
 from .lanes import lanes_of, vectorize_loop, width_for
 from .seams import cut_at_seams, has_seams
@@ -116,7 +122,7 @@ def _looked_up_rows(block: Block, target: Target, width: int) -> int:
     if not isinstance(length, IntImm) or length.value < 2 * width or len(block.iter_vars) < 2:
         return 0
     for n in walk(block.body):
-        if not isinstance(n, BufferLoad) or n.indices[-1] is not axis.var:
+        if not isinstance(n, BufferLoad) or not load_is_contiguous(n, axis.var):
             continue
         looked_up = any(isinstance(m, BufferLoad) for i in n.indices[:-1] for m in walk(i))
         size = bytes_of(n)

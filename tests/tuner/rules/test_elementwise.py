@@ -107,6 +107,10 @@ def test_a_scalar() -> None:
     check_rule(relu(), "elementwise", seeds=0)
 
 
+def test_a_scalar_beside_a_matrix() -> None:
+    check_rule(Workload(op.add, np.add, (9, 100), ()), "elementwise")
+
+
 def test_nothing_to_do() -> None:
     rule, func = scheduled(relu(0, 5).func)
     assert rule is None
