@@ -32,6 +32,7 @@ from ..tensorir.schedule import LoopRV, Schedule
 from ..tensorir.stmt import Block
 from .chooser import Chooser
 from .rules.inline import inline_elementwise
+from .rules.panels import copy_read
 from .rules.reduction import schedule_rest
 from .rules.tiles import MANY_REGISTERS, outlets, store_tile
 from .workload import Matmul, block_named, blocks_in_order, match_matmul, static_extent
@@ -100,7 +101,7 @@ def _tile(sch: Schedule, product: str, nest: _Copies, target: Target, chooser: C
     assert matmul is not None
     lanes = _lanes(block, target)
     if nest.rows:
-        copy = sch.cache_read(product, matmul.x_read, "global")
+        copy = copy_read(sch, product, matmul.x_read, matmul.x)
         line = 64 * 8 // matmul.x.buffer.dtype.bits
         sch.storage_align(copy, 0, -2, 2 * line, line)
     if nest.weights:
@@ -137,7 +138,7 @@ def _pack(sch: Schedule, product: str, lanes: int) -> None:
         n, k = indices if column_first else reversed(indices)
         return (n // lanes, k, n % lanes)
 
-    copy = sch.cache_read(product, matmul.w_read, "global")
+    copy = copy_read(sch, product, matmul.w_read, matmul.w)
     sch.transform_layout(copy, ("write", 0), panels)
     first, second = sch.get_loops(copy)
     n, k = (first, second) if column_first else (second, first)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..support.node import walk
+from ..tensorir.arith import expr_key
 from ..tensorir.buffer import Buffer
 from ..tensorir.expr import Add, BufferLoad, Call, Cast, Expr, IntImm, Mul, Var
 from ..tensorir.function import PrimFunc
@@ -80,7 +81,8 @@ class Matmul:
 
     ``rows`` are the spatial axes that only X is indexed with, ``columns`` those of W alone,
     ``batch`` those of both, ``reduce`` the reduce axes; positions in the block's iter vars.
-    ``x_read`` and ``w_read`` are the operands' positions in the block's reads.
+    ``x_read`` and ``w_read`` are the positions of the operands' buffers in the block's reads; both
+    operands may be elements of one buffer.
     """
 
     block: str
@@ -131,7 +133,7 @@ def _position(buffers: list[Buffer], wanted: Buffer) -> int:
 
 
 def product_of(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
-    """The two loads that a reduction block multiplies and sums, or None."""
+    """The two loads that a reduction block multiplies and sums, or None; a square is no product."""
     store = block.body
     if not isinstance(store, BufferStore) or block.init is None:
         return None
@@ -147,8 +149,13 @@ def product_of(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
         return None
     loads = [_stripped(o) for o in operands]
     if isinstance(loads[0], BufferLoad) and isinstance(loads[1], BufferLoad):
-        return (loads[0], loads[1]) if loads[0].buffer is not loads[1].buffer else None
+        return None if is_same_element(loads[0], loads[1]) else (loads[0], loads[1])
     return None
+
+
+def is_same_element(a: BufferLoad, b: BufferLoad) -> bool:
+    """Whether two loads are of one buffer at equal indices."""
+    return a.buffer is b.buffer and expr_key(a.indices) == expr_key(b.indices)
 
 
 def _stripped(e: Expr) -> Expr:

@@ -13,12 +13,12 @@ not be copied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from ...support.errors import DependenceError, LayoutError, ScheduleValueError
 from ...support.node import replace, walk
-from ..arith import IndexMap
+from ..arith import IndexMap, expr_key
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import BufferLoad, Expr, IntImm, Var, add, all_of, const, is_const
 from ..function import PrimFunc
@@ -44,6 +44,7 @@ from .analysis import (
 )
 from .annotate import buffer_at, buffer_names, require_scope
 from .hidden_accesses import require_scope_declared
+from .inline import with_inferred_regions
 from .insertion import (
     Cached,
     Place,
@@ -65,6 +66,8 @@ class _Access:
     path: Path
     buffer: Buffer
     indices: tuple[Expr, ...]
+    is_one_of_several: bool = False
+    """Whether the block reads other elements of the buffer too."""
 
     @property
     def realize(self) -> BlockRealize:
@@ -126,14 +129,15 @@ def reindex_cache_read(
 ) -> Cached:
     """Copy what a block reads into a new buffer indexed by ``index_map`` of the block's axes.
 
-    The block must read one element an instance; the axes that the map uses must tell the elements
-    apart. The copy runs over these axes' domains; where that may lie outside of the buffer (the
-    block guards its load), it is guarded too.
+    The block must read one element an instance, or, of several elements of the buffer, one that the
+    axes of the map determine; the axes that the map uses must tell the elements apart. The copy
+    runs over these axes' domains; where that may lie outside of the buffer (the block guards its
+    load), it is guarded too.
     """
     primitive = "reindex_cache_read"
     require_scope(storage_scope, primitive)
     path = find_block(func, block_name, primitive)
-    access = _access(func, path, "read", read_buffer_index, primitive)
+    access = _access(func, path, "read", read_buffer_index, primitive, index_map)
     return _copy_in(access, index_map, storage_scope, f"{access.buffer.name}_{storage_scope}")
 
 
@@ -172,11 +176,21 @@ def _side_of(func: PrimFunc, block: Block, buffer: tuple[str, int] | str) -> tup
     return buffer[0], buffer[1]
 
 
-def _access(func: PrimFunc, path: Path, side: str, index: int | str, primitive: str) -> _Access:
+def _access(
+    func: PrimFunc,
+    path: Path,
+    side: str,
+    index: int | str,
+    primitive: str,
+    index_map: IndexMap | None = None,
+) -> _Access:
     block = realize_of(path).block
     buffer = buffer_at(func, block, side, index, primitive)
     regions = [r for r in (block.reads if side == "read" else block.writes) if r.buffer is buffer]
     indices = point_indices(regions[0]) if len(regions) == 1 else None
+    several = False
+    if indices is None and index_map is not None:
+        indices, several = _chosen(block, buffer, index_map), True
     if any(isinstance(n, Block) for n in walk(block.body)):
         found = f"{block.name!r} holds other blocks; reindex the one that makes the access."
         raise fail(LayoutError, primitive, func, [block], found)
@@ -188,7 +202,24 @@ def _access(func: PrimFunc, path: Path, side: str, index: int | str, primitive: 
     if any(isinstance(n, BufferLoad) for i in indices for n in walk(i)):
         found = f"{block.name!r} loads the indices at which it accesses {buffer.name!r}."
         raise fail(LayoutError, primitive, func, [block], found)
-    return _Access(func, primitive, path, buffer, indices)
+    access = _Access(func, primitive, path, buffer, indices, several)
+    if several:
+        require_scope_declared(func, access.scope, block, primitive)
+    return access
+
+
+def _chosen(block: Block, buffer: Buffer, index_map: IndexMap) -> tuple[Expr, ...] | None:
+    """Of the elements of a buffer that a block loads, the indices of that one which the axes of a
+    map determine; None where there is not exactly one."""
+    given = index_map.map_indices([it.var for it in block.iter_vars])
+    used = {n for e in given for n in walk(e) if isinstance(n, Var)}
+    axes = {it.var for it in block.iter_vars}
+    found: dict[Hashable, tuple[Expr, ...]] = {}
+    for part in (block.body, *([] if block.init is None else [block.init])):
+        for load in [n for n in walk(part) if isinstance(n, BufferLoad) and n.buffer is buffer]:
+            if {n for e in load.indices for n in walk(e) if isinstance(n, Var)} & axes <= used:
+                found[expr_key(load.indices)] = load.indices
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
 @dataclass(slots=True)
@@ -262,10 +293,13 @@ def _copy_in(access: _Access, index_map: IndexMap, scope: str, name: str) -> Cac
 
     def use_copy(b: Block) -> Block:
         region = BufferRegion(m.new, tuple([Range(e, IntImm(1)) for e in m.indices]))
-        redirect = _Redirect(buffer, m.new, m.indices)
+        only = expr_key(access.indices) if access.is_one_of_several else None
+        redirect = _Redirect(buffer, m.new, m.indices, only)
+        init = None if b.init is None else redirect.visit(b.init)
+        if access.is_one_of_several:
+            return with_inferred_regions(replace(b, body=redirect.visit(b.body), init=init))
         # The buffer may also stand in the indices of other regions.
         reads = tuple([region if r.buffer is buffer else redirect.visit(r) for r in b.reads])
-        init = None if b.init is None else redirect.visit(b.init)
         return replace(b, reads=reads, body=redirect.visit(b.body), init=init)
 
     changed = change_block(changed, block.name, use_copy, access.primitive)
@@ -461,13 +495,16 @@ def _allocated(access: _Access, changed: PrimFunc, m: _Mapped) -> Cached:
 
 
 class _Redirect(Mutator):
-    """Accesses of one buffer become accesses of another at fixed indices."""
+    """Accesses of one buffer become accesses of another at fixed indices; of loads only those at
+    the indices whose key is ``only``, where there is one."""
 
-    def __init__(self, old: Buffer, new: Buffer, indices: tuple[Expr, ...]) -> None:
-        self.old, self.new, self.indices = old, new, indices
+    def __init__(
+        self, old: Buffer, new: Buffer, indices: tuple[Expr, ...], only: Hashable = None
+    ) -> None:
+        self.old, self.new, self.indices, self.only = old, new, indices, only
 
     def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
-        if n.buffer is self.old:
+        if n.buffer is self.old and self.only in (None, expr_key(n.indices)):
             return BufferLoad(self.new, self.indices)
         return self.generic_visit(n)  # type: ignore[no-any-return]
 

@@ -94,14 +94,27 @@ def test_a_product_of_halves_is_one_too() -> None:
     assert str(found.x.dtype) == "float16"
 
 
-def _squares(a: Tensor) -> Tensor:
+def _gram(a: Tensor) -> Tensor:
     k = te.reduce_axis((0, 5), "k")
     return te.compute((4, 4), lambda i, j: te.sum(a[i, k] * a[j, k], axis=[k]), "C")
+
+
+def _squares(a: Tensor) -> Tensor:
+    k = te.reduce_axis((0, 5), "k")
+    return te.compute((4,), lambda i: te.sum(a[i, k] * a[i, k], axis=[k]), "C")
 
 
 def _shifted(a: Tensor, b: Tensor) -> Tensor:
     k = te.reduce_axis((0, 4), "k")
     return te.compute((4, 4), lambda i, j: te.sum(a[i, k + 1] * b[k, j], axis=[k]), "C")
+
+
+def test_both_operands_may_be_one_buffer() -> None:
+    found = matched(Workload(_gram, np.matmul, (4, 5)).func)
+    assert found is not None
+    assert (found.rows, found.columns, found.batch, found.reduce) == ((0,), (1,), (), (2,))
+    assert found.x.buffer is found.w.buffer
+    assert found.x_read == found.w_read == 0
 
 
 def test_what_is_no_product() -> None:

@@ -25,7 +25,7 @@ from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
 from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
-from .panels import is_layout_free
+from .panels import copy_read, is_layout_free, runs_over_layout
 from .sharing import points_of, share
 from .tiles import CACHE_SHARE, MANY_REGISTERS, NEXT, bytes_of, divisor
 
@@ -192,7 +192,7 @@ def copy_rows(sch: Schedule, matmul: Matmul, way: int, tile_rows: int, target: T
     if way == AS_THEY_ARE:
         return
     block = block_named(sch.func, matmul.block)
-    copy = sch.cache_read(matmul.block, matmul.x_read, "global")
+    copy = copy_read(sch, matmul.block, matmul.x_read, matmul.x)
     if way == SPREAD:
         line = 64 * 8 // matmul.x.buffer.dtype.bits
         sch.storage_align(copy, 0, -2, 2 * line, line)
@@ -200,9 +200,9 @@ def copy_rows(sch: Schedule, matmul: Matmul, way: int, tile_rows: int, target: T
     points = points_of(sch.get(copy))
     across = not load_is_contiguous(matmul.x, block.iter_vars[matmul.reduce[0]].var)
     sch.transform_layout(copy, ("write", 0), _slivers(tile_rows, across), pad_value=0.0)
-    count = len(matmul.x.indices) - 2
     # With padding, the copy runs over the slivers, else over the rows and steps themselves.
-    outer, own = sch.get_loops(copy)[:count], sch.get_loops(copy)[count:]
+    count = (3 if across else 4) if runs_over_layout(sch.get(copy)) else 2
+    outer, own = sch.get_loops(copy)[:-count], sch.get_loops(copy)[-count:]
     if across:
         few = tile_rows & -tile_rows
         if len(own) == 3:

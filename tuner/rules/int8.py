@@ -33,7 +33,7 @@ from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .inline import inline_elementwise
 from .lanes import up_to_power
 from .matmul import SYMBOLIC_TILES, match, order_loops, roles_of, row_parts
-from .panels import is_layout_free, lay_out
+from .panels import copy_read, is_layout_free, lay_out
 from .reduction import schedule_rest
 from .sharing import points_of, share_tiles
 from .tiles import outlets, pad_columns, partition_together, store_tile
@@ -112,7 +112,8 @@ def schedule_int8(sch: Schedule, target: Target, chooser: Chooser) -> None:
     if rows is None:
         tile_rows = max(r for r in SYMBOLIC_TILES if r <= tile_rows)
     _lay_out_rows(sch, matmul, block)
-    lay_out(sch, matmul.block, matmul.w_read, grouped_map(block, matmul, vectors * lanes))
+    packed = grouped_map(block, matmul, vectors * lanes)
+    lay_out(sch, matmul.block, matmul.w_read, packed, matmul.w)
     stored = outlets(sch, matmul.block)
     pad_columns(sch, matmul.block, vectors * lanes)
     order_loops(sch, matmul, roles, stored)
@@ -150,7 +151,7 @@ def _lay_out_rows(sch: Schedule, matmul: Matmul, block: Block) -> None:
     if load_is_contiguous(matmul.x, k) and extent is not None and extent % GROUP == 0:
         return
     depth = next(d for d, i in enumerate(matmul.x.indices) if i is k)
-    copy = sch.cache_read(matmul.block, matmul.x_read, "global")
+    copy = copy_read(sch, matmul.block, matmul.x_read, matmul.x)
 
     def turned(*indices: Var) -> tuple[Expr, ...]:
         rest = [i for d, i in enumerate(indices) if d != depth]

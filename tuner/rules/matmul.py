@@ -42,7 +42,15 @@ from ..workload import (
 from .blocking import SHORT_TILE, copy_rows, plan_blocking, reads_across
 from .inline import inline_elementwise
 from .lanes import up_to_power
-from .panels import MANY_TILES, is_layout_free, pack_columns, place_copy, wants_packing
+from .panels import (
+    MANY_TILES,
+    is_layout_free,
+    pack_columns,
+    packing_of,
+    place_copy,
+    schedule_copy,
+    wants_packing,
+)
 from .reduction import schedule_rest
 from .sharing import points_of, share_tiles
 from .tiles import (
@@ -232,8 +240,10 @@ def schedule_product(sch: Schedule, matmul: Matmul, target: Target, chooser: Cho
         columns = panel * blocking.group
         _columns_outside(sch, (matmul.block, *stored), roles, columns)
         outer += 1
+    packing = None
     if copy is not None:
-        place_copy(sch, copy, matmul, target, panel, grouped=grouped)
+        packing = packing_of(sch, copy, matmul, panel, grouped=grouped)
+        place_copy(sch, copy, matmul, panel, grouped=grouped)
     tiling = _Tiling(packed, columns, vectors, lanes, unroll, outer, target, points, blocking.ahead)
     inner = roles.inner_count(block)
     rows = sch.get(sch.get_loops(matmul.block)[outer]).extent
@@ -241,6 +251,8 @@ def schedule_product(sch: Schedule, matmul: Matmul, target: Target, chooser: Cho
     names = partition_together(sch, (matmul.block, *stored), outer, [e for e, _ in parts])
     for blocks, (_, steps) in zip(names, parts, strict=True):
         _tile_part(sch, blocks, steps, steps * inner, tiling)
+    if packing is not None:
+        schedule_copy(sch, packing, target)
 
 
 def _columns_outside(sch: Schedule, blocks: tuple[str, ...], roles: Roles, width: int) -> None:

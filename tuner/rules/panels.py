@@ -8,15 +8,23 @@ where its columns do not lie side by side in memory and could not be read as vec
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import Expr, IntImm, Var
+from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ..chooser import Chooser
-from ..workload import Matmul, block_named, load_is_contiguous, static_extent
+from ..workload import (
+    Matmul,
+    block_named,
+    is_same_element,
+    load_is_contiguous,
+    static_extent,
+)
 from .lanes import lanes_of
 from .sharing import points_of, share
 from .tiles import MANY_REGISTERS, fetch_ahead
@@ -42,17 +50,49 @@ def is_layout_free(func: PrimFunc, buffer: Buffer) -> bool:
 
 
 def lay_out(
-    sch: Schedule, block: str, read: int, index_map: Callable[..., tuple[Expr, ...]]
+    sch: Schedule,
+    block: str,
+    read: int,
+    index_map: Callable[..., tuple[Expr, ...]],
+    load: BufferLoad | None = None,
 ) -> BlockRV | None:
     """Give what a block reads the layout of ``index_map``, padded with zeros: its own where that is
-    free, else that of a copy, which is returned."""
+    free, else that of a copy, which is returned; ``load`` says which of several elements of the
+    buffer is meant."""
     buffer = block_named(sch.func, block).reads[read].buffer
     if is_layout_free(sch.func, buffer):
         sch.transform_layout(block, ("read", read), index_map, pad_value=0.0)
         return None
-    copy = sch.cache_read(block, read, "global")
+    copy = copy_read(sch, block, read, load)
     sch.transform_layout(copy, ("write", 0), index_map, pad_value=0.0)
     return copy
+
+
+def copy_read(sch: Schedule, block: str, read: int, load: BufferLoad | None = None) -> BlockRV:
+    """Let a block, and no other, read a copy of what it reads at that position: of several elements
+    of one buffer ``load`` alone, since the other operand of a product may be one too."""
+    reader = block_named(sch.func, block)
+    if load is None or _reads_alone(reader, load):
+        return sch.cache_read(block, read, "global", [block])
+    # The copy has the dimensions of the buffer, of extent 1 where the block reads it at a constant.
+    axes = {id(v.var): i for i, v in enumerate(reader.iter_vars)}
+    indices = [axes.get(id(i)) for i in load.indices]
+    copy = sch.reindex_cache_read(
+        block, read, "global", lambda *v: [IntImm(0) if i is None else v[i] for i in indices]
+    )
+    used = [i for i in indices if i is not None]
+    order = [sorted(used).index(i) for i in used]
+    if order != sorted(order):
+        sch.reorder_block_iter_var(copy, order)
+        loops = sch.get_loops(copy)
+        sch.reorder(*[loops[i] for i in order])
+    return copy
+
+
+def _reads_alone(reader: Block, load: BufferLoad) -> bool:
+    """Whether a block reads nothing else of a load's buffer."""
+    loads = [n for n in walk(reader.body) if isinstance(n, BufferLoad)]
+    return all(is_same_element(n, load) for n in loads if n.buffer is load.buffer)
 
 
 def wants_packing(
@@ -90,8 +130,8 @@ def pack_columns(
     columns = static_extent(block, matmul.columns[-1])
     whole = columns is not None and columns % panel == 0
     if grouped and whole and not is_layout_free(sch.func, matmul.w.buffer):
-        return sch.cache_read(matmul.block, matmul.w_read, "global")
-    return lay_out(sch, matmul.block, matmul.w_read, panel_map(block, matmul, panel))
+        return copy_read(sch, matmul.block, matmul.w_read, matmul.w)
+    return lay_out(sch, matmul.block, matmul.w_read, panel_map(block, matmul, panel), matmul.w)
 
 
 def panel_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple[Expr, ...]]:
@@ -108,6 +148,12 @@ def panel_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple[E
     return packed
 
 
+def runs_over_layout(copy: Block) -> bool:
+    """Whether a copy runs over the layout that it was given (as those with padding do), not over
+    the dimensions of what it copies."""
+    return len(copy.iter_vars) == len(copy.writes[0].buffer.shape)
+
+
 def _is_plain(copy: Block) -> bool:
     """Whether a copy has the layout of what it copies."""
     return all(isinstance(r.min, Var) for r in copy.writes[0].region) and len(
@@ -116,42 +162,65 @@ def _is_plain(copy: Block) -> bool:
 
 
 def place_copy(
-    sch: Schedule,
-    copy: BlockRV,
-    matmul: Matmul,
-    target: Target,
-    panel: int,
-    *,
-    grouped: bool = False,
+    sch: Schedule, copy: BlockRV, matmul: Matmul, panel: int, *, grouped: bool = False
 ) -> None:
     """Pack each matrix of a batch where it is used, or, ``grouped``, each group of panels under the
-    loop over groups, in vectors along the panel."""
-    block = sch.get(copy)
-    lanes = lanes_of(target, block)
-    while panel % lanes:
-        lanes //= 2
-    points = points_of(block)
+    loop over groups."""
     count = len(matmul.batch) + len(matmul.columns) - 1
     if count or grouped:
         around = sch.get_loops(matmul.block)[count - 1 + grouped]
         sch.compute_at(copy, around, preserve_unit_loops=True)
-    if _is_plain(block):
+    if _is_plain(sch.get(copy)):
         sch.transform_layout(
             copy, ("write", 0), panel_map(block_named(sch.func, matmul.block), matmul, panel)
         )
-        block = sch.get(copy)
-    if len(block.iter_vars) == len(block.writes[0].buffer.shape):
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What is known of a copy: ``column_first`` and ``contiguous`` say how the columns of W lie,
+    ``placed`` that it stands under loops of the product, ``points`` how many elements it has."""
+
+    copy: BlockRV
+    panel: int
+    column_first: bool
+    contiguous: bool
+    grouped: bool
+    placed: bool
+    points: int
+
+
+def packing_of(
+    sch: Schedule, copy: BlockRV, matmul: Matmul, panel: int, *, grouped: bool
+) -> Packing:
+    """What there is to know of a copy before the product is cut into parts."""
+    column = block_named(sch.func, matmul.block).iter_vars[matmul.columns[-1]].var
+    placed = grouped or len(matmul.batch) + len(matmul.columns) > 1
+    contiguous = load_is_contiguous(matmul.w, column)
+    points = points_of(sch.get(copy))
+    return Packing(copy, panel, _column_first(sch, matmul), contiguous, grouped, placed, points)
+
+
+def schedule_copy(sch: Schedule, packing: Packing, target: Target) -> None:
+    """Copy in vectors along the panel. This comes after the product's own loops: where columns turn
+    in registers two blocks write the copy, each a part of k, and no one of them has all that an
+    iteration of a parallel loop reads."""
+    copy = packing.copy
+    block = sch.get(copy)
+    lanes, panel = lanes_of(target, block), packing.panel
+    while panel % lanes:
+        lanes //= 2
+    if runs_over_layout(block):
         # With padding, the copy runs over the packed layout, ...
         *outer, panels, k, inside = sch.get_loops(copy)
         vectors, lane = sch.split(inside, [None, lanes])
     else:
         # ... else over the weight's own dimensions.
         *outer, first, second = sch.get_loops(copy)
-        n, k = (first, second) if _column_first(sch, matmul) else (second, first)
+        n, k = (first, second) if packing.column_first else (second, first)
         panels, vectors, lane = sch.split(n, [None, panel // lanes, lanes])
-    column = block_named(sch.func, matmul.block).iter_vars[matmul.columns[-1]].var
-    if load_is_contiguous(matmul.w, column):
-        if grouped:
+    if packing.contiguous:
+        if packing.grouped:
             # Row by row of the group: what lies side by side is read at once.
             sch.reorder(k, panels, vectors, lane)
             fetch_ahead(sch, k, ROWS_AHEAD)
@@ -165,8 +234,8 @@ def place_copy(
         if sch.get(copy).reads[0].buffer.ndim == len(block.iter_vars):
             _transpose_tiles(sch, copy, k, lanes)
     sch.vectorize(lane)
-    if not count and not grouped:
-        share(sch, target, [*outer, panels], points)
+    if not packing.placed:
+        share(sch, target, [*outer, panels], packing.points)
 
 
 def _transpose_tiles(sch: Schedule, copy: BlockRV, k: LoopRV, lanes: int) -> None:

@@ -407,13 +407,14 @@ class CachePrimitives(ScheduleState):
         ``storage_scope`` is one of global, local, register, shared and warp; ``index_map`` takes
         the block's axes to the indices of the copy, whose extents follow from those of the axes.
         The copy runs over the axes that the map uses, before the nest of the block; where an
-        element may lie outside of the buffer it is 0.
+        element may lie outside of the buffer it is 0. Of a block that reads several elements of one
+        buffer, that one is read from the copy which the axes of the map determine.
 
         Requires:
 
         - a buffer that the block reads, and a storage scope that there is (ScheduleValueError);
-        - one element read in each instance, and a map of the axes that gives each such element a
-          place of its own (LayoutError);
+        - one element read in each instance, or one that the axes of the map determine, and a map
+          that gives each such element a place of its own (LayoutError);
         - a buffer that the scope writes, if at all, in earlier nests only (DependenceError);
         - axes with a greatest extent that is known when the function begins (LayoutError), and
           whose domains depend on no let and no loop's variable bound below the copy's place

@@ -239,6 +239,32 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
     return parse_func(from_text)
 
 
+def gram(n: int = 6) -> PrimFunc:
+    """``C[i, j] = sum_k A[i, k] * A[k, j]``."""
+    a, k = te.placeholder((n, n), name="A"), te.reduce_axis((0, n), "k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * a[k, j], axis=[k]), name="C")
+    return te.create_prim_func([a, c])
+
+
+def test_of_several_elements_that_is_copied_which_the_map_determines() -> None:
+    func = gram()
+    sch = Schedule(func, seed=0)
+    sch.reindex_cache_read("C", "A", "global", lambda i, j, k: (j // 2, k, j % 2))
+    text = body(sch.func)
+    assert "A_global[v_j // 2, v_k, v_j % 2] = A[v_k, v_j]" in text
+    assert "C[v_i, v_j] + A[v_i, v_k] * A_global[v_j // 2, v_k, v_j % 2]" in text
+    # What the block still reads of A is one element now, and is copied like any.
+    assert "T.reads(A[v_i, v_k], A_global[v_j // 2, v_k, v_j % 2])" in text
+    sch.reindex_cache_read("C", "A", "global", lambda i, j, k: (i, k))
+    finish(func, sch)
+
+
+def test_maps_that_determine_several_elements_or_none() -> None:
+    for index_map in (lambda i, j, k: (i, j, k), lambda i, j, k: (i, j)):
+        with pytest.raises(LayoutError, match="'C' does not read exactly one element of 'A'"):
+            Schedule(gram(), seed=0).reindex_cache_read("C", "A", "global", index_map)
+
+
 def test_indices_that_are_loaded() -> None:
     func = parse_func("""
 @T.prim_func

@@ -97,6 +97,14 @@ def test_a_batch_of_transposed_weights(ta: bool) -> None:
     check_rule(matmul(a, (3, 33, 31), ta=ta, tb=True), "matmul")
 
 
+@pytest.mark.parametrize("depth", [17, 40, 200])
+def test_a_batch_whose_depth_does_not_fill_the_tiles_that_turn(depth: int) -> None:
+    check_rule(matmul((4, 64, depth), (4, 64, depth), tb=True), "matmul", seeds=1, tolerance=1e-4)
+    for target in (SKYLAKE, HASWELL):
+        func = matmul((4, 64, depth), (4, 64, depth), tb=True).func
+        assert scheduled(func, target=target.with_options(threads=2))[0] == "matmul"
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [
