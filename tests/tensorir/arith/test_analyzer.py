@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import operator
-from collections.abc import Callable, Mapping
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,77 +16,25 @@ from burnish.tensorir.expr import (
     LE,
     LT,
     NE,
-    Add,
     And,
     Div,
     Expr,
-    FloorDiv,
-    FloorMod,
     IntImm,
-    Max,
-    Min,
-    Mul,
     Not,
     Or,
     Select,
-    Sub,
     Var,
     as_expr,
     maximum,
     minimum,
 )
+from burnish.tests.tensorir.arith.evaluate import UndefinedError, evaluate
 
 LAW = settings(max_examples=250, deadline=None, derandomize=True)
 I_, J, K, M, R = Var("i"), Var("j"), Var("k"), Var("m"), Var("r")
 DOMAINS = {I_: (0, 7), J: (0, 11), K: (-3, 4), M: (0, 9), R: (0, 8)}
 """``m`` is declared as a dimension only, so the analyzer does not know its upper end; ``r`` is in
 ``[0, m)``."""
-
-
-class UndefinedError(Exception):
-    """The expression divides by zero at this point."""
-
-
-def truncated(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
-OPERATIONS: dict[type, Callable[[int, int], int]] = {
-    Add: operator.add,
-    Sub: operator.sub,
-    Mul: operator.mul,
-    FloorDiv: operator.floordiv,
-    FloorMod: operator.mod,
-    Div: truncated,
-    Min: min,
-    Max: max,
-    EQ: operator.eq,
-    NE: operator.ne,
-    LT: operator.lt,
-    LE: operator.le,
-    GT: operator.gt,
-    GE: operator.ge,
-    And: operator.and_,
-    Or: operator.or_,
-}
-
-
-def evaluate(e: Expr, env: Mapping[Var, int]) -> int:
-    """The value of an int64 or bool expression; And, Or and Select evaluate what they need."""
-    match e:
-        case Var():
-            return env[e]
-        case IntImm():
-            return e.value
-        case Not():
-            return 1 - evaluate(e.a, env)
-        case Select():
-            chosen = e.true_value if evaluate(e.condition, env) else e.false_value
-            return evaluate(chosen, env)
-    a, b = evaluate(e.a, env), evaluate(e.b, env)  # type: ignore[attr-defined]
-    if isinstance(e, FloorDiv | FloorMod | Div) and b == 0:
-        raise UndefinedError
-    return int(OPERATIONS[type(e)](a, b))
 
 
 def bound_analyzer() -> Analyzer:
