@@ -142,12 +142,15 @@ def _require_guard_known(
     spatial: Sequence[Expr],
 ) -> None:
     """The init has the conditions on its own loops; one on these and on loops that it does not have
-    could leave iterations of the outer loops to the init alone, which would undo the update."""
-    lost = {id(loop.var) for loop in below if not binds(spatial, loop.var)}
+    could leave iterations of the outer loops to the init alone, which would undo the update. Not
+    where it always holds at the beginning of the loops that the init does not have."""
+    first: dict[Var, Expr] = {v.var: v.min for v in below if not binds(spatial, v.var)}
+    lost = {id(v) for v in first}
     around = {id(loop.var) for loop in outer if not is_const(loop.extent, 1)}
+    bounds = loop_bounds([*outer, *below])
     for c in conjuncts(realize.predicate):
         used = {id(n) for n in walk(c) if isinstance(n, Var)}
-        if used & lost and used & around:
+        if used & lost and used & around and not bounds.proves(substitute(c, first)):
             found = (
                 f"A predicate of {realize.block.name!r} is about loops outside of the init and "
                 "loops that only the update has, so that the init might run without it."

@@ -15,8 +15,9 @@ becomes, with weights packed as [o / panel][kh][kw][c][panel],
 
 or, where all weights are larger than a core's cache and the image is not, with the panels
 outermost, so that each weight comes from memory once. This is a matrix product whose rows are
-pixels: see ``matmul``. Georganas et al., "Anatomy of High-Performance Deep Learning Convolutions on
-SIMD Architectures" (2018), is where the loops come from.
+pixels: see ``matmul``; long sums are added up in blocks of steps: see ``partial_sums``. Georganas
+et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures" (2018), is
+where the loops come from.
 """
 
 from __future__ import annotations
@@ -39,12 +40,15 @@ from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power
 from .matmul import TALLEST_TILE, TileShape, best_tile, row_parts, steps_a_cycle
 from .panels import lay_out
+from .partial_sums import Blocks, cut_blocks, plan_blocks_of_steps, sum_in_blocks
 from .reduction import schedule_rest
 from .sharing import points_of, share
 from .tiles import (
     CACHE_SHARE,
     MANY_REGISTERS,
     bytes_of,
+    consumer_or_copy,
+    depth_below,
     divisor,
     outlets,
     pad_columns,
@@ -151,10 +155,14 @@ def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
     panel = vectors * lanes
     weights_first = bool(chooser.value(sch, [0, 1], int(_weights_first(sch.func, conv, target))))
     _pack(sch, conv, panel, target)
-    stored = outlets(sch, conv.block)
-    pad_columns(sch, conv.block, panel)
     unroll = _unroll(sch, block, conv, tile * vectors, target, chooser)
-    plan = _Plan(conv, vectors, lanes, tile, weights_first, unroll)
+    blocks = _blocks(block, conv, unroll)
+    if blocks is None:
+        stored = outlets(sch, conv.block)
+    else:
+        stored = (consumer_or_copy(sch, conv.block, "global"),)
+    pad_columns(sch, conv.block, panel)
+    plan = _Plan(conv, vectors, lanes, tile, weights_first, unroll, blocks)
     outer = _order(sch, plan, stored, rows_together(block, conv.pixels))
     parts = row_parts(sch.get(sch.get_loops(conv.block)[outer]).extent, tile)
     names = partition_together(sch, (conv.block, *stored), outer, [extent for extent, _ in parts])
@@ -209,10 +217,19 @@ class _Plan:
     tile: int
     weights_first: bool
     unroll: int
+    blocks: Blocks | None
 
     @property
     def panel(self) -> int:
         return self.vectors * self.lanes
+
+
+def _blocks(block: Block, conv: Convolution, unroll: int) -> Blocks | None:
+    """The blocks of steps whose sums are added up; None where one is all, or sums are exact."""
+    if not block.writes[0].buffer.dtype.is_float:
+        return None
+    extents = [static_extent(block, i) for i in (*conv.kernel, conv.depth)]
+    return plan_blocks_of_steps(extents, unroll)
 
 
 def _unroll(
@@ -299,15 +316,19 @@ def _tile(sch: Schedule, blocks: tuple[str, ...], pixels: int, outer: int, plan:
     o0 = [] if plan.weights_first else [rest.pop(0)]
     o1, *kernel, depth = rest
     ov, ol = sch.split(o1, [None, plan.lanes])
+    outside, (*inside, depth) = cut_blocks(sch, (*kernel, depth), plan.blocks)
     c0, c1 = sch.split(depth, [None, plan.unroll])
-    sch.reorder(q0, *o0, *kernel, c0, c1, q1, ov, ol)
+    sch.reorder(q0, *o0, *outside, *inside, c0, c1, q1, ov, ol)
     place = o0[0] if o0 else q0
-    store_tile(sch, stored, place, plan.lanes)
+    store_tile(sch, stored, place, plan.lanes, in_registers=not outside)
+    if outside:
+        product = sum_in_blocks(sch, product, sch.fuse(*outside))
+        *inside, c0, c1, q1, ov, ol = sch.get_loops(product)[depth_below(sch, place, product) + 1 :]
     for loop in (c1, q1, ov):
         sch.unroll(loop)
     if plan.lanes > 1:
         sch.vectorize(ol)
-    sch.decompose_reduction(product, kernel[0])
+    sch.decompose_reduction(product, (*inside, c0)[0])
 
 
 def vectorize_pad(sch: Schedule, pad: str, target: Target, *, alone: bool) -> None:

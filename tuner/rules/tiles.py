@@ -95,15 +95,17 @@ def steps_unrolled(target: Target, sums: int) -> int:
     return 4 if target.has_fma or few else 1
 
 
-def store_tile(sch: Schedule, stored: Sequence[str], place: LoopRV, lanes: int) -> None:
+def store_tile(
+    sch: Schedule, stored: Sequence[str], place: LoopRV, lanes: int, *, in_registers: bool = True
+) -> None:
     """Put the outlets behind the sums at ``place``, in vectors; those that read registers are
-    written out, the others loop over rows."""
+    written out, the others loop over rows. ``in_registers`` says that the sums are there."""
     for n, name in enumerate(stored):
         sch.reverse_compute_at(name, place, preserve_unit_loops=True)
         depth = depth_below(sch, place, name)
         *rows, columns = sch.get_loops(name)[depth:]
         vectors, inner = sch.split(columns, [None, lanes])
-        if n == 0:
+        if n == 0 and in_registers:
             for loop in (*rows, vectors):
                 sch.unroll(loop)
         if lanes > 1:

@@ -19,7 +19,7 @@ The blocks of ``tensorir/operators/winograd.py`` become, with weights packed as
 
 The values of a whole tile are more than there are registers, those of a column or a row are not. V
 and M are as large as one block of tiles and one panel want them. The products are those of
-``matmul``.
+``matmul``; sums over many channels are added up in blocks, see ``partial_sums``.
 
 Where blocks small enough for the cache would fetch weights that are in no cache again and again,
 the products come *first*, one after the other over a larger block: each weight is fetched once, in
@@ -60,6 +60,7 @@ from ..workload import (
 from .inline import inline_elementwise
 from .matmul import TALLEST_TILE, TileShape, row_parts, steps_a_cycle
 from .panels import lay_out
+from .partial_sums import Blocks, cut_blocks, plan_blocks_of_steps, sum_in_blocks
 from .sharing import ENOUGH_TILES, points_of, share, share_tiles
 from .tiles import (
     MANY_REGISTERS,
@@ -152,8 +153,9 @@ def _reader(blocks: list[Block], producer: Block) -> Block | None:
 @dataclass(frozen=True)
 class _Plan:
     """The decisions: ``together`` rows of ``across`` tiles are a block of tiles; ``rows`` of them x
-    ``vectors`` of ``lanes`` are summed in registers; ``several`` blocks are shared among threads,
-    else the panels of one. ``first`` says that the products come first, see the module."""
+    ``vectors`` of ``lanes`` are summed in registers, in blocks of channels if there are ``sums``;
+    ``several`` blocks are shared among threads, else the panels of one. ``first`` says that the
+    products come first, see the module."""
 
     together: int
     across: int
@@ -163,6 +165,7 @@ class _Plan:
     vectors: int
     lanes: int
     unroll: int
+    sums: Blocks | None
     points: int
 
     @property
@@ -188,7 +191,8 @@ def schedule_winograd(sch: Schedule, target: Target, chooser: Chooser) -> None:
         return (o // plan.panel, i, j, c, o % plan.panel)
 
     lay_out(sch, found.product, found.w_read, packed)
-    taken = sch.cache_write(found.product, 0, "register").name
+    scope = "register" if plan.sums is None else "global"
+    taken = sch.cache_write(found.product, 0, scope).name
     block, panels, vector, row = _order_result(sch, found, plan)
     sch.set_scope(found.output, 0, "register")
     sch.compute_at(found.output, row)
@@ -246,8 +250,9 @@ def _plan(sch: Schedule, found: Winograd, target: Target, chooser: Chooser) -> _
         found.channels, chooser.value(sch, [1, 2, 4, 8], steps_unrolled(target, rows * vectors))
     )
     several = blocks >= ENOUGH_TILES
+    sums = plan_blocks_of_steps([found.channels], unroll)
     points = points_of(product)
-    return _Plan(together, across, several, first, rows, vectors, lanes, unroll, points)
+    return _Plan(together, across, several, first, rows, vectors, lanes, unroll, sums, points)
 
 
 def _best_tile(tiles: int, columns: int, rest: bool, target: Target) -> TileShape:
@@ -322,19 +327,23 @@ def _panels_outside(sch: Schedule, blocks: tuple[str, ...], plan: _Plan) -> None
 def _schedule_product(sch: Schedule, product: str, taken: str, plan: _Plan) -> None:
     """Cut the tiles of a block into tiles of rows, which ``taken`` takes out of registers."""
     outer = len(sch.get_loops(product)) - 3
+    channels = static_extent(block_named(sch.func, product), 4)
+    assert channels is not None
     parts = row_parts(sch.get(sch.get_loops(product)[outer]).extent, plan.rows)
     names = partition_together(sch, (product, taken), outer, [extent for extent, _ in parts])
     for (own, copy), (_, rows) in zip(names, parts, strict=True):
         t, o, c = sch.get_loops(own)[outer:]
         t0, t1 = sch.split(t, [None, rows])
         ov, ol = sch.split(o, [None, plan.lanes])
+        blocks, (c,) = cut_blocks(sch, [c], plan.sums)
         c0, c1 = sch.split(c, [None, plan.unroll])
-        sch.reorder(t0, c0, c1, t1, ov, ol)
-        store_tile(sch, (copy,), t0, plan.lanes)
+        sch.reorder(t0, *blocks, c0, c1, t1, ov, ol)
+        store_tile(sch, (copy,), t0, plan.lanes, in_registers=not blocks)
+        if blocks:
+            own = sum_in_blocks(sch, own, blocks[0])
+            c0, c1, t1, ov, ol = sch.get_loops(own)[outer + 2 :]
         if plan.first:
-            steps = sch.get(c0).extent
-            assert isinstance(steps, IntImm)
-            fetch_ahead(sch, c0, PANELS_AHEAD * steps.value)
+            fetch_ahead(sch, c0, PANELS_AHEAD * channels // plan.unroll)
         for loop in (c1, t1, ov):
             sch.unroll(loop)
         sch.vectorize(ol)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from burnish.support.errors import (
@@ -14,6 +15,7 @@ from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tests.native import call_native
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     body,
@@ -377,6 +379,29 @@ def main(A: T.Buffer((13, 6), "float32"), C: T.Buffer((6,), "float32")):
     _, inner, *_ = sch.get_loops("C")
     with pytest.raises(DependenceError, match="so that the init might run without it"):
         sch.decompose_reduction("C", inner)
+
+
+def test_an_init_may_stand_before_guarded_steps_of_which_the_first_always_runs() -> None:
+    """The parts of a sum that its length does not divide into: the last is shorter."""
+    text = """
+@T.prim_func
+def main(A: T.Buffer((6, 13), "float32"), C: T.Buffer((6,), "float32")):
+    for i, k in T.grid(6, 13):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                C[vi] = 0.0
+            C[vi] = C[vi] + A[vi, vk]
+"""
+    sch = Schedule(parse_func(text), seed=0)
+    parts, _ = sch.split(sch.get_loops("C")[1], [3, None])
+    partial = sch.rfactor(parts, 0)
+    steps = sch.get_loops(partial)[-1]
+    sch.decompose_reduction(partial, steps)
+    a = np.random.default_rng(0).standard_normal((6, 13)).astype(np.float32)
+    found = np.zeros(6, np.float32)
+    call_native(sch.func, a, found)
+    np.testing.assert_allclose(found, a.sum(1), rtol=1e-5)
 
 
 UNDER_ONE_LOOP = """
