@@ -7,7 +7,7 @@ the bindings and constraints allow. Symbolic bounds (``i <= m - 1``) are the bus
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..expr import Cast, Div, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Select, Var
 from .linear import Linear
@@ -127,9 +127,29 @@ def _product(s: Facts, e: Expr) -> Interval:
     return result
 
 
+def _operands(s: Facts, e: Any) -> tuple[Interval, Interval]:
+    """Bounds of the two operands of an atom. Those of an int64 one are sums; one of another integer
+    type, or of which a part is being bounded now, was never taken apart."""
+    parts = s.atoms.parts.get(e)
+    if parts is not None:
+        return linear_interval(s, parts[0]), linear_interval(s, parts[1])
+    return expr_interval(s, e.a), expr_interval(s, e.b)
+
+
+def _narrow(rule: Callable[[Facts, Expr], Interval]) -> Callable[[Facts, Expr], Interval]:
+    """For operations of any integer type; those narrower than int64 also keep to their dtype."""
+    guarded = _guarded(rule)
+
+    def bounded(s: Facts, atom: Expr) -> Interval:
+        if atom in s.atoms.parts:
+            return rule(s, atom)
+        return intersect(guarded(s, atom), _by_dtype(atom))
+
+    return bounded
+
+
 def _floordiv(s: Facts, e: Expr) -> Interval:
-    x, d = s.atoms.parts[e]
-    value, divisor = linear_interval(s, x), linear_interval(s, d)
+    value, divisor = _operands(s, e)
     if divisor.min is None or divisor.min < 0:
         return EVERYTHING
     least, most = max(divisor.min, 1), divisor.max
@@ -142,11 +162,9 @@ def _floordiv(s: Facts, e: Expr) -> Interval:
 
 
 def _floormod(s: Facts, e: Expr) -> Interval:
-    x, d = s.atoms.parts[e]
-    divisor = linear_interval(s, d)
+    value, divisor = _operands(s, e)
     if divisor.min is None or divisor.min < 0:
         return EVERYTHING
-    value = linear_interval(s, x)
     high = None if divisor.max is None else divisor.max - 1
     if value.min is not None and value.min >= 0 and value.max is not None:
         high = value.max if high is None else min(high, value.max)
@@ -154,8 +172,7 @@ def _floormod(s: Facts, e: Expr) -> Interval:
 
 
 def _truncdiv(s: Facts, e: Expr) -> Interval:
-    x, d = s.atoms.parts[e]
-    value, divisor = linear_interval(s, x), linear_interval(s, d)
+    value, divisor = _operands(s, e)
     if value.min is not None and value.min >= 0 and divisor.min is not None and divisor.min >= 0:
         return Interval(0, value.max)
     if None in value:
@@ -165,14 +182,14 @@ def _truncdiv(s: Facts, e: Expr) -> Interval:
 
 
 def _min(s: Facts, e: Expr) -> Interval:
-    a, b = (linear_interval(s, p) for p in s.atoms.parts[e])
+    a, b = _operands(s, e)
     low = None if a.min is None or b.min is None else min(a.min, b.min)
     high = a.max if b.max is None else b.max if a.max is None else min(a.max, b.max)
     return Interval(low, high)
 
 
 def _max(s: Facts, e: Expr) -> Interval:
-    a, b = (linear_interval(s, p) for p in s.atoms.parts[e])
+    a, b = _operands(s, e)
     low = a.min if b.min is None else b.min if a.min is None else max(a.min, b.min)
     high = None if a.max is None or b.max is None else max(a.max, b.max)
     return Interval(low, high)
@@ -209,11 +226,11 @@ def _cast(s: Facts, e: Expr) -> Interval:
 _RULES: dict[type, Callable[[Facts, Expr], Interval]] = {
     Var: _var,
     Mul: _product,
-    FloorDiv: _floordiv,
-    FloorMod: _floormod,
-    Div: _truncdiv,
-    Min: _min,
-    Max: _max,
+    FloorDiv: _narrow(_floordiv),
+    FloorMod: _narrow(_floormod),
+    Div: _narrow(_truncdiv),
+    Min: _narrow(_min),
+    Max: _narrow(_max),
     Select: _guarded(_select),
     Cast: _guarded(_cast),
 }

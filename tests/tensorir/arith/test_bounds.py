@@ -7,7 +7,19 @@ import pytest
 from burnish.tensorir.arith import Analyzer, Interval
 from burnish.tensorir.arith.bounds import EVERYTHING, intersect, multiply, union
 from burnish.tensorir.buffer import Range
-from burnish.tensorir.expr import Cast, DType, Expr, IntImm, Select, Var, maximum, minimum
+from burnish.tensorir.expr import (
+    Cast,
+    Div,
+    DType,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Select,
+    Var,
+    maximum,
+    minimum,
+)
 
 I_, J, K, M, U = Var("i"), Var("j"), Var("k"), Var("m"), Var("u")
 B = Var("b", DType("uint8"))
@@ -71,3 +83,27 @@ def test_a_constraint_that_mentions_a_select_ends() -> None:
     chosen = Select(I_ < J, minimum(I_, J), maximum(I_, J) + 1)
     with a.constraint(chosen + I_ < 4), a.constraint(chosen - J > 2):
         assert a.bounds(chosen) == EVERYTHING
+
+
+def test_operations_narrower_than_int64_have_bounds() -> None:
+    """They are not taken apart as sums are; an index may be of them, as ``A[max(I[i], 0)]``."""
+    x = Var("x", DType("int32"))
+
+    def c(value: int) -> Expr:
+        return IntImm(value, DType("int32"))
+
+    low, high = -(1 << 31), (1 << 31) - 1
+    clamped = maximum(minimum(x, c(39)), c(0))
+    for e, expected in (
+        (clamped, Interval(0, 39)),
+        (minimum(x, c(3)), Interval(low, 3)),
+        (maximum(x, c(3)), Interval(3, high)),
+        (FloorDiv(clamped, c(4)), Interval(0, 9)),
+        (FloorDiv(x, c(-4)), Interval(low, high)),
+        (FloorMod(x, c(7)), Interval(0, 6)),
+        (Div(maximum(x, c(0)), c(5)), Interval(0, high)),
+    ):
+        analyzer = Analyzer()
+        assert analyzer.bounds(e) == expected
+        assert analyzer.bounds(Cast(DType("int64"), e)) == expected
+    assert Analyzer().can_prove(Cast(DType("int64"), clamped) < 40)
