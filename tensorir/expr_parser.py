@@ -324,9 +324,11 @@ class ExprParser(ValueParser):
         if isinstance(value, int | float) and not isinstance(value, bool) and value == int(value):
             return IntImm(int(value), INDEX).with_span(self.span(node))
         if isinstance(value, Expr) and value.dtype.is_integer and value.dtype.lanes == 1:
-            return (
-                value if value.dtype is INDEX else e.Cast(INDEX, value).with_span(self.span(node))
-            )
+            if value.dtype is INDEX:
+                return value
+            if isinstance(value, IntImm):
+                return IntImm(value.value, INDEX).with_span(self.span(node))
+            return e.Cast(INDEX, value).with_span(self.span(node))
         raise self.error(node, f"Expected a dimension, found {describe(value)}.")
 
     def symbolic_dim(self, node: ast.expr, text: str) -> Value:

@@ -364,7 +364,9 @@ class _Printer:
             # The text of a dim means one variable in all of a function, whatever block it is in.
             self.define(v, depth=0)
         text = self.expr(d)
-        return f'"{text}"' if fresh or (quoted and not isinstance(d, IntImm)) else text
+        if not fresh and (not quoted or isinstance(d, IntImm)):
+            return text
+        return f"'{text}'" if '"' in text else f'"{text}"'
 
     def decl(self, b: Buffer, *, quoted: bool = False, dtype: bool = False) -> str:
         """The arguments that describe a buffer: shape, dtype (float32 unless told), and what is

@@ -386,6 +386,8 @@ def _verify_size(func: PrimFunc, b: Buffer, place: Block) -> None:
     for v in free_vars([d for d in b.shape if not isinstance(d, IntImm)]):
         if all(v is not dim for dim in func.shape_vars):
             found = f"{b.name!r}, whose size depends on {v.name!r}"
+            if v in func.params:
+                found += ", a parameter: leave it out of the parameters, and it is a dimension"
             law = "the size of a buffer is known when the function begins: constants and dimensions"
             raise _broken(func, law, found, b, place)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from ..support.errors import CodegenError
+from ..support.node import walk
 from ..tensorir.arith import Analyzer
 from ..tensorir.buffer import Buffer
 from ..tensorir.dim_text import print_dim
@@ -43,13 +44,9 @@ def describe_kernel(func: PrimFunc, lowered: Workspace, symbol: str | None = Non
     def name_of(var: Var) -> str:
         return names[id(var)]
 
+    _require_no_scalars(func)
     params = []
-    for p in func.params:
-        if isinstance(p, Var):
-            raise CodegenError(
-                f"{func.name}: the parameter {p.name!r} is a scalar; pass it as a tensor of "
-                "shape ()."
-            )
+    for p in func.buffers:
         _require_compact(func, p)
         shape = tuple([print_dim(d, name_of) for d in p.shape])
         params.append(Param(p.name, TensorSpec(shape, str(p.dtype))))
@@ -64,6 +61,23 @@ def describe_kernel(func: PrimFunc, lowered: Workspace, symbol: str | None = Non
         thread_bytes=print_dim(lowered.thread_bytes, name_of),
         inplace=bool(func.attr("inplace")),
     )
+
+
+def _require_no_scalars(func: PrimFunc) -> None:
+    """Raises CodegenError for a parameter that is a scalar."""
+    sizes = {n for b in func.buffers for d in b.shape for n in walk(d)}
+    for p in func.params:
+        if isinstance(p, Var) and p in sizes:
+            raise CodegenError(
+                f"{func.name}: the size {p.name!r} is a parameter. Leave it out of the parameters: "
+                f'T.Buffer(("{p.name}",)), or {p.name} = T.int64() in the body, names a size that '
+                "is read off the arguments."
+            )
+        if isinstance(p, Var):
+            raise CodegenError(
+                f"{func.name}: the parameter {p.name!r} is a scalar; pass it as a tensor of "
+                "shape ()."
+            )
 
 
 def _require_compact(func: PrimFunc, p: Buffer) -> None:

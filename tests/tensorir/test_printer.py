@@ -297,3 +297,15 @@ def main(A: T.Buffer((8,), "float32")):
     assert repr(block.body) == "A[v] = A[v] + T.float32(1)"
     assert repr(block.iter_vars) == "(v: spatial [0, 8),)"
     assert repr(block.reads) == "(A[v],)"
+
+
+def test_dims_of_other_integers_parse_back() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((T.int32(8), 2), "float32"), n: T.int32, B: T.Buffer((n, n * 2), "float32")):
+    B[0, 0] = A[0, 0]
+""")
+    text = print_func(func)
+    assert 'A: T.Buffer((8, 2), "float32")' in text
+    assert """B: T.Buffer(('T.Cast("int64", n)', """ in text
+    assert_structural_equal(parse_func(text), func)

@@ -95,3 +95,16 @@ def test_parameters_are_contiguous_arrays(layout: str, message: str) -> None:
             describe_kernel(func, lowered)
     else:
         assert [p.name for p in describe_kernel(func, lowered).params] == ["A", "B"]
+
+
+def test_a_size_is_no_parameter() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer(("n",), "float32"), B: T.Buffer(("n",), "float32"), n: T.int64):
+    for i in range(n):
+        with T.block("B"):
+            vi = T.axis.spatial(n, i)
+            B[vi] = A[vi]
+""")
+    with pytest.raises(CodegenError, match="the size 'n' is a parameter"):
+        describe_kernel(func, lower_func(func, native_target()))
