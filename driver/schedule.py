@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..graphir.module import IRModule
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule as TensorSchedule
+from ..tensorir.verify import verify_func
 from ..tensorir.verify_regions import verify_regions
 
 
@@ -15,8 +16,8 @@ class Schedule(TensorSchedule):
     """Transforms the PrimFuncs of a module by schedule primitives, each recorded in ``trace``.
 
     ``mod`` is an IRModule or a PrimFunc and is never changed; ``seed`` fixes the sampling
-    (None: fresh entropy, kept in ``seed``). Raises VerifyError for a function whose T.reads and
-    T.writes are not what its blocks do: primitives rely on them.
+    (None: fresh entropy, kept in ``seed``). Raises VerifyError for a function that is not well
+    formed, or whose T.reads and T.writes are not what its blocks do: primitives rely on it.
     """
 
     def __repr__(self) -> str:
@@ -29,5 +30,5 @@ class Schedule(TensorSchedule):
         if isinstance(module, IRModule):
             for func in module.prim_funcs.values():
                 if not func.attr("is_scheduled"):
-                    verify_regions(func)
+                    verify_regions(verify_func(func))
         super().__init__(module, seed, enable_checks=enable_checks)

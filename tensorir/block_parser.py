@@ -99,7 +99,11 @@ class BlockParser(ExprParser):
         if block.name == "root" and len(self.contexts) == 1:
             return block
         reads, writes = infer_regions(
-            block.body, block.init, block.iter_vars, alloc_buffers=block.alloc_buffers
+            block.body,
+            block.init,
+            block.iter_vars,
+            alloc_buffers=block.alloc_buffers,
+            match_buffers=block.match_buffers,
         )
         return Block(
             block.name,

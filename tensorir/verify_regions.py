@@ -29,16 +29,18 @@ def verify_regions(func: PrimFunc) -> PrimFunc:
     single = {it.var for b in blocks for it in b.iter_vars if is_const(it.dom.extent, 1)}
     for block in blocks:
         reads, writes = infer_regions(
-            block.body, block.init, block.iter_vars, alloc_buffers=block.alloc_buffers
+            block.body,
+            block.init,
+            block.iter_vars,
+            alloc_buffers=block.alloc_buffers,
+            match_buffers=block.match_buffers,
         )
-        matched = {id(m.buffer) for m in block.match_buffers}
         for found, declared, side in (
             (reads, (*block.reads, *block.writes), "reads"),
             (writes, block.writes, "writes"),
         ):
             for region in found:
-                if id(region.buffer) not in matched:
-                    _require_declared(func, block, region, declared, side, single)
+                _require_declared(func, block, region, declared, side, single)
     return func
 
 

@@ -34,12 +34,13 @@ from ..stmt import (
     For,
     IterVar,
     LetStmt,
+    MatchBuffer,
     Stmt,
 )
 from ..visitor import Visitor, substitute, uses
 from .analyzer import Analyzer
 from .bounds import atom_interval
-from .linear import Linear, constant, render
+from .linear import Linear, constant, expr_key, render
 from .prove import is_divisor_positive, prove_nonneg
 from .rules_compare import extremum
 from .simplify import Simplifier
@@ -341,18 +342,28 @@ def _clip_constants(region: BufferRegion, analyzer: Analyzer) -> BufferRegion:
     return BufferRegion(region.buffer, ranges)
 
 
+def _reads_within(read: BufferRegion, written: BufferRegion, analyzer: Analyzer) -> bool:
+    pairs = zip(read.region, written.region, strict=True)
+    if all(r.extent is w.extent and expr_key(r.min) == expr_key(w.min) for r, w in pairs):
+        return True
+    return region_covers(written, read, analyzer)
+
+
 def infer_regions(
     block_body: Stmt,
     init: Stmt | None,
     iter_vars: Sequence[IterVar],
     *,
     alloc_buffers: Sequence[Buffer] = (),
+    match_buffers: Sequence[MatchBuffer] = (),
 ) -> tuple[tuple[BufferRegion, ...], tuple[BufferRegion, ...]]:
     """The regions that a block reads and writes, over its iter vars and what stands outside it.
 
     One box a buffer, in order of first appearance. The reads of its own output are left out for a
-    block with an init (the reduction starts by writing it). Nested blocks count with the regions
-    they declare; ``alloc_buffers`` (the block's own) do not count.
+    block with an init (the reduction starts by writing it), but not those of elements that other
+    instances write. Nested blocks count with the regions
+    they declare; ``alloc_buffers`` (the block's own) do not count, and what is touched through one
+    of its views, the ``match_buffers``, is the view's source.
     """
     analyzer = Analyzer()
     for iv in iter_vars:
@@ -363,7 +374,31 @@ def infer_regions(
     if init is not None:
         accesses.visit(init)
     accesses.visit(block_body)
+    for m in match_buffers:
+        for r in m.source.region:
+            accesses.visit(r)
     reads = accesses.reads
     if init is not None:
-        reads = {b: r for b, r in reads.items() if b not in accesses.writes}
-    return tuple(reads.values()), tuple(accesses.writes.values())
+        own = accesses.writes
+        reads = {
+            b: r for b, r in reads.items() if b not in own or not _reads_within(r, own[b], analyzer)
+        }
+    views = {m.buffer: m.source for m in match_buffers}
+    return _with_sources(reads, views, analyzer), _with_sources(accesses.writes, views, analyzer)
+
+
+def _with_sources(
+    regions: Mapping[Buffer, BufferRegion],
+    views: Mapping[Buffer, BufferRegion],
+    analyzer: Analyzer,
+) -> tuple[BufferRegion, ...]:
+    """The regions, with that of a view replaced by its source; one a buffer."""
+    if not views:
+        return tuple(regions.values())
+    joined: dict[Buffer, BufferRegion] = {}
+    for r in regions.values():
+        while r.buffer in views:
+            r = views[r.buffer]
+        before = joined.get(r.buffer)
+        joined[r.buffer] = r if before is None else region_union(before, r, analyzer)
+    return tuple(joined.values())

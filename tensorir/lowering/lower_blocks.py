@@ -6,9 +6,10 @@ block asks for; a circular one stands around the loop it rolls on); no block, it
 match_buffer remains.
 
 The init of a reduction block runs where all its reduce iters stand at their start. Where the
-reduce loops enclose nothing but the block, the init moves in front of them (``for k: if k == 0:
-init; update`` becomes ``init; for k: update``); otherwise it is guarded. In the update, ``x + a *
-b`` of floats becomes the contracted ``fma(a, b, x)`` that the semantics of reduction blocks allow.
+reduce loops enclose nothing but the block, and it updates what it begins, the init moves in front
+of them (``for k: if k == 0: init; update`` becomes ``init; for k: update``); otherwise it is
+guarded. In the update, ``x + a * b`` of floats becomes the contracted ``fma(a, b, x)`` that the
+semantics of reduction blocks allow.
 
 What blocks annotated with ``non_temporal`` write goes past the caches, as far as it is parameters
 that nothing here reads: the function's attribute of that name lists their places.
@@ -26,6 +27,7 @@ from ..dim_align import DIM_ALIGN, Alignment, alignments_in
 from ..expr import EQ, Add, BufferLoad, Call, Expr, IntImm, Let, Mul, Var, all_of
 from ..function import PrimFunc
 from ..printer import print_expr
+from ..reduction_form import combines_in_place
 from ..rolling import ROLLING
 from ..stmt import (
     Allocate,
@@ -157,7 +159,7 @@ class _Lower:
         while isinstance(inner, For):
             chain.append(inner)
             inner = inner.body
-        if not isinstance(inner, BlockRealize) or inner.block.init is None:
+        if not isinstance(inner, BlockRealize) or not _begins_its_own(inner.block):
             return None
         spatial, reduce = _used_vars(inner)
         if id(loop.var) not in reduce or any(
@@ -171,6 +173,7 @@ class _Lower:
             return None
         update = self._realize(inner, with_init=False)
         predicate = self.expr(substitute(inner.predicate, starts))
+        assert inner.block.init is not None
         result: Stmt = self.stmt(inner.block.init)
         if not _is_true(predicate):
             result = IfThenElse(predicate, result)
@@ -238,6 +241,11 @@ def _layout_vars(func: PrimFunc) -> set[int]:
 
 def _same(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     return (a, b) if a.dtype is b.dtype else (a, b.astype(a.dtype))
+
+
+def _begins_its_own(block: Block) -> bool:
+    """Whether the block's init may run before all of its updates."""
+    return block.init is not None and combines_in_place(block)
 
 
 def _is_true(e: Expr) -> bool:

@@ -31,6 +31,7 @@ from ..buffer import Buffer, BufferRegion
 from ..expr import EQ, GE, GT, INDEX, LE, LT, NE, And, Expr, IntImm, Var, all_of, const, is_const
 from ..function import PrimFunc
 from ..printer import print_marked
+from ..reduction_form import combines_in_place
 from ..stmt import (
     Allocate,
     Block,
@@ -264,6 +265,11 @@ def all_loops_above(path: Path) -> list[For]:
     return [s for s in path[:-1] if isinstance(s, For)]
 
 
+def conditions_above(path: Path) -> list[Expr]:
+    """The conditions of the branches on a path."""
+    return [s.condition for s in path[:-1] if isinstance(s, IfThenElse)]
+
+
 def scope_path(path: Path) -> Path:
     """The path to the Block around the leaf."""
     for i in range(len(path) - 2, -1, -1):
@@ -444,8 +450,8 @@ def writes_buffer(block: Block, buffer: Buffer) -> bool:
 
 def reads_other_instances(block: Block) -> bool:
     """Whether an instance of the block may read what another writes: it reads its own output at
-    other indices than those it writes."""
-    return any(
+    other indices than those it writes, or begins other elements than it updates."""
+    return not combines_in_place(block) or any(
         r.buffer is w.buffer and _region_key(r) != _region_key(w)
         for r in block.reads
         for w in block.writes
@@ -464,10 +470,10 @@ def is_complete(block: Block) -> bool:
 
 
 def is_reduction(block: Block) -> bool:
-    """Whether the block has an init and axes that are spatial or reduce."""
-    return block.init is not None and all(
-        it.kind in ("spatial", "reduce") for it in block.iter_vars
-    )
+    """Whether the block has an init and axes that are spatial or reduce, and updates the elements
+    that its init begins."""
+    axes = all(it.kind in ("spatial", "reduce") for it in block.iter_vars)
+    return block.init is not None and axes and combines_in_place(block)
 
 
 def is_update(block: Block) -> bool:
@@ -606,6 +612,9 @@ def require_reduction(func: PrimFunc, block: Block, primitive: str) -> None:
     why = (
         "it has no init"
         if block.init is None
+        else "its update touches other elements than its init begins, or elements that depend on "
+        "a reduce axis"
+        if not combines_in_place(block)
         else "it has axes that are neither spatial nor reduce"
     )
     raise fail(

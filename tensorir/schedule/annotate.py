@@ -26,6 +26,7 @@ from .affine import is_independent, loop_bounds
 from .analysis import (
     Nested,
     Path,
+    all_buffers,
     all_loops_above,
     axis_bindings,
     binds,
@@ -42,8 +43,9 @@ from .analysis import (
     walk_paths,
     with_body,
 )
+from .certain_writes import covered_within
 from .hidden_accesses import require_declared
-from .region_cover import covered_within, instances_clash
+from .region_cover import instances_clash
 
 THREAD_AXES = (
     "blockIdx.x",
@@ -280,6 +282,9 @@ def set_scope(func: PrimFunc, block_name: str, buffer_index: int | str, scope: s
     require_scope(scope, "set_scope")
     if buffer in func.params:
         found = f"The buffer {buffer.name!r} is a parameter; its storage is the caller's."
+        raise fail(ScheduleValueError, "set_scope", func, [block], found)
+    if all(buffer is not b for b in all_buffers(func)):
+        found = f"{buffer.name!r} is a view of another buffer; set the scope of that one."
         raise fail(ScheduleValueError, "set_scope", func, [block], found)
     if buffer.scope == scope:
         return func

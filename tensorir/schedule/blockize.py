@@ -35,6 +35,7 @@ from ..arith import (
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import Expr, IntImm, Var, add, is_const, mul
 from ..function import PrimFunc
+from ..reduction_form import combines_in_place
 from ..stmt import Block, BlockRealize, For, IfThenElse, IterVar, SeqStmt, Stmt, seq
 from ..visitor import substitute
 from .affine import Bounds, loop_bounds
@@ -55,6 +56,7 @@ from .analysis import (
     rebuild,
     with_body,
 )
+from .certain_writes import writes_whole
 from .iter_division import AxisDivision, Division, divide, same_axis
 from .region_cover import says_domain, touched
 
@@ -152,6 +154,7 @@ class _Blockize:
         self.new_realizes: dict[int, BlockRealize] = {}
         self.reads: dict[Buffer, BufferRegion] = {}
         self.writes: dict[Buffer, BufferRegion] = {}
+        self.certain: dict[Buffer, BufferRegion] = {}
         self.init: Stmt | None = None
 
     def run(self) -> Blockized:
@@ -252,14 +255,24 @@ class _Blockize:
             tuple(values), conjunction([*d.inner_conditions, *mixed]), inner
         )
         self._require_written(n, d, self.new_realizes[id(n.realize)])
-        before = self.writes if not single else {}
+        before = self.certain if not single else {}
         # A reduction whose init is the outer block's starts by writing: it reads no earlier value.
         for r in n.block.reads:
-            region = self._relaxed(substitute(r, change), axes)
+            region = self._relaxed(substitute(r, change), axes, n.loops)
             if not self._covered(region, before):
                 self._note(self.reads, region)
-        for r in n.block.writes:
-            self._note(self.writes, self._relaxed(substitute(r, change), axes))
+        for r, own in zip(n.block.writes, inner.writes, strict=True):
+            region = self._relaxed(substitute(r, change), axes, n.loops)
+            self._note(self.writes, region)
+            if self._is_certain(n, inner, own):
+                known = self.certain.get(r.buffer)
+                if known is None or region_covers(region, known, self._analyzer()):
+                    self.certain[r.buffer] = region
+
+    def _is_certain(self, n: Nested, inner: Block, region: BufferRegion) -> bool:
+        """Whether all of a region is written for certain whenever the outer block runs."""
+        always = is_const(self.new_realizes[id(n.realize)].predicate, 1) and not n.conditions
+        return always and writes_whole(inner, region)
 
     def _require_written(self, n: Nested, d: Division, inner: BlockRealize) -> None:
         """The outer block says that it writes a box, so all of the box must be written."""
@@ -287,10 +300,14 @@ class _Blockize:
                 analyzer.bind(v, r)
         return analyzer
 
-    def _relaxed(self, region: BufferRegion, axes: Sequence[IterVar]) -> BufferRegion:
-        """What the whole tile touches, inside of the buffer."""
+    def _relaxed(
+        self, region: BufferRegion, axes: Sequence[IterVar], loops: Sequence[For]
+    ) -> BufferRegion:
+        """What the whole tile touches, inside of the buffer. A block may also name its loops
+        themselves, as one without axes does."""
         loose = self._analyzer(units=False)
-        relaxed = relax_region(region, [(it.var, it.dom) for it in axes], loose)
+        inner = [(loop.var, Range(loop.min, loop.extent)) for loop in loops]
+        relaxed = relax_region(region, [*inner, *[(it.var, it.dom) for it in axes]], loose)
         inside = clip_region(relaxed, self._analyzer())
         if inside is relaxed:
             return relaxed
@@ -327,7 +344,9 @@ class _Blockize:
                     raise fail(DependenceError, self.primitive, self.func, [n.realize], found)
             return
         found = ""
-        if n.conditions:
+        if not combines_in_place(block):
+            found = f"{block.name!r} updates other elements than its init begins."
+        elif n.conditions:
             found = f"{block.name!r} stands under a condition, and its init would not."
         elif not d.is_injective:
             found = (
@@ -483,15 +502,15 @@ class _Blockize:
                     w.buffer is r.buffer for m in self.nested if m is not n for w in m.block.writes
                 )
                 if written and not (
-                    r.buffer in writers and self._covered(self._relaxed(r, axes), writers)
+                    r.buffer in writers and self._covered(self._relaxed(r, axes, n.loops), writers)
                 ):
                     self._refuse_flow(n, r.buffer)
                 if not own:
                     last_reader[r.buffer] = n
             for w in realize.block.writes:
-                region = self._relaxed(w, axes)
+                region = self._relaxed(w, axes, n.loops)
                 known = writers.get(w.buffer)
-                if not is_const(realize.predicate, 1) or n.conditions:
+                if not self._is_certain(n, realize.block, w):
                     continue
                 if known is None or self._covered(known, {w.buffer: region}):
                     writers[w.buffer] = region

@@ -27,6 +27,7 @@ from .analysis import (
     binds,
     block_names,
     blocks_below,
+    conditions_above,
     conjunction,
     fail,
     find_block,
@@ -41,6 +42,7 @@ from .analysis import (
     writers_of,
 )
 from .annotate import buffer_at, buffer_names, require_scope
+from .certain_writes import written_box
 from .hidden_accesses import require_declared, require_scope_declared
 from .insertion import (
     Cached,
@@ -241,12 +243,16 @@ def cache_write(
         if is_const(loop.extent, 0):
             found = f"{block_name!r} never runs: the loop {loop.var.name!r} has no iterations."
             raise fail(DependenceError, "cache_write", func, [block], found)
-    n = Nested(realize, inner, [])
+    n = Nested(realize, inner, conditions_above(path[len(place.path) :]))
     bounds = loop_bounds([*place.outer, *inner])
     region = next(w for w in block.writes if w.buffer is buffer)
-    box = touched(region, n, inner, bounds)
+    box = written_box(region, n, inner, bounds)
     if not box.exact or not covers_domain(n, bounds):
-        found = f"It cannot be proved which box of {buffer.name!r} the block {block_name!r} writes."
+        found = (
+            f"It cannot be proved that {block_name!r} writes all of a box of {buffer.name!r}: what "
+            "it leaves as it was (under a condition, by a predicate, or where T.writes names more "
+            "than it writes) would be overwritten by the copy back."
+        )
         raise fail(DependenceError, "cache_write", func, [block], found)
     new = _new_buffer(func, buffer, storage_scope)
     name = fresh_name(block_names(func), new.name)
@@ -297,21 +303,22 @@ def cache_inplace(
         at = next(i for i, c in enumerate(children_of(loop_of(loop_path))) if c is child)
         place = Place(loop_path, at)
     child_stmt = children_of(place.path[-1])[place.child]
-    for n in blocks_below(child_stmt):
-        uses = any(r.buffer is buffer for r in (*n.block.reads, *n.block.writes))
-        if uses and n.block is not block:
-            found = f"{n.block.name!r} uses {buffer.name!r} between the two copies."
-            raise fail(DependenceError, "cache_inplace", func, [n.block], found)
+    for other in blocks_below(child_stmt):
+        uses = any(r.buffer is buffer for r in (*other.block.reads, *other.block.writes))
+        if uses and other.block is not block:
+            found = f"{other.block.name!r} uses {buffer.name!r} between the two copies."
+            raise fail(DependenceError, "cache_inplace", func, [other.block], found)
     inner = [loop for loop in all_loops_above(path) if all(loop is not o for o in place.outer)]
     bounds = loop_bounds([*place.outer, *inner])
     box: Box | None = None
+    n = Nested(realize, inner, conditions_above(path[len(place.path) :]))
     for r in (*block.reads, *block.writes):
         if r.buffer is buffer:
-            more = touched(r, Nested(realize, inner, []), inner, bounds)
+            more = written_box(r, n, inner, bounds)
             box = more if box is None else union(box, more, bounds)
     assert box is not None
     parallel = [loop for loop in place.outer if loop.kind not in ("serial", "unrolled")]
-    if parallel and not (box.exact and covers_domain(Nested(realize, inner, []), bounds)):
+    if parallel and not (box.exact and covers_domain(n, bounds)):
         found = (
             f"The copies would hold elements of {buffer.name!r} that {block_name!r} does not touch "
             f"in one iteration of the {parallel[0].kind} loop {parallel[0].var.name!r}, and that "

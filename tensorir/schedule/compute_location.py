@@ -26,7 +26,7 @@ from ..arith import expr_key
 from ..buffer import Buffer, Range
 from ..expr import BufferLoad, Expr, IntImm, Var, add, is_const, sub
 from ..function import PrimFunc
-from ..stmt import Block, BlockRealize, For, SeqStmt, Stmt, seq
+from ..stmt import Block, BlockRealize, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
 from ..visitor import substitute
 from .affine import Bounds, Digit, loop_bounds, overlapping, steps_without_gap, sweep
 from .analysis import (
@@ -58,6 +58,7 @@ from .analysis import (
     with_body,
 )
 from .arguments import require_int
+from .certain_writes import written_box
 from .hidden_accesses import require_scope_declared
 from .region_cover import (
     Box,
@@ -125,8 +126,19 @@ def _plan(func: PrimFunc, block_name: str, loop_var: Var, primitive: str) -> Mov
             f"The loop {loop_var.name!r} and the block {block_name!r} are not in the same block."
         )
         raise fail(NotAncestorError, primitive, func, [move.loop], found)
+    _require_unconditional(move)
     require_scope_declared(func, move.scope, move.block, primitive)
     return move
+
+
+def _require_unconditional(move: Move) -> None:
+    """No branch or let stands around the block that does not stand around the loop too: at its new
+    place its condition would be lost, and its variable unknown."""
+    for s in move.block_path[len(scope_path(move.block_path)) :]:
+        if isinstance(s, (IfThenElse, LetStmt)) and all(s is not other for other in move.loop_path):
+            what = "under a condition" if isinstance(s, IfThenElse) else "in the scope of a let"
+            found = f"{move.block.name!r} stands {what} that the loop does not stand in."
+            raise move.error(DependenceError, found, move.block)
 
 
 # -- compute_at ------------------------------------------------------------------------------------
@@ -384,7 +396,7 @@ def _final_box(move: Move, writers: Sequence[Nested], buffer: Buffer, checks: bo
     inner = n.loops[1:]
     known = loop_bounds([*move.outer, *inner])
     regions = [w for w in n.block.writes if w.buffer is buffer]
-    box = touched(regions[0], n, inner, known)
+    box = written_box(regions[0], n, inner, known)
     if checks and (len(regions) != 1 or not box.exact or not covers_domain(n, known)):
         raise move.error(
             DependenceError,

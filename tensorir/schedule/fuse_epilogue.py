@@ -32,6 +32,7 @@ from .analysis import (
     all_loops_above,
     axis_bindings,
     binds,
+    conditions_above,
     fail,
     find_block,
     is_output_block,
@@ -228,7 +229,9 @@ def _require_every_element(pair: _Pair, buffer: Buffer, axes: Sequence[Var]) -> 
             raise pair.refuse(found, pair.after)
     for path in (pair.reduction, pair.epilogue):
         loops = all_loops_above(path)
-        if not covers_domain(Nested(realize_of(path), loops, []), loop_bounds(loops)):
+        if not covers_domain(
+            Nested(realize_of(path), loops, conditions_above(path)), loop_bounds(loops)
+        ):
             found = f"{realize_of(path).block.name!r} runs under a condition."
             raise fail(
                 NotCompleteBlockError, _PRIMITIVE, pair.func, [realize_of(path).block], found

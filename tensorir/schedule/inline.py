@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from ...support.errors import DependenceError, NotCompleteBlockError
 from ...support.node import replace, walk
-from ..arith import Analyzer, infer_regions
-from ..arith.region import region_union
-from ..buffer import Buffer, BufferRegion
+from ..arith import infer_regions
+from ..buffer import Buffer
 from ..expr import BufferLoad, Expr, Let, Var
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferStore, MatchBuffer, Stmt
@@ -22,6 +21,7 @@ from .analysis import (
     Nested,
     Path,
     all_loops_above,
+    conditions_above,
     consumers_of,
     fail,
     find_block,
@@ -135,7 +135,9 @@ def _require_sole_whole_writer(
             found = f"{n.block.name!r} writes {buffer.name!r} too."
             raise fail(DependenceError, primitive, func, [n.block], found)
     loops = all_loops_above(path)
-    if not covers_domain(Nested(realize_of(path), loops, []), loop_bounds(loops)):
+    if not covers_domain(
+        Nested(realize_of(path), loops, conditions_above(path)), loop_bounds(loops)
+    ):
         found = f"{block.name!r} runs under a condition; its value is not defined everywhere."
         raise fail(NotCompleteBlockError, primitive, func, [block], found)
     seen = False
@@ -194,25 +196,15 @@ def _inlined(block: Block, store: BufferStore, axes: Sequence[Var | None]) -> Bl
 
 
 def with_inferred_regions(block: Block) -> Block:
-    """The block with the regions its body touches; what it touches through a view is the view's
-    source."""
+    """The block with the regions its body touches."""
     reads, writes = infer_regions(
-        block.body, block.init, block.iter_vars, alloc_buffers=block.alloc_buffers
+        block.body,
+        block.init,
+        block.iter_vars,
+        alloc_buffers=block.alloc_buffers,
+        match_buffers=block.match_buffers,
     )
-    views = {m.buffer: m.source for m in block.match_buffers}
-    return replace(block, reads=_with_sources(reads, views), writes=_with_sources(writes, views))
-
-
-def _with_sources(
-    regions: Sequence[BufferRegion], views: Mapping[Buffer, BufferRegion]
-) -> tuple[BufferRegion, ...]:
-    """The regions, with that of a view replaced by its source; one a buffer."""
-    joined: dict[Buffer, BufferRegion] = {}
-    for r in regions:
-        r = views.get(r.buffer, r)
-        before = joined.get(r.buffer)
-        joined[r.buffer] = r if before is None else region_union(before, r, Analyzer())
-    return tuple(joined.values())
+    return replace(block, reads=reads, writes=writes)
 
 
 def _without(func: PrimFunc, block_name: str, buffer: Buffer) -> PrimFunc:
@@ -352,7 +344,9 @@ def _require_whole(
             found = f"{block.name!r} does not read all of {buffer.name!r}."
             raise fail(DependenceError, primitive, func, [block], found)
     loops = all_loops_above(path)
-    if not covers_domain(Nested(realize_of(path), loops, []), loop_bounds(loops)):
+    if not covers_domain(
+        Nested(realize_of(path), loops, conditions_above(path)), loop_bounds(loops)
+    ):
         found = f"{block.name!r} runs under a condition."
         raise fail(NotCompleteBlockError, primitive, func, [block], found)
 

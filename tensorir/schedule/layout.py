@@ -25,6 +25,7 @@ from .analysis import (
     Nested,
     Path,
     all_loops_above,
+    conditions_above,
     fail,
     find_block,
     is_complete,
@@ -297,7 +298,9 @@ def _require_whole_runs(
     writer = realize.block
     domains = {it.var: it.dom for it in writer.iter_vars}
     loops = all_loops_above(path)
-    whole = covers_domain(Nested(realize, loops, []), loop_bounds(loops)) and all(
+    whole = covers_domain(
+        Nested(realize, loops, conditions_above(path)), loop_bounds(loops)
+    ) and all(
         a is not None
         and is_const(domains[a].min, 0)
         and Bounds().proves_equal(domains[a].extent, dim)

@@ -38,8 +38,9 @@ from .analysis import (
     rebuild,
     with_body,
 )
+from .certain_writes import covered_within
 from .hidden_accesses import require_declared
-from .region_cover import covered_within, instances_clash
+from .region_cover import instances_clash
 
 Factor = int | Expr | None
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...support.node import replace
 from ..buffer import Buffer, BufferRegion
-from ..expr import EQ, GE, LT, Expr, IntImm, Var, add, all_of, is_const, sub
-from ..stmt import Block, BlockRealize, For
+from ..expr import GE, LT, Expr, IntImm, Var, add, is_const, sub
+from ..stmt import Block, BlockRealize, For, IterVar
 from ..visitor import substitute
 from .affine import (
     Bounds,
@@ -114,21 +113,28 @@ def covers_domain(n: Nested, bounds: Bounds) -> bool:
 
     Holds where the predicate only says what the domains say anyway.
     """
-    return all(says_domain(c, n.realize, bounds) for c in conjuncts(n.realize.predicate))
+    return not n.conditions and all(
+        says_domain(c, n.realize, bounds) for c in conjuncts(n.realize.predicate)
+    )
 
 
 def says_domain(c: Expr, realize: BlockRealize, bounds: Bounds) -> bool:
     """Whether a condition is ``binding < end of the domain``, as split writes it, or ``binding >=
     its start``, perhaps with the same offset on both sides."""
+    return axis_limited(c, realize, bounds) is not None
+
+
+def axis_limited(c: Expr, realize: BlockRealize, bounds: Bounds) -> IterVar | None:
+    """The axis whose domain's end (of ``<``) or start (of ``>=``) a condition says, or None."""
     if not isinstance(c, (LT, GE)):
-        return False
+        return None
     room = sub(c.b, c.a) if isinstance(c, LT) else sub(c.a, c.b)
     for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         end = add(it.dom.min, it.dom.extent)
         wanted = sub(end, value) if isinstance(c, LT) else sub(value, it.dom.min)
         if bounds.proves_equal(room, wanted):
-            return True
-    return False
+            return it
+    return None
 
 
 def union(a: Box, b: Box, bounds: Bounds) -> Box:
@@ -166,69 +172,6 @@ def apart(a: Box, b: Box, bounds: Bounds) -> bool:
         if bounds.proves_le(add(s, e), t) or bounds.proves_le(add(t, f), s):
             return True
     return False
-
-
-def covered_within(nested: Sequence[Nested], fixed: Sequence[For]) -> Nested | None:
-    """The first block that reads what another of these blocks writes, but not provably earlier in
-    the same iteration of the loops ``fixed``; None if there is none.
-
-    A box written by a block that is guarded by more than its axes' domains proves nothing.
-    """
-    writers: dict[int, list[tuple[int, Nested, BufferRegion]]] = {}
-    for position, n in enumerate(nested):
-        for region in n.block.writes:
-            writers.setdefault(id(region.buffer), []).append((position, n, region))
-    for position, n in enumerate(nested):
-        bounds = loop_bounds([*fixed, *n.loops])
-        for region in n.block.reads:
-            others = writers.get(id(region.buffer), [])
-            if all(w is n for _, w, _ in others):
-                continue
-            need = touched(region, n, n.loops, bounds)
-            if not any(
-                p < position and _writes_all(w, wr, need, bounds)
-                for p, w, wr in others
-                if w is not n
-            ):
-                return n
-    return None
-
-
-def _writes_all(w: Nested, region: BufferRegion, need: Box, bounds: Bounds) -> bool:
-    w = _first_iterations(w)
-    known = bounds | loop_bounds(w.loops)
-    box = touched(region, w, w.loops, known)
-    if not box.exact or not covers_domain(w, known):
-        return False
-    return contains(box, need, known, region.buffer.shape)
-
-
-def _first_iterations(n: Nested) -> Nested:
-    """A block that runs in the first iteration of some of its loops only, as one below loops of one
-    iteration: what it writes there is there in all later ones."""
-    kept: list[Expr] = []
-    loops = list(n.loops)
-    for c in conjuncts(n.realize.predicate):
-        at = [i for i, loop in enumerate(loops) if _is_first_iteration(c, loop)]
-        if at:
-            loops[at[0]] = replace(loops[at[0]], extent=IntImm(1))
-        else:
-            kept.append(c)
-    if len(loops) == len(n.loops) and all(a is b for a, b in zip(loops, n.loops, strict=True)):
-        return n
-    return Nested(replace(n.realize, predicate=all_of(kept)), loops, n.conditions)
-
-
-def _is_first_iteration(c: Expr, loop: For) -> bool:
-    """Whether a condition is ``loop == its first value``, of a serial loop."""
-    return (
-        isinstance(c, EQ)
-        and c.a is loop.var
-        and loop.kind == "serial"
-        and isinstance(c.b, IntImm)
-        and isinstance(loop.min, IntImm)
-        and c.b.value == loop.min.value
-    )
 
 
 def instances_clash(block: Block, varied: Collection[Var]) -> bool:

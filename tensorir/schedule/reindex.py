@@ -23,7 +23,7 @@ from ..buffer import Buffer, BufferRegion, Range
 from ..expr import BufferLoad, Expr, IntImm, Var, add, all_of, const, is_const
 from ..function import PrimFunc
 from ..intrinsics import call_intrin
-from ..stmt import Block, BlockRealize, BufferStore, For, IfThenElse, IterVar, Stmt
+from ..stmt import Block, BlockRealize, BufferStore, For, IfThenElse, IterVar, MatchBuffer, Stmt
 from ..visitor import Mutator, substitute
 from .affine import Bounds, is_independent, loop_bounds, overlapping, sweep
 from .analysis import (
@@ -43,6 +43,7 @@ from .analysis import (
     writers_of,
 )
 from .annotate import buffer_at, buffer_names, require_scope
+from .certain_writes import writes_whole
 from .hidden_accesses import require_scope_declared
 from .inline import with_inferred_regions
 from .insertion import (
@@ -55,6 +56,7 @@ from .insertion import (
     shared_place,
 )
 from .region_cover import covers_domain
+from .structure import same_indices
 
 
 @dataclass(slots=True)
@@ -205,6 +207,8 @@ def _access(
     access = _Access(func, primitive, path, buffer, indices, several)
     if several:
         require_scope_declared(func, access.scope, block, primitive)
+    else:
+        _require_these_elements(func, block, buffer, indices, primitive)
     return access
 
 
@@ -220,6 +224,22 @@ def _chosen(block: Block, buffer: Buffer, index_map: IndexMap) -> tuple[Expr, ..
             if {n for e in load.indices for n in walk(e) if isinstance(n, Var)} & axes <= used:
                 found[expr_key(load.indices)] = load.indices
     return next(iter(found.values())) if len(found) == 1 else None
+
+
+def _require_these_elements(
+    func: PrimFunc, block: Block, buffer: Buffer, indices: tuple[Expr, ...], primitive: str
+) -> None:
+    """Each access of the buffer in the body is one at these indices: all of them become accesses
+    of one place of the copy. A region that a user wrote may name less, or a view may hide one."""
+    for n in walk(block):
+        found = ""
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer:
+            if not same_indices(n.indices, indices):
+                found = f"{block.name!r} accesses {buffer.name!r} elsewhere than it declares."
+        elif isinstance(n, MatchBuffer) and n.source.buffer is buffer:
+            found = f"{block.name!r} accesses {buffer.name!r} through a T.match_buffer."
+        if found:
+            raise fail(LayoutError, primitive, func, [block], found)
 
 
 @dataclass(slots=True)
@@ -466,7 +486,9 @@ def _require_whole_domain(access: _Access, m: _Mapped) -> None:
     loops = all_loops_above(access.path)
     bounds = loop_bounds(loops)
     conditions = [s.condition for s in access.path if isinstance(s, IfThenElse)]
-    complete = not conditions and covers_domain(Nested(access.realize, loops, []), bounds)
+    region = next(w for w in access.block.writes if w.buffer is access.buffer)
+    complete = not conditions and writes_whole(access.block, region)
+    complete = complete and covers_domain(Nested(access.realize, loops, []), bounds)
     used = {it.var for it in m.kept}
     digits = []
     for it, value in zip(access.block.iter_vars, access.realize.iter_values, strict=True):

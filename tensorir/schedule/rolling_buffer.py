@@ -55,6 +55,7 @@ from .analysis import (
     writers_of,
 )
 from .annotate import buffer_at
+from .certain_writes import written_box
 from .region_cover import Box, contains, covers_domain, touched
 
 _PRIMITIVE = "rolling_buffer"
@@ -264,7 +265,7 @@ def _window(tile: _Tile) -> tuple[Box, Bounds]:
     inner = tile.inner(tile.path)
     bounds = loop_bounds([*tile.fixed, *inner])
     n = Nested(tile.realize, inner, [])
-    box = touched(tile.block.writes[0], n, inner, bounds)
+    box = written_box(tile.block.writes[0], n, inner, bounds)
     if not box.exact or not covers_domain(n, bounds):
         found = (
             f"It cannot be proved that {tile.block.name!r} writes a whole window of "

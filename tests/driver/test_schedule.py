@@ -8,6 +8,7 @@ import pytest
 import burnish
 from burnish.graphir.module import IRModule
 from burnish.support.errors import VerifyError
+from burnish.tensorir.parser import parse_func
 from burnish.tests.driver.programs import add_one, mixed
 
 
@@ -56,3 +57,19 @@ def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
 """)
     with pytest.raises(VerifyError, match=r"'B' reads A\[7 - vi\]; declared: A\[vi\]"):
         burnish.Schedule(module)
+
+
+def test_a_block_that_build_refuses_is_refused() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i, k in T.grid(8, 8):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi, vk] = T.float32(0)
+            B[vi, vk] = B[vi, vk] + A[vi, vk]
+""")
+    for use in (burnish.Schedule, burnish.build):
+        with pytest.raises(VerifyError, match="writes at the reduce axis 'vk'"):
+            use(func)

@@ -8,11 +8,13 @@ import pytest
 
 from burnish.support.errors import ParseError
 from burnish.support.node import walk
-from burnish.support.structural import structural_equal
+from burnish.support.structural import assert_structural_equal, structural_equal
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_expr, print_region
+from burnish.tensorir.printer import print_expr, print_func, print_region
 from burnish.tensorir.stmt import Block
+from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify_regions import verify_regions
 
 
 def func(head: str) -> PrimFunc:
@@ -100,3 +102,22 @@ def test_mistakes_in_a_head(head: str, message: str, place: str) -> None:
     shown = str(caught.value).splitlines()
     line, carets = shown[-2].split("| ", 1)[1], shown[-1].split("| ", 1)[1]
     assert line[carets.index("^") : carets.rindex("^") + 1] == place
+
+
+def test_what_is_touched_through_a_view_is_its_source() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
+    for i, j in T.grid(4, 4):
+        with T.block("tile"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            M = T.match_buffer(B[vi * 4 : vi * 4 + 4, vj * 4 : vj * 4 + 4], (4, 4))
+            N = T.match_buffer(A[vi * 4 : vi * 4 + 4, vj * 4 : vj * 4 + 4], (4, 4))
+            for x, y in T.grid(4, 4):
+                M[x, y] = N[x, y]
+""")
+    verify_regions(verify_func(func))
+    text = print_func(func)
+    assert "T.reads(A[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])" in text
+    assert "T.writes(B[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])" in text
+    assert_structural_equal(parse_func(text), func)

@@ -216,3 +216,25 @@ def test_annotations_that_results_depend_on_are_no_notes(key: str, writer: str) 
         sch.lift_allocation("B", 0, i)
         with pytest.raises(ScheduleValueError, match=message):
             sch.unannotate(i, key)
+
+
+def test_a_view_has_the_scope_of_its_source() -> None:
+    sch = Schedule(
+        parse_func("""
+@T.prim_func
+def main(A: T.Buffer((8, 4), "float32"), B: T.Buffer((8, 4), "float32")):
+    for i in range(8):
+        with T.block("row"):
+            vi = T.axis.spatial(8, i)
+            M = T.match_buffer(B[vi, 0:4], (4,))
+            for j in range(4):
+                with T.block("B"):
+                    vj = T.axis.spatial(4, j)
+                    M[vj] = A[vi, vj]
+"""),
+        seed=0,
+    )
+    with pytest.raises(ScheduleValueError, match="'M' is a view of another buffer"):
+        sch.set_scope("B", 0, "local")
+    with pytest.raises(ScheduleValueError, match="'B' is a parameter"):
+        sch.set_scope("row", 0, "local")

@@ -376,3 +376,22 @@ def test_the_init_block_declares_the_bias_that_a_sum_begins_with() -> None:
     sch.blockize(sch.get_loops("Y")[1])
     verify_regions(verify_func(sch.func))
     assert_same(func, sch.func)
+
+
+def test_a_block_without_axes_names_its_loops() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 8), "float32")):
+    for i, j in T.grid(4, 8):
+        with T.block("B"):
+            T.reads(A[i, j])
+            T.writes(B[i, j])
+            B[i, j] = A[i, j]
+""")
+    for depth in range(2):
+        sch = Schedule(func, seed=0)
+        sch.blockize(sch.get_loops("B")[depth])
+        verify_regions(verify_func(sch.func))
+        a, b = np.arange(32, dtype=np.float32).reshape(4, 8), np.zeros((4, 8), np.float32)
+        call_native(sch.func, a, b)
+        np.testing.assert_array_equal(a, b)

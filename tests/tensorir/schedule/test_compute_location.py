@@ -590,3 +590,26 @@ def test_what_earlier_iterations_left_is_not_computed_where_it_is_read(shared: b
         return
     with pytest.raises(DependenceError, match="'C' does not: it reads what earlier iterations le"):
         sch.compute_at("B", loop)
+
+
+def test_a_block_does_not_leave_its_condition_behind() -> None:
+    sch = Schedule(
+        parse_func("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    for i in range(8):
+        if A[0] > T.float32(0):
+            with T.block("C"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = B[vi]
+"""),
+        seed=0,
+    )
+    with pytest.raises(DependenceError, match="under a condition"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+    sch.compute_at("B", sch.get_loops("C")[0])

@@ -498,3 +498,38 @@ for i, k in T.grid(4, 8):
     sch = Schedule(func, seed=0)
     with pytest.raises(NotReductionBlockError, match="beginning with the neutral element"):
         sch.rfactor(sch.get_loops("C")[1], 0)
+
+
+PERMUTED = """
+@T.prim_func
+def main(A: T.Buffer((8, 8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+    for i, j, k in T.grid(8, 8, 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vj, vi] = C[vj, vi] + A[vi, vj, vk]
+"""
+AT_REDUCE_AXIS = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i, k in T.grid(8, 8):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi, vk] = T.float32(0)
+            B[vi, vk] = B[vi, vk] + A[vi, vk]
+"""
+
+
+def test_an_update_of_other_elements_than_the_init_is_no_reduction() -> None:
+    sch = Schedule(parse_func(PERMUTED), seed=0)
+    for loop in sch.get_loops("C"):
+        with pytest.raises(NotReductionBlockError, match="other elements than its init begins"):
+            sch.decompose_reduction("C", loop)
+
+
+def test_rfactor_refuses_an_element_that_depends_on_the_reduce_axis() -> None:
+    sch = Schedule(parse_func(AT_REDUCE_AXIS), seed=0)
+    with pytest.raises(NotReductionBlockError, match="depend on a reduce axis"):
+        sch.rfactor(sch.get_loops("B")[1], 0)

@@ -2,17 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.support.node import walk
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import IntImm, Var
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_expr
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.affine import Bounds, loop_bounds
 from burnish.tensorir.schedule.analysis import (
     Nested,
     all_loops_above,
-    blocks_below,
     find_block,
     realize_of,
 )
@@ -20,7 +17,6 @@ from burnish.tensorir.schedule.region_cover import (
     Box,
     apart,
     contains,
-    covered_within,
     covers_domain,
     full_box,
     in_conflict,
@@ -29,7 +25,6 @@ from burnish.tensorir.schedule.region_cover import (
     union,
     whole_boxes,
 )
-from burnish.tensorir.stmt import For
 from burnish.tests.tensorir.schedule.programs import blur, chain, program
 
 
@@ -81,31 +76,6 @@ def test_full_box() -> None:
     buffer = chain(m, 4).buffers[0]
     assert shown(full_box(buffer)) == ["0+m", "0+4"]
     assert contains(full_box(buffer), full_box(buffer), Bounds({Var("i"): Range(IntImm(0), m)}))
-
-
-FIRST_ITERATION = """
-@T.prim_func
-def main(A: T.Buffer((4,), "float32"), C: T.Buffer((3, 4), "float32")):
-    P = T.alloc_buffer((4,))
-    for n, m in T.grid(4, 3):
-        with T.block("P"):
-            v = T.axis.spatial(4, n)
-            T.where({where})
-            P[v] = A[v]
-        with T.block("C"):
-            vm, vn = T.axis.remap("SS", [m, n])
-            C[vm, vn] = P[vn]
-"""
-
-
-def test_what_the_first_iteration_writes_is_there_in_all() -> None:
-    for where, covered in (("m == 0", True), ("m == 1", False), ("n == 0", False)):
-        func = parse_func(FIRST_ITERATION.format(where=where))
-        n, m = [s for s in walk(func.body) if isinstance(s, For)]
-        nested = [Nested(b.realize, [m, *b.loops[2:]], []) for b in blocks_below(n)]
-        assert (covered_within(nested, [n]) is None) == covered, where
-        inside = [Nested(b.realize, [], []) for b in blocks_below(m)]
-        assert covered_within(inside, [n, m]) is not None, "another iteration of the guard"
 
 
 @pytest.mark.parametrize(
