@@ -55,6 +55,10 @@ class Facts(ABC):
     def simplify(self, e: Expr) -> Expr:
         """The canonical form of any expression."""
 
+    @abstractmethod
+    def floordiv(self, x: Linear, d: Linear) -> Linear:
+        """The canonical form of ``x // d``."""
+
     def forget(self) -> None:
         """Start new memos: what is known has changed."""
         self.memo: dict[Expr, Expr] = {}

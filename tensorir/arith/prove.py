@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator
 from math import gcd
 from typing import TYPE_CHECKING
 
-from ..expr import INDEX, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Var
+from ..expr import Expr, FloorDiv, FloorMod, Max, Min, Mul, Var
 from .bounds import atom_interval, linear_interval
-from .linear import ZERO, Linear, render
+from .linear import ZERO, Linear
 
 if TYPE_CHECKING:
     from .facts import Facts
@@ -274,7 +274,7 @@ def _quotient_form(s: Facts, atom: Expr) -> tuple[Linear, Linear] | None:
     n, d = s.atoms.parts[atom]
     if d.terms or d.const <= 0:
         return None
-    quotient = s.linear(FloorDiv(render(n), IntImm(d.const, INDEX)))
+    quotient = s.floordiv(n, d)
     return quotient, n - quotient.scale(d.const)
 
 

@@ -10,7 +10,7 @@ from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.arith.linear import Linear
 from burnish.tensorir.arith.prove import STEPS, tighten
 from burnish.tensorir.buffer import Range
-from burnish.tensorir.expr import Expr, Var, as_expr, maximum, minimum
+from burnish.tensorir.expr import And, Expr, Var, as_expr, maximum, minimum
 
 I_, J, M, N, X, Y = (Var(n) for n in ("i", "j", "m", "n", "x", "y"))
 
@@ -139,3 +139,12 @@ def test_what_is_proved_of_digits_is_true(
             for i in range(m // place % base):
                 left = i * scale + m // (place * base) * (place * base) + offset
                 assert left <= m // unit * unit, (m, i)
+
+
+def test_a_remainder_of_an_extremum_does_not_ask_for_itself() -> None:
+    """To choose between the operands of max needs a proof; a proof about the remainder must not
+    begin by choosing anew."""
+    total = maximum(J * 4, X * 8 + Y * 4) - (7 - X - J * 8)
+    assert not Analyzer().can_prove(
+        And((Y * -2 % -16 + 1) // 2 * 2 <= (J - 8) // 2 * 2 + (J - 8) % 2 + 7, total <= total % 8)
+    )
