@@ -22,7 +22,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     op: global_decomposition_table["post_autograd"][op]
     for op in (
-        aten.grid_sampler_2d.default, aten.slice_scatter.default, aten.ldexp.Tensor,
+        aten.slice_scatter.default, aten.ldexp.Tensor,
         aten.tril_indices.default, aten.triu_indices.default,
     )
 }  # fmt: skip

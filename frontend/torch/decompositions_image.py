@@ -13,12 +13,14 @@ from .decompositions import aten, decomposes
 
 # -- sampling ------------------------------------------------------------------------------------
 def _coordinates(grid: Tensor, size: int, padding: int, align_corners: bool) -> Tensor:
-    """Coordinates of -1 to 1 in elements; those outside stay there, or go to the border
-    (``padding=1``), or are reflected (2)."""
-    if align_corners:
-        at, low, span = (grid + 1) / 2 * (size - 1), 0.0, float(size - 1)
-    else:
-        at, low, span = ((grid + 1) * size - 1) / 2, -0.5, float(size)
+    """Coordinates of -1 to 1 in elements, brought ``_within`` the axis."""
+    at = (grid + 1) / 2 * (size - 1) if align_corners else ((grid + 1) * size - 1) / 2
+    return _within(at, size, padding, align_corners)
+
+
+def _within(at: Tensor, size: int, padding: int, align_corners: bool) -> Tensor:
+    """Coordinates outside stay there, or go to the border (``padding=1``), or are reflected (2)."""
+    low, span = (0.0, float(size - 1)) if align_corners else (-0.5, float(size))
     if padding == 2 and span == 0:
         at = torch.zeros_like(at)
     elif padding == 2:
@@ -28,36 +30,63 @@ def _coordinates(grid: Tensor, size: int, padding: int, align_corners: bool) -> 
     return at if padding == 0 else at.clamp(0, size - 1)
 
 
-@decomposes(aten.grid_sampler_3d.default)
-def grid_sampler_3d(
+_NEAREST, _CUBIC = 1, 2
+_CUBIC_A = -0.75
+"""What Keys' cubic convolution has for its one free parameter in torch."""
+
+
+@decomposes(aten.grid_sampler_2d.default, aten.grid_sampler_3d.default)
+def grid_sampler(
     x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
-    """Modes 0 and 1 are linear and nearest; of the grid's three numbers the first is the column."""
+    """Modes 0, 1 and 2 are linear, nearest and cubic; of the grid's numbers the first is the
+    column. The places that a sample reads and their weights are the same for all channels."""
     batch, channels, *sizes = x.shape
-    at = [
-        _coordinates(grid[..., 2 - d], sizes[d], padding_mode, align_corners).reshape(batch, -1)
-        for d in range(3)
-    ]
-    first = [c.round() if interpolation_mode == 1 else c.floor() for c in at]
+    place = weight = None
+    for d, size in enumerate(sizes):
+        at = grid[..., len(sizes) - 1 - d].reshape(batch, 1, -1)
+        own, share = _taps(at, size, interpolation_mode, padding_mode, align_corners)
+        if place is None or weight is None:
+            place, weight = own, share
+        else:
+            place = (place.unsqueeze(2) * size + own.unsqueeze(1)).flatten(1, 2)
+            weight = (weight.unsqueeze(2) * share.unsqueeze(1)).flatten(1, 2)
+    assert place is not None
+    assert weight is not None
     flat = x.reshape(batch, channels, -1)
-    total = None
-    for corner in itertools.product((0, 1), repeat=1 if interpolation_mode == 1 else 3):
-        step = (0, 0, 0) if interpolation_mode == 1 else corner
-        places = [f + s for f, s in zip(first, step, strict=True)]
-        place = torch.zeros_like(places[0], dtype=torch.int64)
-        weight = torch.ones_like(places[0])
-        for p, c, size in zip(places, at, sizes, strict=True):
-            inside = (p >= 0) & (p < size)
-            share = torch.ones_like(c) if interpolation_mode == 1 else 1 - (c - p).abs()
-            weight = torch.where(inside, weight * share, 0.0)
-            place = place * size + p.clamp(0, size - 1).to(torch.int64)
-        taken = flat.gather(2, place.unsqueeze(1).expand(batch, channels, place.shape[-1]))
-        term = taken * weight.unsqueeze(1)
-        total = term if total is None else total + term
-        if interpolation_mode == 1:
-            break
-    assert total is not None
-    return total.reshape(batch, channels, *grid.shape[1:4])
+    result = None
+    for t in range(place.shape[1]):
+        taken = flat.gather(2, place[:, t : t + 1].expand(-1, channels, -1))
+        term = taken * weight[:, t : t + 1]
+        result = term if result is None else result + term
+    assert result is not None
+    return result.reshape(batch, channels, *grid.shape[1:-1])
+
+
+def _taps(
+    grid: Tensor, size: int, mode: int, padding: int, align_corners: bool
+) -> tuple[Tensor, Tensor]:
+    """The places along one axis that each sample reads, (batch, places, samples), and their
+    weights: 0 outside."""
+    at = _coordinates(grid, size, 0 if mode == _CUBIC else padding, align_corners)
+    if mode == _NEAREST:
+        place, weight = at.round(), torch.ones_like(at)
+    elif mode == _CUBIC:
+        free = at.floor() + torch.arange(-1, 3, dtype=at.dtype).unsqueeze(1)
+        place, weight = _within(free, size, padding, align_corners), _cubic(at - free)
+    else:
+        place = at.floor() + torch.arange(2, dtype=at.dtype).unsqueeze(1)
+        weight = 1 - (at - place).abs()
+    weight = torch.where((place >= 0) & (place < size), weight, 0.0)
+    return place.clamp(0, size - 1).to(torch.int64), weight
+
+
+def _cubic(distance: Tensor) -> Tensor:
+    """Keys' kernel at distances of -2 to 2."""
+    d, a = distance.abs(), _CUBIC_A
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return torch.where(d <= 1, near, far)
 
 
 # -- pooling -------------------------------------------------------------------------------------

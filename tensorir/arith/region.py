@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from ...support.node import Node
+from ...support.node import Node, walk
+from ...support.structural import structural_equal
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import (
     BufferLoad,
@@ -274,6 +275,8 @@ class _Accesses(Visitor):
         if relaxed is not region:
             relaxed = _clip_constants(relaxed, self.analyzer)
         before = table.get(region.buffer)
+        if before is not None and table is self.reads:
+            before, relaxed = _without_lookups(before, relaxed)
         table[region.buffer] = (
             relaxed if before is None else region_union(before, relaxed, self.analyzer)
         )
@@ -324,6 +327,19 @@ class _Accesses(Visitor):
             for r in regions:
                 if r.buffer not in block.alloc_buffers:
                     self._note(table, _map_region(r, values))
+
+
+def _without_lookups(a: BufferRegion, b: BufferRegion) -> tuple[BufferRegion, BufferRegion]:
+    """Two boxes that are read, whole along the axes where they differ and data tell the places: no
+    proof will bound those, and a minimum of many of them takes minutes to simplify."""
+    first, second = list(a.region), list(b.region)
+    for d, (x, y) in enumerate(zip(a.region, b.region, strict=True)):
+        looked_up = any(isinstance(n, BufferLoad) for r in (x, y) for n in walk(r))
+        if looked_up and not structural_equal(x, y, map_free_vars=False):
+            first[d] = second[d] = Range(const(0), a.buffer.shape[d])
+    if all(x is y for x, y in zip(first, a.region, strict=True)):
+        return a, b
+    return BufferRegion(a.buffer, tuple(first)), BufferRegion(b.buffer, tuple(second))
 
 
 def _map_region(region: BufferRegion, values: Mapping[Var, Expr]) -> BufferRegion:

@@ -6,7 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import burnish
+from burnish.support.node import walk
+from burnish.tensorir.buffer import Buffer
+from burnish.tensorir.expr import BufferLoad
 from burnish.tests.frontend.torch.oracle import check_all, evaluate, import_function
+from burnish.tuner.workload import blocks_in_order
 
 torch.manual_seed(0)
 X2, X3 = torch.randn(2, 3, 5, 4, dtype=torch.float64), torch.randn(2, 2, 3, 5, 4).double()
@@ -39,6 +44,28 @@ def test_grid_sample(padding: str, corners: bool) -> None:
         X3,
         grid(2, 2, 3, 4, 3),
     )
+
+
+@pytest.mark.parametrize(("mode", "taps"), [("nearest", 1), ("bilinear", 4), ("bicubic", 16)])
+def test_places_of_a_sample_are_computed_once_for_all_channels(mode: str, taps: int) -> None:
+    x, g = torch.randn(2, 16, 9, 7), grid(2, 5, 6, 2).float()
+
+    class Sample(torch.nn.Module):
+        def forward(self, x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+            return F.grid_sample(x, g, mode, align_corners=False)
+
+    model = burnish.compile(Sample(), (x, g), threads=1)
+    kernels = model.module.prim_funcs.values()
+    assert len(kernels) <= 9
+    *before, last = sorted(kernels, key=lambda f: max(n for b in f.buffers for n in sizes(b)))
+    assert not any(16 in sizes(b) for f in before for b in f.buffers)
+    (block,) = blocks_in_order(last)
+    loads = [n for n in walk(block.body.value) if isinstance(n, BufferLoad)]
+    assert len({id(n) for n in loads if sizes(n.buffer) == [2, 16, 63]}) == taps
+
+
+def sizes(buffer: Buffer) -> list[int]:
+    return [dim.value for dim in buffer.shape]
 
 
 @pytest.mark.parametrize("padding", PADDINGS)

@@ -269,3 +269,13 @@ def test_clip() -> None:
     analyzer.bind(VI, 16)
     edge = clip_region(box(A, (VI * 9, 9), (0, 1)), analyzer)
     assert text(edge) == "A[vi * 9 +: T.min(vi * 9 + 9, 128) - vi * 9, 0]"
+
+
+def test_places_that_data_tell_are_somewhere_along_the_axis() -> None:
+    places = make_buffer("places", (16,), "int64")
+    looked_up = A[VI, places[VI]] + A[VI, places[VI] + 1]
+    reads, _ = infer_regions(store(C, (VI, const(0)), looked_up), None, axes((VI, 16, "spatial")))
+    assert texts(reads[:1]) == ["A[vi, 0 +: 128]"]
+    twice = A[VI, places[VI]] * A[VI, places[VI]]
+    reads, _ = infer_regions(store(C, (VI, const(0)), twice), None, axes((VI, 16, "spatial")))
+    assert texts(reads[:1]) == ["A[vi, places[vi]]"]

@@ -213,3 +213,15 @@ def test_a_narrow_result_beyond_the_caches_fills_lines(target: str, dtype: str) 
         rule, done = scheduled(func, target=Target(f"llvm -mcpu={target}"))
         assert rule == "elementwise"
         assert any(loop.kind == "vectorized" for loop in walk(done.body) if isinstance(loop, For))
+
+
+def test_a_scalar_beside_rows_that_are_looked_up() -> None:
+    """The constants of half precision are tensors without axes."""
+
+    def rows(x: Tensor, places: Tensor, scale: Tensor) -> Tensor:
+        return op.multiply(scale, op.take(x, places, axis=0))
+
+    x, places = placeholder((4000, 512), "float32", "x"), placeholder((9,), "int64", "places")
+    scale = placeholder((), "float32", "scale")
+    func = create_prim_func([x, places, scale, rows(x, places, scale)])
+    assert scheduled(func, target=SKYLAKE)[0] == "elementwise"
