@@ -12,12 +12,12 @@ then with the result one vector before
 so that vectors wait for each other for one operation only, and no lane has to be spread over a
 vector. Of long rows that need no wider accumulator, what stands 1 to 3 places before is loaded,
 as ports for loads are idle and those for shuffles are not; from 4 places on, and of other rows,
-vectors of results are shuffled. Along any other axis each
-column is scanned in order, and columns are lanes: pieces of rows whose state stays in the first
-cache, row after row. In which order elements are combined depends on shapes alone. Where a sum of
-neighbours overflows, the result is infinite or NaN even if the sum from the beginning is finite.
-Products of floats are taken in order, as neighbours' products overflow easily and zero times
-infinity is NaN. Half precision accumulates in float32 and rounds each result.
+vectors of results are shuffled. Along any other axis each column is scanned in order, and columns
+are lanes: pieces of rows whose state stays in the first cache, row after row. In which order
+elements are combined depends on shapes alone. Where a sum of float64 neighbours overflows, the
+result is infinite or NaN even if the sum from the beginning is finite. Products of floats are taken
+in order, as neighbours' products overflow easily and zero times infinity is NaN. Each float is
+rounded once, as a result: float32 accumulates in float64, half precision in float32.
 """
 
 from __future__ import annotations
@@ -50,9 +50,13 @@ from ..stmt import BufferStore, For, IfThenElse, Stmt, seq
 from .reduce import accumulator, normal_axes
 from .rows import function_of_rows, loop, plain_buffer
 
-WINDOW_BYTES = 32
-"""Of a row's state that is worked on at once. Twice as many take another shuffle for each vector,
+WINDOW = 8
+"""Elements of a row that are worked on at once. Twice as many take another shuffle for each vector,
 which costs CPUs that cut it in two more than it saves."""
+WINDOW_BYTES = 32
+"""Of the state of a short row: one that has few vectors has a part of one as well."""
+SHORT = 64
+"""Elements of a short row."""
 FEW_VECTORS = 8
 """Vectors of a row for which the first one is not worth code of its own."""
 LOADED = 2
@@ -78,8 +82,10 @@ class _Scan:
 
     @property
     def wide(self) -> DType:
-        """The dtype of the state."""
-        return accumulator(self.source.dtype)
+        """The dtype of the state: float64 of float32, as a sum along a million elements has a
+        million roundings."""
+        dtype = self.source.dtype
+        return DType("float64") if dtype == "float32" else accumulator(dtype)
 
     @property
     def length(self) -> Expr:
@@ -113,6 +119,14 @@ def _lanes(size: int, dtype: DType, extent: Expr) -> int:
     return lanes
 
 
+def _window(scan: _Scan) -> int:
+    """Elements of a row that are worked on at once."""
+    length = scan.length
+    if isinstance(length, IntImm) and length.value <= SHORT:
+        return _lanes(WINDOW_BYTES, scan.wide, length)
+    return min(WINDOW, _lanes(VECTOR_BYTES, scan.wide, length))
+
+
 def _vector(lanes: int, body: Callable[[Expr], Stmt]) -> Stmt:
     made = loop("l", _index(lanes), body)
     return For(made.var, made.min, made.extent, "vectorized", made.body)
@@ -124,7 +138,7 @@ class _Row:
 
     def __init__(self, scan: _Scan, lead: Sequence[Expr]) -> None:
         self.scan, self.lead = scan, lead
-        self.lanes = 1 if scan.is_in_order else _lanes(WINDOW_BYTES, scan.wide, scan.length)
+        self.lanes = 1 if scan.is_in_order else _window(scan)
         # A window has the vector before beside the present one, on the side where scanning begins.
         self.own, self.beside, self.before = (
             (0, self.lanes, 1) if scan.reverse else (self.lanes, 0, -1)
