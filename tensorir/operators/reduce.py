@@ -134,13 +134,13 @@ def mean(x: Tensor, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
     return elementwise("mean", lambda v: cast_expr(v / count, x.dtype), total)
 
 
-def moments(x: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The mean over ``axes`` and the sum of squared differences from it, in the accumulator's dtype
-    and without the reduced dims.
+def moments(x: Tensor, axes: Sequence[int], wide: DType | None = None) -> tuple[Tensor, Tensor]:
+    """The mean over ``axes`` and the sum of squared differences from it, in ``wide`` (by default
+    the accumulator's dtype) and without the reduced dims.
 
     Two passes, so that nothing cancels: the squares are of differences, not of the elements.
     """
-    wide = accumulator(x.dtype)
+    wide = wide or accumulator(x.dtype)
     count = count_of(x, axes, wide)
     total = reduce_block("mean_sum", x, axes, te.sum, fn=lambda v, _: cast_expr(v, wide))
     center = elementwise("mean", lambda v: v / count, total)
@@ -157,11 +157,15 @@ def variance(
 ) -> Tensor:
     """The variance over axes: squared differences divided by the count less ``correction``. Floats
     only.
+
+    Of float32 in float64: a mean rounded to float32 is off by more than the deviation where that
+    is a millionth of it.
     """
     if not x.dtype.is_float:
         raise ComputeError(f"variance: expected a tensor of floats, found {x.dtype}.")
     axes = normal_axes(axis, x.ndim)
-    _, squares = moments(x, axes)
+    double = DType("float64")
+    _, squares = moments(x, axes, double if x.dtype == "float32" else None)
     count = count_of(x, axes, squares.dtype)
     divisor = count - const(correction, squares.dtype) if correction else count
 

@@ -35,6 +35,15 @@ def test_variance_does_not_cancel(run: Run, correction: int, *, keepdims: bool) 
     np.testing.assert_allclose(found, expected, rtol=1e-3)
 
 
+@pytest.mark.parametrize("mean", [0.0, 1e4, 1e6])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_variance_around_a_mean_is_exact(run: Run, axis: int, mean: float) -> None:
+    """A mean that is rounded to float32 is off by 0.03 of a million."""
+    x = (np.random.default_rng(0).standard_normal((40, 30)) + mean).astype("float32")
+    found = run(lambda t: ops.variance(t, axis), x)
+    np.testing.assert_allclose(found, x.astype("float64").var(axis), rtol=2**-23)
+
+
 def test_half_precision_is_rounded_once(run: Run) -> None:
     x = np.full((4096,), 0.1, "float16")
     expected = np.float16(x.astype("float64").sum())
