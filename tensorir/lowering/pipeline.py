@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..expr import Expr, Var
 from ..function import PrimFunc
+from .block_sums import block_sums
 from .compact_buffers import compact_buffers
 from .expand_intrinsics import expand_intrinsics
 from .flatten_buffers import flatten_buffers
@@ -48,6 +49,7 @@ def lower_func(func: PrimFunc, target: Target) -> LoweredFunc:
     lowered = lower_blocks(expand_intrinsics(func))
     lowered = simplify_loops(lowered)
     lowered = compact_buffers(lowered)
+    lowered = block_sums(lowered)
     lowered = flatten_buffers(lowered)
     lowered = share_allocations(lowered)
     lowered, shared_bytes, thread_bytes = plan_allocations(lowered)

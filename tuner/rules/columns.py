@@ -27,6 +27,7 @@ from ..chooser import Chooser
 from ..workload import blocks_in_order, is_reduction, is_spatial, static_extent
 from .elementwise import is_plain
 from .lanes import lanes_of, vectorize_loop, width_for
+from .long_sums import block_long_sum
 from .nests import Nest, accesses, axis_of, nest_of, spatial_axes
 from .sharing import PARALLEL_GRAIN, points_of
 
@@ -151,6 +152,7 @@ def vectorize_rows(sch: Schedule, cut: Cut) -> None:
         inner = [loop]
         if is_reduction(nest.block):
             name = nest.block.name
+            _block_long_sum(sch, name, nest)
             init = sch.decompose_reduction(name, sch.get_loops(name)[len(nest.kept)])
             inner.append(sch.get_loops(init)[-1])
         for columns in inner:
@@ -172,13 +174,21 @@ def _sum_in_registers(sch: Schedule, nests: list[Nest], column: int, width: int)
                 sch.set_scope(name, 0, "register")
         sch.vectorize(_order_columns(sch, name, nest, column, width))
         if is_reduction(nest.block):
+            _block_long_sum(sch, name, nest)
             sch.decompose_reduction(name, sch.get_loops(name)[len(nest.kept)])
 
 
+def _block_long_sum(sch: Schedule, name: str, nest: Nest) -> None:
+    """Have the sums of long columns added in blocks."""
+    loops = sch.get_loops(name)[len(nest.kept) + len(nest.units) :]
+    block_long_sum(sch, name, loops[: len(nest.rest)])
+
+
 def _copy_nest(nest: Nest) -> Nest:
-    """The nest of the copy of a reduction's result: its spatial axes, in order."""
-    spatial = [i for i, v in enumerate(nest.block.iter_vars) if v.kind == "spatial"]
-    place = {axis: at for at, axis in enumerate(spatial)}
+    """The nest of the copy of a reduction's result: an axis for each of its dimensions, which may
+    be in another order than the reduction's axes (a factored one's are)."""
+    store = next(a for a in accesses(nest.block) if isinstance(a, BufferStore))
+    place = {axis_of(nest.block, index): d for d, index in enumerate(store.indices)}
     units = tuple([place[i] for i in nest.units if i in place])
     return Nest(nest.block, tuple([place[i] for i in nest.kept]), units, ())
 

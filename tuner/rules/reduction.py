@@ -38,6 +38,7 @@ from .columns import (
 from .elementwise import is_plain, same_extent, schedule_block
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power, vectorize_loop
+from .long_sums import block_long_sum
 from .nests import Nest, accesses, common_nests, nest_of, spatial_axes
 from .rows_together import is_busy, next_rows_fit, rows_at_once, run_rows_together
 from .sharing import points_of, share
@@ -74,7 +75,10 @@ def schedule_rest(sch: Schedule, target: Target, chooser: Chooser) -> None:
 
 
 def _schedule_alone(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
-    attempt(sch, schedule_nests, [nest_of(block, spatial_axes(block))], target, chooser)
+    nest = nest_of(block, spatial_axes(block))
+    if not attempt(sch, schedule_nests, [nest], target, chooser) and is_plain(sch, block):
+        loops = sch.get_loops(block.name)
+        block_long_sum(sch, block.name, [loops[i] for i in nest.rest])
 
 
 def schedule_nests(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) -> None:
@@ -132,6 +136,10 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
         if not isinstance(extent, IntImm):
             if is_spatial(nest.block):
                 _vectorize_guarded(sch, loop, lanes)
+            else:
+                first = len(nest.kept) + len(nest.units)
+                name = nest.block.name
+                block_long_sum(sch, name, sch.get_loops(name)[first:])
         elif extent.value < SHORT:
             if is_reduction(nest.block):
                 sch.unroll(loop)
@@ -222,6 +230,7 @@ def _make_and_reduce(
         sch.vectorize(sch.get_loops(child)[-1])
     combine_lanes(sch, name, sums, min(lanes, sums))
     first = children[0][1]
+    block_long_sum(sch, first.name, sch.get_loops(first)[rows:-1])
     sch.decompose_reduction(first, sch.get_loops(first)[rows])
 
 
@@ -295,6 +304,7 @@ def vectorize_terms(
     for child in children:
         sch.vectorize(sch.get_loops(child)[-1])
     combine_lanes(sch, name, width, min(lanes, width))
+    block_long_sum(sch, children[0].name, sch.get_loops(children[0])[rows:-1])
     sch.decompose_reduction(children[0], sch.get_loops(children[0])[rows])
 
 

@@ -1,0 +1,342 @@
+"""Adds long sums in blocks, and the sums of blocks in blocks: rounding errors grow with the depth
+of a tree, not with the number of terms.
+
+A loop annotated with ``sum_block = n`` gets partial sums of at most ``n`` terms, which are added as
+soon as a block is complete,
+
+    for k in range(10000):        for t in range(157):
+      S[j] += A[k, j]       ->      T[j] = 0
+                                    for k in range(min(64, 10000 - t * 64)):
+                                      T[j] += A[t * 64 + k, j]
+                                    S[j] += T[j]
+
+and where that loop is still long, its terms are the partial sums of the next level (Higham, "The
+accuracy of floating point summation", SIAM J. Sci. Comput. 14, 1993, section 3). Loops inside that
+run over terms as well are blocked first. A loop of symbolic extent gets ``LEVELS`` levels. Which
+sums there are depends on extents alone.
+
+The partial sums are as large as the part of their total that one iteration touches, and of its
+scope; one alone is in a register. What is no sum of floats (a maximum, a product), what the loop
+reads or writes in another way as well, and a term under a condition on the loop itself stay as they
+are. Runs on buffers of their final shape, before they are flattened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+from ...support.errors import CodegenError
+from ...support.node import map_children, replace, walk
+from ..buffer import Buffer
+from ..expr import (
+    INDEX,
+    Add,
+    BufferLoad,
+    Call,
+    Expr,
+    IntImm,
+    Var,
+    add,
+    const,
+    floordiv,
+    minimum,
+    mul,
+    sub,
+)
+from ..function import PrimFunc
+from ..stmt import (
+    Allocate,
+    BufferStore,
+    For,
+    IfThenElse,
+    SeqStmt,
+    Stmt,
+    annotation,
+    seq,
+)
+from ..visitor import substitute, uses
+from .linear import Key, Linear, Scope, expr_key
+
+SUM_BLOCK = "sum_block"
+"""The annotation of a loop: how many terms are added one after another."""
+LEVELS = 5
+"""Levels of blocks in a loop of symbolic extent."""
+
+
+def block_sums(func: PrimFunc) -> PrimFunc:
+    """``func`` with the sums of annotated loops in blocks.
+
+    Raises CodegenError where an annotation is no positive integer.
+    """
+    if not any(
+        isinstance(n, For) and annotation(n, SUM_BLOCK) is not None for n in walk(func.body)
+    ):
+        return func
+    scope = Scope()
+    for var in func.shape_vars:
+        scope.bind_nonnegative(var)
+    body = _Blocks(scope).node(func.body)
+    return PrimFunc(func.params, body, func.attrs, func.name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sum:
+    """A store that adds a term to an element of ``total``.
+
+    ``around`` are the loops and conditions it stands in, inside of the loop over terms, outermost
+    first, but for those over terms. Its indices are ``base`` plus ``moving``, which reach from
+    ``low`` to ``high`` in an iteration. An iteration adds ``terms``, None where that is symbolic.
+    """
+
+    store: BufferStore
+    around: tuple[For | IfThenElse, ...]
+    base: tuple[Key, ...]
+    moving: tuple[Linear, ...]
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    terms: int | None
+
+    def is_apart(self, other: _Sum) -> bool:
+        """Whether the two are known to touch other elements of one part of a buffer."""
+        if self.store.buffer is not other.store.buffer or self.base != other.base:
+            return False
+        ends = zip(self.low, self.high, other.low, other.high, strict=True)
+        return any(high < low_ or high_ < low for low, high, low_, high_ in ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    scope: Scope
+
+    def node(self, n: Any) -> Any:
+        """The node with the annotated loops below it in blocks."""
+        if isinstance(n, Expr | Buffer):
+            return n
+        if not isinstance(n, For):
+            return map_children(n, self.node)
+        size = annotation(n, SUM_BLOCK)
+        if size is not None:
+            return self._blocked(n, _positive(n, size))
+        with self.scope.loop(n.var, n.min, n.extent):
+            body = self.node(n.body)
+        return n if body is n.body else replace(n, body=body)
+
+    def _inner(self, n: Any, size: int) -> Any:
+        """The node with all loops below it in blocks."""
+        if isinstance(n, Expr | Buffer):
+            return n
+        return (
+            self._blocked(n, size)
+            if isinstance(n, For)
+            else map_children(n, partial(self._inner, size=size))
+        )
+
+    def _blocked(self, loop: For, size: int) -> For:
+        """A loop with its sums in blocks of ``size`` terms, and those in the loops inside."""
+        kept = tuple([(key, value) for key, value in loop.annotations if key != SUM_BLOCK])
+        with self.scope.loop(loop.var, loop.min, loop.extent):
+            loop = replace(loop, body=self._inner(loop.body, size), annotations=kept)
+        name_of_terms, level = loop.var.name, 0
+        while True:
+            with self.scope.loop(loop.var, loop.min, loop.extent):
+                sums = self._sums(loop)
+            if not sums or (level == LEVELS and not isinstance(loop.extent, IntImm)):
+                return loop
+            terms = max([size if s.terms is None else s.terms for s in sums])
+            if isinstance(loop.extent, IntImm) and loop.extent.value * terms <= 2 * size:
+                return loop
+            level += 1
+            name = f"{name_of_terms}_block{level if level > 1 else ''}"
+            loop = _in_blocks(loop, sums, max(1, size // terms), name)
+
+    def _sums(self, loop: For) -> list[_Sum]:
+        """The sums whose terms are the iterations of ``loop``."""
+        if loop.kind != "serial":
+            return []
+        found: list[_Sum] = []
+        adding = {id(s): load for s in _stores(loop.body) if (load := _old_value(s)) is not None}
+        loads = {id(load) for load in adding.values()}
+        others = {
+            id(n.buffer)
+            for n in walk(loop.body)
+            if (isinstance(n, BufferStore) and id(n) not in adding)
+            or (isinstance(n, BufferLoad) and id(n) not in loads)
+        }
+
+        def visit(s: Stmt, around: tuple[For | IfThenElse, ...]) -> None:
+            match s:
+                case SeqStmt(stmts):
+                    for x in stmts:
+                        visit(x, around)
+                case Allocate(_, body):
+                    visit(body, around)
+                case IfThenElse(_, then_case, None):
+                    visit(then_case, (*around, s))
+                case For(v, first, extent, _, body):
+                    with self.scope.loop(v, first, extent):
+                        visit(body, (*around, s))
+                case BufferStore(buffer) if id(s) in adding and id(buffer) not in others:
+                    made = self._sum(s, loop, around)
+                    if made is not None:
+                        found.append(made)
+                case _:
+                    pass
+
+        visit(loop.body, ())
+        return found
+
+    def _sum(
+        self, store: BufferStore, loop: For, around: tuple[For | IfThenElse, ...]
+    ) -> _Sum | None:
+        """The sum that a store adds to, with the loops around it in force; None where it is none
+        over ``loop``."""
+        loops = [n for n in around if isinstance(n, For)]
+        kept = [n for n in loops if any(uses(i, n.var) for i in store.indices)]
+        over = [n for n in loops if n not in kept]
+        conditions = [n.condition for n in around if isinstance(n, IfThenElse)]
+        fixed = [*store.indices, *conditions, *[e for n in kept for e in (n.min, n.extent)]]
+        if any(n.kind not in ("serial", "unrolled") for n in over):
+            return None
+        if any(uses(e, v) for e in fixed for v in (loop.var, *[n.var for n in over])):
+            return None
+        base: list[Key] = []
+        moving: list[Linear] = []
+        reach: list[tuple[int, int]] = []
+        for index in store.indices:
+            form = self.scope.linear(index)
+            first = Linear(reduce(Linear.without, [n.var for n in kept], form).terms, 0)
+            if any(uses(first.expr(), n.var) for n in kept):
+                return None
+            moving.append(form.plus(first, -1))
+            low, high = self.scope.interval(moving[-1])
+            if low is None or high is None:
+                return None
+            base.append(first.key())
+            reach.append((low, high))
+        extents = [n.extent.value if isinstance(n.extent, IntImm) else None for n in over]
+        terms = None if None in extents else math.prod([e for e in extents if e is not None])
+        inside = tuple([n for n in around if n not in over])
+        lows, highs = tuple([low for low, _ in reach]), tuple([high for _, high in reach])
+        return _Sum(store, inside, tuple(base), tuple(moving), lows, highs, terms)
+
+
+def _positive(loop: For, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value <= 0:
+        raise CodegenError(
+            f"The annotation {SUM_BLOCK} of loop {loop.var.name} is a number of terms, at least 1; "
+            f"found {value!r}."
+        )
+    return value
+
+
+def _stores(body: Stmt) -> list[BufferStore]:
+    return [n for n in walk(body) if isinstance(n, BufferStore)]
+
+
+def _old_value(store: BufferStore) -> BufferLoad | None:
+    """The load of the element that a store adds something to; None where it does not."""
+    value = store.value
+    if not store.buffer.dtype.is_float or store.predicate is not None:
+        return None
+    if isinstance(value, Call) and value.op == "fma":
+        candidates = [value.args[2]]
+    else:
+        candidates = [value.a, value.b] if isinstance(value, Add) else []
+    key = [expr_key(i) for i in store.indices]
+    for x in candidates:
+        if not isinstance(x, BufferLoad) or x.buffer is not store.buffer or x.predicate is not None:
+            continue
+        if [expr_key(i) for i in x.indices] == key:
+            return x
+    return None
+
+
+def _in_blocks(loop: For, sums: list[_Sum], count: int, name: str) -> For:
+    """A loop over blocks of ``count`` of its iterations, with partial sums of each block."""
+    length = IntImm(count, INDEX)
+    blocks = floordiv(add(loop.extent, IntImm(count - 1, INDEX)), length)
+    block = Var(name)
+    number = Var(loop.var.name)
+    done = mul(block, length)
+    extent: Expr = length
+    if not (isinstance(loop.extent, IntImm) and loop.extent.value % count == 0):
+        extent = minimum(length, sub(loop.extent, done))
+    changed: dict[int, Expr] = {}
+    kept: dict[int, tuple[Buffer, tuple[Expr, ...]]] = {}
+    clear: list[Stmt] = []
+    gather: list[Stmt] = []
+    partials: list[Buffer] = []
+    for group in _groups(sums):
+        own, low = _partial_sums(group)
+        partials.append(own)
+        for s in group:
+            total, old = s.store.buffer, _old_value(s.store)
+            assert old is not None
+            forms = [Linear(m.terms, m.const - n) for m, n in zip(s.moving, low, strict=True)]
+            place = tuple([form.expr() for form in forms])
+            held = changed[id(old)] = BufferLoad(own, place)
+            kept[id(s.store)] = own, place
+            clear.append(_within(s.around, BufferStore(own, const(0, total.dtype), place)))
+            value = add(BufferLoad(total, s.store.indices), held)
+            gather.append(_within(s.around, BufferStore(total, value, s.store.indices)))
+
+    def rewrite(n: Any) -> Any:
+        if isinstance(n, Buffer):
+            return n
+        if id(n) in changed:
+            return changed[id(n)]
+        if id(n) in kept:
+            own, place = kept[id(n)]
+            return BufferStore(own, rewrite(n.value), place)
+        return map_children(n, rewrite)
+
+    body = substitute(rewrite(loop.body), {loop.var: add(loop.min, add(done, number))})
+    inner = For(number, IntImm(0, INDEX), extent, "serial", body, "", loop.annotations)
+    made: Stmt = seq(*clear, inner, *gather)
+    for own in reversed(partials):
+        made = Allocate(own, made)
+    return For(block, IntImm(0, INDEX), blocks, "serial", made)
+
+
+def _groups(sums: list[_Sum]) -> list[list[_Sum]]:
+    """The sums by what their partial sums can share: a buffer of which each has elements of its
+    own."""
+    groups: list[list[_Sum]] = []
+    for s in sums:
+        group = next((g for g in groups if all(s.is_apart(x) for x in g)), None)
+        if group is None:
+            groups.append([s])
+        else:
+            group.append(s)
+    return groups
+
+
+def _partial_sums(group: list[_Sum]) -> tuple[Buffer, tuple[int, ...]]:
+    """The buffer for the partial sums of a group, and the least of their relative indices."""
+    total = group[0].store.buffer
+    low = tuple([min(ends) for ends in zip(*[s.low for s in group], strict=True)])
+    high = tuple([max(ends) for ends in zip(*[s.high for s in group], strict=True)])
+    sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
+    scope = "register" if math.prod(sizes) == 1 else total.scope
+    shape = tuple([IntImm(n, INDEX) for n in sizes])
+    return Buffer(f"{total.name}_block", shape, total.dtype, scope), low
+
+
+def _within(around: Sequence[For | IfThenElse], store: BufferStore) -> Stmt:
+    """A store in loops and conditions like these."""
+    fresh: dict[Var, Expr] = {
+        n.var: Var(n.var.name, n.var.dtype) for n in around if isinstance(n, For)
+    }
+    made: Stmt = substitute(store, fresh)
+    for n in reversed(around):
+        if isinstance(n, For):
+            var, start, extent = (substitute(x, fresh) for x in (n.var, n.min, n.extent))
+            assert isinstance(var, Var)
+            made = For(var, start, extent, n.kind, made, n.thread)
+        else:
+            made = IfThenElse(substitute(n.condition, fresh), made)
+    return made

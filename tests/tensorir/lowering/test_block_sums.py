@@ -1,0 +1,125 @@
+"""Long sums in blocks: what loops become, and that the numbers are right, and nearly exact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from burnish import Schedule
+from burnish.support.errors import CodegenError
+from burnish.support.target import Target
+from burnish.tensorir.lowering import lower_func
+from burnish.tensorir.parser import parse_func
+from burnish.tests.native import call_native
+
+ROWS = """
+@T.prim_func
+def f(A: T.Buffer((8, "n"), "float32"), S: T.Buffer((8,), "float32")):
+    for i, k in T.grid(8, n):
+        with T.block("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = T.float32(0)
+            S[vi] = S[vi] + A[vi, vk]
+"""
+PLANES = """
+@T.prim_func
+def f(A: T.Buffer((50, 40, 8), "float32"), S: T.Buffer((8,), "float32")):
+    for j, m, i in T.grid(50, 40, 8):
+        with T.block("S"):
+            vi, vj, vm = T.axis.remap("SRR", [i, j, m])
+            with T.init():
+                S[vi] = T.float32(0)
+            S[vi] = S[vi] + A[vj, vm, vi]
+"""
+
+
+def annotated(text: str, loop: int, size: object = 16, key: str = "sum_block") -> Schedule:
+    sch = Schedule(parse_func(text))
+    sch.annotate(sch.get_loops("S")[loop], key, size)
+    return sch
+
+
+def lowered(sch: Schedule) -> str:
+    return lower_func(sch.mod["f"], Target("llvm -mcpu=skylake-avx512")).func.script()
+
+
+def fixed(text: str, n: int) -> str:
+    return text.replace('"n"', str(n)).replace("n)", f"{n})")
+
+
+@pytest.mark.parametrize("n", [32, 64, 1000])
+def test_a_loop_of_known_length(n: int, golden: Callable[..., None]) -> None:
+    """Two blocks' worth of terms are added as they are."""
+    golden(lowered(annotated(fixed(ROWS, n), 1)))
+
+
+def test_a_loop_of_unknown_length(golden: Callable[..., None]) -> None:
+    golden(lowered(annotated(ROWS, 1)))
+
+
+def test_loops_inside_are_blocked_first(golden: Callable[..., None]) -> None:
+    """Sums in memory get partial sums of the same extent; the inner loop has a block for each of
+    its iterations over terms."""
+    sch = annotated(PLANES, 0)
+    sch.decompose_reduction("S", sch.get_loops("S")[0])
+    golden(lowered(sch))
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 33, 256, 257, 4113])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_every_term_is_added_once(n: int, is_known: bool) -> None:
+    if is_known and n == 0:
+        return
+    x = np.random.default_rng(n).integers(-9, 9, (8, n)).astype("float32")
+    found = np.full(8, -77, "float32")
+    sch = annotated(fixed(ROWS, n) if is_known else ROWS, 1)
+    call_native(sch.mod["f"], x, found, dims=[] if is_known else [n])
+    np.testing.assert_array_equal(found, x.sum(1))
+
+
+def test_planes_are_added_once() -> None:
+    x = np.random.default_rng(0).integers(-9, 9, (50, 40, 8)).astype("float32")
+    found = np.full(8, -77, "float32")
+    sch = annotated(PLANES, 0, 4)
+    sch.decompose_reduction("S", sch.get_loops("S")[0])
+    call_native(sch.mod["f"], x, found)
+    np.testing.assert_array_equal(found, x.sum((0, 1)))
+
+
+def test_errors_do_not_grow_with_the_length() -> None:
+    """In order, a million tenths give 100958.34."""
+    x = np.full((8, 1_000_000), 0.1, "float32")
+    found = np.zeros(8, "float32")
+    call_native(annotated(ROWS, 1).mod["f"], x, found, dims=[1_000_000])
+    np.testing.assert_allclose(found, x.astype("float64").sum(1), rtol=5e-7)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "S[vi] = T.max(S[vi], A[vi, vk])",
+        "S[vi] = S[vi] * A[vi, vk]",
+        "S[vi] = S[vi] + A[vi, vk] * S[vi]",
+    ],
+)
+def test_other_updates_stay_as_they_are(update: str) -> None:
+    text = fixed(ROWS, 1000).replace("S[vi] = S[vi] + A[vi, vk]", update)
+    plain = lowered(annotated(text, 1, key="pragma_of_nobody"))
+    assert "for k in " in plain
+    assert lowered(annotated(text, 1)) == plain.replace(
+        'T.serial(1000, annotations={"pragma_of_nobody": 16})', "range(1000)"
+    )
+
+
+def test_integers_stay_as_they_are() -> None:
+    text = fixed(ROWS, 1000).replace("float32", "int32")
+    assert "_block" not in lowered(annotated(text, 1)).replace("sum_block", "")
+
+
+@pytest.mark.parametrize("size", [0, -1, "16", True, 2.0])
+def test_a_block_has_at_least_one_term(size: object) -> None:
+    with pytest.raises(CodegenError, match="sum_block of loop k is a number of terms"):
+        lowered(annotated(fixed(ROWS, 1000), 1, size))
