@@ -53,6 +53,8 @@ def analyzer() -> Analyzer:
         (U % 4, 0, 3),
         (M // 8, 0, None),
         (I_ // M, 0, 7),
+        (I_ % M, 0, 7),
+        (U % M, 0, None),
         (minimum(M, 5), 0, 5),
         (maximum(U, 5), 5, None),
         (Select(U < 0, I_, J), -3, 7),

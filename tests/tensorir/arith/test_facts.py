@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from burnish.tensorir.arith import Analyzer, Interval
 from burnish.tensorir.buffer import Range
-from burnish.tensorir.expr import And, Var, as_expr
+from burnish.tensorir.expr import BOOL, And, Not, Or, Var, as_expr
 from burnish.tensorir.printer import print_expr
 
 I_, J, M = Var("i"), Var("j"), Var("m")
@@ -38,6 +38,18 @@ def test_a_variable_with_one_value_is_that_value() -> None:
     assert print_expr(a.simplify(I_ + J)) == "m + j"
     a.bind(I_, 1)
     assert print_expr(a.simplify(I_ + J)) == "j"
+
+
+def test_a_condition_that_does_not_hold() -> None:
+    a = Analyzer()
+    flag, other = Var("flag", BOOL), Var("other", BOOL)
+    with a.constraint(Not(flag)):
+        assert a.can_prove(Not(flag))
+        assert print_expr(a.simplify(Or(flag, other))) == "other"
+        assert not a.can_prove(other)
+    with a.constraint(flag):
+        assert a.can_prove(Or(other, flag))
+    assert not a.can_prove(flag)
 
 
 def test_bind_expr_substitutes() -> None:

@@ -54,6 +54,23 @@ def test_inverse_at_every_point(fn: Callable[..., Any], shape: tuple[int, ...]) 
 
 
 @pytest.mark.parametrize(
+    "fn",
+    [
+        lambda i, j: (i, j * 2),
+        lambda i, j: (i, j + 1),
+        lambda i, j: (i * 2, j),
+        lambda i, j: (i + j, j),
+        lambda i, j: (i, i),
+    ],
+)
+def test_maps_that_leave_elements_out(fn: Callable[..., Any]) -> None:
+    index_map = IndexMap.from_function(fn, 2)
+    assert not index_map.is_bijective((4, 6))
+    with pytest.raises(LayoutError):
+        index_map.inverse((4, 6))
+
+
+@pytest.mark.parametrize(
     ("fn", "shape", "new_shape", "inverse", "inside"),
     [
         (

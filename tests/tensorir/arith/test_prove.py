@@ -63,6 +63,7 @@ def test_proved(analyzer: Analyzer, claim: Expr) -> None:
         X * X >= X * Y,
         minimum(X, Y) >= X,
         X % 8 <= X,
+        X // 4 * 4 * M * Y <= X * M * Y,
         M > 0,
         X // M <= X,
     ],
@@ -82,6 +83,18 @@ def test_equalities(analyzer: Analyzer) -> None:
     assert not analyzer.can_prove_equal(X // 8 * 8, X)
     with analyzer.constraint(X <= Y), analyzer.constraint(Y <= X):
         assert analyzer.can_prove_equal(X, Y)
+        assert analyzer.can_prove(X.equal(Y))
+        assert not analyzer.can_prove(X.not_equal(Y))
+    with analyzer.constraint(X < Y):
+        assert analyzer.can_prove(X.not_equal(Y))
+
+
+def test_divisors_of_unknown_sign() -> None:
+    a = Analyzer()
+    with a.constraint(X >= Y):
+        assert not a.can_prove(X // Y >= 1), "0 // -5 is 0"
+    with a.constraint(X // -4 <= 3):
+        assert not a.can_prove(X < 0), "0 // -4 is 0"
 
 
 def test_a_hopeless_claim_over_many_extrema_ends(analyzer: Analyzer) -> None:

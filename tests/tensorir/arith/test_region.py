@@ -257,7 +257,9 @@ def test_covers_and_intersects() -> None:
     assert not region_covers(full_region(B), row, analyzer)
     assert region_covers(row, point_region(A, (VI * 8 + 7, as_expr(0))), analyzer)
     assert not region_intersects(row, box(A, (VI * 8 + 8, 8), (0, 128)), analyzer)
+    assert not region_intersects(box(A, (VI * 8 + 8, 8), (0, 128)), row, analyzer)
     assert region_intersects(row, box(A, (VI * 8 + 7, 8), (0, 128)), analyzer)
+    assert region_intersects(box(A, (VI * 8 + 7, 8), (0, 128)), row, analyzer)
     assert not region_intersects(row, full_region(B), analyzer)
 
 

@@ -7,7 +7,11 @@ import pytest
 from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.buffer import make_buffer
 from burnish.tensorir.expr import (
+    EQ,
+    LE,
+    LT,
     Broadcast,
+    BufferLoad,
     Call,
     Cast,
     Div,
@@ -16,6 +20,7 @@ from burnish.tensorir.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    Not,
     Ramp,
     Select,
     Var,
@@ -25,6 +30,31 @@ from burnish.tensorir.printer import print_expr
 
 I_, J, M = Var("i"), Var("j"), Var("m")
 A = make_buffer("A", (16, 16))
+
+
+def test_comparisons_of_other_dtypes() -> None:
+    a = Analyzer()
+    byte, number = Var("byte", DType("uint8")), Var("number", DType("float32"))
+    assert a.can_prove(LE(byte, byte))
+    assert not a.can_prove(LT(byte, byte))
+    assert a.can_prove(Not(LT(byte, byte)))
+    assert not a.can_prove(EQ(number, number)), "it may be NaN"
+    assert a.least_difference(IntImm(5), byte) is None
+
+
+@pytest.mark.parametrize("kind", [Div, FloorDiv, FloorMod])
+def test_division_by_zero_is_left_alone(kind: type[Expr]) -> None:
+    e = kind(IntImm(5), IntImm(0))  # type: ignore[call-arg]
+    assert Analyzer().simplify(e) is e
+
+
+def test_buffers_are_not_rebuilt() -> None:
+    buffer = make_buffer("B", (M + 0 * M, M))
+    load = BufferLoad(buffer, (I_ + 0 * I_, J))
+    simplified = Analyzer().simplify(load)
+    assert isinstance(simplified, BufferLoad)
+    assert simplified.buffer is buffer
+    assert simplified.indices == (I_, J)
 
 
 @pytest.fixture
