@@ -36,6 +36,7 @@ class Runtime(ctypes.Structure):
         ("threads", ctypes.c_int64),
         ("launch", ctypes.c_void_p),
         ("pool", ctypes.c_void_p),
+        ("cancel", ctypes.c_int64),
     )
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-from ..support.abi import ABI_VERSION
-from ..support.errors import ArgumentError
+from ..support.abi import ABI_VERSION, LONG_WORK, WORK_SUFFIX
+from ..support.errors import ArgumentError, UnknownFunctionError
+from .interrupts import run_interruptibly
 from .program import Kernel
 from .shape_text import compile_shapes
 from .signature import Signature
@@ -33,10 +34,13 @@ class Runtime(ctypes.Structure):
         ("threads", ctypes.c_int64),
         ("launch", ctypes.c_void_p),
         ("pool", ctypes.c_void_p),
+        ("cancel", ctypes.c_int64),
     )
 
 
-_serial = Runtime(ABI_VERSION, 1, None, None)
+_WORK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+
+_serial = Runtime(ABI_VERSION, 1, None, None, 0)
 
 
 def serial_runtime() -> int:
@@ -64,7 +68,9 @@ class BoundKernel:
         self.pool = pool
         self.address = library.address(kernel.symbol)
         self.threads = int(Runtime.from_address(runtime).threads)
-        self.entry = ENTRY(self.address)
+        self._entry = ENTRY(self.address)
+        self._work = _work_of(kernel, library)
+        self._fixed = None if kernel.dims else self._choose(None)
         self._outputs = frozenset(kernel.outputs)
         self._pointers = ctypes.c_void_p * max(1, len(kernel.params))
         self._dims = ctypes.c_int64 * max(1, len(kernel.dims))
@@ -78,6 +84,21 @@ class BoundKernel:
             kernel = self.kernel
             self._signature = Signature(kernel.name, kernel.params, kernel.dims)
         return self._signature
+
+    def entry_for(self, dims: Sequence[int]) -> Callable[..., object]:
+        """What calls the kernel with these dims: the foreign function, or, where a call may take
+        long, one of the same arguments that Ctrl-C ends."""
+        return self._fixed or self._choose(ctypes.byref(self._dims(*dims)))
+
+    def _choose(self, dims: object) -> Callable[..., object]:
+        is_long = self._work is not None and self._work(dims) >= LONG_WORK
+        return self._run_long if is_long else self._entry
+
+    def _run_long(self, *handed: Any) -> None:
+        """Call with a runtime record of its own, whose ``cancel`` ends this call alone."""
+        own = Runtime.from_buffer_copy(Runtime.from_address(self.runtime))
+        arguments = (*handed[:-1], ctypes.byref(own))
+        run_interruptibly(lambda: self._entry(*arguments), lambda: setattr(own, "cancel", 1))
 
     def workspace_bytes(self, dims: Sequence[int]) -> int:
         """Bytes of workspace one call needs."""
@@ -93,7 +114,7 @@ class BoundKernel:
         alive."""
         slots, numbers = self._pointers(*pointers), self._dims(*dims)
         with self.pool.borrow(self.workspace_bytes(dims)) as workspace:
-            self.entry(
+            self.entry_for(dims)(
                 ctypes.byref(slots),
                 ctypes.byref(numbers),
                 ctypes.c_void_p(workspace.pointer),
@@ -125,7 +146,7 @@ class BoundKernel:
             ctypes.c_void_p(workspace.pointer),
             ctypes.c_void_p(self.runtime),
         )
-        entry, keep = self.entry, (tensors, workspace, self)
+        entry, keep = self.entry_for(dims), (tensors, workspace, self)
 
         def call(_keep: object = keep) -> None:
             entry(*handed)
@@ -158,6 +179,14 @@ class BoundKernel:
                         f"{self._label(out)}: the output overlaps the memory of {name!r}, and the "
                         "kernel is not in-place. Pass an output of its own."
                     )
+
+
+def _work_of(kernel: Kernel, library: Library) -> Callable[[object], int] | None:
+    """The function that tells a kernel's work from its dims; None for foreign code."""
+    try:
+        return _WORK(library.address(kernel.symbol + WORK_SUFFIX))
+    except UnknownFunctionError:
+        return None
 
 
 def as_output(x: object, name: str) -> Tensor:

@@ -318,7 +318,7 @@ def _write(
             f"        {refusal}",
         ]
         sizes = "".join([f", o{i}" for i in range(len(kept))])
-        parts = f"slots, a, n, w, push{sizes}{bases}"
+        parts = f"slots, a, n, w, push, kernel{sizes}{bases}"
     else:
         lines += ["try:", "    frame = pop()", "except IndexError:", "    frame = make()"]
         parts = f"slots, a, n, w{bases}"
@@ -482,7 +482,8 @@ class _Frames:
             self._budget = _KEPT_WORKSPACE
         key = shapes[0] if len(shapes) == 1 else shapes
         queue = self.known.setdefault(key, deque(maxlen=_FRAMES))
-        return (*self._build(dims, bases), queue.append, *sizes, *bases)
+        entry = self.kernel.entry_for(dims)
+        return (*self._build(dims, bases), queue.append, entry, *sizes, *bases)
 
     def _empty(self, output: int, shape: Sequence[int]) -> Any:
         return self.kind.empty(tuple(shape), self.kind.dtypes[self.body.outputs[output].dtype])
@@ -528,11 +529,12 @@ def _names(
         "known": frames.known,
         "count": sys.getrefcount,
         "idle": _IDLE,
-        "kernel": kernel.entry,
         "r": ctypes.byref(Runtime.from_address(kernel.runtime)),
         "library": kernel.library,
         "constants": constants,
     }
+    if not function.dim_names:
+        names["kernel"] = kernel.entry_for(())
     names.update(kind.names)
     names.update({f"t{i}": kind.dtypes[p.spec.dtype] for i, p in enumerate(function.params)})
     names.update({f"u{i}": kind.dtypes[s.dtype] for i, s in enumerate(body.outputs)})

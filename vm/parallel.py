@@ -60,7 +60,7 @@ class _Pool:
         """The record of this many threads, one for all who ask."""
         known = self.records.get(threads)
         if known is None:
-            known = Runtime(ABI_VERSION, threads, self.launch, self.address)
+            known = Runtime(ABI_VERSION, threads, self.launch, self.address, 0)
             self.records[threads] = known
         return known
 

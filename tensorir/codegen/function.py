@@ -5,6 +5,7 @@
     define internal void @kernel.body0(ptr noalias %a, ..., %begin, %end) a parallel loop's body
     define internal void @kernel.task0(ptr %context, %begin, %end, %thread)   what the pool calls
     define internal void @kernel.stream(...)         as impl, where results go past the caches
+    define i64 @kernel.work(ptr %dims)                    how long a call may take
 
 Buffers arrive as ``noalias`` parameters of a function that is never inlined, the plainest way to
 tell LLVM that no two overlap (functions marked ``inplace`` leave it out). The entry never
@@ -13,6 +14,9 @@ allocates: what does not fit registers or a little stack lives in the caller's w
 Stores past the caches (``non_temporal`` parameters) want whole aligned vectors, and callers may
 hand over any memory: the entry looks at the addresses and takes ``stream`` or ``impl``, which does
 without. Such a kernel is compiled twice, then.
+
+Where a call may take long (``work``), ``impl`` and the bodies look now and then whether they should
+stop; the bodies are handed the runtime record for that.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from dataclasses import dataclass, field
 
 from llvmlite import ir
 
-from ...support.abi import ALIGNMENT, RUNTIME_FIELDS, STACK_LIMIT
+from ...support.abi import ALIGNMENT, RUNTIME_FIELDS, STACK_LIMIT, WORK_SUFFIX
 from ...support.errors import CodegenError
 from ...support.node import Node, children
 from ...support.target import Target
@@ -40,8 +44,10 @@ from .frames import Memory, constant_index
 from .llvm_stmt import StmtEmitter
 from .llvm_types import I8, I32, I64, PTR, VOID, alloca, call_intrinsic, memory_type, register_type
 from .loads import Registers, Slot, column_elements, slot_elements
+from .work import Work
 
 KERNEL_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, PTR])
+WORK_TYPE = ir.FunctionType(I64, [PTR])
 _TASK_TYPE = ir.FunctionType(VOID, [PTR, I64, I64, I64])
 _LAUNCH_TYPE = ir.FunctionType(VOID, [PTR, PTR, PTR, I64, I64])
 
@@ -169,6 +175,7 @@ class FunctionEmitter:
         """Aligned parameters, while the function that writes them past the caches is emitted."""
         self.accumulating: list[str] = []
         """LLVM functions with a loop that accumulates in memory."""
+        self.work = Work(self.func.body, lowered.dims, target.vector_bits)
 
     # -- entry ------------------------------------------------------------------------------------
     def emit(self) -> None:
@@ -217,6 +224,18 @@ class FunctionEmitter:
                 b.ret_void()
         b.call(impl, operands, tail=True)
         b.ret_void()
+        self._emit_work()
+
+    def _emit_work(self) -> None:
+        """The function that says how long a call with some sizes may take."""
+        name = self.symbol + WORK_SUFFIX
+        function = declare(self.module, name, WORK_TYPE, internal=False)
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        emitter = StmtEmitter(b, self._no_parallel)
+        for n, var in enumerate(self.lowered.dims):
+            emitter.scope.bind_nonnegative(var)
+            emitter.bind(var, b.load(_element(b, function.args[0], n), align=8, typ=I64))
+        b.ret(emitter.index(self.work.total))
 
     def _check_buffers(self, region: _Region) -> None:
         """Raises CodegenError for a buffer from nowhere, or of a dtype the CPU cannot convert."""
@@ -237,13 +256,15 @@ class FunctionEmitter:
         raise AssertionError("no loop stands in the entry")
 
     # -- bodies -----------------------------------------------------------------------------------
-    def _implement(
+    def _implement(  # noqa: C901 - a list of what may be asked for
         self, name: str, region: _Region, *, outermost: bool, loop: For | None = None
     ) -> ir.Function:
         """The function that runs ``region.body``; with ``loop``, for the iterations it is
         handed."""
         kinds = [PTR] * len(region.buffers) + [register_type(v.dtype) for v in region.scalars]
         kinds += [PTR, I64, PTR] if outermost else [I64, I64]
+        if self.work.is_polled and not outermost:
+            kinds.append(PTR)
         function = declare(self.module, name, ir.FunctionType(VOID, kinds), internal=True)
         b = ir.IRBuilder(function.append_basic_block("entry"))
         emitter = StmtEmitter(b, self._no_parallel, may_alias=self.may_alias)
@@ -269,8 +290,10 @@ class FunctionEmitter:
                 emitter.scope.bind_nonnegative(var)
         rest = rest[len(region.scalars) :]
         self._allocate(emitter, region)
+        if self.work.is_polled:
+            emitter.looks, emitter.cancel = self.work, _field(b, rest[-1], "cancel")
         if loop is not None:
-            begin, end = rest
+            begin, end, *_ = rest
             with emitter.scope.loop(loop.var, loop.min, loop.extent):
                 emitter.counted(loop, begin, end, None)
         else:
@@ -367,13 +390,15 @@ class _Launch:
             p if p is not None else self._thread_pointer(e, x, self.threads_at)
             for p, x in zip(captured, region.buffers, strict=True)
         ]
-        b.call(body, [*here, *scalars, start, end])
+        asked = [self.rt] if self.parent.work.is_polled else []
+        b.call(body, [*here, *scalars, start, end, *asked])
         b.branch(after)
         b.position_at_end(pooled)
         with b.goto_entry_block():
-            context = alloca(b, ir.ArrayType(I64, 3 + len(captured) + len(scalars)))
+            words = 3 + len(captured) + len(scalars) + len(asked)
+            context = alloca(b, ir.ArrayType(I64, words))
         saved: list[ir.Value] = [self.threads_at, self.thread_bytes, start]
-        saved += [p if p is not None else self.threads_at for p in captured] + scalars
+        saved += [p if p is not None else self.threads_at for p in captured] + scalars + asked
         for n, value in enumerate(saved):
             b.store(value, _element(b, context, n), align=8)
         launch = b.load(_field(b, self.rt, "launch"), align=8, typ=_LAUNCH_TYPE.as_pointer())
@@ -411,6 +436,9 @@ class _Launch:
                 operands.append(self._thread_pointer(emitter, buffer, mine))
         operands += [emitter.values[id(v)] for v in region.scalars]
         operands += [b.add(start, begin, flags=("nsw",)), b.add(start, end, flags=("nsw",))]
+        if self.parent.work.is_polled:
+            last = first + len(region.scalars)
+            operands.append(b.load(_element(b, context, last), align=8, typ=PTR))
         b.call(body, operands)
         b.ret_void()
         return task

@@ -28,23 +28,31 @@ from ..stmt import (
 )
 from .frames import constant_index
 from .llvm_expr import ExprEmitter
+from .work import Work
 
 
 class StmtEmitter(ExprEmitter):
-    """Emits statements in order; ``on_parallel`` takes the parallel loops."""
+    """Emits statements in order; ``on_parallel`` takes the parallel loops. With ``looks``, long
+    loops look at the address ``cancel`` now and then, and the function returns where it is not
+    0."""
 
     def __init__(
         self, builder: ir.IRBuilder, on_parallel: Callable[[For], None], *, may_alias: bool = False
     ) -> None:
         super().__init__(builder, may_alias=may_alias)
         self.on_parallel = on_parallel
+        self.looks: Work | None = None
+        self.cancel: ir.Value | None = None
+        self._cancelled: ir.Block | None = None
 
     def stmt(self, s: Stmt) -> None:  # noqa: C901 - one match over a closed set
         """Emit ``s``; raises CodegenError for what no kernel can do."""
         self.calls = {}
         match s:
             case SeqStmt(stmts):
-                for x in stmts:
+                for n, x in enumerate(stmts):
+                    if n and self.looks is not None and self.looks.looks_before(x):
+                        self.look()
                     self.stmt(x)
             case BufferStore():
                 self.store(s)
@@ -90,6 +98,49 @@ class StmtEmitter(ExprEmitter):
 
     def counted(self, s: For, start: ir.Value, end: ir.Value, guard: ir.Value | None) -> None:
         """The body for each value from ``start`` below ``end``, at least once unless guarded."""
+        strip = self.looks.strip(s) if self.looks is not None else None
+        if strip is not None and strip > 1:
+            self._in_strips(s, start, end, guard, strip)
+        else:
+            self._each(s, start, end, guard, looks=strip is not None)
+
+    def _in_strips(
+        self, s: For, start: ir.Value, end: ir.Value, guard: ir.Value | None, strip: int
+    ) -> None:
+        """As ``counted``, with a look before every ``strip`` iterations."""
+        before = self.builder.block
+        body, after = self.builder.append_basic_block(), self.builder.append_basic_block()
+        if guard is None:
+            self.builder.branch(body)
+        else:
+            self.builder.cbranch(guard, body, after)
+        self.builder.position_at_end(body)
+        with self.frame(before, is_loop=True, is_certain=guard is None):
+            first = self.builder.phi(start.type)
+            first.add_incoming(start, before)
+            self.look()
+            following = self.builder.add(first, constant_index(strip), flags=("nsw",))
+            more = self.builder.icmp_signed("<", following, end)
+            self._each(s, first, self.builder.select(more, following, end), None, looks=False)
+            first.add_incoming(following, self.builder.block)
+            self.builder.cbranch(more, body, after)
+        self.builder.position_at_end(after)
+
+    def look(self) -> None:
+        """Return from the function where the caller wants that."""
+        b = self.builder
+        assert self.cancel is not None
+        if self._cancelled is None:
+            self._cancelled = b.function.append_basic_block("cancelled")
+            ir.IRBuilder(self._cancelled).ret_void()
+        flag = b.load_atomic(self.cancel, "monotonic", 8, typ=ir.IntType(64))
+        go_on = b.append_basic_block()
+        b.cbranch(b.icmp_signed("==", flag, constant_index(0)), go_on, self._cancelled)
+        b.position_at_end(go_on)
+
+    def _each(
+        self, s: For, start: ir.Value, end: ir.Value, guard: ir.Value | None, *, looks: bool
+    ) -> None:
         before = self.builder.block
         body, after = self.builder.append_basic_block(), self.builder.append_basic_block()
         if guard is None:
@@ -101,6 +152,8 @@ class StmtEmitter(ExprEmitter):
             var = self.builder.phi(start.type)
             var.add_incoming(start, before)
             self.bind(s.var, var)
+            if looks:
+                self.look()
             self.stmt(s.body)
             following = self.builder.add(var, constant_index(1), flags=("nuw", "nsw"))
             var.add_incoming(following, self.builder.block)

@@ -4,7 +4,7 @@ call.
 A segment has the kernel ABI itself. Its workspace holds the intermediates between the kernels and
 each kernel's own workspace, at byte offsets planned by its caller; it builds every kernel's
 argument array on its stack. The kernels are external symbols, resolved when the images are linked
-together.
+together. Between two kernels it looks whether its caller wants it to stop.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Literal
 
 from llvmlite import binding, ir
 
+from ...support.abi import RUNTIME_FIELDS, WORK_SUFFIX
 from ...support.errors import CodegenError
 from ...support.target import Target
 from ..expr import Expr, Var
 from ..visitor import free_vars
 from .frames import constant_index
-from .function import KERNEL_TYPE, declare
+from .function import KERNEL_TYPE, WORK_TYPE, declare
 from .host import resolve
 from .llvm_expr import ExprEmitter
 from .llvm_types import I8, I64, PTR, alloca
@@ -81,7 +82,11 @@ def emit_segment(
                 _bind(emitter, var, dim_values, name)
         return emitter.index(e)
 
-    for call in calls:
+    cancelled = function.append_basic_block("cancelled")
+    ir.IRBuilder(cancelled).ret_void()
+    for number, call in enumerate(calls):
+        if number:
+            _look(b, rt, cancelled)
         for k, operand in enumerate(call.operands):
             value = _operand(b, operand, args, workspace, loaded, num_args, name, offset)
             b.store(value, b.gep(own_args, [constant_index(k)], source_etype=PTR), align=8)
@@ -93,9 +98,47 @@ def emit_segment(
         own_workspace = b.gep(workspace, [offset(call.workspace_offset)], source_etype=I8)
         b.call(kernel, [own_args, own_dims, own_workspace, rt])
     b.ret_void()
+    _emit_work(module, name, calls, dim_names)
     parsed = parsed_module(module, binding.create_context())
     run_scheduled_passes(parsed, target)
     return emit_module(parsed, target, keep_text=keep_text)
+
+
+def _look(b: ir.IRBuilder, rt: ir.Value, cancelled: ir.Block) -> None:
+    """Return where the caller wants that."""
+    where = b.gep(rt, [constant_index(RUNTIME_FIELDS.index("cancel"))], source_etype=I64)
+    flag = b.load_atomic(where, "monotonic", 8, typ=I64)
+    go_on = b.append_basic_block()
+    b.cbranch(b.icmp_signed("==", flag, constant_index(0)), go_on, cancelled)
+    b.position_at_end(go_on)
+
+
+def _emit_work(
+    module: ir.Module, name: str, calls: Sequence[SegmentCall], dim_names: Sequence[str]
+) -> None:
+    """The function that says how long a call may take: the sum of its kernels' own."""
+    function = declare(module, name + WORK_SUFFIX, WORK_TYPE, internal=False)
+    emitter = ExprEmitter(ir.IRBuilder(function.append_basic_block("entry")))
+    b = emitter.builder
+    most_dims = max([len(c.dims) for c in calls], default=0)
+    own_dims = alloca(b, ir.ArrayType(I64, max(most_dims, 1)))
+    (dims,) = function.args
+    dim_values: dict[str, ir.Value] = {
+        n: b.load(b.gep(dims, [constant_index(k)], source_etype=I64), align=8, typ=I64)
+        for k, n in enumerate(dim_names)
+    }
+    total: ir.Value = constant_index(0)
+    for call in calls:
+        for k, dim in enumerate(call.dims):
+            for var in free_vars([dim]):
+                if id(var) not in emitter.values:
+                    _bind(emitter, var, dim_values, name)
+            where = b.gep(own_dims, [constant_index(k)], source_etype=I64)
+            b.store(emitter.index(dim), where, align=8)
+        known = module.globals.get(call.symbol + WORK_SUFFIX)
+        work = known or ir.Function(module, WORK_TYPE, call.symbol + WORK_SUFFIX)
+        total = b.add(total, b.call(work, [own_dims]))
+    b.ret(total)
 
 
 def _bind(emitter: ExprEmitter, var: Var, dims: dict[str, ir.Value], segment: str) -> None:

@@ -47,6 +47,15 @@ done:
 """
 """c = a + b for float32 (m, 4), by way of the workspace."""
 
+ADD_WORK = """
+define i64 @add.work(ptr %dims) {
+  %m = load i64, ptr %dims
+  %work = mul i64 %m, 100000000
+  ret i64 %work
+}
+"""
+"""How long ``add`` pretends to take."""
+
 DOUBLE = """
 define void @double(ptr %args, ptr %dims, ptr %workspace, ptr %rt) {
   %x = load ptr, ptr %args
@@ -92,6 +101,11 @@ def assemble() -> Callable[[str], bytes]:
 @pytest.fixture(scope="session")
 def add_object() -> bytes:
     return assemble_ir(ADD)
+
+
+@pytest.fixture(scope="session")
+def add_work_object() -> bytes:
+    return assemble_ir(ADD_WORK)
 
 
 @pytest.fixture(scope="session")

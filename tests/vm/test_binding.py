@@ -3,7 +3,9 @@ from __future__ import annotations
 import ctypes
 import gc
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from burnish.support.errors import (
     UnknownFunctionError,
     VMError,
 )
+from burnish.vm import binding
 from burnish.vm.binding import BoundKernel, Runtime, bind_kernel, serial_runtime
 from burnish.vm.native import load_objects
 from burnish.vm.program import Kernel, Param, TensorSpec
@@ -173,3 +176,51 @@ def test_concurrent_calls(add_kernel: Kernel, add_object: bytes) -> None:
         t.join()
     assert wrong == []
     assert 1024 <= pool.free_bytes <= 4 * 1024
+
+
+# -- calls that may take long ----------------------------------------------------------------------
+@pytest.fixture
+def long_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one with each call that Ctrl-C could end."""
+    made: list[int] = []
+    run = binding.run_interruptibly
+
+    def watch(call: Callable[[], object], cancel: Callable[[], object]) -> None:
+        made.append(len(made))
+        run(call, cancel)
+
+    monkeypatch.setattr(binding, "run_interruptibly", watch)
+    return made
+
+
+def test_a_kernel_says_for_which_sizes_a_call_may_take_long(
+    add_kernel: Kernel, add_object: bytes, add_work_object: bytes, long_calls: list[int]
+) -> None:
+    """Its work is a hundred million a row."""
+    bound = bind_kernel(add_kernel, load_objects([add_object, add_work_object]))
+    for m, count in ((2, 0), (4, 1), (2, 1)):
+        a, c = rows(m), np.empty((m, 4), np.float32)
+        bound(a, a, c)
+        assert np.array_equal(c, a + a)
+        assert len(long_calls) == count
+    call = bound.prepare(rows(4), rows(4), np.empty((4, 4), np.float32))
+    call()
+    assert len(long_calls) == 2
+
+
+def test_a_long_call_has_a_runtime_record_of_its_own(
+    add_kernel: Kernel, add_object: bytes, add_work_object: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To cancel it cancels no other."""
+    seen: list[int] = []
+    monkeypatch.setattr(binding, "run_interruptibly", lambda call, cancel: (cancel(), call()))
+    runtime = Runtime(2, 1, None, None, 0)
+    library = load_objects([add_object, add_work_object])
+    bound = bind_kernel(add_kernel, library, runtime=ctypes.addressof(runtime))
+
+    def entry(*handed: Any) -> None:
+        seen.append(ctypes.cast(handed[-1], ctypes.POINTER(Runtime)).contents.cancel)
+
+    bound._entry = entry  # type: ignore[assignment]
+    bound(rows(4), rows(4), np.empty((4, 4), np.float32))
+    assert (seen, runtime.cancel) == ([1], 0)

@@ -316,3 +316,40 @@ def test_a_check_that_raises_is_a_refusal(add_program: Program, slow: Slow) -> N
     assert torch.equal(entry.call(x, x), x + x)
     assert entry.call(x, x.to_mkldnn()) == "slow"
     assert entry.source.count("data_ptr()") == 3  # two arguments and the output
+
+
+def test_shapes_for_which_a_call_may_take_long_can_be_interrupted(
+    add_program: Program, add_work_object: bytes, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The work of the kernel is a hundred million a row."""
+    made: list[object] = []
+
+    def watch(call: Callable[[], object], cancel: Callable[[], object]) -> None:
+        made.append(cancel)
+        call()
+
+    monkeypatch.setattr("burnish.vm.binding.run_interruptibly", watch)
+    add_program.objects.append(add_work_object)
+    entry = entry_of(add_program, slow).call
+    for m, count in ((1, 0), (5, 1), (1, 1), (5, 2)):
+        x = np.full((m, 4), 2, np.float32)
+        assert entry(x, x).tolist() == [[4.0] * 4] * m
+        assert len(made) == count
+    assert slow.calls == []
+
+
+def test_an_interrupted_call_leaves_the_entry_as_it_was(
+    add_program: Program, add_work_object: bytes, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(call: Callable[[], object], cancel: Callable[[], object]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("burnish.vm.binding.run_interruptibly", interrupt)
+    add_program.objects.append(add_work_object)
+    entry = entry_of(add_program, slow).call
+    x = np.full((5, 4), 2, np.float32)
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            entry(x, x)
+    monkeypatch.undo()
+    assert entry(x, x).tolist() == [[4.0] * 4] * 5

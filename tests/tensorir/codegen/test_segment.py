@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from typing import Literal
+
 import numpy as np
 import pytest
 
@@ -11,7 +14,7 @@ from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.codegen.segment import SegmentCall, emit_segment
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.parser import parse_func
-from tests.native import Native, lower
+from tests.native import Native, lower, prepare
 
 SCALE = """
 @T.prim_func
@@ -65,6 +68,32 @@ def test_kernels_pass_intermediates_through_the_workspace() -> None:
         c = np.empty(2 * size, "float32")
         native.call("both", [a, c], [size], 1 << 12, 1)
         np.testing.assert_array_equal(c, a[::-1] * 3)
+
+
+def test_a_cancelled_segment_stops_between_its_kernels() -> None:
+    n = Var("n")
+    args: list[tuple[Literal["arg"], int]] = [("arg", 0), ("arg", 1), ("arg", 2)]
+    calls = [
+        SegmentCall("scale", (args[0], args[1]), (n,), IntImm(0)),
+        SegmentCall("scale", (args[0], args[2]), (n,), IntImm(0)),
+    ]
+    segment = emit_segment("twice", calls, 3, ["n"], native_target())
+    kernels = emit_object([lower(parse_func(SCALE))], native_target())
+    native = Native([kernels.image, segment.image], ["twice", "twice.work", "scale.work"])
+    a, b, c = (np.full(8, x, "float32") for x in (3, 0, 0))
+    call = prepare(native.tracker["twice"], [a, b, c], [8], 64, 1)
+    call.runtime.cancel = 1
+    call()
+    assert (b[0], c[0]) == (6, 0)
+    call.runtime.cancel = 0
+    call()
+    assert (b[0], c[0]) == (6, 6)
+    sizes = (ctypes.c_int64 * 1)(8)
+    whole, each = (
+        ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(native.tracker[name])(sizes)
+        for name in ("twice.work", "scale.work")
+    )
+    assert whole == 2 * each > 0
 
 
 def test_an_argument_that_does_not_exist_is_an_error() -> None:

@@ -1,0 +1,152 @@
+"""The work of lowered functions, and the places where long ones look whether they should stop."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from burnish.support.abi import LONG_WORK, POLLED_WORK
+from burnish.support.node import walk
+from burnish.tensorir.codegen.host import native_target
+from burnish.tensorir.codegen.object import emit_object
+from burnish.tensorir.codegen.work import STRIP_WORK, Work, evaluate
+from burnish.tensorir.expr import IntImm, Var, maximum
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.stmt import For, SeqStmt
+from tests.native import Native, lower, prepare
+
+
+def function(body: str, *, size: int = 64, scheduled: bool = False) -> str:
+    return f"""
+@T.prim_func
+def f(d: T.handle, A: T.Buffer(({size},), "float32")):
+    T.func_attr({{"is_scheduled": {scheduled}}})
+    n = T.int64()
+    D = T.match_buffer(d, (n,), "float32")
+{body}
+"""
+
+
+NAIVE = """
+    for i in {kind}(n):
+        for j in range(n):
+            for k in range(n):
+                A[(i * 7 + j) % 64] = A[(i * 7 + j) % 64] + D[k]
+"""
+ONE_LOOP = """
+    for i in {kind}(n * 65536):
+        A[i % 64] = A[i % 64] + T.float32(1)
+"""
+
+
+def work_of(body: str, bits: int = 512) -> Work:
+    lowered = lower(parse_func(function(body)))
+    return Work(lowered.func.body, lowered.dims, bits)
+
+
+def strips(body: str) -> list[int | None]:
+    """Of each loop, outermost first, after how many iterations it looks."""
+    lowered = lower(parse_func(function(body)))
+    work = Work(lowered.func.body, lowered.dims, 512)
+    return [work.strip(n) for n in walk(lowered.func.body) if isinstance(n, For)]
+
+
+def test_work_counts_vector_operations() -> None:
+    # A load, an addition and a store; a function counts several.
+    assert evaluate(work_of("    for i in range(10):\n        A[i] = A[i] + D[0]\n").total, 5) == 40
+    exp = work_of("    for i in range(10):\n        A[i] = T.exp(A[i])\n")
+    assert evaluate(exp.total, 5) == 10 * (1 + 12 + 1)
+
+
+def test_vectors_count_by_the_registers_they_take() -> None:
+    body = "    for i in T.vectorized(32):\n        A[i] = A[i] + A[i]\n"
+    assert [evaluate(work_of(body, bits).total, 1) for bits in (512, 256, 128)] == [8, 16, 32]
+
+
+def test_bounds_of_outer_loops_count_at_their_worst() -> None:
+    up = "    for i in range(8):\n        for j in range(i + 1):\n            A[j] = D[0]\n"
+    down = "    for i in range(8):\n        for j in range(8 - i):\n            A[j] = D[0]\n"
+    assert evaluate(work_of(up).total, 1) == evaluate(work_of(down).total, 1) == 8 * 8 * 2
+
+
+def test_a_size_that_is_read_is_some_size() -> None:
+    body = """
+    for i in range(T.Cast("int64", D[0])):
+        A[i] = D[0]
+"""
+    assert evaluate(work_of(body).total, 1) == 200
+
+
+def test_the_larger_branch_counts() -> None:
+    body = """
+    if n > 4:
+        for i in range(64):
+            A[i] = D[0]
+    else:
+        A[0] = D[0]
+"""
+    assert evaluate(work_of(body).total, 1) == 64 * 2 + 1
+
+
+def test_small_functions_do_not_look() -> None:
+    body = "    for i in range(64):\n        for k in range(64):\n            A[i] = A[i] + D[0]\n"
+    assert not work_of(body).is_polled
+    assert strips(body) == [None, None]
+
+
+def test_the_outermost_loops_of_much_work_look() -> None:
+    """Each iteration, where one is not short, and the loops below one that takes long; strips of
+    what is short, or may be."""
+    for n, looking in ((200, [None] * 3), (2000, [1, None, None]), (8000, [1, 1, None])):
+        assert strips(NAIVE.format(kind="range").replace("(n)", f"({n})")) == looking
+    assert strips(NAIVE.format(kind="range")) == [128, 128, None]
+    (only,) = strips(ONE_LOOP.format(kind="range"))
+    assert only is not None
+    assert 3 * only <= STRIP_WORK < 5 * (only + 1)
+
+
+def test_parts_of_a_sequence_look_before_they_begin() -> None:
+    """Many loops, none of which takes long."""
+    part = "    for i in range(2000000):\n        A[i % 64] = A[i % 64] + D[0]\n"
+    for parts, looks in ((10, False), (20, True)):
+        work = work_of(part * parts)
+        sequence = work.body
+        assert isinstance(sequence, SeqStmt)
+        assert {work.looks_before(s) for s in sequence.stmts} == {looks}
+        assert {work.strip(s) for s in sequence.stmts if isinstance(s, For)} == {None}
+
+
+def test_expressions_are_evaluated() -> None:
+    n = Var("n")
+    e = maximum((n + 3) // 4 * 2 - 1, n % 5)
+    assert [evaluate(e, k) for k in (1, 9, 14)] == [1, 5, 7]
+    assert evaluate(IntImm(7), 1) == 7
+
+
+@pytest.mark.parametrize("scheduled", [True, False])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("body", [NAIVE, ONE_LOOP])
+@pytest.mark.parametrize("kind", ["range", "T.parallel"])
+def test_a_kernel_that_is_cancelled_returns(
+    body: str, kind: str, threads: int, scheduled: bool
+) -> None:
+    """Before its first iteration, where it is so from the beginning; then it runs as ever."""
+    func = parse_func(function(body.format(kind=kind), scheduled=scheduled))
+    native = Native([emit_object([lower(func)], native_target()).image], ["f", "f.work"])
+    work = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(native.tracker["f.work"])
+    count = 24 if kind == "range" else 0
+    d, a = np.ones(24, "float32"), np.zeros(64, "float32")
+    call = prepare(native.tracker["f"], [d, a], [24], 0, threads)
+    call.runtime.cancel = 1
+    call()
+    assert not a.any()
+    if count:
+        call.runtime.cancel = 0
+        call()
+        assert a.sum() == (count**3 if body is NAIVE else count * 65536)
+    sizes = (ctypes.c_int64 * 1)(24)
+    assert 0 < work(sizes) < POLLED_WORK
+    sizes[0] = 1 << 12
+    assert work(sizes) > LONG_WORK
