@@ -111,6 +111,10 @@ def test_contents_must_be_given(add_kernel: Kernel) -> None:
         parse_program(TEXT, {}, objects)
     with pytest.raises(VMError, match="needs the object sha256:97b6"):
         parse_program(TEXT, constants, {})
+    with pytest.raises(VMError, match="needs the object sha256:97b6"):
+        parse_program(TEXT, constants)
+    with pytest.raises(VMError, match="needs the constant sha256:be03"):
+        parse_program(TEXT, objects=objects)
     wrong = dict.fromkeys(constants, np.zeros(3, np.int8))
     with pytest.raises(VMError, match=r"is int8\[3\]; the program has float32\[2, 4\]"):
         parse_program(TEXT, wrong, objects)

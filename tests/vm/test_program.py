@@ -47,6 +47,8 @@ def test_a_good_program() -> None:
         ([MATCH, Ret(Const(0))], "there is no constant 0"),
         ([MATCH, Call(5, "builtin:move", (Reg(0),)), RET], "there is no register 5"),
         ([MATCH, If(7, 1), RET], "there is no register 7"),
+        ([MATCH, If(2, 1), RET], "there is no register 2"),
+        ([MATCH, If(-1, 1), RET], "there is no register -1"),
         ([MATCH, Goto(2), RET], "the jump leaves the function"),
         ([MATCH, If(0, -2), RET], "the jump leaves the function"),
         ([MATCH, Call(-1, "relu", ()), RET], "'relu' is not kind:name"),

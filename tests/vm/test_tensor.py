@@ -82,6 +82,8 @@ def test_bfloat16() -> None:
     reference = torch.from_numpy(values).bfloat16()
     assert np.array_equal(t.float32(), reference.float().numpy(), equal_nan=True)
     assert t.bits().dtype == np.uint16
+    assert array(values[:2], "bfloat16").tolist() == [1.0, -2.5]
+    assert array(np.array([1, 2**40]), "int64").tolist() == [1, 2**40]
     assert array(t, "float32").dtype == "float32"
     assert Tensor(t.bits(), "bfloat16").pointer == t.pointer
     for taken in (t.numpy, lambda: np.asarray(t), t.__dlpack__):

@@ -85,6 +85,43 @@ def test_patterns_of_functions_by_hand(body: str, pattern: str) -> None:
     assert classify(func) == pattern
 
 
+UNIT = """
+@T.prim_func
+def f(X: T.Buffer((4, 1), "float32"), Y: T.Buffer((4, 1), "float32")):
+    for i in range(4):
+        with T.block("Y"):
+            vi = T.axis.spatial(4, i)
+            Y[vi, 0] = X[vi, 0] * T.float32(2)
+"""
+ROWS = """
+@T.prim_func
+def f(X: T.Buffer(("m", 8), "float32"), R: T.Buffer(("n",), "float32"),
+      S: T.Buffer(("m",), "float32"), Y: T.Buffer(("{size}",), "float32")):
+    for i, k in T.grid(m, 8):
+        with T.block("S"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                S[vi] = T.float32(0)
+            S[vi] = S[vi] + X[vi, vk]
+    for i in range({size}):
+        with T.block("Y"):
+            vi = T.axis.spatial({size}, i)
+            Y[vi] = {other}[vi] * T.float32(2)
+"""
+
+
+def test_a_dimension_of_one_element_has_no_axis() -> None:
+    assert classify(parse_module(UNIT).prim_funcs["f"]) == "elementwise"
+
+
+@pytest.mark.parametrize(
+    ("size", "other", "pattern"), [("m", "S", "reduction"), ("n", "R", "opaque")]
+)
+def test_what_follows_has_the_same_shape(size: str, other: str, pattern: str) -> None:
+    func = parse_module(ROWS.format(size=size, other=other)).prim_funcs["f"]
+    assert classify(func) == pattern
+
+
 def test_who_is_annotated() -> None:
     module = parse_module(HAND.format(body="Y[vi, vj] = X[vi, vj]"))
     assert AnnotatePattern()(module)["f"].attr("op_pattern") == "elementwise"

@@ -128,6 +128,25 @@ def test_a_ladder_of_some_rungs_is_one_kernel(rungs: int, expected: int) -> None
     assert len(names) == expected
 
 
+def test_long_names_are_cut_and_told_apart() -> None:
+    """Two groups of the same operators on tensors of different shapes."""
+    chains: list[str] = []
+    for name, source in (("a", "x"), ("b", "w")):
+        steps = [f"{name}{i + 1} = R.tanh({name}{i})" for i in range(19)]
+        chains += [f"{name}0 = R.exp({source})", *steps]
+    lines = "".join(f"        {line}\n" for line in chains)
+    text = (
+        '@R.function\ndef main(x: R.Tensor((4, 8), "float32"), w: R.Tensor((5,), "float32")):\n'
+        f"    with R.dataflow():\n{lines}        R.output(a19, b19)\n    return (a19, b19)\n"
+    )
+    first, second = (n for n in kernels(fused(text)) if n.startswith("fused"))
+    assert first != second
+    assert first.startswith("fused_exp_tanh_tanh")
+    assert second.startswith("fused_exp_tanh_tanh")
+    assert max(len(first), len(second)) <= 60
+    assert min(len(first), len(second)) > 50
+
+
 def test_max_depth_bounds_a_group() -> None:
     text = graph(*[f"v{i + 1} = R.exp(v{i})" for i in range(4)], "y = R.tanh(v4)").replace(
         "v0", "x"

@@ -72,6 +72,13 @@ def test_other_sizes_share_where_they_are_equal() -> None:
     assert len({a, b, d}) == 3
 
 
+def test_equal_sizes_that_were_written_twice_share() -> None:
+    plan = plan_memory(chain(*[(M + 1) * 64 for _ in range(5)]))
+    first, second, *rest = texts(plan)
+    assert rest == [first, second, first]
+    assert value_of(plan.total, 3, 0) == 2 * 256
+
+
 def test_constant_and_symbolic_parts_lie_one_behind_the_other() -> None:
     plan = plan_memory([Lifetime(IntImm(10), 0, 1), Lifetime(M * 64, 0, 1), Lifetime(N * 4, 0, 1)])
     assert texts(plan) == ["0", "64", "64 + m * 64"]

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.tensorir.buffer import Range
-from burnish.tensorir.expr import Expr, FloorDiv, FloorMod, IntImm, Var
+from burnish.tensorir.expr import Expr, FloorDiv, FloorMod, IntImm, Var, minimum
 from burnish.tensorir.printer import print_expr
 from burnish.tensorir.schedule.affine import (
     Bounds,
@@ -132,6 +132,11 @@ def test_symbolic_extents() -> None:
     assert s is not None
     assert s.exact
     assert print_expr(s.extent) == "m // 8 * 8"
+    for index, extent in ((X * 16 + Y, None), (X * 4 + minimum(Y, 3), "m // 8 * 4")):
+        s = sweep(index, bounds, bounds)
+        assert s is not None
+        assert not s.exact, "there are holes, or nobody can tell"
+        assert extent is None or print_expr(s.extent) == extent
 
 
 @pytest.mark.parametrize(

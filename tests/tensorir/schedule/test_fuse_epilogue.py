@@ -226,6 +226,7 @@ def main(
 ):
     C = T.alloc_buffer((4,))
     E = T.alloc_buffer((4,))
+    F = T.alloc_buffer((4,))
     for i in range(4):
         with T.block("first"):
             vi = T.axis.spatial(4, i)
@@ -254,6 +255,8 @@ def main(
          DependenceError, "'between' writes what 'D' reads, and not in a nest before 'C' begins"),
         ("D[vi] = b[vi]", "E[vi] = b[vi]", "D[vi] = C[vi] + E[vi]",
          DependenceError, "'first' uses 'D', which the reduction would write"),
+        ("E[vi] = b[vi]", "E[vi] = b[vi]\n            F[vi] = b[vi]", "D[vi] = C[vi] + E[vi]",
+         DependenceError, "'between' writes what 'D' reads, and not in a nest before 'C' begins"),
         ("E[vi] = b[vi]", "D[vi] = b[vi]", "D[vi] = C[vi] + E[vi]",
          DependenceError, "'between' uses 'D', which the reduction would write"),
         ("E[vi] = b[vi]", "E[vi] = b[vi]", "T.where(i < 3)\n            D[vi] = C[vi] + b[vi]",

@@ -49,6 +49,32 @@ def test_inline_at_several_loads() -> None:
     assert_same(func, sch.func)
 
 
+COLUMN = """
+@T.prim_func
+def main(A: T.Buffer((4, 1), "float32"), C: T.Buffer((4, 6), "float32")):
+    B = T.alloc_buffer((4, 1))
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(4, i)
+            B[vi, 0] = A[vi, 0] * T.float32(2)
+    for i, j in T.grid(4, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, 0] + T.float32(1)
+"""
+
+
+def test_inline_of_a_column_that_is_written_without_an_axis() -> None:
+    func = parse_func(COLUMN)
+    sch = Schedule(func, seed=0)
+    sch.compute_inline("B")
+    assert "C[vi, vj] = A[vi, 0] * T.float32(2) + T.float32(1)" in body(sch.func)
+    assert_same(func, sch.func)
+    wider = COLUMN.replace("B = T.alloc_buffer((4, 1))", "B = T.alloc_buffer((4, 2))")
+    with pytest.raises(NotCompleteBlockError):
+        Schedule(parse_func(wider), seed=0).compute_inline("B")
+
+
 def test_inline_into_a_reduction_and_after_scheduling() -> None:
     func = linear_relu(8, 4, 3)
     sch = Schedule(func, seed=0)

@@ -97,6 +97,66 @@ def test_a_difference(found: str, difference: str) -> None:
     assert difference in match(found, program()).difference
 
 
+STORE = "            C[vi] = C[vi] + A[vi, vk] * B[vk]"
+STATEMENTS = {
+    "if": """\
+            if vk < 3:
+                C[vi] = C[vi] + A[vi, vk] * B[vk]""",
+    "if and else": """\
+            if vk < 3:
+                C[vi] = C[vi] + A[vi, vk] * B[vk]
+            else:
+                C[vi] = C[vi] - A[vi, vk]""",
+    "let": """\
+            with T.LetStmt(A[vi, vk]) as x:
+                C[vi] = C[vi] + x * B[vk]""",
+    "loop": """\
+            for r in range(3):
+                C[vi] = C[vi] + A[vi, r + vk] * B[vk]""",
+}
+
+
+def statements(name: str, old: str = "", new: str = "", a: str = "(4, 8)") -> str:
+    return program(a=a).replace(
+        STORE, STATEMENTS[name].replace(old, new) if old else STATEMENTS[name]
+    )
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_other_statements(name: str) -> None:
+    desc = statements(name, a="(4, 11)")
+    assert not match(statements(name, a="(4, 11)"), desc).difference
+    # The same under other names of buffers and axes, and from a place of its own.
+    moved = (
+        desc.replace("vi", "wi")
+        .replace("C[wi]", "C[wi + 2]")
+        .replace("C: T.Buffer((4,)", "C: T.Buffer((6,)")
+    )
+    assert not match(moved, desc).difference
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "difference"),
+    [
+        ("if", "vk < 3", "vk < 4", "expected '3', found '4'"),
+        ("if", "vk < 3", "vk <= 3", "an operation"),
+        ("if", "* B", "+ B", "an operation"),
+        ("if and else", "C[vi] - A", "C[vi] + A", "an operation"),
+        ("if and else", "else:", "if vk >= 3:", ""),
+        ("let", "(A[vi, vk])", "(A[vi, 7 - vk])", "for the operand 'A'"),
+        ("let", "x * B", "x + B", "an operation"),
+        ("loop", "range(3)", "range(1, 4)", "the start of the loop 'r'"),
+        ("loop", "range(3)", "range(2)", "the extent of the loop 'r'"),
+        ("loop", "r + vk", "r * 2 + vk", "for the operand 'A'"),
+    ],
+)
+def test_other_statements_that_differ(name: str, old: str, new: str, difference: str) -> None:
+    found = statements(name, old, new, a="(4, 13)")
+    result = match(found, statements(name, a="(4, 13)"))
+    assert result.difference
+    assert difference in result.difference
+
+
 def test_loops_of_one_iteration_do_not_count() -> None:
     desc = """
 @T.prim_func

@@ -372,6 +372,8 @@ def main(A: T.Buffer((20,), "float32"), C: T.Buffer((16,), "float32")):
          DependenceError, "cannot be proved that 'C' reads only what 'B' writes in the same"),
         ("T.where(i_0 * 4 + ax0 < 18)", "C[v] = B[v] + B[v + 2]\n                A[v + 1] = C[v]",
          DependenceError, "'C' writes 'A', which 'B' reads, while 'i_0' runs: elements of 'B'"),
+        ("if i_0 > 0:\n                    D[v] = A[v]", "C[v] = B[v] + B[v + 2]",
+         DependenceError, "'B' writes 2 buffers; only one can roll"),
         ("D[v] = A[v]", "C[v] = B[v] + B[v + 2]",
          DependenceError, "'B' writes 2 buffers; only one can roll"),
     ],
@@ -382,6 +384,16 @@ def test_what_cannot_be_proved(
     func = parse_func(STENCIL.replace("PREDICATE", predicate).replace("CONSUMER", consumer))
     with pytest.raises(error, match=message):
         Schedule(func, seed=0).rolling_buffer("B", 0)
+
+
+def test_a_consumer_under_a_condition() -> None:
+    text = STENCIL.replace("PREDICATE", "T.reads(A[v])").replace(
+        "CONSUMER", "C[v] = B[v] + B[v + 2]"
+    )
+    old = text[text.index('            with T.block("C")') :]
+    new = "            if i_1 < 3:\n" + "".join(f"    {line}\n" for line in old.splitlines())
+    with pytest.raises(DependenceError, match="'C' stands under a condition"):
+        Schedule(parse_func(text.replace(old, new)), seed=0).rolling_buffer("B", 0)
 
 
 def test_strides_are_no_circle() -> None:
