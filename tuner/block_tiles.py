@@ -34,7 +34,7 @@ from .chooser import Chooser
 from .rules.inline import inline_elementwise
 from .rules.panels import copy_read
 from .rules.reduction import schedule_rest
-from .rules.tiles import MANY_REGISTERS, outlets, store_tile
+from .rules.tiles import MANY_REGISTERS, outlets, store_tile, sum_in_blocks
 from .workload import Matmul, block_named, blocks_in_order, match_matmul, static_extent
 
 MOST_UNROLLED = 8
@@ -124,6 +124,7 @@ def _tile(sch: Schedule, product: str, nest: _Copies, target: Target, chooser: C
         sch.unroll(loop)
     if lanes > 1:
         sch.vectorize(jl)
+    sum_in_blocks(sch, product, k0, depth)
     sch.decompose_reduction(product, k0)
 
 

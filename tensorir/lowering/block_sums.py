@@ -16,21 +16,25 @@ run over terms as well are blocked first. A loop of symbolic extent gets ``LEVEL
 sums there are depends on extents alone.
 
 The partial sums are as large as the part of their total that one iteration touches, and of its
-scope; one alone is in a register. What is no sum of floats (a maximum, a product), what the loop
-reads or writes in another way as well, and a term under a condition on the loop itself stay as they
-are. Runs on buffers of their final shape, before they are flattened.
+scope; one alone is in a register. Where a total in registers and its partial sums have no room
+beside each other, as in a tile of a matrix product, the total goes to memory, where the first cache
+has it. Blocks are of equal length where a length near the wanted one divides the loop. What is no
+sum of floats (a maximum, a product), what the loop reads or writes in another way as well, and a
+term under a condition on the loop itself stay as they are. Runs on buffers of their final shape,
+before they are flattened.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
 
 from ...support.errors import CodegenError
 from ...support.node import map_children, replace, walk
+from ...support.target import Target
 from ..buffer import Buffer
 from ..expr import (
     INDEX,
@@ -58,17 +62,21 @@ from ..stmt import (
     annotation,
     seq,
 )
-from ..visitor import substitute, uses
+from ..visitor import replace_buffers, substitute, uses
 from .linear import Key, Linear, Scope, expr_key
 
 SUM_BLOCK = "sum_block"
 """The annotation of a loop: how many terms are added one after another."""
 LEVELS = 5
 """Levels of blocks in a loop of symbolic extent."""
+GROUP = 64
+"""Sums of blocks that are added one after another, at the most."""
+OPERANDS = 3
+"""Registers for what is added, at the least."""
 
 
-def block_sums(func: PrimFunc) -> PrimFunc:
-    """``func`` with the sums of annotated loops in blocks.
+def block_sums(func: PrimFunc, target: Target) -> PrimFunc:
+    """``func`` with the sums of annotated loops in blocks; ``target`` tells the room in registers.
 
     Raises CodegenError where an annotation is no positive integer.
     """
@@ -79,7 +87,8 @@ def block_sums(func: PrimFunc) -> PrimFunc:
     scope = Scope()
     for var in func.shape_vars:
         scope.bind_nonnegative(var)
-    body = _Blocks(scope).node(func.body)
+    blocks = _Blocks(scope, target)
+    body = replace_buffers(blocks.node(func.body), blocks.in_memory)
     return PrimFunc(func.params, body, func.attrs, func.name)
 
 
@@ -110,7 +119,11 @@ class _Sum:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
+    """``in_memory`` has the totals that leave the registers, and what they become."""
+
     scope: Scope
+    target: Target
+    in_memory: dict[Buffer, Buffer] = field(default_factory=dict)
 
     def node(self, n: Any) -> Any:
         """The node with the annotated loops below it in blocks."""
@@ -120,7 +133,7 @@ class _Blocks:
             return map_children(n, self.node)
         size = annotation(n, SUM_BLOCK)
         if size is not None:
-            return self._blocked(n, _positive(n, size))
+            return self._blocked(n, _positive(n, size), asked=True)
         with self.scope.loop(n.var, n.min, n.extent):
             body = self.node(n.body)
         return n if body is n.body else replace(n, body=body)
@@ -135,8 +148,9 @@ class _Blocks:
             else map_children(n, partial(self._inner, size=size))
         )
 
-    def _blocked(self, loop: For, size: int) -> For:
-        """A loop with its sums in blocks of ``size`` terms, and those in the loops inside."""
+    def _blocked(self, loop: For, size: int, *, asked: bool = False) -> For:
+        """A loop with its sums in blocks of ``size`` terms, and those in the loops inside. Where
+        nobody ``asked`` for this loop's blocks, twice as many terms are no reason for them."""
         kept = tuple([(key, value) for key, value in loop.annotations if key != SUM_BLOCK])
         with self.scope.loop(loop.var, loop.min, loop.extent):
             loop = replace(loop, body=self._inner(loop.body, size), annotations=kept)
@@ -147,11 +161,38 @@ class _Blocks:
             if not sums or (level == LEVELS and not isinstance(loop.extent, IntImm)):
                 return loop
             terms = max([size if s.terms is None else s.terms for s in sums])
-            if isinstance(loop.extent, IntImm) and loop.extent.value * terms <= 2 * size:
+            if level:
+                size = min(size, GROUP)
+            most = size if asked and not level else 2 * size
+            if isinstance(loop.extent, IntImm) and loop.extent.value * terms <= most:
                 return loop
             level += 1
             name = f"{name_of_terms}_block{level if level > 1 else ''}"
-            loop = _in_blocks(loop, sums, max(1, size // terms), name)
+            scopes = {
+                id(g[0]): self._scope_of_partial_sums(loop, g[0].store.buffer)
+                for g in _groups(sums)
+            }
+            loop = _in_blocks(loop, sums, _block_length(loop, size // terms), name, scopes)
+
+    def _scope_of_partial_sums(self, loop: For, total: Buffer) -> str:
+        """Where the partial sums of a total in registers are: there too. If the two have no room
+        beside what else the loop keeps in registers, the total makes room, once."""
+        if total.scope != "register":
+            return total.scope
+        used = {n.buffer for n in walk(loop.body) if isinstance(n, BufferLoad | BufferStore)}
+        kept = [b for b in used if b.scope == "register" and b not in self.in_memory]
+        needed = sum([self._registers(b) for b in (*kept, total)])
+        if needed <= self.target.vector_registers - OPERANDS or self._registers(total) == 1:
+            return "register"
+        if total in self.in_memory:
+            return "local"
+        self.in_memory[total] = Buffer(total.name, total.shape, total.dtype, "local")
+        return "register"
+
+    def _registers(self, buffer: Buffer) -> int:
+        """Vector registers that a buffer of scope register takes."""
+        elements = math.prod([d.value if isinstance(d, IntImm) else 1 for d in buffer.shape])
+        return -(-elements * buffer.dtype.bits // self.target.vector_bits)
 
     def _sums(self, loop: For) -> list[_Sum]:
         """The sums whose terms are the iterations of ``loop``."""
@@ -255,8 +296,20 @@ def _old_value(store: BufferStore) -> BufferLoad | None:
     return None
 
 
-def _in_blocks(loop: For, sums: list[_Sum], count: int, name: str) -> For:
-    """A loop over blocks of ``count`` of its iterations, with partial sums of each block."""
+def _block_length(loop: For, most: int) -> int:
+    """The iterations of a block: at most ``most``, and not much less, so that they divide the loop
+    if they can."""
+    extent = loop.extent
+    if most > 1 and isinstance(extent, IntImm):
+        return next((n for n in range(most, most * 5 // 8, -1) if extent.value % n == 0), most)
+    return max(1, most)
+
+
+def _in_blocks(
+    loop: For, sums: list[_Sum], count: int, name: str, scopes: Mapping[int, str]
+) -> For:
+    """A loop over blocks of ``count`` of its iterations, with partial sums of each block, which are
+    in the scope that there is for the first sum of a group."""
     length = IntImm(count, INDEX)
     blocks = floordiv(add(loop.extent, IntImm(count - 1, INDEX)), length)
     block = Var(name)
@@ -271,7 +324,7 @@ def _in_blocks(loop: For, sums: list[_Sum], count: int, name: str) -> For:
     gather: list[Stmt] = []
     partials: list[Buffer] = []
     for group in _groups(sums):
-        own, low = _partial_sums(group)
+        own, low = _partial_sums(group, scopes[id(group[0])])
         partials.append(own)
         for s in group:
             total, old = s.store.buffer, _old_value(s.store)
@@ -315,13 +368,13 @@ def _groups(sums: list[_Sum]) -> list[list[_Sum]]:
     return groups
 
 
-def _partial_sums(group: list[_Sum]) -> tuple[Buffer, tuple[int, ...]]:
+def _partial_sums(group: list[_Sum], scope: str) -> tuple[Buffer, tuple[int, ...]]:
     """The buffer for the partial sums of a group, and the least of their relative indices."""
     total = group[0].store.buffer
     low = tuple([min(ends) for ends in zip(*[s.low for s in group], strict=True)])
     high = tuple([max(ends) for ends in zip(*[s.high for s in group], strict=True)])
     sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
-    scope = "register" if math.prod(sizes) == 1 else total.scope
+    scope = "register" if math.prod(sizes) == 1 else scope
     shape = tuple([IntImm(n, INDEX) for n in sizes])
     return Buffer(f"{total.name}_block", shape, total.dtype, scope), low
 

@@ -49,7 +49,7 @@ def lower_func(func: PrimFunc, target: Target) -> LoweredFunc:
     lowered = lower_blocks(expand_intrinsics(func))
     lowered = simplify_loops(lowered)
     lowered = compact_buffers(lowered)
-    lowered = block_sums(lowered)
+    lowered = block_sums(lowered, target)
     lowered = flatten_buffers(lowered)
     lowered = share_allocations(lowered)
     lowered, shared_bytes, thread_bytes = plan_allocations(lowered)

@@ -57,6 +57,7 @@ from .tiles import (
     reserved_registers,
     steps_unrolled,
     store_tile,
+    sum_in_blocks,
 )
 from .trial import attempt
 
@@ -286,6 +287,7 @@ def _finish_product(
     for loop in unrolled:
         sch.unroll(loop)
     sch.vectorize(lane)
+    sum_in_blocks(sch, product, terms, static_extent(block_named(sch.func, product), COLUMN + 1))
     sch.decompose_reduction(product, terms)
 
 

@@ -65,6 +65,7 @@ from .tiles import (
     reserved_registers,
     steps_unrolled,
     store_tile,
+    sum_in_blocks,
 )
 
 FMA_LATENCY = 4
@@ -244,7 +245,9 @@ def schedule_product(sch: Schedule, matmul: Matmul, target: Target, chooser: Cho
     if copy is not None:
         packing = packing_of(sch, copy, matmul, panel, grouped=grouped)
         place_copy(sch, copy, matmul, panel, grouped=grouped)
-    tiling = _Tiling(packed, columns, vectors, lanes, unroll, outer, target, points, blocking.ahead)
+    tiling = _Tiling(
+        packed, columns, vectors, lanes, unroll, outer, target, points, blocking.ahead, reduce
+    )
     inner = roles.inner_count(block)
     rows = sch.get(sch.get_loops(matmul.block)[outer]).extent
     parts = row_parts(rows, max(1, tile_rows // inner))
@@ -317,6 +320,7 @@ class _Tiling:
     target: Target
     points: int
     ahead: int
+    depth: int | None
 
 
 def _together(panels: int, vectors: int, rows: int, registers: int) -> int:
@@ -404,6 +408,7 @@ def _tile(
     for loop in (k1, *rows, jp, jv):
         sch.unroll(loop)
     fetch_ahead(sch, k0, tiling.ahead)
+    sum_in_blocks(sch, product, k0, tiling.depth)
     if lanes > 1:
         sch.vectorize(jl)
     sch.decompose_reduction(product, k0)

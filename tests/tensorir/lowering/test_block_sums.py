@@ -9,9 +9,11 @@ import pytest
 
 from burnish import Schedule
 from burnish.support.errors import CodegenError
+from burnish.support.node import walk
 from burnish.support.target import Target
 from burnish.tensorir.lowering import lower_func
 from burnish.tensorir.parser import parse_func
+from burnish.tensorir.stmt import Allocate, annotation
 from burnish.tests.native import call_native
 
 ROWS = """
@@ -50,9 +52,9 @@ def fixed(text: str, n: int) -> str:
     return text.replace('"n"', str(n)).replace("n)", f"{n})")
 
 
-@pytest.mark.parametrize("n", [32, 64, 1000])
+@pytest.mark.parametrize("n", [16, 64, 1000])
 def test_a_loop_of_known_length(n: int, golden: Callable[..., None]) -> None:
-    """Two blocks' worth of terms are added as they are."""
+    """A block's worth of terms are added as they are, and so are two blocks' worth of blocks."""
     golden(lowered(annotated(fixed(ROWS, n), 1)))
 
 
@@ -123,3 +125,39 @@ def test_integers_stay_as_they_are() -> None:
 def test_a_block_has_at_least_one_term(size: object) -> None:
     with pytest.raises(CodegenError, match="sum_block of loop k is a number of terms"):
         lowered(annotated(fixed(ROWS, 1000), 1, size))
+
+
+TILE = """
+@T.prim_func
+def f(A: T.Buffer((1000, {width}), "float32"), B: T.Buffer(({width},), "float32")):
+    with T.block("root"):
+        R = T.alloc_buffer(({width},), scope="register")
+        for v in T.unroll({width} // 16):
+            for j in T.vectorized(16):
+                R[v * 16 + j] = T.float32(3)
+        for k in T.serial(1000, annotations={{"sum_block": 10}}):
+            for v in T.unroll({width} // 16):
+                for j in T.vectorized(16):
+                    R[v * 16 + j] = R[v * 16 + j] + A[k, v * 16 + j]
+        for v in T.unroll({width} // 16):
+            for j in T.vectorized(16):
+                B[v * 16 + j] = R[v * 16 + j]
+"""
+
+
+@pytest.mark.parametrize(
+    ("vectors", "storage"),
+    [
+        (4, ["register", "register", "register"]),
+        (28, ["shared", "shared", "register"]),
+    ],
+)
+def test_a_total_makes_room_for_its_partial_sums(vectors: int, storage: list[str]) -> None:
+    """Of 32 registers a tile has 28: one level of sums is there, the others in memory."""
+    func = parse_func(TILE.format(width=vectors * 16))
+    made = lower_func(func, Target("llvm -mcpu=skylake-avx512")).func
+    assert [annotation(n, "storage") for n in walk(made) if isinstance(n, Allocate)] == storage
+    a = np.random.default_rng(0).uniform(0, 1, (1000, vectors * 16)).astype(np.float32)
+    result = np.empty(vectors * 16, np.float32)
+    call_native(func, a, result)
+    np.testing.assert_allclose(result, a.astype(np.float64).sum(0) + 3, rtol=3e-7)

@@ -145,6 +145,17 @@ def test_threads_do_not_change_a_bit() -> None:
         assert (case.check(func, threads=1) == case.check(func, threads=2)).all()
 
 
+def test_sums_over_many_keys_are_taken_in_blocks() -> None:
+    case = Case(12, 3000, 256, heads=1)
+    _, func = scheduled(case.func())
+    assert print_func(func).count('"sum_block": 192') == 2
+    inputs = [np.random.default_rng(0).random((1, 1, n, 256), np.float32) for n in (12, 3000, 3000)]
+    found = np.empty((1, 1, 12, 256), np.float32)
+    call_native(func, *inputs, found)
+    exact = F.scaled_dot_product_attention(*[torch.from_numpy(x).double() for x in inputs]).numpy()
+    assert np.abs(found - exact).max() <= 5e-7 * np.abs(exact).max()
+
+
 def test_there_are_never_more_scores_than_those_of_a_tile() -> None:
     keys = 512
     _, func = scheduled(Case(2048, keys, 16, heads=8).func(), target=SKYLAKE)
