@@ -35,6 +35,22 @@ def test_several_axes_without_parameters(run: Run) -> None:
     np.testing.assert_allclose(found, layer_norm(X, (1, 2), 1e-3), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("columns", [10, 64])
+@pytest.mark.parametrize("mean", [0.0, 1e4, 1e6])
+def test_a_large_mean_leaves_short_rows_exact(run: Run, columns: int, mean: float) -> None:
+    """A mean that is rounded to float32 is off by 0.03 of a million."""
+    x = (RNG.standard_normal((4, columns)) + mean).astype("float32")
+    np.testing.assert_allclose(run(ops.layer_norm, x), layer_norm(x, (1,), 1e-5), atol=2e-6)
+
+
+def test_rows_between_are_read_three_times() -> None:
+    """They are those of models, and as exact as eager PyTorch's."""
+    for columns, has_rest in ((64, True), (65, False), (8192, False), (8193, True)):
+        x = te.placeholder((4, columns))
+        text = te.create_prim_func([x, ops.layer_norm(x)]).script()
+        assert ("rest_sum" in text) is has_rest
+
+
 def test_half_precision_and_symbolic_dims(run: Run) -> None:
     x = RNG.standard_normal((3, 64)).astype("float16")
     found = run(ops.layer_norm, x, shapes=[("n", 64)])

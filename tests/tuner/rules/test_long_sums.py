@@ -66,3 +66,15 @@ def test_what_is_made_to_be_summed_is_blocked_too(columns: int | str) -> None:
     found = np.zeros_like(x)
     call_native(func, x, found, dims=[70_001] if columns == "m" else [])
     np.testing.assert_allclose(found, 1 / 70_001, rtol=4e-7)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e4, 1e6])
+def test_a_large_mean_leaves_long_rows_exact(mean: float) -> None:
+    """With a mean rounded to float32 alone, they were off by 0.01 and more."""
+    x = (np.random.default_rng(0).standard_normal((4, 8200)) + mean).astype("float32")
+    _, func = scheduled(Workload(lambda a: op.layer_norm(a), lambda a: a, x.shape).func)
+    found = np.zeros_like(x)
+    call_native(func, x, found)
+    wide = x.astype("float64")
+    expected = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(found, expected, atol=2e-6)
