@@ -133,6 +133,10 @@ _THREADS = (
     "The threads of T.thread_binding run as a loop on a CPU, one after the other: write a loop "
     "before the barrier and one after it."
 )
+_BARRIER = (
+    "Leave it out: where threads of T.thread_binding exchange values through shared memory, each "
+    "statement of all of them runs before the next."
+)
 _ATTRIBUTE = (
     "Write it where it belongs: annotations= of a loop, T.block_attr of a block, T.func_attr of "
     "the function; a number of threads is T.thread_binding(extent, thread=...)."
@@ -152,7 +156,8 @@ ELSEWHERE: dict[str, str] = {
         _EXTERN,
     ),
     **dict.fromkeys(("address_of", "tvm_access_ptr", "ptr_byte_offset", "isnullptr"), _POINTER),
-    **dict.fromkeys(("tvm_storage_sync", "tvm_thread_allreduce", "tvm_warp_shuffle"), _THREADS),
+    **dict.fromkeys(("tvm_thread_allreduce", "tvm_warp_shuffle"), _THREADS),
+    "tvm_storage_sync": _BARRIER,
     **dict.fromkeys(("attr", "iter_var", "env_thread", "AttrStmt"), _ATTRIBUTE),
     **dict.fromkeys(
         ("Assert", "assume", "assert"),

@@ -401,30 +401,43 @@ class Scope:
             case Var():
                 return self.bounds.get(id(e), UNBOUNDED)
             case FloorDiv(a, IntImm(c)) if c > 0:
-                lo, hi = self.interval(self.linear(a))
+                lo, hi = self._bound_of(a)
                 return (None if lo is None else lo // c, None if hi is None else hi // c)
             case FloorMod(a, IntImm(c)) if c > 0:
                 return 0, c - 1
             case FloorDiv(a, b):
-                low_a, high_a = self.interval(self.linear(a))
-                low_b = self.interval(self.linear(b))[0]
+                low_a, high_a = self._bound_of(a)
+                low_b = self._bound_of(b)[0]
                 if low_a is not None and low_a >= 0 and low_b is not None and low_b >= 0:
                     return 0, high_a
                 return UNBOUNDED
             case FloorMod(a, b):
-                low_b, high_b = self.interval(self.linear(b))
+                low_b, high_b = self._bound_of(b)
                 if low_b is not None and low_b >= 0:
                     return 0, None if high_b is None else max(high_b - 1, 0)
                 return UNBOUNDED
             case Min(a, b) | Max(a, b):
                 return self._extreme_bound(e)
             case Cast(_, value) if value.dtype.kind == "int" and value.dtype.lanes == 1:
-                return self._atom_bound(value)
+                return self._bound_of(value)
             case _:
                 return UNBOUNDED
 
+    def _bound_of(self, e: Expr) -> Bound:
+        """Bounds of a scalar integer. Only what is int64 is a linear form; arithmetic of narrower
+        integers wraps around, and has the bounds of its dtype at most."""
+        if e.dtype is INDEX:
+            return self.interval(self.linear(e))
+        if isinstance(e, IntImm):
+            return e.value, e.value
+        if e.dtype.kind != "int":
+            return UNBOUNDED
+        lo, hi = self._atom_bound(e)
+        most = (1 << (e.dtype.bits - 1)) - 1
+        return -most - 1 if lo is None else lo, most if hi is None else hi
+
     def _extreme_bound(self, e: Min | Max) -> Bound:
-        (la, ha), (lb, hb) = self.interval(self.linear(e.a)), self.interval(self.linear(e.b))
+        (la, ha), (lb, hb) = self._bound_of(e.a), self._bound_of(e.b)
         if type(e) is Min:
             lo = None if la is None or lb is None else min(la, lb)
             known = [h for h in (ha, hb) if h is not None]

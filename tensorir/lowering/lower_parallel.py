@@ -1,9 +1,10 @@
 """Leaves at most one level of parallel loops and gives each its grain.
 
-A parallel loop inside another one runs serially (threads do not nest); a thread_binding loop, a
-GPU notion, is a plain loop on a CPU. The grain is the smallest number of iterations worth a
-thread, from an estimate of the work of one iteration: a loop whose extent does not exceed it never
-wakes the pool. Code generation outlines the loops that remain parallel.
+A parallel loop inside another one runs serially (threads do not nest); a thread_binding loop, a GPU
+notion, is a plain loop on a CPU (``split_threads`` saw to what its threads exchange). The grain is
+the smallest number of iterations worth a thread, from an estimate of the work of one iteration: a
+loop whose extent does not exceed it never wakes the pool. Code generation outlines the loops that
+remain parallel.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from .place_prefetches import place_prefetches
 from .plan_allocations import plan_allocations
 from .share_allocations import share_allocations
 from .simplify_loops import simplify_loops
+from .split_threads import split_threads
 from .unroll_loops import unroll_loops
 from .vectorize_loops import vectorize_loops
 
@@ -43,10 +44,11 @@ def lower_func(func: PrimFunc, target: Target) -> LoweredFunc:
     """Lower ``func`` for ``target``.
 
     Raises CodegenError for what no machine code can be made of: a vectorized or unrolled loop of
-    symbolic extent, an unrolling that explodes, a match_buffer that is no view.
+    symbolic extent, an unrolling that explodes, a match_buffer that is no view, threads that
+    exchange values where no order of loops gives them.
     """
     dims = func.shape_vars
-    lowered = lower_blocks(expand_intrinsics(func))
+    lowered = lower_blocks(expand_intrinsics(split_threads(func)))
     lowered = simplify_loops(lowered)
     lowered = compact_buffers(lowered)
     lowered = block_sums(lowered, target)

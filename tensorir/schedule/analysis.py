@@ -583,9 +583,25 @@ def fail(
     return kind(primitive, found, print_marked(func, guilty))
 
 
+def require_own_axes(func: PrimFunc, block: Block, primitive: str) -> None:
+    """Raises NotCompleteBlockError where a block names a loop around it other than in a binding: it
+    could not do without that loop."""
+    path = find_block(func, block.name, primitive)
+    loops = {loop.var for loop in loops_above(path)}
+    named = next((n for n in walk(block) if isinstance(n, Var) and n in loops), None)
+    if named is not None:
+        found = (
+            f"The block {block.name!r} names the loop {named.name!r} itself, so that it cannot "
+            f"stand outside of it. Bind an axis to it: T.axis.spatial(extent, {named.name})."
+        )
+        raise fail(NotCompleteBlockError, primitive, func, [block], found)
+
+
 def require_complete(func: PrimFunc, block: Block, primitive: str) -> None:
-    """Raises NotCompleteBlockError unless all axes are spatial and the output is not also read."""
+    """Raises NotCompleteBlockError unless all axes are spatial, the output is not also read, and
+    nothing but the axes says where the block stands."""
     if is_complete(block):
+        require_own_axes(func, block, primitive)
         return
     why = "it reads the buffer it writes"
     for it in block.iter_vars:
@@ -608,6 +624,7 @@ def require_complete(func: PrimFunc, block: Block, primitive: str) -> None:
 def require_reduction(func: PrimFunc, block: Block, primitive: str) -> None:
     """Raises NotReductionBlockError unless the block has an init and spatial and reduce axes."""
     if is_reduction(block):
+        require_own_axes(func, block, primitive)
         return
     why = (
         "it has no init"

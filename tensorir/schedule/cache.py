@@ -218,7 +218,7 @@ def cache_write(
     scope = scope_path(path)
     holder = scope[-1]
     assert isinstance(holder, Block)
-    if block.init is None and any(r.buffer is buffer for r in block.reads):
+    if any(r.buffer is buffer for r in block.reads):
         found = (
             f"{block_name!r} updates {buffer.name!r}, which has its first value "
             "elsewhere; cache it before "

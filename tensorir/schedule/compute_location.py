@@ -53,6 +53,7 @@ from .analysis import (
     realize_of,
     rebuild,
     require_complete,
+    require_own_axes,
     scope_blocks,
     scope_path,
     with_body,
@@ -127,6 +128,7 @@ def _plan(func: PrimFunc, block_name: str, loop_var: Var, primitive: str) -> Mov
         )
         raise fail(NotAncestorError, primitive, func, [move.loop], found)
     _require_unconditional(move)
+    require_own_axes(func, move.block, primitive)
     require_scope_declared(func, move.scope, move.block, primitive)
     return move
 

@@ -425,7 +425,7 @@ def _copy_out(access: _Access, index_map: IndexMap, scope: str, name: str) -> Ca
 
 def _require_sole_writer(access: _Access) -> None:
     block, buffer = access.block, access.buffer
-    if block.init is None and any(r.buffer is buffer for r in block.reads):
+    if any(r.buffer is buffer for r in block.reads):
         found = (
             f"{block.name!r} updates {buffer.name!r}, which has its first value elsewhere; "
             "reindex before decompose_reduction."

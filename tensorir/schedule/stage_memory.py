@@ -35,13 +35,13 @@ from .analysis import (
     conjunction,
     fail,
     find_block,
-    is_complete,
     is_reduction,
     loops_above,
     realize_of,
     rebuild,
     require_ancestor,
     require_complete,
+    require_own_axes,
     scope_path,
     with_body,
     writers_of,
@@ -93,8 +93,9 @@ def _require_repeated(func: PrimFunc, path: Path, depth: int, guard: For) -> Non
     """Raises DependenceError unless the block does the same in every iteration of the guard."""
     realize = realize_of(path)
     block = realize.block
-    if not (is_complete(block) or is_reduction(block)):
+    if not is_reduction(block):
         require_complete(func, block, PRIMITIVE)
+    require_own_axes(func, block, PRIMITIVE)
     _require_independent(func, path, depth, guard)
     scope = scope_path(path)[-1]
     assert isinstance(scope, Block)

@@ -3,7 +3,8 @@ replays from JSON and from Python, and its machine code computes what the unsche
 
 Inputs are small integers, so that sums are exact in any order; what remains (``exp`` of sums in
 another order, quotients) is compared to 2e-5 relative and 1e-5 absolute. Arrays stand in margins
-that nothing may write, and memory that nothing wrote is NaN.
+that nothing may write. Outputs hold something before, each element a number of its own: what a
+function leaves alone must stay as it was.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tensorir.verify import verify_func
 from burnish.tensorir.verify_bounds import verify_bounds
 from burnish.tensorir.verify_regions import verify_regions
-from burnish.tests.native import Native, call_native, prepare, value
-from burnish.tests.strategies.corpus import PROGRAMS
+from burnish.tests.native import Native, prepare, value
+from burnish.tests.strategies.corpus import program
+from burnish.tuner.kernel import describe_kernel
 
 MARGIN = 64
 """Elements before and after an array: never results, and never to be written."""
@@ -50,6 +52,11 @@ SIZES: dict[int, tuple[tuple[int, ...], ...]] = {
 }
 """Values of the symbolic dims that a function is called with, by their number."""
 RELATIVE, ABSOLUTE = 2e-5, 1e-5
+FILL = 60
+"""What outputs hold before a call, from here to 50 more: no input is so large, and every dtype has
+it."""
+GARBAGE = (0xA5, 0x3C)
+"""Bytes that workspace is filled with; results may not depend on them."""
 
 times: Counter[str] = Counter()
 """Seconds spent on each law in this process."""
@@ -84,8 +91,8 @@ def law(name: str) -> Iterator[None]:
 
 
 class Arguments:
-    """Arrays for a call of ``func``: random integers as inputs, unwritten outputs, each inside a
-    margin that tells reads and writes out of bounds."""
+    """Arrays for a call of ``func``: random integers as inputs, outputs whose elements differ, each
+    inside a margin that tells reads and writes out of bounds."""
 
     def __init__(self, func: PrimFunc, dims: Sequence[int]) -> None:
         sizes = dict(zip(func.shape_vars, dims, strict=True))
@@ -102,7 +109,9 @@ class Arguments:
             count = int(np.prod(shape))
             raw = np.full(count + 2 * MARGIN, self.nothing(dtype), dtype)
             inside = raw[MARGIN : MARGIN + count]
-            if not written:
+            if written and dtype.kind != "b":
+                inside[:] = FILL + np.arange(count) % 50
+            elif not written:
                 low, high = (
                     (0, 2) if dtype.kind == "b" else (0, 9) if dtype.kind == "u" else (-4, 5)
                 )
@@ -134,15 +143,45 @@ def same(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], what: str)
 @cache
 def expected(name: str) -> tuple[PrimFunc, list[list[np.ndarray]]]:
     """An unscheduled function and its outputs for each of the sizes."""
-    func = PROGRAMS[name]()
+    func = program(name)
+    with law("the function itself"):
+        verify_regions(verify_bounds(verify_func(func)))
+        assert_structural_equal(parse_func(print_func(func)), func)
+    with law("building the function"):
+        target = resolve(native_target())
+        lowered = lower_func(func, target)
+        describe_kernel(func, lowered)
+        symbol = str(lowered.func.attr("global_symbol", lowered.func.name))
+        native = Native([emit_object([lowered], target).image], [symbol])
     results = []
-    for dims in SIZES[len(func.shape_vars)]:
-        arguments = Arguments(func, dims)
-        call_native(func, *arguments.arrays, dims=dims)
-        results.append(arguments.outputs())
-        for a in results[-1]:
-            assert np.isfinite(a).all(), f"{name} gives {a}"
+    with law("the function's results"):
+        for dims in SIZES[len(func.shape_vars)]:
+            first, second = [
+                call(func, lowered, native.tracker[symbol], dims, garbage=g) for g in GARBAGE
+            ]
+            for a, b in zip(first, second, strict=True):
+                assert np.isfinite(a).all(), f"{name} gives {a}"
+                np.testing.assert_array_equal(a, b, "it reads memory that nothing wrote")
+            results.append(first)
     return func, results
+
+
+def call(
+    func: PrimFunc,
+    lowered: LoweredFunc,
+    address: int,
+    dims: Sequence[int],
+    *,
+    threads: int = 1,
+    garbage: int = GARBAGE[0],
+) -> list[np.ndarray]:
+    """The outputs of one call of machine code; ``func`` says what its arguments are."""
+    arguments = Arguments(func, dims)
+    shared, each = (value(e, lowered, dims) for e in (lowered.shared_bytes, lowered.thread_bytes))
+    prepared = prepare(address, arguments.arrays, dims, shared + each * threads, threads)
+    prepared.workspace[:] = garbage
+    prepared()
+    return arguments.outputs()
 
 
 # -- laws ------------------------------------------------------------------------------------------
@@ -206,15 +245,8 @@ def check_results(name: str, func: PrimFunc, variant: int) -> None:
     threads = 1 + variant % 3
     with law("results"):
         for dims, outputs in zip(SIZES[len(original.shape_vars)], results, strict=True):
-            arguments = Arguments(original, dims)
-            shared, each = (
-                value(e, lowered, dims) for e in (lowered.shared_bytes, lowered.thread_bytes)
-            )
-            address, size = native.tracker[symbol], shared + each * threads
-            call = prepare(address, arguments.arrays, dims, size, threads)
-            call.workspace[:] = 0xA5
-            call()
-            same(arguments.outputs(), outputs, f"with {threads} threads, dims {dims}")
+            found = call(original, lowered, native.tracker[symbol], dims, threads=threads)
+            same(found, outputs, f"with {threads} threads, dims {dims}")
 
 
 def check_schedule(name: str, sch: Schedule, variant: int) -> str:

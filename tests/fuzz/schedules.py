@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 
 from burnish.tensorir.schedule import Trace
 from burnish.tests.fuzz.shrink import shrink
+from burnish.tests.strategies.random_programs import PREFIX
 from burnish.tests.strategies.schedules import PRIMITIVES, PROGRAMS
 
 CHUNK = 200
@@ -33,6 +34,8 @@ SHRUNK_CRASHES = 10
 """How many crashes are shrunk: each attempt is a process."""
 ATTEMPTS = 60
 """Processes for the shrinking of one crash."""
+RANDOM = 40
+"""Sequences of one random function; half of all sequences are of such."""
 SEEDS_APART = 1_000_000
 """SEED numbers a range of sequences; ranges do not overlap."""
 
@@ -152,11 +155,18 @@ def chunks(names: Sequence[str], count: int, seed: int) -> Iterator[tuple[str, i
                 yield name, seed * SEEDS_APART + start, size
 
 
-def run(names: Sequence[str], count: int, seed: int, jobs: int) -> Summary:
-    """Run sequences in ``jobs`` processes and print each failure as it is found."""
+def random_chunks(count: int, seed: int) -> Iterator[tuple[str, int, int]]:
+    """``count`` sequences over as many random functions as that takes, no two runs the same."""
+    for start in range(0, count, RANDOM):
+        number = seed * SEEDS_APART + start // RANDOM
+        yield f"{PREFIX}{number}", seed * SEEDS_APART, min(RANDOM, count - start)
+
+
+def run(planned: Iterable[tuple[str, int, int]], jobs: int) -> Summary:
+    """Run chunks of sequences in ``jobs`` processes and print each failure as it is found."""
     summary = Summary()
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(run_chunk, *chunk) for chunk in chunks(names, count, seed)]
+        waiting = [pool.submit(run_chunk, *chunk) for chunk in planned]
         try:
             for done in waiting:
                 _take(summary, done.result())
@@ -192,13 +202,13 @@ def _described(failure: dict[str, Any]) -> str:
     return "\n".join([p for p in parts if p]) + "\n"
 
 
-def table(summary: Summary, seconds: float, *, seed: int, jobs: int) -> str:
+def table(summary: Summary, seconds: float, *, seed: int, jobs: int, functions: int) -> str:
     """The summary as Markdown."""
     failures = Counter(
         [f"{f['signature']} | {f['program']} | {f['seed']}" for f in summary.failures]
     )
     lines = [
-        f"{summary.sequences} sequences over {len(PROGRAMS)} functions, seed {seed}, "
+        f"{summary.sequences} sequences over {functions} functions, seed {seed}, "
         f"{seconds:.0f} s in {jobs} processes; {sum(summary.applied.values())} primitives applied, "
         f"{sum(sum(c.values()) for c in summary.refused.values())} refused; "
         f"{sum(summary.no_code.values())} schedules without machine code; "
@@ -227,14 +237,19 @@ INTRODUCTION = """\
 # Random schedules
 
 `make fuzz-schedules N=20000 SEED=0` applies random primitives to small functions (matrix products,
-convolutions, pools, softmax, scans, gathers, nested blocks, symbolic shapes ...) and checks every
-resulting schedule:
+convolutions, pools, softmax, scans, gathers, nested blocks, symbolic shapes ...), half of them
+random ones (`tests/strategies/random_programs.py`: conditions in bodies and around blocks,
+predicates, nested blocks that declare more than they write, updates at other elements than the
+init, indices of every integer type and out of memory, views, blocks without axes, threads that hand
+values to one another). A function must be one that `build` takes, parse back from its text, and
+compute the same whatever memory held before. Every resulting schedule is checked:
 
 - the function is well formed, in bounds, and declares what it touches;
 - its text parses back to an equal function;
 - its trace gives an equal function again from JSON, as Python, and simplified without checks;
 - its machine code computes what the unscheduled function's does (to 2e-5 relative and 1e-5
-  absolute: reductions may reassociate), and writes nothing else.
+  absolute: reductions may reassociate), and writes nothing else: outputs hold something before
+  the call, and what the function leaves alone stays as it was.
 
 A primitive may refuse with a ScheduleError and must then leave the schedule as it was; any other
 error is a failure. Sequences run in processes of their own, so that a crash or a hang costs one
@@ -251,13 +266,20 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1000, help="how many sequences")
     parser.add_argument("--seed", type=int, default=0, help="which sequences")
     parser.add_argument("--jobs", type=int, default=2, help="how many processes")
-    parser.add_argument("--program", choices=sorted(PROGRAMS), help="only this function")
+    parser.add_argument("--program", help="only this function, by name; random_17 is one too")
     parser.add_argument("--out", type=Path, help="where to write the summary as Markdown")
     options = parser.parse_args()
-    names = [options.program] if options.program else list(PROGRAMS)
+    if options.program:
+        planned = list(chunks([options.program], options.count, options.seed))
+    else:
+        known = options.count - options.count // 2
+        planned = list(chunks(list(PROGRAMS), known, options.seed))
+        planned += random_chunks(options.count // 2, options.seed)
     begin = time.perf_counter()
-    summary = run(names, options.count, options.seed, options.jobs)
-    text = table(summary, time.perf_counter() - begin, seed=options.seed, jobs=options.jobs)
+    summary = run(planned, options.jobs)
+    functions = len({name for name, _, _ in planned})
+    seconds = time.perf_counter() - begin
+    text = table(summary, seconds, seed=options.seed, jobs=options.jobs, functions=functions)
     print(text)
     if options.out is not None:
         options.out.write_text(INTRODUCTION + text, encoding="utf-8")

@@ -17,9 +17,12 @@ import sys
 import time
 from typing import Any
 
+from burnish.support.errors import CodegenError
+from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Trace
 from burnish.tests.fuzz.check import Broken, broken_law, check_schedule, expected, times
 from burnish.tests.fuzz.shrink import shrink
+from burnish.tests.strategies.corpus import program
 from burnish.tests.strategies.schedules import Crash, RandomSchedule
 
 SHRINKING_LIMIT = 120.0
@@ -50,6 +53,29 @@ def random_run(name: str, seed: int) -> RandomSchedule:
 def steps_of(name: str, seed: int) -> int:
     """How many primitives a sequence tries."""
     return random.Random(f"{name}/{seed}/steps").randrange(3, 19)
+
+
+def trouble_of(name: str, seed: int) -> dict[str, Any]:
+    """The report of a function that breaks a law before anything is scheduled, or that has no
+    machine code; empty for all others."""
+    report: dict[str, Any] = {"applied": {}, "refused": [], "no_code": "", "failure": None}
+    try:
+        expected(name)
+    except Broken as broken:
+        text = print_func(program(name))
+        report["failure"] = {
+            "program": name,
+            "seed": seed,
+            "signature": broken.signature,
+            "message": f"{broken.error}\n{text}"[:3000],
+            "trace": "(nothing was scheduled)",
+            "after": text,
+        }
+    except CodegenError as error:
+        report["no_code"] = str(error).split("\n", 1)[0]
+    else:
+        return {}
+    return report
 
 
 def run_sequence(name: str, seed: int, *, shrinking: bool = True) -> dict[str, Any]:
@@ -108,11 +134,13 @@ def main(arguments: list[str]) -> None:
     command, name, *rest = arguments
     match command, [float(r) for r in rest]:
         case "run", [first, count, limit]:
-            expected(name)
+            trouble = trouble_of(name, int(first))
             for seed in range(int(first), int(first + count)):
                 watch(limit)
                 say({"begin": seed})
-                say(run_sequence(name, seed))
+                say(trouble | {"end": seed} if trouble else run_sequence(name, seed))
+                if trouble and trouble["failure"]:
+                    break
             say({"times": dict(times)})
         case "trace", [seed]:
             generator = random_run(name, int(seed))

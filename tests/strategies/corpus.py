@@ -2,8 +2,9 @@
 
 ``CORPUS`` has those written with the compute language, which the tuner's rules are tried on too;
 ``PROGRAMS`` adds what only text can say (recurrences, tuple reductions, opaque and nested blocks,
-views, predicates) and what schedules alone are tried on. Sizes are small and mostly prime to each
-other. Every function is defined for inputs of any value: indirect indices are clamped.
+views, predicates) and what schedules alone are tried on; ``program`` also knows random ones. Sizes
+are small and mostly prime to each other. Every function is defined for inputs of any value:
+indirect indices are clamped.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import call_intrin
 from burnish.tensorir.parser import parse_func
 from burnish.tests.strategies.corpus_texts import TEXTS
+from burnish.tests.strategies.random_programs import PREFIX, random_program
 
 
 # -- functions -------------------------------------------------------------------------------------
@@ -216,3 +218,9 @@ CORPUS: Mapping[str, Callable[[], PrimFunc]] = {
 
 PROGRAMS: Mapping[str, Callable[[], PrimFunc]] = {**CORPUS, **TEXTS}
 """Every function."""
+
+
+def program(name: str) -> PrimFunc:
+    """A function of ``PROGRAMS``, or the random one that a name such as ``random_17`` means."""
+    number = name.removeprefix(PREFIX)
+    return random_program(int(number)) if number.isdecimal() else PROGRAMS[name]()

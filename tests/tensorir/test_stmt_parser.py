@@ -257,7 +257,11 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("C = T.Buffer((8,), 'int32', data=A.data)\nC[0] = 1", "A view must be compact and of", ""),
     # words of TVM that have no place here
     ("T.call_extern('int32', 'f', A.data)", "R.call_dps_packed", "T.call_extern"),
-    ("T.evaluate(T.tvm_storage_sync('shared'))", "run as a loop on a CPU", "T.tvm_storage_sync"),
+    (
+        "T.evaluate(T.tvm_storage_sync('shared'))",
+        "Leave it out: where threads",
+        "T.tvm_storage_sync",
+    ),
     ("T.attr(A, 'pragma', 1)", "annotations= of a loop", "T.attr"),
     ("T.buffer_store(B, 1.0, [0])", "Write A[i] = value.", "T.buffer_store"),
     ("T.assume(A[0] > 0.0)", "A kernel checks and assumes nothing", "T.assume"),

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.tensorir.expr import Expr, IntImm, Max, Min, Var, as_expr
+from burnish.support.dtype import DType
+from burnish.tensorir.expr import (
+    INDEX,
+    Cast,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Var,
+    as_expr,
+)
 from burnish.tensorir.lowering.linear import Scope, expr_key
 from burnish.tensorir.printer import print_expr
 
@@ -162,3 +174,21 @@ def test_the_end_of_a_loop_may_be_a_digit_of_a_size(condition: Expr) -> None:
         assert print_expr(s.simplify(condition)) == "T.bool(True)"
     with s.loop(I, IntImm(0), N // 4 % 2), s.loop(J, IntImm(0), IntImm(5)):
         assert not isinstance(s.simplify(I * 4 + J + N // 8 * 8 < N // 4 * 4), IntImm)
+
+
+def test_bounds_of_integers_narrower_than_int64() -> None:
+    """Indices are clamped in the type that they are read in: ``(T.max(I[i], 0) // 2) // 4``."""
+    x = Var("x", DType("int8"))
+
+    def c(value: int) -> IntImm:
+        return IntImm(value, DType("int8"))
+
+    clamped = Min(FloorDiv(Max(x, c(0)), c(2)), c(7))
+    scope = Scope()
+    index = Cast(INDEX, clamped)
+    assert scope.interval(scope.linear(index)) == (0, 7)
+    assert scope.interval(scope.linear(Cast(INDEX, Max(x, c(3))))) == (3, 127)
+    assert scope.interval(scope.linear(Cast(INDEX, FloorMod(x, c(5))))) == (0, 4)
+    quotient = scope.linear(FloorDiv(index, IntImm(8, INDEX)))
+    assert quotient.is_const
+    assert quotient.const == 0

@@ -1,0 +1,314 @@
+"""Splits thread loops where threads hand values to one another, so that they run one after another.
+
+The threads of a GPU's block run at once and wait for each other where one reads what another has
+put into shared memory; a loop over them runs the first to its end before the second begins::
+
+    for t in T.thread_binding(32, thread="threadIdx.x"):      for t in T.thread_binding(...):
+        S[t] = A[t]                                     ->        S[t] = A[t]
+        B[t] = S[31 - t]                                      for t in T.thread_binding(...):
+                                                                  B[t] = S[31 - t]
+
+Each statement between two such points gets thread loops of its own; loops that all threads run
+alike, and conditions that they decide alike, move outside of them. What is private to a thread
+(``local`` memory that its indices do not tell apart) gets a dimension of threads. Where an exchange
+stands in anything else, there is no order of plain loops: that is an error, never an old value. A
+thread loop without an exchange stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ...support.errors import CodegenError
+from ...support.node import Node, replace, walk
+from ..buffer import Buffer, BufferRegion, Range
+from ..expr import BufferLoad, Expr, IntImm, Var
+from ..function import PrimFunc
+from ..schedule.affine import loop_bounds, undetermined
+from ..schedule.analysis import (
+    Nested,
+    all_buffers,
+    binding_map,
+    blocks_below,
+    child_stmts,
+    walk_paths,
+)
+from ..schedule.certain_writes import covered_within
+from ..stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    MatchBuffer,
+    SeqStmt,
+    Stmt,
+    seq,
+)
+from ..visitor import Mutator, replace_buffers, substitute, uses
+
+EXCHANGED = ("shared", "warp")
+"""Scopes of memory through which threads exchange values."""
+PRIVATE = ("local", "register")
+"""Scopes of memory of which each thread has its own."""
+
+
+def split_threads(func: PrimFunc) -> PrimFunc:
+    """``func`` whose thread loops may run one thread after another. Raises CodegenError where that
+    cannot be had."""
+    shared = {b for b in all_buffers(func) if b.scope in EXCHANGED}
+    if not shared or not any(_is_threads(p[-1]) for p in walk_paths(func.body)):
+        return func
+    split = _Split(func, shared)
+    body = split.visit(func.body, [])
+    if split.private:
+        body = replace_buffers(body, split.private)
+    return func if body is func.body else replace(func, body=body)
+
+
+def _is_threads(s: Stmt) -> bool:
+    return isinstance(s, For) and s.thread.startswith("threadIdx")
+
+
+class _Split:
+    def __init__(self, func: PrimFunc, shared: set[Buffer]) -> None:
+        self.func = func
+        self.shared = shared
+        self.private: dict[Buffer, Buffer] = {}
+
+    # -- where threads exchange values -------------------------------------------------------------
+    def exchanges(self, s: Stmt, fixed: Sequence[For], skip: int = 0) -> bool:
+        """Whether, below ``s``, an iteration of the loops ``fixed`` reads what it has not surely
+        written itself before; the first ``skip`` loops of ``s`` are among these."""
+        nested = []
+        for n in blocks_below(s):
+            reads = tuple([r for r in n.block.reads if r.buffer in self.shared])
+            writes = tuple([r for r in n.block.writes if r.buffer in self.shared])
+            if reads or writes:
+                block = replace(n.block, reads=reads, writes=writes)
+                realize = replace(n.realize, block=block)
+                nested.append(Nested(realize, n.loops[skip:], n.conditions))
+        return covered_within(nested, fixed) is not None
+
+    def any_exchange(self, loop: For, outer: Sequence[For]) -> bool:
+        """Whether the threads of a loop, or of those below it, exchange values."""
+        if self.exchanges(loop, [*outer, loop], 1):
+            return True
+        for path in walk_paths(loop.body):
+            s = path[-1]
+            around = [*outer, loop, *[x for x in path[:-1] if isinstance(x, For)]]
+            if isinstance(s, For) and _is_threads(s) and self.exchanges(s, [*around, s], 1):
+                return True
+            if isinstance(s, BlockRealize) and self.exchanges_inside(s, around):
+                return True
+        return False
+
+    def _splits(self, loop: For, outer: Sequence[For]) -> bool:
+        """``any_exchange`` through memory that is allocated outside of the loop."""
+        own = {b for n in walk(loop) if isinstance(n, Block) for b in n.alloc_buffers}
+        shared, self.shared = self.shared, self.shared - own
+        found = self.any_exchange(loop, outer)
+        if not found:
+            self.shared = shared
+        return found
+
+    def exchanges_inside(self, s: BlockRealize, fixed: Sequence[For]) -> bool:
+        """Whether blocks inside of a block exchange values between the iterations that it runs in:
+        its axes stand for these."""
+        if all(w.buffer not in self.shared for w in s.block.writes):
+            return False
+        return self.exchanges(substitute(s.block.body, binding_map(s)), fixed)
+
+    # -- the walk ----------------------------------------------------------------------------------
+    def visit(self, s: Stmt, outer: list[For]) -> Stmt:
+        """``s`` with the thread loops in it split."""
+        match s:
+            case For():
+                if _is_threads(s) and self._splits(s, outer):
+                    return self.spread(self._with_private(s), outer, [])
+                body = self.visit(s.body, [*outer, s])
+                return s if body is s.body else replace(s, body=body)
+            case BlockRealize():
+                body = self.visit(s.block.body, outer)
+                if body is s.block.body:
+                    return s
+                return replace(s, block=replace(s.block, body=body))
+            case SeqStmt(stmts):
+                new = [self.visit(c, outer) for c in stmts]
+                return s if all(a is b for a, b in zip(new, stmts, strict=True)) else seq(*new)
+            case IfThenElse(_, then_case, else_case):
+                other = None if else_case is None else self.visit(else_case, outer)
+                return replace(s, then_case=self.visit(then_case, outer), else_case=other)
+            case LetStmt():
+                return replace(s, body=self.visit(s.body, outer))
+            case _:
+                return s
+
+    def spread(self, s: Stmt, outer: list[For], threads: list[For]) -> Stmt:
+        """``s`` run by all of the threads, each of its statements to its end before the next."""
+        if _is_threads(s):
+            assert isinstance(s, For)
+            return self.spread(s.body, outer, [*threads, s])
+        match s:
+            case SeqStmt(stmts):
+                return seq(*[self.spread(c, outer, threads) for c in stmts])
+            case For() | IfThenElse() | LetStmt() if not self.exchanges(s, [*outer, *threads]):
+                return _run_by(threads, self.visit(s, [*outer, *threads]))
+            case For():
+                self._require_alike((s.min, s.extent), threads, s)
+                return replace(s, body=self.spread(s.body, [*outer, s], threads))
+            case IfThenElse():
+                self._require_alike((s.condition,), threads, s)
+                other = s.else_case
+                return IfThenElse(
+                    s.condition,
+                    self.spread(s.then_case, outer, threads),
+                    None if other is None else self.spread(other, outer, threads),
+                )
+            case LetStmt():
+                if any(isinstance(n, BufferLoad) for n in walk(s.value)):
+                    raise self._refused(s, "a let that reads memory")
+                return self.spread(substitute(s.body, {s.var: s.value}), outer, threads)
+            case BlockRealize():
+                if self.exchanges_inside(s, [*outer, *threads]):
+                    raise self._refused(s, f"the block {s.block.name!r}")
+                return _run_by(threads, s)
+            case _:
+                return _run_by(threads, s)
+
+    def _require_alike(self, parts: Sequence[Expr], threads: Sequence[For], s: Stmt) -> None:
+        """All threads run a loop or decide a condition alike."""
+        what = f"the loop {s.var.name!r}" if isinstance(s, For) else "a condition"
+        for e in parts:
+            if any(uses(e, t.var) for t in threads):
+                raise self._refused(s, f"{what} that differs between them")
+            if any(isinstance(n, BufferLoad) for n in walk(e)):
+                raise self._refused(s, f"{what} that memory decides")
+
+    def _refused(self, s: Stmt, where: str) -> CodegenError:
+        names = [n.buffer.name for n in walk(s) if isinstance(n, BufferStore)]
+        used = [b.name for b in self.shared if any(_touches(n, b) for n in walk(s))]
+        return CodegenError(
+            f"{self.func.name}: threads exchange values through the shared memory "
+            f"{', '.join(sorted(set(used or names)))} inside of {where}. Threads run as loops "
+            "here, each statement of all of them before the next, which is possible only outside "
+            "of that: write a thread loop before the exchange and one after it."
+        )
+
+    # -- memory of each thread ---------------------------------------------------------------------
+    def _with_private(self, top: For) -> For:
+        """The nest with a dimension of threads for each buffer that threads would share now."""
+        inside = {n for n in walk(top) if isinstance(n, Block)}
+        own = {b for block in inside for b in block.alloc_buffers}
+        result = top
+        for b in all_buffers(self.func):
+            users = [x for x in walk(self.func.body) if _touches(x, b)]
+            here = [x for x in walk(top) if _touches(x, b)]
+            if b.scope not in PRIVATE or b in own or not here or len(here) != len(users):
+                continue
+            accesses = _accesses_below(top, b)
+            if all(_tells_threads(n, r, threads) for n, r, threads in accesses):
+                continue
+            axes = sorted({t.thread for _, _, threads in accesses for t in threads})
+            sizes = [_extent_of(axis, accesses) for axis in axes]
+            if None in sizes or b.strides or any(isinstance(x, MatchBuffer) for x in here):
+                raise self._refused(top, f"loops of different threads around {b.name!r}")
+            shape = (*[size for size in sizes if size is not None], *b.shape)
+            new = replace(b, shape=shape, scope="local")
+            self.private[b] = new
+            result = _PerThread(b, new, axes).visit(result)
+        return result
+
+
+def _touches(n: Node, b: Buffer) -> bool:
+    if isinstance(n, MatchBuffer):
+        return n.source.buffer is b
+    return isinstance(n, (BufferLoad, BufferStore, BufferRegion)) and n.buffer is b
+
+
+def _run_by(threads: Sequence[For], s: Stmt) -> Stmt:
+    """``s`` in loops of its own over the threads that it tells apart: what does not depend on a
+    thread is the same for all of them."""
+    used = [t for t in threads if uses(s, t.var)]
+    fresh: Mapping[Var, Expr] = {t.var: Var(t.var.name, t.var.dtype) for t in used}
+    s = substitute(s, fresh)
+    for t in reversed(used):
+        var = fresh[t.var]
+        assert isinstance(var, Var)
+        s = replace(t, var=var, extent=substitute(t.extent, fresh), body=s)
+    return s
+
+
+def _accesses_below(
+    s: Stmt, b: Buffer, threads: tuple[For, ...] = ()
+) -> list[tuple[Nested, BufferRegion, tuple[For, ...]]]:
+    """The regions of a buffer that blocks below ``s`` declare, with the thread loops around."""
+    if _is_threads(s):
+        assert isinstance(s, For)
+        threads = (*threads, s)
+    if isinstance(s, BlockRealize):
+        n = Nested(s, [], [])
+        regions = (*s.block.reads, *s.block.writes)
+        return [(n, r, threads) for r in regions if r.buffer is b]
+    return [found for child in child_stmts(s) for found in _accesses_below(child, b, threads)]
+
+
+def _tells_threads(n: Nested, r: BufferRegion, threads: Sequence[For]) -> bool:
+    """Whether no two threads touch one element through a region."""
+    at = binding_map(n.realize)
+    free = undetermined([substitute(x.min, at) for x in r.region], loop_bounds(threads))
+    single = all(isinstance(x.extent, IntImm) and x.extent.value == 1 for x in r.region)
+    return single and free is not None and not any(t.var in free for t in threads)
+
+
+def _extent_of(
+    axis: str, accesses: Sequence[tuple[Nested, BufferRegion, tuple[For, ...]]]
+) -> IntImm | None:
+    """The number of threads of an axis around every access; None where it is not the same."""
+    found: set[int] = set()
+    for _, _, threads in accesses:
+        own = [t.extent.value for t in threads if t.thread == axis and isinstance(t.extent, IntImm)]
+        if not own:
+            return None
+        found.add(own[-1])
+    return IntImm(found.pop()) if len(found) == 1 else None
+
+
+class _PerThread(Mutator):
+    """Accesses of a private buffer get the variables of the threads around them."""
+
+    def __init__(self, old: Buffer, new: Buffer, axes: Sequence[str]) -> None:
+        self.old, self.new, self.axes = old, new, axes
+        self.threads: dict[str, Var] = {}
+
+    def visit_For(self, n: For) -> For:  # noqa: N802
+        before = self.threads
+        if _is_threads(n):
+            self.threads = before | {n.thread: n.var}
+        result: For = self.generic_visit(n)
+        self.threads = before
+        return result
+
+    def _place(self) -> tuple[Var, ...]:
+        return tuple([self.threads[a] for a in self.axes])
+
+    def visit_BufferLoad(self, n: BufferLoad) -> Any:  # noqa: N802
+        load: BufferLoad = self.generic_visit(n)
+        if n.buffer is not self.old:
+            return load
+        return BufferLoad(self.new, (*self._place(), *load.indices), load.predicate)
+
+    def visit_BufferStore(self, n: BufferStore) -> Any:  # noqa: N802
+        store: BufferStore = self.generic_visit(n)
+        if n.buffer is not self.old:
+            return store
+        return BufferStore(self.new, store.value, (*self._place(), *store.indices), store.predicate)
+
+    def visit_BufferRegion(self, n: BufferRegion) -> Any:  # noqa: N802
+        region: BufferRegion = self.generic_visit(n)
+        if n.buffer is not self.old:
+            return region
+        own = [Range(v, IntImm(1)) for v in self._place()]
+        return BufferRegion(self.new, (*own, *region.region))
