@@ -49,6 +49,19 @@ def test_the_best_record_replays_to_the_function_that_was_measured() -> None:
         assert len(sch.trace) > 0
 
 
+def test_failures_for_other_targets_are_no_records() -> None:
+    with TuningDatabase() as db:
+        task = TuneTask("main", matmul(), HERE)
+        source = db.add_workload(task.workload, task.name, print_func(task.stripped), task.flop)
+        db.add(TuningRecord(task.workload, "elsewhere", "a", source, "[]", (), "it died"))
+        with pytest.raises(TuningError) as caught:
+            best_record(db, task)
+        assert "other targets" not in str(caught.value)
+        db.add(TuningRecord(task.workload, "elsewhere", "b", source, "[]", (1.0,)))
+        with pytest.raises(TuningError, match="There are records for other targets: elsewhere"):
+            best_record(db, task)
+
+
 def test_other_block_and_buffer_names_replay_too() -> None:
     with TuningDatabase() as db:
         made = record(db, matmul(), tiled)

@@ -16,6 +16,7 @@ import pytest
 from burnish.support.errors import TuningError
 from burnish.tensorir.printer import print_func
 from burnish.tests.tuner.programs import matmul
+from burnish.tuner import database
 from burnish.tuner.database import TuningDatabase, TuningRecord, signature
 
 
@@ -35,6 +36,59 @@ def test_a_record_comes_back_as_it_was() -> None:
     assert first.best == 2e-6
     assert first.median == 3e-6
     assert second.best is second.median is None
+
+
+def test_when_a_record_was_made_is_kept_and_does_not_tell_records_apart() -> None:
+    with TuningDatabase() as db:
+        db.add(record("a", 1.0))
+        db.add(replace(record("b", 1.0), created=12.0))
+        now, then = db.records()
+        assert now.created > 1e9
+        assert then.created == 12.0
+    assert replace(now, created=3.0) == now == record("a", 1.0)
+
+
+def test_the_best_time() -> None:
+    with TuningDatabase() as db:
+        db.add(record("a", 5.0, 3.0))
+        assert db.best_seconds("w", "t") == 3.0
+        assert db.best_seconds("w", "u") is None
+
+
+def test_a_file_in_folders_that_are_not_there_yet(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "b" / "records.db"
+    with pytest.raises(TuningError, match="There is no file"):
+        TuningDatabase(path, must_exist=True)
+    with TuningDatabase(path) as db:
+        db.add(record("a", 1.0))
+    with TuningDatabase(path, must_exist=True) as db:
+        assert len(db) == 1
+    (mode,) = sqlite3.connect(path).execute("PRAGMA journal_mode").fetchone()
+    assert mode == "wal", "readers and writers do not wait for each other"
+
+
+class Busy:
+    """A connection whose mode another process is just changing, some times."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.asked = 0
+
+    def execute(self, _: str) -> None:
+        self.asked += 1
+        if self.asked <= self.times:
+            raise sqlite3.OperationalError("database is locked")
+
+
+def test_a_file_that_another_process_opens_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr(database.time, "sleep", lambda _: None)
+    monkeypatch.setattr(database.time, "monotonic", lambda: float(next(clock)))
+    busy = Busy(3)
+    database._use_log(busy)  # type: ignore[arg-type]
+    assert busy.asked == 4
+    with pytest.raises(sqlite3.OperationalError):
+        database._use_log(Busy(1000))  # type: ignore[arg-type]
 
 
 def test_the_best_is_the_fastest_that_was_measured() -> None:

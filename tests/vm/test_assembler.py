@@ -8,6 +8,7 @@ import pytest
 from burnish.support.errors import VMError
 from burnish.vm.assembler import Assembler, FunctionBuilder
 from burnish.vm.program import Call, Goto, If, Imm, Kernel, Param, Reg, Ret, TensorSpec
+from burnish.vm.tensor import Tensor
 
 F4 = TensorSpec(("4",), "float32")
 
@@ -33,6 +34,17 @@ def test_registers_labels_and_calls() -> None:
         Goto(0),
         Ret(Reg(0)),
     )
+
+
+def test_constants_of_bits() -> None:
+    asm = Assembler()
+    bits = np.array([0x3F80, 0xC020], np.uint16)
+    asm.constant(bits, "bfloat16")
+    asm.constant(np.zeros(2, np.uint16))
+    held, plain = asm.program.constants
+    assert isinstance(held, Tensor)
+    assert (held.dtype, held.tolist()) == ("bfloat16", [1.0, -2.5])
+    assert isinstance(plain, np.ndarray)
 
 
 def test_constants_objects_and_kernels_are_stored_once(add_kernel: Kernel) -> None:

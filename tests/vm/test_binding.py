@@ -67,6 +67,15 @@ def test_a_call_borrows_all_of_its_workspace(add_kernel: Kernel, add_object: byt
     assert pool.free_bytes == 32 * m
 
 
+def test_a_kernel_of_two_dims(add_kernel: Kernel, add_object: bytes) -> None:
+    a, b, c = (Param(p.name, TensorSpec(("m", "n"), "float32")) for p in add_kernel.params)
+    kernel = replace(add_kernel, params=(a, b, c), dims=("m", "n"))
+    bound = bind_kernel(kernel, load_objects([add_object]))
+    out = np.empty((3, 4), np.float32)
+    bound(rows(3), rows(3), out)
+    assert np.array_equal(out, rows(3) * 2)
+
+
 def test_threads_multiply_their_part_of_the_workspace(
     add_kernel: Kernel, add_object: bytes
 ) -> None:

@@ -61,6 +61,8 @@ def test_copy_wants_equal_types(frame: Frame) -> None:
 def test_scalars(frame: Frame) -> None:
     assert BUILTINS["read_scalar"](frame, array(np.array(True))) is True
     assert BUILTINS["read_scalar"](frame, array(np.array([7]))) == 7
+    with pytest.raises(ArgumentError, match=r"A condition is one element.*\(2,\)"):
+        BUILTINS["read_scalar"](frame, array(np.array([7, 8])))
     with pytest.raises(ArgumentError, match=r"one element; this tensor has shape \(2,\)"):
         BUILTINS["read_scalar"](frame, array(np.array([7, 8])))
 

@@ -190,6 +190,18 @@ def test_any_function_round_trips(calls: list[tuple[int, list[object]]], value: 
     assert same(parse_program(print_program(program), *contents(program)), program)
 
 
+@pytest.mark.parametrize("text", ['say "x"', "it's", "both ' and \"", "line\nbreak", "\\", ""])
+def test_special_strings(text: str) -> None:
+    asm = Assembler()
+    with asm.function("main", [], VECTOR) as f:
+        f.value("builtin:make_tuple", [Imm(text)])
+        f.ret(Imm(0))
+    parsed = parse_program(print_program(asm.program))
+    call = parsed.functions["main"].instructions[0]
+    assert isinstance(call, Call)
+    assert call.args == (Imm(text),)
+
+
 def test_special_floats() -> None:
     asm = Assembler()
     with asm.function("main", [], VECTOR) as f:

@@ -52,6 +52,7 @@ def test_a_good_program() -> None:
         ([MATCH, Goto(2), RET], "the jump leaves the function"),
         ([MATCH, If(0, -2), RET], "the jump leaves the function"),
         ([MATCH, Call(-1, "relu", ()), RET], "'relu' is not kind:name"),
+        ([MATCH, Call(-1, "sql:k", ()), RET], "'sql:k' is not kind:name"),
         ([MATCH, Call(-1, "kernel:q", ()), RET], "has no kernel 'q'"),
         (
             [MATCH, Call(-1, "kernel:k", (Reg(0),)), RET],
@@ -65,6 +66,12 @@ def test_a_good_program() -> None:
 def test_faults_are_found(code: list[Instruction], message: str) -> None:
     with pytest.raises(VMError, match=message):
         verify_program(program(function(*code)))
+
+
+def test_instructions_are_values() -> None:
+    assert {MATCH, RET, If(0, 2), Goto(1)} == {
+        Call(-1, "builtin:match_shape", (Reg(0),)), Ret(Reg(0)), If(0, 2), Goto(1),
+    }  # fmt: skip
 
 
 def test_a_fault_names_function_and_instruction() -> None:

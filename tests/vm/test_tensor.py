@@ -85,6 +85,8 @@ def test_bfloat16() -> None:
     assert array(values[:2], "bfloat16").tolist() == [1.0, -2.5]
     assert array(np.array([1, 2**40]), "int64").tolist() == [1, 2**40]
     assert array(t, "float32").dtype == "float32"
+    odd = Tensor(np.array([0x7F81, 0xFFC3], np.uint16), "bfloat16")
+    assert array(odd, "bfloat16").bits().tolist() == [0x7F81, 0xFFC3], "NaN keep their bits"
     assert Tensor(t.bits(), "bfloat16").pointer == t.pointer
     for taken in (t.numpy, lambda: np.asarray(t), t.__dlpack__):
         with pytest.raises(DTypeError, match=r"take \.bits\(\)"):
