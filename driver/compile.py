@@ -47,12 +47,19 @@ from .executable import Executable
 from .kernels import resolve_target
 from .report import CompileReport
 from .signature import CompiledSignature, signature_key
-from .sources import check_torch_module, import_source, import_torch_module, is_torch_module
+from .sources import (
+    check_torch_module,
+    import_source,
+    import_torch_module,
+    importer_of,
+    is_torch_module,
+)
 from .stages import STAGES, ScheduleChoice, compile_module, recompile, selection
 from .tasks import extract_tasks
 from .threads import thread_count
 from .timing import Timing, time_interleaved
 from .tune import ScheduledBy, TuneResult, tune_tasks
+from .weights import changed_weights, digest_weights
 
 MAX_SIGNATURES = 16
 NOTE_SIGNATURES = 4
@@ -75,9 +82,13 @@ class CompiledModel:
         target: Target,
         threads: int,
         precision: str = "fast",
+        again: Callable[[], Imported] | None = None,
     ) -> None:
         # A source that is not imported again is not kept: its weights are the caller's.
         self._source = source if imported is None else None
+        self._again = again
+        self._weights: dict[str, str] | None = None
+        """Digests of the weights that the compiled signatures have."""
         self._source_name = type(source).__name__
         self._is_torch = is_torch_module(source)
         self._dynamic_shapes = dynamic_shapes
@@ -127,10 +138,17 @@ class CompiledModel:
         outputs = signature.run(values)
         if values and not kwargs:
             if all([type(v) is np.ndarray for v in values]):
-                self._entry = signature.entry("numpy", self._dispatch)
+                self._take_entry(signature, "numpy")
             elif all([is_torch_tensor(v) for v in values]):
-                self._entry = signature.entry("torch", self._dispatch)
+                self._take_entry(signature, "torch")
         return self._wrap(signature, outputs, values)
+
+    def _take_entry(self, signature: CompiledSignature, kind: str) -> None:
+        """Have the next call go to a signature directly, unless it was replaced meanwhile."""
+        entry = signature.entry(kind, self._dispatch)
+        with self._lock:
+            if any(signature is known for known in self._signatures.values()):
+                self._entry = entry
 
     def _wrap(
         self, signature: CompiledSignature, outputs: list[Tensor], values: Sequence[Any]
@@ -165,8 +183,12 @@ class CompiledModel:
                 f"This model was called with {count} different signatures and is compiled anew for "
                 f"each; the next one is refused. {_ADVICE}"
             )
+        weights = digest_weights(self._source)
+        if self._weights is not None:
+            _refuse_changes(changed_weights(self._weights, weights))
         imported = import_torch_module(self._source, args, kwargs, self._dynamic_shapes)
         adopted = self._adopt(key, imported)
+        self._weights = weights
         if count == NOTE_SIGNATURES - 1:
             warnings.warn(
                 "burnish compiled this model for the fourth signature; each new shape or dtype "
@@ -192,6 +214,29 @@ class CompiledModel:
         made = CompiledSignature(imported.without_module(), executable, self._threads)
         self._signatures[key] = self._current = made
         return made
+
+    def refresh(self) -> None:
+        """Take the weights that the torch module has now, as it were compiled for the first time.
+
+        A fixed signature is compiled again here, the others with their next calls; schedules that
+        ``tune`` has put in use stay in use. Raises FrontendError where the model has no module to
+        look at: it came from a file, an ExportedProgram or an IRModule, or the module is gone.
+        """
+        if self._source is None:
+            if self._again is None:
+                raise FrontendError(
+                    f"A model compiled from {self._source_name} has the weights it was given; "
+                    "refresh() is for those of a torch.nn.Module. Compile the new ones."
+                )
+            imported = self._again()
+            with self._lock:
+                self._fixed = self._adopt((), imported)
+                self._entry = self._dispatch
+            return
+        check_torch_module(self._source)
+        with self._lock:
+            self._signatures, self._weights = {}, None
+            self._current, self._entry = None, self._dispatch
 
     # -- looking inside ----------------------------------------------------------------------------
     def _require(self, what: str) -> CompiledSignature:
@@ -318,14 +363,19 @@ class CompiledModel:
         result.kept = result.after.is_less_than(result.before)
         if result.kept:
             self._schedule = schedule
-            self._replace(current, new)
+            result.kept = self._replace(current, new)
         return result
 
-    def _replace(self, old: CompiledSignature, new: CompiledSignature) -> None:
-        key = next(k for k, v in self._signatures.items() if v is old)
-        self._signatures[key] = self._current = new
-        self._fixed = new if self._fixed is not None else None
-        self._entry = self._dispatch
+    def _replace(self, old: CompiledSignature, new: CompiledSignature) -> bool:
+        """Put a signature in the place of one; whether that is still there, with its weights."""
+        with self._lock:
+            key = next((k for k, v in self._signatures.items() if v is old), None)
+            if key is None:
+                return False
+            self._signatures[key] = self._current = new
+            self._fixed = new if self._fixed is not None else None
+            self._entry = self._dispatch
+            return True
 
 
 def compile(
@@ -343,8 +393,12 @@ def compile(
     (a path, bytes, or a ModelProto). With ``example_inputs`` (a tuple of tensors or arrays) the
     signature is fixed: other shapes and dtypes are errors. Without them a torch module compiles at
     its first call, once for each signature. ``dynamic_shapes`` names dims that vary:
-    ``({0: "batch"},)``; one compilation then serves every size, 0 and 1 included. ``threads``
-    bounds the threads of a call. Weights are copied. ``precision="fast"`` lets convolutions of 3 x
+    ``({0: "batch"},)``; one compilation then serves every size, 0 and 1 included.
+
+    A compiled model has the weights that the module had at its first compilation, in every
+    signature, whatever becomes of the module afterwards: a new signature whose module has other
+    weights by then is refused, and ``model.refresh()`` takes the present ones for all. ``threads``
+    bounds the threads of a call. ``precision="fast"`` lets convolutions of 3 x
     3 be computed by Winograd's algorithm where that is faster, with errors several times as large;
     ``"strict"`` computes all operators as they are defined.
 
@@ -354,6 +408,7 @@ def compile(
     resolved = resolve_target(target)
     count = thread_count(resolved, threads)
     selection(resolved, precision)  # refuses another word now, not at the first call
+    again = None
     if not is_torch_module(model):
         _refuse_examples(model, example_inputs, dynamic_shapes)
         imported: Imported | None = import_source(model)
@@ -362,7 +417,19 @@ def compile(
         imported = None
     else:
         imported = import_torch_module(model, example_inputs, None, dynamic_shapes)
-    return CompiledModel(model, imported, dynamic_shapes, resolved, count, precision)
+        again = importer_of(model, example_inputs, dynamic_shapes)
+    return CompiledModel(model, imported, dynamic_shapes, resolved, count, precision, again)
+
+
+def _refuse_changes(names: Sequence[str]) -> None:
+    if not names:
+        return
+    others = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    raise FrontendError(
+        "The weights of the module have changed since the model's first compilation "
+        f"({names[0]!r}{others}), and the new signature would not have those of the others. Call "
+        "refresh() to compile all signatures with the present weights."
+    )
 
 
 def _refuse_examples(model: Any, example_inputs: Any, dynamic_shapes: Any) -> None:

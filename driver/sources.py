@@ -8,7 +8,8 @@ holds one of their objects has imported them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,45 @@ def import_torch_module(
     example = tuple([as_example(x, f"example input {i}") for i, x in enumerate(args)])
     named = {k: as_example(x, f"example input {k!r}") for k, x in (kwargs or {}).items()}
     return import_module(source, example, dynamic_shapes, example_kwargs=named)
+
+
+def importer_of(source: Any, args: Sequence[Any], dynamic_shapes: Any) -> Callable[[], Imported]:
+    """Imports an ``nn.Module`` once more, as ``import_torch_module`` does, without holding it or
+    the inputs: their shapes and dtypes are enough. It raises FrontendError where the module is
+    gone."""
+    held = weakref.ref(source)
+    name = type(source).__name__
+    shapes = tuple([_without_values(x) for x in args])
+
+    def import_again() -> Imported:
+        module = held()
+        if module is None:
+            raise FrontendError(
+                f"The {name} that this model was compiled from is gone, and its weights with it. "
+                "Compile another module."
+            )
+        return import_torch_module(module, [_zeros(x) for x in shapes], None, dynamic_shapes)
+
+    return import_again
+
+
+def _without_values(x: Any) -> Any:
+    """An example input with its tensors as tensors of torch's meta device."""
+    return _map_tensors(as_example(x, "example input"), lambda t: t.detach().to("meta"))
+
+
+def _zeros(x: Any) -> Any:
+    return _map_tensors(x, lambda t: sys.modules["torch"].zeros_like(t, device="cpu"))
+
+
+def _map_tensors(x: Any, change: Callable[[Any], Any]) -> Any:
+    if is_torch_tensor(x):
+        return change(x)
+    if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
+        return type(x)([_map_tensors(item, change) for item in x])
+    if type(x) is dict:
+        return {k: _map_tensors(item, change) for k, item in x.items()}
+    return x
 
 
 def import_source(source: Any) -> Imported:

@@ -79,10 +79,14 @@ class ScheduledBy:
 
     def __call__(self, func: PrimFunc, target: Target) -> PrimFunc:
         task = TuneTask(func.name, func, target)
-        found = best_of_task(task, self.database, self._note)
-        # What a search or an earlier compilation has set aside is news to this one too.
-        for text in set_aside_notes(self.database, task):
-            self._note(text)
+        found = None
+        try:
+            found = best_of_task(task, self.database, self._note)
+            # What a search or an earlier compilation has set aside is news to this one too.
+            for text in set_aside_notes(self.database, task):
+                self._note(text)
+        except TuningError as error:  # closed or gone since: a model still compiles
+            self._note(f"{func.name!r} has its analytic schedule: {error.message}")
         return found or schedule_analytically(func, target)
 
     def take_notes(self) -> list[str]:

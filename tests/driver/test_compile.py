@@ -6,6 +6,8 @@ import gc
 import os
 import threading
 import warnings
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -405,6 +407,125 @@ def test_a_lazy_model_compiles_once_a_signature() -> None:
     assert model.compilations == 2
     with pytest.raises(errors.ArgumentError, match="found object"):
         model(object())
+
+
+# -- weights that change ---------------------------------------------------------------------------
+class Held(nn.Module):
+    """``x * w + b + c``: a parameter, a buffer, and a tensor that is neither."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor([2.0]))
+        self.register_buffer("b", torch.tensor([10.0]))
+        self.c = torch.tensor([100.0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.w + self.b + self.c
+
+
+def train(module: Held) -> None:
+    with torch.no_grad():
+        module.w.add_(1)
+
+
+def write_through_data(module: Held) -> None:
+    module.w.data.add_(1)
+
+
+def write_through_numpy(module: Held) -> None:
+    module.w.detach().numpy()[...] += 1
+
+
+def write_a_buffer(module: Held) -> None:
+    module.b.fill_(11)
+
+
+def replace_a_parameter(module: Held) -> None:
+    module.w = nn.Parameter(torch.tensor([3.0]))
+
+
+def write_an_attribute(module: Held) -> None:
+    module.c += 1
+
+
+CHANGES = [
+    train, write_through_data, write_through_numpy, write_a_buffer, replace_a_parameter,
+    write_an_attribute,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_all_signatures_have_the_weights_of_the_first_compilation(
+    change: Callable[[Held], None],
+) -> None:
+    module = Held().eval()
+    model = burnish.compile(module)
+    assert torch.equal(model(torch.ones(2)), torch.full((2,), 112.0))
+    assert torch.equal(model(torch.ones(3)), torch.full((3,), 112.0))
+    change(module)
+    assert torch.equal(model(torch.ones(2)), torch.full((2,), 112.0))
+    with pytest.raises(errors.FrontendError, match=r"changed .*\('[wbc]'\).* Call refresh\(\)"):
+        model(torch.ones(4))
+    assert torch.equal(model(torch.ones(3)), torch.full((3,), 112.0))
+    model.refresh()
+    assert model.compilations == 0
+    for n in (2, 3, 4, 2):
+        assert torch.equal(model(torch.ones(n)), torch.full((n,), 113.0))
+    assert model.compilations == 3
+
+
+def test_weights_that_did_not_change_stop_no_signature() -> None:
+    module = Held().eval()
+    model = burnish.compile(module)
+    model(torch.ones(2))
+    module.load_state_dict(module.state_dict())
+    train(module)
+    module.w.data.sub_(1)
+    assert torch.equal(model(torch.ones(3)), torch.full((3,), 112.0))
+
+
+def test_many_changes_are_counted() -> None:
+    module = Held().eval()
+    model = burnish.compile(module)
+    model(torch.ones(2))
+    for change in CHANGES[-3:]:
+        change(module)
+    with pytest.raises(errors.FrontendError, match=r"compilation \('\w' and 2 more\)"):
+        model(torch.ones(3))
+
+
+def test_a_fixed_signature_is_refreshed_at_once() -> None:
+    module = Held().eval()
+    model = burnish.compile(module, (torch.ones(2),))
+    train(module)
+    assert torch.equal(model(torch.ones(2)), torch.full((2,), 112.0))
+    model.refresh()
+    assert model.compilations == 1
+    assert torch.equal(model(torch.ones(2)), torch.full((2,), 113.0))
+    np.testing.assert_array_equal(model(np.ones(2, np.float32)), np.full(2, 113))
+    with pytest.raises(errors.ShapeMismatchError):
+        model(torch.ones(3))
+    del module
+    gc.collect()
+    with pytest.raises(errors.FrontendError, match="Held that this model was compiled from"):
+        model.refresh()
+    assert torch.equal(model(torch.ones(2)), torch.full((2,), 113.0))
+
+
+def test_a_refresh_does_not_hold_the_example_inputs() -> None:
+    x = torch.ones(2)
+    held = weakref.ref(x)
+    model = burnish.compile(Held().eval(), (x,))
+    del x
+    gc.collect()
+    assert held() is None
+    assert model.compilations == 1
+
+
+def test_a_model_of_no_module_has_nothing_to_refresh() -> None:
+    module = burnish.compile(Held().eval(), (torch.ones(2),)).module
+    with pytest.raises(errors.FrontendError, match="compiled from IRModule has the weights it was"):
+        burnish.compile(module).refresh()
 
 
 def test_many_signatures_are_noted_and_then_refused() -> None:

@@ -20,16 +20,16 @@ from burnish.driver.stages import recompile
 from burnish.driver.tasks import extract_tasks
 from burnish.driver.timing import Timing
 from burnish.driver.tune import ScheduledBy, TuneResult, tune_tasks
-from burnish.support.structural import structural_equal
+from burnish.support.structural import structural_equal, structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.cluster import running_machines, running_scheduler
-from burnish.tests.tuner.programs import forged, matmul
+from burnish.tests.tuner.programs import forged, matmul, record
 from burnish.tuner.analytic import schedule_analytically
 from burnish.tuner.database import TuningDatabase
 from burnish.tuner.session import TuningProgress
-from burnish.tuner.task import TuneTask
+from burnish.tuner.task import TuneTask, strip_attrs
 
 NATIVE = resolve_target("native -threads=1")
 
@@ -347,3 +347,37 @@ def test_a_record_that_fails_its_checks_is_told_and_does_no_harm(recorder: Recor
         assert note.startswith(f"a tuning record of {task.name!r} was set aside: its trace does")
         assert f"note: {note}" in str(model.report)
     torch.testing.assert_close(model(x), layer(x))
+
+
+def test_a_refresh_keeps_the_tuned_schedules(
+    monkeypatch: pytest.MonkeyPatch, recorder: Recorder
+) -> None:
+    """And works on when the database is closed, which the report says."""
+    monkeypatch.setattr("burnish.driver.compile._time_both", faster)
+    layer = nn.Linear(16, 16, bias=False).eval()
+    x = torch.rand(8, 16)
+    model = burnish.compile(layer)
+    model(x)
+    (task,) = extract_tasks(model.executable.structure("30-fused"), model.executable.target)
+
+    def split(sch: Schedule) -> None:
+        block = sch.get_child_blocks(sch.get_block("root"))[0]
+        sch.split(sch.get_loops(block)[0], [2, None])
+
+    with TuningDatabase() as db:
+        made = record(db, task.func, split, target=model.executable.target)
+        assert model.tune(trials=1, database=db).kept
+        for _ in range(2):
+            (func,) = model.module.prim_funcs.values()
+            assert structural_hash(strip_attrs(func)) == made.hash
+            with torch.no_grad():
+                layer.weight.mul_(2)
+            model.refresh()
+            torch.testing.assert_close(model(x), layer(x))
+    model(torch.rand(3, 16))
+    (note,) = model.report.notes
+    assert "has its analytic schedule: :memory: " in note
+
+
+def faster(*_: object) -> list[Timing]:
+    return [Timing(2.0, 2.0), Timing(1.0, 1.0)]
