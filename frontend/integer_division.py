@@ -1,9 +1,16 @@
 """Division of integers that cannot trap: the guard both front ends put in front of the operators.
 
 In the IR an integer division by zero is undefined, and so is the least integer divided by -1; on
-the CPU either stops the process. The imported graph divides by 1 in their place. A divisor of zero,
-which PyTorch refuses and ONNX leaves open, gives the dividend; one of -1 gives the wrapped
-negative.
+the CPU either stops the process. The imported graph divides by 1 in their place, for every dtype:
+
+                 quotient, truncated or floored       remainder, of either sign
+    x by  0      x                                    0
+    x by -1      -x; the least integer is its own     0
+
+PyTorch raises ZeroDivisionError for the first row, and ONNX leaves it open. A kernel raises
+nothing: only where the divisor is a constant does the import from torch refuse zero. Of the second
+row PyTorch gives the same, but where it divides the least int32 or int64 and truncates: there eager
+PyTorch ends the process.
 """
 
 from __future__ import annotations

@@ -13,10 +13,19 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ...graphir.expr import Atom, Var, constant
+from ...graphir.expr import Atom, Constant, Var, constant
 from ...support.dtype import DType
+from ...support.errors import FrontendError
 from ..integer_division import divide_integers, remainder_of_truncation
-from .registry import DTYPES, Context, arguments, base_name, converts
+from .registry import (
+    DTYPES,
+    Context,
+    arguments,
+    base_name,
+    converts,
+    location,
+    operator_name,
+)
 
 BOOL = DType("bool")
 _UNARY = {"relu": "relu", "abs": "abs", "neg": "negative", "sign": "sign"}
@@ -243,7 +252,17 @@ def div_rounded(context: Context, node: Node) -> Var:
             return context.op("floor_divide", a, b)
         quotient = context.op("divide", a, b)
         return quotient if mode is None else context.op("trunc", quotient)
+    _refuse_zero(node, b)
     return divide_integers(context, "floor_divide" if mode == "floor" else "divide", a, b)
+
+
+def _refuse_zero(node: Node, divisor: Atom) -> None:
+    """PyTorch raises where an integer is divided by zero; of a constant that is known here."""
+    if isinstance(divisor, Constant) and not divisor.data.all():
+        raise FrontendError(
+            f"{operator_name(node)} divides integers by zero, at {location(node)}; PyTorch raises "
+            "ZeroDivisionError there."
+        )
 
 
 @converts("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.fmod.Tensor", "aten.fmod.Scalar")
@@ -251,6 +270,8 @@ def remainder(context: Context, node: Node) -> Var:
     """``remainder`` has the sign of the divisor, ``fmod`` that of the dividend."""
     dtype = context.result_type(node).dtype
     a, b = (context.operand(x, dtype) for x in node.args[:2])
+    if not dtype.is_float:
+        _refuse_zero(node, b)
     if base_name(node) == "fmod":
         return remainder_of_truncation(context, a, b)
     if dtype.is_float:

@@ -6,7 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+import burnish
+from burnish import errors
 from burnish.frontend.integer_division import divide_integers, remainder_of_truncation
 from burnish.graphir import ops
 from burnish.graphir.builder import BlockBuilder, call_op
@@ -125,3 +129,56 @@ def test_the_truncated_remainder_of_unsigned_integers() -> None:
     )
     assert found.tolist() == [70, 1]
     assert "abs" not in names
+
+
+# -- what a compiled model gives -------------------------------------------------------------------
+OPERATIONS: dict[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "floor": lambda x, y: x // y,
+    "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "remainder": lambda x, y: x % y,
+    "fmod": torch.fmod,
+}
+
+
+class AllOf(nn.Module):
+    """Every operation on integers that could trap."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple([f(x, y) for f in OPERATIONS.values()])
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8])
+def test_division_by_zero_and_minus_one_of_each_dtype(dtype: torch.dtype) -> None:
+    """What the README and this file's module say; eager raises for the first half."""
+    least, most = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+    x = torch.tensor([least, most, 0, 7, -7 % 256 if dtype is torch.uint8 else -7], dtype=dtype)
+    model = burnish.compile(AllOf().eval(), (x, x))
+    floor, trunc, remainder, fmod = model(x, torch.zeros_like(x))
+    assert torch.equal(floor, x)
+    assert torch.equal(trunc, x)
+    assert not remainder.any()
+    assert not fmod.any()
+    for operation in OPERATIONS.values():
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            operation(x, torch.zeros_like(x))
+    if dtype is torch.uint8:
+        return
+    floor, trunc, remainder, fmod = model(x, torch.full_like(x, -1))
+    assert torch.equal(floor, -x)
+    assert torch.equal(trunc, -x)
+    assert floor[0] == least
+    assert not remainder.any()
+    assert not fmod.any()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_constant_divisor_of_zero_is_refused_as_eager_refuses_it(name: str) -> None:
+    class Divides(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return OPERATIONS[name](x, 0)  # type: ignore[arg-type]
+
+    with pytest.raises(errors.FrontendError, match=r"divides integers by zero, at .*raises Zero"):
+        burnish.compile(Divides().eval(), (torch.ones(3, dtype=torch.int32),))
+    floats = torch.ones(3)
+    model = burnish.compile(Divides().eval(), (floats,))
+    torch.testing.assert_close(model(floats), Divides()(floats), equal_nan=True)
