@@ -13,10 +13,10 @@ from ...support.errors import DependenceError, LayoutError, NonAffineError, Sche
 from ...support.node import replace, walk
 from ..arith import Analyzer, IndexMap, is_affine_binding
 from ..buffer import Range
-from ..expr import Expr, IntImm, Var, is_const
+from ..expr import BufferLoad, Expr, IntImm, Var, is_const
 from ..function import PrimFunc
-from ..stmt import Block, BlockRealize, For, IterVar, Stmt
-from ..visitor import substitute
+from ..stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt
+from ..visitor import Mutator, substitute
 from .affine import loop_bounds, undetermined
 from .analysis import (
     TRUE,
@@ -108,7 +108,7 @@ def transform_block_layout(
         for it, o in zip(block.iter_vars, inverse.outputs, strict=True)
     }
     new_block = replace(
-        substitute(_without_axes(block), change),
+        _Indices(analyzer).visit(substitute(_without_axes(block), change)),
         iter_vars=tuple(
             [
                 IterVar(v, Range(IntImm(0), e), kind)
@@ -120,6 +120,26 @@ def transform_block_layout(
     for var, extent in reversed(list(zip(loops, extents, strict=True))):
         nest = For(var, IntImm(0), extent, "serial", nest)
     return with_body(func, rebuild(top, nest))
+
+
+class _Indices(Mutator):
+    """Simplify the indices of what a block reads and writes: an axis that was taken apart and is
+    asked for a digit again is that digit."""
+
+    def __init__(self, analyzer: Analyzer) -> None:
+        self.analyzer = analyzer
+
+    def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
+        return replace(n, indices=self._simplified(n.indices))
+
+    def visit_BufferStore(self, n: BufferStore) -> Stmt:  # noqa: N802
+        return replace(n, indices=self._simplified(n.indices), value=self.visit(n.value))
+
+    def visit_Range(self, n: Range) -> Range:  # noqa: N802
+        return replace(n, min=self.analyzer.simplify(n.min))
+
+    def _simplified(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
+        return tuple([self.analyzer.simplify(self.visit(i)) for i in indices])
 
 
 def _without_axes(block: Block) -> Block:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...support.node import walk
 from ...support.target import Target
@@ -35,7 +35,7 @@ from ...tensorir.stmt import Block
 from ..chooser import Chooser
 from ..workload import block_named, blocks_in_order, product_of, static_extent
 from .borders import image_of, offset_of
-from .groups import group_size, panel_of
+from .groups import group_size, panel_of, wants_groups_apart
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power
 from .matmul import TALLEST_TILE, TileShape, best_tile, row_parts, steps_a_cycle
@@ -83,6 +83,8 @@ class Convolution:
     pad: str
     each: int | None = None
     """The output channels of a group; None where there is one group."""
+    group: int | None = None
+    """The axis of groups, in front of ``channel``, where they are apart."""
 
 
 def match_conv(func: PrimFunc) -> Convolution | None:
@@ -142,32 +144,37 @@ def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
     block = block_named(sch.func, conv.block)
     lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
     columns = static_extent(block, conv.channel) if conv.each is None else conv.each
-    lanes = lanes if conv.each is None else panel_of(conv.each, lanes, 1)[0]
+    apart = conv.each is not None and wants_groups_apart(conv.each, lanes)
+    if conv.each is not None:
+        lanes = min(lanes, up_to_power(conv.each)) if apart else panel_of(conv.each, lanes, 1)[0]
     width = static_extent(block, conv.pixels[-1])
     reserved = reserved_registers(target)
     shape = row_tile(columns, width, lanes, target.vector_registers, reserved)
     vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
-    vectors = vectors if conv.each is None else panel_of(conv.each, lanes, vectors)[1]
+    if conv.each is not None and not apart:
+        vectors = panel_of(conv.each, lanes, vectors)[1]
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
     candidates = [r for r in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14) if r <= limit]
     tile = chooser.value(sch, candidates, shape.rows)
     tile = tile if width is None else min(tile, width)
     panel = vectors * lanes
     weights_first = bool(chooser.value(sch, [0, 1], int(_weights_first(sch.func, conv, target))))
-    _pack(sch, conv, panel, target)
     unroll = _unroll(sch, block, conv, tile * vectors, target, chooser)
     blocks = _blocks(block, conv, unroll)
     if blocks is None:
         stored = outlets(sch, conv.block)
     else:
         stored = (consumer_or_copy(sch, conv.block, "global"),)
+    if apart:
+        conv = _groups_apart(sch, conv, stored)
+    _pack(sch, conv, panel, target)
     pad_columns(sch, conv.block, panel)
     plan = _Plan(conv, vectors, lanes, tile, weights_first, unroll, blocks)
     outer = _order(sch, plan, stored, rows_together(block, conv.pixels))
     parts = row_parts(sch.get(sch.get_loops(conv.block)[outer]).extent, tile)
     names = partition_together(sch, (conv.block, *stored), outer, [extent for extent, _ in parts])
-    for blocks, (_, pixels) in zip(names, parts, strict=True):
-        _tile(sch, blocks, pixels, outer, plan)
+    for part, (_, pixels) in zip(names, parts, strict=True):
+        _tile(sch, part, pixels, outer, plan)
     front = sch.get_loops(names[0][1])[: outer + 1]
     together = bool(conv.pad) and not weights_first and len(conv.pixels) > 1
     if together:
@@ -264,14 +271,46 @@ def _weights_first(func: PrimFunc, conv: Convolution, target: Target) -> bool:
     return weights > limit and image < weights
 
 
+def _groups_apart(sch: Schedule, conv: Convolution, stored: tuple[str, ...]) -> Convolution:
+    """Make the groups an axis of their own, of the convolution and of its outlets: each group is
+    padded to whole panels then."""
+    each = conv.each
+    assert each is not None
+
+    def split_last(*indices: Var) -> tuple[Expr, ...]:
+        *front, o = indices
+        return (*front, o // each, o % each)
+
+    def split_channel(*indices: Var) -> tuple[Expr, ...]:
+        front, o, rest = indices[: conv.channel], indices[conv.channel], indices[conv.channel + 1 :]
+        return (*front, o // each, o % each, *rest)
+
+    sch.transform_block_layout(conv.block, split_channel)
+    for name in stored:
+        sch.transform_block_layout(name, split_last)
+    for name in (conv.block, *stored[:-1]):
+        sch.transform_layout(name, ("write", 0), split_last)
+    later = {k: v + (v > conv.channel) for k, v in enumerate((*conv.kernel, conv.depth))}
+    *kernel, depth = later.values()
+    return replace(
+        conv, channel=conv.channel + 1, group=conv.channel, kernel=tuple(kernel), depth=depth
+    )
+
+
 def _pack(sch: Schedule, conv: Convolution, panel: int, target: Target) -> None:
     """Give the weights the layout of panels: their own where that is free, else a copy's."""
 
     def packed(*indices: Var) -> tuple[Expr, ...]:
-        o, c, *kernel = indices
-        return (o // panel, *kernel, c, o % panel)
+        *group, o, c = indices[: -len(conv.kernel)]
+        return (*group, o // panel, *indices[-len(conv.kernel) :], c, o % panel)
 
-    copy = lay_out(sch, conv.block, conv.w_read, packed)
+    def by_groups(*indices: Var) -> tuple[Expr, ...]:
+        o, *rest = indices
+        assert conv.each is not None
+        return (o // conv.each, o % conv.each, *rest)
+
+    maps = (packed,) if conv.group is None else (by_groups, packed)
+    copy = lay_out(sch, conv.block, conv.w_read, *maps)
     if copy is None:
         return
     lanes = lanes_of(target, sch.get(copy))
@@ -292,10 +331,15 @@ def _order(sch: Schedule, plan: _Plan, stored: tuple[str, ...], together: int) -
         loops = sch.get_loops(name)
         if name != conv.block:
             *spatial, channel = loops
+            group = None if conv.group is None else spatial.pop()
         else:
             channel = loops[conv.channel]
+            group = None if conv.group is None else loops[conv.group]
             spatial = [loops[i] for i in (conv.batch, *conv.pixels)]
         o0, o1 = sch.split(channel, [None, plan.panel])
+        if group is not None:
+            sch.reorder(group, o0)
+            o0 = sch.fuse(group, o0)
         *rows, q = spatial
         if len(rows) > 1:
             p0, p1 = sch.split(rows[-1], [None, together])

@@ -8,9 +8,12 @@ to a part of a register where groups are small.
 
 from __future__ import annotations
 
+import math
+
 from ...support.node import walk
 from ...tensorir.arith.analyzer import Analyzer
 from ...tensorir.expr import Expr, FloorDiv, IntImm, Var, floordiv
+from .lanes import up_to_power
 
 
 def group_size(index: Expr, channel: Var, depth: Var, own: Expr) -> int | None:
@@ -27,6 +30,13 @@ def group_size(index: Expr, channel: Var, depth: Var, own: Expr) -> int | None:
     group = floordiv(channel, IntImm(each)) if each > 1 else channel
     wanted = group * own + depth if own.value > 1 else group
     return each if Analyzer().can_prove_equal(index, wanted) else None
+
+
+def wants_groups_apart(each: int, lanes: int) -> bool:
+    """Whether vectors that reach beyond a group, whose weights are zero there, are fewer than those
+    that divide it."""
+    inside, _ = panel_of(each, lanes, 1)
+    return math.ceil(each / min(lanes, up_to_power(each))) < each // inside
 
 
 def panel_of(each: int, lanes: int, vectors: int) -> tuple[int, int]:

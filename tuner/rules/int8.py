@@ -113,7 +113,7 @@ def schedule_int8(sch: Schedule, target: Target, chooser: Chooser) -> None:
         tile_rows = max(r for r in SYMBOLIC_TILES if r <= tile_rows)
     _lay_out_rows(sch, matmul, block)
     packed = grouped_map(block, matmul, vectors * lanes)
-    lay_out(sch, matmul.block, matmul.w_read, packed, matmul.w)
+    lay_out(sch, matmul.block, matmul.w_read, packed, load=matmul.w)
     stored = outlets(sch, matmul.block)
     pad_columns(sch, matmul.block, vectors * lanes)
     order_loops(sch, matmul, roles, stored)

@@ -53,18 +53,24 @@ def lay_out(
     sch: Schedule,
     block: str,
     read: int,
-    index_map: Callable[..., tuple[Expr, ...]],
+    *index_maps: Callable[..., tuple[Expr, ...]],
     load: BufferLoad | None = None,
 ) -> BlockRV | None:
-    """Give what a block reads the layout of ``index_map``, padded with zeros: its own where that is
-    free, else that of a copy, which is returned; ``load`` says which of several elements of the
-    buffer is meant."""
+    """Give what a block reads the layout of index maps, one after another, padded with zeros: its
+    own where that is free, else that of a copy, which is returned; ``load`` says which of several
+    elements of the buffer is meant."""
     buffer = block_named(sch.func, block).reads[read].buffer
-    if is_layout_free(sch.func, buffer):
-        sch.transform_layout(block, ("read", read), index_map, pad_value=0.0)
-        return None
-    copy = copy_read(sch, block, read, load)
-    sch.transform_layout(copy, ("write", 0), index_map, pad_value=0.0)
+    copy = None
+    if not is_layout_free(sch.func, buffer):
+        copy = copy_read(sch, block, read, load)
+    for n, index_map in enumerate(index_maps):
+        if copy is None:
+            sch.transform_layout(block, ("read", read), index_map, pad_value=0.0)
+            continue
+        sch.transform_layout(copy, ("write", 0), index_map, pad_value=0.0)
+        if n + 1 < len(index_maps):
+            # What is padded next is written at the copy's own axes.
+            sch.transform_block_layout(copy, index_map)
     return copy
 
 
@@ -131,7 +137,7 @@ def pack_columns(
     whole = columns is not None and columns % panel == 0
     if grouped and whole and not is_layout_free(sch.func, matmul.w.buffer):
         return copy_read(sch, matmul.block, matmul.w_read, matmul.w)
-    return lay_out(sch, matmul.block, matmul.w_read, panel_map(block, matmul, panel), matmul.w)
+    return lay_out(sch, matmul.block, matmul.w_read, panel_map(block, matmul, panel), load=matmul.w)
 
 
 def panel_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple[Expr, ...]]:

@@ -113,6 +113,53 @@ def test_groups(workload: Workload) -> None:
     check_rule(workload, "conv", tolerance=2e-4, seeds=1)
 
 
+@pytest.mark.parametrize(
+    "workload",
+    [
+        conv((1, 9, 14, 34), (34, 17, 3, 3), pad=1, groups=2),
+        conv((3, 9, 14, 100), (100, 50, 3, 3), pad=1, groups=2, relu=False),
+        conv((1, 7, 7, 36), (60, 12, 3, 3), pad=1, stride=2, groups=3),
+        conv((2, 20, 14), (26, 7, 3), pad=1, groups=2),
+        conv((1, 9, 9, 14), (50, 7, 3, 3), pad=1, groups=2, dtype="float64"),
+        conv((1, 4, 5, 6, 6), (18, 3, 3, 3, 3), pad=1, groups=2),
+        conv((1, 3, 3, 646), (646, 323, 3, 3), pad=1, groups=2),
+    ],
+    ids=range(7),
+)
+def test_groups_that_do_not_fill_vectors(workload: Workload) -> None:
+    check_rule(workload, "conv", tolerance=3e-4, seeds=1)
+
+
+def test_groups_that_do_not_fill_vectors_have_an_epilogue() -> None:
+    options = {"strides": [1, 1], "padding": [1] * 4, "dilation": [1, 1], "groups": 2}
+    workload = Workload(
+        lambda x, w: op.sigmoid(op.conv(x, w, **options, channels_last=True)),
+        lambda x, w: 1 / (1 + np.exp(-window_reference.conv(
+            x, w, **options, channels_last=True, out_channels_last=True
+        ))),
+        (2, 6, 7, 34), (34, 17, 3, 3),
+    )  # fmt: skip
+    check_rule(workload, "conv", tolerance=1e-4, seeds=1)
+
+
+@pytest.mark.parametrize("each", [5, 12, 17, 50])
+def test_a_group_that_does_not_fill_vectors_is_padded(each: int) -> None:
+    """The groups were computed with the lanes that divide them, 17 channels one by one."""
+    x = placeholder((1, 14, 14, 2 * each), name="x")
+    w = placeholder((2 * each, each, 3, 3), name="w")
+    y = op.conv(
+        x, w, strides=[1, 1], padding=[1] * 4, dilation=[1, 1], groups=2, channels_last=True
+    )
+    func = create_prim_func([x, w, y]).with_attr("layout_free", [1])
+    name, done = scheduled(func, target=SKYLAKE)
+    assert name == "conv"
+    blocks = re.split(r"(?m)^\.L\w+:", assembly_of(done, SKYLAKE))
+    inner = max(blocks, key=lambda b: b.count("vfmadd"))
+    wide = "ymm" if each == 5 else "zmm"
+    assert len(re.findall(rf"vfmadd\w+ps\s.*%{wide}\d+", inner)) >= 14
+    assert not re.search(r"vfmadd\w+ss", inner)
+
+
 def test_a_small_group_is_a_part_of_a_register() -> None:
     x, w = placeholder((1, 28, 28, 64), name="x"), placeholder((64, 4, 3, 3), name="w")
     y = op.conv(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from burnish.tensorir.expr import INDEX, Expr, IntImm, Var, floordiv
-from burnish.tuner.rules.groups import group_size, panel_of
+from burnish.tuner.rules.groups import group_size, panel_of, wants_groups_apart
 
 OUT, C = Var("o"), Var("c")
 
@@ -45,3 +45,20 @@ def test_a_symbolic_group_is_none() -> None:
 )
 def test_panels_divide_groups(each: int, lanes: int, vectors: int, panel: tuple[int, int]) -> None:
     assert panel_of(each, lanes, vectors) == panel
+
+
+@pytest.mark.parametrize(
+    ("each", "apart"),
+    [
+        (64, False),
+        (48, False),
+        (24, True),
+        (8, False),
+        (5, True),
+        (3, True),
+        (2, False),
+        (17, True),
+    ],
+)
+def test_groups_are_apart_where_that_takes_fewer_vectors(each: int, apart: bool) -> None:
+    assert wants_groups_apart(each, 16) is apart
