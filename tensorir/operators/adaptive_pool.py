@@ -2,11 +2,13 @@
 
 Part ``i`` of ``out`` is from ``i * size // out`` to ``ceil((i + 1) * size / out)``. Where ``out``
 does not divide the size, windows differ by one element and the reduction is guarded. Axes are then
-reduced one after the other: whole rows first, which are vectors, then what is left in a row.
+reduced one after the other, and where parts of rows are large: whole rows first, which are vectors,
+then what is left in a row.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,6 +31,7 @@ from ..expr import (
 )
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
+from .pool import LARGE
 from .reduce import accumulator
 from .window import arranged, parts_of
 
@@ -84,7 +87,7 @@ def adaptive_pool(
     wide = accumulator(x.dtype) if mode == "avg" else x.dtype
     pixels = list(range(1, 1 + len(parts)) if last else range(2, 2 + len(parts)))
     name = f"adaptive_{mode}_pool"
-    if all(p.even for p in parts):
+    if all(p.even for p in parts) and not _are_large(parts, last=last):
         stages = [list(zip(pixels, parts, strict=True))]
     else:
         stages = [[(d, p)] for d, p in zip(pixels, parts, strict=True) if not p.is_whole]
@@ -106,6 +109,14 @@ def adaptive_pool(
 
     shape = arranged(batch, channels, [IntImm(o, INDEX) for o in output_size], last=last)
     return compute(shape, mean, name)
+
+
+def _are_large(parts: Sequence[_Parts], *, last: bool) -> bool:
+    """Whether parts of even size are combined one axis after the other; see ``pool``. All of an
+    image is one reduction."""
+    known = [p.widest.value for p in parts if isinstance(p.widest, IntImm)]
+    several = len(known) == len(parts) > 1 and any(p.out > 1 for p in parts)
+    return several and not last and known[-1] >= LARGE and math.prod(known[:-1]) > 1
 
 
 def _combined(

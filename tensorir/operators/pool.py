@@ -2,11 +2,17 @@
 
 Padding of a maximum is its identity, so that it never wins; NaN does. A mean over windows that
 reach over the edge counts the padding or not, as asked. Half precision accumulates in float32.
+
+Large windows of rows of pixels are combined in two steps: whole rows of the image first, which are
+vectors, then what is left in a row. That takes fewer operations, and the sums are shorter, so that
+their errors are smaller.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from ...support.dtype import DType
 from ...support.errors import ComputeError
@@ -27,6 +33,9 @@ from ..expr import cast as cast_expr
 from .reduce import accumulator
 from .window import arranged, check_window, pad_spatial, parts_of, window_extent
 
+LARGE = 32
+"""Elements of a window's row from which on its rows are combined first."""
+
 
 def max_pool(
     x: Tensor,
@@ -44,12 +53,8 @@ def max_pool(
     reach = _whole_windows(x, kernel, strides, padding, dilation, ceil_mode, channels_last)
     lowest = _lowest(x.dtype)
     padded = pad_spatial(x, reach, lowest, "max_pool_pad", last=channels_last)
-    steps, place, shape = _windows(padded, kernel, strides, dilation, channels_last)
-
-    def element(*indices: Var) -> Expr:
-        return te.max(BufferLoad(padded, place(indices)), axis=steps)
-
-    return compute(shape, element, "max_pool")
+    sizes = _Sizes(tuple(kernel), tuple(strides), tuple(dilation), channels_last)
+    return _combined(padded, sizes, te.max, x.dtype, "max_pool")
 
 
 def avg_pool(
@@ -72,13 +77,9 @@ def avg_pool(
         raise ComputeError(f"avg_pool: expected floats, found {x.dtype}.")
     reach = _whole_windows(x, kernel, strides, padding, ones, ceil_mode, channels_last)
     padded = pad_spatial(x, reach, 0.0, "avg_pool_pad", last=channels_last)
-    steps, place, shape = _windows(padded, kernel, strides, ones, channels_last)
+    sizes = _Sizes(tuple(kernel), tuple(strides), tuple(ones), channels_last)
     wide = accumulator(x.dtype)
-
-    def total(*indices: Var) -> Expr:
-        return te.sum(cast_expr(BufferLoad(padded, place(indices)), wide), axis=steps)
-
-    sums = compute(shape, total, "avg_pool_sum")
+    sums = _combined(padded, sizes, te.sum, wide, "avg_pool_sum")
     spatial = parts_of(x.shape, last=channels_last)[2]
     whole = not any(reach) or (count_include_pad and list(reach) == list(padding))
 
@@ -102,7 +103,7 @@ def avg_pool(
             count = cast_expr(number, wide)
         return cast_expr(BufferLoad(sums, indices) / count, x.dtype)
 
-    return compute(shape, mean, "avg_pool")
+    return compute(sums.shape, mean, "avg_pool")
 
 
 def _check(
@@ -165,30 +166,69 @@ def _whole_windows(
     return reach
 
 
-def _windows(
-    x: Tensor,
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilation: Sequence[int],
-    last: bool,
-) -> tuple[list[te.ReduceAxis], Callable[[Sequence[Expr]], tuple[Expr, ...]], tuple[Expr, ...]]:
-    """The reduce axes over a window, the place of an element, and the result's shape. The one
-    window of an image, whose rows are vectors, is written as the reduction that it is."""
-    batch, channels, spatial = parts_of(x.shape, last=last)
-    steps = [te.reduce_axis((0, k), f"k{d}") for d, k in enumerate(kernel)]
+@dataclass(frozen=True)
+class _Sizes:
+    """The windows of a pooling: one number a spatial dim of each."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilation: tuple[int, ...]
+    last: bool
+    is_step: bool = False
+    """Whether this is one of two steps, which leave axes alone."""
+
+    @property
+    def are_large(self) -> bool:
+        """Whether windows are combined rows first."""
+        *rows, row = self.kernel
+        plain = not self.last and not self.is_step and self.strides[-1] <= row
+        return plain and row >= LARGE and math.prod(rows) > 1
+
+    def of_rows(self) -> _Sizes:
+        """What combines the rows of windows element by element."""
+        return self._with((*self.kernel[:-1], 1), (*self.strides[:-1], 1))
+
+    def in_rows(self) -> _Sizes:
+        """What is left to combine in a row."""
+        ones = (1,) * (len(self.kernel) - 1)
+        return self._with((*ones, self.kernel[-1]), (*ones, self.strides[-1]))
+
+    def _with(self, kernel: tuple[int, ...], strides: tuple[int, ...]) -> _Sizes:
+        return replace(self, kernel=kernel, strides=strides, is_step=True)
+
+
+def _combined(
+    x: Tensor, sizes: _Sizes, combine: Callable[..., Expr], wide: DType, name: str
+) -> Tensor:
+    """The windows of ``x`` (no padding), each combined to an element of ``wide``. The one window of
+    an image, whose rows are vectors, is written as the reduction that it is."""
+    batch, channels, spatial = parts_of(x.shape, last=sizes.last)
     extents = [
         window_extent(s, k, stride, 0, 0, dil)
-        for s, k, stride, dil in zip(spatial, kernel, strides, dilation, strict=True)
+        for s, k, stride, dil in zip(
+            spatial, sizes.kernel, sizes.strides, sizes.dilation, strict=True
+        )
     ]
-
-    alone = not last and all(isinstance(e, IntImm) and e.value == 1 for e in extents)
+    alone = not sizes.last and all(isinstance(e, IntImm) and e.value == 1 for e in extents)
+    if sizes.are_large and not alone:
+        rows = _combined(x, sizes.of_rows(), combine, wide, f"{name}_rows")
+        return _combined(rows, sizes.in_rows(), combine, wide, name)
+    kept = [d for d, k in enumerate(sizes.kernel) if not sizes.is_step or k > 1]
+    steps = {d: te.reduce_axis((0, sizes.kernel[d]), f"k{d}") for d in kept}
 
     def place(indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        n, c, at = parts_of(indices, last=last)
-        own = [k * dil if dil > 1 else k for k, dil in zip(steps, dilation, strict=True)]
-        if not alone:
-            first = [i * s if s > 1 else i for i, s in zip(at, strides, strict=True)]
-            own = [i + k for i, k in zip(first, own, strict=True)]
-        return arranged(n, c, own, last=last)
+        n, c, at = parts_of(indices, last=sizes.last)
+        own: list[Expr] = []
+        for d, (i, stride, dil) in enumerate(zip(at, sizes.strides, sizes.dilation, strict=True)):
+            index = i * stride if stride > 1 else i
+            if d in steps:
+                within = steps[d] * dil if dil > 1 else steps[d]
+                index = within if alone else index + within
+            own.append(index)
+        return arranged(n, c, own, last=sizes.last)
 
-    return steps, place, arranged(batch, channels, extents, last=last)
+    def element(*indices: Var) -> Expr:
+        value = cast_expr(BufferLoad(x, place(indices)), wide)
+        return combine(value, axis=list(steps.values()))
+
+    return compute(arranged(batch, channels, extents, last=sizes.last), element, name)

@@ -28,7 +28,7 @@ from .conv import rows_together, vectorize_pad
 from .direct_window import direct_window, schedule_direct
 from .inline import inline_elementwise
 from .lanes import up_to_power
-from .matmul import row_parts
+from .matmul import FMA_LATENCY, row_parts
 from .panels import lay_out
 from .reduction import schedule_rest
 from .sharing import points_of, share
@@ -85,11 +85,19 @@ def schedule_window(sch: Schedule, target: Target, chooser: Chooser) -> None:
 
 
 def _pixels(width: int | None, registers: int, weighted: bool) -> int:
-    """Pixels of a tile: as many as divide the row well, with room for weights."""
+    """Pixels of a tile: those with which a row takes the fewest cycles, with room for weights. What
+    remains of a row is a tile of its own, and each tile waits for its sums at least."""
     most = min(registers // 2 - 2, 8 if weighted else 14)
     if width is None:
         return 4
-    return max(range(1, most + 1), key=lambda t: (width / (-(-width // t) * t), t))
+
+    def cycles(tile: int) -> int:
+        rest = width % tile
+        return width // tile * max(tile, 2 * FMA_LATENCY) + (
+            max(rest, 2 * FMA_LATENCY) if rest else 0
+        )
+
+    return min(range(1, most + 1), key=lambda t: (cycles(t), width % t > 0, -t))
 
 
 def _pack(sch: Schedule, window: Window, lanes: int) -> None:

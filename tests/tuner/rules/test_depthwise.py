@@ -104,3 +104,14 @@ def test_each_weight_is_loaded_once_a_tile() -> None:
     products = re.findall(r"(?:vfmadd|vmulps)\w*\s.*%zmm", inner)
     assert len(products) == 9 * 8
     assert not re.search(r"vmovups\s+%zmm\d+, -?\d*\(%rsp\)", inner)
+
+
+@pytest.mark.parametrize("width", [19, 79, 1501])
+def test_a_row_that_nothing_divides_has_tiles_of_several_pixels(width: int) -> None:
+    """Of a prime number of pixels each was a tile."""
+    workload = depthwise((1, width + 39, 16), (40,))
+    name, func = scheduled(workload.func, target=SKYLAKE)
+    assert name == "window"
+    tiles = re.findall(r"for i1_\w+ in T\.unroll\((\d+)\)", func.script())
+    assert max(map(int, tiles)) == 8
+    workload.check(scheduled(workload.func)[1], tolerance=1e-4)
