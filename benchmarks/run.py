@@ -62,15 +62,22 @@ def versions() -> str:
 
 
 def commit() -> str:
-    """The state of the source, by git; a ``+`` says that files have changed since."""
-    command = ["git", "describe", "--always", "--dirty=+", "--abbrev=10", "--exclude=*"]
+    """The state of the source, by git; a ``+`` says that files have changed since, other than those
+    that a run writes."""
+    written = (":!benchmarks/results", ":!benchmarks/RESULTS.md", ":!README.md")
+    commands = (
+        ["git", "rev-parse", "--short=10", "HEAD"],
+        ["git", "status", "--porcelain", "--untracked-files=no", "--", ":/", *written],
+    )
+    root = Path(__file__).resolve().parent.parent
     try:
-        found = subprocess.run(
-            command, cwd=FOLDER.parent, capture_output=True, text=True, check=True
+        found, changed = (
+            subprocess.run(c, cwd=root, capture_output=True, text=True, check=True).stdout.strip()
+            for c in commands
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return found.stdout.strip()
+    return f"{found}+" if changed else found
 
 
 def header(threads: int) -> dict[str, Any]:
@@ -113,11 +120,22 @@ def row_of(case: Case, ways: Sequence[Way]) -> Row:
     return Row.of(case.name, case.flop, case.group, ways)
 
 
+def paths(threads: int) -> tuple[Path, Path]:
+    """Where a table is written, and where while it lacks rows."""
+    path = FOLDER / f"{llvm_name()}-{threads}.json"
+    return path, path.with_suffix(".part.json")
+
+
+def left(threads: Sequence[int]) -> Sequence[int]:
+    """The tables that an interrupted run has left: the one it was at, and those behind."""
+    at = [k for k, count in enumerate(threads) if interrupted(paths(count)[1], header(count))]
+    return threads[at[0] :] if at else threads
+
+
 def whole_table(threads: int) -> Path:
     """Measure every case, or those that an interrupted run has left, and write the table."""
     head = header(threads)
-    path = FOLDER / f"{head['llvm']}-{threads}.json"
-    partial = path.with_suffix(".part.json")
+    path, partial = paths(threads)
     data = resumed(partial, head)
     for number, case in enumerate(CASES.values(), 1):
         if any(row["case"] == case.name for row in data["rows"]):
@@ -135,13 +153,17 @@ def whole_table(threads: int) -> Path:
     return path
 
 
+def interrupted(partial: Path, head: dict[str, Any]) -> dict[str, Any] | None:
+    """The rows of an interrupted run of the same things, if there are any."""
+    if not partial.exists():
+        return None
+    data: dict[str, Any] = json.loads(partial.read_text(encoding="utf-8"))
+    return data if {name: data.get(name) for name in head} == head else None
+
+
 def resumed(partial: Path, head: dict[str, Any]) -> dict[str, Any]:
     """The rows of an interrupted run of the same things, or a table without rows."""
-    if partial.exists():
-        data: dict[str, Any] = json.loads(partial.read_text(encoding="utf-8"))
-        if {name: data.get(name) for name in head} == head:
-            return data
-    return {
+    return interrupted(partial, head) or {
         **head,
         "date": datetime.date.today().isoformat(),
         "load": round(os.getloadavg()[0], 2),
@@ -188,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         look(cases, chosen, options)
         return
     begin = time.perf_counter()
-    for threads in map(int, options.threads.split(",")):
+    for threads in left([int(count) for count in options.threads.split(",")]):
         print(f"\nwritten: {whole_table(threads)}", flush=True)
     print(f"{(time.perf_counter() - begin) / 60:.0f} minutes; now python docs/build.py")
 

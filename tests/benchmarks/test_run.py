@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,25 @@ def test_an_interrupted_run_goes_on_and_no_row_is_timed_twice(
     assert [row["case"] for row in data["rows"]] == list(NAMES) == data["cases"]
     assert list(data["rows"][0]["results"]) == list(run.PUBLISHED)
     assert "from the run that was interrupted" in capsys.readouterr().out
+
+
+def test_tables_that_were_done_before_an_interruption_stay(
+    measured: list[str], tmp_path: Path
+) -> None:
+    measured += ["earlier", "earlier"]
+    run.main(["--threads", "1,2"])
+    partial = tmp_path / f"{run.llvm_name()}-2.part.json"
+    partial.write_text(json.dumps(run.resumed(partial, run.header(2))))
+    run.main(["--threads", "1,2,4"])
+    assert measured[2:] == list(NAMES) * 4
+    partial.write_text("{}")
+    run.main(["--threads", "1,2"])
+    assert measured[2:] == list(NAMES) * 6
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_the_state_of_the_source() -> None:
+    assert re.fullmatch(r"[0-9a-f]{10,}\+?|unknown", run.commit())
 
 
 def test_a_run_that_has_ended_is_replaced_whole(measured: list[str], tmp_path: Path) -> None:
