@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
@@ -52,10 +53,18 @@ def vector_column(nests: list[Nest]) -> int | None:
     loads.sort(key=lambda a: -len(a.indices))
     for load in loads:
         for index in reversed(load.indices):
-            axis = axis_of(nest.block, index)
-            if axis is not None and axis not in nest.units:
+            axis = _axis_along(nest, index)
+            if axis is not None:
                 return nest.kept.index(axis) if axis in nest.kept else None
     return None
+
+
+def _axis_along(nest: Nest, index: Expr) -> int | None:
+    """The one axis that an index goes along, whatever its step and beginning (``a[:, 3::2]``)."""
+    many = {i: nest.block.iter_vars[i].var for i in (*nest.kept, *nest.rest)}
+    parts = set(walk(index))
+    found = [i for i, var in many.items() if var in parts]
+    return found[0] if len(found) == 1 else None
 
 
 def factor_long_columns(sch: Schedule) -> list[str]:

@@ -25,10 +25,13 @@ MOST_NODES = 1000
 otherwise double at every step."""
 
 
-def inline_elementwise(sch: Schedule, keep: Collection[Buffer] = ()) -> None:
+def inline_elementwise(
+    sch: Schedule, keep: Collection[Buffer] = (), *, in_order: bool = False
+) -> None:
     """Inline spatial blocks that write intermediates, consumers first; one that the primitive
     refuses (an output, a guarded block) stays, and so does one that writes a buffer of ``keep``,
-    unless it only moves elements."""
+    unless it only moves elements. With ``in_order`` all blocks stay that move elements to another
+    order: their consumers are to read memory as they do now."""
     outputs = {id(b) for b in sch.func.written}
     kept = {id(b) for b in keep}
     for block in reversed(blocks_in_order(sch.func)):
@@ -36,6 +39,8 @@ def inline_elementwise(sch: Schedule, keep: Collection[Buffer] = ()) -> None:
         if not is_spatial(block) or any(b in outputs for b in written):
             continue
         if any(b in kept for b in written) and not is_move(block):
+            continue
+        if in_order and is_move(block) and not _keeps_order(block):
             continue
         if _is_wasteful(sch.func, block):
             continue
@@ -51,6 +56,17 @@ def is_move(block: Block) -> bool:
     if isinstance(value, Cast):
         value = value.value
     return isinstance(value, BufferLoad) and all(isinstance(i, Var | IntImm) for i in value.indices)
+
+
+def _keeps_order(block: Block) -> bool:
+    """Whether a block that moves elements reads along the axes that it writes along."""
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    axes = [v.var for v in block.iter_vars if not _is_one(v.dom.extent)]
+    return [i for i in loads[0].indices if isinstance(i, Var) and i in axes] == axes
+
+
+def _is_one(extent: Expr) -> bool:
+    return isinstance(extent, IntImm) and extent.value == 1
 
 
 def _is_wasteful(func: PrimFunc, block: Block) -> bool:

@@ -8,7 +8,7 @@ same loops over them, one row after another.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...support.node import walk
 from ...tensorir.expr import BufferLoad, Expr, Var
@@ -63,6 +63,22 @@ def nest_of(block: Block, kept: tuple[int, ...]) -> Nest:
     many = non_unit_axes(block)
     units = tuple([i for i in range(len(block.iter_vars)) if i not in many])
     return Nest(block, kept, units, tuple([i for i in many if i not in kept]))
+
+
+def in_memory_order(nest: Nest) -> Nest:
+    """The nest of a reduction with its rest in the order in which the largest operand lies in
+    memory, where that has all of it."""
+    written = [w.buffer for w in nest.block.writes]
+    loads = [a for a in accesses(nest.block) if a.buffer not in written]
+    largest = max(loads, key=lambda a: len(a.indices), default=None)
+    places = (
+        {}
+        if largest is None
+        else {axis_of(nest.block, i): d for d, i in enumerate(largest.indices)}
+    )
+    if not all(axis in places for axis in nest.rest):
+        return nest
+    return replace(nest, rest=tuple(sorted(nest.rest, key=lambda axis: places[axis])))
 
 
 def spatial_axes(block: Block) -> tuple[int, ...]:

@@ -16,12 +16,13 @@ depends on shapes and decisions alone, never on threads.
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 from ...support.errors import ScheduleError
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, IntImm
+from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
@@ -39,7 +40,7 @@ from .elementwise import is_plain, same_extent, schedule_block
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power, vectorize_loop
 from .long_sums import block_long_sum
-from .nests import Nest, accesses, common_nests, nest_of, spatial_axes
+from .nests import Nest, accesses, common_nests, in_memory_order, nest_of, spatial_axes
 from .rows_together import is_busy, next_rows_fit, rows_at_once, run_rows_together
 from .sharing import points_of, share
 from .trial import attempt
@@ -83,6 +84,8 @@ def _schedule_alone(sch: Schedule, block: Block, target: Target, chooser: Choose
 
 def schedule_nests(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) -> None:
     """Vectorise the nests along rows or columns and run them under the same loops."""
+    if sum([bool(n.rest) for n in nests]) == 1:
+        nests = [in_memory_order(n) if is_reduction(n.block) else n for n in nests]
     own = {n.block.name for n in nests}
     others = set(first_blocks(sch.func)) - own
     kept = nests[0].kept
@@ -122,10 +125,10 @@ def _several_rows(
 def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) -> None:
     """Vectorise what runs within a row. Axes of one extent are cut at one place in all nests, so
     that each part of a row reads what the same part of another nest wrote."""
-    inner = [(nest, _gather_loops(sch, nest)) for nest in nests]
     together = rows_at_once(nests, target) > 1
     busy = any(uses_intrinsic(n.block) if together else is_busy(n) for n in nests)
     wanted = chooser.value(sch, [1, 2, 4], 2 if busy and target.has_many_registers else 4)
+    inner = [(n, _gather_loops(sch, n, wanted * lanes_of(target, n.block))) for n in nests]
     done = _reduce_as_made(sch, inner, target, wanted)
     again = _read_again(nests) if not done and next_rows_fit(nests, target) else set()
     for nest, loop in inner:
@@ -241,9 +244,18 @@ def _vectorize_guarded(sch: Schedule, loop: LoopRV, width: int) -> None:
         sch.vectorize(vector)
 
 
-def _gather_loops(sch: Schedule, nest: Nest) -> LoopRV | None:
+def _apart(extents: list[Expr], width: int) -> int:
+    """How many axes of a row are not made one with the others: one of symbolic extent, so that
+    those after it are vectors, and all but two where those do not fill the last row of ``width``
+    elements, because such parts of three axes are no map that ``rfactor`` sees through."""
+    sizes = [e.value for e in extents if isinstance(e, IntImm)]
+    symbolic = len(extents) - len(sizes)
+    return symbolic if math.prod(sizes) % width == 0 else max(symbolic, len(extents) - 2)
+
+
+def _gather_loops(sch: Schedule, nest: Nest, width: int) -> LoopRV | None:
     """Order a nest's loops (kept, of one iteration, the rest), fuse the rest where memory runs
-    through it in order; the innermost loop of the rest."""
+    through it in order; the innermost loop of the rest, which is to have ``width`` partial sums."""
     loops = sch.get_loops(nest.block.name)
     order = [*nest.kept, *nest.units, *nest.rest]
     if order != sorted(order):
@@ -252,7 +264,9 @@ def _gather_loops(sch: Schedule, nest: Nest) -> LoopRV | None:
         return None
     rest = [loops[i] for i in nest.rest]
     if len(rest) > 1 and _is_one_axis(nest):
-        return sch.fuse(*rest)
+        if is_reduction(nest.block):
+            rest = rest[_apart([sch.get(loop).extent for loop in rest], width) :]
+        return sch.fuse(*rest) if len(rest) > 1 else rest[0]
     return rest[-1]
 
 
@@ -294,18 +308,34 @@ def vectorize_terms(
     _, inner = sch.split(sch.get_loops(name)[-1], [None, width])
     partial = sch.rfactor(inner, -1)
     sch.set_scope(partial, 0, "register")
-    *_, outer, inner = sch.get_loops(partial)
-    parts = [outer]
-    if extent % width:
-        parts = sch.loop_partition(outer, [extent // width, None])
+    parts = _part_of_full_vectors(sch, partial.name, rows, extent // width, extent % width)
     if fetch and extent >= PREFETCHED * width:
         sch.annotate(parts[0], PREFETCH, -(-extent // width))
     children = [sch.get_child_blocks(part)[0] for part in parts]
     for child in children:
         sch.vectorize(sch.get_loops(child)[-1])
     combine_lanes(sch, name, width, min(lanes, width))
-    block_long_sum(sch, children[0].name, sch.get_loops(children[0])[rows:-1])
+    for child in children:
+        block_long_sum(sch, child.name, sch.get_loops(child)[rows:-1])
     sch.decompose_reduction(children[0], sch.get_loops(children[0])[rows])
+
+
+def _part_of_full_vectors(
+    sch: Schedule, name: str, rows: int, count: int, remainder: int
+) -> list[LoopRV]:
+    """The loops over a row's vectors: ``count`` full ones, and the one that is not, if there is a
+    remainder. Of a row of several axes the two parts are nests one after the other, so that the
+    sums can begin before both."""
+    *others, outer, _ = sch.get_loops(name)[rows:]
+    if not remainder:
+        return [outer]
+    if others:
+        sch.reorder(outer, *others)
+    parts = sch.loop_partition(outer, [count, None])
+    for part in parts if others else ():
+        inside = sch.get_loops(sch.get_child_blocks(part)[0])[rows:-1]
+        sch.reorder(*inside[1:], part)
+    return parts
 
 
 def combine_lanes(sch: Schedule, block: str, width: int, lanes: int) -> None:

@@ -99,7 +99,7 @@ def schedule_row_window(sch: Schedule, target: Target, chooser: Chooser) -> None
     """Apply the rule; ``fits_row_window`` says where."""
     window = match_row_window(sch.func)
     assert window is not None
-    inline_elementwise(sch, keep=(window.x.buffer,))
+    inline_elementwise(sch, keep=(window.x.buffer,), in_order=True)
     window = match_row_window(sch.func)
     assert window is not None
     image = _image(sch.func, window)

@@ -296,3 +296,20 @@ def test_scheduled_parts_of_several_sizes(mode: str) -> None:
     pool = getattr(F, f"adaptive_{mode}_pool2d")
     wanted = pool(torch.tensor(data).double(), (5, 6)).numpy()
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_a_turned_image_is_turned_before_windows_are_read(kind: str, pad: int) -> None:
+    """The windows' rule wants rows in memory order: what turns the image is a nest of its own."""
+    x = placeholder((2, 5, 9, 24), name="x")
+    turned = op.permute_dims(x, (0, 1, 3, 2))
+    func = create_prim_func([x, pooled(kind, turned, 2, kernel=3, stride=1, pad=pad)])
+    rule, _ = scheduled(func, target=SKYLAKE)
+    assert rule == "row_window"
+    image = np.random.default_rng(0).standard_normal((2, 5, 9, 24)).astype("float32")
+    torch_pool = F.max_pool2d if kind == "max" else F.avg_pool2d
+    expected = torch_pool(torch.from_numpy(image).mT, 3, 1, pad).numpy()
+    found = np.empty_like(expected)
+    call_native(schedule_analytically(func, native_target()), image, found)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
