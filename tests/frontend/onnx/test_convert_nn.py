@@ -134,6 +134,8 @@ def test_attention(text: str, shapes: list[tuple[int, ...]]) -> None:
     ("text", "shape", "message"),
     [
         ("y = Attention<softcap = 2.0>(q, q, q)", "1, 2, 3, 4", "softcap cannot be imported"),
+        ("y = Attention<left_window_size = 2>(q, q, q)", "1, 2, 3, 4", "a window or softcap"),
+        ("y = Attention<right_window_size = 0>(q, q, q)", "1, 2, 3, 4", "a window or softcap"),
         ("y = Attention<q_num_heads = 3, kv_num_heads = 3>(q, q, q)", "1, 2, 4",
          "found 3 dims and q_num_heads 3"),
     ],

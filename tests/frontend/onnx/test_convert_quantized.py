@@ -55,6 +55,20 @@ def test_zero_points_of_rows_and_columns() -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize(("a_shape", "b_shape"), [((5,), (5, 4)), ((3, 5), (5,)), ((5,), (5,))])
+def test_zero_points_of_vectors(a_shape: tuple[int, ...], b_shape: tuple[int, ...]) -> None:
+    a, b = bytes_of("uint8", *a_shape), bytes_of("int8", *b_shape)
+    dims = ", ".join(map(str, a_shape))
+    made = model(
+        "y = MatMulInteger(a, b, az, bz)", f"uint8[{dims}] a", outputs="int32 y",
+        weights={"b": b, "az": np.array(7, "uint8"), "bz": np.array(-3, "int8")},
+    )  # fmt: skip
+    (found,) = evaluate(import_onnx(made), {"a": a})
+    wanted = (a.astype("int32") - 7) @ (b.astype("int32") + 3)
+    assert found.shape == wanted.shape
+    np.testing.assert_array_equal(found, wanted)
+
+
 def test_zero_points_that_are_zero_cost_nothing() -> None:
     zero = np.array(0, "uint8")
     made = model(

@@ -50,6 +50,18 @@ def test_cubic_parameters() -> None:
         check(resized(f'mode = "cubic", {more}', [1.0, 1.0, 1.5, 2.5]), x=X, tolerance=1e-4)
 
 
+def test_scales_that_are_empty_are_left_out() -> None:
+    made = model(
+        "y = Resize(x, r, s, z)", "float[2, 4, 6, 5] x", 11,
+        weights={
+            "r": np.zeros(0, np.float32), "s": np.zeros(0, np.float32),
+            "z": np.array([2, 4, 7, 9], np.int64),
+        },
+    )  # fmt: skip
+    (found,) = evaluate(import_onnx(made), {"x": X})
+    assert found.shape == (2, 4, 7, 9)
+
+
 def test_some_axes() -> None:
     made = model(
         'y = Resize<mode = "linear", axes = [3, 1]>(x, , s)', "float[N, 4, 6, 5] x", 18,

@@ -159,6 +159,12 @@ def test_gathers_of_data() -> None:
 def test_a_gather_outside_of_a_static_axis() -> None:
     message = refusal(model("y = Gather<axis = 1>(x, i)", weights={"i": ints(3)}))
     assert "indices [3] of an axis of size (3,)" in message
+    for body in (
+        "s = Shape(x)\ny = Gather(s, i)",
+        "s = Shape(x)\nn = Gather(s, i)\ny = Cast<to = 1>(n)",
+    ):
+        message = refusal(model(body, weights={"i": ints(0, 5)}))
+        assert "there is no index [0, 5] in" in message
 
 
 def test_pad() -> None:
