@@ -18,6 +18,7 @@ from burnish.tensorir.expr import (
     NE,
     And,
     Div,
+    DType,
     Expr,
     IntImm,
     Not,
@@ -176,6 +177,7 @@ def test_least_difference() -> None:
     assert a.least_difference(i * 4 + j, i * 4) == 2
     assert a.least_difference(i, j) == -4
     assert a.least_difference(Var("x"), i) is None
+    assert a.least_difference(IntImm(5), Var("byte", DType("uint8"))) is None
     a.bind_expr(i, IntImm(3))
     assert a.least_difference(i, j) == -1
     a.bind(i, 2)

@@ -83,10 +83,6 @@ def test_equalities(analyzer: Analyzer) -> None:
     assert not analyzer.can_prove_equal(X // 8 * 8, X)
     with analyzer.constraint(X <= Y), analyzer.constraint(Y <= X):
         assert analyzer.can_prove_equal(X, Y)
-        assert analyzer.can_prove(X.equal(Y))
-        assert not analyzer.can_prove(X.not_equal(Y))
-    with analyzer.constraint(X < Y):
-        assert analyzer.can_prove(X.not_equal(Y))
 
 
 def test_divisors_of_unknown_sign() -> None:

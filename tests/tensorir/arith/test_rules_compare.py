@@ -88,3 +88,14 @@ def test_floats_are_left_alone() -> None:
     x = Var("x", as_expr(1.0).dtype)
     for e in (x < 1.0, x.equal(x), minimum(x, 1.0), x - x):
         assert Analyzer().simplify(e) is e
+
+
+def test_equality_that_two_inequalities_say() -> None:
+    x, y = Var("x"), Var("y")
+    a = Analyzer()
+    with a.constraint(x <= y), a.constraint(y <= x):
+        assert a.can_prove(x.equal(y))
+        assert not a.can_prove(x.not_equal(y))
+    with a.constraint(x < y):
+        assert a.can_prove(x.not_equal(y))
+    assert not a.can_prove(x.equal(y))
