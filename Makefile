@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune fuzz-schedules prove clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune fuzz-schedules mutants prove clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,10 @@ bench-tune: $(VENV)/.stamp  ## how long tuning takes, beside known figures of TV
 fuzz-schedules: $(VENV)/.stamp  ## random schedules, checked (N= SEED= JOBS= PROGRAM= OUT=docs/fuzzing.md)
 	$(BIN)/python -m burnish.tests.fuzz.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) \
 	  --jobs $(or $(JOBS),2) $(if $(PROGRAM),--program $(PROGRAM)) $(if $(OUT),--out '$(OUT)')
+
+mutants: $(VENV)/.stamp  ## change the product in small ways and see tests fail (N= SEED= WORK= AGAIN=)
+	nice $(BIN)/python -m burnish.tests.mutation.run --count $(or $(N),420) --seed $(or $(SEED),0) \
+	  --work '$(or $(WORK),.mutants)' $(if $(AGAIN),--again $(AGAIN))
 
 prove: $(VENV)/.stamp  ## what the arithmetic of indices proves, asked of z3 (N= SEED= JOBS=)
 	$(BIN)/python -m burnish.tests.fuzz.prove --count $(or $(N),100000) --seed $(or $(SEED),0) \

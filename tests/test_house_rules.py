@@ -51,7 +51,10 @@ TESTED_ELSEWHERE = {
 """Files with logic that have no test file of their own, and why."""
 
 
-TOOLS_OF_TESTS = {"fuzz": "the generator of random schedules, a command of its own"}
+TOOLS_OF_TESTS = {
+    "fuzz": "the generator of random schedules, a command of its own",
+    "mutation": "the mutation run, a command of its own",
+}
 """Folders of tests that belong to no room: they hold tools and the tests of these."""
 
 
