@@ -32,7 +32,9 @@ _NAMES = [f"aten.{base}{n}d" for base, dims in (
 
 @converts(*[f"{name}.{overload}" for name in _NAMES for overload in ("default", "vec")])
 def upsample(context: Context, node: Node) -> Atom:
-    """torch computes coordinates with the scale it was given, or that of the sizes."""
+    """torch computes coordinates with the scale it was given, or that of the sizes; but where the
+    number of elements stays what it is, linear modes and ``nearest`` of two dims copy, whatever the
+    scale."""
     given = arguments(node)
     name = base_name(node)
     how = _MODES[name[:-2]]
@@ -48,7 +50,8 @@ def upsample(context: Context, node: Node) -> Atom:
         if scale is None and (out is None or own is None):
             raise context.refuse("resizes a symbolic dim; make it static, or give scale_factor.")
         ratio = (out or 0) / max(own or 0, 1) if scale is None else scale
-        if out is None or out != own or ratio != 1:
+        copied = how.mode == "linear" or name == "upsample_nearest2d" or ratio == 1
+        if out is None or out != own or not copied:
             sizes.append(AxisSize(axis, out, ratio))
     return resize(context, x, sizes, how, context.refuse)
 

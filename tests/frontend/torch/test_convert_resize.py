@@ -35,6 +35,32 @@ def test_two_spatial_dims(mode: dict[str, Any]) -> None:
     check_all({str(target): resized(target) for target in TARGETS}, X)
 
 
+@pytest.mark.parametrize("scale", [(1.15, 1.15), (1.15, 2.0), (2.0, 1.19)], ids=str)
+def test_a_scale_that_keeps_the_size(scale: tuple[float, float]) -> None:
+    """torch copies along such an axis or moves the samples, each mode as it likes."""
+    check_all(
+        {
+            str(mode): lambda x, mode=mode: F.interpolate(x, scale_factor=scale, **mode)
+            for mode in MODES
+        },
+        X,
+    )
+    check_all(
+        {
+            mode: lambda x, mode=mode: F.interpolate(x[0], scale_factor=scale[0], mode=mode)
+            for mode in ("nearest", "nearest-exact", "linear")
+        },
+        X,
+    )
+    check_all(
+        {
+            mode: lambda x, mode=mode: F.interpolate(x[None], scale_factor=(*scale, 1), mode=mode)
+            for mode in ("nearest", "nearest-exact", "trilinear")
+        },
+        X,
+    )
+
+
 def test_one_and_three_spatial_dims() -> None:
     check_all(
         {
