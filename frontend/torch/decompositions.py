@@ -199,10 +199,12 @@ def cummin(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 
 @decomposes(aten.logcumsumexp.default)
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
+    """Of float32 in float64, as errors of the elements before add up."""
     if x.ndim == 0:
         return x
-    (result,) = _scanned((x,), dim % x.ndim, lambda a, b: (torch.logaddexp(a[0], b[0]),))
-    return result
+    wide = x.double() if x.dtype == torch.float32 else x
+    (result,) = _scanned((wide,), dim % x.ndim, lambda a, b: (torch.logaddexp(a[0], b[0]),))
+    return result.to(x.dtype)
 
 
 # -- order statistics ----------------------------------------------------------------------------
