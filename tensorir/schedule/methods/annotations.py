@@ -26,7 +26,8 @@ class AnnotationPrimitives(ScheduleState):
         (how many of its iterations ahead the caches are asked for what it loads),
         ``prefetch_next`` (how many iterations ahead of the loop around that moves on to other
         memory) and ``prefetch_region`` (the same for what all iterations of the loop load, in the
-        order of memory, and for rows at places that are looked up); on a block ``non_temporal``
+        order of memory, and for rows at places that are looked up) and ``sum_block`` (how many
+        terms of a sum of floats are added in order); on a block ``non_temporal``
         (1: what it writes goes past the caches, for parameters that the function does not read).
         Tuning rules read keys of their own, and nobody else reads any other.
 
