@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from ..tuner.schedule_log import KernelSchedule
+from ..tuner.slowdown import FAR_OFF
 from .emit import EmitTimes
 
 
@@ -40,8 +43,10 @@ class CompileReport:
     workspace_bytes: int | None = None
     """Scratch memory of one call in bytes; None where it depends on symbolic dims."""
     constant_bytes: int = 0
+    schedules: dict[str, KernelSchedule] = field(default_factory=dict)
+    """Of each kernel that was scheduled: which rule did it, and which refused it before and why."""
     notes: list[str] = field(default_factory=list)
-    """What the front end found worth saying, a sentence each."""
+    """What the front end found worth saying, and kernels that may be slow; a sentence each."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -61,6 +66,26 @@ class CompileReport:
             self.stages[name] = self.stages.get(name, 0.0) + seconds
         self.llvm_seconds += times.llvm
 
+    def add_schedule(self, schedule: KernelSchedule) -> None:
+        """Add how a kernel got its schedule, with a note where that seems far from the machine."""
+        self.schedules[schedule.kernel] = schedule
+        if schedule.rule is None:
+            self.notes.append(f"the kernel {schedule.kernel!r} has no schedule: no rule fits it.")
+        elif schedule.slowdown is not None and schedule.slowdown > FAR_OFF:
+            self.notes.append(
+                f"the kernel {schedule.kernel!r} may be slow: its schedule, of the rule "
+                f"{schedule.rule!r}, is estimated to take {schedule.slowdown:.0f} times what its "
+                "arithmetic and its bytes need; model.tune searches for a better one."
+            )
+
+    def _schedule_lines(self) -> list[str]:
+        """How many kernels each rule scheduled, and a line for each that a rule refused."""
+        if not self.schedules:
+            return []
+        counts = Counter([s.rule or "none" for s in self.schedules.values()])
+        lines = [f"  schedules: {', '.join([f'{rule} {n}' for rule, n in counts.items()])}"]
+        return lines + [f"    {s}" for s in self.schedules.values() if s.refusals]
+
     @property
     def seconds(self) -> float:
         """Total of all stages."""
@@ -78,6 +103,7 @@ class CompileReport:
         if self.worker_seconds:
             lines.append(_line("in workers", self.worker_seconds, "beside this process"))
         lines.append(f"  kernels: {', '.join(self.kernels) or 'none'}")
+        lines += self._schedule_lines()
         if self.calls > kernels:
             lines.append(f"  {self.calls} calls of {kernels} kernels, {self.distinct} distinct")
         workspace = self.workspace_bytes

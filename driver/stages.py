@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..graphir.emit_vm import emit_program
@@ -31,6 +31,7 @@ from ..support.passes import Pass, Pipeline, VerifyEach, instruments_from_flags
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
+from ..tuner.schedule_log import KernelSchedule, recorded
 from ..vm.disassembler import print_program
 from ..vm.program import Call, Imm, Program
 from ..vm.shape_text import static_value
@@ -163,7 +164,9 @@ def _finish(
     target, stages, report = corridor.target, corridor.stages, corridor.report
     # Between 40 and 45 a kernel's weights have their new layout, the constants their old one:
     # the types do not fit each other, and nothing can be verified.
-    scheduling = ScheduleLegalized(target, schedule, then=corridor.builds.begin)
+    scheduling = ScheduleLegalized(
+        target, schedule, then=corridor.builds.begin, note=report.add_schedule
+    )
     module = corridor.enter("40-scheduled", module, scheduling, verify=False)
     stages.expect(module)
     packing = (LiftWeightTransforms(stages.pack), DeadCodeElimination())
@@ -272,11 +275,18 @@ class ScheduleLegalized(Pass):
     then: Callable[[str, PrimFunc], object] | None = None
     """Called with each function as stage 45 will leave it, so that its code can be emitted while
     the next ones are scheduled."""
+    note: Callable[[KernelSchedule], object] | None = None
+    """Called with how each function got its schedule; ``given`` is a rule of whoever chose it, such
+    as a record of tuning."""
 
     def run(self, module: IRModule) -> IRModule:
         for name, func in list(module.prim_funcs.items()):
             if func.attr(LEGALIZED) and not func.attr("is_scheduled"):
-                module[name] = scheduled = self.schedule(func, self.target)
+                with recorded() as log:
+                    module[name] = scheduled = self.schedule(func, self.target)
+                if self.note is not None:
+                    found = log[-1] if log else KernelSchedule(name, "given")
+                    self.note(replace(found, kernel=name))
                 if self.then is not None:
                     self.then(name, as_packed(scheduled))
         return module

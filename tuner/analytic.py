@@ -5,7 +5,7 @@ Untuned code is scheduled by this, and it is the first member of every tuning po
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
@@ -24,9 +24,11 @@ from .rules.matmul import match, schedule_matmul
 from .rules.reduction import schedule_reduction
 from .rules.row_window import fits_row_window, schedule_row_window
 from .rules.streaming import stream_results
-from .rules.trial import attempt
+from .rules.trial import refusal_of
 from .rules.window_match import match_window
 from .rules.winograd import match_winograd, schedule_winograd
+from .schedule_log import KernelSchedule, reason_of, write_down
+from .slowdown import FAR_OFF, slowdown
 from .workload import blocks_in_order, is_empty, is_reduction
 
 Rule = Callable[[Schedule, Target, Chooser], None]
@@ -72,12 +74,43 @@ def _product_rules(func: PrimFunc, target: Target) -> list[tuple[str, Rule]]:
 
 
 def apply_rules(sch: Schedule, target: Target, chooser: Chooser) -> str | None:
-    """Apply the first rule that fits the schedule's function; its name, None where none did."""
-    for name, rule in rules_for(sch.func, target):
-        if attempt(sch, rule, target, chooser):
-            stream_results(sch, target)
-            return name
-    return None
+    """Apply the first rule that fits the schedule's function; its name, None where none did.
+
+    Where nobody searches, a schedule that seems FAR_OFF what the function needs at least is not the
+    last word: the rules after it are tried too, and what seems fastest is taken. What was decided
+    is written down (``schedule_log``).
+    """
+    func, refusals = sch.func, []
+    best: tuple[float, str, Schedule] | None = None
+    for name, rule in _with_last_resort(func, rules_for(func, target), target):
+        trial = sch.copy()
+        refusal = refusal_of(trial, rule, target, chooser)
+        if refusal is not None:
+            refusals.append((name, reason_of(refusal)))
+            continue
+        stream_results(trial, target)
+        slower = slowdown(func, trial.func, target) if chooser.analytic else 1.0
+        if best is None or slower < best[0]:
+            best = (slower, name, trial)
+        if slower <= FAR_OFF:
+            break
+    if best is None:
+        write_down(KernelSchedule(func.name, None, tuple(refusals)))
+        return None
+    slower, name, trial = best
+    sch.become(trial)
+    found = slower if chooser.analytic else None
+    write_down(KernelSchedule(func.name, name, tuple(refusals), found))
+    return name
+
+
+def _with_last_resort(
+    func: PrimFunc, rules: list[tuple[str, Rule]], target: Target
+) -> Iterator[tuple[str, Rule]]:
+    """The rules, and behind them, for products that none of them does well, plain tiles."""
+    yield from rules
+    if rules and "products" not in dict(rules) and has_tiles(func, target):
+        yield "products", schedule_products
 
 
 def schedule_analytically(func: PrimFunc, target: Target) -> PrimFunc:

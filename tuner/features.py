@@ -72,7 +72,10 @@ _WEIGHTS = dict.fromkeys(OPERATIONS, 1.0) | {
     "float_div": 8.0, "float_cheap_call": 2.0, "float_dear_call": 20.0, "int_divmod": 10.0,
     "cast": 1.0,
 }  # fmt: skip
-_LATENCY = 4.0
+OPERATION_WEIGHTS = tuple(_WEIGHTS.values())
+"""Cycles of each of OPERATIONS on one port."""
+SUM_LATENCY = 4.0
+"""Cycles from one addition to the next on the same register."""
 _CHUNK = 256
 """Rows worked on at once, so that the arrays stay in the cache."""
 
@@ -393,7 +396,7 @@ class _Store:
         written = self._written()
         if written is None or not self.store.accesses[written].reads:
             return np.zeros(self.n)
-        return _LATENCY * instructions / self._vectors_in_tile(written)
+        return SUM_LATENCY * instructions / self._vectors_in_tile(written)
 
     def _traffic(self, size: int) -> Floats:
         """[n]: bytes that come from beyond a cache of this size: the loops whose data fit it are

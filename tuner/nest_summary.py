@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..support.node import children
+from ..tensorir.arith import Analyzer
 from ..tensorir.buffer import Buffer
 from ..tensorir.expr import (
     Add,
@@ -47,6 +48,7 @@ from ..tensorir.stmt import (
     SeqStmt,
     Stmt,
 )
+from ..tensorir.visitor import substitute
 
 Ints = npt.NDArray[np.int64]
 
@@ -140,9 +142,9 @@ def split_leaves(structure: Structure, leaves: npt.NDArray[np.float64]) -> list[
     return found
 
 
-def summarize(func: PrimFunc) -> NestSummary:
-    """The summary of a function with static shapes."""
-    reader = _Reader(func)
+def summarize(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> NestSummary:
+    """The summary of a function; ``sizes`` says what symbolic sizes are taken to be (1 without)."""
+    reader = _Reader(func, sizes or {})
     reader.read(func.body, (), {}, 0)
     leaves = np.array([v for s in reader.leaves for v, _ in s], dtype=np.int64)
     relevance = np.array([r for s in reader.leaves for _, r in s], dtype=np.int64)
@@ -163,7 +165,8 @@ Terms = dict[int, tuple[int, int]]
 class _Reader:
     """Walks the statements; ``env`` is what each variable of a block or let is, in loops."""
 
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: PrimFunc, sizes: Mapping[Var, int]) -> None:
+        self.sizes = {var: IntImm(n) for var, n in sizes.items()}
         self.params = {id(b) for b in func.buffers}
         self.stores: list[StoreStructure] = []
         self.leaves: list[list[tuple[int, int]]] = []
@@ -173,7 +176,7 @@ class _Reader:
     ) -> None:
         match s:
             case For():
-                extent = s.extent.value if isinstance(s.extent, IntImm) else 1
+                extent = self._size(s.extent)
                 env = {**env, s.var: {len(loops): (extent, 1)}}
                 unroll = _unroll_steps(s.annotations, unroll)
                 self.read(s.body, (*loops, _Loop(s.var, s.kind, extent)), env, unroll)
@@ -196,6 +199,11 @@ class _Reader:
                 self._add(call, used, loops, env, unroll)
             case _:
                 pass
+
+    def _size(self, e: Expr) -> int:
+        if self.sizes and not isinstance(e, IntImm):
+            e = Analyzer().simplify(substitute(e, self.sizes))
+        return e.value if isinstance(e, IntImm) else 1
 
     def _read_block(
         self, s: BlockRealize, loops: tuple[_Loop, ...], env: Mapping[Var, Terms], unroll: int
@@ -255,7 +263,7 @@ class _Reader:
                 )
             )
             moves = [_terms(e, env) for e in indices]
-            leaves += [(e.value if isinstance(e, IntImm) else 1, 2) for e in buffer.shape]
+            leaves += [(self._size(e), 2) for e in buffer.shape]
             for part in range(2):
                 leaves += [
                     (terms[i][part] if i in terms else 1 - part, loops[i].extent)

@@ -6,6 +6,7 @@ import pytest
 
 from burnish.driver.emit import EmitTimes
 from burnish.driver.report import CompileReport
+from burnish.tuner.schedule_log import KernelSchedule
 
 
 def test_stages_add_up() -> None:
@@ -67,3 +68,20 @@ def test_it_prints_what_is_not_known() -> None:
     assert text.startswith("compiled in 0.000 s: 0 kernels, 0 segments, 0 objects emitted")
     assert "kernels: none" in text
     assert "workspace that depends on the dims" in text
+
+
+def test_schedules() -> None:
+    report = CompileReport()
+    report.add_schedule(KernelSchedule("f", "matmul", (), 1.5))
+    report.add_schedule(KernelSchedule("g", "reduction", (("matmul", "parallel: No."),), 80.4))
+    report.add_schedule(KernelSchedule("h", None))
+    lines = str(report).splitlines()
+    assert lines[2:4] == [
+        "  schedules: matmul 1, reduction 1, none 1",
+        "    g: reduction; matmul refused (parallel: No.)",
+    ]
+    assert report.notes == [
+        "the kernel 'g' may be slow: its schedule, of the rule 'reduction', is estimated to take "
+        "80 times what its arithmetic and its bytes need; model.tune searches for a better one.",
+        "the kernel 'h' has no schedule: no rule fits it.",
+    ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from burnish.support.errors import LoopKindError
+from burnish.support.errors import LoopKindError, ScheduleValueError
 from burnish.tensorir import operators as op
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.rules.checking import Workload
-from burnish.tuner.rules.trial import attempt
+from burnish.tuner.rules.trial import attempt, refusal_of
 
 
 def test_what_succeeds_is_kept_with_its_trace() -> None:
@@ -43,3 +43,15 @@ def test_defects_are_not_hidden() -> None:
 
     with pytest.raises(KeyError):
         attempt(sch, defect)
+
+
+def test_the_refusal_says_why() -> None:
+    def refused(sch: Schedule) -> None:
+        raise ScheduleValueError("split", "No.")
+
+    sch = Schedule(Workload(op.relu, np.abs, (4, 8)).func, seed=0)
+    error = refusal_of(sch, refused)
+    assert error is not None
+    assert (error.primitive, error.found) == ("split", "No.")
+    assert refusal_of(sch, lambda trial: trial.unroll(trial.get_loops("relu")[1])) is None
+    assert "unroll" in str(sch.trace)

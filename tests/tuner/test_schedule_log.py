@@ -1,0 +1,54 @@
+"""What is written down about schedules."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.support.errors import ScheduleValueError
+from burnish.tensorir.codegen.host import native_target
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.strategies.schedules import CORPUS
+from burnish.tuner import analytic
+from burnish.tuner.analytic import apply_rules, schedule_analytically
+from burnish.tuner.chooser import Chooser
+from burnish.tuner.schedule_log import LONGEST, KernelSchedule, reason_of, recorded, write_down
+
+
+def refuse(sch: Schedule, target: object, chooser: Chooser) -> None:
+    raise ScheduleValueError("unroll", "The loop\n    is too long.", "the program")
+
+
+def test_the_rule_and_what_refused_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analytic, "schedule_matmul", refuse)
+    with recorded() as log:
+        schedule_analytically(CORPUS["matmul"](), native_target())
+    (found,) = log
+    assert found.rule == "reduction"
+    assert found.refusals == (("matmul", "unroll: The loop is too long."),)
+    assert str(found) == "main: reduction; matmul refused (unroll: The loop is too long.)"
+
+
+def test_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(analytic, "schedule_elementwise", refuse)
+    with recorded() as log:
+        schedule_analytically(CORPUS["chain"](), native_target())
+    assert log[0].rule is None
+    assert str(log[0]).startswith("main: no rule; elementwise refused")
+
+
+def test_searches_estimate_nothing() -> None:
+    with recorded() as log:
+        apply_rules(Schedule(CORPUS["matmul"](), seed=0), native_target(), Chooser(analytic=False))
+    assert [(s.rule, s.slowdown) for s in log] == [("matmul", None)]
+
+
+def test_nobody_need_collect() -> None:
+    write_down(KernelSchedule("f", "matmul"))
+    with recorded() as outer:
+        with recorded() as inner:
+            write_down(KernelSchedule("f", "matmul"))
+        assert (len(outer), len(inner)) == (0, 1)
+
+
+def test_reasons_are_short() -> None:
+    assert len(reason_of(ScheduleValueError("split", "x" * 1000))) == LONGEST

@@ -1,0 +1,67 @@
+"""What was decided about schedules: which rule scheduled a function, which refused it before that.
+
+A rule that does not fit gives way to the next, which may be slower by far. So that this is seen,
+``apply_rules`` writes down what it did, and who compiles collects it:
+
+    with recorded() as log:
+        schedule(func, target)
+    log[-1].rule, log[-1].refusals
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from ..support.errors import ScheduleError
+
+LONGEST = 200
+"""Characters of a reason that are kept."""
+
+
+@dataclass(frozen=True)
+class KernelSchedule:
+    """How a function got its schedule.
+
+    ``rule`` is the one that scheduled it (None: none did, and it runs as it was written);
+    ``refusals`` are the rules before that and why they refused; ``slowdown`` is how many times its
+    estimated time is that of its arithmetic and its bytes alone, None where that is not known.
+    """
+
+    kernel: str
+    rule: str | None
+    refusals: tuple[tuple[str, str], ...] = ()
+    slowdown: float | None = None
+
+    def __str__(self) -> str:
+        refused = [f"{rule} refused ({reason})" for rule, reason in self.refusals]
+        return f"{self.kernel}: {self.rule or 'no rule'}" + "".join([f"; {r}" for r in refused])
+
+
+_log: ContextVar[list[KernelSchedule] | None] = ContextVar("schedule_log", default=None)
+
+
+@contextmanager
+def recorded() -> Iterator[list[KernelSchedule]]:
+    """What is scheduled inside, in this thread, in order."""
+    found: list[KernelSchedule] = []
+    token = _log.set(found)
+    try:
+        yield found
+    finally:
+        _log.reset(token)
+
+
+def write_down(schedule: KernelSchedule) -> None:
+    """Add to the log of who collects, if anybody does."""
+    log = _log.get()
+    if log is not None:
+        log.append(schedule)
+
+
+def reason_of(error: ScheduleError) -> str:
+    """Why a primitive refused, in one line, without the program."""
+    reason = " ".join(f"{error.primitive}: {error.found}".split())
+    return reason if len(reason) <= LONGEST else reason[: LONGEST - 3] + "..."
