@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from burnish.support.errors import ComputeError
 from burnish.tensorir import operators as ops
 from burnish.tensorir.compute import placeholder
 from burnish.tensorir.expr import Var
+from burnish.tensorir.operators import winograd
 from burnish.tensorir.operators.winograd import (
     KERNEL,
     SIZES,
@@ -65,21 +67,65 @@ def test_it_is_the_convolution(
     np.testing.assert_allclose(found, direct(x, w, padding) + bias, atol=2e-5)
 
 
-@pytest.mark.parametrize(("m", "usual"), [(2, 1e-6), (4, 6e-6)])
-@pytest.mark.parametrize("channels", [16, 64, 256])
-def test_the_error_is_within_its_bound_and_usually_far_below(
-    run: Run, m: int, usual: float, channels: int
-) -> None:
-    x, w = uniform(1, 8, 8, channels), uniform(4, channels, 3, 3)
-    wanted = direct(x, w, (1, 1, 1, 1))
+def signs_that_add_up(m: int, shape: tuple[int, ...], outputs: int) -> tuple[np.ndarray, ...]:
+    """Inputs and weights of 1 and -1 for which the transforms' terms have one sign each where the
+    products are largest: the rounding errors of all channels grow together."""
+    t = transforms(m)
+    size = np.abs(t.inputs).sum(1) * np.abs(t.weights).sum(1) * np.abs(t.outputs).max(0)
+    row = int(np.argmax(size))
+    tile = np.sign(np.outer(t.inputs[row], t.inputs[row]) + 1e-9)
+    kernel = np.sign(np.outer(t.weights[row], t.weights[row]) + 1e-9)
+    n, height, width, channels = shape
+    image = np.tile(tile, (-(-height // m) + 1, -(-width // m) + 1))[:height, :width]
+    x = np.broadcast_to(image[None, :, :, None], (n, height, width, channels))
+    w = np.broadcast_to(kernel, (outputs, channels, KERNEL, KERNEL))
+    # Not powers of two, so that every operation rounds.
+    return (x * np.float32(0.9)).astype(np.float32), (w * np.float32(0.7)).astype(np.float32)
+
+
+def hard_inputs(kind: str, m: int, channels: int) -> tuple[np.ndarray, ...]:
+    """An image (1, 9, 9, channels) and weights (3, channels, 3, 3)."""
+    rng = np.random.default_rng(channels)
+    shapes = (1, 9, 9, channels), (3, channels, KERNEL, KERNEL)
+    if kind == "signs":
+        return signs_that_add_up(m, *shapes[:1], 3)
+    pair = [rng.standard_normal(s) for s in shapes]
+    if kind == "positive":
+        pair = [rng.random(s) for s in shapes]
+    elif kind == "range":
+        pair = [v * 10.0 ** rng.uniform(-8, 3, v.shape) for v in pair]
+    elif kind == "cancelling":
+        pair[1] -= pair[1].mean((2, 3), keepdims=True)
+        pair[0] += 100
+    elif kind == "constant":
+        pair = [np.full(s, 0.1) for s in shapes]
+    return tuple([v.astype(np.float32) for v in pair])
+
+
+@pytest.mark.parametrize("m", SIZES)
+@pytest.mark.parametrize("channels", [1, 32, 300])
+@pytest.mark.parametrize("kind", ["normal", "positive", "range", "cancelling", "constant", "signs"])
+def test_no_error_is_above_the_bound(run: Run, kind: str, channels: int, m: int) -> None:
+    x, w = hard_inputs(kind, m, channels)
     found = run(
         lambda a, u: ops.winograd_conv(a, u, padding=(1, 1, 1, 1), tile=m),
         x,
         transform_weight(w, m),
     )
-    error = np.abs(found - wanted).max()
-    assert error <= error_bound(m, channels)
-    assert error <= usual * np.abs(wanted).max()
+    error = np.abs(found - direct(x, w, (1, 1, 1, 1))).max()
+    assert error <= error_bound(m, channels) * float(np.abs(x).max()) * float(np.abs(w).max())
+
+
+@pytest.mark.parametrize(("m", "factor", "more"), [(2, 64, 22), (4, 564, 30)])
+def test_the_bound_is_the_one_that_is_told(m: int, factor: int, more: int) -> None:
+    """In the README, in docs/math.md, and in the module."""
+    for channels in (32, 128, 512):
+        told = factor * channels * (channels + more) * 2.0**-24
+        assert error_bound(m, channels) == pytest.approx(told, rel=1e-3)
+    text = f"{factor} C (C + {more}) u"
+    assert text in (winograd.__doc__ or "")
+    root = Path(__file__).parents[3]
+    assert all(text in (root / name).read_text() for name in ("README.md", "docs/math.md"))
 
 
 @pytest.mark.parametrize("m", SIZES)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from burnish.graphir.passes.select_winograd import SelectWinograd, Shape
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.codegen.host import native_target
-from burnish.tensorir.compute import Tensor
-from burnish.tensorir.operators.winograd import plan_blocks, transforms
+from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
+from burnish.tensorir.operators.winograd import (
+    SIZES,
+    error_bound,
+    plan_blocks,
+    transform_weight,
+    transforms,
+)
 from burnish.tests.graphir import window_reference
+from burnish.tests.native import call_native
 from burnish.tests.tensorir.operators.test_winograd import direct
 from burnish.tests.tuner.rules.checking import (
     HASWELL,
@@ -23,6 +32,7 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
+from burnish.tuner.rules.partial_sums import plan_blocks_of_steps
 from burnish.tuner.rules.winograd import match_winograd
 
 ONES = (1, 1, 1, 1)
@@ -151,3 +161,56 @@ def test_the_reference_is_the_convolution() -> None:
     u = np.einsum("iy,ocyx,jx->ijoc", g, w, g)
     workload = winograd(1, 6, 7, 3, 2, 4, epilogue=False)
     np.testing.assert_allclose(workload.reference(x, u), direct(x, w, ONES), rtol=1e-9, atol=1e-9)
+
+
+def largest_error(x: np.ndarray, w: np.ndarray, tile: int | None) -> float:
+    """The largest error of the scheduled convolution, with tiles or direct, relative to the largest
+    result."""
+    second = w if tile is None else transform_weight(w, tile)
+
+    def build(a: Tensor, b: Tensor) -> Tensor:
+        if tile is not None:
+            return op.winograd_conv(a, b, padding=ONES, tile=tile)
+        return op.conv(a, b, strides=[1, 1], padding=ONES, dilation=[1, 1], channels_last=True)
+
+    inputs = [placeholder(v.shape, name="ab"[i]) for i, v in enumerate((x, second))]
+    name, func = scheduled(create_prim_func([*inputs, build(*inputs)]))
+    assert name == ("conv" if tile is None else "winograd")
+    wanted = direct(x, w, ONES)
+    found = np.zeros(wanted.shape, np.float32)
+    call_native(func, x, second, found)
+    return float(np.abs(found - wanted).max() / np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("kind", ["normal", "positive"])
+@pytest.mark.parametrize(
+    ("channels", "size"),
+    [(32, 8), (32, 28), (64, 7), (64, 14), (128, 14), (128, 28), (256, 14), (512, 14), (1024, 7)],
+)
+def test_strict_is_no_worse_than_fast(channels: int, size: int, kind: str) -> None:
+    """At 256 channels of 14 x 14 and at 1024 of 7 x 7 the error of direct convolution, in one sum
+    after the other, was larger than Winograd's. (Below 4e-7, as PyTorch's, chance decides.)"""
+    options = SelectWinograd(vector_bits=512, l2_bytes=1 << 20)
+    tile = options.tile(Shape(1, size, size, channels, channels))
+    assert tile is not None
+    rng = np.random.default_rng(0)
+    draw = rng.standard_normal if kind == "normal" else rng.random
+    x = draw((1, size, size, channels)).astype(np.float32)
+    w = draw((16, channels, 3, 3)).astype(np.float32)
+    strict = largest_error(x, w, None)
+    assert strict <= max(4e-7, largest_error(x, w, tile))
+    assert strict <= 5.5e-7
+
+
+@pytest.mark.parametrize("channels", [1, 7, *range(32, 4096, 61)])
+def test_the_bound_of_direct_convolution_is_smaller(channels: int) -> None:
+    """To first order: the products that go through most additions, of 9 C terms of at most 1."""
+    blocks = plan_blocks_of_steps((3, 3, channels))
+    terms = 9 * channels
+    longest = (
+        terms
+        if blocks is None
+        else blocks.steps + math.prod((3, 3, channels)[: blocks.loop]) * blocks.parts
+    )
+    for m in SIZES:
+        assert terms * (longest + 1) * 2.0**-24 < error_bound(m, channels)
