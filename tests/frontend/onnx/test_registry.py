@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from burnish.frontend.onnx import import_onnx
 from burnish.frontend.onnx.registry import (
     DTYPES,
     MOST_SIZES,
@@ -25,6 +26,7 @@ from burnish.graphir.dim import print_shape
 from burnish.graphir.expr import constant
 from burnish.support.errors import FrontendError
 from burnish.tensorir.expr import IntImm, Var
+from burnish.tests.frontend.onnx.oracle import evaluate, model
 
 NODE = helper.make_node("Relu", ["x"], ["y"])
 
@@ -168,3 +170,11 @@ def test_attributes() -> None:
     found = [attribute(given, n) for n in ("axis", "mode", "scale", "axes", "none")]
     assert found == [2, "constant", 0.5, [1, 2], None]
     assert attribute(given, "none", 7) == 7
+
+
+def test_inputs_without_a_name_are_left_out() -> None:
+    made = model("y = Concat<axis = 0>(x, x)", "float[3] x")
+    made.graph.node[0].input.insert(1, "")
+    x = np.array([3.0, -1.0, 2.0], np.float32)
+    (found,) = evaluate(import_onnx(made), {"x": x})
+    np.testing.assert_array_equal(found, np.concatenate([x, x]))

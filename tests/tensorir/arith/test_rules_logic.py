@@ -7,6 +7,9 @@ import pytest
 from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.buffer import make_buffer
 from burnish.tensorir.expr import (
+    EQ,
+    LE,
+    LT,
     And,
     Call,
     DType,
@@ -96,3 +99,12 @@ def test_a_bool_variable_is_remembered() -> None:
         assert a.can_prove(P)
         assert a.can_prove(X < 4)
     assert not a.can_prove(P)
+
+
+def test_comparisons_of_other_dtypes() -> None:
+    a = Analyzer()
+    byte, number = Var("byte", DType("uint8")), Var("number", DType("float32"))
+    assert a.can_prove(LE(byte, byte))
+    assert not a.can_prove(LT(byte, byte))
+    assert a.can_prove(Not(LT(byte, byte)))
+    assert not a.can_prove(EQ(number, number)), "it may be NaN"

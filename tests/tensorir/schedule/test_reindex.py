@@ -226,6 +226,40 @@ def test_a_block_that_runs_for_a_part_only() -> None:
         partial.reindex("B", ("write", 0))
 
 
+HOLES = """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+    for i, j in T.grid(3, 2):
+        with T.block("B"):
+            vi = T.axis.spatial(8, BINDING)
+            B[vi] = A[vi]
+"""
+UNIT_LOOP = """
+@T.prim_func
+def main(A: T.Buffer((3, 2), "float32"), B: T.Buffer((3, 2), "float32")):
+    for u, i, j in T.grid(1, 3, 2):
+        with T.block("B"):
+            vi = T.axis.spatial(3, i + u)
+            vj = T.axis.spatial(2, j + u)
+            B[vi, vj] = A[vi, vj]
+"""
+
+
+@pytest.mark.parametrize("binding", ["i * 3 + j", "i * i + j"])
+def test_a_block_that_leaves_elements_out(binding: str) -> None:
+    """The values of i * 3 + j are 0, 1, 3, 4, 6 and 7."""
+    sch = Schedule(parse_func(HOLES.replace("BINDING", binding)), seed=0)
+    with pytest.raises(DependenceError):
+        sch.reindex("B", ("write", 0))
+
+
+def test_a_loop_of_one_iteration_in_two_axes() -> None:
+    func = parse_func(UNIT_LOOP)
+    sch = Schedule(func, seed=0)
+    sch.reindex("B", ("write", 0))
+    assert_same(func, sch.func)
+
+
 def half_written() -> PrimFunc:
     from_text = """
 @T.prim_func

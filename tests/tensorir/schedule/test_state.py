@@ -40,6 +40,15 @@ def test_the_module_given_is_not_changed() -> None:
     assert "T.parallel" in print_func(sch.mod["chain"])
 
 
+def test_what_is_no_prim_func_is_left_alone() -> None:
+    """A module of a higher layer has other functions too."""
+    other = object()
+    module = Module({"graph": other, "main": chain()})  # type: ignore[dict-item]
+    sch = Schedule(module, seed=0)
+    sch.parallel(sch.get_loops("C")[0])
+    assert sch.mod.functions["graph"] is other
+
+
 def test_a_changed_function_is_marked_as_scheduled() -> None:
     sch = Schedule(matmul(), seed=0)
     sch.sample_perfect_tile(sch.get_loops("C")[0], 2)
