@@ -21,9 +21,9 @@ fill a vector is a part of its own, so that full vectors carry no mask.
 from __future__ import annotations
 
 from ...support.abi import LINE_BYTES
-from ...support.node import walk
+from ...support.node import Node, walk
 from ...support.target import Target
-from ...tensorir.expr import Add, BufferLoad, Expr, IntImm, Sub, Var, is_const
+from ...tensorir.expr import Add, BufferLoad, Call, Expr, IntImm, Select, Sub, Var, is_const
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
@@ -90,21 +90,40 @@ def is_plain(sch: Schedule, block: Block) -> bool:
 
 
 def _vectorize_fused(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
-    loops = _fused(sch, block, block.name)
+    loops = _fused(sch, block, block.name, target)
     parts = _vectorize(sch, block, loops[-1], target, chooser)
     share(sch, target, [*loops[:-1], parts[0]], points_of(block))
 
 
-def _fused(sch: Schedule, block: Block, name: str) -> list[LoopRV]:
+def _fused(sch: Schedule, block: Block, name: str, target: Target) -> list[LoopRV]:
     """The loops around a block, or around a piece of it, with as many of the last as run through
     memory in order made one."""
     loops = sch.get_loops(name)
     extents = [v.dom.extent for v in block.iter_vars]
     whole = [same_extent(sch.get(x).extent, e) for x, e in zip(loops, extents, strict=True)]
+    lanes = lanes_of(target, block)
     for axis in range(len(loops) - 1):
-        if all(whole[axis + 1 :]) and runs_in_order(block, axis):
+        if all(whole[axis + 1 :]) and runs_in_order(block, axis) and _asks_once(block, axis, lanes):
             return [*loops[:axis], sch.fuse(*loops[axis:])]
     return loops
+
+
+def _asks_once(block: Block, axis: int, lanes: int) -> bool:
+    """Whether no condition depends on the axes from ``axis`` on, but for the last, that are to be
+    one, or vectors end where the last one does: else each lane of a vector would ask by itself
+    (``if i < 4`` of rows that are concatenated)."""
+    last = block.iter_vars[-1].dom.extent
+    if not isinstance(last, IntImm) or last.value < 4 * lanes or last.value % (4 * lanes) == 0:
+        return True
+    outer = {v.var for v in block.iter_vars[axis:-1]}
+    asked = [c for n in walk(block.body) for c in _conditions(n)]
+    return not any(m in outer for c in asked for m in walk(c))
+
+
+def _conditions(n: Node) -> tuple[Node, ...]:
+    if isinstance(n, Select):
+        return (n.condition,)
+    return n.args[:1] if isinstance(n, Call) and n.op == "if_then_else" else ()
 
 
 def _vectorize_last(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
@@ -174,7 +193,7 @@ def _runs_along_one(load: BufferLoad, before: Var, last: Var) -> bool:
 def _vectorize_pieces(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
     """The pieces between seams, each by itself."""
     for name in cut_at_seams(sch, block, lanes_of(target, block)):
-        loops = _fused(sch, block, name)
+        loops = _fused(sch, block, name, target)
         parts = _vectorize(sch, block, loops[-1], target, chooser)
         if not any(sch.get(loop).kind == "parallel" for loop in loops[:-1]):
             share(sch, target, [*loops[:-1], parts[0]], points_of(block))

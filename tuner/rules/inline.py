@@ -30,8 +30,8 @@ def inline_elementwise(
 ) -> None:
     """Inline spatial blocks that write intermediates, consumers first; one that the primitive
     refuses (an output, a guarded block) stays, and so does one that writes a buffer of ``keep``,
-    unless it only moves elements. With ``in_order`` all blocks stay that move elements to another
-    order: their consumers are to read memory as they do now."""
+    unless it only moves elements. With ``in_order`` all blocks stay that read in another order than
+    they write: their consumers are to read memory as they do now."""
     outputs = {id(b) for b in sch.func.written}
     kept = {id(b) for b in keep}
     for block in reversed(blocks_in_order(sch.func)):
@@ -40,7 +40,7 @@ def inline_elementwise(
             continue
         if any(b in kept for b in written) and not is_move(block):
             continue
-        if in_order and is_move(block) and not _keeps_order(block):
+        if in_order and not _keeps_order(block):
             continue
         if _is_wasteful(sch.func, block):
             continue
@@ -59,10 +59,16 @@ def is_move(block: Block) -> bool:
 
 
 def _keeps_order(block: Block) -> bool:
-    """Whether a block that moves elements reads along the axes that it writes along."""
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    """Whether all that a block reads lies along the axes that it writes along."""
     axes = [v.var for v in block.iter_vars if not _is_one(v.dom.extent)]
-    return [i for i in loads[0].indices if isinstance(i, Var) and i in axes] == axes
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    for load in loads:
+        if not all(isinstance(i, Var | IntImm) for i in load.indices):
+            return False
+        places = [axes.index(i) for i in load.indices if i in axes]
+        if places != sorted(places) or (is_move(block) and len(places) < len(axes)):
+            return False
+    return True
 
 
 def _is_one(extent: Expr) -> bool:

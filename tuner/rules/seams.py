@@ -52,7 +52,7 @@ from ...tensorir.stmt import Block
 
 MOST_PIECES = 16
 """Pieces of an axis: with more of them an index is periodic, and cutting makes no plain copies."""
-LONGEST_AXIS = 1 << 16
+LONGEST_AXIS = 1 << 22
 """Elements of an axis that are tried."""
 FEWEST_ROWS = 4
 """Elements of a piece of an outer axis, on average."""

@@ -16,6 +16,7 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.stmt import For
 from burnish.tests.native import call_native, lower
+from burnish.tests.steps import steps_in_vectors, steps_of
 from burnish.tests.tuner.rules.checking import (
     SIZES,
     SKYLAKE,
@@ -225,3 +226,17 @@ def test_a_scalar_beside_rows_that_are_looked_up() -> None:
     scale = placeholder((), "float32", "scale")
     func = create_prim_func([x, places, scale, rows(x, places, scale)])
     assert scheduled(func, target=SKYLAKE)[0] == "elementwise"
+
+
+@pytest.mark.parametrize("shape", [(1, 3007), (3, 1003), (40_009, 7)])
+def test_no_lane_asks_which_of_two_tensors_its_row_is_of(shape: tuple[int, int]) -> None:
+    """Rows of odd length that are concatenated: lanes of one vector would be in both."""
+    workload = Workload(
+        lambda a, b: op.concat([op.relu(a), op.relu(b)], axis=0),
+        lambda a, b: np.maximum(np.concatenate([a, b]), 0),
+        shape, shape,
+    )  # fmt: skip
+    _, func = scheduled(workload.func, target=SKYLAKE)
+    assert "gather" not in assembly_of(func, SKYLAKE)
+    assert steps_of(func, SKYLAKE) < 2 * steps_in_vectors(workload.func, SKYLAKE)
+    workload.check(scheduled(workload.func)[1])

@@ -298,6 +298,13 @@ def test_scheduled_parts_of_several_sizes(mode: str) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6)
 
 
+def test_every_second_element_of_an_image_is_taken_before_windows_are_read() -> None:
+    x = placeholder((2, 5, 9, 48), name="x")
+    taken = op.strided_slice(x, [0] * 4, [1, 1, 1, 2], (2, 5, 9, 24))
+    func = create_prim_func([x, pooled("avg", taken, 2, kernel=5, stride=3, pad=2)])
+    assert scheduled(func, target=SKYLAKE)[0] == "row_window"
+
+
 @pytest.mark.parametrize("pad", [0, 1])
 @pytest.mark.parametrize("kind", ["max", "avg"])
 def test_a_turned_image_is_turned_before_windows_are_read(kind: str, pad: int) -> None:
