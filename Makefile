@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune fuzz-schedules mutants prove clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs fuzz-schedules mutants numerics prove ulp clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ bench-ir: $(VENV)/.stamp  ## printing, parsing, primitives, replays, lowering, t
 
 bench-tune: $(VENV)/.stamp  ## how long tuning takes, beside known figures of TVM (BENCH_ARGS=...)
 	$(BIN)/python -m burnish.benchmarks.bench_tune $(BENCH_ARGS)
+
+cliffs: $(VENV)/.stamp  ## random small programs beside the roofline and eager PyTorch (N= SEED= OUT=)
+	$(BIN)/python -m burnish.benchmarks.cliffs --count $(or $(N),225) --seed $(or $(SEED),0) \
+	  $(if $(OUT),--out '$(OUT)') $(BENCH_ARGS)
 
 fuzz-schedules: $(VENV)/.stamp  ## random schedules, checked (N= SEED= JOBS= PROGRAM= OUT=docs/fuzzing.md)
 	$(BIN)/python -m burnish.tests.fuzz.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) \
