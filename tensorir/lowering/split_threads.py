@@ -10,9 +10,9 @@ put into shared memory; a loop over them runs the first to its end before the se
 
 Each statement between two such points gets thread loops of its own; loops that all threads run
 alike, and conditions that they decide alike, move outside of them. What is private to a thread
-(``local`` memory that its indices do not tell apart) gets a dimension of threads. Where an exchange
-stands in anything else, there is no order of plain loops: that is an error, never an old value. A
-thread loop without an exchange stays as it is.
+(memory other than shared one, whose indices do not tell threads apart) gets a dimension of threads.
+Where an exchange stands in anything else, there is no order of plain loops: that is an error, never
+an old value. A thread loop without an exchange stays as it is.
 """
 
 from __future__ import annotations
@@ -51,15 +51,13 @@ from ..visitor import Mutator, replace_buffers, substitute, uses
 
 EXCHANGED = ("shared", "warp")
 """Scopes of memory through which threads exchange values."""
-PRIVATE = ("local", "register")
-"""Scopes of memory of which each thread has its own."""
 
 
 def split_threads(func: PrimFunc) -> PrimFunc:
     """``func`` whose thread loops may run one thread after another. Raises CodegenError where that
     cannot be had."""
     shared = {b for b in all_buffers(func) if b.scope in EXCHANGED}
-    if not shared or not any(_is_threads(p[-1]) for p in walk_paths(func.body)):
+    if not any(_is_threads(p[-1]) for p in walk_paths(func.body)):
         return func
     split = _Split(func, shared)
     body = split.visit(func.body, [])
@@ -75,7 +73,9 @@ def _is_threads(s: Stmt) -> bool:
 class _Split:
     def __init__(self, func: PrimFunc, shared: set[Buffer]) -> None:
         self.func = func
-        self.shared = shared
+        self.all_shared = self.shared = shared
+        self.own: set[Buffer] = set()
+        """Memory that is allocated inside of the thread loop looked at."""
         self.private: dict[Buffer, Buffer] = {}
 
     # -- where threads exchange values -------------------------------------------------------------
@@ -83,9 +83,18 @@ class _Split:
         """Whether, below ``s``, an iteration of the loops ``fixed`` reads what it has not surely
         written itself before; the first ``skip`` loops of ``s`` are among these."""
         nested = []
-        for n in blocks_below(s):
-            reads = tuple([r for r in n.block.reads if r.buffer in self.shared])
-            writes = tuple([r for r in n.block.writes if r.buffer in self.shared])
+        threads = [loop for loop in fixed if _is_threads(loop)]
+        found = blocks_below(s)
+        shared = set(self.shared)
+        for n in found:
+            for w in n.block.writes:
+                # In other memory than shared one, threads meet where each has elements of its own;
+                # what all of them write is reused by one after the other.
+                if w.buffer not in self.own and _tells_threads(n, w, threads):
+                    shared.add(w.buffer)
+        for n in found:
+            reads = tuple([r for r in n.block.reads if r.buffer in shared])
+            writes = tuple([r for r in n.block.writes if r.buffer in shared])
             if reads or writes:
                 block = replace(n.block, reads=reads, writes=writes)
                 realize = replace(n.realize, block=block)
@@ -93,31 +102,24 @@ class _Split:
         return covered_within(nested, fixed) is not None
 
     def any_exchange(self, loop: For, outer: Sequence[For]) -> bool:
-        """Whether the threads of a loop, or of those below it, exchange values."""
+        """Whether the threads of a loop exchange values; those of a loop inside are another
+        matter."""
         if self.exchanges(loop, [*outer, loop], 1):
             return True
-        for path in walk_paths(loop.body):
-            s = path[-1]
-            around = [*outer, loop, *[x for x in path[:-1] if isinstance(x, For)]]
-            if isinstance(s, For) and _is_threads(s) and self.exchanges(s, [*around, s], 1):
-                return True
-            if isinstance(s, BlockRealize) and self.exchanges_inside(s, around):
-                return True
-        return False
+        return any(
+            self.exchanges_inside(n.realize, [*outer, loop]) for n in blocks_below(loop.body)
+        )
 
     def _splits(self, loop: For, outer: Sequence[For]) -> bool:
         """``any_exchange`` through memory that is allocated outside of the loop."""
-        own = {b for n in walk(loop) if isinstance(n, Block) for b in n.alloc_buffers}
-        shared, self.shared = self.shared, self.shared - own
-        found = self.any_exchange(loop, outer)
-        if not found:
-            self.shared = shared
-        return found
+        self.own = {b for n in walk(loop) if isinstance(n, Block) for b in n.alloc_buffers}
+        self.shared = {b for b in self.all_shared if b not in self.own}
+        return self.any_exchange(loop, outer)
 
     def exchanges_inside(self, s: BlockRealize, fixed: Sequence[For]) -> bool:
         """Whether blocks inside of a block exchange values between the iterations that it runs in:
         its axes stand for these."""
-        if all(w.buffer not in self.shared for w in s.block.writes):
+        if not any(isinstance(p[-1], BlockRealize) for p in walk_paths(s.block.body)):
             return False
         return self.exchanges(substitute(s.block.body, binding_map(s)), fixed)
 
@@ -206,7 +208,8 @@ class _Split:
         for b in all_buffers(self.func):
             users = [x for x in walk(self.func.body) if _touches(x, b)]
             here = [x for x in walk(top) if _touches(x, b)]
-            if b.scope not in PRIVATE or b in own or not here or len(here) != len(users):
+            private = b.scope not in EXCHANGED and b not in self.func.buffers
+            if not private or b in own or not here or len(here) != len(users):
                 continue
             accesses = _accesses_below(top, b)
             if all(_tells_threads(n, r, threads) for n, r, threads in accesses):
@@ -216,7 +219,7 @@ class _Split:
             if None in sizes or b.strides or any(isinstance(x, MatchBuffer) for x in here):
                 raise self._refused(top, f"loops of different threads around {b.name!r}")
             shape = (*[size for size in sizes if size is not None], *b.shape)
-            new = replace(b, shape=shape, scope="local")
+            new = replace(b, shape=shape, scope="local" if b.scope == "register" else b.scope)
             self.private[b] = new
             result = _PerThread(b, new, axes).visit(result)
         return result

@@ -49,6 +49,7 @@ from .analysis import (
     is_output_block,
     is_reduction,
     loop_of,
+    loops_above,
     producers_of,
     realize_of,
     rebuild,
@@ -61,6 +62,7 @@ from .analysis import (
 from .arguments import require_int
 from .certain_writes import written_box
 from .hidden_accesses import require_scope_declared
+from .merge import overwrites
 from .region_cover import (
     Box,
     Whole,
@@ -252,6 +254,7 @@ def _require_inputs_settled(move: Move, below: Sequence[Nested]) -> None:
     reads = {id(r.buffer) for r in move.block.reads}
     writes = {id(w.buffer) for w in move.block.writes}
     boxes = whole_boxes(move.block_path)
+    _require_inputs_kept(move, order[:own])
     for i, n in enumerate(order):
         if n.block is move.block:
             continue
@@ -268,6 +271,23 @@ def _require_inputs_settled(move: Move, below: Sequence[Nested]) -> None:
                 "other would change what is seen.",
                 n.block,
             )
+
+
+def _require_inputs_kept(move: Move, before: Sequence[Nested]) -> None:
+    """What was written for the block in an iteration of loops that it leaves is still there when
+    they have ended: no later iteration writes the same elements."""
+    target = {loop.var for loop in move.outer}
+    left = [x for x in loops_above(move.block_path) if x.var not in target]
+    reads = {r.buffer for r in move.block.reads}
+    for n in before:
+        shared = [x for x in left if any(x is loop for loop in n.loops)]
+        if shared and overwrites(n, shared, reads):
+            found = (
+                f"{n.block.name!r} writes what {move.block.name!r} reads again in later "
+                f"iterations of {shared[0].var.name!r}, which {move.block.name!r} would leave: "
+                "it would read the last values alone."
+            )
+            raise move.error(DependenceError, found, n.block)
 
 
 def _require_needed_now(move: Move, consumers: Sequence[Nested]) -> None:

@@ -28,6 +28,7 @@ from .analysis import (
     find_inner_block,
     find_stmt,
     is_output_block,
+    loops_above,
     producers_of,
     reads_buffer,
     realize_of,
@@ -40,6 +41,7 @@ from .analysis import (
     writes_buffer,
 )
 from .hidden_accesses import require_scope_declared
+from .merge import overwrites
 from .region_cover import axis_of_index, covers_domain
 from .rolling_buffer import require_no_circle
 
@@ -68,6 +70,7 @@ def compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> P
     _require_no_view(func, consumers, store.buffer, "compute_inline")
     if checks:
         _require_sole_whole_writer(func, path, scope, store.buffer, "compute_inline")
+        _require_inputs_kept(func, path, scope, consumers)
     changed = func
     for n in consumers:
         new = _inlined(n.block, store, axes)
@@ -75,6 +78,25 @@ def compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> P
         leaf = realize_of(at)
         changed = with_body(changed, rebuild(at, replace(leaf, block=new)))
     return _without(changed, block_name, store.buffer)
+
+
+def _require_inputs_kept(
+    func: PrimFunc, path: Path, scope: Block, consumers: Sequence[Nested]
+) -> None:
+    """What was written for the block in an iteration of its loops is still there where consumers
+    read it outside of these."""
+    block = realize_of(path).block
+    own = loops_above(path)
+    left = [x for x in own if not all(any(x is y for y in n.loops) for n in consumers)]
+    reads = {r.buffer for r in block.reads}
+    for n in scope_blocks(scope):
+        shared = [x for x in left if any(x is y for y in n.loops)]
+        if n.block is not block and shared and overwrites(n, shared, reads):
+            found = (
+                f"{n.block.name!r} writes what {block.name!r} reads again in later iterations of "
+                f"{shared[0].var.name!r}, outside of which the value would be computed."
+            )
+            raise fail(DependenceError, "compute_inline", func, [n.block], found)
 
 
 def _scope(path: Path) -> Block:
@@ -292,6 +314,11 @@ def _require_output_unused(
     ]
     rewritten = any(writes_buffer(n.block, output) for n in users)
     guilty: Block | None = producer if ends < begins else None
+    for n in users:
+        # Between two iterations of a loop that the consumer leaves, its result is read.
+        left = [x for x in of_consumer if x not in of_producer and x in n.loops]
+        if left and overwrites(nested[ends], left, {output}):
+            guilty = n.block
     for n in users:
         i = places[id(n.block)]
         # A loop around one of the two alone makes its other iterations stand in between.

@@ -17,7 +17,7 @@ was read, and what both write. Two proofs are tried for each pair of blocks and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ...support.errors import (
@@ -27,7 +27,7 @@ from ...support.errors import (
     ScheduleValueError,
 )
 from ...support.node import replace
-from ..buffer import BufferRegion, Range
+from ..buffer import Buffer, BufferRegion, Range
 from ..expr import Expr, IntImm, Var, add, is_const, sub
 from ..function import PrimFunc
 from ..printer import print_region
@@ -239,6 +239,19 @@ class LoopOrder:
             return False
         known = bounds | loop_bounds(other.block.loops)
         return contains(owner.box, other.box, known, owner.region.buffer.shape)
+
+
+def overwrites(n: Nested, loops: Sequence[For], buffers: Collection[Buffer]) -> bool:
+    """Whether a block may write the same elements of one of the buffers in several iterations of
+    some of its loops, so that after these loops only the last values are left."""
+    if all(w.buffer not in buffers for w in n.block.writes):
+        return False
+    order = LoopOrder([], loops)
+    inner = Nested(n.realize, [x for x in n.loops if x not in loops], n.conditions)
+    return any(
+        w.written and w.region.buffer in buffers and not order.are_apart(w, w)
+        for w in order.touches(inner)
+    )
 
 
 def _require_order_kept(

@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -273,8 +274,9 @@ def main() -> None:
         planned = list(chunks([options.program], options.count, options.seed))
     else:
         known = options.count - options.count // 2
-        planned = list(chunks(list(PROGRAMS), known, options.seed))
-        planned += random_chunks(options.count // 2, options.seed)
+        named = chunks(list(PROGRAMS), known, options.seed)
+        random = random_chunks(options.count // 2, options.seed)
+        planned = [c for pair in zip_longest(named, random) for c in pair if c is not None]
     begin = time.perf_counter()
     summary = run(planned, options.jobs)
     functions = len({name for name, _, _ in planned})

@@ -613,3 +613,30 @@ def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
     with pytest.raises(DependenceError, match="under a condition"):
         sch.reverse_compute_at("C", sch.get_loops("B")[0])
     sch.compute_at("B", sch.get_loops("C")[0])
+
+
+def test_a_block_does_not_leave_a_loop_that_overwrites_what_it_reads() -> None:
+    sch = Schedule(
+        parse_func("""
+@T.prim_func
+def main(A: T.Buffer((6, 6), "float32"), O: T.Buffer((6, 6), "float32")):
+    S = T.alloc_buffer((6,))
+    U = T.alloc_buffer((6, 6))
+    for i in range(6):
+        for t in range(6):
+            with T.block("S"):
+                vi, vt = T.axis.remap("SS", [i, t])
+                S[vt] = A[vi, vt]
+        for t in range(6):
+            with T.block("U"):
+                vi, vt = T.axis.remap("SS", [i, t])
+                U[vi, vt] = S[5 - vt]
+    for i, j in T.grid(6, 6):
+        with T.block("O"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            O[vi, vj] = U[vi, vj]
+"""),
+        seed=0,
+    )
+    with pytest.raises(DependenceError, match="again in later iterations of 'i'"):
+        sch.compute_at("U", sch.get_loops("O")[0])

@@ -425,3 +425,41 @@ def test_users_of_the_output_before_and_after_stay_where_they_are() -> None:
     sch = Schedule(func, seed=0)
     sch.reverse_compute_inline("C")
     assert_same(func, sch.func)
+
+
+REWRITTEN = """
+@T.prim_func
+def main(A: T.Buffer((6, 6), "float32"), O: T.Buffer((6, 6), "float32")):
+    S = T.alloc_buffer((6,))
+    U = T.alloc_buffer((6, 6))
+    X = T.alloc_buffer((6, 6))
+    for i, j in T.grid(6, 6):
+        with T.block("X"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            X[vi, vj] = A[vi, vj] + T.float32(1)
+    for i in range(6):
+        for t in range(6):
+            with T.block("S"):
+                vi, vt = T.axis.remap("SS", [i, t])
+                S[vt] = X[vi, vt]
+        for t in range(6):
+            with T.block("U"):
+                vi, vt = T.axis.remap("SS", [i, t])
+                U[vi, vt] = S[5 - vt]
+    for i, j in T.grid(6, 6):
+        with T.block("O"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            O[vi, vj] = U[vi, vj]
+"""
+
+
+def test_a_value_does_not_leave_a_loop_that_overwrites_what_it_reads() -> None:
+    sch = Schedule(parse_func(REWRITTEN), seed=0)
+    with pytest.raises(DependenceError, match="again in later iterations of 'i'"):
+        sch.compute_inline("U")
+
+
+def test_a_result_does_not_leave_a_loop_in_which_it_is_read() -> None:
+    sch = Schedule(parse_func(REWRITTEN), seed=0)
+    with pytest.raises((DependenceError, NotCompleteBlockError)):
+        sch.reverse_compute_inline("S")
