@@ -86,6 +86,9 @@ prove: $(VENV)/.stamp  ## what the arithmetic of indices proves, asked of z3 (N=
 	$(BIN)/python -m burnish.tests.fuzz.prove --count $(or $(N),100000) --seed $(or $(SEED),0) \
 	  --jobs $(or $(JOBS),2)
 
+numerics: $(VENV)/.stamp  ## errors of long sums beside PyTorch's, into docs/math.md (a few minutes)
+	$(BIN)/python -m burnish.benchmarks.numerics $(or $(NUMERICS_ARGS),--write)
+
 clean:           ## remove environments, caches and build products
 	rm -rf $(VENV) $(BENCH) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,40 @@
+"""The table of sums in docs/math.md: it has every case, none above twice PyTorch's error, and one
+length of each case is measured again."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.benchmarks.numerics import UNBLOCKED, Case, Errors, cases, measure, stored, table
+
+CASES = cases()
+
+
+BOUND = [case for case in CASES if case.name not in UNBLOCKED]
+
+
+@pytest.mark.parametrize("case", BOUND, ids=lambda case: case.key)
+def test_an_error_is_at_most_twice_that_of_pytorch(case: Case) -> None:
+    assert measure(case, case.quick).ratio <= case.most
+
+
+def test_the_document_has_every_case() -> None:
+    assert list(stored()) == [case.key for case in CASES]
+
+
+def test_no_stored_ratio_is_above_the_bound() -> None:
+    ratios = stored()
+    assert [case.key for case in BOUND if ratios[case.key] > case.most] == []
+
+
+def test_a_correctly_rounded_result_is_no_measure() -> None:
+    assert Errors(1e-7, 1e-9, 6e-8).ratio == pytest.approx(1e-7 / 6e-8)
+    assert Errors(1e-7, 2e-7, 6e-8).ratio == pytest.approx(0.5)
+
+
+def test_a_row_shows_every_length() -> None:
+    found = {"sum": {10: Errors(1e-7, 1e-7, 6e-8), 10_000_000: Errors(3e-7, 1e-7, 6e-8)}}
+    assert table(found).splitlines()[2] == (
+        "| sum | 10: 1.0e-07 / 1.0e-07; 1e7: 3.0e-07 / 1.0e-07 | 3.00 |"
+    )
+    assert table(found).endswith("\n\nAbove 2: sum.")
