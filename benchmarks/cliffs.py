@@ -28,15 +28,16 @@ from pathlib import Path
 from typing import Any
 
 import burnish
-from burnish.support.node import walk
+from burnish.support.errors import BurnishError
+from burnish.support.node import Node, walk
 from burnish.support.target import Target
 from burnish.tensorir.codegen.host import resolve
-from burnish.tensorir.expr import BufferLoad, Div, FloorDiv, FloorMod, IntImm
+from burnish.tensorir.expr import BufferLoad, Call, Div, FloorDiv, FloorMod, IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.stmt import For
 from burnish.tuner.roofline import Peaks, bytes_of, measure_peaks
 from burnish.tuner.task import count_flop
-from burnish.tuner.workload import blocks_in_order, uses_intrinsic
+from burnish.tuner.workload import blocks_in_order, is_elementary
 
 from .operators import _flat
 from .run import cpu_name, versions
@@ -46,7 +47,7 @@ LIMIT = 60.0
 """Seconds that a program may take in all."""
 CALL = 5e-6
 """Seconds of a call that does nothing, and of each kernel of it a tenth."""
-INTRINSIC = 40.0
+INTRINSIC = 100.0
 """Operations of an elementary function or a division, counted generously."""
 BY_DATA = 4.0
 """Cycles of an element whose place data tell."""
@@ -107,8 +108,7 @@ def roofline(func: PrimFunc, peaks: Peaks) -> float:
     for block in blocks_in_order(func):
         extents = [v.dom.extent for v in block.iter_vars]
         points = math.prod([e.value for e in extents if isinstance(e, IntImm)])
-        divides = any(isinstance(n, Div | FloorDiv | FloorMod) for n in walk(block.body))
-        operations += INTRINSIC * points * (uses_intrinsic(block) or divides)
+        operations += INTRINSIC * points * sum(map(_is_costly, walk(block.body)))
         if any(isinstance(n, For) for n in walk(block.body)):
             cycles += SORTED * sum([math.prod(_sizes(w.buffer.shape)) for w in block.writes])
         elif any(isinstance(i, BufferLoad) for n in walk(block.body)
@@ -116,6 +116,10 @@ def roofline(func: PrimFunc, peaks: Peaks) -> float:
             cycles += BY_DATA * points
     work = (count_flop(func) + operations) / flops + cycles / GIGAHERTZ
     return max(work, moved / peaks.bandwidth(moved))
+
+
+def _is_costly(n: Node) -> bool:
+    return isinstance(n, Div | FloorDiv | FloorMod) or (isinstance(n, Call) and is_elementary(n))
 
 
 def _sizes(shape: Sequence[Any]) -> list[int]:
@@ -163,7 +167,15 @@ def measure(seed: int, case: Any, seconds: float) -> Found:
     rules = tuple([str(f.attr("legalized")) for f in model.module.prim_funcs.values()])
     kernels = len(model.report.kernels)
     return Found(
-        seed, str(case), *best, _roofline_of(model, target), compiled, kernels, agrees, rules
+        seed,
+        str(case),
+        best[0],
+        best[1],
+        _roofline_of(model, target),
+        compiled,
+        kernels,
+        agrees,
+        rules,
     )
 
 
@@ -194,7 +206,7 @@ def work(seconds: float) -> None:
         print(json.dumps({"seed": seed, "case": str(case), "begun": True}), flush=True)
         try:
             found = measure(seed, case, seconds)
-        except (burnish.BurnishError, AssertionError, LookupError, TypeError, ValueError) as error:
+        except (BurnishError, AssertionError, LookupError, TypeError, ValueError) as error:
             # Whatever a compilation raises is a finding, and the search goes on.
             found = Found(seed, str(case), error=f"{type(error).__name__}: {error}"[:500])
         print(json.dumps(asdict(found)), flush=True)
