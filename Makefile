@@ -89,6 +89,10 @@ prove: $(VENV)/.stamp  ## what the arithmetic of indices proves, asked of z3 (N=
 numerics: $(VENV)/.stamp  ## errors of long sums beside PyTorch's, into docs/math.md (a few minutes)
 	$(BIN)/python -m burnish.benchmarks.numerics $(or $(NUMERICS_ARGS),--write)
 
+ulp: $(VENV)/.stamp  ## elementary functions on every float32 there is (ULP_ARGS="--functions erf")
+	$(BIN)/python -m burnish.tests.ulp.sweep $(ULP_ARGS)
+	$(BIN)/python -m pytest -q tests/tensorir/codegen/test_math.py --update-golden
+
 clean:           ## remove environments, caches and build products
 	rm -rf $(VENV) $(BENCH) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

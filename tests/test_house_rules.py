@@ -54,6 +54,7 @@ TESTED_ELSEWHERE = {
 TOOLS_OF_TESTS = {
     "fuzz": "the generator of random schedules, a command of its own",
     "mutation": "the mutation run, a command of its own",
+    "ulp": "the sweep of elementary functions over all float32 numbers, another",
 }
 """Folders of tests that belong to no room: they hold tools and the tests of these."""
 

@@ -3,8 +3,9 @@
 * ``tanh(x) = t / (t + 2)`` with ``t = exp(2 |x|) - 1``: well conditioned from zero to saturation.
 * ``erf(x) = g - 4/27 g**3`` in float32, with ``g = x P(x*x) / Q(x*x)``: the cubic is flat where it
   is 1 (``g = 3/2``), so that it forgives the errors of a quotient where erf saturates and all the
-  terms of P and Q count. Few operations, and few values at a time. P and Q: Remez exchange on the
-  relative error of erf.
+  terms of P and Q count. Few operations, and few values at a time. P and Q: least relative error of
+  erf (Lawson's weights), coefficients rounded one after the other, then moved by units in their
+  last places while the largest error of the code itself fell.
 * ``erf(x) = 1 - exp(-q)`` in float64, with ``q = -log(erfc(|x|))``, a smooth function that is
   nearly a parabola: ``q = a (c0 + a R(a))``, ``c0 = 2 / sqrt(pi)``. An error in q is damped by
   ``q / (exp(q) - 1)``, so R needs few terms where erf saturates, and there is one formula for the
@@ -27,9 +28,11 @@ from .math_exp import LOWEST, exp_polynomial, expm1_polynomial, reduced, reduced
 _TWO_OVER_SQRT_PI = Fraction("1.12837916709551257389615890312154517168810125865799771368817")
 _TANH_LIMIT = {32: 9.25, 64: 19.5}
 _ERF_LIMIT = 4.1
-_ERF_TOP = (0.011735968, 0.005746094, -0.00016305885)
-_ERF_BOTTOM = (0.8862269, 0.13864283, 0.009100399, 0.00017848793, -1.3061672e-05)
+_ERF_TOP = (0.014468472, 0.0058468715, -0.00014654413)
+_ERF_BOTTOM = (0.88622695, 0.14106436, 0.009540183, 0.0002129361, -1.19317265e-05)
 """P without its first coefficient, which is 1, and Q; relative error of erf below 2**-25."""
+_ERF_MORE = 3.0041065e-08
+"""What makes up for ``sqrt(pi) / 2``, which Q has rounded up: the slope at zero less 1."""
 _WIDE_LIMIT, _WIDE_CENTRE = 5.9375, 2.9375
 # (q(a) / a - c0) / a in a - centre; relative error of erf below 2**-57.
 _WIDE = (
@@ -108,8 +111,8 @@ def _erf_by_ratio(lanes: Lanes, x: ir.Value) -> ir.Value:
     square = lanes.mul(x, x)
     top = lanes.fma(lanes.mul(x, square), lanes.poly(square, _ERF_TOP), x)
     g = lanes.div(top, lanes.poly(square, _ERF_BOTTOM))
-    # With a positive zero where g is a zero, which keeps its sign.
-    less = lanes.poly(lanes.mul(g, g), (0.0, -4 / 27))
+    # With a positive number where g is a zero, which keeps its sign.
+    less = lanes.poly(lanes.mul(g, g), (_ERF_MORE, -4 / 27))
     return lanes.fma(less, g, g)
 
 
