@@ -24,7 +24,7 @@ from burnish.tuner.apply import (
     set_aside_notes,
     verify_best,
 )
-from burnish.tuner.database import TuningDatabase
+from burnish.tuner.database import TuningDatabase, TuningRecord
 from burnish.tuner.records_io import export_records, import_records
 from burnish.tuner.task import TuneTask, strip_attrs
 
