@@ -86,6 +86,15 @@ def test_softmax_and_layer_norm() -> None:
     )
 
 
+def test_known_statistics_are_a_scale_and_a_shift() -> None:
+    """Of which a convolution before it takes both; a batch's own are subtracted first."""
+    x, m = torch.rand(2, 3, 4), torch.rand(3)
+    known = import_function(lambda x, m: F.batch_norm(x, m, m + 1, training=False), x, m)
+    assert operators_of(known)[-2:] == ["multiply", "add"]
+    own = import_function(lambda x: F.batch_norm(x, None, None, training=True), x)
+    assert operators_of(own)[-2:] == ["subtract", "multiply"]
+
+
 def test_batch_norm_with_running_statistics_and_without() -> None:
     running = nn.BatchNorm1d(3).eval()
     running.running_mean = torch.rand(3)

@@ -52,6 +52,10 @@ VIEWS = {
     "pad cuts": lambda x: F.pad(x, (-1, 2, 0, -1)),
     "pad ints": lambda x: F.pad(x.long(), (1, 0), value=3),
     "pad nothing": lambda x: F.pad(x, (0, 0)),
+    "constant pad": lambda x: torch.constant_pad_nd(x, (1, 2), 0.5),
+    "constant pad two": lambda x: torch.constant_pad_nd(x, (0, 1, 2, 0)),
+    "constant pad cuts": lambda x: torch.constant_pad_nd(x, (-1, 2, 0, -1), -1.5),
+    "constant pad nothing": lambda x: torch.constant_pad_nd(x, (0, 0)),
 }
 
 
