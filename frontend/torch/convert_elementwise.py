@@ -373,7 +373,7 @@ def copy(context: Context, node: Node) -> Atom:
     "aten.clone.default", "aten.contiguous.default", "aten.alias.default",
     "aten.detach.default", "aten.lift_fresh_copy.default", "aten.lift_fresh.default",
     "aten.positive.default", "aten.dropout.default", "aten.feature_dropout.default",
-    "aten.alpha_dropout.default", "aten.native_dropout.default",
+    "aten.alpha_dropout.default", "aten.native_dropout.default", "prims.copy_strided.default",
 )  # fmt: skip
 def identity(context: Context, node: Node) -> Any:
     """Copies of pure values, and dropout at inference; dropout in training is refused."""

@@ -70,6 +70,7 @@ def test_writing() -> None:
             "index_add": lambda x: x.index_add(0, TO, x[:3]),
             "index_copy": lambda x: x.index_copy(1, TO, x[:, :3] + 1),
             "index_fill": lambda x: x.index_fill(1, TO, -1.0),
+            "index_fill of a turned one": lambda x: x.mT.index_fill(1, TO, -1.0),
             "assignments": put,
             "select_scatter": lambda x: x.select_scatter(x[0] + 1, 0, 2),
         },
