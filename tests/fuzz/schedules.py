@@ -47,6 +47,7 @@ class Summary:
 
     sequences: int = 0
     lost: int = 0
+    functions: set[str] = field(default_factory=set)
     applied: Counter[str] = field(default_factory=Counter)
     refused: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     no_code: Counter[str] = field(default_factory=Counter)
@@ -167,10 +168,11 @@ def run(planned: Iterable[tuple[str, int, int]], jobs: int) -> Summary:
     """Run chunks of sequences in ``jobs`` processes and print each failure as it is found."""
     summary = Summary()
     with ThreadPoolExecutor(jobs) as pool:
-        waiting = [pool.submit(run_chunk, *chunk) for chunk in planned]
+        waiting = [(chunk[0], pool.submit(run_chunk, *chunk)) for chunk in planned]
         try:
-            for done in waiting:
+            for name, done in waiting:
                 _take(summary, done.result())
+                summary.functions.add(name)
         except KeyboardInterrupt:
             print("Interrupted: what follows is about the sequences so far.", flush=True)
             pool.shutdown(wait=False, cancel_futures=True)
@@ -203,13 +205,13 @@ def _described(failure: dict[str, Any]) -> str:
     return "\n".join([p for p in parts if p]) + "\n"
 
 
-def table(summary: Summary, seconds: float, *, seed: int, jobs: int, functions: int) -> str:
+def table(summary: Summary, seconds: float, *, seed: int, jobs: int) -> str:
     """The summary as Markdown."""
     failures = Counter(
         [f"{f['signature']} | {f['program']} | {f['seed']}" for f in summary.failures]
     )
     lines = [
-        f"{summary.sequences} sequences over {functions} functions, seed {seed}, "
+        f"{summary.sequences} sequences over {len(summary.functions)} functions, seed {seed}, "
         f"{seconds:.0f} s in {jobs} processes; {sum(summary.applied.values())} primitives applied, "
         f"{sum(sum(c.values()) for c in summary.refused.values())} refused; "
         f"{sum(summary.no_code.values())} schedules without machine code; "
@@ -279,9 +281,7 @@ def main() -> None:
         planned = [c for pair in zip_longest(named, random) for c in pair if c is not None]
     begin = time.perf_counter()
     summary = run(planned, options.jobs)
-    functions = len({name for name, _, _ in planned})
-    seconds = time.perf_counter() - begin
-    text = table(summary, seconds, seed=options.seed, jobs=options.jobs, functions=functions)
+    text = table(summary, time.perf_counter() - begin, seed=options.seed, jobs=options.jobs)
     print(text)
     if options.out is not None:
         options.out.write_text(INTRODUCTION + text, encoding="utf-8")

@@ -34,7 +34,7 @@ def test_a_few_sequences(capsys: pytest.CaptureFixture[str]) -> None:
     summary = run(planned, 1)
     assert summary.sequences == 5
     assert not summary.failures, summary.failures
-    text = table(summary, 1.0, seed=0, jobs=1, functions=3)
+    text = table(summary, 1.0, seed=0, jobs=1)
     assert text.startswith("5 sequences over 3 functions")
     assert "| `split` |" in text
 
@@ -77,7 +77,7 @@ def test_the_table_counts() -> None:
                 "failure": failure,
             }
         )
-    text = table(summary, 2.0, seed=3, jobs=2, functions=1)
+    text = table(summary, 2.0, seed=3, jobs=2)
     assert "2 sequences" in text
     assert "| `split` | 4 | 2 | LoopKindError 2 |" in text
     assert "| an index of a register buffer is not constant after unrolling | 2 |" in text
