@@ -30,8 +30,6 @@ MOST = 2.0
 """Times PyTorch's error that ours may be."""
 WINOGRAD = 10.0
 """The same for Winograd's algorithm, which ``precision="strict"`` does without."""
-UNBLOCKED = ("matmul", "matrix-vector")
-"""Operators whose sums are not added in blocks yet: they may be above the bound."""
 BEGIN, END = "<!-- numerics -->", "<!-- end of numerics -->"
 _POINTS = 1 << 20
 """Elements of an input, about, and at least one row."""

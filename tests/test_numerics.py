@@ -5,15 +5,12 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.benchmarks.numerics import UNBLOCKED, Case, Errors, cases, measure, stored, table
+from burnish.benchmarks.numerics import Case, Errors, cases, measure, stored, table
 
 CASES = cases()
 
 
-BOUND = [case for case in CASES if case.name not in UNBLOCKED]
-
-
-@pytest.mark.parametrize("case", BOUND, ids=lambda case: case.key)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.key)
 def test_an_error_is_at_most_twice_that_of_pytorch(case: Case) -> None:
     assert measure(case, case.quick).ratio <= case.most
 
@@ -24,7 +21,7 @@ def test_the_document_has_every_case() -> None:
 
 def test_no_stored_ratio_is_above_the_bound() -> None:
     ratios = stored()
-    assert [case.key for case in BOUND if ratios[case.key] > case.most] == []
+    assert [case.key for case in CASES if ratios[case.key] > case.most] == []
 
 
 def test_a_correctly_rounded_result_is_no_measure() -> None:

@@ -297,11 +297,11 @@ def _old_value(store: BufferStore) -> BufferLoad | None:
 
 
 def _block_length(loop: For, most: int) -> int:
-    """The iterations of a block: at most ``most``, and not much less, so that they divide the loop
-    if they can."""
+    """The iterations of a block: ``most``, or a third more or less if they divide the loop so."""
     extent = loop.extent
     if most > 1 and isinstance(extent, IntImm):
-        return next((n for n in range(most, most * 5 // 8, -1) if extent.value % n == 0), most)
+        near = range(min(most * 4 // 3, extent.value - 1), most * 2 // 3 - 1, -1)
+        return next((n for n in near if extent.value % n == 0), most)
     return max(1, most)
 
 

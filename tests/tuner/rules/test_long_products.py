@@ -97,7 +97,7 @@ def test_double_precision() -> None:
     exact = x.numpy().astype(np.longdouble) @ y.numpy().astype(np.longdouble)
     found = np.empty(exact.shape)
     call_native(func, x.numpy(), y.numpy(), found)
-    assert error(found, exact) <= 1e-15
+    assert error(found, exact) <= 2 * max(error((x @ y).numpy(), exact), 7e-16)
 
 
 def test_chains_and_candidates_sum_in_blocks_too() -> None:
