@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the golden files instead of comparing"
     )
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in the background with Ctrl-C ignored, and programs started from
+    there inherit that: tests of Ctrl-C need it to arrive."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def golden_path(test_file: Path, test_name: str, part: str = "") -> Path:

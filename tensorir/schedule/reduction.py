@@ -288,9 +288,10 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
     path = find_block(func, target, "rfactor")
     realize = realize_of(path)
     block = realize.block
-    require_reduction(func, block, "rfactor")
     loops = loops_above(path)
     rf_loop = next(loop for loop in loops if loop.var is loop_var)
+    _require_own_extent(func, loops, rf_loop)
+    require_reduction(func, block, "rfactor")
     update = match_update(block)
     if update is None:
         found = (
@@ -381,6 +382,13 @@ def _rfactor_target(func: PrimFunc, loop_var: Var) -> str:
     return nested[0].block.name
 
 
+def _require_own_extent(func: PrimFunc, loops: Sequence[For], rf_loop: For) -> None:
+    own = {id(loop.var) for loop in loops}
+    if any(isinstance(n, Var) and id(n) in own for n in walk(rf_loop.extent)):
+        found = f"The extent of {rf_loop.var.name!r} depends on another loop."
+        raise fail(DependenceError, "rfactor", func, [rf_loop], found)
+
+
 def _require_factorable(
     func: PrimFunc, realize: BlockRealize, loops: Sequence[For], rf_loop: For
 ) -> None:
@@ -412,10 +420,6 @@ def _require_factorable(
                 "have no term at all, and their partial results no first value."
             )
             raise fail(DependenceError, "rfactor", func, [realize], found)
-    own = {id(loop.var) for loop in loops}
-    if any(isinstance(n, Var) and id(n) in own for n in walk(rf_loop.extent)):
-        found = f"The extent of {name!r} depends on another loop."
-        raise fail(DependenceError, "rfactor", func, [rf_loop], found)
 
 
 def _partial_block(

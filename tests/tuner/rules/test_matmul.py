@@ -217,7 +217,6 @@ def test_layers(rows: int | str, columns: int) -> None:
 def test_the_inner_loop_of_a_layer(target: Target, lanes: int) -> None:
     _, func = scheduled(layer(256, 128, 784), target=target.with_options(threads=1))
     assembly = assembly_of(func, target)
-    assert f"{lanes * 4}-byte Spill" not in assembly
     assert "callq" not in assembly
     text = print_func(func)
     rows = int(
@@ -232,6 +231,8 @@ def test_the_inner_loop_of_a_layer(target: Target, lanes: int) -> None:
     body = max(bodies, key=lambda lines: sum("vfmadd" in x for x in lines))
     found = [x for x in body if "vfmadd" in x and register in x]
     assert len(found) == rows * vectors * unroll
+    # Around it, the totals of blocks of k go to memory and come back.
+    assert not any("Spill" in x or "Reload" in x for x in body)
 
 
 def loop_bodies(assembly: str) -> list[list[str]]:
