@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -79,11 +78,14 @@ class CompileReport:
             )
 
     def _schedule_lines(self) -> list[str]:
-        """How many kernels each rule scheduled, and a line for each that a rule refused."""
+        """Which kernels each rule scheduled, and a line for each that a rule refused."""
         if not self.schedules:
             return []
-        counts = Counter([s.rule or "none" for s in self.schedules.values()])
-        lines = [f"  schedules: {', '.join([f'{rule} {n}' for rule, n in counts.items()])}"]
+        by_rule: dict[str, list[str]] = {}
+        for s in self.schedules.values():
+            by_rule.setdefault(s.rule or "none", []).append(s.kernel)
+        listed = [f"{rule} ({', '.join(kernels)})" for rule, kernels in by_rule.items()]
+        lines = [f"  rules: {', '.join(listed)}"]
         return lines + [f"    {s}" for s in self.schedules.values() if s.refusals]
 
     @property

@@ -4,7 +4,8 @@ A lazily compiled model computes with the weights that its module had at the fir
 second copy of them would be needed to compile further signatures after the module was trained on;
 instead the module is asked whether it still has them. Version counters cannot say so (writing
 through ``.data`` or a NumPy view leaves them as they are), the contents can: a digest takes some
-0.2 s a gigabyte, which is little beside an export.
+0.2 s a gigabyte, which is little beside an export. Python numbers are not compared: modules count
+their own calls in them. Nor are tensors that a module does not hold.
 """
 
 from __future__ import annotations
@@ -34,9 +35,22 @@ def _tensors(module: Any) -> Iterator[tuple[str, Any]]:
     for path, part in module.named_modules():
         held = {**vars(part), **part._buffers, **part._parameters}
         for name, value in held.items():
-            # A tensor, whatever its class; nothing else here has all three.
-            if all(hasattr(value, a) for a in ("data_ptr", "is_contiguous", "numel")):
-                yield f"{path}.{name}" if path else name, value
+            # What is private and no tensor is torch's own bookkeeping, or a cache.
+            if not (name.startswith("_") and isinstance(value, dict | list | tuple)):
+                yield from _tensors_in(f"{path}.{name}" if path else name, value)
+
+
+def _tensors_in(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The tensors that an attribute is, or that a list, tuple or dict of them holds."""
+    # A tensor, whatever its class; nothing else here has all three.
+    if all(hasattr(value, a) for a in ("data_ptr", "is_contiguous", "numel")):
+        yield name, value
+    elif type(value) in (list, tuple):
+        for i, part in enumerate(value):
+            yield from _tensors_in(f"{name}[{i}]", part)
+    elif type(value) is dict:
+        for key, part in value.items():
+            yield from _tensors_in(f"{name}[{key!r}]", part)
 
 
 def _digest(tensor: Any) -> str:

@@ -77,7 +77,7 @@ def test_schedules() -> None:
     report.add_schedule(KernelSchedule("h", None))
     lines = str(report).splitlines()
     assert lines[2:4] == [
-        "  schedules: matmul 1, reduction 1, none 1",
+        "  rules: matmul (f), reduction (g), none (h)",
         "    g: reduction; matmul refused (parallel: No.)",
     ]
     assert report.notes == [

@@ -44,3 +44,12 @@ def test_tensors_without_memory_have_a_kind() -> None:
     module = nn.Module()
     module.t = torch.zeros(2, device="meta")
     assert digest_weights(module) == {"t": "torch.float32 (2,) torch.strided meta"}
+
+
+def test_tensors_in_lists_and_dicts_count() -> None:
+    module = nn.Module()
+    module.parts, module._seen = [{"a": torch.ones(2)}, (torch.ones(1),)], [torch.ones(3)]
+    before = digest_weights(module)
+    assert set(before) == {"parts[0]['a']", "parts[1][0]"}
+    module.parts[0]["a"][1] = 2
+    assert changed_weights(before, digest_weights(module)) == ["parts[0]['a']"]
