@@ -19,15 +19,16 @@ The partial sums are as large as the part of their total that one iteration touc
 scope; one alone is in a register. Where a total in registers and its partial sums have no room
 beside each other, as in a tile of a matrix product, the total goes to memory, where the first cache
 has it. Blocks are of equal length where a length near the wanted one divides the loop. What is no
-sum of floats (a maximum, a product), what the loop reads or writes in another way as well, and a
-term under a condition on the loop itself stay as they are. Runs on buffers of their final shape,
-before they are flattened.
+sum of floats (a maximum, a product), what the loop reads or writes in another way as well, a term
+under a condition on the loop itself, or on memory that the loop changes, and a total with an
+element for several iterations of an inner loop, as of an overlap-add, stay as they are. Runs on
+buffers of their final shape, before they are flattened.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Any
@@ -78,7 +79,8 @@ OPERANDS = 3
 def block_sums(func: PrimFunc, target: Target) -> PrimFunc:
     """``func`` with the sums of annotated loops in blocks; ``target`` tells the room in registers.
 
-    Raises CodegenError where an annotation is no positive integer.
+    Raises CodegenError where an annotation is no positive integer, or that of a loop that does not
+    run one iteration after another.
     """
     if not any(
         isinstance(n, For) and annotation(n, SUM_BLOCK) is not None for n in walk(func.body)
@@ -131,22 +133,22 @@ class _Blocks:
             return n
         if not isinstance(n, For):
             return map_children(n, self.node)
-        size = annotation(n, SUM_BLOCK)
+        size = _asked(n)
         if size is not None:
-            return self._blocked(n, _positive(n, size), asked=True)
+            return self._blocked(n, size, asked=True)
         with self.scope.loop(n.var, n.min, n.extent):
             body = self.node(n.body)
         return n if body is n.body else replace(n, body=body)
 
     def _inner(self, n: Any, size: int) -> Any:
-        """The node with all loops below it in blocks."""
+        """The node with all loops below it in blocks: of ``size`` terms, or of as many as its own
+        annotation asks for."""
         if isinstance(n, Expr | Buffer):
             return n
-        return (
-            self._blocked(n, size)
-            if isinstance(n, For)
-            else map_children(n, partial(self._inner, size=size))
-        )
+        if not isinstance(n, For):
+            return map_children(n, partial(self._inner, size=size))
+        own = _asked(n)
+        return self._blocked(n, size if own is None else own, asked=own is not None)
 
     def _blocked(self, loop: For, size: int, *, asked: bool = False) -> For:
         """A loop with its sums in blocks of ``size`` terms, and those in the loops inside. Where
@@ -196,7 +198,8 @@ class _Blocks:
 
     def _sums(self, loop: For) -> list[_Sum]:
         """The sums whose terms are the iterations of ``loop``."""
-        if loop.kind != "serial":
+        changed = _changed(loop.body)
+        if loop.kind != "serial" or _loads_any([loop.min, loop.extent], changed):
             return []
         found: list[_Sum] = []
         adding = {id(s): load for s in _stores(loop.body) if (load := _old_value(s)) is not None}
@@ -221,7 +224,7 @@ class _Blocks:
                     with self.scope.loop(v, first, extent):
                         visit(body, (*around, s))
                 case BufferStore(buffer) if id(s) in adding and id(buffer) not in others:
-                    made = self._sum(s, loop, around)
+                    made = self._sum(s, loop, around, changed)
                     if made is not None:
                         found.append(made)
                 case _:
@@ -231,10 +234,14 @@ class _Blocks:
         return found
 
     def _sum(
-        self, store: BufferStore, loop: For, around: tuple[For | IfThenElse, ...]
+        self,
+        store: BufferStore,
+        loop: For,
+        around: tuple[For | IfThenElse, ...],
+        changed: frozenset[Buffer],
     ) -> _Sum | None:
         """The sum that a store adds to, with the loops around it in force; None where it is none
-        over ``loop``."""
+        over ``loop``, which has ``changed`` these buffers by the time that a block is complete."""
         loops = [n for n in around if isinstance(n, For)]
         kept = [n for n in loops if any(uses(i, n.var) for i in store.indices)]
         over = [n for n in loops if n not in kept]
@@ -243,6 +250,8 @@ class _Blocks:
         if any(n.kind not in ("serial", "unrolled") for n in over):
             return None
         if any(uses(e, v) for e in fixed for v in (loop.var, *[n.var for n in over])):
+            return None
+        if _loads_any(fixed, changed):
             return None
         base: list[Key] = []
         moving: list[Linear] = []
@@ -258,11 +267,71 @@ class _Blocks:
                 return None
             base.append(first.key())
             reach.append((low, high))
+        if not self._tells_apart(moving, kept):
+            return None
         extents = [n.extent.value if isinstance(n.extent, IntImm) else None for n in over]
         terms = None if None in extents else math.prod([e for e in extents if e is not None])
         inside = tuple([n for n in around if n not in over])
         lows, highs = tuple([low for low, _ in reach]), tuple([high for _, high in reach])
         return _Sum(store, inside, tuple(base), tuple(moving), lows, highs, terms)
+
+    def _tells_apart(self, indices: Sequence[Linear], loops: Sequence[For]) -> bool:
+        """Whether no two iterations of ``loops`` are known to share these indices. If they did, the
+        sum of a block would be added to its total once for each of them.
+
+        It is told like the digits of a number: one step of a loop moves an index further than all
+        loops that are not told yet do together.
+        """
+        spans: dict[Key, int] = {}
+        for var in [n.var for n in loops if id(n.var) not in self.scope.fixed]:
+            low, high = self.scope.bounds[id(var)]
+            if low is None or high is None:
+                return False
+            spans[id(var)] = high - low
+        rows = [row for form in indices if (row := _factors(form)) is not None]
+        while spans:
+            told = [v for v in spans if any(_outweighs(row, v, spans) for row in rows)]
+            if not told:
+                return False
+            spans = {v: span for v, span in spans.items() if v not in told}
+        return True
+
+
+def _factors(form: Linear) -> dict[Key, int] | None:
+    """What each variable is multiplied by, as the scope has its key; None where a term is a
+    product."""
+    if any(len(atoms) > 1 for atoms, _ in form.terms.values()):
+        return None
+    return {id(atom): factor for (atom,), factor in form.terms.values()}
+
+
+def _outweighs(factors: Mapping[Key, int], var: Key, spans: Mapping[Key, int]) -> bool:
+    """Whether a step of ``var`` is longer than the way of all others in ``spans``."""
+    others = [abs(factors.get(v, 0)) * span for v, span in spans.items() if v != var]
+    return abs(factors.get(var, 0)) > sum(others)
+
+
+def _changed(body: Stmt) -> frozenset[Buffer]:
+    """The buffers that are written in ``body``, or are there in it alone."""
+    return frozenset([n.buffer for n in walk(body) if isinstance(n, BufferStore | Allocate)])
+
+
+def _loads_any(exprs: Iterable[Expr], buffers: frozenset[Buffer]) -> bool:
+    loads = [n for e in exprs for n in walk(e) if isinstance(n, BufferLoad)]
+    return any(n.buffer in buffers for n in loads)
+
+
+def _asked(loop: For) -> int | None:
+    """How many terms the annotation of a loop asks for; None where it has none."""
+    value = annotation(loop, SUM_BLOCK)
+    if value is None:
+        return None
+    if loop.kind != "serial":
+        raise CodegenError(
+            f"The annotation {SUM_BLOCK} is for serial loops, which add one term after another; "
+            f"loop {loop.var.name} is {loop.kind}."
+        )
+    return _positive(loop, value)
 
 
 def _positive(loop: For, value: object) -> int:
