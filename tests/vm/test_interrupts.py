@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
+import gc
 import signal
 import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import FrameType
 
 import pytest
 
@@ -125,3 +132,192 @@ def test_a_handler_that_raises_nothing_changes_nothing() -> None:
         signal.signal(signal.SIGUSR1, before)
     assert seen == [signal.SIGUSR1]
     assert not kernel.is_running
+
+
+class Stop(BaseException):
+    """What a signal handler raises that is no KeyboardInterrupt."""
+
+
+def test_an_interrupt_just_as_the_call_ends_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocate, taken = _thread.allocate_lock, []
+
+    class Lock:
+        """Given to the main thread, which is interrupted before it knows."""
+
+        def __init__(self) -> None:
+            self.lock = allocate()
+            self.release = self.lock.release
+
+        def acquire(self, timeout: float = -1) -> bool:
+            if len(taken) > 1:
+                pytest.fail("waits for a lock that it has")
+            if self.lock.acquire(timeout=timeout):
+                taken.append(timeout)
+                if len(taken) > 1:
+                    raise KeyboardInterrupt
+                return True
+            return False
+
+    monkeypatch.setattr(_thread, "allocate_lock", Lock)
+    with pytest.raises(KeyboardInterrupt):
+        run_interruptibly(lambda: None, lambda: None)
+    assert len(taken) == 2
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, RuntimeError, Stop])
+@pytest.mark.parametrize("times", [1, 3])
+def test_whatever_handlers_raise_the_call_has_ended(
+    kind: type[BaseException], times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel, start = Kernel(), _thread.start_new_thread
+    asked: list[bool] = []
+
+    def started(work: Callable[[], object], args: tuple[()]) -> None:
+        start(work, args)
+        kernel.begun.wait(30)
+        raise kind("first")
+
+    def cancel() -> None:
+        asked.append(kernel.is_running)
+        if len(asked) > times:
+            kernel.cancelled.set()
+        else:
+            raise kind("later")
+
+    monkeypatch.setattr(_thread, "start_new_thread", started)
+    with pytest.raises(kind, match="first"):
+        run_interruptibly(kernel.call, cancel)
+    assert not kernel.is_running
+    assert asked == [True] * (times + 1)
+
+
+class Burst:
+    """A call in which the handlers of many signals, pending at once, raise one after the other."""
+
+    def __init__(self) -> None:
+        self.numbers = range(signal.SIGRTMIN, signal.SIGRTMAX)
+        self.is_begun = self.is_cancelled = self.has_ended = False
+
+    def handle(self, _: int, frame: FrameType | None) -> None:
+        while frame and frame.f_code is not run_interruptibly.__code__:
+            frame = frame.f_back
+        if frame and not self.has_ended:
+            raise Stop
+
+    def send(self, count: int) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, self.numbers)
+        for number in self.numbers[:count]:
+            signal.raise_signal(number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self.numbers)
+
+    def call(self) -> None:
+        self.is_begun = True
+        limit = time.monotonic() + 5
+        while not self.is_cancelled and time.monotonic() < limit:
+            time.sleep(0.001)
+        self.has_ended = True
+
+
+@pytest.fixture
+def burst() -> Iterator[Burst]:
+    made = Burst()
+    before = [signal.signal(n, made.handle) for n in made.numbers]
+    yield made
+    for number, handler in zip(made.numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5])
+def test_signals_one_upon_another_do_not_leave_the_call_behind(
+    count: int, burst: Burst, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = _thread.start_new_thread
+    asked: list[bool] = []
+
+    def started(work: Callable[[], object], args: tuple[()]) -> None:
+        start(work, args)
+        while not burst.is_begun:
+            time.sleep(0.001)
+        burst.send(count)
+
+    def cancel() -> None:
+        asked.append(True)
+        if len(asked) == 1:
+            burst.send(count)
+        burst.is_cancelled = True
+
+    monkeypatch.setattr(_thread, "start_new_thread", started)
+    with pytest.raises(Stop):
+        run_interruptibly(burst.call, cancel)
+    assert burst.has_ended
+
+
+def test_what_the_call_raises_comes_to_the_caller() -> None:
+    def call() -> None:
+        raise ValueError("in the helper")
+
+    with pytest.raises(ValueError, match="in the helper"):
+        run_interruptibly(call, never)
+
+
+def test_what_the_call_raises_is_the_context_of_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, cancelled, start = threading.Event(), threading.Event(), _thread.start_new_thread
+
+    def call() -> None:
+        begun.set()
+        cancelled.wait(30)
+        raise ValueError("in the helper")
+
+    def started(work: Callable[[], object], args: tuple[()]) -> None:
+        start(work, args)
+        begun.wait(30)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_thread, "start_new_thread", started)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run_interruptibly(call, cancelled.set)
+    assert isinstance(caught.value.__context__, ValueError)
+
+
+def test_an_exception_keeps_nothing_alive_that_the_call_used() -> None:
+    class Memory:
+        pass
+
+    def fail(used: Memory) -> None:
+        raise ValueError(type(used).__name__)
+
+    def run() -> weakref.ref[Memory]:
+        memory = Memory()
+        with contextlib.suppress(ValueError):
+            run_interruptibly(partial(fail, memory), never)
+        return weakref.ref(memory)
+
+    gc.disable()
+    try:
+        assert run()() is None
+    finally:
+        gc.enable()
+
+
+def test_the_helper_leaves_other_signals_alone_but_takes_its_own_faults() -> None:
+    masks: list[set[int]] = []
+    run_interruptibly(lambda: masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, [])), never)
+    (blocked,) = masks
+    assert {signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGUSR1} <= blocked
+    assert not blocked & {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+
+
+def test_at_the_limit_of_recursion_the_call_never_begins() -> None:
+    def descend() -> None:
+        descend_or_run()
+
+    def descend_or_run() -> None:
+        try:
+            descend()
+        except RecursionError:
+            run_interruptibly(lambda: None, never)
+
+    with contextlib.suppress(RecursionError):
+        descend_or_run()
