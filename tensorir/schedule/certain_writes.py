@@ -31,7 +31,10 @@ from .affine import Bounds, loop_bounds
 from .analysis import TRUE, Nested, conjuncts, domain_bounds
 from .region_cover import Box, axis_limited, contains, covers_domain, touched
 
-_KNOWN: WeakKeyDictionary[BufferRegion, tuple[Block, bool]] = WeakKeyDictionary()
+_KNOWN: WeakKeyDictionary[Block, dict[int, bool]] = WeakKeyDictionary()
+"""What ``writes_whole`` found, by the region's position. Values hold no nodes: a value that leads
+to its own key would keep every program that was ever asked about."""
+
 _MOST_BOXES = 64
 """Boxes of one body that are put together; more are an unrolled loop in no known order."""
 
@@ -50,10 +53,13 @@ def writes_whole(block: Block, region: BufferRegion) -> bool:
     one of its write regions."""
     if _is_the_store(block, region):
         return True
-    known = _KNOWN.get(region)
-    if known is None or known[0] is not block:
-        known = _KNOWN[region] = block, _Certain(block, region.buffer).holds(region)
-    return known[1]
+    at = next((i for i, own in enumerate(block.writes) if own is region), None)
+    if at is None:
+        return _Certain(block, region.buffer).holds(region)
+    known = _KNOWN.setdefault(block, {})
+    if at not in known:
+        known[at] = _Certain(block, region.buffer).holds(region)
+    return known[at]
 
 
 def _certain_parts(block: Block) -> list[Stmt]:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -174,3 +177,13 @@ def test_no_copy_back_behind_a_branch_around_the_block() -> None:
     sch = Schedule(parse_func(BRANCH), seed=0)
     with pytest.raises(DependenceError, match="leaves as it was"):
         sch.cache_write("C", 0, "global")
+
+
+def test_what_is_known_keeps_no_program() -> None:
+    func = of("for j in range(4):\n    C[vi, j] = A[vi, j]")
+    block = realize_of(find_block(func, "O", "test")).block
+    assert not writes_whole(block, block.writes[0])
+    gone = weakref.ref(block)
+    del func, block
+    gc.collect()
+    assert gone() is None
