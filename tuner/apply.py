@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace as replace_fields
 from typing import Any
 
-from ..support.errors import BurnishError, TuningError
+from ..support.errors import BurnishError, InternalError, TuningError
 from ..support.node import replace
 from ..support.structural import structural_hash
 from ..tensorir.buffer import Buffer
@@ -130,12 +130,16 @@ def _candidate(
     try:
         trace = rename(Trace.from_json(record.trace), buffer_names)
         proved = without_promises(trace)
+    except InternalError:
+        raise
     except Exception as error:
         return f"its trace is none: {_first_line(error)}"
     for attempt in (trace,) if proved is trace else (proved, trace):
         sch = make(func)
         try:
             attempt.apply_to(sch)
+        except InternalError:  # ours to mend, whatever the trace says
+            raise
         except Exception as error:  # a trace may break any primitive: that is about the trace
             reason = f"its trace does not replay: {_first_line(error)}"
             continue

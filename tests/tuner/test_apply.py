@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from burnish import te
-from burnish.support.errors import ScheduleError, TuningError
+from burnish.support.errors import InternalError, ScheduleError, TuningError
 from burnish.support.structural import structural_equal, structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
@@ -180,6 +180,20 @@ def test_a_record_that_does_not_replay(trace: str) -> None:
         (kept,) = db.records()
         assert kept.error.startswith("set aside: its trace ")
         assert kept.seconds == ()
+
+
+@pytest.mark.parametrize("method", ["from_json", "apply_to"])
+def test_a_defect_of_ours_is_not_the_records(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise InternalError("broken")
+
+    with TuningDatabase() as db:
+        record(db, matmul(), tiled)
+        monkeypatch.setattr(Trace, method, fail)
+        with pytest.raises(InternalError, match="broken"):
+            best_schedule(db, TuneTask("main", matmul(), HERE))
+        (kept,) = db.records()
+        assert kept.seconds
 
 
 # -- records that are consistent with themselves and wrong --------------------------------------
