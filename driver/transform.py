@@ -112,7 +112,7 @@ def best_of_task(
     try:
         return best_schedule(database, task, note=note).func
     except TuningError:
-        # Every record was set aside, which has been said.
+        # Every record was set aside or passed over, which has been said.
         return None
 
 

@@ -27,7 +27,7 @@ from ..tensorir.printer import print_func
 from ..tensorir.schedule import Instruction, Schedule, Trace
 from ..tensorir.visitor import replace_buffers
 from .database import TuningDatabase, TuningRecord
-from .promises import compare_once, without_promises
+from .promises import NotComparedError, compare_once, without_promises
 from .task import TuneTask, strip_attrs
 
 ScheduleMaker = Callable[[PrimFunc], Schedule]
@@ -57,15 +57,23 @@ def best_schedule(
     proof of legality, must give the candidate whose hash it names, and where it makes a promise
     that nothing proves the results are compared (``tuner.promises``). A record that fails is set
     aside in the database with its reason, ``note`` gets a sentence about it (by default it is a
-    UserWarning), and the next one is taken. Raises TuningError where none is left.
+    UserWarning), and the next one is taken. One that cannot be compared now is passed over with a
+    note too, and stays as it is. Raises TuningError where none is left.
     """
     make = make or Schedule
     refused: dict[str, str] = {}
+    skipped: dict[str, str] = {}
     while True:
-        record = database.best(task.workload, task.target_key, without=refused)
+        record = database.best(task.workload, task.target_key, without=[*refused, *skipped])
         if record is None:
-            raise TuningError(_explain_missing(database, task, list(refused.values())))
-        found = _replay(database, record, task, make)
+            reasons = list(refused.values()), list(skipped.values())
+            raise TuningError(_explain_missing(database, task, *reasons))
+        try:
+            found = _replay(database, record, task, make)
+        except NotComparedError as error:
+            skipped[record.candidate] = error.message
+            (note or _warn)(_skipped_text(task, error.message))
+            continue
         if isinstance(found, Schedule):
             return found
         refused[record.candidate] = found
@@ -92,6 +100,10 @@ def set_aside_notes(database: TuningDatabase, task: TuneTask) -> list[str]:
 
 def _set_aside_text(task: TuneTask, reason: str) -> str:
     return f"a tuning record of {task.name!r} was set aside: {reason}"
+
+
+def _skipped_text(task: TuneTask, reason: str) -> str:
+    return f"a tuning record of {task.name!r} was passed over, for it cannot be compared: {reason}"
 
 
 def _warn(message: str) -> None:
@@ -185,13 +197,19 @@ def rename(trace: Trace, buffer_names: Mapping[str, str]) -> Trace:
     return Trace(tuple([change(inst) for inst in trace]))
 
 
-def _explain_missing(database: TuningDatabase, task: TuneTask, refused: Sequence[str] = ()) -> str:
-    if refused:
-        listed = "\n  ".join(dict.fromkeys(refused))
+def _explain_missing(
+    database: TuningDatabase,
+    task: TuneTask,
+    refused: Sequence[str] = (),
+    skipped: Sequence[str] = (),
+) -> str:
+    if refused or skipped:
+        listed = "\n  ".join(dict.fromkeys([*refused, *skipped]))
+        counts = [f"{len(refused)} were set aside"] if refused else []
+        counts += [f"{len(skipped)} could not be compared, and stay"] if skipped else []
         return (
             f"No record for {task.name!r} (workload {task.workload[:12]}) on {task.target_key!r} "
-            f"stands the checks; {len(refused)} were set aside. Tune it again. The reasons:"
-            f"\n  {listed}"
+            f"stands the checks; {'; '.join(counts)}. Tune it again. The reasons:\n  {listed}"
         )
     text = print_func(task.stripped, name=task.name)
     message = (

@@ -13,7 +13,7 @@ import hashlib
 from contextlib import suppress
 from dataclasses import replace
 
-from ..support.errors import TuningError
+from ..support.errors import BuildError, TuningError, WorkerDied
 from ..tensorir.codegen.host import native_target
 from ..tensorir.schedule import Instruction, Trace
 from .database import TuningDatabase, TuningRecord
@@ -23,6 +23,11 @@ from .worker_pool import WorkerPool
 
 COMPARISON_LIMIT = 300.0
 """Seconds that building, running and comparing one record may take."""
+
+
+class NotComparedError(TuningError):
+    """A record that could not be compared here and now; another time or machine may."""
+
 
 _PROMISES = {("split", "disable_predication")}
 
@@ -46,7 +51,8 @@ def compare_once(database: TuningDatabase, record: TuningRecord, task: TuneTask,
     workload, does not compute what the task's does; empty where it does.
 
     Nothing is run where the database knows of an earlier comparison on a machine like this one.
-    A function for another machine cannot be run here: that is a reason too.
+    Raises NotComparedError where none can be made: the function is for another machine, or the
+    worker did not live to answer, which may have been another's fault.
     """
     content = "\0".join((target_key(native_target()), text, record.trace, record.candidate))
     key = f"compared:{hashlib.sha256(content.encode()).hexdigest()}"
@@ -65,11 +71,15 @@ def compare_once(database: TuningDatabase, record: TuningRecord, task: TuneTask,
                 seconds=0.0,
                 repeat=1,
             ).result()
-    except TuningError as error:
+    except WorkerDied as error:
+        raise NotComparedError(error.message) from error
+    except BuildError as error:  # what a worker says that lived to the end
         return error.message
+    except TuningError as error:
+        raise NotComparedError(error.message) from error
     with suppress(TuningError):  # a file that may only be read: the next one compares again
         database.remember(key)
     return ""
 
 
-__all__ = ["COMPARISON_LIMIT", "compare_once", "without_promises"]
+__all__ = ["COMPARISON_LIMIT", "NotComparedError", "compare_once", "without_promises"]

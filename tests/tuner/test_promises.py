@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
 
-from burnish.support.errors import TuningError
+from burnish.support.errors import MeasureTimeout, TuningError, WorkerDied
 from burnish.support.structural import structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
-from burnish.tests.tuner.programs import forged, matmul, record
-from burnish.tuner.apply import best_schedule
+from burnish.tests.tuner.programs import InlineExecutor, forged, matmul, record
+from burnish.tuner.apply import best_schedule, set_aside_notes
 from burnish.tuner.database import TuningDatabase
 from burnish.tuner.promises import without_promises
 from burnish.tuner.task import TuneTask, strip_attrs
@@ -27,6 +30,11 @@ def harmless(sch: Schedule) -> None:
 def exact(sch: Schedule) -> None:
     """Nothing overshoots."""
     sch.split(sch.get_loops("C")[0], [4, 8], disable_predication=True)
+
+
+def exact_parts(sch: Schedule) -> None:
+    """Promises nothing."""
+    sch.split(sch.get_loops("C")[0], [3, 4])
 
 
 def twice(sch: Schedule) -> None:
@@ -70,9 +78,45 @@ def test_other_instructions_keep_what_they_say() -> None:
 
 
 def test_a_function_for_another_machine_cannot_be_compared() -> None:
+    """That says nothing against the record, which keeps its times."""
     there = Target("llvm -mcpu=haswell -threads=1")
     with TuningDatabase() as db:
         forged(db, matmul(12), twice, 1.0, target=there)
+        before = db.records()
         notes: list[str] = []
         with pytest.raises(TuningError, match="is another machine than this one"):
             best_schedule(db, TuneTask("main", matmul(12), there), note=notes.append)
+        assert "was passed over" in notes[0]
+        assert db.records() == before
+        assert not set_aside_notes(db, TuneTask("main", matmul(12), there))
+
+
+@pytest.mark.parametrize(
+    "error", [MeasureTimeout("no answer"), WorkerDied("killed"), TuningError("does not start")]
+)
+def test_a_worker_that_does_not_answer_says_nothing_of_the_record(
+    error: TuningError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next record is taken, and the first one the next time."""
+
+    class Pool(InlineExecutor):
+        fault: TuningError | None = error
+
+        def __init__(self, *_: object, **__: object) -> None:
+            super().__init__()
+
+        def submit(self, *args: Any, **kwargs: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            future.set_exception(self.fault)
+            return super().submit(*args, **kwargs) if self.fault is None else future
+
+    monkeypatch.setattr("burnish.tuner.promises.WorkerPool", Pool)
+    asked = TuneTask("main", matmul(12), HERE)
+    with TuningDatabase() as db:
+        first = record(db, matmul(12), harmless, 1.0)
+        second = record(db, matmul(12), exact_parts, 2.0)
+        with pytest.warns(UserWarning, match="was passed over, for it cannot be compared"):
+            sch = best_schedule(db, asked)
+        assert structural_hash(strip_attrs(sch.func)) == second.hash
+        Pool.fault = None
+        assert structural_hash(strip_attrs(best_schedule(db, asked).func)) == first.hash
