@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import torch
@@ -12,10 +13,12 @@ from .decompositions import aten, decomposes
 
 
 # -- sampling ------------------------------------------------------------------------------------
-def _coordinates(grid: Tensor, size: int, padding: int, align_corners: bool) -> Tensor:
-    """Coordinates of -1 to 1 in elements, brought ``_within`` the axis."""
+def _coordinates(grid: Tensor, size: int, padding: int, align_corners: bool, lost: float) -> Tensor:
+    """Coordinates of -1 to 1 in elements, brought ``_within`` the axis, where NaN goes to
+    ``lost``."""
     at = (grid + 1) / 2 * (size - 1) if align_corners else ((grid + 1) * size - 1) / 2
-    return _within(at, size, padding, align_corners)
+    at = _within(at, size, padding, align_corners)
+    return at if padding == 0 else torch.where(at.isnan(), lost, at)
 
 
 def _within(at: Tensor, size: int, padding: int, align_corners: bool) -> Tensor:
@@ -40,12 +43,21 @@ def grid_sampler(
     x: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
 ) -> Tensor:
     """Modes 0, 1 and 2 are linear, nearest and cubic; of the grid's numbers the first is the
-    column. The places that a sample reads and their weights are the same for all channels."""
+    column. The places that a sample reads and their weights are the same for all channels; a place
+    outside is negative, whatever its other axes are.
+
+    Outside of an image of two axes 0 is taken, whose product with a weight that is NaN is NaN, as
+    in torch; outside of one of three there is no product at all.
+    """
     batch, channels, *sizes = x.shape
     place = weight = None
+    outside = -math.prod(sizes)
     for d, size in enumerate(sizes):
         at = grid[..., len(sizes) - 1 - d].reshape(batch, 1, -1)
-        own, share = _taps(at, size, interpolation_mode, padding_mode, align_corners)
+        lost = 0.0 if len(sizes) == 2 else float(size - 1)  # where torch's comparisons bring NaN
+        own, share = _taps(at, size, interpolation_mode, padding_mode, align_corners, lost)
+        within = (own >= 0) & (own < size)  # of NaN False
+        own = torch.where(within, own, float(outside)).to(torch.int64)
         if place is None or weight is None:
             place, weight = own, share
         else:
@@ -53,10 +65,14 @@ def grid_sampler(
             weight = (weight.unsqueeze(2) * share.unsqueeze(1)).flatten(1, 2)
     assert place is not None
     assert weight is not None
+    if len(sizes) == 3:
+        weight = torch.where(place < 0, 0.0, weight)
     flat = x.reshape(batch, channels, -1)
     result = None
     for t in range(place.shape[1]):
-        taken = flat.gather(2, place[:, t : t + 1].expand(-1, channels, -1))
+        own = place[:, t : t + 1]
+        taken = flat.gather(2, own.clamp(min=0).expand(-1, channels, -1))
+        taken = torch.where(own < 0, 0.0, taken)
         term = taken * weight[:, t : t + 1]
         result = term if result is None else result + term
     assert result is not None
@@ -64,21 +80,20 @@ def grid_sampler(
 
 
 def _taps(
-    grid: Tensor, size: int, mode: int, padding: int, align_corners: bool
+    grid: Tensor, size: int, mode: int, padding: int, align_corners: bool, lost: float
 ) -> tuple[Tensor, Tensor]:
-    """The places along one axis that each sample reads, (batch, places, samples), and their
-    weights: 0 outside."""
-    at = _coordinates(grid, size, 0 if mode == _CUBIC else padding, align_corners)
+    """The places along one axis that each sample reads, (batch, places, samples), as floats that
+    may lie outside, and their weights."""
+    at = _coordinates(grid, size, 0 if mode == _CUBIC else padding, align_corners, lost)
     if mode == _NEAREST:
-        place, weight = at.round(), torch.ones_like(at)
-    elif mode == _CUBIC:
-        free = at.floor() + torch.arange(-1, 3, dtype=at.dtype).unsqueeze(1)
-        place, weight = _within(free, size, padding, align_corners), _cubic(at - free)
-    else:
-        place = at.floor() + torch.arange(2, dtype=at.dtype).unsqueeze(1)
-        weight = 1 - (at - place).abs()
-    weight = torch.where((place >= 0) & (place < size), weight, 0.0)
-    return place.clamp(0, size - 1).to(torch.int64), weight
+        return at.round(), torch.ones_like(at)
+    first = at.floor()
+    if mode == _CUBIC:
+        steps = torch.arange(-1, 3, dtype=at.dtype).unsqueeze(1)
+        place = _within(first + steps, size, padding, align_corners)
+        return place, _cubic(at - first - steps)
+    steps = torch.arange(2, dtype=at.dtype).unsqueeze(1)
+    return first + steps, 1 - (at - first - steps).abs()
 
 
 def _cubic(distance: Tensor) -> Tensor:

@@ -60,13 +60,39 @@ def test_places_of_a_sample_are_computed_once_for_all_channels(mode: str, taps: 
     assert len(kernels) <= 14
     *before, last = sorted(kernels, key=lambda f: max(n for b in f.buffers for n in sizes(b)))
     assert not any(16 in sizes(b) for f in before for b in f.buffers)
-    (block,) = blocks_in_order(last)
-    loads = [n for n in walk(block.body.value) if isinstance(n, BufferLoad)]
-    assert len({id(n) for n in loads if sizes(n.buffer) == [2, 16, 63]}) == taps
+    for block in blocks_in_order(last):
+        loads = [n for n in walk(block.body.value) if isinstance(n, BufferLoad)]
+        assert len({id(n) for n in loads if sizes(n.buffer) == [2, 16, 63]}) == taps
 
 
 def sizes(buffer: Buffer) -> list[int]:
     return [dim.value for dim in buffer.shape]
+
+
+@pytest.mark.parametrize("corners", [False, True])
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_grid_sample_where_numbers_are_not_finite(padding: str, corners: bool) -> None:
+    """NaN and infinite coordinates, ones far away, and infinite elements at the border, which a
+    sample that lies outside must not see."""
+    for x, modes in ((X2, ("bilinear", "nearest", "bicubic")), (X3, ("bilinear", "nearest"))):
+        x, axes = x.clone(), x.dim() - 2
+        x[(slice(None), 0, *[0] * axes)], x[(slice(None), 1, *[-1] * axes)] = torch.inf, torch.nan
+        odd = [torch.nan, torch.inf, -torch.inf, -3.0, 3.0]
+        places = [[c if d == e else 0.1 for e in range(axes)] for d in range(axes) for c in odd]
+        places += [[c] * axes for c in odd]
+        g = (
+            torch.tensor(places)
+            .reshape(1, *[1] * (axes - 1), -1, axes)
+            .repeat(2, *[1] * (axes + 1))
+        )
+        check_all(
+            {
+                mode: lambda x, g, mode=mode: F.grid_sample(x, g, mode, padding, corners)
+                for mode in modes
+            },
+            x.float(),
+            g,
+        )
 
 
 @pytest.mark.parametrize("padding", PADDINGS)
