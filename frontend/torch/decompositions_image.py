@@ -87,13 +87,11 @@ def _taps(
     at = _coordinates(grid, size, 0 if mode == _CUBIC else padding, align_corners, lost)
     if mode == _NEAREST:
         return at.round(), torch.ones_like(at)
-    first = at.floor()
     if mode == _CUBIC:
-        steps = torch.arange(-1, 3, dtype=at.dtype).unsqueeze(1)
-        place = _within(first + steps, size, padding, align_corners)
-        return place, _cubic(at - first - steps)
-    steps = torch.arange(2, dtype=at.dtype).unsqueeze(1)
-    return first + steps, 1 - (at - first - steps).abs()
+        free = at.floor() + torch.arange(-1, 3, dtype=at.dtype).unsqueeze(1)
+        return _within(free, size, padding, align_corners), _cubic(at - free)
+    place = at.floor() + torch.arange(2, dtype=at.dtype).unsqueeze(1)
+    return place, 1 - (at - place).abs()
 
 
 def _cubic(distance: Tensor) -> Tensor:
