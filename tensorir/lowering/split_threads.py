@@ -25,13 +25,11 @@ from ...support.node import Node, replace, walk
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import BufferLoad, Expr, IntImm, Var
 from ..function import PrimFunc
-from ..schedule.affine import loop_bounds, undetermined
 from ..schedule.analysis import (
     Nested,
     all_buffers,
     binding_map,
     blocks_below,
-    child_stmts,
     walk_paths,
 )
 from ..schedule.certain_writes import covered_within
@@ -48,6 +46,7 @@ from ..stmt import (
     seq,
 )
 from ..visitor import Mutator, replace_buffers, substitute, uses
+from .thread_accesses import accesses_below, bound, each_its_own, same_index, tells_threads
 
 EXCHANGED = ("shared", "warp")
 """Scopes of memory through which threads exchange values."""
@@ -82,16 +81,10 @@ class _Split:
     def exchanges(self, s: Stmt, fixed: Sequence[For], skip: int = 0) -> bool:
         """Whether, below ``s``, an iteration of the loops ``fixed`` reads what it has not surely
         written itself before; the first ``skip`` loops of ``s`` are among these."""
-        nested = []
         threads = [loop for loop in fixed if _is_threads(loop)]
-        found = blocks_below(s)
-        shared = set(self.shared)
-        for n in found:
-            for w in n.block.writes:
-                # In other memory than shared one, threads meet where each has elements of its own;
-                # what all of them write is reused by one after the other.
-                if w.buffer not in self.own and _tells_threads(n, w, threads):
-                    shared.add(w.buffer)
+        found = accesses_below(s)
+        shared = self._meeting(found, threads)
+        nested = []
         for n in found:
             reads = tuple([r for r in n.block.reads if r.buffer in shared])
             writes = tuple([r for r in n.block.writes if r.buffer in shared])
@@ -100,6 +93,21 @@ class _Split:
                 realize = replace(n.realize, block=block)
                 nested.append(Nested(realize, n.loops[skip:], n.conditions))
         return covered_within(nested, fixed) is not None
+
+    def _meeting(self, found: Sequence[Nested], threads: Sequence[For]) -> set[Buffer]:
+        """The memory through which threads may hand values to one another."""
+        regions: dict[Buffer, list[tuple[Nested, BufferRegion]]] = {}
+        shared: set[Buffer] = set()
+        for n in found:
+            for r in (*n.block.reads, *n.block.writes):
+                regions.setdefault(r.buffer, []).append((n, r))
+            for w in n.block.writes:
+                # In other memory than shared one, threads meet where each has elements of its own;
+                # what all of them write is reused by one after the other.
+                b = w.buffer
+                if b in self.shared or (b not in self.own and _is_met(n, w, threads)):
+                    shared.add(b)
+        return {b for b in shared if not each_its_own(regions[b], threads)}
 
     def any_exchange(self, loop: For, outer: Sequence[For]) -> bool:
         """Whether the threads of a loop exchange values; those of a loop inside are another
@@ -119,9 +127,12 @@ class _Split:
     def exchanges_inside(self, s: BlockRealize, fixed: Sequence[For]) -> bool:
         """Whether blocks inside of a block exchange values between the iterations that it runs in:
         its axes stand for these."""
-        if not any(isinstance(p[-1], BlockRealize) for p in walk_paths(s.block.body)):
+        if isinstance(s.block.body, BufferStore):
             return False
-        return self.exchanges(substitute(s.block.body, binding_map(s)), fixed)
+        body = substitute(s.block.body, binding_map(s))
+        if self.exchanges(body, fixed):
+            return True
+        return any(self.exchanges_inside(n.realize, [*fixed, *n.loops]) for n in blocks_below(body))
 
     # -- the walk ----------------------------------------------------------------------------------
     def visit(self, s: Stmt, outer: list[For]) -> Stmt:
@@ -174,7 +185,8 @@ class _Split:
                     raise self._refused(s, "a let that reads memory")
                 return self.spread(substitute(s.body, {s.var: s.value}), outer, threads)
             case BlockRealize():
-                if self.exchanges_inside(s, [*outer, *threads]):
+                fixed = [*outer, *threads]
+                if self.exchanges(s, fixed) or self.exchanges_inside(s, fixed):
                     raise self._refused(s, f"the block {s.block.name!r}")
                 return _run_by(threads, s)
             case _:
@@ -212,7 +224,9 @@ class _Split:
             if not private or b in own or not here or len(here) != len(users):
                 continue
             accesses = _accesses_below(top, b)
-            if all(_tells_threads(n, r, threads) for n, r, threads in accesses):
+            if all(tells_threads(n, r, threads) for n, r, threads in accesses):
+                continue
+            if b.scope == "global" and _is_common(b, accesses):
                 continue
             axes = sorted({t.thread for _, _, threads in accesses for t in threads})
             sizes = [_extent_of(axis, accesses) for axis in axes]
@@ -244,26 +258,36 @@ def _run_by(threads: Sequence[For], s: Stmt) -> Stmt:
     return s
 
 
-def _accesses_below(
-    s: Stmt, b: Buffer, threads: tuple[For, ...] = ()
-) -> list[tuple[Nested, BufferRegion, tuple[For, ...]]]:
-    """The regions of a buffer that blocks below ``s`` declare, with the thread loops around."""
-    if _is_threads(s):
-        assert isinstance(s, For)
-        threads = (*threads, s)
-    if isinstance(s, BlockRealize):
-        n = Nested(s, [], [])
-        regions = (*s.block.reads, *s.block.writes)
-        return [(n, r, threads) for r in regions if r.buffer is b]
-    return [found for child in child_stmts(s) for found in _accesses_below(child, b, threads)]
+def _accesses_below(s: Stmt, b: Buffer) -> list[tuple[Nested, BufferRegion, tuple[For, ...]]]:
+    """The regions of a buffer that are touched below ``s``, with the thread loops around."""
+    return [
+        (n, r, tuple([loop for loop in n.loops if _is_threads(loop)]))
+        for n in accesses_below(s)
+        for r in (*n.block.reads, *n.block.writes)
+        if r.buffer is b
+    ]
 
 
-def _tells_threads(n: Nested, r: BufferRegion, threads: Sequence[For]) -> bool:
-    """Whether no two threads touch one element through a region."""
-    at = binding_map(n.realize)
-    free = undetermined([substitute(x.min, at) for x in r.region], loop_bounds(threads))
-    single = all(isinstance(x.extent, IntImm) and x.extent.value == 1 for x in r.region)
-    return single and free is not None and not any(t.var in free for t in threads)
+def _is_met(n: Nested, w: BufferRegion, threads: Sequence[For]) -> bool:
+    """Whether other threads may look for what one of them writes, in memory that is not shared by
+    its scope."""
+    if tells_threads(n, w, threads):
+        return True
+    return w.buffer.scope == "global" and _depends(n, w, threads)
+
+
+def _depends(n: Nested, r: BufferRegion, threads: Sequence[For]) -> bool:
+    return any(uses(x.min, t.var) for x in bound(n, r) for t in threads)
+
+
+def _is_common(b: Buffer, accesses: Sequence[tuple[Nested, BufferRegion, tuple[For, ...]]]) -> bool:
+    """Whether threads write different elements of global memory, and touch others too: one buffer
+    for all of them is meant."""
+    if len(same_index([(n, r) for n, r, _ in accesses])) == len(b.shape):
+        return False
+    return any(
+        _depends(n, r, threads) for n, r, threads in accesses if any(r is w for w in n.block.writes)
+    )
 
 
 def _extent_of(

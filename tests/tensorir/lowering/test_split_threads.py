@@ -150,3 +150,69 @@ for t in T.thread_binding(32, thread="threadIdx.x"):
 """)
     with pytest.raises(CodegenError, match="inside of the block 'O'"):
         split_threads(func)
+
+
+BARE = """
+for i in range(4):
+    for t in T.thread_binding(32, thread="threadIdx.x"):
+        S[t] = A[i, t]
+        B[i, t] = S[31 - t]
+"""
+UNDECLARED = """
+for i in range(4):
+    for t in T.thread_binding(32, thread="threadIdx.x"):
+        with T.block("S"):
+            vi, vt = T.axis.remap("SS", [i, t])
+            T.reads()
+            T.writes()
+            S[vt] = A[vi, vt]
+        with T.block("B"):
+            vi, vt = T.axis.remap("SS", [i, t])
+            T.reads()
+            T.writes(B[vi, vt])
+            B[vi, vt] = S[31 - vt]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"), [(BARE, "shared"), (UNDECLARED, "shared"), (REVERSED, "global")]
+)
+def test_exchanges_that_nobody_declares(text: str, scope: str) -> None:
+    func = of(text, scope=scope)
+    verify_func(split_threads(func))
+    a, b = np.random.default_rng(0).random((2, 4, 32), np.float32)
+    call_native(func, a, b)
+    np.testing.assert_array_equal(b, a[:, ::-1])
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [
+        "if S[31 - t] > T.float32(0):\n            B[i, t] = A[i, t]",
+        "for k in range(T.cast(S[31 - t] > T.float32(0), 'int64')):\n            B[i, t] = A[i, t]",
+        """with T.block("B"):
+            vi, vt = T.axis.remap("SS", [i, t])
+            T.where(S[31 - t] > T.float32(0))
+            B[vi, vt] = A[vi, vt]""",
+    ],
+)
+def test_conditions_see_what_others_wrote(reader: str) -> None:
+    func = of(BARE.replace("B[i, t] = S[31 - t]", reader))
+    a = np.random.default_rng(0).normal(size=(4, 32)).astype(np.float32)
+    b = np.zeros_like(a)
+    call_native(func, a, b)
+    np.testing.assert_array_equal(b, np.where(a[:, ::-1] > 0, a, 0))
+
+
+def test_bare_statements_inside_of_a_block_are_refused() -> None:
+    func = of("""
+for t in T.thread_binding(32, thread="threadIdx.x"):
+    with T.block("O"):
+        vt = T.axis.spatial(32, t)
+        T.reads(A[0, vt])
+        T.writes(B[0, vt])
+        S[vt] = A[0, vt]
+        B[0, vt] = S[31 - vt]
+""")
+    with pytest.raises(CodegenError, match="inside of the block 'O'"):
+        split_threads(func)

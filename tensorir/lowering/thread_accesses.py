@@ -1,0 +1,189 @@
+"""What the statements below a thread loop read and write, whoever declares it.
+
+Blocks declare their reads and writes, but memory is read in other places too: conditions, extents
+of loops, bindings, predicates, lets, statements in no block, and blocks that do not tell. A search
+for exchanges that looked at declarations alone would let threads see old values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ...support.node import Node, replace, walk
+from ..arith import expr_key
+from ..buffer import Buffer, BufferRegion, Range
+from ..expr import BufferLoad, Expr, IntImm, Ramp
+from ..schedule.affine import loop_bounds, undetermined
+from ..schedule.analysis import TRUE, Nested, binding_map, child_stmts
+from ..stmt import (
+    Block,
+    BlockRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    MatchBuffer,
+    Stmt,
+)
+from ..visitor import substitute
+
+
+def accesses_below(s: Stmt) -> list[Nested]:
+    """The outermost blocks in ``s``, and each other statement that touches memory as a block of its
+    own, in program order. Blocks that run inside of others speak for these through theirs."""
+    walker = _Accesses([], [], [])
+    walker.collect(s)
+    return walker.found
+
+
+@dataclass
+class _Accesses:
+    """One walk over statements, with the loops and conditions entered."""
+
+    loops: list[For]
+    conditions: list[Expr]
+    found: list[Nested]
+
+    def collect(self, s: Stmt) -> None:
+        match s:
+            case BlockRealize():
+                self.reads((s.predicate, *s.iter_values))
+                self.add(replace(s, block=_declaring_all(s.block)))
+            case For():
+                self.reads((s.min, s.extent))
+                self.loops.append(s)
+                self.collect(s.body)
+                self.loops.pop()
+            case IfThenElse():
+                self.reads((s.condition,))
+                self.conditions.append(s.condition)
+                for child in child_stmts(s):
+                    self.collect(child)
+                self.conditions.pop()
+            case LetStmt():
+                self.reads((s.value,))
+                self.collect(substitute(s.body, {s.var: s.value}))
+            case BufferStore():
+                writes = [_element(s.buffer, s.indices)]
+                self.add(_as_block(_loaded([s]), writes, s))
+            case Evaluate():
+                self.reads((s.value,))
+            case _:
+                for child in child_stmts(s):
+                    self.collect(child)
+
+    def reads(self, values: Sequence[Expr]) -> None:
+        """What expressions read that stand in no block."""
+        regions = _loaded(values)
+        if regions:
+            self.add(_as_block(regions, [], Evaluate(IntImm(0))))
+
+    def add(self, realize: BlockRealize) -> None:
+        self.found.append(Nested(realize, list(self.loops), list(self.conditions)))
+
+
+def _as_block(
+    reads: Sequence[BufferRegion], writes: Sequence[BufferRegion], body: Stmt
+) -> BlockRealize:
+    return BlockRealize((), TRUE, Block("", (), tuple(reads), tuple(writes), body))
+
+
+def _loaded(parts: Iterable[Node]) -> list[BufferRegion]:
+    return [_element(n.buffer, n.indices) for n in _nodes(parts) if isinstance(n, BufferLoad)]
+
+
+def _nodes(parts: Iterable[Node]) -> Iterator[Node]:
+    for part in parts:
+        yield from walk(part)
+
+
+def _element(b: Buffer, indices: Sequence[Expr]) -> BufferRegion:
+    """The element of some indices; all of the buffer where these are vectors."""
+    if any(isinstance(i, Ramp) or i.dtype.lanes != 1 for i in indices):
+        return _whole(b)
+    return BufferRegion(b, tuple([Range(i, IntImm(1)) for i in indices]))
+
+
+def _whole(b: Buffer) -> BufferRegion:
+    return BufferRegion(b, tuple([Range(IntImm(0), dim) for dim in b.shape]))
+
+
+def _declaring_all(block: Block) -> Block:
+    """``block`` that declares, of each buffer it keeps silent about, that it may touch all."""
+    read = {r.buffer for r in block.reads}
+    written = {r.buffer for r in block.writes}
+    stored: dict[Buffer, None] = {}
+    loaded: dict[Buffer, None] = {}
+    own_elements = {_region_key(w) for w in block.writes}
+    for n in walk(block):
+        if isinstance(n, BufferStore) and n.buffer not in written:
+            stored[n.buffer] = None
+        elif isinstance(n, BufferLoad) and n.buffer not in read:
+            # A sum reads what it writes, and need not say so.
+            here = _element(n.buffer, n.indices)
+            known = _region_key(here) in own_elements
+            if not known and (n.buffer not in written or _over_axes(n, block)):
+                loaded[n.buffer] = None
+        elif isinstance(n, MatchBuffer) and n.source.buffer not in read | written:
+            stored[n.source.buffer] = loaded[n.source.buffer] = None
+    if not stored and not loaded:
+        return block
+    return replace(
+        block,
+        reads=(*block.reads, *map(_whole, loaded)),
+        writes=(*block.writes, *map(_whole, stored)),
+    )
+
+
+def _over_axes(n: BufferLoad, block: Block) -> bool:
+    """Whether indices use nothing that is bound inside of the block."""
+    inside = {x.var for x in walk(block.body) if isinstance(x, For)}
+    inside |= {it.var for x in walk(block.body) if isinstance(x, Block) for it in x.iter_vars}
+    return not any(x in inside for x in _nodes(n.indices))
+
+
+def _region_key(r: BufferRegion) -> object:
+    return (id(r.buffer), *[(expr_key(x.min), expr_key(x.extent)) for x in r.region])
+
+
+# -- whose elements --------------------------------------------------------------------------------
+def bound(n: Nested, r: BufferRegion) -> list[Range]:
+    """The ranges of a region over what stands outside of the block."""
+    return list(substitute(r, binding_map(n.realize)).region)
+
+
+def tells_threads(n: Nested, r: BufferRegion, threads: Sequence[For]) -> bool:
+    """Whether no two threads touch one element through a region."""
+    ranges = bound(n, r)
+    return all(map(_is_single, ranges)) and _determine(ranges, threads)
+
+
+def _is_single(r: Range) -> bool:
+    return isinstance(r.extent, IntImm) and r.extent.value == 1
+
+
+def _determine(ranges: Sequence[Range], threads: Sequence[For]) -> bool:
+    free = undetermined([r.min for r in ranges], loop_bounds(threads))
+    return free is not None and not any(t.var in free for t in threads)
+
+
+def same_index(accesses: Sequence[tuple[Nested, BufferRegion]]) -> list[Range]:
+    """The ranges of those dimensions in which all regions of a buffer are at one index."""
+    every = [bound(n, r) for n, r in accesses]
+    kept = []
+    for ranges in zip(*every, strict=True):
+        keys = {expr_key(r.min) for r in ranges}
+        if len(keys) == 1 and all(map(_is_single, ranges)):
+            kept.append(ranges[0])
+    return kept
+
+
+def each_its_own(accesses: Sequence[tuple[Nested, BufferRegion]], threads: Sequence[For]) -> bool:
+    """Whether each thread touches only elements that no other one does: the index that all of them
+    use tells the threads apart."""
+    ranges = same_index(accesses)
+    if any(isinstance(x, BufferLoad) for r in ranges for x in walk(r.min)):
+        return False
+    return bool(ranges) and _determine(ranges, threads)
