@@ -10,6 +10,7 @@ import burnish
 from burnish.support.node import walk
 from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.expr import BufferLoad
+from burnish.tensorir.stmt import Block
 from burnish.tests.frontend.torch.oracle import check_all, evaluate, import_function
 from burnish.tuner.workload import blocks_in_order
 
@@ -58,11 +59,16 @@ def test_places_of_a_sample_are_computed_once_for_all_channels(mode: str, taps: 
     kernels = model.module.prim_funcs.values()
     # Four or five an axis, what joins them, and the sum; each axis has a size of its own.
     assert len(kernels) <= 18
-    *before, last = sorted(kernels, key=lambda f: max(n for b in f.buffers for n in sizes(b)))
-    assert not any(24 in sizes(b) for f in before for b in f.buffers)
-    for block in blocks_in_order(last):
-        loads = [n for n in walk(block.body.value) if isinstance(n, BufferLoad)]
-        assert len({id(n) for n in loads if sizes(n.buffer) == [2, 24, 63]}) == taps
+    # The sum alone is made for each channel, some terms a kernel where it is long.
+    sums = [f for f in kernels if any(24 in sizes(b) for b in f.buffers)]
+    assert len(sums) <= 1 + taps // 4
+    assert sum(max(map(taken, blocks_in_order(f))) for f in sums) == taps
+
+
+def taken(block: Block) -> int:
+    """The elements of the image that a block reads in each instance."""
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    return len({id(n) for n in loads if sizes(n.buffer) == [2, 24, 63]})
 
 
 def sizes(buffer: Buffer) -> list[int]:
