@@ -34,10 +34,11 @@ from burnish.support.target import Target
 from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.expr import BufferLoad, Call, Div, FloorDiv, FloorMod, IntImm
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.intrinsics import is_costly
 from burnish.tensorir.stmt import For
 from burnish.tuner.roofline import Peaks, bytes_of, measure_peaks
 from burnish.tuner.task import count_flop
-from burnish.tuner.workload import blocks_in_order, is_elementary
+from burnish.tuner.workload import blocks_in_order
 
 from .operators import _flat
 from .run import cpu_name, versions
@@ -119,7 +120,7 @@ def roofline(func: PrimFunc, peaks: Peaks) -> float:
 
 
 def _is_costly(n: Node) -> bool:
-    return isinstance(n, Div | FloorDiv | FloorMod) or (isinstance(n, Call) and is_elementary(n))
+    return isinstance(n, Div | FloorDiv | FloorMod) or (isinstance(n, Call) and is_costly(n))
 
 
 def _sizes(shape: Sequence[Any]) -> list[int]:

@@ -26,7 +26,8 @@ class Intrinsic:
     """A row: ``kinds`` are the dtype kinds its operands may have; ``result`` is ``same`` (the
     operands' dtype), ``bool`` (with their lanes), ``given`` (the caller names it) or ``none`` (no
     value: it stands in an Evaluate). ``pure`` calls may be dropped, repeated and moved; those that
-    are ``composed`` lowering writes with the others (``lowering.expand_intrinsics``).
+    are ``composed`` lowering writes with the others (``lowering.expand_intrinsics``). ``cost`` is
+    about how many instructions one takes, by which schedules and cost models go.
     """
 
     name: str
@@ -36,35 +37,39 @@ class Intrinsic:
     result: str = "same"
     pure: bool = True
     composed: bool = False
+    cost: int = 1
 
+
+MANY = 8
+"""Instructions from which on an intrinsic is costly: not to be written out often, or done twice."""
 
 _ROWS = (
     # Elementary functions; accurate to a few units in the last place, special values as in C99.
-    Intrinsic("exp", 1, _FLOAT, "e ** x"),
-    Intrinsic("exp_negative", 1, _FLOAT, "e ** x for x of at most 0; not defined above"),
-    Intrinsic("exp2", 1, _FLOAT, "2 ** x"),
-    Intrinsic("expm1", 1, _FLOAT, "e ** x - 1, accurate near 0"),
-    Intrinsic("log", 1, _FLOAT, "natural logarithm"),
-    Intrinsic("log2", 1, _FLOAT, "logarithm to base 2"),
-    Intrinsic("log10", 1, _FLOAT, "logarithm to base 10"),
-    Intrinsic("log1p", 1, _FLOAT, "log(1 + x), accurate near 0"),
-    Intrinsic("sqrt", 1, _FLOAT, "square root, correctly rounded"),
-    Intrinsic("rsqrt", 1, _FLOAT, "1 / sqrt(x)"),
-    Intrinsic("tanh", 1, _FLOAT, "hyperbolic tangent"),
-    Intrinsic("sinh", 1, _FLOAT, "hyperbolic sine"),
-    Intrinsic("cosh", 1, _FLOAT, "hyperbolic cosine"),
-    Intrinsic("erf", 1, _FLOAT, "error function"),
-    Intrinsic("erfc", 1, _FLOAT, "1 - erf(x), accurate where that is small"),
-    Intrinsic("gelu", 1, _FLOAT, "x times the share of the normal distribution below x"),
-    Intrinsic("sigmoid", 1, _FLOAT, "1 / (1 + exp(-x))"),
-    Intrinsic("sin", 1, _FLOAT, "sine of radians"),
-    Intrinsic("cos", 1, _FLOAT, "cosine of radians"),
-    Intrinsic("tan", 1, _FLOAT, "tangent of radians"),
-    Intrinsic("asin", 1, _FLOAT, "arc sine; NaN outside of [-1, 1]"),
-    Intrinsic("acos", 1, _FLOAT, "arc cosine; NaN outside of [-1, 1]"),
-    Intrinsic("atan", 1, _FLOAT, "arc tangent"),
-    Intrinsic("pow", 2, _FLOAT, "a ** b"),
-    Intrinsic("atan2", 2, _FLOAT, "arc tangent of a / b in the quadrant of (b, a)"),
+    Intrinsic("exp", 1, _FLOAT, "e ** x", cost=14),
+    Intrinsic("exp_negative", 1, _FLOAT, "e ** x for x of at most 0; not defined above", cost=10),
+    Intrinsic("exp2", 1, _FLOAT, "2 ** x", cost=12),
+    Intrinsic("expm1", 1, _FLOAT, "e ** x - 1, accurate near 0", cost=20),
+    Intrinsic("log", 1, _FLOAT, "natural logarithm", cost=20),
+    Intrinsic("log2", 1, _FLOAT, "logarithm to base 2", cost=20),
+    Intrinsic("log10", 1, _FLOAT, "logarithm to base 10", cost=22),
+    Intrinsic("log1p", 1, _FLOAT, "log(1 + x), accurate near 0", cost=24),
+    Intrinsic("sqrt", 1, _FLOAT, "square root, correctly rounded", cost=4),
+    Intrinsic("rsqrt", 1, _FLOAT, "1 / sqrt(x)", cost=8),
+    Intrinsic("tanh", 1, _FLOAT, "hyperbolic tangent", cost=24),
+    Intrinsic("sinh", 1, _FLOAT, "hyperbolic sine", cost=28),
+    Intrinsic("cosh", 1, _FLOAT, "hyperbolic cosine", cost=24),
+    Intrinsic("erf", 1, _FLOAT, "error function", cost=28),
+    Intrinsic("erfc", 1, _FLOAT, "1 - erf(x), accurate where that is small", cost=40),
+    Intrinsic("gelu", 1, _FLOAT, "x times the share of the normal distribution below x", cost=30),
+    Intrinsic("sigmoid", 1, _FLOAT, "1 / (1 + exp(-x))", cost=18),
+    Intrinsic("sin", 1, _FLOAT, "sine of radians", cost=24),
+    Intrinsic("cos", 1, _FLOAT, "cosine of radians", cost=24),
+    Intrinsic("tan", 1, _FLOAT, "tangent of radians", cost=36),
+    Intrinsic("asin", 1, _FLOAT, "arc sine; NaN outside of [-1, 1]", cost=24),
+    Intrinsic("acos", 1, _FLOAT, "arc cosine; NaN outside of [-1, 1]", cost=24),
+    Intrinsic("atan", 1, _FLOAT, "arc tangent", cost=22),
+    Intrinsic("pow", 2, _FLOAT, "a ** b", cost=50),
+    Intrinsic("atan2", 2, _FLOAT, "arc tangent of a / b in the quadrant of (b, a)", cost=34),
     # Rounding and signs; exact.
     Intrinsic("floor", 1, _FLOAT, "largest integral value not above x"),
     Intrinsic("ceil", 1, _FLOAT, "smallest integral value not below x"),
@@ -72,17 +77,21 @@ _ROWS = (
     Intrinsic("trunc", 1, _FLOAT, "x without its fraction"),
     Intrinsic("abs", 1, _NUMBER, "absolute value; of the smallest integer, itself"),
     Intrinsic("neg", 1, _FLOAT, "x with the other sign, zeros and NaN included"),
-    Intrinsic("copysign", 2, _FLOAT, "a with the sign of b"),
-    Intrinsic("fmod", 2, _FLOAT, "remainder of a / b truncated, with the sign of a"),
+    Intrinsic("copysign", 2, _FLOAT, "a with the sign of b", cost=3),
+    Intrinsic("fmod", 2, _FLOAT, "remainder of a / b truncated, with the sign of a", cost=40),
     Intrinsic("isnan", 1, _FLOAT, "whether x is NaN", result="bool"),
-    Intrinsic("isinf", 1, _FLOAT, "whether x is plus or minus infinity", result="bool"),
-    Intrinsic("isfinite", 1, _FLOAT, "whether x is neither infinite nor NaN", result="bool"),
+    Intrinsic("isinf", 1, _FLOAT, "whether x is plus or minus infinity", result="bool", cost=2),
+    Intrinsic(
+        "isfinite", 1, _FLOAT, "whether x is neither infinite nor NaN", result="bool", cost=2
+    ),
     # Elementary functions of which there is no code of its own.
-    Intrinsic("exp10", 1, _FLOAT, "10 ** x", composed=True),
-    Intrinsic("asinh", 1, _FLOAT, "inverse hyperbolic sine", composed=True),
-    Intrinsic("acosh", 1, _FLOAT, "inverse hyperbolic cosine; NaN below 1", composed=True),
-    Intrinsic("atanh", 1, _FLOAT, "inverse hyperbolic tangent", composed=True),
-    Intrinsic("hypot", 2, _FLOAT, "sqrt(a * a + b * b), without overflow between", composed=True),
+    Intrinsic("exp10", 1, _FLOAT, "10 ** x", composed=True, cost=16),
+    Intrinsic("asinh", 1, _FLOAT, "inverse hyperbolic sine", composed=True, cost=40),
+    Intrinsic("acosh", 1, _FLOAT, "inverse hyperbolic cosine; NaN below 1", composed=True, cost=40),
+    Intrinsic("atanh", 1, _FLOAT, "inverse hyperbolic tangent", composed=True, cost=36),
+    Intrinsic(
+        "hypot", 2, _FLOAT, "sqrt(a * a + b * b), without overflow between", composed=True, cost=12
+    ),
     # Three operands.
     Intrinsic("fma", 3, _FLOAT, "a * b + c, contracted: rounded once where the target has fma"),
     Intrinsic("if_then_else", 3, _ANY, "b if a else c; only the chosen one is evaluated"),
@@ -95,8 +104,8 @@ _ROWS = (
     Intrinsic("dot4_i8i8", 9, _INTEGER, "the same from four int8 and four int8"),
     Intrinsic("dot4_u8u8", 9, _INTEGER, "the same from four uint8 and four uint8"),
     # Bits.
-    Intrinsic("popcount", 1, _INTEGER, "number of set bits"),
-    Intrinsic("clz", 1, _INTEGER, "number of leading zero bits; the width for 0"),
+    Intrinsic("popcount", 1, _INTEGER, "number of set bits", cost=4),
+    Intrinsic("clz", 1, _INTEGER, "number of leading zero bits; the width for 0", cost=4),
     Intrinsic("bitwise_and", 2, _BITS, "a & b"),
     Intrinsic("bitwise_or", 2, _BITS, "a | b"),
     Intrinsic("bitwise_xor", 2, _BITS, "a ^ b"),
@@ -151,6 +160,11 @@ def is_pure(call: Call) -> bool:
     """Whether a call may be dropped, repeated and moved."""
     row = INTRINSICS.get(call.op)
     return row is not None and row.pure
+
+
+def is_costly(call: Call) -> bool:
+    """Whether a call takes MANY instructions, as elementary functions do."""
+    return INTRINSICS[call.op].cost >= MANY
 
 
 def intrinsic(name: str) -> Intrinsic:

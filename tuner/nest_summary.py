@@ -38,6 +38,7 @@ from ..tensorir.expr import (
     Var,
 )
 from ..tensorir.function import PrimFunc
+from ..tensorir.intrinsics import is_costly
 from ..tensorir.stmt import (
     BlockRealize,
     BufferStore,
@@ -60,7 +61,6 @@ OPERATIONS = (
 """Kinds of operations that are counted."""
 ACCESSES = 5
 """Buffers of a store that are looked at: the one it writes and the first others."""
-_CHEAP = frozenset(["fma", "sqrt", "abs", "floor", "ceil", "round", "trunc", "if_then_else"])
 _UNROLL = "pragma_auto_unroll_max_step"
 
 
@@ -392,6 +392,6 @@ def _operation(e: Expr) -> str | None:
             return "int_call"
         if e.op == "fma":
             return "float_fma"
-        return "float_cheap_call" if e.op in _CHEAP else "float_dear_call"
+        return "float_dear_call" if is_costly(e) else "float_cheap_call"
     found = _KINDS.get(type(e))
     return None if found is None else found[not e.dtype.is_float]

@@ -12,6 +12,7 @@ from ..tensorir.arith import expr_key
 from ..tensorir.buffer import Buffer
 from ..tensorir.expr import Add, BufferLoad, Call, Cast, Expr, IntImm, Mul, Var
 from ..tensorir.function import PrimFunc
+from ..tensorir.intrinsics import is_costly
 from ..tensorir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse, SeqStmt, Stmt
 
 
@@ -182,10 +183,6 @@ def load_is_contiguous(load: BufferLoad, var: Var) -> bool:
     return bool(load.indices) and load.indices[-1] is var
 
 
-_SINGLE = frozenset({"abs", "fma", "if_then_else", "neg", "isnan", "isinf", "isfinite"})
-"""Intrinsics of one instruction or two."""
-
-
 def buffer_bytes(buffer: Buffer) -> int | None:
     """The size of a buffer; None where it is symbolic."""
     sizes = [d.value for d in buffer.shape if isinstance(d, IntImm)]
@@ -195,10 +192,5 @@ def buffer_bytes(buffer: Buffer) -> int | None:
 
 
 def uses_intrinsic(block: Block) -> bool:
-    """Whether the block computes a transcendental function."""
-    return any(isinstance(n, Call) and is_elementary(n) for n in walk(block.body))
-
-
-def is_elementary(call: Call) -> bool:
-    """Whether a call is one of many instructions."""
-    return call.op not in _SINGLE
+    """Whether the block computes a costly intrinsic, such as an elementary function."""
+    return any(isinstance(n, Call) and is_costly(n) for n in walk(block.body))

@@ -18,10 +18,11 @@ from collections.abc import Sequence
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import BufferLoad, Call, IntImm, Var
+from ...tensorir.intrinsics import is_costly
 from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import SeqStmt, annotation
-from ..workload import buffer_bytes, is_elementary
+from ..workload import buffer_bytes
 from .nests import Nest, accesses
 
 TOGETHER = 2
@@ -107,7 +108,7 @@ def _row_bytes(nests: Sequence[Nest]) -> int | None:
 def is_busy(nest: Nest) -> bool:
     """Whether each element of a row takes an elementary function."""
     rest = {nest.block.iter_vars[i].var for i in nest.rest}
-    calls = [n for n in walk(nest.block.body) if isinstance(n, Call) and is_elementary(n)]
+    calls = [n for n in walk(nest.block.body) if isinstance(n, Call) and is_costly(n)]
     return any(n in rest for call in calls for n in walk(call) if isinstance(n, Var))
 
 
