@@ -28,6 +28,7 @@ from ..tuner.session import default_seed, tune_task
 from ..tuner.strategies import make_model, verify_strategy
 from ..tuner.task import TuneTask
 from ..tuner.task_scheduler import PATIENCE, Moment, TaskScheduler, TaskState
+from .console import format_seconds
 from .timing import Timing
 from .transform import best_of_task
 from .tune_display import tune_display
@@ -62,9 +63,10 @@ class TuneResult:
         gain = self.before.minimum / self.after.minimum
         if self.kept:
             return f"the tuned model is {gain:.2f} times as fast; it is in use"
+        before, after = (format_seconds(t.minimum) for t in (self.before, self.after))
         return (
-            f"the tuned model is {gain:.2f} times as fast, which is no gain; "
-            "the old one stays in use"
+            f"the model was as fast as tuning makes it: a call took {before}, and {after} with the "
+            "best candidates, in turns; the present schedules stay in use"
         )
 
 

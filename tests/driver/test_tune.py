@@ -164,7 +164,7 @@ def test_the_verdict() -> None:
     assert TuneResult([], slow, fast, kept=True).verdict == (
         "the tuned model is 2.00 times as fast; it is in use"
     )
-    assert "no gain; the old one stays" in TuneResult([], fast, slow).verdict
+    assert "the present schedules stay in use" in TuneResult([], fast, slow).verdict
 
 
 def test_without_records_the_schedule_is_the_analytic_one() -> None:
