@@ -1,33 +1,22 @@
-"""The command line: ``burnish compile|run|bench|show|tune|worker|db|info|demo``."""
+"""The command line: ``burnish compile|run|bench|show|tune|worker|db|info|demo``.
+
+This file parses; what a command does is in ``commands`` and ``db_commands``, which are imported
+when it runs.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
-from importlib import metadata
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from importlib import import_module
 
-import numpy as np
-
+from ..support.choices import STAGES, TASK_SCHEDULERS
 from ..support.config import describe_flags
-from ..support.errors import ArgumentError, BurnishError
-from ..tuner.database import TuningDatabase
-from ..tuner.remote_worker import serve_cluster
-from ..tuner.task_scheduler import PATIENCE
-from ..tuner.task_scheduler import STRATEGIES as TASK_SCHEDULERS
-from ..vm import parallel
-from .arrays import random_inputs
-from .compile import CompiledModel, compile
-from .console import format_seconds, print_table
-from .db_cli import add_db_commands
-from .kernels import resolve_target
-from .stages import STAGES
-from .timing import time_interleaved
-from .tune import verify_budget
-from .tune_report import report_text, save_report
+from ..support.errors import BurnishError
+
+_RECORDS = "a database, or a file of JSON lines"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,9 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         serve()
         return 0
     options = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
+    module, name = options.command
     try:
-        return command(options)
+        command = getattr(import_module(f".{module}", __package__), f"run_{name}")
+        return int(command(options))
     except BrokenPipeError:
         # The reader went away (``burnish show ... | head``): nothing more may be flushed to it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -66,11 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="command")
 
-    def add(
-        name: str, run: Callable[[argparse.Namespace], int], text: str
-    ) -> argparse.ArgumentParser:
+    def add(name: str, text: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
-        sub.set_defaults(command=run)
+        sub.set_defaults(command=("commands", name))
         return sub
 
     def add_model(sub: argparse.ArgumentParser) -> None:
@@ -80,11 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("--threads", type=int, default=None, help="threads of a call")
 
-    sub = add("compile", _compile, "Compile a model and print the report.")
+    sub = add("compile", "Compile a model and print the report.")
     add_model(sub)
-    sub = add(
-        "run", _run, "Run a model on .npy inputs (or random ones) and print or keep the outputs."
-    )
+    sub = add("run", "Run a model on .npy inputs (or random ones) and print or keep the outputs.")
     add_model(sub)
     sub.add_argument(
         "--input",
@@ -96,14 +82,14 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument(
         "--output", metavar="FILE.npz", help="keep the outputs as output_0, output_1, ..."
     )
-    sub = add("bench", _bench, "Time a model on random inputs.")
+    sub = add("bench", "Time a model on random inputs.")
     add_model(sub)
-    sub = add("show", _show, "Print a model's IR at a stage.")
+    sub = add("show", "Print a model's IR at a stage.")
     add_model(sub)
     sub.add_argument(
         "--stage", default="30-fused", choices=[s for s in STAGES if s[:2] not in ("50", "60")]
     )
-    sub = add("tune", _tune, "Tune a model's kernels into a database. Ctrl-C keeps what was found.")
+    sub = add("tune", "Tune a model's kernels into a database. Ctrl-C keeps what was found.")
     add_model(sub)
     sub.add_argument("--minutes", type=float, help="budget in minutes")
     sub.add_argument("--trials", type=int, help="budget in measured candidates")
@@ -123,16 +109,16 @@ def _parser() -> argparse.ArgumentParser:
     volume.add_argument(
         "-v", "--verbose", action="store_true", help="print a line for each measurement"
     )
-    sub = add("worker", _worker, "Build and time candidates for searches on other machines.")
+    sub = add("worker", "Build and time candidates for searches on other machines.")
     sub.add_argument("--connect", metavar="ADDRESS", required=True, help="of a dask scheduler")
     sub.add_argument("--builders", type=int, help="candidates built at once")
     sub.add_argument("--runners", type=int, default=1, help="candidates timed at once")
     sub = commands.add_parser(
         "db", help="Look into tuning databases, export, import, merge, prune."
     )
-    add_db_commands(sub)
-    add("info", _info, "Print the machine as burnish sees it, and versions.")
-    sub = add("demo", _demo, "The Fashion-MNIST MLP: compile, check, time, tune, time again.")
+    _add_db_commands(sub)
+    add("info", "Print the machine as burnish sees it, and versions.")
+    sub = add("demo", "The Fashion-MNIST MLP: compile, check, time, tune, time again.")
     sub.add_argument(
         "--data", metavar="DIR", help="FashionMNIST/raw/*-ubyte[.gz], or fashion_mnist_900.npz"
     )
@@ -144,121 +130,28 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _load(options: argparse.Namespace) -> CompiledModel:
-    return compile(Path(options.model), target=options.target, threads=options.threads)
+def _add_db_commands(sub: argparse.ArgumentParser) -> None:
+    """The commands of ``burnish db``."""
+    commands = sub.add_subparsers(required=True, metavar="command")
 
+    def add(name: str, text: str, file: str = _RECORDS) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(command=("db_commands", name))
+        made.add_argument("file", help=file)
+        return made
 
-def _compile(options: argparse.Namespace) -> int:
-    print(_load(options).report)
-    return 0
-
-
-def _inputs(model: CompiledModel, files: Sequence[str]) -> list[Any]:
-    """The arrays of some files, or random ones for a model of static shapes."""
-    if not files:
-        params = model.executable.program.functions["main"].params
-        return [t.numpy() if t.dtype != "bfloat16" else t for t in random_inputs(params)]
-    loaded = []
-    for name in files:
-        try:
-            loaded.append(np.load(name, allow_pickle=False))
-        except (OSError, ValueError, EOFError) as error:
-            raise ArgumentError(f"{name}: cannot be read as .npy: {error}") from error
-    return loaded
-
-
-def _run(options: argparse.Namespace) -> int:
-    model = _load(options)
-    result = model.run(_inputs(model, options.input))
-    outputs = list(result) if isinstance(result, (list, tuple)) else [result]
-    if options.output:
-        arrays: dict[str, Any] = {f"output_{i}": np.asarray(o) for i, o in enumerate(outputs)}
-        np.savez(options.output, **arrays)
-        print(f"{len(outputs)} outputs in {options.output}")
-        return 0
-    for i, output in enumerate(outputs):
-        array = np.asarray(output)
-        print(f"output {i}: {array.dtype} {array.shape}\n{array}")
-    return 0
-
-
-def _bench(options: argparse.Namespace) -> int:
-    model = _load(options)
-    inputs = _inputs(model, ())
-    timing = time_interleaved({"model": lambda: model(*inputs)}, seconds=0.1)["model"]
-    print(
-        f"minimum {format_seconds(timing.minimum)}, median {format_seconds(timing.median)} a call"
-    )
-    return 0
-
-
-def _show(options: argparse.Namespace) -> int:
-    _load(options).show(options.stage)
-    return 0
-
-
-def _tune(options: argparse.Namespace) -> int:
-    verify_budget(options.trials, options.minutes)
-    model = _load(options)
-    # The database outlives the search: what was measured is in it whatever happens.
-    with TuningDatabase(options.database) as database:
-        result = model.tune(
-            trials=options.trials,
-            minutes=options.minutes,
-            database=database,
-            task_scheduler=options.task_scheduler,
-            patience=None if options.no_plateau else PATIENCE,
-            cluster=options.cluster,
-            verbose=0 if options.quiet else 2 if options.verbose else 1,
-        )
-        files = save_report(result, options.report, database) if options.report else []
-    print(result.verdict if options.quiet else report_text(result))
-    if not options.quiet:
-        print(f"records in {options.database}; the same command goes on from them")
-    for file in files:
-        print(f"wrote {file}")
-    return 0
-
-
-def _worker(options: argparse.Namespace) -> int:
-    serve_cluster(options.connect, builders=options.builders, runners=options.runners)
-    return 0
-
-
-def _info(options: argparse.Namespace) -> int:
-    target = resolve_target("native")
-    caches = {"L1": target.l1_bytes, "L2": target.l2_bytes, "L3": target.l3_bytes}
-    rows = [
-        ["triple", target.triple],
-        ["cpu", target.cpu],
-        ["vectors", f"{target.vector_registers} of {target.vector_bits} bits"],
-        ["caches", ", ".join([f"{name} {size >> 10} KiB" for name, size in caches.items()])],
-        ["cores", str(target.cores)],
-        ["threads of a call", str(parallel.default_threads())],
-        ["python", sys.version.split()[0]],
-    ]
-    for package in (
-        "burnish",
-        "numpy",
-        "llvmlite",
-        "networkx",
-        "torch",
-        "onnx",
-        "xgboost-cpu",
-        "xgboost",
-        "rich",
-    ):
-        try:
-            rows.append([package, metadata.version(package)])
-        except metadata.PackageNotFoundError:
-            rows.append([package, "not installed"])
-    print_table("burnish", ["", "value"], rows)
-    return 0
-
-
-def _demo(options: argparse.Namespace) -> int:
-    from .demo import run_demo
-
-    return run_demo(
-        options.data, download=options.download, trials=options.trials, threads=options.threads
-    )
+    add("stats", "Count records by workload and target, and why candidates failed.")
+    made = add("best", "List the best record of each workload.")
+    made.add_argument("--target", help="only targets whose key contains this")
+    made = add("show", "Print a record's schedule as Python.")
+    made.add_argument("workload", nargs="?", help="a name, or the first digits of a hash")
+    made.add_argument("--target", help="only targets whose key contains this")
+    made.add_argument("--rank", type=int, default=1, help="1 is the fastest record")
+    made.add_argument("--text", action="store_true", help="print the workload's program too")
+    add("export", "Write all records as JSON lines.").add_argument("output")
+    made = add("import", "Take over records from JSON lines.", "a database; made if new")
+    made.add_argument("source", nargs="+")
+    made = add("merge", "Take over the records of other files.", "a database; made if new")
+    made.add_argument("source", nargs="+", help=_RECORDS)
+    made = add("prune", "Keep the best records of each workload only.", "a database")
+    made.add_argument("--keep", type=int, default=1, help="how many of a workload (1)")

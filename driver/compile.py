@@ -22,6 +22,7 @@ import numpy as np
 
 from ..frontend.imported import Imported
 from ..graphir.module import IRModule
+from ..support.choices import STAGES
 from ..support.errors import (
     BurnishError,
     FrontendError,
@@ -54,7 +55,7 @@ from .sources import (
     importer_of,
     is_torch_module,
 )
-from .stages import STAGES, ScheduleChoice, compile_module, recompile, selection
+from .stages import ScheduleChoice, compile_module, recompile, selection
 from .tasks import extract_tasks
 from .threads import thread_count
 from .timing import Timing, time_interleaved

@@ -1,8 +1,8 @@
 """One PrimFunc to object code: lowered, then emitted. The unit of work of a compilation.
 
-The same function runs in the user's process and in a build worker (``driver.builds``), and gives
-the same bytes in both. Workers import this file: it stands on tensorir alone, and what it gives
-holds no lowered IR, which is many times as large as the function it came from.
+The same function runs in the user's process and in a build worker (``driver.build_workers``),
+and gives the same bytes in both. Workers import this file: it stands on tensorir alone, and what it
+gives holds no lowered IR, which is many times as large as the function it came from.
 """
 
 from __future__ import annotations

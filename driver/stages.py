@@ -42,11 +42,6 @@ from .kept_stages import KeptStages, give_back_memory
 from .kernels import CompiledKernel, KernelBuilds, compile_kernels, compile_segment
 from .report import CompileReport
 
-STAGES = (
-    *("00-import", "10-canonical", "20-legalized", "30-fused", "40-scheduled", "45-packed"),
-    *("50-lowered", "60-llvm", "70-bytecode"),
-)
-
 MUCH = 16 << 20
 """Bytes of constants from which on a compilation returns the memory it needed no longer."""
 

@@ -20,12 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
+from ..support.choices import TASK_SCHEDULERS
 from ..support.errors import TuningError, nearest
 from .database import TuningDatabase
 from .session import TuningProgress, tune_task
 from .task import TuneTask
 
-STRATEGIES = ("gradient", "round-robin")
 PATIENCE = 96
 """Measurements without a gain after which a task is left alone."""
 ROUND = 16
@@ -127,10 +127,10 @@ class TaskScheduler:
         seed: int | None = None,
         watch: Callable[[TaskScheduler], object] | None = None,
     ) -> None:
-        if strategy not in STRATEGIES:
+        if strategy not in TASK_SCHEDULERS:
             raise TuningError(
-                f"There is no strategy {strategy!r}; there are {' and '.join(STRATEGIES)}."
-                f"{nearest(strategy, STRATEGIES)}"
+                f"There is no strategy {strategy!r}; there are {' and '.join(TASK_SCHEDULERS)}."
+                f"{nearest(strategy, TASK_SCHEDULERS)}"
             )
         if trials is not None and trials < 1:
             raise TuningError(f"trials={trials}: expected at least 1.")
@@ -312,7 +312,7 @@ def _passed(deadline: float | None) -> bool:
 
 __all__ = [
     "PATIENCE",
-    "STRATEGIES",
+    "TASK_SCHEDULERS",
     "Moment",
     "TaskScheduler",
     "TaskState",

@@ -1,226 +1,14 @@
-"""The command line on a tiny ONNX file."""
+"""The command line as such: usage, help, and what being asked for help costs."""
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from burnish.driver.cli import main
-from burnish.driver.compile import CompiledModel
-from burnish.driver.tune import TuneResult
-from burnish.tuner import remote
-from burnish.tuner.database import TuningDatabase
-
-onnx = pytest.importorskip("onnx")
-
-
-def save(path: Path, shape: list[int | str], *, op: str = "Relu") -> Path:
-    """A model ``y = op(x + b)`` of rows of three."""
-    from onnx import TensorProto, helper, numpy_helper
-
-    graph = helper.make_graph(
-        [helper.make_node("Add", ["x", "b"], ["s"]), helper.make_node(op, ["s"], ["y"])],
-        "tiny",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, shape)],
-        [numpy_helper.from_array(np.array([-1, 0, 1], np.float32), "b")],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    onnx.save(model, path)
-    return path
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> str:
-    return str(save(tmp_path / "tiny.onnx", [2, 3]))
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = main(arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_compile_prints_the_report(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "compile", tiny)
-    assert code == 0
-    assert out.startswith("compiled in ")
-    assert "kernels: fused_add_relu" in out
-
-
-def test_run_prints_outputs(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save(tmp_path / "x.npy", np.array([[-2, 0, 1], [3, 4, 5]], np.float32))
-    code, out, _ = run(capsys, "run", tiny, "--input", str(tmp_path / "x.npy"))
-    assert code == 0
-    assert out == "output 0: float32 (2, 3)\n[[0. 0. 2.]\n [2. 4. 6.]]\n"
-
-
-def test_run_keeps_outputs(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "out.npz"
-    code, out, _ = run(capsys, "run", tiny, "--output", str(target))
-    assert (code, out) == (0, f"1 outputs in {target}\n")
-    with np.load(target) as kept:
-        assert kept["output_0"].shape == (2, 3)
-        assert (kept["output_0"] >= 0).all()
-
-
-def test_run_takes_symbolic_models_with_inputs_only(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = str(save(tmp_path / "dynamic.onnx", ["batch", 3]))
-    code, _, err = run(capsys, "run", path)
-    assert code == 2
-    assert "ArgumentError: input 'x' has the symbolic dim 'batch'" in err
-    np.save(tmp_path / "x.npy", np.zeros((4, 3), np.float32))
-    assert run(capsys, "run", path, "--input", str(tmp_path / "x.npy"))[0] == 0
-
-
-def test_bench_prints_a_time(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "bench", tiny, "--threads", "1", "--target", "native -threads=1")
-    assert code == 0
-    assert out.startswith("minimum ")
-    assert out.rstrip().endswith("a call")
-
-
-@pytest.mark.parametrize(
-    ("stage", "text"),
-    [("00-import", "R.add("), ("30-fused", "fused_add_relu"), ("70-bytecode", "builtin:alloc")],
-)
-def test_show_prints_a_stage(
-    tiny: str, capsys: pytest.CaptureFixture[str], stage: str, text: str
-) -> None:
-    code, out, _ = run(capsys, "show", tiny, "--stage", stage)
-    assert code == 0
-    assert text in out
-
-
-def test_info_prints_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "info")
-    assert code == 0
-    for word in ("cpu", "caches", "L1", "threads of a call", "numpy", "burnish"):
-        assert word in out
-
-
-@pytest.mark.tuning
-def test_tune_prints_its_tasks(
-    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    records = str(tmp_path / "records.db")
-    code, out, _ = run(capsys, "tune", tiny, "--trials", "1", "--database", records)
-    assert code == 0
-    assert "fused_add_relu" in out
-    assert "Inside the model:" in out
-    assert f"records in {records}; the same command goes on from them" in out
-    assert Path(records).exists()
-    folder = tmp_path / "report"
-    code, out, _ = run(
-        capsys, "tune", tiny, "--trials", "1", "--database", records, "-q", "--report", str(folder)
-    )
-    assert code == 0
-    first, *files = out.splitlines()
-    assert first.endswith(("in use", "present ones"))
-    assert files[0] == f"wrote {folder / 'report.txt'}"
-    assert (folder / "time_over_trials.svg").read_text().startswith("<svg")
-
-
-def test_tune_passes_on_the_address_of_a_cluster(
-    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[object] = []
-
-    def tune(model: CompiledModel, **options: object) -> TuneResult:
-        asked.append(options["cluster"])
-        return TuneResult()
-
-    monkeypatch.setattr(CompiledModel, "tune", tune)
-    arguments = ("tune", tiny, "--trials", "1", "-q", "--database", str(tmp_path / "r.db"))
-    assert run(capsys, *arguments)[0] == 0
-    assert run(capsys, *arguments, "--cluster", "tcp://host:8786")[0] == 0
-    assert asked == [None, "tcp://host:8786"]
-
-
-def test_a_cluster_that_does_not_answer_is_named(
-    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("distributed")
-    monkeypatch.setattr(remote, "CONNECT_SECONDS", 0.5)
-    arguments = ("tune", tiny, "--trials", "1", "-q", "--database", str(tmp_path / "r.db"))
-    code, _, err = run(capsys, *arguments, "--cluster", "tcp://127.0.0.1:1")
-    assert code == 2
-    assert "No dask scheduler answers at 'tcp://127.0.0.1:1'" in err
-
-
-@pytest.mark.tuning
-def test_an_interrupted_tune_ends_in_order_and_goes_on_later(tmp_path: Path) -> None:
-    tiny = str(save(tmp_path / "larger.onnx", [64, 3], op="Softmax"))
-    records = tmp_path / "records.db"
-    command = [sys.executable, "-m", "burnish", "tune", tiny, "--database", str(records), "-v"]
-    process = subprocess.Popen(
-        [*command, "--minutes", "5"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stderr is not None
-    for line in process.stderr:
-        if "trials, best" in line:
-            break
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 0, err
-    assert "interrupted" in out.splitlines()[0]
-    assert "Inside the model:" in out
-    with TuningDatabase(records, must_exist=True) as database:
-        before = [r.candidate for r in database.records()]
-    assert before
-    again = subprocess.run([*command, "--trials", "2"], capture_output=True, text=True, check=False)
-    assert again.returncode == 0, again.stderr
-    with TuningDatabase(records) as database:
-        after = [r.candidate for r in database.records()]
-    assert set(before) <= set(after)
-    assert len(after) == len(set(after)) > len(before)
-
-
-# -- errors ---------------------------------------------------------------------------------------
-def test_errors_exit_with_2_and_say_their_class(
-    tmp_path: Path, tiny: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    nothing = str(tmp_path / "nothing.onnx")
-    for arguments, message in (
-        (("compile", nothing), "burnish: FrontendError: "),
-        (("compile", tiny, "--target", "cuda"), "burnish: TargetError: "),
-        (("compile", tiny, "--threads", "0"), "burnish: ArgumentError: threads=0"),
-        (("run", tiny, "--input", nothing), "cannot be read as .npy"),
-        (("run", tiny, "--input", tiny), "cannot be read as .npy"),
-        (("tune", tiny, "--trials", "0"), "burnish: TuningError: trials=0"),
-        (("demo", "--data", str(tmp_path)), "burnish: DataError: "),
-    ):
-        code, out, err = run(capsys, *arguments)
-        assert (code, out) == (2, "")
-        assert message in err
-        assert "Traceback" not in err
-
-
-def test_an_input_of_a_wrong_shape(
-    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.save(tmp_path / "x.npy", np.zeros((3, 3), np.float32))
-    code, _, err = run(capsys, "run", tiny, "--input", str(tmp_path / "x.npy"))
-    assert code == 2
-    assert "ShapeMismatchError" in err
-    assert "(2, 3)" in err
-
-
-def test_unsupported_operators_are_listed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = str(save(tmp_path / "det.onnx", [3, 3], op="Det"))
-    code, _, err = run(capsys, "compile", path)
-    assert code == 2
-    assert "UnsupportedOpError" in err
-    assert "Det (x1)" in err
+from burnish.support.choices import STAGES
 
 
 @pytest.mark.parametrize("arguments", [[], ["frobnicate"], ["show", "m.onnx", "--stage", "x"]])
@@ -237,9 +25,27 @@ def test_help_lists_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
     assert "BURNISH_DUMP" in capsys.readouterr().out
 
 
-def test_a_reader_may_go_away(tiny: str) -> None:
-    """``burnish show model | head -1``."""
-    command = f"{sys.executable} -m burnish show {tiny} --stage 40-scheduled | head -1"
-    result = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
-    assert result.stdout.startswith("#")
-    assert result.stderr == ""
+def test_help_of_a_command_lists_its_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in (
+        (["show"], [s for s in STAGES if s[:2] not in ("50", "60")]),
+        (["tune"], ["gradient", "round-robin"]),
+        (["db"], ["stats", "best", "show", "export", "import", "merge", "prune"]),
+    ):
+        with pytest.raises(SystemExit):
+            main([*arguments, "--help"])
+        out = capsys.readouterr().out
+        assert [w for w in words if w not in out] == []
+
+
+def test_help_imports_nothing_heavy() -> None:
+    """Neither a compiler nor what one stands on."""
+    code = (
+        "import sys; from burnish.driver.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "heavy = ('numpy', 'llvmlite', 'networkx', 'torch', 'onnx', 'burnish.tensorir')\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"

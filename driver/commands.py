@@ -1,0 +1,149 @@
+"""What the commands of ``burnish`` do: each a function from its options to the exit code.
+
+``cli`` parses, and imports this file only when a command runs: to be told of the options must not
+take the time of importing a compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..support.errors import ArgumentError
+from ..tuner.database import TuningDatabase
+from ..tuner.remote_worker import serve_cluster
+from ..tuner.task_scheduler import PATIENCE
+from ..vm import parallel
+from .arrays import random_inputs
+from .compile import CompiledModel, compile
+from .console import format_seconds, print_table
+from .kernels import resolve_target
+from .timing import time_interleaved
+from .tune import verify_budget
+from .tune_report import report_text, save_report
+
+
+def _load(options: argparse.Namespace) -> CompiledModel:
+    return compile(Path(options.model), target=options.target, threads=options.threads)
+
+
+def run_compile(options: argparse.Namespace) -> int:
+    print(_load(options).report)
+    return 0
+
+
+def _inputs(model: CompiledModel, files: Sequence[str]) -> list[Any]:
+    """The arrays of some files, or random ones for a model of static shapes."""
+    if not files:
+        params = model.executable.program.functions["main"].params
+        return [t.numpy() if t.dtype != "bfloat16" else t for t in random_inputs(params)]
+    loaded = []
+    for name in files:
+        try:
+            loaded.append(np.load(name, allow_pickle=False))
+        except (OSError, ValueError, EOFError) as error:
+            raise ArgumentError(f"{name}: cannot be read as .npy: {error}") from error
+    return loaded
+
+
+def run_run(options: argparse.Namespace) -> int:
+    model = _load(options)
+    result = model.run(_inputs(model, options.input))
+    outputs = list(result) if isinstance(result, (list, tuple)) else [result]
+    if options.output:
+        arrays: dict[str, Any] = {f"output_{i}": np.asarray(o) for i, o in enumerate(outputs)}
+        np.savez(options.output, **arrays)
+        print(f"{len(outputs)} outputs in {options.output}")
+        return 0
+    for i, output in enumerate(outputs):
+        array = np.asarray(output)
+        print(f"output {i}: {array.dtype} {array.shape}\n{array}")
+    return 0
+
+
+def run_bench(options: argparse.Namespace) -> int:
+    model = _load(options)
+    inputs = _inputs(model, ())
+    timing = time_interleaved({"model": lambda: model(*inputs)}, seconds=0.1)["model"]
+    print(
+        f"minimum {format_seconds(timing.minimum)}, median {format_seconds(timing.median)} a call"
+    )
+    return 0
+
+
+def run_show(options: argparse.Namespace) -> int:
+    _load(options).show(options.stage)
+    return 0
+
+
+def run_tune(options: argparse.Namespace) -> int:
+    verify_budget(options.trials, options.minutes)
+    model = _load(options)
+    # The database outlives the search: what was measured is in it whatever happens.
+    with TuningDatabase(options.database) as database:
+        result = model.tune(
+            trials=options.trials,
+            minutes=options.minutes,
+            database=database,
+            task_scheduler=options.task_scheduler,
+            patience=None if options.no_plateau else PATIENCE,
+            cluster=options.cluster,
+            verbose=0 if options.quiet else 2 if options.verbose else 1,
+        )
+        files = save_report(result, options.report, database) if options.report else []
+    print(result.verdict if options.quiet else report_text(result))
+    if not options.quiet:
+        print(f"records in {options.database}; the same command goes on from them")
+    for file in files:
+        print(f"wrote {file}")
+    return 0
+
+
+def run_worker(options: argparse.Namespace) -> int:
+    serve_cluster(options.connect, builders=options.builders, runners=options.runners)
+    return 0
+
+
+def run_info(options: argparse.Namespace) -> int:
+    target = resolve_target("native")
+    caches = {"L1": target.l1_bytes, "L2": target.l2_bytes, "L3": target.l3_bytes}
+    rows = [
+        ["triple", target.triple],
+        ["cpu", target.cpu],
+        ["vectors", f"{target.vector_registers} of {target.vector_bits} bits"],
+        ["caches", ", ".join([f"{name} {size >> 10} KiB" for name, size in caches.items()])],
+        ["cores", str(target.cores)],
+        ["threads of a call", str(parallel.default_threads())],
+        ["python", sys.version.split()[0]],
+    ]
+    for package in (
+        "burnish",
+        "numpy",
+        "llvmlite",
+        "networkx",
+        "torch",
+        "onnx",
+        "xgboost-cpu",
+        "xgboost",
+        "rich",
+    ):
+        try:
+            rows.append([package, metadata.version(package)])
+        except metadata.PackageNotFoundError:
+            rows.append([package, "not installed"])
+    print_table("burnish", ["", "value"], rows)
+    return 0
+
+
+def run_demo(options: argparse.Namespace) -> int:
+    from .demo import run_demo
+
+    return run_demo(
+        options.data, download=options.download, trials=options.trials, threads=options.threads
+    )
