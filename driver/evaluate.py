@@ -13,7 +13,8 @@ from ..support.dump import Dump
 from ..support.errors import InternalError
 from ..tensorir.expr import IntImm
 from ..tensorir.function import PrimFunc
-from ..vm.native import bind_kernel, load_objects
+from ..vm.binding import bind_kernel
+from ..vm.native import load_objects
 from ..vm.tensor import Tensor, empty
 from .kernels import compile_kernels, resolve_target
 from .report import CompileReport

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from ..graphir.module import IRModule
 from ..support.errors import ArgumentError, UnknownFunctionError
 from ..support.target import Target
+from ..vm.binding import BoundKernel
 from ..vm.interpreter import VirtualMachine
-from ..vm.native import BoundKernel
 from ..vm.program import Program
 from ..vm.timing import TimeEvaluator
 from .kept_stages import KeptStages

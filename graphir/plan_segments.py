@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from functools import reduce
 from keyword import iskeyword
 
-from ..tensorir.codegen.segment import Operand, SegmentCall
 from ..tensorir.expr import Expr, IntImm, maximum
 from ..tensorir.expr import Var as DimVar
+from ..tensorir.segment import Operand, SegmentCall
 from ..tensorir.visitor import free_vars
 from ..vm.program import Kernel, Param, TensorSpec
 from .dim import dim_equal, print_dim, product

@@ -46,6 +46,7 @@ TESTED_ELSEWHERE = {
         ],
         "by the tests of what they delegate to, and of their examples in test_entries.py",
     ),
+    "tensorir/segment.py": "a record; by the tests of what plans and what emits segments",
     "support/source.py": "tested with the errors that render spans (tests/support/test_errors.py)",
 }
 """Files with logic that have no test file of their own, and why."""

@@ -16,12 +16,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = ("driver", "frontend", "models", "graphir", "tuner", "tensorir", "vm", "support")
+VM_OF_KERNELS = tuple(
+    [f"vm.{name}" for name in ("binding", "native", "parallel", "program", "tensor", "timing")]
+)
+"""What single kernels are loaded, called and timed with."""
+
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "driver": ROOMS,
     "frontend": ("frontend", "graphir", "tensorir", "support"),
     "models": ("models", "support"),
     "graphir": ("graphir", "tensorir", "support", "vm.program", "vm.assembler"),
-    "tuner": ("tuner", "tensorir", "support", "vm.native"),
+    "tuner": ("tuner", "tensorir", "support", *VM_OF_KERNELS),
     "tensorir": ("tensorir", "support"),
     "vm": ("vm", "support"),
     "support": ("support",),

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..vm.native import Kernel, Param, TensorSpec
+from ..vm.program import Kernel, Param, TensorSpec
 
 
 @dataclass(frozen=True)

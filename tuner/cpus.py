@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..vm.native import parallel
+from ..vm import parallel
 
 MOST_BUILDERS = 8
 _TOPOLOGY = Path("/sys/devices/system/cpu")

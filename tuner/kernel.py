@@ -15,7 +15,7 @@ from ..tensorir.buffer import Buffer
 from ..tensorir.dim_text import print_dim
 from ..tensorir.expr import Expr, IntImm, Var, is_const, mul
 from ..tensorir.function import PrimFunc
-from ..vm.native import Kernel, Param, TensorSpec
+from ..vm.program import Kernel, Param, TensorSpec
 
 
 class Workspace(Protocol):

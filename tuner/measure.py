@@ -29,7 +29,11 @@ from ..tensorir.function import PrimFunc
 from ..tensorir.lowering import lower_func
 from ..tensorir.parser import parse_func
 from ..tensorir.schedule import Schedule, Trace
-from ..vm.native import BoundKernel, Tensor, array, bind_kernel, load_objects, parallel, time_call
+from ..vm import parallel
+from ..vm.binding import BoundKernel, bind_kernel
+from ..vm.native import load_objects
+from ..vm.tensor import Tensor, array
+from ..vm.timing import time_call
 from .built import Built, built_from_json
 from .kernel import describe_kernel
 from .packing import pack_by_maps

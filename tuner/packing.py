@@ -13,7 +13,7 @@ from typing import Any
 from ..tensorir.arith import IndexMap
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import pack_array, parse_index_map
-from ..vm.native import Tensor
+from ..vm.tensor import Tensor
 
 
 def pack_arguments(func: PrimFunc, arguments: Sequence[Tensor]) -> list[Tensor]:

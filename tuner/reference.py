@@ -24,7 +24,7 @@ from ..support.node import walk
 from ..tensorir.expr import BufferLoad, Expr, IntImm
 from ..tensorir.function import PrimFunc
 from ..tensorir.stmt import BufferStore
-from ..vm.native import Tensor, array, empty
+from ..vm.tensor import Tensor, array, empty
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 """Error allowed by output dtype, relative to the larger of the element and the outputs' mean

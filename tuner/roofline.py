@@ -19,7 +19,8 @@ from ..tensorir.expr import IntImm
 from ..tensorir.function import PrimFunc
 from ..tensorir.parser import parse_func
 from ..tensorir.schedule import Schedule
-from ..vm.native import array, time_call
+from ..vm.tensor import array
+from ..vm.timing import time_call
 from .measure import build_kernel
 from .task import TuneTask
 

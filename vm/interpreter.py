@@ -20,9 +20,10 @@ import numpy as np
 from ..support.abi import ALIGNMENT
 from ..support.errors import UnknownFunctionError, VMError
 from . import registry
+from .binding import BoundKernel, bind_kernel
 from .builtins import Frame, Observer, get_builtin, link_static
 from .fast_entry import NUMPY, ArrayKind, FastEntry, fast_entry
-from .native import BoundKernel, bind_kernel, load_objects
+from .native import load_objects
 from .program import (
     Arg,
     Call,

@@ -4,9 +4,6 @@ The only file of vm that touches llvmlite, and only its linker: objects come in 
 is compiled. All objects of a program are linked as one library, in which they see each other's
 symbols and, behind those, the process's (libc, pthread). The library lives as long as its
 NativeLibrary, which every bound kernel holds.
-
-``bind_kernel`` and ``fast_entry`` turn an address into a callable; they and the tensors are offered
-here too, for those who run single kernels.
 """
 
 from __future__ import annotations
@@ -20,12 +17,6 @@ from collections.abc import Iterator, Sequence
 import llvmlite.binding as llvm
 
 from ..support.errors import UnknownFunctionError, VMError
-from . import parallel
-from .binding import BoundKernel, Runtime, bind_kernel, serial_runtime
-from .fast_entry import NUMPY, ArrayKind, FastEntry, fast_entry
-from .program import Kernel, Param, TensorSpec
-from .tensor import Tensor, array, empty
-from .timing import TimeResult, time_call
 
 _ELF_MAGIC = b"\x7fELF\x02\x01"
 _SYMBOL_TABLE = 2
@@ -138,27 +129,3 @@ def _read_symbols(image: bytes) -> Iterator[tuple[str, bool]]:
                 text = image[strings + name : image.index(b"\0", strings + name)].decode()
                 if text != "_GLOBAL_OFFSET_TABLE_":
                     yield text, index != 0
-
-
-__all__ = [
-    "NUMPY",
-    "ArrayKind",
-    "BoundKernel",
-    "FastEntry",
-    "Kernel",
-    "NativeLibrary",
-    "Param",
-    "Runtime",
-    "Tensor",
-    "TensorSpec",
-    "TimeResult",
-    "array",
-    "bind_kernel",
-    "elf_symbols",
-    "empty",
-    "fast_entry",
-    "load_objects",
-    "parallel",
-    "serial_runtime",
-    "time_call",
-]

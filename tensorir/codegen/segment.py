@@ -10,8 +10,6 @@ together. Between two kernels it looks whether its caller wants it to stop.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from llvmlite import binding, ir
 
@@ -19,6 +17,7 @@ from ...support.abi import RUNTIME_FIELDS, WORK_SUFFIX
 from ...support.errors import CodegenError
 from ...support.target import Target
 from ..expr import Expr, Var
+from ..segment import Operand, SegmentCall
 from ..visitor import free_vars
 from .frames import constant_index
 from .function import KERNEL_TYPE, WORK_TYPE, declare
@@ -26,23 +25,6 @@ from .host import resolve
 from .llvm_expr import ExprEmitter
 from .llvm_types import I8, I64, PTR, alloca
 from .object import ObjectCode, emit_module, new_module, parsed_module, run_scheduled_passes
-
-Operand = tuple[Literal["arg"], int] | tuple[Literal["workspace"], Expr]
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentCall:
-    """A call of the kernel ``symbol``.
-
-    ``operands`` name its arguments: an argument of the segment by number, or a byte offset into
-    the segment's workspace; ``dims`` are its symbolic dimensions over the segment's;
-    ``workspace_offset`` says where its own workspace begins.
-    """
-
-    symbol: str
-    operands: tuple[Operand, ...]
-    dims: tuple[Expr, ...]
-    workspace_offset: Expr
 
 
 def emit_segment(

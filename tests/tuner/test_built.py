@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from burnish.tuner.built import Built, built_from_json
-from burnish.vm.native import Kernel, Param, TensorSpec
+from burnish.vm.program import Kernel, Param, TensorSpec
 
 
 def test_a_built_candidate_travels_as_json() -> None:

@@ -9,7 +9,7 @@ from burnish.tensorir.arith import IndexMap
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import matmul
 from burnish.tuner.packing import pack_arguments, pack_tensor
-from burnish.vm.native import array
+from burnish.vm.tensor import array
 
 
 def test_a_permutation() -> None:

@@ -24,7 +24,7 @@ from burnish.tuner.reference import (
     output_indices,
     values,
 )
-from burnish.vm.native import Tensor, array
+from burnish.vm.tensor import Tensor, array
 
 NumPyFunction = Callable[..., np.ndarray]
 

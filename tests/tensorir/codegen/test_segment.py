@@ -11,9 +11,10 @@ import pytest
 from burnish.support.errors import CodegenError
 from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
-from burnish.tensorir.codegen.segment import SegmentCall, emit_segment
+from burnish.tensorir.codegen.segment import emit_segment
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.parser import parse_func
+from burnish.tensorir.segment import SegmentCall
 from tests.native import Native, lower, prepare
 
 SCALE = """
