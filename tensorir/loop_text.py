@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..support.errors import InternalError
+from .analysis.affine import Bounds, loop_bounds
+from .analysis.paths import conjuncts
 from .buffer import Buffer
 from .expr import (
     EQ,
@@ -54,8 +56,6 @@ from .expr import (
     all_of,
     mul,
 )
-from .schedule.affine import Bounds, loop_bounds
-from .schedule.analysis import conjuncts
 from .stage_lowering import LoweredStages
 from .stmt import (
     Block,

@@ -23,13 +23,8 @@ from dataclasses import dataclass
 
 from ..support.errors import DependenceError, ScheduleError, ScheduleValueError
 from ..support.node import replace
-from .buffer import Buffer
-from .create_prim_func import Built, build_prim_func
-from .expr import IntImm, Var, is_const
-from .function import Param, PrimFunc
-from .schedule import Schedule
-from .schedule.affine import Bounds, loop_bounds
-from .schedule.analysis import (
+from .analysis.affine import Bounds, loop_bounds
+from .analysis.paths import (
     Nested,
     all_buffers,
     all_loops_above,
@@ -43,9 +38,14 @@ from .schedule.analysis import (
     map_outer_realizes,
     realize_of,
 )
-from .schedule.handles import LoopHandle
-from .schedule.reduction import decompose_reduction
-from .schedule.region_cover import contains, covers_domain, full_box, whole_boxes
+from .analysis.region_cover import contains, covers_domain, full_box, whole_boxes
+from .buffer import Buffer
+from .create_prim_func import Built, build_prim_func
+from .expr import IntImm, Var, is_const
+from .function import Param, PrimFunc
+from .schedule import Schedule
+from .schedule.primitives.reduction import decompose_reduction
+from .schedule.trace.handles import LoopHandle
 from .stage import Fuse, LoopKind, Reorder, Split, Stage, StageAxis
 from .stage_schedule import StageSchedule
 from .stmt import BlockRealize, For, SeqStmt, Stmt, seq

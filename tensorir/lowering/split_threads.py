@@ -22,17 +22,17 @@ from typing import Any
 
 from ...support.errors import CodegenError
 from ...support.node import Node, replace, walk
-from ..buffer import Buffer, BufferRegion, Range
-from ..expr import BufferLoad, Expr, IntImm, Var
-from ..function import PrimFunc
-from ..schedule.analysis import (
+from ..analysis.certain_writes import covered_within
+from ..analysis.paths import (
     Nested,
     all_buffers,
     binding_map,
     blocks_below,
     walk_paths,
 )
-from ..schedule.certain_writes import covered_within
+from ..buffer import Buffer, BufferRegion, Range
+from ..expr import BufferLoad, Expr, IntImm, Var
+from ..function import PrimFunc
 from ..stmt import (
     Block,
     BlockRealize,

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...support.node import Node, replace, walk
+from ..analysis.affine import loop_bounds, undetermined
+from ..analysis.paths import TRUE, Nested, binding_map, child_stmts
 from ..arith import expr_key
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import BufferLoad, Expr, IntImm, Ramp
-from ..schedule.affine import loop_bounds, undetermined
-from ..schedule.analysis import TRUE, Nested, binding_map, child_stmts
 from ..stmt import (
     Block,
     BlockRealize,

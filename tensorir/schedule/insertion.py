@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ...support.errors import DependenceError, LayoutError
 from ...support.node import Node, replace, walk
+from ..analysis.paths import Path, all_loops_above, fail, find_block, realize_of, rebuild, with_body
 from ..arith import Analyzer
 from ..arith.region import limits
 from ..buffer import Buffer, Range
@@ -21,7 +22,6 @@ from ..expr import BufferLoad, Expr, IntImm, Let, Var
 from ..function import PrimFunc
 from ..stmt import Block, For, IterVar, LetStmt, SeqStmt, Stmt, seq
 from ..visitor import free_vars, substitute
-from .analysis import Path, all_loops_above, fail, find_block, realize_of, rebuild, with_body
 
 
 @dataclass(slots=True)

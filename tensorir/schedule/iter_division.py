@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from ...support.errors import NonAffineError
 from ...support.node import walk
+from ..analysis.affine import Bounds, loop_bounds, mentions, sum_of, terms_of
+from ..analysis.paths import Nested, conjunction, conjuncts, fail
 from ..arith import detect_iter_map, expr_key
 from ..arith.linear import ZERO, render
 from ..expr import Expr, IntImm, Var, add, floordiv, is_const, mul, sub
 from ..function import PrimFunc
 from ..stmt import For
-from .affine import Bounds, loop_bounds, mentions, sum_of, terms_of
-from .analysis import Nested, conjunction, conjuncts, fail
-from .loops import ceil_div
+from .primitives.loops import ceil_div
 
 
 @dataclass(slots=True)

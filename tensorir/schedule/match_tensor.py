@@ -15,6 +15,7 @@ from itertools import combinations
 from typing import Any
 
 from ...support.node import Node, children, walk
+from ..analysis.affine import Bounds, loop_bounds
 from ..arith import expr_key
 from ..buffer import Buffer
 from ..expr import (
@@ -46,7 +47,6 @@ from ..stmt import (
     Stmt,
 )
 from ..visitor import Mutator, substitute
-from .affine import Bounds, loop_bounds
 
 _COMMUTATIVE = (Add, Mul, Min, Max)
 

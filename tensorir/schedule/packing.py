@@ -16,7 +16,7 @@ from ...support.aligned import aligned_empty
 from ...support.errors import InternalError
 from ..arith import IndexMap
 from ..expr import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
-from .layout import whole_digits
+from .primitives.transform_layout import whole_digits
 
 
 def pack_array(

@@ -14,18 +14,18 @@ from typing import Any, Protocol, TypeAlias
 
 from ...support.display import show_text
 from ...support.errors import ScheduleError, ScheduleValueError, nearest
+from ..analysis.affine import Bounds
+from ..analysis.paths import find_block
 from ..arith import IndexMap
 from ..expr import Expr, IntImm, Var
 from ..function import PrimFunc
 from ..printer import print_func
 from ..stmt import BlockRealize
 from ..visitor import free_vars, substitute
-from .affine import Bounds
-from .analysis import find_block
 from .arguments import require_int, require_text
-from .handles import BlockHandle, LoopHandle, LoopRV
-from .trace import Argument, Instruction, Trace
-from .trace_values import RV
+from .trace.handles import BlockHandle, LoopHandle, LoopRV
+from .trace.trace import Argument, Instruction, Trace
+from .trace.values import RV
 
 BlockLike: TypeAlias = BlockHandle | str
 IntLike: TypeAlias = int | Expr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from burnish.tensorir.schedule.trace import Instruction, Trace
+from burnish.tensorir.schedule.trace.trace import Instruction, Trace
 
 LIMIT = 400
 """Attempts at most."""

@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parents[2]
 EQUIVALENT = Path(__file__).with_name("equivalent.txt")
 ROOMS = {
     "tensorir/arith": ("tensorir/arith",),
-    "tensorir/schedule": ("tensorir/schedule",),
+    "tensorir/schedule": ("tensorir/schedule", "tensorir/analysis"),
     "graphir/passes": ("graphir/passes",),
     "vm": ("vm",),
     "tuner/apply": ("tuner/apply.py", "tuner/database.py", "tuner/task.py"),
@@ -47,7 +47,7 @@ ROOMS = {
 }
 TESTS = (
     ("tests/tensorir/arith", "tests/fuzz/test_prove.py"),
-    ("tests/tensorir/schedule",),
+    ("tests/tensorir/schedule", "tests/tensorir/analysis"),
     ("tests/graphir",),
     ("tests/vm",),
     ("tests/frontend",),

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from burnish.tensorir.analysis.paths import walk_paths
 from burnish.tensorir.arith import IndexMap
 from burnish.tensorir.expr import Expr, Var
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.schedule.analysis import walk_paths
-from burnish.tensorir.schedule.handles import BlockHandle, LoopHandle
+from burnish.tensorir.schedule.trace.handles import BlockHandle, LoopHandle
 from burnish.tensorir.stmt import Block, BlockRealize
 
 

@@ -19,7 +19,7 @@ from burnish.tensorir.expr import Call
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.tensor_intrin import TensorIntrin
-from burnish.tensorir.schedule.trace import Instruction, Trace
+from burnish.tensorir.schedule.trace.trace import Instruction, Trace
 from burnish.tensorir.stmt import Block, SeqStmt
 from burnish.tests.strategies.corpus import CORPUS, PROGRAMS
 from burnish.tests.strategies.draw import Draw, NoCandidateError

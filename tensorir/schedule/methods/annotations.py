@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import (
-    annotate,
-)
-from ..handles import LoopRV
+from ..primitives import annotate
 from ..state import BlockLike, ScheduleState
+from ..trace.handles import LoopRV
 
 
 class AnnotationPrimitives(ScheduleState):

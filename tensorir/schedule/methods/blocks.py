@@ -12,15 +12,15 @@ from typing import Any
 from ....support.errors import ScheduleValueError
 from ...arith import IndexMap
 from ...expr import Var
-from .. import block_iters
-from .. import padding as padding_
 from ..arguments import require_list
-from ..blockize import blockize as blockize_
-from ..decompose_padding import decompose_padding as decompose_padding_
-from ..handles import BlockHandle, BlockRV, LoopHandle, LoopRV
+from ..by_hand.decompose_padding import decompose_padding as decompose_padding_
+from ..primitives import block_iters
+from ..primitives import pad_einsum as padding_
+from ..primitives.blockize import blockize as blockize_
+from ..primitives.tensorize import tensorize as tensorize_
 from ..state import BlockLike, ScheduleState
 from ..tensor_intrin import required_intrin
-from ..tensorize import tensorize as tensorize_
+from ..trace.handles import BlockHandle, BlockRV, LoopHandle, LoopRV
 
 
 class BlockPrimitives(ScheduleState):

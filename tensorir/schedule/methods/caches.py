@@ -9,21 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...analysis.paths import find_block, realize_of
 from ...arith import IndexMap
-from .. import (
-    cache,
-    reindex,
-)
-from ..analysis import find_block, realize_of
-from ..annotate import buffer_at
 from ..arguments import require_list
-from ..cache_index import cache_index as index_tables
-from ..handles import BlockHandle, BlockRV, LoopRV
-from ..layout import as_index_map
-from ..pack import pack as pack_input
-from ..stage_memory import stage_memory as stage_producer
+from ..by_hand.pack import pack as pack_input
+from ..by_hand.stage_memory import stage_memory as stage_producer
+from ..primitives import cache, reindex
+from ..primitives.annotate import buffer_at
+from ..primitives.cache_index import cache_index as index_tables
+from ..primitives.transform_layout import as_index_map
 from ..state import BlockLike, ScheduleState
-from ..trace import Argument
+from ..trace.handles import BlockHandle, BlockRV, LoopRV
+from ..trace.trace import Argument
 
 
 class CachePrimitives(ScheduleState):

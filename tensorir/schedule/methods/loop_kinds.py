@@ -6,9 +6,9 @@ instruction. Its docstring is its entry in docs/primitives.md.
 
 from __future__ import annotations
 
-from .. import annotate
-from ..handles import LoopRV
+from ..primitives import annotate
 from ..state import ScheduleState
+from ..trace.handles import LoopRV
 
 
 class LoopKindPrimitives(ScheduleState):

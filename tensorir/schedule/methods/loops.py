@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import (
-    loops,
-    partition,
-)
-from ..fission import fission
-from ..handles import LoopHandle, LoopRV
-from ..merge import merge as merge_loops
+from ..primitives import loop_partition as partition
+from ..primitives import loops
+from ..primitives.fission import fission
+from ..primitives.merge import merge as merge_loops
 from ..state import BlockLike, IntLike, ScheduleState
+from ..trace.handles import LoopHandle, LoopRV
 
 
 class LoopPrimitives(ScheduleState):

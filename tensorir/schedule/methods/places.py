@@ -6,12 +6,9 @@ instruction. Its docstring is its entry in docs/primitives.md.
 
 from __future__ import annotations
 
-from .. import (
-    compute_location,
-    inline,
-)
-from ..handles import LoopHandle, LoopRV
+from ..primitives import compute_location, inline
 from ..state import BlockLike, ScheduleState
+from ..trace.handles import LoopHandle, LoopRV
 
 
 class PlacePrimitives(ScheduleState):

@@ -12,9 +12,7 @@ from typing import Any, Self, overload
 
 from ....support.display import as_html, show_text
 from ....support.errors import ScheduleValueError
-from ...expr import Expr, Var
-from ...stmt import Block, For
-from ..analysis import (
+from ...analysis.paths import (
     blocks_below,
     consumers_of,
     find_block,
@@ -27,10 +25,12 @@ from ..analysis import (
     realize_of,
     scope_path,
 )
+from ...expr import Expr, Var
+from ...stmt import Block, For
 from ..arguments import require_int, require_text
-from ..handles import BlockHandle, BlockRV, LoopHandle, LoopRV
 from ..state import BlockLike, ScheduleState
-from ..trace_values import RV
+from ..trace.handles import BlockHandle, BlockRV, LoopHandle, LoopRV
+from ..trace.values import RV
 
 
 class QueryMethods(ScheduleState):

@@ -7,12 +7,10 @@ instruction. Its docstring is its entry in docs/primitives.md.
 from __future__ import annotations
 
 from ....support.errors import ScheduleValueError
-from .. import (
-    reduction,
-)
-from ..fuse_epilogue import fuse_reduction_epilogue as fuse_epilogue
-from ..handles import BlockHandle, BlockRV, LoopRV
+from ..by_hand.fuse_reduction_epilogue import fuse_reduction_epilogue as fuse_epilogue
+from ..primitives import reduction
 from ..state import BlockLike, ScheduleState
+from ..trace.handles import BlockHandle, BlockRV, LoopRV
 
 
 class ReductionPrimitives(ScheduleState):

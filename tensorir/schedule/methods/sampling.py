@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...expr import Var
-from .. import (
-    sampling,
-)
-from ..handles import LoopHandle, LoopRV
-from ..partitioned_tile import partitioned_tile
+from ..by_hand.sample_partitioned_tile import partitioned_tile
+from ..primitives import sampling
 from ..state import BlockLike, ScheduleState
+from ..trace.handles import LoopHandle, LoopRV
 
 
 class SamplingPrimitives(ScheduleState):

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...analysis.paths import find_block, realize_of
 from ...arith import IndexMap
-from .. import (
-    annotate,
-    layout,
-)
-from ..analysis import find_block, realize_of
-from ..handles import LoopRV
-from ..layout import as_index_map, find_buffer
-from ..lift_allocation import lift_allocation as lift_buffer
-from ..rolling_buffer import rolling_buffer as roll_buffer
+from ..by_hand.lift_allocation import lift_allocation as lift_buffer
+from ..by_hand.rolling_buffer import rolling_buffer as roll_buffer
+from ..primitives import annotate
+from ..primitives import transform_layout as layout
+from ..primitives.storage_align import storage_align as align_storage
+from ..primitives.transform_layout import as_index_map, find_buffer
 from ..state import BlockLike, ScheduleState
-from ..storage_align import storage_align as align_storage
-from ..trace import Argument
+from ..trace.handles import LoopRV
+from ..trace.trace import Argument
 
 
 class StoragePrimitives(ScheduleState):

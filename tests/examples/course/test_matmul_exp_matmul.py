@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from burnish.tensorir.schedule.trace import Trace
+from burnish.tensorir.schedule.trace.trace import Trace
 
 STAGES = (
     "untransformed",

@@ -18,7 +18,7 @@ from burnish.graphir.type import tensor_type
 from burnish.support.errors import LayoutError, PassError
 from burnish.tensorir.arith import IndexMap
 from burnish.tensorir.schedule import pack_array
-from burnish.tensorir.schedule.layout import transform_layout
+from burnish.tensorir.schedule.primitives.transform_layout import transform_layout
 
 W = np.arange(24, dtype=np.float32).reshape(6, 4)
 

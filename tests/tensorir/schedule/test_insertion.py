@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError, LayoutError
+from burnish.tensorir.analysis.paths import find_block, realize_of, scope_path
 from burnish.tensorir.buffer import make_buffer
 from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.schedule.analysis import find_block, realize_of, scope_path
 from burnish.tensorir.schedule.insertion import (
     Place,
     allocate_in,

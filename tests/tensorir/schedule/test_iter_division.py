@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import NonAffineError
+from burnish.tensorir.analysis.affine import Bounds
+from burnish.tensorir.analysis.paths import blocks_below, find_block, loops_above
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_expr
-from burnish.tensorir.schedule.affine import Bounds
-from burnish.tensorir.schedule.analysis import blocks_below, find_block, loops_above
 from burnish.tensorir.schedule.iter_division import Division, divide
 
 

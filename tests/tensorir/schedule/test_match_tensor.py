@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from burnish.tensorir.analysis.affine import Bounds
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_expr
-from burnish.tensorir.schedule.affine import Bounds
 from burnish.tensorir.schedule.match_tensor import TensorMatch
 
 HEADER = """

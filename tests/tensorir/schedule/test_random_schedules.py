@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.tensorir.schedule.trace import QUERIES, REWRITES, SAMPLERS
+from burnish.tensorir.schedule.trace.trace import QUERIES, REWRITES, SAMPLERS
 from burnish.tests.fuzz.check import SIZES, Arguments, check_schedule, expected, same
 from burnish.tests.fuzz.worker import random_run, steps_of
 from burnish.tests.strategies.schedules import PRIMITIVES, PROGRAMS

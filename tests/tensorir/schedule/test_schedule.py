@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from burnish.support.errors import ScheduleError, ScheduleValueError
 from burnish.support.structural import assert_structural_equal
+from burnish.tensorir.analysis.paths import block_names
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import LoopRV, Schedule, Trace
-from burnish.tensorir.schedule.analysis import block_names
 from burnish.tensorir.verify import verify_func
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,

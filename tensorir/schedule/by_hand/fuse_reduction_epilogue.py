@@ -1,0 +1,279 @@
+"""fuse_reduction_epilogue: what is added to a finished sum becomes what the sum begins with.
+
+``C[i] = sum_k t(i, k)`` and ``D[i] = C[i] + b(i)`` become one reduction into ``D`` whose init is
+``b(i)``, and ``C`` disappears. The same holds for every operation that a reduction combines with:
+a product and a factor, a maximum and a lower limit, a minimum and an upper one. ``C[i] - b(i)``
+begins with ``-b(i)``.
+
+Maxima, minima and integers give the same results to the bit. A sum or product of floats is rounded
+in another order: the epilogue's term takes part from the beginning instead of at the end, one
+rounding for each combination as before, so the error bound is that of any order of the same terms.
+(A zero may have the other sign.) An epilogue that is not of this form, such as ``max(C[i] + b(i),
+0)``, cannot go into the steps of a sum: clipping partial sums gives another result. It is refused;
+fused after the bias, as a block of its own, it is moved by reverse_compute_at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....support.errors import DependenceError, NotCompleteBlockError, NotReductionBlockError
+from ....support.node import replace, walk
+from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.hidden_accesses import require_scope_declared
+from ...analysis.paths import (
+    Nested,
+    Path,
+    all_loops_above,
+    axis_bindings,
+    binds,
+    conditions_above,
+    fail,
+    find_block,
+    is_output_block,
+    loops_above,
+    realize_of,
+    rebuild,
+    require_complete,
+    require_reduction,
+    scope_blocks,
+    scope_path,
+    single_store,
+    with_body,
+)
+from ...analysis.region_cover import axis_of_index, covers_domain
+from ...analysis.structure import COMBINERS, is_identity, same_indices
+from ...buffer import Buffer
+from ...expr import Add, BufferLoad, Expr, Mul, Sub, Var, is_const, neg
+from ...function import PrimFunc
+from ...stmt import Block, BufferStore, For
+from ...visitor import substitute
+from ..insertion import change_block
+from ..primitives.inline import with_inferred_regions
+
+_PRIMITIVE = "fuse_reduction_epilogue"
+
+
+@dataclass(slots=True)
+class _Sum:
+    """``buffer[indices] = combine(buffer[indices], term)``, beginning with ``first``; ``kind`` is
+    the node of the operation."""
+
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+    kind: type[Expr]
+    combine: Callable[[Expr, Expr], Expr]
+    term: Expr
+    first: Expr
+
+
+@dataclass(slots=True)
+class _Pair:
+    """The two blocks and the scope that both stand in."""
+
+    func: PrimFunc
+    reduction: Path
+    epilogue: Path
+
+    @property
+    def block(self) -> Block:
+        return realize_of(self.reduction).block
+
+    @property
+    def after(self) -> Block:
+        return realize_of(self.epilogue).block
+
+    @property
+    def scope(self) -> Block:
+        holder = scope_path(self.reduction)[-1]
+        assert isinstance(holder, Block)
+        return holder
+
+    def refuse(self, found: str, guilty: Block | For) -> DependenceError:
+        error = fail(DependenceError, _PRIMITIVE, self.func, [guilty], found)
+        assert isinstance(error, DependenceError)
+        return error
+
+
+def fuse_reduction_epilogue(func: PrimFunc, reduction_block: str, epilogue_block: str) -> PrimFunc:
+    """Let a reduction begin with what its only consumer combines the result with, and remove the
+    consumer."""
+    pair = _Pair(
+        func,
+        find_block(func, reduction_block, _PRIMITIVE),
+        find_block(func, epilogue_block, _PRIMITIVE),
+    )
+    require_reduction(func, pair.block, _PRIMITIVE)
+    require_complete(func, pair.after, _PRIMITIVE)
+    if scope_path(pair.epilogue)[-1] is not pair.scope:
+        found = f"{reduction_block!r} and {epilogue_block!r} are not in the same block."
+        raise pair.refuse(found, pair.after)
+    require_scope_declared(func, pair.scope, pair.block, _PRIMITIVE)
+    require_scope_declared(func, pair.scope, pair.after, _PRIMITIVE)
+    total = _sum_of(pair)
+    _require_only_reader(pair, total.buffer)
+    store = single_store(pair.after)
+    if store is None:
+        found = f"The body of {epilogue_block!r} is not a single store."
+        raise fail(NotCompleteBlockError, _PRIMITIVE, func, [pair.after], found)
+    axes, value = _epilogue_term(pair, total, store)
+    _require_every_element(pair, total.buffer, axes)
+    _require_final(pair)
+    _require_settled(pair, store.buffer, value)
+    change = dict(zip(axes, total.indices, strict=True))
+    fused = _fused(pair.block, total, store, substitute(value, change), change)
+    realize = replace(realize_of(pair.reduction), block=fused)
+    changed = with_body(func, rebuild(pair.reduction, realize))
+    changed = with_body(changed, rebuild(find_block(changed, epilogue_block, _PRIMITIVE), None))
+    holder = realize_of(scope_path(pair.reduction)[:-1]).block.name
+
+    def without(b: Block) -> Block:
+        kept = tuple([x for x in b.alloc_buffers if x is not total.buffer])
+        return replace(b, alloc_buffers=kept)
+
+    return change_block(changed, holder, without, _PRIMITIVE)
+
+
+def _fused(
+    block: Block, total: _Sum, store: BufferStore, value: Expr, change: dict[Var, Expr]
+) -> Block:
+    where = tuple([substitute(i, change) for i in store.indices])
+    own = BufferLoad(store.buffer, where)
+    first = value if is_identity(total.kind, total.first) else total.combine(total.first, value)
+    body = BufferStore(store.buffer, total.combine(own, total.term), where)
+    init = BufferStore(store.buffer, first, where)
+    return with_inferred_regions(replace(block, body=body, init=init, reads=(), writes=()))
+
+
+# -- what must hold --------------------------------------------------------------------------------
+def _sum_of(pair: _Pair) -> _Sum:
+    """The reduction's update; its init may hold any value, as after an earlier fusion."""
+    block = pair.block
+    init, body = block.init, block.body
+    if isinstance(init, BufferStore) and isinstance(body, BufferStore):
+        kind = type(body.value)
+        same = init.buffer is body.buffer and same_indices(init.indices, body.indices)
+        same = same and init.predicate is None and body.predicate is None
+        if kind in COMBINERS and same:
+            a, b = body.value.a, body.value.b  # type: ignore[attr-defined]
+            for own, term in ((a, b), (b, a)):
+                if _is_load(own, body.buffer, body.indices) and not _loads(term, body.buffer):
+                    return _Sum(body.buffer, body.indices, kind, COMBINERS[kind], term, init.value)
+    found = (
+        f"The update of {block.name!r} is not a sum, product, maximum or minimum of its own "
+        "element and a term."
+    )
+    raise fail(NotReductionBlockError, _PRIMITIVE, pair.func, [block], found)
+
+
+def _is_load(e: Expr, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
+    return isinstance(e, BufferLoad) and e.buffer is buffer and same_indices(e.indices, indices)
+
+
+def _loads(e: Expr, buffer: Buffer) -> bool:
+    return any(isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(e))
+
+
+def _require_only_reader(pair: _Pair, buffer: Buffer) -> None:
+    if is_output_block(pair.func, pair.scope, pair.block):
+        found = f"{buffer.name!r} is not allocated in this block: it is needed elsewhere."
+        raise pair.refuse(found, pair.block)
+    if all(r.buffer is not buffer for r in pair.after.reads):
+        found = f"{pair.after.name!r} does not read {buffer.name!r}."
+        raise pair.refuse(found, pair.after)
+    for n in scope_blocks(pair.scope):
+        uses = any(r.buffer is buffer for r in (*n.block.reads, *n.block.writes))
+        if uses and n.block is not pair.block and n.block is not pair.after:
+            found = f"{n.block.name!r} uses {buffer.name!r} too."
+            raise pair.refuse(found, n.block)
+
+
+def _epilogue_term(pair: _Pair, total: _Sum, store: BufferStore) -> tuple[list[Var], Expr]:
+    """The epilogue's axes in the order of the result's dimensions, and what it combines with."""
+    name, value = pair.after.name, store.value
+    sides: list[tuple[Expr, Expr]] = []
+    if isinstance(value, total.kind):
+        a, b = value.a, value.b  # type: ignore[attr-defined]
+        sides = [(a, b), (b, a)]
+    elif isinstance(value, Sub) and total.kind is Add:
+        sides = [(value.a, neg(value.b))]
+    for load, term in sides:
+        if isinstance(load, BufferLoad) and load.buffer is total.buffer:
+            if _loads(term, total.buffer) or store.buffer.dtype is not total.buffer.dtype:
+                continue
+            axes = [axis_of_index(pair.after, i) for i in load.indices]
+            named = [a for a in axes if a is not None]
+            own = {it.var for it in pair.after.iter_vars}
+            if len(named) == len(axes) == len(set(named)) and set(named) == own:
+                return named, term
+            found = f"{name!r} does not read {total.buffer.name!r} at exactly its own axes."
+            raise fail(NotCompleteBlockError, _PRIMITIVE, pair.func, [pair.after], found)
+    names: dict[type[Expr], str] = {Add: "sum", Mul: "product"}
+    operation = names.get(total.kind, total.kind.__name__.lower())
+    found = (
+        f"{name!r} does not combine the {operation} {total.buffer.name!r} with another value of "
+        f"its dtype by the same operation. Anything else would act on partial results; move it "
+        "under the loops of the reduction with reverse_compute_at instead."
+    )
+    raise pair.refuse(found, pair.after)
+
+
+def _require_every_element(pair: _Pair, buffer: Buffer, axes: Sequence[Var]) -> None:
+    """The epilogue runs for each element, so that none is written now that was not before."""
+    domains = {it.var: it.dom for it in pair.after.iter_vars}
+    for axis, dim in zip(axes, buffer.shape, strict=True):
+        dom = domains[axis]
+        if not is_const(dom.min, 0) or not Bounds().proves_equal(dom.extent, dim):
+            found = f"{pair.after.name!r} does not read all of {buffer.name!r}."
+            raise pair.refuse(found, pair.after)
+    for path in (pair.reduction, pair.epilogue):
+        loops = all_loops_above(path)
+        if not covers_domain(
+            Nested(realize_of(path), loops, conditions_above(path)), loop_bounds(loops)
+        ):
+            found = f"{realize_of(path).block.name!r} runs under a condition."
+            raise fail(
+                NotCompleteBlockError, _PRIMITIVE, pair.func, [realize_of(path).block], found
+            )
+
+
+def _require_final(pair: _Pair) -> None:
+    """No loop around both runs over a reduce axis: the epilogue saw finished results."""
+    reduced = axis_bindings(realize_of(pair.reduction), ("reduce",))
+    around = loops_above(pair.epilogue)
+    for loop in loops_above(pair.reduction):
+        if any(loop is other for other in around) and binds(reduced, loop.var):
+            found = (
+                f"The loop {loop.var.name!r} runs over a reduce axis of {pair.block.name!r} and "
+                f"holds {pair.after.name!r}."
+            )
+            raise pair.refuse(found, loop)
+
+
+def _require_settled(pair: _Pair, output: Buffer, value: Expr) -> None:
+    """What the epilogue reads is there, and the output unused, when the reduction begins."""
+    read = {id(n.buffer): n.buffer for n in walk(value) if isinstance(n, BufferLoad)}
+    order = [n.block for n in scope_blocks(pair.scope)]
+    begins = next(i for i, b in enumerate(order) if b is pair.block)
+    ends = next(i for i, b in enumerate(order) if b is pair.after)
+    if ends < begins:
+        found = f"{pair.after.name!r} stands before {pair.block.name!r}."
+        raise pair.refuse(found, pair.after)
+    outer = [id(loop) for loop in loops_above(pair.reduction)]
+    for i, n in enumerate(scope_blocks(pair.scope)):
+        if n.block is pair.after:
+            continue
+        uses = (*n.block.reads, *n.block.writes)
+        if any(r.buffer is output for r in uses) and (
+            i < ends or any(w.buffer is output for w in n.block.writes)
+        ):
+            found = f"{n.block.name!r} uses {output.name!r}, which the reduction would write."
+            raise pair.refuse(found, n.block)
+        late = i > begins or any(id(loop) in outer for loop in n.loops)
+        if late and any(id(w.buffer) in read for w in n.block.writes):
+            found = (
+                f"{n.block.name!r} writes what {pair.after.name!r} reads, and not in a nest "
+                f"before {pair.block.name!r} begins."
+            )
+            raise pair.refuse(found, n.block)

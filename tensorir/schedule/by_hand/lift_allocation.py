@@ -1,0 +1,107 @@
+"""lift_allocation: how long an intermediate buffer lives.
+
+Lowering gives a buffer only the memory that is live below the innermost loop it can be moved under,
+so that its elements last for one iteration of that loop. A loop's annotation ``lift_allocation``
+names buffers that live for all of its iterations instead: their memory is allocated around it, and
+what one iteration wrote is there for the next. Whether anything relies on that is not asked here;
+``stage_memory`` is what makes use of it.
+"""
+
+from __future__ import annotations
+
+from ....support.errors import LoopKindError, ScheduleValueError
+from ....support.node import replace
+from ...analysis.paths import (
+    Path,
+    all_loops_above,
+    fail,
+    find_block,
+    find_loop,
+    loop_of,
+    loops_above,
+    reads_buffer,
+    realize_of,
+    rebuild,
+    require_ancestor,
+    scope_path,
+    walk_paths,
+    with_body,
+    writes_buffer,
+)
+from ...buffer import Buffer
+from ...expr import Var
+from ...function import PrimFunc
+from ...stmt import LIFTED, Block, For, annotation
+from ..primitives.annotate import buffer_at
+
+
+def lift_allocation(
+    func: PrimFunc,
+    block_name: str,
+    buffer_index: int | str,
+    loop_var: Var | None,
+    primitive: str = "lift_allocation",
+) -> PrimFunc:
+    """Let the buffer that a block writes live for all iterations of a loop around the block (of
+    the outermost one, if None is given)."""
+    path = find_block(func, block_name, primitive)
+    block = realize_of(path).block
+    buffer = buffer_at(func, block, "write", buffer_index, primitive)
+    loops = loops_above(path)
+    if loop_var is None:
+        if not loops:
+            return func
+        loop_var = loops[0].var
+    require_ancestor(func, path, loop_var, primitive)
+    holder = scope_path(path)[-1]
+    assert isinstance(holder, Block)
+    _require_liftable(func, block, holder, buffer, primitive)
+    loop_path = find_loop(func, loop_var, primitive)
+    loop = loop_of(loop_path)
+    _require_one_thread(func, loop_path, buffer, primitive)
+    names = lifted_by(loop)
+    if buffer.name in names:
+        return func
+    kept = [(k, v) for k, v in loop.annotations if k != LIFTED]
+    annotations = (*kept, (LIFTED, [*names, buffer.name]))
+    return with_body(func, rebuild(loop_path, replace(loop, annotations=annotations)))
+
+
+def lifted_by(loop: For) -> list[str]:
+    """The names of the buffers that live for all iterations of a loop."""
+    return list(annotation(loop, LIFTED, []))
+
+
+def _require_liftable(
+    func: PrimFunc, block: Block, holder: Block, buffer: Buffer, primitive: str
+) -> None:
+    if all(b is not buffer for b in holder.alloc_buffers):
+        found = (
+            f"Expected a buffer that is allocated in the block {holder.name!r}; {buffer.name!r} is "
+            + ("a parameter." if buffer in func.params else "allocated elsewhere.")
+        )
+        raise fail(ScheduleValueError, primitive, func, [block], found)
+    if buffer.scope == "register":
+        found = (
+            f"{buffer.name!r} is in registers, which hold what is live in one iteration. Use "
+            'set_scope(..., "global") first.'
+        )
+        raise fail(ScheduleValueError, primitive, func, [block], found)
+
+
+def _require_one_thread(func: PrimFunc, loop_path: Path, buffer: Buffer, primitive: str) -> None:
+    """Raises LoopKindError where iterations that run at once would share the buffer."""
+    depth = len(loop_path) - 1
+    for path in walk_paths(func.body):
+        leaf = path[-1]
+        if not isinstance(leaf, Block) or len(path) <= depth or path[depth] is not loop_path[-1]:
+            continue
+        if not (reads_buffer(leaf, buffer) or writes_buffer(leaf, buffer)):
+            continue
+        for loop in all_loops_above(path[depth:]):
+            if loop.kind in ("parallel", "thread_binding"):
+                found = (
+                    f"The iterations of the {loop.kind} loop {loop.var.name!r} would share "
+                    f"{buffer.name!r}, of which each has its own now. Lift to a loop inside it."
+                )
+                raise fail(LoopKindError, primitive, func, [loop], found)

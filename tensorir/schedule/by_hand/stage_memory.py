@@ -1,0 +1,169 @@
+"""stage_memory: what a block computes in the first iteration of a loop serves all later ones.
+
+    for n, m:                                 for n, m:
+      P[k] = f(n, k)            for k           if m == 0: P[k] = f(n, k)        for k
+      use P                                     use P
+
+A producer computed under a loop is computed again in each iteration, although with respect to the
+*guard* loop it is always the same. Its block gets the predicate that the guard loop stands at its
+first iteration, and its buffer is lifted around that loop, so that it is filled step by step while
+the guard loop runs for the first time: ``for m, n`` with the guard m fills a panel for each n.
+
+Legal where every iteration of the guard loop would write the same values to the same elements: the
+bindings, loops and conditions of the producer do not depend on it, what the producer reads is not
+written below it, nobody else writes the buffer, and the loop is serial, so that its first
+iteration comes first.
+"""
+
+from __future__ import annotations
+
+from ....support.errors import DependenceError, LoopKindError
+from ....support.node import replace, walk
+from ...analysis.affine import loop_bounds
+from ...analysis.paths import (
+    Nested,
+    Path,
+    all_loops_above,
+    axis_bindings,
+    binds,
+    blocks_below,
+    conjunction,
+    fail,
+    find_block,
+    is_reduction,
+    loops_above,
+    realize_of,
+    rebuild,
+    require_ancestor,
+    require_complete,
+    require_own_axes,
+    scope_path,
+    with_body,
+    writers_of,
+)
+from ...analysis.region_cover import touched
+from ...buffer import BufferRegion, Range
+from ...expr import EQ, Expr, Var
+from ...function import PrimFunc
+from ...printer import print_region
+from ...stmt import Block, BlockRealize, For, IfThenElse, LetStmt, Stmt
+from ..primitives.compute_location import compute_at
+from .lift_allocation import lift_allocation
+
+PRIMITIVE = "stage_memory"
+
+
+def stage_memory(
+    func: PrimFunc,
+    block_name: str,
+    loop_var: Var,
+    guard_var: Var | None = None,
+    *,
+    checks: bool = True,
+) -> PrimFunc:
+    """Compute a producer under a loop, but only in the first iteration of the guard loop (the loop
+    itself, if None is given)."""
+    guard_var = loop_var if guard_var is None else guard_var
+    path = find_block(func, block_name, PRIMITIVE)
+    if all(loop.var is not loop_var for loop in loops_above(path)):
+        func = compute_at(func, block_name, loop_var, checks=checks)
+        path = find_block(func, block_name, PRIMITIVE)
+    require_ancestor(func, path, guard_var, PRIMITIVE)
+    depth = next(i for i, s in enumerate(path) if isinstance(s, For) and s.var is guard_var)
+    guard = path[depth]
+    assert isinstance(guard, For)
+    if guard.kind != "serial":
+        found = (
+            f"Expected a serial loop, whose first iteration comes first; {guard_var.name!r} is "
+            f"{guard.kind}."
+        )
+        raise fail(LoopKindError, PRIMITIVE, func, [guard], found)
+    if checks:
+        _require_repeated(func, path, depth, guard)
+    staged = func
+    for region in realize_of(path).block.writes:
+        staged = lift_allocation(staged, block_name, region.buffer.name, guard_var, PRIMITIVE)
+    path = find_block(staged, block_name, PRIMITIVE)
+    realize = realize_of(path)
+    predicate = conjunction([realize.predicate, EQ(guard_var, guard.min)])
+    return with_body(staged, rebuild(path, replace(realize, predicate=predicate)))
+
+
+def _require_repeated(func: PrimFunc, path: Path, depth: int, guard: For) -> None:
+    """Raises DependenceError unless the block does the same in every iteration of the guard."""
+    realize = realize_of(path)
+    block = realize.block
+    if not is_reduction(block):
+        require_complete(func, block, PRIMITIVE)
+    require_own_axes(func, block, PRIMITIVE)
+    _require_independent(func, path, depth, guard)
+    scope = scope_path(path)[-1]
+    assert isinstance(scope, Block)
+    for region in block.writes:
+        for other in writers_of(scope, region.buffer):
+            if other.block is not block:
+                found = (
+                    f"{other.block.name!r} writes {region.buffer.name!r} too, so that what "
+                    f"{block.name!r} wrote in the first iteration of {guard.var.name!r} may not be "
+                    "there in a later one."
+                )
+                raise fail(DependenceError, PRIMITIVE, func, [other.block], found)
+    inputs = {id(r.buffer): r.buffer for r in block.reads}
+    for n in blocks_below(guard):
+        for w in n.block.writes:
+            if n.block is not block and id(w.buffer) in inputs:
+                found = (
+                    f"{n.block.name!r} writes {print_region(w)} under the loop "
+                    f"{guard.var.name!r}, which {block.name!r} reads: what it computes may change "
+                    "from one iteration to the next."
+                )
+                raise fail(DependenceError, PRIMITIVE, func, [n.block], found)
+
+
+def _require_independent(func: PrimFunc, path: Path, depth: int, guard: For) -> None:
+    realize = realize_of(path)
+    block = realize.block
+    inner = [s for s in path[depth + 1 :] if isinstance(s, For)]
+    used: list[Expr] = [*realize.iter_values, realize.predicate]
+    for s in path[depth + 1 : -1]:
+        used.extend(_values_of(s))
+    if binds(used, guard.var):
+        found = (
+            f"In one iteration of {guard.var.name!r} the block {block.name!r} computes "
+            f"{_computed(path, realize, inner)}, which depends on {guard.var.name!r}: each "
+            "iteration needs its own."
+        )
+        raise fail(DependenceError, PRIMITIVE, func, [guard, realize], found)
+    below = {loop.var for loop in inner}
+    for value in axis_bindings(realize, ("reduce",)):
+        for v in walk(value):
+            if isinstance(v, Var) and v not in below:
+                found = (
+                    f"One iteration of {guard.var.name!r} computes only a part of the sums of "
+                    f"{block.name!r}, which the loop {v.name!r} around it completes."
+                )
+                raise fail(DependenceError, PRIMITIVE, func, [guard, realize], found)
+
+
+def _values_of(s: Stmt) -> list[Expr]:
+    match s:
+        case For():
+            return [s.min, s.extent]
+        case IfThenElse():
+            return [s.condition]
+        case LetStmt():
+            return [s.value]
+        case _:
+            return []
+
+
+def _computed(path: Path, realize: BlockRealize, inner: list[For]) -> str:
+    """The regions that one iteration writes, as text."""
+    n = Nested(realize, inner, [])
+    bounds = loop_bounds(all_loops_above(path))
+    texts: list[str] = []
+    for region in realize.block.writes:
+        box = touched(region, n, inner, bounds)
+        ranges = [Range(s, e) for s, e in zip(box.starts, box.extents, strict=True)]
+        texts.append(print_region(BufferRegion(region.buffer, tuple(ranges))))
+    return ", ".join(texts)

@@ -1,0 +1,342 @@
+"""transform_layout: renaming the elements of a buffer by an index map, in every access to it.
+
+Where the map needs padding, the block that writes the buffer is rewritten to run over the new
+layout and to fill what lies outside with ``pad_value``; this needs a complete block that writes
+each element at its own axes, as copies do. A parameter's layout is the caller's: it may change only
+where the function's attribute ``layout_free`` lists it, and the map is then recorded in
+``layout_maps``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ....support.errors import LayoutError
+from ....support.node import replace, walk
+from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.paths import (
+    TRUE,
+    Nested,
+    Path,
+    all_loops_above,
+    conditions_above,
+    fail,
+    find_block,
+    is_complete,
+    realize_of,
+    rebuild,
+    scope_path,
+    single_store,
+    with_body,
+    writers_of,
+)
+from ...analysis.region_cover import axis_of_index, covers_domain
+from ...arith import Analyzer, IndexMap
+from ...buffer import Buffer, BufferRegion, Range
+from ...expr import BufferLoad, Call, Expr, FloorMod, IntImm, Var, add, all_of, const, is_const
+from ...function import PrimFunc
+from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, MatchBuffer, Stmt
+from ...visitor import Mutator, substitute
+from ..trace.values import index_map_text
+from .annotate import buffer_at
+
+
+def as_index_map(index_map: IndexMap | Callable[..., object], ndim: int) -> IndexMap:
+    """An index map, from itself or from a Python function; raises LayoutError for a wrong arity or
+    anything else."""
+    if not (isinstance(index_map, IndexMap) or callable(index_map)):
+        raise LayoutError(
+            "index_map",
+            "Expected a function from indices to indices, such as lambda i, j: (j, i); found "
+            f"{index_map!r}.",
+        )
+    return index_map if isinstance(index_map, IndexMap) else IndexMap.from_function(index_map, ndim)
+
+
+def find_buffer(
+    func: PrimFunc, block: Block, buffer: tuple[str, int] | list[object] | str
+) -> Buffer:
+    """``("read", i)``, ``("write", i)`` or a name; raises ScheduleValueError."""
+    if isinstance(buffer, str):
+        return buffer_at(func, block, "read", buffer, "transform_layout")
+    pair = isinstance(buffer, (tuple, list)) and len(buffer) == 2
+    side, index = buffer if pair else (None, None)
+    if side not in ("read", "write") or not isinstance(index, int):
+        raise LayoutError(
+            "transform_layout",
+            f"Expected ('read', i), ('write', i) or a buffer's name; found {buffer!r}.",
+        )
+    return buffer_at(func, block, str(side), index, "transform_layout")
+
+
+def transform_layout(
+    func: PrimFunc,
+    block_name: str,
+    buffer: tuple[str, int] | str,
+    index_map: IndexMap | Callable[..., object],
+    pad_value: float | int | None = None,
+) -> PrimFunc:
+    """Rewrite the shape and every access of a buffer by an index map.
+
+    The map must be a bijection of the shape; with ``pad_value`` it may leave elements unused, which
+    then hold this value.
+    """
+    block = realize_of(find_block(func, block_name, "transform_layout")).block
+    old = find_buffer(func, block, buffer)
+    m = as_index_map(index_map, old.ndim)
+    if old.strides:
+        raise _refuse(
+            func, block, f"{old.name!r} has strides; only compact buffers change their layout."
+        )
+    try:
+        full = old.shape if pad_value is None else whole_digits(m, old.shape)
+        shape = m.map_shape(full)
+        inverse, inside = m.padded_inverse(full)
+        if full is not old.shape:
+            limits = [
+                o < size
+                for o, size, own in zip(inverse.outputs, old.shape, full, strict=True)
+                if own is not size
+            ]
+            inside = all_of([inside, *limits])
+    except LayoutError as error:
+        raise _refuse(func, block, f"{old.name!r}: {error.found}") from error
+    padded = not is_const(inside, 1)
+    if padded and pad_value is None:
+        raise _refuse(
+            func,
+            block,
+            f"The map is no bijection of the shape of {old.name!r}: it leaves elements "
+            "unused. Give pad_value.",
+        )
+    new = replace(old, shape=tuple(shape))
+    changed = func
+    if old in func.params:
+        changed = _transform_parameter(changed, block, old, new, m, pad_value if padded else None)
+    elif padded:
+        assert pad_value is not None
+        changed = _pad_writer(changed, block, old, new, inverse, inside, pad_value)
+    return replace(changed, body=_Relayout(old, new, m).visit(changed.body))
+
+
+def whole_digits(m: IndexMap, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """``shape`` with each axis that the map takes ``% c`` of grown to at least c, so that a layout
+    with padding has whole digits: 10 columns in panels of 16 give one panel of 16."""
+    grown = list(shape)
+    for o in m.outputs:
+        if isinstance(o, FloorMod) and isinstance(o.b, IntImm) and o.a in m.inputs:
+            axis = m.inputs.index(o.a)
+            size = grown[axis]
+            if isinstance(size, IntImm) and size.value < o.b.value:
+                grown[axis] = o.b
+    return shape if all(a is b for a, b in zip(grown, shape, strict=True)) else tuple(grown)
+
+
+def _refuse(func: PrimFunc, block: Block, found: str) -> LayoutError:
+    error = fail(LayoutError, "transform_layout", func, [block], found)
+    assert isinstance(error, LayoutError)
+    return error
+
+
+def _transform_parameter(
+    func: PrimFunc, block: Block, old: Buffer, new: Buffer, m: IndexMap, pad_value: float | None
+) -> PrimFunc:
+    index = next(i for i, p in enumerate(func.params) if p is old)
+    free = func.attr("layout_free") or ()
+    if index not in list(free):
+        raise _refuse(
+            func,
+            block,
+            f"{old.name!r} is parameter {index}, whose layout belongs to the caller: the attribute "
+            f"layout_free lists {list(free)}. Use cache_read and change the layout of the copy.",
+        )
+    if old in func.written:
+        raise _refuse(func, block, f"{old.name!r} is an output of the function.")
+
+    params = tuple([new if p is old else p for p in func.params])
+    maps = [*(func.attr("layout_maps") or ()), [index, index_map_text(m), pad_value]]
+    return replace(func, params=params).with_attr("layout_maps", maps)
+
+
+class _Relayout(Mutator):
+    """Accesses of one buffer become accesses of another at mapped indices."""
+
+    def __init__(self, old: Buffer, new: Buffer, m: IndexMap) -> None:
+        self.old, self.new, self.m = old, new, m
+        self.analyzer = Analyzer()
+
+    def visit_Buffer(self, n: Buffer) -> Buffer:  # noqa: N802
+        return self.new if n is self.old else n
+
+    def visit_Block(self, n: Block) -> Block:  # noqa: N802
+        outer = self.analyzer
+        self.analyzer = Analyzer()
+        for it in n.iter_vars:
+            self.analyzer.bind(it.var, it.dom)
+        result: Block = self.generic_visit(n)
+        self.analyzer = outer
+        return result
+
+    def visit_MatchBuffer(self, n: MatchBuffer) -> MatchBuffer:  # noqa: N802
+        if n.source.buffer is self.old:
+            raise LayoutError(
+                "transform_layout", f"{self.old.name!r} is matched by {n.buffer.name!r}."
+            )
+        if n.buffer is self.old:
+            raise LayoutError(
+                "transform_layout",
+                f"{self.old.name!r} is a view of {n.source.buffer.name!r} by match_buffer; change "
+                "the layout of that buffer.",
+            )
+        result: MatchBuffer = self.generic_visit(n)
+        return result
+
+    def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
+        load: BufferLoad = self.generic_visit(n) if n.buffer is not self.old else n
+        if n.buffer is not self.old:
+            return load
+        indices = tuple([self.visit(i) for i in n.indices])
+        return BufferLoad(self.new, self.m.map_indices(indices, self.analyzer), n.predicate)
+
+    def visit_BufferStore(self, n: BufferStore) -> Stmt:  # noqa: N802
+        if n.buffer is not self.old:
+            result: Stmt = self.generic_visit(n)
+            return result
+        indices = tuple([self.visit(i) for i in n.indices])
+        return BufferStore(
+            self.new,
+            self.visit(n.value),
+            self.m.map_indices(indices, self.analyzer),
+            n.predicate,
+        )
+
+    def visit_BufferRegion(self, n: BufferRegion) -> BufferRegion:  # noqa: N802
+        if n.buffer is not self.old:  # its bounds may load from the old buffer
+            same: BufferRegion = self.generic_visit(n)
+            return same
+        if all(is_const(r.extent, 1) for r in n.region):
+            points = [self.visit(r.min) for r in n.region]
+            mapped = self.m.map_indices(points, self.analyzer)
+            return BufferRegion(self.new, tuple([Range(i, IntImm(1)) for i in mapped]))
+        return BufferRegion(self.new, tuple([Range(IntImm(0), dim) for dim in self.new.shape]))
+
+
+# -- padding ---------------------------------------------------------------------------------------
+def _pad_writer(
+    func: PrimFunc,
+    block: Block,
+    buffer: Buffer,
+    new: Buffer,
+    inverse: IndexMap,
+    inside: Expr,
+    pad_value: float,
+) -> PrimFunc:
+    """Let the only writer of the buffer run over the new layout and write ``pad_value`` outside."""
+    path = _writer_path(func, block, buffer)
+    realize = realize_of(path)
+    writer = realize.block
+    store = single_store(writer)
+    axes = [axis_of_index(writer, i) for i in store.indices] if store is not None else []
+    every = {it.var for it in writer.iter_vars}
+    if (
+        store is None
+        or not is_complete(writer)
+        or None in axes
+        or set(axes) != every
+        or len(axes) != len(every)
+    ):
+        raise _refuse(
+            func,
+            writer,
+            f"{writer.name!r} does not write each element of {buffer.name!r} at its own "
+            "axes, so it cannot "
+            "write the padding. Copy with cache_read or cache_write first.",
+        )
+    _require_whole_runs(func, path, buffer, axes, store)
+    top = _own_loops(path)
+    if any(isinstance(x, For) for x in top[len(scope_path(path)) : -1]):
+        found = (
+            f"{writer.name!r} shares loops with other blocks; to write the padding it must run "
+            f"over all of {buffer.name!r} once. Copy with cache_read first and change the layout "
+            "of the copy."
+        )
+        raise _refuse(func, writer, found)
+    names = {v: Var(f"v{d}") for d, v in enumerate(inverse.inputs)}
+    sizes = [Range(IntImm(0), dim) for dim in new.shape]
+    change = {
+        a: substitute(o, names) for a, o in zip(axes, inverse.outputs, strict=True) if a is not None
+    }
+    value = substitute(store.value, change)
+    dtype = buffer.dtype
+    guarded = Call(
+        "if_then_else", (substitute(inside, names), value, const(pad_value, dtype)), dtype
+    )
+    point = tuple([names[v] for v in inverse.inputs])
+    new_block = Block(
+        writer.name,
+        tuple(
+            [IterVar(names[v], r, "spatial") for v, r in zip(inverse.inputs, sizes, strict=True)]
+        ),
+        tuple([substitute(r, change) for r in writer.reads]),
+        (BufferRegion(new, tuple([Range(i, IntImm(1)) for i in point])),),
+        BufferStore(new, guarded, point),
+        annotations=writer.annotations,
+    )
+    loops = [Var(f"ax{d}") for d in range(len(sizes))]
+    nest: Stmt = BlockRealize(tuple(loops), TRUE, new_block)
+    for var, r in reversed(list(zip(loops, sizes, strict=True))):
+        nest = For(var, IntImm(0), r.extent, "serial", nest)
+    return with_body(func, rebuild(top, nest))
+
+
+def _require_whole_runs(
+    func: PrimFunc, path: Path, buffer: Buffer, axes: Sequence[Var | None], store: BufferStore
+) -> None:
+    """The writer runs for every element of the buffer, or could: what it reads for the others is
+    there."""
+    realize = realize_of(path)
+    writer = realize.block
+    domains = {it.var: it.dom for it in writer.iter_vars}
+    loops = all_loops_above(path)
+    whole = covers_domain(
+        Nested(realize, loops, conditions_above(path)), loop_bounds(loops)
+    ) and all(
+        a is not None
+        and is_const(domains[a].min, 0)
+        and Bounds().proves_equal(domains[a].extent, dim)
+        for a, dim in zip(axes, buffer.shape, strict=True)
+    )
+    if whole:
+        return
+    sizes = zip(axes, buffer.shape, strict=True)
+    bounds = Bounds({a: Range(IntImm(0), dim) for a, dim in sizes if a is not None})
+    for load in walk(store.value):
+        if isinstance(load, BufferLoad) and not all(
+            bounds.proves_le(IntImm(0), index) and bounds.proves_le(add(index, 1), size)
+            for index, size in zip(load.indices, load.buffer.shape, strict=True)
+        ):
+            found = (
+                f"{writer.name!r} writes only a part of {buffer.name!r}; writing all of it, with "
+                f"the padding, would read {load.buffer.name!r} out of bounds. Let it run for "
+                "every element, or copy with cache_read first and change the layout of the copy."
+            )
+            raise _refuse(func, writer, found)
+
+
+def _writer_path(func: PrimFunc, block: Block, buffer: Buffer) -> Path:
+    scope = scope_path(find_block(func, block.name, "transform_layout"))[-1]
+    assert isinstance(scope, Block)
+    writers = writers_of(scope, buffer)
+    if len(writers) != 1:
+        raise _refuse(
+            func, block, f"{buffer.name!r} has {len(writers)} writers; padding needs exactly one."
+        )
+    return find_block(func, writers[0].block.name, "transform_layout")
+
+
+def _own_loops(path: Path) -> Path:
+    """The path to the outermost loop that holds nothing but the block."""
+    end = len(path) - 1
+    while isinstance(path[end - 1], For):
+        end -= 1
+    return path[: end + 1]
