@@ -45,8 +45,8 @@ from .tensorir.expr import min_value as _min_value
 from .tensorir.expr import minimum as minimum
 from .tensorir.intrinsics import call_intrin, intrinsic
 from .tensorir.reducers import CommReducer
-from .tensorir.stage import Stage, StageAxis, ThreadAxis, thread_axis
-from .tensorir.stage_schedule import StageSchedule, create_schedule
+from .tensorir.stages.stage import Stage, StageAxis, ThreadAxis, thread_axis
+from .tensorir.stages.stage_schedule import StageSchedule, create_schedule
 
 size_var = var
 Schedule = StageSchedule

@@ -11,7 +11,7 @@ from ..support.errors import BurnishError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule as TensorSchedule
-from ..tensorir.stage_schedule import StageSchedule
+from ..tensorir.stages.stage_schedule import StageSchedule
 from ..tensorir.verify import verify_func
 from ..tensorir.verify_bounds import verify_bounds
 from ..tensorir.verify_regions import verify_regions

@@ -11,11 +11,11 @@ from ..support.node import walk
 from ..support.structural import structural_equal
 from ..tensorir.buffer import Buffer
 from ..tensorir.expr import Var
-from ..tensorir.loop_text import loop_text
 from ..tensorir.printer import print_expr
 from ..tensorir.schedule import Schedule as TensorSchedule
-from ..tensorir.stage_lowering import LoweredStages, lower_stages
-from ..tensorir.stage_schedule import StageSchedule
+from ..tensorir.stages.loop_text import loop_text
+from ..tensorir.stages.stage_lowering import LoweredStages, lower_stages
+from ..tensorir.stages.stage_schedule import StageSchedule
 from ..tensorir.stmt import Block
 from ..tensorir.tensor import Tensor
 

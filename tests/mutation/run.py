@@ -54,7 +54,7 @@ TESTS = (
     tuple([f"tests/tuner/test_{n}.py" for n in ("apply", "database", "task", "candidate")]),
     tuple([f"tests/driver/test_{n}.py" for n in ("compile", "numerics", "signature", "stages")]),
     ("tests/tensorir/lowering",),
-    tuple([f"tests/tensorir/test_{n}.py" for n in ("stage_lowering", "stage_schedule")]),
+    tuple([f"tests/tensorir/stages/test_{n}.py" for n in ("stage_lowering", "stage_schedule")]),
 )
 """The tests that may kill, in groups that are recorded each in a process."""
 PRODUCT = ("driver", "frontend", "models", "graphir", "tuner", "tensorir", "vm", "support")

@@ -10,7 +10,7 @@ import numpy as np
 
 from burnish import te
 from burnish.support.errors import ScheduleError
-from burnish.tensorir.stage import Stage, StageAxis
+from burnish.tensorir.stages.stage import Stage, StageAxis
 
 Reference = Callable[..., Sequence[np.ndarray]]
 

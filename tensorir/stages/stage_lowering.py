@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from ..support.errors import DependenceError, ScheduleError, ScheduleValueError
-from ..support.node import replace
-from .analysis.affine import Bounds, loop_bounds
-from .analysis.paths import (
+from ...support.errors import DependenceError, ScheduleError, ScheduleValueError
+from ...support.node import replace
+from ..analysis.affine import Bounds, loop_bounds
+from ..analysis.paths import (
     Nested,
     all_buffers,
     all_loops_above,
@@ -38,19 +38,19 @@ from .analysis.paths import (
     map_outer_realizes,
     realize_of,
 )
-from .analysis.region_cover import contains, covers_domain, full_box, whole_boxes
-from .buffer import Buffer
-from .create_prim_func import Built, build_prim_func
-from .expr import IntImm, Var, is_const
-from .function import Param, PrimFunc
-from .schedule import Schedule
-from .schedule.primitives.reduction import decompose_reduction
-from .schedule.trace.handles import LoopHandle
+from ..analysis.region_cover import contains, covers_domain, full_box, whole_boxes
+from ..buffer import Buffer
+from ..create_prim_func import Built, build_prim_func
+from ..expr import IntImm, Var, is_const
+from ..function import Param, PrimFunc
+from ..schedule import Schedule
+from ..schedule.primitives.reduction import decompose_reduction
+from ..schedule.trace.handles import LoopHandle
+from ..stmt import BlockRealize, For, SeqStmt, Stmt, seq
+from ..tensor import Tensor
+from ..visitor import substitute
 from .stage import Fuse, LoopKind, Reorder, Split, Stage, StageAxis
 from .stage_schedule import StageSchedule
-from .stmt import BlockRealize, For, SeqStmt, Stmt, seq
-from .tensor import Tensor
-from .visitor import substitute
 
 
 @dataclass(slots=True)

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..support.errors import DependenceError, ScheduleError, ScheduleValueError
-from .buffer import SCOPES
-from .expr import Expr
-from .schedule.primitives.annotate import THREAD_AXES
-from .stmt import IterVar
-from .tensor import ComputeOp, ReduceAxis
+from ...support.errors import DependenceError, ScheduleError, ScheduleValueError
+from ..buffer import SCOPES
+from ..expr import Expr
+from ..schedule.primitives.annotate import THREAD_AXES
+from ..stmt import IterVar
+from ..tensor import ComputeOp, ReduceAxis
 
 if TYPE_CHECKING:
     from .stage_schedule import StageSchedule

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from burnish import te
 from burnish.tensorir.expr import BufferLoad, Reduce, Var
-from burnish.tensorir.redefine import ReducePart, cached_read, cached_write, factored
+from burnish.tensorir.stages.redefine import ReducePart, cached_read, cached_write, factored
 from burnish.tests.strategies.stages import argmax
 
 

@@ -19,11 +19,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..support.errors import InternalError
-from .analysis.affine import Bounds, loop_bounds
-from .analysis.paths import conjuncts
-from .buffer import Buffer
-from .expr import (
+from ...support.errors import InternalError
+from ..analysis.affine import Bounds, loop_bounds
+from ..analysis.paths import conjuncts
+from ..buffer import Buffer
+from ..expr import (
     EQ,
     GE,
     GT,
@@ -56,8 +56,7 @@ from .expr import (
     all_of,
     mul,
 )
-from .stage_lowering import LoweredStages
-from .stmt import (
+from ..stmt import (
     Block,
     BlockRealize,
     BufferStore,
@@ -68,7 +67,8 @@ from .stmt import (
     SeqStmt,
     Stmt,
 )
-from .visitor import substitute
+from ..visitor import substitute
+from .stage_lowering import LoweredStages
 
 _OPERATORS: dict[type[Expr], str] = {
     Add: " + ", Sub: " - ", Mul: "*", Div: "/", FloorDiv: "/", FloorMod: " % ", LT: " < ",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from burnish import te
-from burnish.tensorir.loop_text import loop_text
-from burnish.tensorir.stage_lowering import lower_stages
+from burnish.tensorir.stages.loop_text import loop_text
+from burnish.tensorir.stages.stage_lowering import lower_stages
 
 
 def text(s: te.Schedule, *args: te.Tensor) -> str:

@@ -18,9 +18,9 @@ from burnish.support.errors import (
 )
 from burnish.support.node import walk
 from burnish.support.structural import assert_structural_equal
-from burnish.tensorir.loop_text import loop_text
 from burnish.tensorir.parser import parse_func
-from burnish.tensorir.stage_lowering import lower_stages
+from burnish.tensorir.stages.loop_text import loop_text
+from burnish.tensorir.stages.stage_lowering import lower_stages
 from burnish.tensorir.stmt import Block
 from burnish.tensorir.verify import verify_func
 from burnish.tensorir.verify_bounds import verify_bounds

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..support.node import replace
-from .buffer import Range
-from .expr import BufferLoad, Call, Expr, IntImm, Reduce, Var, all_of, const, max_value, min_value
-from .stmt import IterVar
-from .tensor import ComputeOp, ReduceAxis, Tensor, TupleReduce
-from .visitor import Mutator, substitute
+from ...support.node import replace
+from ..buffer import Range
+from ..expr import BufferLoad, Call, Expr, IntImm, Reduce, Var, all_of, const, max_value, min_value
+from ..stmt import IterVar
+from ..tensor import ComputeOp, ReduceAxis, Tensor, TupleReduce
+from ..visitor import Mutator, substitute
 
 
 class _Loads(Mutator):
