@@ -38,7 +38,6 @@ TESTED_ELSEWHERE = {
                 "loop_kinds",
                 "loops",
                 "places",
-                "queries",
                 "reductions",
                 "sampling",
                 "storage",
@@ -47,6 +46,7 @@ TESTED_ELSEWHERE = {
         "by the tests of what they delegate to, and of their examples in test_entries.py",
     ),
     "tensorir/segment.py": "a record; by the tests of what plans and what emits segments",
+    "tensorir/schedule/queries.py": "by the tests of its examples in test_entries.py",
     "support/source.py": "tested with the errors that render spans (tests/support/test_errors.py)",
 }
 """Files with logic that have no test file of their own, and why."""

@@ -49,8 +49,8 @@ from ...expr import Add, BufferLoad, Expr, Mul, Sub, Var, is_const, neg
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, For
 from ...visitor import substitute
-from ..insertion import change_block
 from ..primitives.inline import with_inferred_regions
+from ..rewriting.insertion import change_block
 
 _PRIMITIVE = "fuse_reduction_epilogue"
 

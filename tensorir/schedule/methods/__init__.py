@@ -1,12 +1,12 @@
 """The methods of ``Schedule``, a file for each group of primitives."""
 
+from ..queries import QueryMethods
 from .annotations import AnnotationPrimitives
 from .blocks import BlockPrimitives
 from .caches import CachePrimitives
 from .loop_kinds import LoopKindPrimitives
 from .loops import LoopPrimitives
 from .places import PlacePrimitives
-from .queries import QueryMethods
 from .reductions import ReductionPrimitives
 from .sampling import SamplingPrimitives
 from .storage import StoragePrimitives

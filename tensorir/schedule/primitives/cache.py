@@ -44,7 +44,7 @@ from ...expr import BufferLoad, Expr, IntImm, Var, add, is_const
 from ...function import PrimFunc
 from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, SeqStmt, Stmt
 from ...visitor import replace_buffers
-from ..insertion import (
+from ..rewriting.insertion import (
     Cached,
     Place,
     allocate_in,

@@ -49,7 +49,14 @@ from ...expr import (
 from ...function import PrimFunc
 from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
 from ...visitor import Mutator, substitute
-from ..insertion import Cached, allocate_in, change_block, insert_stmt, require_room, shared_place
+from ..rewriting.insertion import (
+    Cached,
+    allocate_in,
+    change_block,
+    insert_stmt,
+    require_room,
+    shared_place,
+)
 from .annotate import buffer_names, require_scope
 from .inline import with_inferred_regions
 

@@ -46,7 +46,7 @@ from ...function import PrimFunc
 from ...intrinsics import call_intrin
 from ...stmt import Block, BlockRealize, BufferStore, For, IfThenElse, IterVar, MatchBuffer, Stmt
 from ...visitor import Mutator, substitute
-from ..insertion import (
+from ..rewriting.insertion import (
     Cached,
     Place,
     allocate_in,

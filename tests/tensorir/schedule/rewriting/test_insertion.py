@@ -9,7 +9,7 @@ from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.schedule.insertion import (
+from burnish.tensorir.schedule.rewriting.insertion import (
     Place,
     allocate_in,
     change_block,

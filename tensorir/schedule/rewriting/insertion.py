@@ -12,16 +12,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...support.errors import DependenceError, LayoutError
-from ...support.node import Node, replace, walk
-from ..analysis.paths import Path, all_loops_above, fail, find_block, realize_of, rebuild, with_body
-from ..arith import Analyzer
-from ..arith.region import limits
-from ..buffer import Buffer, Range
-from ..expr import BufferLoad, Expr, IntImm, Let, Var
-from ..function import PrimFunc
-from ..stmt import Block, For, IterVar, LetStmt, SeqStmt, Stmt, seq
-from ..visitor import free_vars, substitute
+from ....support.errors import DependenceError, LayoutError
+from ....support.node import Node, replace, walk
+from ...analysis.paths import (
+    Path,
+    all_loops_above,
+    fail,
+    find_block,
+    realize_of,
+    rebuild,
+    with_body,
+)
+from ...arith import Analyzer
+from ...arith.region import limits
+from ...buffer import Buffer, Range
+from ...expr import BufferLoad, Expr, IntImm, Let, Var
+from ...function import PrimFunc
+from ...stmt import Block, For, IterVar, LetStmt, SeqStmt, Stmt, seq
+from ...visitor import free_vars, substitute
 
 
 @dataclass(slots=True)

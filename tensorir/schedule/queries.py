@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable
 from typing import Any, Self, overload
 
-from ....support.display import as_html, show_text
-from ....support.errors import ScheduleValueError
-from ...analysis.paths import (
+from ...support.display import as_html, show_text
+from ...support.errors import ScheduleValueError
+from ..analysis.paths import (
     blocks_below,
     consumers_of,
     find_block,
@@ -25,12 +25,12 @@ from ...analysis.paths import (
     realize_of,
     scope_path,
 )
-from ...expr import Expr, Var
-from ...stmt import Block, For
-from ..arguments import require_int, require_text
-from ..state import BlockLike, ScheduleState
-from ..trace.handles import BlockHandle, BlockRV, LoopHandle, LoopRV
-from ..trace.values import RV
+from ..expr import Expr, Var
+from ..stmt import Block, For
+from .arguments import require_int, require_text
+from .state import BlockLike, ScheduleState
+from .trace.handles import BlockHandle, BlockRV, LoopHandle, LoopRV
+from .trace.values import RV
 
 
 class QueryMethods(ScheduleState):
