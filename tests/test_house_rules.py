@@ -28,23 +28,6 @@ MAY_IMPORT_INSIDE = {
 
 TESTED_ELSEWHERE = {
     "support/abi.py": "constants only; tests of tensorir/codegen and vm bind kernels by it",
-    **dict.fromkeys(
-        [
-            f"tensorir/schedule/methods/{name}.py"
-            for name in (
-                "annotations",
-                "blocks",
-                "caches",
-                "loop_kinds",
-                "loops",
-                "places",
-                "reductions",
-                "sampling",
-                "storage",
-            )
-        ],
-        "by the tests of what they delegate to, and of their examples in test_entries.py",
-    ),
     "tensorir/segment.py": "a record; by the tests of what plans and what emits segments",
     "tensorir/schedule/queries.py": "by the tests of its examples in test_entries.py",
     "support/source.py": "tested with the errors that render spans (tests/support/test_errors.py)",

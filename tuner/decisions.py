@@ -18,7 +18,7 @@ from ..support.errors import ScheduleValueError
 from ..tensorir.expr import Expr, Var
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule, Trace
-from ..tensorir.schedule.primitives.sampling import prime_factors
+from ..tensorir.schedule.primitives.sample_perfect_tile import prime_factors
 from ..tensorir.visitor import free_vars
 
 Decision = int | tuple[int, ...]

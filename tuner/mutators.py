@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from ..tensorir.schedule.primitives.sampling import prime_factors
+from ..tensorir.schedule.primitives.sample_perfect_tile import prime_factors
 from .decisions import CATEGORY, PLACE, TILE, Draw, Draws, redraw
 
 _RESAMPLE = 0.2

@@ -24,7 +24,7 @@ from ..support.errors import TuningError, nearest
 from ..tensorir.expr import IntImm
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import LoopHandle, Schedule, Trace
-from ..tensorir.schedule.primitives.sampling import prime_factors
+from ..tensorir.schedule.primitives.sample_perfect_tile import prime_factors
 
 TemplateFunction = Callable[[Schedule, "Config"], object]
 

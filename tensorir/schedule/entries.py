@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...support.errors import InternalError
+from .primitive import QUERIES
 from .schedule import Schedule
+from .trace.rows import ROWS
 
 _PART = re.compile(r"(?m)^(Before|Schedule|After)::\n")
 PARTS = ("Before", "Schedule", "After")
@@ -33,17 +35,17 @@ class Entry:
 
 
 def entries() -> Sequence[Entry]:
-    """Every public method of the groups that Schedule is made of, in the order of their definition;
-    aliases are left out."""
+    """Every public method of what Schedule is made of, in the order of its bases; aliases are left
+    out."""
     return [
-        _entry(group, name, method)
-        for group in Schedule.__bases__
-        for name, method in vars(group).items()
+        _entry(name, method)
+        for base in Schedule.__bases__
+        for name, method in vars(base).items()
         if not name.startswith("_") and inspect.isfunction(method) and method.__name__ == name
     ]
 
 
-def _entry(group: type, name: str, method: object) -> Entry:
+def _entry(name: str, method: object) -> Entry:
     assert callable(method)
     parts = _PART.split(inspect.getdoc(method) or "")
     found = tuple(parts[1::2])
@@ -59,5 +61,5 @@ def _entry(group: type, name: str, method: object) -> Entry:
         if p.name != "self"
     ]
     signature = f"{name}{inspect.Signature(parameters)}"
-    title = (inspect.getdoc(group) or "").strip()
-    return Entry(name, signature, title, parts[0].strip(), example)
+    group = ROWS[name].group if name in ROWS else QUERIES
+    return Entry(name, signature, group, parts[0].strip(), example)

@@ -26,17 +26,18 @@ from ..analysis.paths import (
     scope_path,
 )
 from ..expr import Expr, Var
-from ..stmt import Block, For
+from ..stmt import Block, For, Stmt
 from .arguments import require_int, require_text
+from .primitive import ATTR, BLOCK, THIS_BLOCK_OR_LOOP, query
 from .state import BlockLike, ScheduleState
 from .trace.handles import BlockHandle, BlockRV, LoopHandle, LoopRV
-from .trace.values import RV
 
 
 class QueryMethods(ScheduleState):
     """Queries: what may be asked of a schedule, and copies of it."""
 
     # -- blocks and loops --------------------------------------------------------------------------
+    @query(name=ATTR, func_name=ATTR)
     def get_block(self, name: str, func_name: str | None = None) -> BlockRV:
         """The handle of the block called ``name``.
 
@@ -68,10 +69,10 @@ class QueryMethods(ScheduleState):
         find_block(
             self._functions[owner], require_text(name, "a block's name", "get_block"), "get_block"
         )
-        rv = BlockHandle(name, owner)
-        self._record("get_block", (), (("name", name), ("func_name", owner)), (rv,))
-        return rv
+        self._note(func_name=owner)
+        return BlockHandle(name, owner)
 
+    @query(block=BLOCK)
     def get_loops(self, block: BlockLike) -> list[LoopRV]:
         """The loops around a block, up to the block that holds it, outermost first.
 
@@ -94,13 +95,11 @@ class QueryMethods(ScheduleState):
             assert [sch.get(loop).extent.value for loop in (i, j)] == [4, 6]
             assert sch.get_loops("root") == []
         """
-        handle = self._handle(block)
-        func, name = self._block(handle)
+        func, name = self._block(block)
         path = find_block(self._functions[func], name, "get_loops")
-        result = [LoopHandle(loop.var, func) for loop in loops_above(path)]
-        self._record("get_loops", (("block", handle),), (), result)
-        return result
+        return [LoopHandle(loop.var, func) for loop in loops_above(path)]
 
+    @query(block_or_loop=THIS_BLOCK_OR_LOOP)
     def get_child_blocks(self, block_or_loop: BlockLike | LoopRV) -> list[BlockRV]:
         """The blocks directly below a block or loop, in program order; not the blocks in these.
 
@@ -129,24 +128,17 @@ class QueryMethods(ScheduleState):
             (i,) = sch.get_loops(second)
             assert [sch.get(b).name for b in sch.get_child_blocks(i)] == ["C"]
         """
+        primitive = "get_child_blocks"
+        top: Stmt
         if isinstance(block_or_loop, LoopHandle):
-            loop = self._place(block_or_loop, "get_child_blocks")
-            func = loop.func_name
-            below = blocks_below(
-                loop_of(find_loop(self._functions[func], loop.var, "get_child_blocks"))
-            )
-            target: RV = loop
+            func = block_or_loop.func_name
+            top = loop_of(find_loop(self._functions[func], block_or_loop.var, primitive))
         else:
-            handle = self._handle(block_or_loop)
-            func, name = self._block(handle)
-            below = blocks_below(
-                realize_of(find_block(self._functions[func], name, "get_child_blocks")).block.body
-            )
-            target = handle
-        result = [BlockHandle(n.block.name, func) for n in below]
-        self._record("get_child_blocks", (("", target),), (), result)
-        return result
+            func, name = self._block(block_or_loop)
+            top = realize_of(find_block(self._functions[func], name, primitive)).block.body
+        return [BlockHandle(n.block.name, func) for n in blocks_below(top)]
 
+    @query(block=BLOCK)
     def get_producers(self, block: BlockLike) -> list[BlockRV]:
         """The blocks of the same scope that write what a block reads, in program order.
 
@@ -177,6 +169,7 @@ class QueryMethods(ScheduleState):
         """
         return self._neighbours("get_producers", block, producers_of)
 
+    @query(block=BLOCK)
     def get_consumers(self, block: BlockLike) -> list[BlockRV]:
         """The blocks of the same scope that read what a block writes, in program order.
 
@@ -208,15 +201,13 @@ class QueryMethods(ScheduleState):
     def _neighbours(
         self, kind: str, block: BlockLike, find: Callable[[Block, Block], Any]
     ) -> list[BlockRV]:
-        handle = self._handle(block)
-        func, name = self._block(handle)
+        func, name = self._block(block)
         path = find_inner_block(self._functions[func], name, kind)
         scope = scope_path(path)[-1]
         assert isinstance(scope, Block)
-        result = [BlockHandle(n.block.name, func) for n in find(scope, realize_of(path).block)]
-        self._record(kind, (("block", handle),), (), result)
-        return result
+        return [BlockHandle(n.block.name, func) for n in find(scope, realize_of(path).block)]
 
+    @query(scope_block=BLOCK)
     def get_output_blocks(self, scope_block: BlockLike) -> list[BlockRV]:
         """The blocks directly below a block that write a buffer which outlives it, in program
         order: below the root, those that write the function's outputs.
@@ -243,16 +234,14 @@ class QueryMethods(ScheduleState):
 
             assert [sch.get(b).name for b in sch.get_output_blocks("root")] == ["C"]
         """
-        handle = self._handle(scope_block)
-        func, name = self._block(handle)
-        scope = realize_of(find_block(self._functions[func], name, "get_output_blocks")).block
-        result = [
-            BlockHandle(n.block.name, func)
+        owner, name = self._block(scope_block)
+        func = self._functions[owner]
+        scope = realize_of(find_block(func, name, "get_output_blocks")).block
+        return [
+            BlockHandle(n.block.name, owner)
             for n in blocks_below(scope.body)
-            if is_output_block(self._functions[func], scope, n.block)
+            if is_output_block(func, scope, n.block)
         ]
-        self._record("get_output_blocks", (("scope_block", handle),), (), result)
-        return result
 
     # -- what handles stand for --------------------------------------------------------------------
     @overload

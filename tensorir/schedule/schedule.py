@@ -1,37 +1,100 @@
 """``Schedule``: a module being scheduled, with a method for each primitive.
 
 A primitive that raises leaves the schedule as it was. Names and positions of parameters are TVM's.
-The methods stand in ``methods/``, their implementations beside this file, what both need to know of
-the schedule in ``state.py``.
+A primitive is one file, which holds its row, its method, its preconditions and its rewrite; this
+list of them is the registry, in the order of docs/primitives.md. What all need to know of the
+schedule is in ``state.py``.
 """
 
 from __future__ import annotations
 
-from .methods import (
-    AnnotationPrimitives,
-    BlockPrimitives,
-    CachePrimitives,
-    LoopKindPrimitives,
-    LoopPrimitives,
-    PlacePrimitives,
-    QueryMethods,
-    ReductionPrimitives,
-    SamplingPrimitives,
-    StoragePrimitives,
-)
+from .by_hand.cache_inplace import CacheInplace
+from .by_hand.decompose_padding import DecomposePadding
+from .by_hand.enter_postproc import EnterPostproc
+from .by_hand.fuse_reduction_epilogue import FuseReductionEpilogue
+from .by_hand.lift_allocation import LiftAllocation
+from .by_hand.pack import Pack
+from .by_hand.reindex import Reindex
+from .by_hand.reindex_cache_write import ReindexCacheWrite
+from .by_hand.rolling_buffer import RollingBuffer
+from .by_hand.sample_compute_location import SampleComputeLocation
+from .by_hand.sample_partitioned_tile import SamplePartitionedTile
+from .by_hand.stage_memory import StageMemory
+from .primitives.add_unit_loop import AddUnitLoop
+from .primitives.annotate import Annotate
+from .primitives.blockize import Blockize
+from .primitives.cache_index import CacheIndex
+from .primitives.cache_read import CacheRead
+from .primitives.cache_write import CacheWrite
+from .primitives.compute_at import ComputeAt
+from .primitives.compute_inline import ComputeInline
+from .primitives.decompose_reduction import DecomposeReduction
+from .primitives.fission import Fission
+from .primitives.fuse import Fuse
+from .primitives.loop_kinds import LoopKinds
+from .primitives.loop_partition import LoopPartition
+from .primitives.merge import Merge
+from .primitives.pad_einsum import PadEinsum
+from .primitives.reindex_cache_read import ReindexCacheRead
+from .primitives.reorder import Reorder
+from .primitives.reorder_block_iter_var import ReorderBlockIterVar
+from .primitives.reverse_compute_at import ReverseComputeAt
+from .primitives.reverse_compute_inline import ReverseComputeInline
+from .primitives.rfactor import Rfactor
+from .primitives.sample_categorical import SampleCategorical
+from .primitives.sample_perfect_tile import SamplePerfectTile
+from .primitives.set_scope import SetScope
+from .primitives.split import Split
+from .primitives.storage_align import StorageAlign
+from .primitives.tensorize import Tensorize
+from .primitives.transform_block_layout import TransformBlockLayout
+from .primitives.transform_layout import TransformLayout
+from .queries import QueryMethods
 
 
 class Schedule(
     QueryMethods,
-    SamplingPrimitives,
-    LoopPrimitives,
-    LoopKindPrimitives,
-    BlockPrimitives,
-    PlacePrimitives,
-    ReductionPrimitives,
-    CachePrimitives,
-    StoragePrimitives,
-    AnnotationPrimitives,
+    SamplePerfectTile,
+    SamplePartitionedTile,
+    SampleCategorical,
+    SampleComputeLocation,
+    EnterPostproc,
+    Split,
+    LoopPartition,
+    Fuse,
+    Merge,
+    Fission,
+    Reorder,
+    AddUnitLoop,
+    LoopKinds,
+    PadEinsum,
+    ReorderBlockIterVar,
+    TransformBlockLayout,
+    Blockize,
+    Tensorize,
+    DecomposePadding,
+    ComputeAt,
+    ReverseComputeAt,
+    ComputeInline,
+    ReverseComputeInline,
+    DecomposeReduction,
+    Rfactor,
+    FuseReductionEpilogue,
+    CacheRead,
+    StageMemory,
+    Pack,
+    CacheWrite,
+    CacheInplace,
+    ReindexCacheRead,
+    ReindexCacheWrite,
+    Reindex,
+    CacheIndex,
+    TransformLayout,
+    LiftAllocation,
+    SetScope,
+    StorageAlign,
+    RollingBuffer,
+    Annotate,
 ):
     """A module (or a bare PrimFunc) and the trace of what was done to it.
 

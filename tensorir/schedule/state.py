@@ -99,6 +99,7 @@ class ScheduleState:
         self._instructions: tuple[Any, Instruction] | None = None
         self._rv_count = 0
         self._pending: set[BlockHandle] = set()
+        self._noted: dict[str, Any] = {}
         self.seed: int = (
             secrets.randbits(31) if seed is None else require_int(seed, "the seed", "Schedule")
         )
@@ -255,13 +256,17 @@ class ScheduleState:
             )
         return names.pop()
 
-    def _target(self, block_or_loop: BlockLike | LoopRV) -> tuple[str, Var | str, RV]:
+    def _target(self, block_or_loop: BlockLike | LoopRV) -> tuple[str, Var | str]:
+        """The function of a loop and its variable, or of a block and its name."""
         if isinstance(block_or_loop, LoopHandle):
-            loop = self._place(block_or_loop, "annotate")
-            return loop.func_name, loop.var, loop
-        handle = self._handle(block_or_loop)
-        func, name = self._block(handle)
-        return func, name, handle
+            return block_or_loop.func_name, block_or_loop.var
+        return self._block(block_or_loop)
+
+    def _fresh_value(self, value: int, offset: int = 0) -> Var:
+        """A variable that stands for a sampled value."""
+        var = Var(f"v{self._rv_count + offset}")
+        self._values = {**self._values, var: value}
+        return var
 
     # -- recording ---------------------------------------------------------------------------------
     def _commit(self, func_name: str, func: PrimFunc) -> None:
@@ -293,6 +298,11 @@ class ScheduleState:
         self._instructions = (self._instructions, instruction)
         self._rv_count += len(outputs)
         self._note_births(outputs)
+
+    def _note(self, **values: Any) -> None:
+        """What the instruction of the primitive that runs is to hold in place of what was given:
+        the decision that was taken, the index map that a Python function stood for."""
+        self._noted = {**self._noted, **values}
 
     def _rename(self, func_name: str, old: str, new: str) -> None:
         self._renamings = (*self._renamings, (func_name, old, new))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ...support.errors import DependenceError, ScheduleError, ScheduleValueError
 from ..buffer import SCOPES
 from ..expr import Expr
-from ..schedule.primitives.annotate import THREAD_AXES
+from ..schedule.primitives.loop_kinds import THREAD_AXES
 from ..stmt import IterVar
 from ..tensor import ComputeOp, ReduceAxis
 

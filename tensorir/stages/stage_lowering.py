@@ -44,7 +44,7 @@ from ..create_prim_func import Built, build_prim_func
 from ..expr import IntImm, Var, is_const
 from ..function import Param, PrimFunc
 from ..schedule import Schedule
-from ..schedule.primitives.reduction import decompose_reduction
+from ..schedule.primitives.decompose_reduction import decompose_reduction
 from ..schedule.trace.handles import LoopHandle
 from ..stmt import BlockRealize, For, SeqStmt, Stmt, seq
 from ..tensor import Tensor

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Sequence
 
 from ...support.errors import NotReductionBlockError, ScheduleValueError
 from ..analysis.affine import Bounds
+from ..analysis.loop_checks import ceil_div
 from ..buffer import SCOPES
 from ..create_prim_func import dependency_order
 from ..expr import Expr, IntImm, Var, add, mul
-from ..schedule.primitives.loops import ceil_div
 from ..tensor import ComputeOp, ReduceAxis, Tensor
 from ..visitor import substitute
 from .redefine import ReducePart, cached_read, cached_write, factored

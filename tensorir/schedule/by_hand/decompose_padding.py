@@ -67,9 +67,65 @@ from ...function import PrimFunc
 from ...rolling import ROLLING
 from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
 from ...visitor import substitute, uses
+from ..primitive import BLOCK, BLOCKS, LOOP, primitive
+from ..state import BlockLike, ScheduleState
+from ..trace.handles import BlockHandle, BlockRV, LoopRV
 
 _NEGATED: dict[type[Expr], type[Expr]] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
 _NAME = "decompose_padding"
+
+
+class DecomposePadding(ScheduleState):
+    @primitive(BLOCKS, block=BLOCK, loop=LOOP)
+    def decompose_padding(self, block: BlockLike, loop: LoopRV) -> BlockRV:
+        """Split a block that pads into a fill with the constant, whose handle is returned, and a
+        copy of what is inside.
+
+        The block stores ``if_then_else(inside, value, constant)``. The fill, called after the
+        block with ``_pad_const`` at the end, comes directly before ``loop`` and has copies of the
+        loops from there on. The block itself keeps its name and runs over the inside only: axes
+        that are bound to whole loops of their own, from ``loop`` on, are cut to it; other
+        conditions become the block's predicate.
+
+        Requires:
+
+        - a complete block that stores such a value, inside being a conjunction that does not read
+          memory (NotCompleteBlockError) and does not hold always or never (ScheduleValueError);
+        - a loop around the block (NotAncestorError);
+        - no other block below the loop that uses the buffer, but readers after the block; no
+          parallel loop whose iterations pad the same elements (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8,), "float32"), B: T.Buffer((10,), "float32")):
+                for i in range(10):
+                    with T.block("B"):
+                        vi = T.axis.spatial(10, i)
+                        B[vi] = T.if_then_else(1 <= vi and vi < 9, A[vi - 1], T.float32(0))
+
+        Schedule::
+
+            (i,) = sch.get_loops("B")
+            fill = sch.decompose_padding("B", i)
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8,), "float32"), B: T.Buffer((10,), "float32")):
+                for i in range(10):
+                    with T.block("B_pad_const"):
+                        vi = T.axis.spatial(10, i)
+                        B[vi] = T.float32(0)
+                for i in range(8):
+                    with T.block("B"):
+                        vi = T.axis.spatial(8, i)
+                        B[vi + 1] = A[vi]
+        """
+        owner, name = self._block(block)
+        done = decompose_padding(self._functions[owner], name, loop.var)
+        self._commit(owner, done.func)
+        return BlockHandle(done.fill, owner)
 
 
 @dataclass(slots=True)
@@ -113,7 +169,6 @@ def decompose_padding(func: PrimFunc, block_name: str, loop_var: Var) -> Decompo
     return DecomposedPadding(with_body(func, rebuild(path[: top + 1], seq(fill, body))), fill_name)
 
 
-# -- the pattern -----------------------------------------------------------------------------------
 def _padding_of(func: PrimFunc, block: Block) -> _Padding:
     store = single_store(block)
     value = store.value if store is not None else None
@@ -195,7 +250,6 @@ def _conjuncts(e: Expr, *, negated: bool) -> list[Expr] | None:
     return None if first is None or second is None else [*first, *second]
 
 
-# -- preconditions ---------------------------------------------------------------------------------
 def _require_untouched(func: PrimFunc, path: Path, loop: For, buffer: Buffer) -> None:
     """Other blocks below the loop may read what is padded, afterwards; nothing else."""
     block = realize_of(path).block
@@ -236,7 +290,6 @@ def _require_no_race(func: PrimFunc, path: Path, buffer: Buffer) -> None:
             raise fail(DependenceError, _NAME, func, [loop], found)
 
 
-# -- the two parts ---------------------------------------------------------------------------------
 def _fill_nest(realize: BlockRealize, loops: Sequence[For], padding: _Padding, name: str) -> Stmt:
     block = realize.block
     used = [*realize.iter_values, realize.predicate]

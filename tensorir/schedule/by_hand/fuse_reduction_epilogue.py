@@ -18,7 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ....support.errors import DependenceError, NotCompleteBlockError, NotReductionBlockError
+from ....support.errors import (
+    DependenceError,
+    NotCompleteBlockError,
+    NotReductionBlockError,
+    ScheduleValueError,
+)
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.hidden_accesses import require_scope_declared
@@ -49,10 +54,92 @@ from ...expr import Add, BufferLoad, Expr, Mul, Sub, Var, is_const, neg
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, For
 from ...visitor import substitute
-from ..primitives.inline import with_inferred_regions
+from ..primitive import BLOCK, REDUCTIONS, primitive
+from ..rewriting.inlining import with_inferred_regions
 from ..rewriting.insertion import change_block
+from ..state import BlockLike, ScheduleState
 
 _PRIMITIVE = "fuse_reduction_epilogue"
+
+
+class FuseReductionEpilogue(ScheduleState):
+    @primitive(REDUCTIONS, reduction_block=BLOCK, epilogue_block=BLOCK)
+    def fuse_reduction_epilogue(
+        self, reduction_block: BlockLike, epilogue_block: BlockLike
+    ) -> None:
+        """Let a reduction begin with what a later block combines its result with, and remove that
+        block.
+
+        A bias added to a sum becomes the init of the sum; so does a factor of a product, a lower
+        limit of a maximum, an upper limit of a minimum, and what is subtracted from a sum, negated.
+        The reduction writes the other block's buffer and keeps its name; fusing again adds the next
+        term (a residual, say).
+
+        Integers, maxima and minima keep their values to the bit. A sum of floats takes the bias
+        first instead of last: as many roundings, in another order, and a zero may change its sign.
+        Other epilogues, such as a relu after the bias, are no step of a sum and are refused: fuse
+        the bias, and move the rest by reverse_compute_at.
+
+        Requires:
+
+        - a reduction block with an init, whose update combines its own element and a term
+          (NotReductionBlockError); so fuse before decompose_reduction and after rfactor;
+        - a complete epilogue with one store, not under a condition, that reads the result at its
+          own axes (NotCompleteBlockError);
+        - the same operation, with a value of the same dtype that does not read the result
+          (DependenceError);
+        - a result that only the two blocks use, read in whole, and finished where the epilogue
+          stands (DependenceError);
+        - inputs of the epilogue that are written before the reduction begins, and an output that
+          nothing uses before the epilogue (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(
+                A: T.Buffer((4, 8), "float32"),
+                b: T.Buffer((4,), "float32"),
+                D: T.Buffer((4,), "float32"),
+            ):
+                C = T.alloc_buffer((4,))
+                for i, k in T.grid(4, 8):
+                    with T.block("C"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            C[vi] = T.float32(0)
+                        C[vi] = C[vi] + A[vi, vk]
+                for i in range(4):
+                    with T.block("D"):
+                        vi = T.axis.spatial(4, i)
+                        D[vi] = C[vi] + b[vi]
+
+        Schedule::
+
+            sch.fuse_reduction_epilogue("C", "D")
+
+        After::
+
+            @T.prim_func
+            def main(
+                A: T.Buffer((4, 8), "float32"),
+                b: T.Buffer((4,), "float32"),
+                D: T.Buffer((4,), "float32"),
+            ):
+                for i, k in T.grid(4, 8):
+                    with T.block("C"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            D[vi] = b[vi]
+                        D[vi] = D[vi] + A[vi, vk]
+        """
+        owner, name = self._block(reduction_block)
+        other, after = self._block(epilogue_block)
+        if other != owner:
+            raise ScheduleValueError(
+                "fuse_reduction_epilogue",
+                f"The blocks are of different functions: {owner!r} and {other!r}.",
+            )
+        self._commit(owner, fuse_reduction_epilogue(self._functions[owner], name, after))
 
 
 @dataclass(slots=True)
@@ -146,7 +233,6 @@ def _fused(
     return with_inferred_regions(replace(block, body=body, init=init, reads=(), writes=()))
 
 
-# -- what must hold --------------------------------------------------------------------------------
 def _sum_of(pair: _Pair) -> _Sum:
     """The reduction's update; its init may hold any value, as after an earlier fusion."""
     block = pair.block

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from ....support.errors import LoopKindError, ScheduleValueError
 from ....support.node import replace
+from ...analysis.buffers import buffer_at
 from ...analysis.paths import (
     Path,
     all_loops_above,
@@ -32,7 +33,69 @@ from ...buffer import Buffer
 from ...expr import Var
 from ...function import PrimFunc
 from ...stmt import LIFTED, Block, For, annotation
-from ..primitives.annotate import buffer_at
+from ..primitive import BLOCK, INPUT, OPTIONAL_LOOP, STORAGE, primitive
+from ..state import BlockLike, ScheduleState
+from ..trace.handles import LoopRV
+
+
+class LiftAllocation(ScheduleState):
+    @primitive(STORAGE, block=BLOCK, buffer_index=INPUT, loop=OPTIONAL_LOOP)
+    def lift_allocation(
+        self, block: BlockLike, buffer_index: int | str = 0, loop: LoopRV | None = None
+    ) -> None:
+        """Let the buffer that a block writes live for all iterations of a loop around the block.
+
+        Lowering allocates a buffer below the innermost loop that holds all its users, for as much
+        of it as one iteration needs. A lifted buffer is allocated around ``loop`` (around the
+        outermost loop of the block, if None is given), so that what one iteration wrote is there
+        in the next; the loop's annotation ``lift_allocation`` says so. ``buffer_index`` counts
+        the block's writes, or is the buffer's name.
+
+        Requires:
+
+        - a buffer that the block writes, allocated in the block around it, and not in registers
+          (ScheduleValueError);
+        - a loop around the block (NotAncestorError);
+        - no parallel loop from there down to the buffer's users, whose iterations would share it
+          (LoopKindError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8, 6))
+                for i in range(8):
+                    for j in range(6):
+                        with T.block("B"):
+                            vi, vj = T.axis.remap("SS", [i, j])
+                            B[vi, vj] = A[vi, vj] * T.float32(2)
+                    for j in range(6):
+                        with T.block("C"):
+                            vi, vj = T.axis.remap("SS", [i, j])
+                            C[vi, vj] = B[vi, vj] + T.float32(1)
+
+        Schedule::
+
+            sch.lift_allocation("B", 0, sch.get_loops("B")[0])
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8, 6))
+                for i in T.serial(8, annotations={"lift_allocation": ["B"]}):
+                    for j in range(6):
+                        with T.block("B"):
+                            vi, vj = T.axis.remap("SS", [i, j])
+                            B[vi, vj] = A[vi, vj] * T.float32(2)
+                    for j in range(6):
+                        with T.block("C"):
+                            vi, vj = T.axis.remap("SS", [i, j])
+                            C[vi, vj] = B[vi, vj] + T.float32(1)
+        """
+        owner, name = self._block(block)
+        var = None if loop is None else loop.var
+        self._commit(owner, lift_allocation(self._functions[owner], name, buffer_index, var))
 
 
 def lift_allocation(

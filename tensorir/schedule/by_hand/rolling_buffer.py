@@ -25,7 +25,8 @@ from dataclasses import dataclass
 
 from ....support.errors import DependenceError, LayoutError, LoopKindError
 from ....support.node import map_children, replace, walk
-from ...analysis.affine import Bounds, loop_bounds, terms_of, undetermined
+from ...analysis.affine import Bounds, loop_bounds, terms_of
+from ...analysis.buffers import buffer_at
 from ...analysis.certain_writes import written_box
 from ...analysis.paths import (
     Nested,
@@ -45,7 +46,6 @@ from ...analysis.paths import (
     require_complete,
     scope_blocks,
     scope_path,
-    walk_paths,
     with_body,
     writers_of,
 )
@@ -54,11 +54,81 @@ from ...buffer import Buffer, BufferRegion, Range
 from ...expr import BufferLoad, Expr, IntImm, Var, add, floormod, is_const, logical_or, sub
 from ...function import PrimFunc
 from ...rolling import ROLLING
-from ...stmt import Block, BlockRealize, BufferStore, For, IfThenElse, MatchBuffer, annotation
+from ...stmt import Block, BlockRealize, BufferStore, For, IfThenElse, MatchBuffer
 from ...visitor import Mutator, substitute
-from ..primitives.annotate import buffer_at
+from ..primitive import ATTR, BLOCK, STORAGE, primitive
+from ..state import BlockLike, ScheduleState
 
 _PRIMITIVE = "rolling_buffer"
+
+
+class RollingBuffer(ScheduleState):
+    @primitive(STORAGE, block=BLOCK, write_buffer_index=ATTR)
+    def rolling_buffer(self, block: BlockLike, write_buffer_index: int | str) -> None:
+        """Make the buffer between a block and its consumers circular, so that what consecutive
+        tiles share is computed once.
+
+        The block stands under a loop of its consumers, by compute_at, and computes a window for
+        each iteration. Where windows move with a loop by a constant step that is less than their
+        length, they overlap: the block gets the predicate ``first iteration or new element``, and
+        along the dimension that rolls on the outermost such loop the buffer shrinks to one window,
+        indexed modulo its length. Overlaps along other dimensions are skipped as well, and these
+        keep their size. Loops further out may be parallel (make them so before); each of their
+        iterations has a buffer of its own, which begins empty. Decompose reductions afterwards.
+
+        Requires:
+
+        - a complete or reduction block (NotCompleteBlockError) that writes one buffer, which it
+          alone writes, and which is allocated in the block around it (DependenceError);
+        - a buffer without strides and views (LayoutError);
+        - a loop that holds the block and, after it, all blocks that read the buffer, no
+          conditions between, and windows that are written whole and hold all that is read in
+          their iteration (DependenceError);
+        - a dimension whose windows overlap, and move with a loop that moves no other dimension
+          (DependenceError);
+        - serial or unrolled loops from there inwards (LoopKindError);
+        - inputs that keep their values while these loops run: what is written there is an
+          intermediate of one writer before, a complete or reduction block (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((18,), "float32"), C: T.Buffer((16,), "float32")):
+                B = T.alloc_buffer((18,))
+                for i_0 in range(4):
+                    for ax0 in range(6):
+                        with T.block("B"):
+                            v = T.axis.spatial(18, i_0 * 4 + ax0)
+                            B[v] = A[v] * T.float32(2)
+                    for i_1 in range(4):
+                        with T.block("C"):
+                            v = T.axis.spatial(16, i_0 * 4 + i_1)
+                            C[v] = B[v] + B[v + 2]
+
+        Schedule::
+
+            sch.rolling_buffer("B", 0)
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((18,), "float32"), C: T.Buffer((16,), "float32")):
+                B = T.alloc_buffer((6,))
+                for i_0 in range(4):
+                    for ax0 in range(6):
+                        with T.block("B"):
+                            v = T.axis.spatial(18, i_0 * 4 + ax0)
+                            T.where(i_0 < 1 or ax0 >= 2)
+                            T.block_attr({"rolling_buffer": True})
+                            B[v % 6] = A[v] * T.float32(2)
+                    for i_1 in range(4):
+                        with T.block("C"):
+                            v = T.axis.spatial(16, i_0 * 4 + i_1)
+                            T.reads(B[0:6])
+                            C[v] = B[v % 6] + B[(v + 2) % 6]
+        """
+        owner, name = self._block(block)
+        self._commit(owner, rolling_buffer(self._functions[owner], name, write_buffer_index))
 
 
 @dataclass(slots=True)
@@ -140,56 +210,6 @@ def rolling_buffer(func: PrimFunc, block_name: str, write_buffer_index: int | st
     return with_body(changed, _Circle(buffer, new, circular).visit(changed.body))
 
 
-def require_no_circle(func: PrimFunc, block: Block, primitive: str) -> None:
-    """Raises DependenceError for a block that uses a circular buffer, or a copy of one, whose
-    elements are there only for a while: such a block stays under the loops it stands under."""
-    uses = {id(r.buffer) for r in (*block.reads, *block.writes)}
-    for buffer, circular in _fleeting(func):
-        if id(buffer) in uses:
-            what = "the circular buffer" if buffer is circular else "a copy of the circular buffer"
-            found = (
-                f"{block.name!r} uses {what} {circular.name!r} and may not leave the iteration it "
-                "stands in; move blocks before rolling_buffer."
-            )
-            raise fail(DependenceError, primitive, func, [block], found)
-
-
-def _fleeting(func: PrimFunc) -> list[tuple[Buffer, Buffer]]:
-    """The circular buffers, and those that a user of one writes anew in each iteration of the loops
-    around the circle; each with the circle it depends on."""
-    found: dict[int, tuple[Buffer, Buffer, list[For]]] = {}
-    for path in walk_paths(func.body):
-        leaf = path[-1]
-        if not isinstance(leaf, Block):
-            continue
-        if annotation(leaf, ROLLING):
-            circular = leaf.writes[0].buffer
-            found[id(circular)] = (circular, circular, list(all_loops_above(path)))
-            continue
-        for region in leaf.reads:
-            source = found.get(id(region.buffer))
-            if source is None or not isinstance(path[-2], BlockRealize):
-                continue
-            _, circular, loops = source
-            shared = [loop for loop in all_loops_above(path) if any(loop is o for o in loops)]
-            for written in leaf.writes:
-                if not _determines(written, path[-2], all_loops_above(path), shared):
-                    found.setdefault(id(written.buffer), (written.buffer, circular, shared))
-    return [(buffer, circular) for buffer, circular, _ in found.values()]
-
-
-def _determines(
-    written: BufferRegion, realize: BlockRealize, loops: Sequence[For], shared: Sequence[For]
-) -> bool:
-    """Whether an element that is written tells the iteration of the shared loops it is written
-    in."""
-    bindings = binding_map(realize)
-    places = [substitute(r.min, bindings) for r in written.region]
-    free = undetermined(places, loop_bounds(loops))
-    return free is not None and all(loop.var not in free for loop in shared)
-
-
-# -- what must hold --------------------------------------------------------------------------------
 def _require_own_buffer(func: PrimFunc, path: Path, buffer: Buffer) -> None:
     block = realize_of(path).block
     holder = scope_path(path)[-1]
@@ -383,7 +403,6 @@ def _position(order: Sequence[Block], block: Block) -> int:
     return next(i for i, b in enumerate(order) if b is block)
 
 
-# -- the rewrite -----------------------------------------------------------------------------------
 def _guard(tile: _Tile, r: _Rolling, bounds: Bounds) -> Expr:
     """The first iteration of the loop, or an element that the one before did not have."""
     index = substitute(tile.block.writes[0].region[r.dim].min, binding_map(tile.realize))

@@ -17,10 +17,70 @@ from ...analysis.paths import find_loop, loop_of
 from ...expr import Var
 from ...function import PrimFunc
 from ..arguments import require_int, require_ints
-from ..primitives.sampling import prime_factors
+from ..primitive import ATTR, LOOP, SAMPLING, primitive
+from ..primitives.sample_perfect_tile import prime_factors
+from ..state import ScheduleState
+from ..trace.handles import LoopRV
 
 _PRIMITIVE = "sample_partitioned_tile"
 _DRAWS = 64
+
+
+class SamplePartitionedTile(ScheduleState):
+    @primitive(SAMPLING, loop=LOOP, n=ATTR, partition_pos=ATTR, innerpart_factor=ATTR)
+    def sample_partitioned_tile(
+        self,
+        loop: LoopRV,
+        n: int,
+        partition_pos: int = 0,
+        innerpart_factor: int = 1,
+        decision: Sequence[int] | None = None,
+    ) -> list[Var]:
+        """``n`` factors of a loop's extent, as Vars for split, the inner ones a multiple of a
+        number.
+
+        The product of the factors from ``partition_pos`` on is a multiple of
+        ``innerpart_factor``: what a vector or an intrinsic needs fits into the inner loops,
+        whatever is drawn for the rest. An extent that is no multiple of it gives ``[extent, 1,
+        ..., 1]``, one that is not constant ``[-1, 1, ..., 1]``. The decision is the list of
+        factors.
+
+        Requires:
+
+        - ``n`` of at least 1, ``partition_pos`` from 0 to ``n``, a factor of at least 1, and an
+          inner part where the factor is more than 1 (ScheduleValueError);
+        - a decision of ``n`` factors with this product and inner product (ScheduleValueError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+                for i in range(64):
+                    with T.block("B"):
+                        vi = T.axis.spatial(64, i)
+                        B[vi] = A[vi] + T.float32(1)
+
+        Schedule::
+
+            (i,) = sch.get_loops("B")
+            tile = sch.sample_partitioned_tile(i, 3, 1, 16, decision=[2, 4, 8])
+            sch.split(i, tile)
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+                for i_0, i_1, i_2 in T.grid(2, 4, 8):
+                    with T.block("B"):
+                        vi = T.axis.spatial(64, i_0 * 32 + i_1 * 8 + i_2)
+                        B[vi] = A[vi] + T.float32(1)
+        """
+        func = self._functions[loop.func_name]
+        factors = partitioned_tile(
+            self._rng, func, loop.var, n, partition_pos, innerpart_factor, decision
+        )
+        self._note(decision=list(factors))
+        return [self._fresh_value(f, i) for i, f in enumerate(factors)]
 
 
 def partitioned_tile(

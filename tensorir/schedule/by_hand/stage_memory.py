@@ -47,10 +47,76 @@ from ...expr import EQ, Expr, Var
 from ...function import PrimFunc
 from ...printer import print_region
 from ...stmt import Block, BlockRealize, For, IfThenElse, LetStmt, Stmt
-from ..primitives.compute_location import compute_at
+from ..primitive import BLOCK, CACHES, LOOP, OPTIONAL_LOOP, primitive
+from ..primitives.compute_at import compute_at
+from ..state import BlockLike, ScheduleState
+from ..trace.handles import LoopRV
 from .lift_allocation import lift_allocation
 
 PRIMITIVE = "stage_memory"
+
+
+class StageMemory(ScheduleState):
+    @primitive(CACHES, block=BLOCK, loop=LOOP, guard=OPTIONAL_LOOP)
+    def stage_memory(self, block: BlockLike, loop: LoopRV, guard: LoopRV | None = None) -> None:
+        """Compute a producer under a loop, in the first iteration of a guard loop only.
+
+        The block is moved under ``loop`` by compute_at, where it does not stand there already. Its
+        predicate then says that ``guard`` (a loop around it; ``loop`` itself, if None is given)
+        stands at its first iteration, and its buffer is lifted around ``guard``: later iterations
+        use what the first one computed. With loops inside the guard that the buffer depends on,
+        it is filled step by step while the guard loop runs for the first time.
+
+        Requires:
+
+        - what compute_at requires, where the block moves;
+        - a guard around the block (NotAncestorError), which is serial (LoopKindError);
+        - a complete or reduction block (NotCompleteBlockError) that computes the same in every
+          iteration of the guard: its bindings, loops and conditions do not depend on it, it alone
+          writes its buffer, and nothing below the guard writes what it reads (DependenceError);
+        - what lift_allocation requires of the buffer.
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((6, 4), "float32"),
+                     C: T.Buffer((8, 4), "float32")):
+                for n, m, k in T.grid(4, 8, 6):
+                    with T.block("C"):
+                        vn, vm, vk = T.axis.remap("SSR", [n, m, k])
+                        with T.init():
+                            C[vm, vn] = T.float32(0)
+                        C[vm, vn] = C[vm, vn] + A[vm, vk] * B[vk, vn]
+
+        Schedule::
+
+            panel = sch.cache_read("C", 1, "global")
+            sch.stage_memory(panel, sch.get_loops("C")[1])
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((6, 4), "float32"),
+                     C: T.Buffer((8, 4), "float32")):
+                B_global = T.alloc_buffer((6, 4))
+                for n in range(4):
+                    for m in T.serial(8, annotations={"lift_allocation": ["B_global"]}):
+                        for ax0 in range(6):
+                            with T.block("B_global"):
+                                v0, v1 = T.axis.remap("SS", [ax0, n])
+                                T.where(m == 0)
+                                B_global[v0, v1] = B[v0, v1]
+                        for k in range(6):
+                            with T.block("C"):
+                                vn, vm, vk = T.axis.remap("SSR", [n, m, k])
+                                with T.init():
+                                    C[vm, vn] = T.float32(0)
+                                C[vm, vn] = C[vm, vn] + A[vm, vk] * B_global[vk, vn]
+        """
+        owner, name = self._block(block)
+        first = None if guard is None else guard.var
+        func = self._functions[owner]
+        self._commit(owner, stage_memory(func, name, loop.var, first, checks=self.enable_checks))
 
 
 def stage_memory(

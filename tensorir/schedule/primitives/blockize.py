@@ -16,16 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ....support.errors import (
-    DependenceError,
-    NonAffineError,
-    NotAncestorError,
-    ScheduleValueError,
-)
+from ....support.errors import DependenceError, NonAffineError, NotAncestorError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.certain_writes import writes_whole
+from ...analysis.iter_division import AxisDivision, Division, divide, same_axis
 from ...analysis.paths import (
     Nested,
     Path,
@@ -44,21 +41,108 @@ from ...analysis.paths import (
     with_body,
 )
 from ...analysis.region_cover import says_domain, touched
-from ...arith import (
-    Analyzer,
-    clip_region,
-    infer_regions,
-    region_covers,
-    region_union,
-    relax_region,
-)
+from ...arith import Analyzer, clip_region, infer_regions, region_covers, region_union, relax_region
 from ...buffer import Buffer, BufferRegion, Range
 from ...expr import Expr, IntImm, Var, add, is_const, mul
 from ...function import PrimFunc
 from ...reduction_form import combines_in_place
 from ...stmt import Block, BlockRealize, For, IfThenElse, IterVar, SeqStmt, Stmt, seq
 from ...visitor import substitute
-from ..iter_division import AxisDivision, Division, divide, same_axis
+from ..primitive import ATTR, BLOCKS, primitive
+from ..state import BlockLike, ScheduleState
+from ..trace.handles import BlockHandle, BlockRV, LoopHandle, LoopRV
+from ..trace.rows import ArgumentKind
+
+
+def _resolved_target(sch: ScheduleState, primitive: str, value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [sch._handle(v) for v in value]
+    return sch._place(value, primitive) if isinstance(value, LoopHandle) else sch._handle(value)
+
+
+TARGET = ArgumentKind(_resolved_target)
+"""A loop, a block or a list of blocks."""
+
+
+class Blockize(ScheduleState):
+    @primitive(BLOCKS, target=TARGET, preserve_unit_iters=ATTR)
+    def blockize(
+        self, target: LoopRV | BlockLike | list[BlockRV], preserve_unit_iters: bool = True
+    ) -> BlockRV:
+        """Make what stands below a loop, or a run of neighbouring blocks, the body of one new
+        block, whose handle is returned.
+
+        The new block is called after what it holds, with ``_o`` at the end. Each axis is divided:
+        what the loops above contribute becomes an axis of the outer block, what the loops below
+        contribute one of the inner block. The outer block declares the regions of the whole tile.
+        The init of a reduction goes to the outer block, as a block of its own; the inner block is
+        then the update. Where several blocks are held, outer axes that run alike are shared. With
+        ``preserve_unit_iters=False`` axes with a single value are left out.
+
+        Requires:
+
+        - nothing but blocks, loops and conditions below (ScheduleValueError), and blocks that
+          stand side by side with no other between them (NotAncestorError);
+        - inner loops that run through whole tiles of each axis, and outer loops that step over
+          them tile by tile (NonAffineError);
+        - for a reduction: loops that are spatial or reduce but not both, terms that are added once,
+          a predicate that its init can have (DependenceError);
+        - for several blocks: values pass between them within one instance only, no reduction
+          whose init runs only for some instances (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32")):
+                for i, k_0, k_1 in T.grid(8, 2, 16):
+                    with T.block("B"):
+                        vi = T.axis.spatial(8, i)
+                        vk = T.axis.reduce(32, k_0 * 16 + k_1)
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk]
+
+        Schedule::
+
+            i, k_0, k_1 = sch.get_loops("B")
+            outer = sch.blockize(k_1, preserve_unit_iters=False)
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 32), "float32"), B: T.Buffer((8,), "float32")):
+                for i, k_0 in T.grid(8, 2):
+                    with T.block("B_o"):
+                        vi_o, vk_o = T.axis.remap("SR", [i, k_0])
+                        T.reads(A[vi_o, vk_o * 16:vk_o * 16 + 16])
+                        T.writes(B[vi_o])
+                        with T.init():
+                            with T.block("B_init"):
+                                T.reads()
+                                T.writes(B[vi_o])
+                                B[vi_o] = T.float32(0)
+                        for k_1 in range(16):
+                            with T.block("B"):
+                                vk_i = T.axis.reduce(16, k_1)
+                                T.reads(B[vi_o], A[vi_o, vk_o * 16 + vk_i])
+                                T.writes(B[vi_o])
+                                B[vi_o] = B[vi_o] + A[vi_o, vk_o * 16 + vk_i]
+        """
+        place: Var | list[str]
+        if isinstance(target, LoopHandle):
+            owner, place = target.func_name, target.var
+        else:
+            named = [self._block(b) for b in (target if isinstance(target, list) else [target])]
+            owners = {o for o, _ in named}
+            if len(owners) > 1:
+                raise ScheduleValueError(
+                    "blockize", f"The blocks are of different functions: {sorted(owners)}."
+                )
+            owner = owners.pop() if owners else self._function_name(None, "blockize")
+            place = [name for _, name in named]
+        done = blockize(self._functions[owner], place, preserve_unit_iters=preserve_unit_iters)
+        self._commit(owner, done.func)
+        return BlockHandle(done.outer, owner)
 
 
 @dataclass(slots=True)

@@ -18,6 +18,7 @@ from typing import Any
 
 from ....support.errors import LayoutError, ScheduleValueError
 from ....support.node import children, replace, walk
+from ...analysis.buffers import buffer_names, require_scope
 from ...analysis.paths import (
     TRUE,
     Path,
@@ -49,6 +50,8 @@ from ...expr import (
 from ...function import PrimFunc
 from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
 from ...visitor import Mutator, substitute
+from ..primitive import ATTR, BLOCK, CACHES, primitive
+from ..rewriting.inlining import with_inferred_regions
 from ..rewriting.insertion import (
     Cached,
     allocate_in,
@@ -57,11 +60,70 @@ from ..rewriting.insertion import (
     require_room,
     shared_place,
 )
-from .annotate import buffer_names, require_scope
-from .inline import with_inferred_regions
+from ..state import BlockLike, ScheduleState
+from ..trace.handles import BlockHandle, BlockRV
 
 _PRIMITIVE = "cache_index"
 _COMPUTED = (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max, Select)
+
+
+class CacheIndex(ScheduleState):
+    @primitive(CACHES, block=BLOCK, storage_scope=ATTR, cse_thresh=ATTR)
+    def cache_index(
+        self, block: BlockLike, storage_scope: str, cse_thresh: int = 0
+    ) -> list[BlockRV]:
+        """Compute the indices of a block's loads beforehand, into tables.
+
+        Each index expression becomes a buffer over the axes it uses, filled by a block of its own
+        before the loops of the block; these blocks are returned. With ``cse_thresh`` 0 whole
+        indices are looked up, with a greater one the largest parts of them that occur at least that
+        often. A block without computed indices stays as it is, and the list is empty. The indices
+        of stores stay computed: what a block writes must be known. What it reads through a table is
+        not known any more, so schedule the producers before.
+
+        Requires:
+
+        - a storage scope, and a threshold from 0 on (ScheduleValueError);
+        - axes that begin at 0, with a greatest extent that is known when the function begins
+          (LayoutError), and whose domains depend on no let and no loop's variable bound below the
+          tables' place (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((40, 40), "float32"), B: T.Buffer((80, 80), "float32")):
+                for i, j in T.grid(80, 80):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi // 4 + vj // 4, vj // 2]
+
+        Schedule::
+
+            first, second = sch.cache_index("B", "global")
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((40, 40), "float32"), B: T.Buffer((80, 80), "float32")):
+                index_var_0 = T.alloc_buffer((80, 80), "int64")
+                index_var_1 = T.alloc_buffer((80,), "int64")
+                for ax0, ax1 in T.grid(80, 80):
+                    with T.block("index_0"):
+                        v0, v1 = T.axis.remap("SS", [ax0, ax1])
+                        index_var_0[v0, v1] = v0 // 4 + v1 // 4
+                for ax0 in range(80):
+                    with T.block("index_1"):
+                        v0 = T.axis.spatial(80, ax0)
+                        index_var_1[v0] = v0 // 2
+                for i, j in T.grid(80, 80):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[index_var_0[vi, vj], index_var_1[vj]]
+        """
+        owner, name = self._block(block)
+        done = cache_index(self._functions[owner], name, storage_scope, cse_thresh)
+        self._commit(owner, done.func)
+        return [BlockHandle(b, owner) for b in done.blocks]
 
 
 @dataclass(slots=True)
@@ -137,7 +199,6 @@ def cache_index(func: PrimFunc, block_name: str, storage_scope: str, cse_thresh:
     return Cached(changed, tuple([t.block_name for t in tables]))
 
 
-# -- what is computed ------------------------------------------------------------------------------
 def _load_indices(block: Block) -> list[Expr]:
     parts: list[Stmt] = [block.body] if block.init is None else [block.init, block.body]
     return [i for part in parts for n in walk(part) if isinstance(n, BufferLoad) for i in n.indices]
@@ -196,7 +257,6 @@ def _parts(e: Expr, chosen: dict[Hashable, Expr]) -> list[Expr]:
     return [e, *[part for c in below for part in _parts(c, chosen)]]
 
 
-# -- tables ----------------------------------------------------------------------------------------
 def _tables(func: PrimFunc, path: Path, chosen: Sequence[Expr], storage_scope: str) -> list[_Table]:
     block = realize_of(path).block
     buffers, blocks = buffer_names(func), set(block_names(func))

@@ -16,6 +16,7 @@ from ....support.errors import NotAncestorError
 from ....support.node import replace
 from ...analysis.affine import loop_bounds
 from ...analysis.hidden_accesses import require_declared
+from ...analysis.loop_checks import require_plain_serial
 from ...analysis.paths import (
     all_loops_above,
     blocks_below,
@@ -29,8 +30,77 @@ from ...analysis.paths import (
 from ...expr import Var
 from ...function import PrimFunc
 from ...stmt import SeqStmt, Stmt, seq
-from .loops import require_plain_serial
+from ..primitive import LOOPS, THIS_LOOP, primitive
+from ..state import ScheduleState
+from ..trace.handles import LoopHandle, LoopRV
 from .merge import require_local
+
+
+class Fission(ScheduleState):
+    @primitive(LOOPS, loop=THIS_LOOP)
+    def fission(self, loop: LoopRV) -> list[LoopRV]:
+        """Give each statement below a loop a loop of its own, and give these loops, in order.
+
+        The opposite of ``merge``: afterwards all iterations of the first statement run before any
+        of the second. So a tile of rows can be moved into the nests of several blocks, each of
+        which then works on all rows of the tile at once.
+
+        Requires:
+
+        - a plain serial loop that begins at 0 (LoopKindError), with several statements below it
+          (NotAncestorError);
+        - blocks with spatial and reduce axes, bound affinely (NonAffineError);
+        - no later iteration of an earlier statement that touches what a later statement touches in
+          an earlier iteration, where one of them writes (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8,))
+                for i in range(8):
+                    for k in range(6):
+                        with T.block("B"):
+                            vi, vk = T.axis.remap("SR", [i, k])
+                            with T.init():
+                                B[vi] = T.float32(0)
+                            B[vi] = B[vi] + A[vi, vk]
+                    for j in range(6):
+                        with T.block("C"):
+                            vi, vj = T.axis.remap("SS", [i, j])
+                            C[vi, vj] = A[vi, vj] * B[vi]
+
+        Schedule::
+
+            pairs, rows = sch.split(sch.get_loops("B")[0], [None, 2])
+            for row in sch.fission(rows):
+                sch.unroll(row)
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8,))
+                for i_0 in range(4):
+                    for i_1_0 in T.unroll(2):
+                        for k in range(6):
+                            with T.block("B"):
+                                vi = T.axis.spatial(8, i_0 * 2 + i_1_0)
+                                vk = T.axis.reduce(6, k)
+                                with T.init():
+                                    B[vi] = T.float32(0)
+                                B[vi] = B[vi] + A[vi, vk]
+                    for i_1_1 in T.unroll(2):
+                        for j in range(6):
+                            with T.block("C"):
+                                vi = T.axis.spatial(8, i_0 * 2 + i_1_1)
+                                vj = T.axis.spatial(6, j)
+                                C[vi, vj] = A[vi, vj] * B[vi]
+        """
+        owner = loop.func_name
+        func, variables = fission(self._functions[owner], loop.var, checks=self.enable_checks)
+        self._commit(owner, func)
+        return [LoopHandle(v, owner) for v in variables]
 
 
 def fission(func: PrimFunc, var: Var, *, checks: bool = True) -> tuple[PrimFunc, list[Var]]:

@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from ....support.errors import DependenceError, ScheduleValueError
 from ....support.node import map_children, replace
 from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.buffers import buffer_names
 from ...analysis.hidden_accesses import require_declared
+from ...analysis.loop_checks import require_plain_serial
 from ...analysis.paths import (
     Path,
     all_loops_above,
@@ -45,8 +47,61 @@ from ...expr import Expr, IntImm, Let, Var, add, as_expr, sub
 from ...function import PrimFunc
 from ...stmt import Allocate, Block, For, LetStmt, Stmt, seq
 from ...visitor import Mutator, free_vars, replace_buffers, substitute
-from .annotate import buffer_names
-from .loops import render_factors, require_plain_serial
+from ..primitive import INPUT, LOOP, LOOPS, primitive
+from ..state import IntLike, ScheduleState
+from ..trace.handles import LoopHandle, LoopRV
+from .split import render_factors
+
+
+class LoopPartition(ScheduleState):
+    @primitive(LOOPS, loop=LOOP, factors=INPUT)
+    def loop_partition(self, loop: LoopRV, factors: Sequence[IntLike | None]) -> list[LoopRV]:
+        """Cut a loop into consecutive ranges, each with a copy of the body; gives a loop for each.
+
+        ``factors`` are the extents of the parts, ints or expressions of symbolic dimensions; the
+        last may be None for what remains. Blocks of the second and later parts are called
+        ``name_1``, ``name_2``, ... A part that does not begin a reduction has the update alone. An
+        intermediate buffer of which the parts use different elements becomes one buffer a part.
+
+        Requires:
+
+        - a serial loop from 0, without annotations (LoopKindError);
+        - at least one extent, of which only the last is None; each provably from 0 to what remains,
+          together the whole loop (ScheduleValueError);
+        - for a loop over a reduce axis, that it is known which part comes first; intermediate
+          buffers that only blocks use (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
+                for i in range(30):
+                    with T.block("B"):
+                        vi = T.axis.spatial(30, i)
+                        B[vi] = A[vi] + T.float32(1)
+
+        Schedule::
+
+            (i,) = sch.get_loops("B")
+            whole, rest = sch.loop_partition(i, [24, None])
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
+                for i_p0 in range(24):
+                    with T.block("B"):
+                        vi = T.axis.spatial(30, i_p0)
+                        B[vi] = A[vi] + T.float32(1)
+                for i_p1 in range(6):
+                    with T.block("B_1"):
+                        vi = T.axis.spatial(30, i_p1 + 24)
+                        B[vi] = A[vi] + T.float32(1)
+        """
+        resolved = self._factors(factors, "loop_partition")
+        done = loop_partition(self._functions[loop.func_name], loop.var, resolved)
+        self._commit(loop.func_name, done.func)
+        return [LoopHandle(v, loop.func_name) for v in done.loops]
 
 
 @dataclass(slots=True)

@@ -6,35 +6,25 @@
 
 Before, every iteration of the first nest ran before any of the second; afterwards the second's
 iteration m runs before the first's iterations m' > m. Legal where none of these pairs touches one
-element that either writes, which covers what flows from nest to nest, what is overwritten after it
-was read, and what both write. Two proofs are tried for each pair of blocks and buffer:
-
-- by ranges: in some dimension the box that one touches at m ends before the box that the other
-  touches at any later m' begins (m' is m + 1 + a number >= 0 in the loop where they differ first);
-- by ownership: one block writes other elements in every iteration, and what the other touches at m
-  lies in what the one writes at m.
+element that either writes (``loop_order`` proves it), which covers what flows from nest to nest,
+what is overwritten after it was read, and what both write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from ....support.errors import (
-    DependenceError,
-    NotAncestorError,
-    ScheduleError,
-    ScheduleValueError,
-)
+from ....support.errors import DependenceError, NotAncestorError, ScheduleError, ScheduleValueError
 from ....support.node import replace
-from ...analysis.affine import Bounds, loop_bounds, undetermined
+from ...analysis.affine import loop_bounds
 from ...analysis.hidden_accesses import require_declared
+from ...analysis.loop_checks import require_affine, require_plain_serial
+from ...analysis.loop_order import LoopOrder, Touch
 from ...analysis.paths import (
     Nested,
     Path,
     all_loops_above,
     axis_bindings,
-    binding_map,
     binds,
     blocks_below,
     fail,
@@ -44,14 +34,82 @@ from ...analysis.paths import (
     rebuild,
     with_body,
 )
-from ...analysis.region_cover import Box, apart, contains, covers_domain, touched
-from ...buffer import Buffer, BufferRegion, Range
-from ...expr import Expr, IntImm, Var, add, is_const, sub
+from ...buffer import BufferRegion, Range
+from ...expr import Var
 from ...function import PrimFunc
 from ...printer import print_region
 from ...stmt import Block, For, SeqStmt, Stmt, seq
-from ...visitor import substitute
-from .loops import require_affine, require_plain_serial
+from ..primitive import LOOPS, THESE_LOOPS, primitive
+from ..state import ScheduleState
+from ..trace.handles import LoopHandle, LoopRV
+
+
+class Merge(ScheduleState):
+    @primitive(LOOPS, loops_=THESE_LOOPS)
+    def merge(self, *loops_: LoopRV) -> LoopRV:
+        """Join the nests of several loops into one, and give its innermost loop.
+
+        The nests stand one after another under one parent. Each begins with loops that hold one
+        another directly, down to the loop that is named; loops at the same place have the same
+        extent, and one loop takes their place, called ``_m`` after the first nest's. What was below
+        the named loops runs one after another below the last new one. So the rows of two chained
+        products join, because a row of the second needs no later row of the first.
+
+        Requires:
+
+        - at least two loops of provably equal extents, at equal depths in their nests
+          (ScheduleValueError);
+        - nests that follow one another directly, in the order given, each a chain of loops down to
+          the named one (NotAncestorError);
+        - plain serial loops that begin at 0 (LoopKindError);
+        - blocks with spatial and reduce axes, bound affinely (NonAffineError);
+        - no later iteration of an earlier nest that touches what a later nest touches in an
+          earlier iteration, where one of them writes (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), E: T.Buffer((6, 4), "float32"),
+                     F: T.Buffer((8, 4), "float32")):
+                D = T.alloc_buffer((8, 6))
+                for m, p in T.grid(8, 6):
+                    with T.block("D"):
+                        vm, vp = T.axis.remap("SS", [m, p])
+                        D[vm, vp] = T.exp(A[vm, vp])
+                for m, n, k in T.grid(8, 4, 6):
+                    with T.block("F"):
+                        vm, vn, vk = T.axis.remap("SSR", [m, n, k])
+                        with T.init():
+                            F[vm, vn] = T.float32(0)
+                        F[vm, vn] = F[vm, vn] + D[vm, vk] * E[vk, vn]
+
+        Schedule::
+
+            rows = sch.merge(sch.get_loops("D")[0], sch.get_loops("F")[0])
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), E: T.Buffer((6, 4), "float32"),
+                     F: T.Buffer((8, 4), "float32")):
+                D = T.alloc_buffer((8, 6))
+                for m_m in range(8):
+                    for p in range(6):
+                        with T.block("D"):
+                            vm, vp = T.axis.remap("SS", [m_m, p])
+                            D[vm, vp] = T.exp(A[vm, vp])
+                    for n, k in T.grid(4, 6):
+                        with T.block("F"):
+                            vm, vn, vk = T.axis.remap("SSR", [m_m, n, k])
+                            with T.init():
+                                F[vm, vn] = T.float32(0)
+                            F[vm, vn] = F[vm, vn] + D[vm, vk] * E[vk, vn]
+        """
+        owner = self._owner(loops_, "merge")
+        variables = [loop.var for loop in loops_]
+        func, var = merge(self._functions[owner], variables, checks=self.enable_checks)
+        self._commit(owner, func)
+        return LoopHandle(var, owner)
 
 
 def merge(func: PrimFunc, variables: Sequence[Var], *, checks: bool = True) -> tuple[PrimFunc, Var]:
@@ -153,105 +211,6 @@ def require_local(
         for first in group:
             for second in later:
                 _require_order_kept(func, first, second, order, primitive)
-
-
-@dataclass(frozen=True, slots=True)
-class Touch:
-    """A region of a block, and the box that one iteration of the merged loops touches."""
-
-    block: Nested
-    region: BufferRegion
-    written: bool
-    box: Box
-
-
-@dataclass(frozen=True, slots=True)
-class _Iteration:
-    """Another iteration of the merged loops: their variables there, and all ranges."""
-
-    values: dict[Var, Expr]
-    bounds: Bounds
-
-    def separates(self, there: Box, here: Box) -> bool:
-        """Whether one box in that iteration and another in this one have nothing in common."""
-        starts = [substitute(s, self.values) for s in there.starts]
-        extents = [substitute(e, self.values) for e in there.extents]
-        return apart(Box(starts, extents, there.exact), here, self.bounds)
-
-
-class LoopOrder:
-    """Loops whose iterations are to run in another order, and those around them."""
-
-    def __init__(self, outer: Sequence[For], merged: Sequence[For]) -> None:
-        self.merged = merged
-        self.fixed = [*outer, *merged]
-        self.later: list[tuple[_Iteration, _Iteration]] = []
-        """For each loop in which a later iteration may be the first to differ: what is known of it
-        where its distance counts, and where its range does."""
-        for d, loop in enumerate(merged):
-            steps = [Var(f"{other.var.name}_later") for other in merged[d:]]
-            values: dict[Var, Expr] = {
-                other.var: step for other, step in zip(merged[d:], steps, strict=True)
-            }
-            ranges = {
-                step: Range(IntImm(0), other.extent)
-                for other, step in zip(merged[d:], steps, strict=True)
-            }
-            bounds = loop_bounds(self.fixed)
-            self.later.append(
-                (
-                    _Iteration(
-                        values | {loop.var: add(add(loop.var, 1), steps[0])},
-                        bounds | Bounds(ranges | {steps[0]: Range(IntImm(0), sub(loop.extent, 1))}),
-                    ),
-                    _Iteration(values, bounds | Bounds(ranges)),
-                )
-            )
-
-    def touches(self, n: Nested) -> list[Touch]:
-        bounds = loop_bounds([*self.fixed, *n.loops])
-        sides = ((n.block.reads, False), (n.block.writes, True))
-        return [
-            Touch(n, r, written, touched(r, n, n.loops, bounds))
-            for regions, written in sides
-            for r in regions
-        ]
-
-    def are_apart(self, later: Touch, now: Touch) -> bool:
-        """Whether what one touches in any later iteration, the other does not touch now."""
-        if all(any(i.separates(later.box, now.box) for i in ways) for ways in self.later):
-            return True
-        return self.owns(later, now) or self.owns(now, later)
-
-    def owns(self, owner: Touch, other: Touch) -> bool:
-        """Whether ``owner`` touches all that ``other`` does in an iteration, and each element in
-        one iteration alone."""
-        n = owner.block
-        bounds = loop_bounds([*self.fixed, *n.loops])
-        if not owner.written or not owner.box.exact or not covers_domain(n, bounds):
-            return False
-        at = binding_map(n.realize)
-        indices = [substitute(r.min, at) for r in owner.region.region]
-        if not all(is_const(r.extent, 1) for r in owner.region.region):
-            return False
-        free = undetermined(indices, bounds)
-        if free is None or any(loop.var in free for loop in self.merged):
-            return False
-        known = bounds | loop_bounds(other.block.loops)
-        return contains(owner.box, other.box, known, owner.region.buffer.shape)
-
-
-def overwrites(n: Nested, loops: Sequence[For], buffers: Collection[Buffer]) -> bool:
-    """Whether a block may write the same elements of one of the buffers in several iterations of
-    some of its loops, so that after these loops only the last values are left."""
-    if all(w.buffer not in buffers for w in n.block.writes):
-        return False
-    order = LoopOrder([], loops)
-    inner = Nested(n.realize, [x for x in n.loops if x not in loops], n.conditions)
-    return any(
-        w.written and w.region.buffer in buffers and not order.are_apart(w, w)
-        for w in order.touches(inner)
-    )
 
 
 def _require_order_kept(

@@ -31,7 +31,71 @@ from ...buffer import Buffer, Range
 from ...expr import BufferLoad, Expr, IntImm, Var, add, floordiv, is_const, mul
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, For, IterVar, Stmt
-from .annotate import swap_buffer
+from ..arguments import require_list
+from ..primitive import ATTR, BLOCK, BLOCKS, primitive
+from ..state import BlockLike, ScheduleState
+from .set_scope import swap_buffer
+
+
+class PadEinsum(ScheduleState):
+    @primitive(BLOCKS, block=BLOCK, padding=ATTR)
+    def pad_einsum(self, block: BlockLike, padding: Sequence[int]) -> None:
+        """Let a block compute more elements than are wanted, so that its tiles are full.
+
+        ``padding`` has an int for each axis of the block: the axis' extent grows to a multiple of
+        it (1 for no change), and with it the axis' loop and the dimension of the intermediate
+        buffer that it indexes. Readers of the buffer still read what they read before. Operands
+        must reach that far already: transform_layout with a pad value sees to it.
+
+        Requires:
+
+        - as many paddings of at least 1 as axes, other than 1 only for spatial axes, and a single
+          output (ScheduleValueError);
+        - padded axes bound each to a whole loop of its own, below which no other block runs; no
+          predicate; each indexes one dimension of the output by itself, the same in each store
+          (NonAffineError);
+        - an output that is no parameter, and operands that are in bounds over the padded axes
+          (LayoutError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((16, 4), "float32"), C: T.Buffer((10,), "float32")):
+                B = T.alloc_buffer((10,))
+                for i, k in T.grid(10, 4):
+                    with T.block("B"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk]
+                for i in range(10):
+                    with T.block("C"):
+                        vi = T.axis.spatial(10, i)
+                        C[vi] = B[vi] * T.float32(2)
+
+        Schedule::
+
+            sch.pad_einsum("B", [16, 1])
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((16, 4), "float32"), C: T.Buffer((10,), "float32")):
+                B = T.alloc_buffer((16,))
+                for i, k in T.grid(16, 4):
+                    with T.block("B"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk]
+                for i in range(10):
+                    with T.block("C"):
+                        vi = T.axis.spatial(10, i)
+                        C[vi] = B[vi] * T.float32(2)
+        """
+        owner, name = self._block(block)
+        padding = list(require_list(padding, "the padding", "pad_einsum"))
+        self._commit(owner, pad_einsum(self._functions[owner], name, padding))
 
 
 def pad_einsum(func: PrimFunc, block_name: str, padding: Sequence[int]) -> PrimFunc:

@@ -10,12 +10,75 @@ from __future__ import annotations
 
 from ....support.errors import ScheduleValueError
 from ....support.node import replace, walk
+from ...analysis.buffers import buffer_at
 from ...analysis.paths import fail, find_block, realize_of, rebuild, with_body
 from ...buffer import Buffer
 from ...dim_align import DIM_ALIGN, block_alignments
 from ...function import PrimFunc
 from ...stmt import Block, annotation
-from .annotate import buffer_at
+from ..primitive import ATTR, BLOCK, STORAGE, primitive
+from ..state import BlockLike, ScheduleState
+
+
+class StorageAlign(ScheduleState):
+    @primitive(STORAGE, block=BLOCK, buffer_index=ATTR, axis=ATTR, factor=ATTR, offset=ATTR)
+    def storage_align(
+        self, block: BlockLike, buffer_index: int | str, axis: int, factor: int, offset: int
+    ) -> None:
+        """Ask for gaps in an intermediate buffer: the stride of ``axis`` shall be ``offset`` modulo
+        ``factor``.
+
+        The buffer is the block's write of that index (or name); a negative axis counts from the
+        end. Rows of a length that is a power of two all fall into the same sets of a cache; a
+        stride of 16 modulo 64, say, spreads them. The wish is kept as the annotation
+        ``buffer_dim_align`` and becomes strides in lowering, when compute_at has given the buffer
+        its final shape: each stride is the smallest that fits. Buffers of scope ``register`` have
+        no addresses and ignore it. A later wish for the same axis takes the place of the former.
+        Transform the layout first: the annotation names an axis by its number.
+
+        Requires:
+
+        - an intermediate buffer without strides of its own (ScheduleValueError);
+        - an axis of the buffer, a factor of at least 1 and an offset below it
+          (ScheduleValueError);
+        - no other block that asks for another stride of the axis (ScheduleValueError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 64), "float32"), C: T.Buffer((64, 8), "float32")):
+                B = T.alloc_buffer((8, 64))
+                for i, j in T.grid(8, 64):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] * T.float32(2)
+                for i, j in T.grid(64, 8):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vj, vi]
+
+        Schedule::
+
+            sch.storage_align("B", 0, axis=-2, factor=32, offset=8)
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 64), "float32"), C: T.Buffer((64, 8), "float32")):
+                B = T.alloc_buffer((8, 64))
+                for i, j in T.grid(8, 64):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        T.block_attr({"buffer_dim_align": [[0, 0, 32, 8]]})
+                        B[vi, vj] = A[vi, vj] * T.float32(2)
+                for i, j in T.grid(64, 8):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vj, vi]
+        """
+        owner, name = self._block(block)
+        func = self._functions[owner]
+        self._commit(owner, storage_align(func, name, buffer_index, axis, factor, offset))
 
 
 def storage_align(

@@ -33,8 +33,92 @@ from ...printer import print_func
 from ...stmt import Allocate, Block, BlockRealize, For, LetStmt, MatchBuffer, Stmt
 from ...visitor import Mutator, accessed_buffers, free_vars, replace_buffers, substitute
 from ..match_tensor import Operand, TensorMatch
-from ..tensor_intrin import TensorIntrin
+from ..primitive import ATTR, BLOCK_OR_LOOP, BLOCKS, primitive
+from ..state import BlockLike, ScheduleState
+from ..tensor_intrin import TensorIntrin, required_intrin
+from ..trace.handles import LoopRV
 from .blockize import blockize
+
+
+class Tensorize(ScheduleState):
+    @primitive(BLOCKS, block_or_loop=BLOCK_OR_LOOP, tensor_intrin=ATTR, preserve_unit_iters=ATTR)
+    def tensorize(
+        self,
+        block_or_loop: BlockLike | LoopRV,
+        tensor_intrin: str,
+        preserve_unit_iters: bool = True,
+    ) -> None:
+        """Replace a tile of a computation by a tensor intrinsic that computes the same.
+
+        A loop is blockized first (see blockize); a block must be one that blockize made. The body
+        is compared with the description registered under ``tensor_intrin``, up to names, loops of
+        one iteration, the order of axes, and the order of operands of ``+ * min max``; the
+        operands are found by their accesses and become views (match_buffer) that the
+        implementation works on. TensorIntrin.register registers intrinsics; ``fma_f32_16x`` (a row
+        of 16 floats += a scalar * another row), ``fill_f32_16x`` and ``dot_u8i8i32_16x4`` (16 sums
+        of four products of uint8 and int8 each), also with 4 and 8 lanes, are there from the
+        start.
+
+        Requires:
+
+        - a registered name (ScheduleValueError), and for a loop all that blockize requires;
+        - a body that is what the intrinsic describes, without predicate (TensorizeError, with the
+          first difference);
+        - operands that lie in what the block declares to read and write, with the strides that the
+          implementation asks for (LayoutError);
+        - a written operand that shares no element with another one (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(
+                A: T.Buffer((4, 8), "float32"),
+                B: T.Buffer((8, 32), "float32"),
+                C: T.Buffer((4, 32), "float32"),
+            ):
+                for i, j_0, k, j_1 in T.grid(4, 2, 8, 16):
+                    with T.block("C"):
+                        vi = T.axis.spatial(4, i)
+                        vj = T.axis.spatial(32, j_0 * 16 + j_1)
+                        vk = T.axis.reduce(8, k)
+                        C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+
+        Schedule::
+
+            i, j_0, k, j_1 = sch.get_loops("C")
+            sch.tensorize(j_1, "fma_f32_16x")
+
+        After::
+
+            @T.prim_func
+            def main(
+                A: T.Buffer((4, 8), "float32"),
+                B: T.Buffer((8, 32), "float32"),
+                C: T.Buffer((4, 32), "float32"),
+            ):
+                for i, j_0, k in T.grid(4, 2, 8):
+                    with T.block("C_o"):
+                        vi_o, vj_o, vk_o = T.axis.remap("SSR", [i, j_0, k])
+                        T.reads(
+                            C[vi_o, vj_o * 16:vj_o * 16 + 16],
+                            A[vi_o, vk_o],
+                            B[vk_o, vj_o * 16:vj_o * 16 + 16],
+                        )
+                        T.writes(C[vi_o, vj_o * 16:vj_o * 16 + 16])
+                        A_1 = T.match_buffer(A[vi_o, vk_o], (1,))
+                        B_1 = T.match_buffer(B[vk_o, vj_o * 16:vj_o * 16 + 16], (16,))
+                        C_1 = T.match_buffer(C[vi_o, vj_o * 16:vj_o * 16 + 16], (16,))
+                        for j in T.vectorized(16):
+                            with T.block("fma"):
+                                vj = T.axis.spatial(16, j)
+                                C_1[vj] = T.fma(A_1[0], B_1[vj], C_1[vj])
+        """
+        intrin = required_intrin(tensor_intrin)
+        owner, place = self._target(block_or_loop)
+        func = tensorize(
+            self._functions[owner], place, intrin, preserve_unit_iters=preserve_unit_iters
+        )
+        self._commit(owner, func)
 
 
 def tensorize(

@@ -10,10 +10,13 @@ where the function's attribute ``layout_free`` lists it, and the map is then rec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ....support.errors import LayoutError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.buffers import buffer_at
+from ...analysis.loop_checks import own_nest
 from ...analysis.paths import (
     TRUE,
     Nested,
@@ -37,20 +40,78 @@ from ...expr import BufferLoad, Call, Expr, FloorMod, IntImm, Var, add, all_of, 
 from ...function import PrimFunc
 from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, MatchBuffer, Stmt
 from ...visitor import Mutator, substitute
+from ..primitive import ATTR, BLOCK, STORAGE, primitive
+from ..rewriting.index_maps import as_index_map
+from ..state import BlockLike, ScheduleState
 from ..trace.values import index_map_text
-from .annotate import buffer_at
 
 
-def as_index_map(index_map: IndexMap | Callable[..., object], ndim: int) -> IndexMap:
-    """An index map, from itself or from a Python function; raises LayoutError for a wrong arity or
-    anything else."""
-    if not (isinstance(index_map, IndexMap) or callable(index_map)):
-        raise LayoutError(
-            "index_map",
-            "Expected a function from indices to indices, such as lambda i, j: (j, i); found "
-            f"{index_map!r}.",
-        )
-    return index_map if isinstance(index_map, IndexMap) else IndexMap.from_function(index_map, ndim)
+class TransformLayout(ScheduleState):
+    @primitive(STORAGE, block=BLOCK, buffer=ATTR, index_map=ATTR, pad_value=ATTR)
+    def transform_layout(
+        self,
+        block: BlockLike,
+        buffer: tuple[str, int] | str,
+        index_map: IndexMap | Callable[..., Any],
+        pad_value: float | int | None = None,
+    ) -> None:
+        """Rewrite a buffer's shape and every access to it by an index map.
+
+        ``buffer`` is ``("read", i)``, ``("write", i)`` or the buffer's name; ``index_map`` takes
+        the buffer's indices to the new ones. Where the map leaves elements of the new shape unused
+        they hold ``pad_value``, a number, and the block that writes the buffer runs over the new
+        shape. The layout of a parameter may change only where the function's attribute
+        ``layout_free`` lists its position; the map is then recorded in ``layout_maps``.
+
+        Requires:
+
+        - a buffer that the block reads or writes, by position or name (ScheduleValueError,
+          LayoutError);
+        - a map of as many indices as the buffer has, a bijection of its shape unless there is a pad
+          value; a buffer without strides that no match_buffer matches; a parameter that is free and
+          an input (LayoutError);
+        - for padding one writer, a complete block that stores at its own axes, and writes the whole
+          buffer or could, all that it would read being there (LayoutError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8, 6))
+                for i, j in T.grid(8, 6):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] + T.float32(1)
+                for i, j in T.grid(8, 6):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vi, vj] * T.float32(2)
+
+        Schedule::
+
+            sch.transform_layout("B", ("write", 0), lambda i, j: (j // 2, i, j % 2))
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((3, 8, 2))
+                for i, j in T.grid(8, 6):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vj // 2, vi, vj % 2] = A[vi, vj] + T.float32(1)
+                for i, j in T.grid(8, 6):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vj // 2, vi, vj % 2] * T.float32(2)
+        """
+        owner, name = self._block(block)
+        func = self._functions[owner]
+        accessor = realize_of(find_block(func, name, "transform_layout")).block
+        m = as_index_map(index_map, find_buffer(func, accessor, buffer).ndim)
+        self._note(index_map=m)
+        changed = transform_layout(func, name, buffer, self._index_map(m), pad_value)
+        self._commit(owner, changed)
 
 
 def find_buffer(
@@ -221,7 +282,6 @@ class _Relayout(Mutator):
         return BufferRegion(self.new, tuple([Range(IntImm(0), dim) for dim in self.new.shape]))
 
 
-# -- padding ---------------------------------------------------------------------------------------
 def _pad_writer(
     func: PrimFunc,
     block: Block,
@@ -253,7 +313,7 @@ def _pad_writer(
             "write the padding. Copy with cache_read or cache_write first.",
         )
     _require_whole_runs(func, path, buffer, axes, store)
-    top = _own_loops(path)
+    top = own_nest(path)
     if any(isinstance(x, For) for x in top[len(scope_path(path)) : -1]):
         found = (
             f"{writer.name!r} shares loops with other blocks; to write the padding it must run "
@@ -332,11 +392,3 @@ def _writer_path(func: PrimFunc, block: Block, buffer: Buffer) -> Path:
             func, block, f"{buffer.name!r} has {len(writers)} writers; padding needs exactly one."
         )
     return find_block(func, writers[0].block.name, "transform_layout")
-
-
-def _own_loops(path: Path) -> Path:
-    """The path to the outermost loop that holds nothing but the block."""
-    end = len(path) - 1
-    while isinstance(path[end - 1], For):
-        end -= 1
-    return path[: end + 1]

@@ -18,91 +18,11 @@ from ....support.display import as_html, show_text
 from ....support.errors import BurnishError, TraceError, nearest
 from ...expr import Var
 from .handles import BlockHandle, LoopHandle
+from .rows import ROWS
 from .values import RV, decode, encode, map_value, value_text, variables_of
 
 Argument: TypeAlias = "tuple[str, Any]"
 """A parameter name and a value; the name is empty for a positional argument."""
-
-QUERIES = frozenset(
-    [
-        "get_block",
-        "get_loops",
-        "get_child_blocks",
-        "get_producers",
-        "get_consumers",
-        "get_output_blocks",
-    ]
-)
-SAMPLERS = frozenset(
-    [
-        "sample_perfect_tile",
-        "sample_partitioned_tile",
-        "sample_categorical",
-        "sample_compute_location",
-    ]
-)
-REWRITES = frozenset(
-    [
-        "split",
-        "fuse",
-        "merge",
-        "fission",
-        "lift_allocation",
-        "stage_memory",
-        "pack",
-        "pad_einsum",
-        "reorder_block_iter_var",
-        "transform_block_layout",
-        "blockize",
-        "tensorize",
-        "decompose_padding",
-        "reorder",
-        "add_unit_loop",
-        "loop_partition",
-        "parallel",
-        "vectorize",
-        "unroll",
-        "bind",
-        "annotate",
-        "unannotate",
-        "set_scope",
-        "decompose_reduction",
-        "rfactor",
-        "cache_read",
-        "cache_write",
-        "cache_inplace",
-        "reindex_cache_read",
-        "reindex_cache_write",
-        "reindex",
-        "cache_index",
-        "storage_align",
-        "rolling_buffer",
-        "fuse_reduction_epilogue",
-        "transform_layout",
-        "compute_at",
-        "reverse_compute_at",
-        "compute_inline",
-        "reverse_compute_inline",
-        "enter_postproc",
-    ]
-)
-KINDS = QUERIES | SAMPLERS | REWRITES
-LISTS = frozenset(
-    [
-        "get_loops",
-        "get_child_blocks",
-        "get_producers",
-        "get_consumers",
-        "get_output_blocks",
-        "split",
-        "loop_partition",
-        "cache_inplace",
-        "cache_index",
-        "sample_perfect_tile",
-        "sample_partitioned_tile",
-    ]
-)
-"""Instructions that give a list, even of one."""
 
 
 class Replayable(Protocol):
@@ -132,7 +52,7 @@ class Instruction:
 
     @property
     def is_sampling(self) -> bool:
-        return self.kind in SAMPLERS
+        return ROWS[self.kind].role == "sampling"
 
     def variables(self) -> Iterator[Any]:
         """The RVs that the arguments use, and the symbolic dimensions."""
@@ -200,7 +120,7 @@ class Trace:
         kept: list[Instruction] = []
         used: set[int] = set()
         for inst in reversed(self._until_postproc() if remove_postproc else self.instructions):
-            pure = inst.kind in QUERIES or inst.is_sampling
+            pure = ROWS[inst.kind].role != "rewrite"
             if pure and not any(id(rv) in used for rv in inst.outputs):
                 continue
             kept.append(inst)
@@ -357,7 +277,7 @@ def _statement(inst: Instruction, names: Mapping[int, str]) -> str:
     if not inst.outputs:
         return call
     targets = ", ".join(names[id(rv)] for rv in inst.outputs)
-    comma = "," if len(inst.outputs) == 1 and inst.kind in LISTS else ""
+    comma = "," if len(inst.outputs) == 1 and ROWS[inst.kind].gives_list else ""
     return f"{targets}{comma} = {call}"
 
 
@@ -374,8 +294,8 @@ def _decode_rows(rows: Any) -> tuple[Instruction, ...]:
                 f"{_described(row)}"
             )
         kind, inputs, attrs, outputs, decision = row
-        if kind not in KINDS:
-            raise ValueError(f"there is no instruction {kind!r}.{nearest(str(kind), KINDS)}")
+        if kind not in ROWS:
+            raise ValueError(f"there is no instruction {kind!r}.{nearest(str(kind), ROWS)}")
         try:
             decoded = [
                 tuple([(str(n), decode(v, known, dims)) for n, v in part])

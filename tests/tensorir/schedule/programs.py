@@ -95,3 +95,79 @@ def program(text: str, **shapes: str) -> PrimFunc:
     buffers = ", ".join(f'{name}: T.Buffer({s}, "float32")' for name, s in shapes.items())
     lines = textwrap.indent(textwrap.dedent(text).strip(), "    ")
     return parse_func(f"@T.prim_func\ndef main({buffers}):\n{lines}\n")
+
+
+ROWS = """
+@T.prim_func
+def main(P: T.Buffer((9,), "int64"), X: T.Buffer((64,), "float32"), Y: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("rows"):
+            vi = T.axis.spatial(8, i)
+            T.reads(P[vi:vi + 2], X[0:64])
+            T.writes(Y[vi])
+            for k in range(P[vi + 1] - P[vi]):
+                with T.block("Y"):
+                    vk = T.axis.reduce(P[vi + 1] - P[vi], k)
+                    with T.init():
+                        Y[vi] = T.float32(0)
+                    Y[vi] += X[vk]
+"""
+
+
+COPY_B = """
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi] + T.float32(1)
+"""
+
+
+B_OF_A = """
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi] + T.float32(1)
+"""
+
+
+REWRITTEN = """
+@T.prim_func
+def main(A: T.Buffer((6, 6), "float32"), O: T.Buffer((6, 6), "float32")):
+    S = T.alloc_buffer((6,))
+    U = T.alloc_buffer((6, 6))
+    X = T.alloc_buffer((6, 6))
+    for i, j in T.grid(6, 6):
+        with T.block("X"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            X[vi, vj] = A[vi, vj] + T.float32(1)
+    for i in range(6):
+        for t in range(6):
+            with T.block("S"):
+                vi, vt = T.axis.remap("SS", [i, t])
+                S[vt] = X[vi, vt]
+        for t in range(6):
+            with T.block("U"):
+                vi, vt = T.axis.remap("SS", [i, t])
+                U[vi, vt] = S[5 - vt]
+    for i, j in T.grid(6, 6):
+        with T.block("O"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            O[vi, vj] = U[vi, vj]
+"""
+
+
+def summed(loops: str, where: str = "") -> PrimFunc:
+    """``B[i] = sum_k A[i, k]`` in these loops."""
+    lines = loops.strip("\n").splitlines()
+    pad = " " * (len(lines[-1]) - len(lines[-1].lstrip()) + 4)
+    block = f"""
+with T.block("B"):
+    vi, vk = T.axis.remap("SR", [i, k])
+{f"    T.where({where})" if where else ""}
+    with T.init():
+        B[vi] = T.float32(0)
+    B[vi] = B[vi] + A[vi, vk]
+"""
+    text = "\n".join([*lines, *(pad + line for line in block.splitlines() if line)])
+    return program(text, A="(4, 4)", B="(4,)")

@@ -18,6 +18,7 @@ from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tensorir.visitor import substitute
 from burnish.tests.native import aligned, call_native
 from burnish.tests.tensorir.interpreter import unwritten
+from burnish.tests.tensorir.schedule.programs import assert_same
 
 
 def assert_replays(func: PrimFunc, sch: Schedule) -> None:
@@ -56,3 +57,10 @@ def assert_same_natively(before: PrimFunc, after: PrimFunc, *sizes: int) -> None
     for x, y in zip(*results, strict=True):
         assert not np.isnan(x).any()
         np.testing.assert_array_equal(x, y)
+
+
+def finish(func: PrimFunc, sch: Schedule, *sizes: int) -> None:
+    """Results, trace and machine code are those of the unscheduled function."""
+    assert_same(func, sch.func, *sizes)
+    assert_replays(func, sch)
+    assert_same_natively(func, sch.func, *sizes)

@@ -11,7 +11,7 @@ from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.entries import Entry, entries
-from burnish.tensorir.schedule.methods import QueryMethods
+from burnish.tensorir.schedule.queries import QueryMethods
 
 ENTRIES = {e.name: e for e in entries()}
 

@@ -17,8 +17,8 @@ from burnish.tensorir.verify_bounds import verify_bounds
 from burnish.tensorir.verify_regions import verify_regions
 from burnish.tests.native import call_native
 from burnish.tests.strategies.corpus import padding
-from burnish.tests.tensorir.schedule.primitives.test_block_iters import replays
 from burnish.tests.tensorir.schedule.programs import assert_same, body, matmul
+from burnish.tests.tensorir.schedule.replaying import assert_replays
 
 
 def padded(value: str, rows: str = "10", columns: str = "12", source: str = "(8, 9)") -> PrimFunc:
@@ -48,7 +48,7 @@ VALUE = f"T.if_then_else({INSIDE}, A[vi - 1, vj - 2], T.float32(3))"
 def checked(before: PrimFunc, sch: Schedule, *sizes: int) -> str:
     after = verify_regions(verify_bounds(verify_func(sch.func)))
     assert_same(before, after, *sizes)
-    replays(before, sch)
+    assert_replays(before, sch)
     return body(after)
 
 
@@ -105,7 +105,7 @@ def test_symbolic_sizes() -> None:
     sch = Schedule(func, seed=0)
     sch.decompose_padding("P", sch.get_loops("P")[0])
     assert "T.grid(n, 4)" in body(verify_func(sch.func))
-    replays(func, sch)
+    assert_replays(func, sch)
     for size in (1, 6):
         a = np.arange(size * 4, dtype="float32").reshape(size, 4)
         c = np.full((size + 3, 4), np.nan, "float32")

@@ -24,7 +24,6 @@ from burnish.tensorir.stmt import For
 from burnish.tensorir.verify import verify_func
 from burnish.tensorir.verify_regions import verify_regions
 from burnish.tests.native import call_native
-from burnish.tests.tensorir.schedule.primitives.test_block_iters import replays
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     blur,
@@ -34,6 +33,7 @@ from burnish.tests.tensorir.schedule.programs import (
     matmul,
     row_sum,
 )
+from burnish.tests.tensorir.schedule.replaying import assert_replays
 
 
 def checked(before: PrimFunc, sch: Schedule, *sizes: int) -> str:
@@ -41,7 +41,7 @@ def checked(before: PrimFunc, sch: Schedule, *sizes: int) -> str:
     after = verify_regions(verify_func(sch.func))
     assert_structural_equal(parse_func(after.script()), after)
     assert_same(before, after, *sizes)
-    replays(before, sch)
+    assert_replays(before, sch)
     return body(after)
 
 

@@ -17,8 +17,8 @@ from burnish.tensorir.schedule import Schedule, TensorIntrin, tensor_intrin
 from burnish.tensorir.verify import verify_func
 from burnish.tensorir.verify_regions import verify_regions
 from burnish.tests.native import call_native
-from burnish.tests.tensorir.schedule.primitives.test_block_iters import replays
 from burnish.tests.tensorir.schedule.programs import assert_same, body, matmul
+from burnish.tests.tensorir.schedule.replaying import assert_replays
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def checked(before: PrimFunc, sch: Schedule) -> str:
     after = verify_regions(verify_func(sch.func))
     assert_structural_equal(parse_func(after.script()), after)
     assert_same(before, after)
-    replays(before, sch)
+    assert_replays(before, sch)
     return body(after)
 
 

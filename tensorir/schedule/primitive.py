@@ -1,0 +1,129 @@
+"""How a primitive is declared: a row over its method.
+
+    class Split(ScheduleState):
+        @primitive(LOOPS, loop=LOOP, factors=INPUT, preserve_unit_iters=ATTR, ...)
+        def split(self, loop, factors, preserve_unit_iters=True, ...) -> list[LoopRV]:
+            '''What it does, requires, and an example.'''
+            func, variables = split(self._functions[loop.func_name], loop.var, ...)
+            self._commit(loop.func_name, func)
+            return [LoopHandle(v, loop.func_name) for v in variables]
+
+The row says of what kind each argument is. Before the method runs, names of blocks become handles
+and loops are checked; after it, the instruction is recorded. A method that raises records nothing.
+A parameter ``decision`` makes a sampling primitive, which notes what it chose.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from ...support.errors import InternalError
+from .state import ScheduleState
+from .trace.handles import LoopHandle
+from .trace.rows import ROWS, ArgumentKind, Role, Row
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+QUERIES = "Queries: what may be asked of a schedule, and copies of it."
+SAMPLING = "Sampling: random decisions, each a variable that later primitives take."
+LOOPS = "Loops: their number and order."
+LOOP_KINDS = "Kinds of loops: how their iterations are run."
+BLOCKS = "Blocks: their own iteration spaces."
+PLACES = "Places: where a block is computed."
+REDUCTIONS = "Reductions: their parts."
+CACHES = "Caches: copies of buffers nearer to where they are used."
+STORAGE = "Storage: a buffer's layout and scope."
+ANNOTATIONS = (
+    "Annotations: notes on blocks and loops that lowering, postprocessing or a user reads."
+)
+
+
+# -- kinds of arguments ----------------------------------------------------------------------------
+def _block(sch: ScheduleState, primitive: str, value: Any) -> Any:
+    return sch._handle(value)
+
+
+def _loop(sch: ScheduleState, primitive: str, value: Any) -> Any:
+    return sch._place(value, primitive)
+
+
+def _loop_or_none(sch: ScheduleState, primitive: str, value: Any) -> Any:
+    return None if value is None else sch._place(value, primitive)
+
+
+def _place(sch: ScheduleState, primitive: str, value: Any) -> Any:
+    is_sampled = isinstance(value, LoopHandle) and value.place
+    return value if is_sampled else sch._place(value, primitive)
+
+
+def _block_or_loop(sch: ScheduleState, primitive: str, value: Any) -> Any:
+    is_loop = isinstance(value, LoopHandle)
+    return sch._place(value, primitive) if is_loop else sch._handle(value)
+
+
+INPUT = ArgumentKind()
+"""Plain data among the inputs."""
+ATTR = ArgumentKind(is_input=False)
+"""Plain data."""
+BLOCK = ArgumentKind(_block)
+"""A block, or its name: the method gets the handle."""
+LOOP = ArgumentKind(_loop)
+"""A loop that is one."""
+LOOP_OR_NONE = ArgumentKind(_loop_or_none)
+OPTIONAL_LOOP = ArgumentKind(_loop_or_none, may_miss=True)
+PLACE = ArgumentKind(_place)
+"""A loop, or a sampled place without one."""
+BLOCK_OR_LOOP = ArgumentKind(_block_or_loop)
+THIS_LOOP = ArgumentKind(_loop, is_named=False)
+"""A loop that the text of a trace does not name."""
+THIS_BLOCK_OR_LOOP = ArgumentKind(_block_or_loop, is_named=False)
+THESE_LOOPS = ArgumentKind(is_named=False)
+"""All positional arguments, which the method checks as a whole."""
+
+
+# -- declaring -------------------------------------------------------------------------------------
+def primitive(group: str, **arguments: ArgumentKind) -> Callable[[Method], Method]:
+    """Declare a method that rewrites the program, or samples where it has a ``decision``."""
+    return lambda method: _declared(method, group, "rewrite", arguments)
+
+
+def query(**arguments: ArgumentKind) -> Callable[[Method], Method]:
+    """Declare a method whose instruction may go where nothing uses what it gave."""
+    return lambda method: _declared(method, QUERIES, "query", arguments)
+
+
+def _declared(method: Method, group: str, role: Role, arguments: dict[str, ArgumentKind]) -> Method:
+    name = method.__name__
+    signature = inspect.signature(method)
+    parameters = [p for p in signature.parameters if p != "self"]
+    if "decision" in parameters:
+        parameters.remove("decision")
+        role = "sampling"
+    if parameters != list(arguments) or name in ROWS:
+        raise InternalError(
+            f"The row of {name!r} has the arguments {list(arguments)}, its method {parameters}."
+        )
+    gives_list = str(signature.return_annotation).startswith("list[")
+    row = ROWS[name] = Row(name, group, role, arguments, gives_list)
+
+    @functools.wraps(method)
+    def run(self: ScheduleState, *args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError:
+            return method(self, *args, **kwargs)  # Python's own words for it
+        bound.apply_defaults()
+        given = bound.arguments
+        for argument, kind in arguments.items():
+            given[argument] = kind.resolve(self, name, given[argument])
+        self._noted = {}
+        result = method(*bound.args, **bound.kwargs)
+        inputs, attrs = row.recorded({**given, **self._noted})
+        outputs = result if isinstance(result, list) else [] if result is None else [result]
+        self._record(name, inputs, attrs, outputs, self._noted.get("decision"))
+        return result
+
+    return cast(Method, run)

@@ -1,0 +1,152 @@
+"""cache_write: what a block writes, into a copy that is stored afterwards."""
+
+from __future__ import annotations
+
+from ....support.errors import DependenceError
+from ...analysis.affine import loop_bounds
+from ...analysis.buffers import buffer_at, require_scope
+from ...analysis.certain_writes import written_box
+from ...analysis.hidden_accesses import require_scope_declared
+from ...analysis.paths import (
+    Nested,
+    all_loops_above,
+    axis_bindings,
+    binds,
+    block_names,
+    conditions_above,
+    fail,
+    find_inner_block,
+    fresh_name,
+    readers_of,
+    realize_of,
+    scope_path,
+    writers_of,
+)
+from ...analysis.region_cover import covers_domain
+from ...expr import is_const
+from ...function import PrimFunc
+from ...stmt import Block
+from ...visitor import replace_buffers
+from ..primitive import ATTR, BLOCK, CACHES, primitive
+from ..rewriting.copies import clip, copy_nest, new_buffer
+from ..rewriting.insertion import Cached, allocate_in, change_block, insert_stmt, shared_place
+from ..state import BlockLike, ScheduleState
+from ..trace.handles import BlockHandle, BlockRV
+
+
+class CacheWrite(ScheduleState):
+    @primitive(CACHES, block=BLOCK, write_buffer_index=ATTR, storage_scope=ATTR)
+    def cache_write(
+        self, block: BlockLike, write_buffer_index: int | str, storage_scope: str
+    ) -> BlockRV:
+        """Let a block write a new buffer, and copy that to the old one after it; gives the copy
+        block.
+
+        ``write_buffer_index`` is the position among the block's writes, or the buffer's name;
+        ``storage_scope`` is one of global, local, register, shared and warp. The copy stands after
+        the nest of the block; reverse_compute_at moves it to where an element is final.
+
+        Requires:
+
+        - a buffer that the block writes, and a storage scope that there is (ScheduleValueError);
+        - a block with the buffer's first value, not an update of what another wrote; provably a
+          whole box written; no other user of the buffer inside the block's reduce loops
+          (DependenceError);
+        - elements that are known where the copy is put: they depend on no let and no loop's
+          variable bound further in (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((4, 12), "float32"), B: T.Buffer((4,), "float32")):
+                for i, k in T.grid(4, 12):
+                    with T.block("B"):
+                        vi, vk = T.axis.remap("SR", [i, k])
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk]
+
+        Schedule::
+
+            copy = sch.cache_write("B", 0, "register")
+            sch.reverse_compute_at(copy, sch.get_loops("B")[0])
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((4, 12), "float32"), B: T.Buffer((4,), "float32")):
+                B_register = T.alloc_buffer((4,), scope="register")
+                for i in range(4):
+                    for k in range(12):
+                        with T.block("B"):
+                            vi, vk = T.axis.remap("SR", [i, k])
+                            with T.init():
+                                B_register[vi] = T.float32(0)
+                            B_register[vi] = B_register[vi] + A[vi, vk]
+                    with T.block("B_register"):
+                        v0 = T.axis.spatial(4, i)
+                        B[v0] = B_register[v0]
+        """
+        owner, name = self._block(block)
+        done = cache_write(self._functions[owner], name, write_buffer_index, storage_scope)
+        self._commit(owner, done.func)
+        return BlockHandle(done.blocks[0], owner)
+
+
+def cache_write(
+    func: PrimFunc, block_name: str, write_buffer_index: int | str, storage_scope: str
+) -> Cached:
+    """Let a block write a new buffer, and copy that to the old one afterwards."""
+    require_scope(storage_scope, "cache_write")
+    path = find_inner_block(func, block_name, "cache_write")
+    realize = realize_of(path)
+    block = realize.block
+    buffer = buffer_at(func, block, "write", write_buffer_index, "cache_write", either=False)
+    scope = scope_path(path)
+    holder = scope[-1]
+    assert isinstance(holder, Block)
+    if any(r.buffer is buffer for r in block.reads):
+        found = (
+            f"{block_name!r} updates {buffer.name!r}, which has its first value "
+            "elsewhere; cache it before "
+            "decompose_reduction, or use cache_inplace."
+        )
+        raise fail(DependenceError, "cache_write", func, [block], found)
+    require_scope_declared(func, holder, block, "cache_write")
+    users = [*readers_of(holder, buffer), *writers_of(holder, buffer)]
+    others = {n.block.name for n in users if n.block is not block}
+    groups = [[block_name, other] for other in sorted(others)] or [[block_name]]
+    places = [shared_place(func, scope, g, block_name, "cache_write") for g in groups]
+    place = max(places, key=lambda p: len(p.path))
+    for loop in place.outer:
+        if binds(axis_bindings(realize, ("reduce",)), loop.var):
+            found = (
+                f"Another block uses {buffer.name!r} inside the reduce loop {loop.var.name!r} of "
+                f"{block_name!r}, where the result is not final."
+            )
+            raise fail(DependenceError, "cache_write", func, [block], found)
+    inner = [loop for loop in all_loops_above(path) if all(loop is not o for o in place.outer)]
+    for loop in inner:
+        if is_const(loop.extent, 0):
+            found = f"{block_name!r} never runs: the loop {loop.var.name!r} has no iterations."
+            raise fail(DependenceError, "cache_write", func, [block], found)
+    n = Nested(realize, inner, conditions_above(path[len(place.path) :]))
+    bounds = loop_bounds([*place.outer, *inner])
+    region = next(w for w in block.writes if w.buffer is buffer)
+    box = written_box(region, n, inner, bounds)
+    if not box.exact or not covers_domain(n, bounds):
+        found = (
+            f"It cannot be proved that {block_name!r} writes all of a box of {buffer.name!r}: what "
+            "it leaves as it was (under a condition, by a predicate, or where T.writes names more "
+            "than it writes) would be overwritten by the copy back."
+        )
+        raise fail(DependenceError, "cache_write", func, [block], found)
+    new = new_buffer(func, buffer, storage_scope)
+    name = fresh_name(block_names(func), new.name)
+    scope_name = realize_of(scope[:-1]).block.name
+    nest = copy_nest(new, buffer, clip(box, buffer.shape, bounds), name, loop_bounds(place.outer))
+    changed = insert_stmt(func, place, place.child + 1, nest, "cache_write")
+    changed = change_block(
+        changed, block_name, lambda b: replace_buffers(b, {buffer: new}), "cache_write"
+    )
+    return Cached(allocate_in(changed, scope_name, new, "cache_write"), (name,))

@@ -1,0 +1,200 @@
+"""compute_inline: a block's value where its buffer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....support.errors import DependenceError, NotCompleteBlockError
+from ....support.node import replace, walk
+from ...analysis.circular_buffers import require_no_circle
+from ...analysis.hidden_accesses import require_scope_declared
+from ...analysis.loop_order import overwrites
+from ...analysis.paths import (
+    Nested,
+    Path,
+    consumers_of,
+    fail,
+    find_block,
+    find_inner_block,
+    is_output_block,
+    loops_above,
+    realize_of,
+    rebuild,
+    require_complete,
+    scope_blocks,
+    with_body,
+)
+from ...analysis.region_cover import axis_of_index
+from ...buffer import Buffer
+from ...expr import BufferLoad, Expr, Var
+from ...function import PrimFunc
+from ...stmt import Block, BufferStore, MatchBuffer, Stmt
+from ...visitor import Mutator, substitute
+from ..primitive import BLOCK, PLACES, primitive
+from ..rewriting.inlining import (
+    plain_store,
+    rename_lets,
+    require_sole_whole_writer,
+    scope_of,
+    with_inferred_regions,
+    without_block,
+)
+from ..state import BlockLike, ScheduleState
+
+
+class ComputeInline(ScheduleState):
+    @primitive(PLACES, block=BLOCK)
+    def compute_inline(self, block: BlockLike) -> None:
+        """Remove a block and put its value where its buffer is read.
+
+        Requires:
+
+        - a complete block without a condition, whose body is one store at distinct axes of its own
+          (NotCompleteBlockError);
+        - a buffer that is no output of the scope, is read, and has no other writer; operands that
+          are not overwritten later (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8, 6))
+                for i, j in T.grid(8, 6):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] + T.float32(1)
+                for i, j in T.grid(8, 6):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vi, vj] * T.float32(2)
+
+        Schedule::
+
+            sch.compute_inline("B")
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                for i, j in T.grid(8, 6):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = (A[vi, vj] + T.float32(1)) * T.float32(2)
+        """
+        owner, name = self._block(block)
+        self._commit(owner, compute_inline(self._functions[owner], name, checks=self.enable_checks))
+
+
+def compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> PrimFunc:
+    """Remove a complete block and put its value where its buffer is read.
+
+    ``B[i] = A[i] + 1; C[i] = B[i] * 2`` becomes ``C[i] = (A[i] + 1) * 2``.
+    """
+    path = find_inner_block(func, block_name, "compute_inline")
+    realize = realize_of(path)
+    block = realize.block
+    require_complete(func, block, "compute_inline")
+    require_no_circle(func, block, "compute_inline")
+    scope = scope_of(path)
+    if is_output_block(func, scope, block):
+        found = f"{block_name!r} writes an output of the function, which must be stored."
+        raise fail(DependenceError, "compute_inline", func, [block], found)
+    require_scope_declared(func, scope, block, "compute_inline")
+    store = plain_store(func, block, "compute_inline")
+    axes = _store_axes(func, block, store, "compute_inline")
+    consumers = consumers_of(scope, block)
+    if not consumers:
+        found = f"Nothing reads what {block_name!r} writes."
+        raise fail(DependenceError, "compute_inline", func, [block], found)
+    _require_no_view(func, consumers, store.buffer, "compute_inline")
+    if checks:
+        require_sole_whole_writer(func, path, scope, store.buffer, "compute_inline")
+        _require_inputs_kept(func, path, scope, consumers)
+    changed = func
+    for n in consumers:
+        new = _inlined(n.block, store, axes)
+        at = find_block(changed, n.block.name, "compute_inline")
+        leaf = realize_of(at)
+        changed = with_body(changed, rebuild(at, replace(leaf, block=new)))
+    return without_block(changed, block_name, store.buffer)
+
+
+def _require_inputs_kept(
+    func: PrimFunc, path: Path, scope: Block, consumers: Sequence[Nested]
+) -> None:
+    """What was written for the block in an iteration of its loops is still there where consumers
+    read it outside of these."""
+    block = realize_of(path).block
+    own = loops_above(path)
+    left = [x for x in own if not all(any(x is y for y in n.loops) for n in consumers)]
+    reads = {r.buffer for r in block.reads}
+    for n in scope_blocks(scope):
+        shared = [x for x in left if any(x is y for y in n.loops)]
+        if n.block is not block and shared and overwrites(n, shared, reads):
+            found = (
+                f"{n.block.name!r} writes what {block.name!r} reads again in later iterations of "
+                f"{shared[0].var.name!r}, outside of which the value would be computed."
+            )
+            raise fail(DependenceError, "compute_inline", func, [n.block], found)
+
+
+def _require_no_view(
+    func: PrimFunc, consumers: Sequence[Nested], buffer: Buffer, primitive: str
+) -> None:
+    """Nothing reads the buffer through a view: a view needs elements that are stored."""
+    for n in consumers:
+        for view in walk(n.block):
+            if isinstance(view, MatchBuffer) and view.source.buffer is buffer:
+                found = f"{n.block.name!r} reads {buffer.name!r} through a T.match_buffer."
+                raise fail(NotCompleteBlockError, primitive, func, [n.block], found)
+
+
+def _store_axes(
+    func: PrimFunc, block: Block, store: BufferStore, primitive: str
+) -> list[Var | None]:
+    """The iter var of each index of a store; None for an index that is no iter var, which must
+    be 0 in a dimension of extent 1."""
+    axes = [axis_of_index(block, i) for i in store.indices]
+    named = [a for a in axes if a is not None]
+    fixed = [
+        i
+        for i, a, dim in zip(store.indices, axes, store.buffer.shape, strict=True)
+        if a is None and not (getattr(i, "value", None) == 0 and getattr(dim, "value", None) == 1)
+    ]
+    missing = {it.var for it in block.iter_vars} - set(named)
+    used = {n for n in walk(store.value) if isinstance(n, Var)}
+    if fixed or len(set(named)) != len(named) or missing & used:
+        found = (
+            f"{block.name!r} does not store at distinct axes of its own, so a load of its "
+            "buffer names no single instance."
+        )
+        raise fail(NotCompleteBlockError, primitive, func, [block], found)
+    return axes
+
+
+class _InlineLoads(Mutator):
+    """Loads of a buffer become the value stored there."""
+
+    def __init__(self, store: BufferStore, axes: Sequence[Var | None]) -> None:
+        self.store, self.axes = store, axes
+
+    def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
+        load: BufferLoad = self.generic_visit(n)
+        if load.buffer is not self.store.buffer:
+            return load
+        change = {a: i for a, i in zip(self.axes, load.indices, strict=True) if a is not None}
+        return substitute(rename_lets(self.store.value), change)
+
+    def visit_Block(self, n: Block) -> Block:  # noqa: N802
+        """A block inside the consumer also declares what it reads."""
+        block: Block = self.generic_visit(n)
+        if any(r.buffer is self.store.buffer for r in n.reads):
+            return with_inferred_regions(block)
+        return block
+
+
+def _inlined(block: Block, store: BufferStore, axes: Sequence[Var | None]) -> Block:
+    inliner = _InlineLoads(store, axes)
+    body: Stmt = inliner.visit(block.body)
+    init = None if block.init is None else inliner.visit(block.init)
+    return with_inferred_regions(replace(block, body=body, init=init, reads=(), writes=()))

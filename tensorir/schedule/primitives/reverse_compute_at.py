@@ -1,0 +1,328 @@
+"""reverse_compute_at: a consumer under a loop of its producers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from ....support.errors import DependenceError
+from ....support.node import walk
+from ...analysis.affine import Bounds, Digit, loop_bounds, overlapping, steps_without_gap, sweep
+from ...analysis.certain_writes import written_box
+from ...analysis.paths import (
+    Nested,
+    all_loops_above,
+    axis_bindings,
+    binds,
+    blocks_below,
+    is_complete,
+    is_reduction,
+    producers_of,
+    require_complete,
+    scope_blocks,
+)
+from ...analysis.region_cover import Box, axis_of_index, contains, covers_domain, whole_boxes
+from ...buffer import Buffer, Range
+from ...expr import Expr, IntImm, Var, add, is_const, sub
+from ...function import PrimFunc
+from ...stmt import For, SeqStmt
+from ..primitive import ATTR, BLOCK, LOOP, PLACES, primitive
+from ..rewriting.insertion import children_of
+from ..rewriting.moving import (
+    Move,
+    conflicts,
+    new_nest,
+    ownership,
+    place_nest,
+    plan_move,
+    position_of,
+    related_below,
+    require_order,
+)
+from ..state import BlockLike, ScheduleState
+from ..trace.handles import LoopRV
+
+
+class ReverseComputeAt(ScheduleState):
+    @primitive(PLACES, block=BLOCK, loop=LOOP, preserve_unit_loops=ATTR, index=ATTR)
+    def reverse_compute_at(
+        self, block: BlockLike, loop: LoopRV, preserve_unit_loops: bool = False, index: int = -1
+    ) -> None:
+        """Move a consumer under a loop that holds its producers, to consume what is final there.
+
+        The block loses its own loops and gets new ones, ``ax0, ax1, ...``, over the instances whose
+        operands one iteration completes. ``index`` is the position among the statements below the
+        loop: -1 as late as possible, -2 as early as possible. With ``preserve_unit_loops`` loops of
+        extent 1 are made too.
+
+        Requires:
+
+        - a complete or reduction block (NotCompleteBlockError);
+        - a loop in the same block that does not stand around it (NotAncestorError);
+        - producers, all of them below the loop, or before it under a loop that stands around it and
+          the block, that write a whole box in one iteration, none of whose reduce axes runs over
+          the loop or a loop above it; nobody on the way who uses what it writes or writes what it
+          reads; that it reads no more than the box and reduces over no part of it; that the
+          iterations reach all its instances; a place below the loop after its producers
+          (DependenceError);
+        - an ``index`` between these (ScheduleValueError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8, 6))
+                for i, j in T.grid(8, 6):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] + T.float32(1)
+                for i, j in T.grid(8, 6):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vi, vj] * T.float32(2)
+
+        Schedule::
+
+            i, j = sch.get_loops("B")
+            sch.reverse_compute_at("C", i)
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8, 6))
+                for i in range(8):
+                    for j in range(6):
+                        with T.block("B"):
+                            vi, vj = T.axis.remap("SS", [i, j])
+                            B[vi, vj] = A[vi, vj] + T.float32(1)
+                    for ax0 in range(6):
+                        with T.block("C"):
+                            vi, vj = T.axis.remap("SS", [i, ax0])
+                            C[vi, vj] = B[vi, vj] * T.float32(2)
+        """
+        owner, name = self._block(block)
+        func = reverse_compute_at(
+            self._functions[owner],
+            name,
+            loop.var,
+            preserve_unit_loops=preserve_unit_loops,
+            index=index,
+            checks=self.enable_checks,
+        )
+        self._commit(owner, func)
+
+
+def reverse_compute_at(
+    func: PrimFunc,
+    block_name: str,
+    loop_var: Var,
+    *,
+    preserve_unit_loops: bool = False,
+    index: int = -1,
+    checks: bool = True,
+) -> PrimFunc:
+    """Move a consumer under a loop that holds all its producers, to consume what is final there."""
+    move = plan_move(func, block_name, loop_var, "reverse_compute_at")
+    block, scope = move.block, move.scope
+    if not (is_complete(block) or is_reduction(block)):
+        require_complete(func, block, "reverse_compute_at")
+    below = blocks_below(move.loop)
+    settled = _settled(move)
+    known = {id(n.block) for n in settled}
+    others = [n for n in producers_of(scope, block) if id(n.block) not in known]
+    producers = related_below(move, others, below, "producer")
+    require_order(move, below, "producers", "after")
+    bounds = loop_bounds([*move.outer, *[loop for n in below for loop in n.loops]])
+    if checks:
+        _require_final(move, [*producers, *settled])
+        _require_unobserved(move, known)
+    boxes: dict[int, Box] = {}
+    for region in block.reads:
+        makers = [*settled, *producers]
+        last = [n for n in makers if any(w.buffer is region.buffer for w in n.block.writes)]
+        if not last or id(region.buffer) in boxes:
+            continue
+        boxes[id(region.buffer)] = _final_box(move, last, region.buffer, checks)
+    domain = _consumer_domains(move, boxes, bounds, checks)
+    nest = new_nest(
+        move.realize, domain, ownership(move), bounds, preserve_unit_loops=preserve_unit_loops
+    )
+    lowest = position_of(move.loop, [n.block for n in producers], max) + 1
+    writes = {id(w.buffer) for w in block.writes}
+    users = [n.block for n in below if any(id(r.buffer) in writes for r in n.block.reads)]
+    count = len(children_of(move.loop))
+    highest = position_of(move.loop, users, min) if users else count
+    return place_nest(move, nest, lowest, highest, index)
+
+
+def _settled(move: Move) -> list[Nested]:
+    """The producers that stand before the loop, under the loops that it shares with the block: in
+    each iteration of these, they are done before the loop begins. Their loops begin with the
+    innermost shared one."""
+    shared = 0
+    while move.block_path[shared] is move.loop_path[shared]:
+        shared += 1
+    around = [s for s in move.block_path[:shared] if isinstance(s, For)]
+    holder = move.loop_path[shared - 1]
+    if not around or not isinstance(holder, SeqStmt):
+        return []
+    place = next(i for i, s in enumerate(holder.stmts) if s is move.loop_path[shared])
+    before = {id(n.block) for s in holder.stmts[:place] for n in blocks_below(s)}
+    reads = {id(r.buffer) for r in move.block.reads}
+    return [
+        n
+        for n in blocks_below(around[-1])
+        if id(n.block) in before and any(id(w.buffer) in reads for w in n.block.writes)
+    ]
+
+
+def _require_final(move: Move, producers: Sequence[Nested]) -> None:
+    for n in producers:
+        reduced = axis_bindings(n.realize, ("reduce",))
+        for loop in move.outer:
+            if binds(reduced, loop.var):
+                raise move.error(
+                    DependenceError,
+                    f"The loop {loop.var.name!r} runs over a reduce axis of the producer "
+                    f"{n.block.name!r}: "
+                    f"under {move.loop.var.name!r} its result is not final.",
+                    loop,
+                )
+
+
+def _require_unobserved(move: Move, settled: Set[int]) -> None:
+    """No block that stands between may write what the block reads or touch what it writes; those
+    that are done before the loop begins do not stand between."""
+    order = scope_blocks(move.scope)
+    own = next(i for i, n in enumerate(order) if n.block is move.block)
+    reads = {id(r.buffer) for r in move.block.reads}
+    writes = {id(w.buffer) for w in move.block.writes}
+    boxes = whole_boxes(move.block_path)
+    inside = {id(n.block) for n in blocks_below(move.loop)} | settled
+    for n in order[:own]:
+        touches = any(id(r.buffer) in writes for r in (*n.block.reads, *n.block.writes))
+        rewrites = any(id(w.buffer) in reads for w in n.block.writes) and id(n.block) not in inside
+        if (touches or rewrites) and conflicts(move, n, boxes):
+            raise move.error(
+                DependenceError,
+                f"{n.block.name!r} stands before {move.block.name!r} and uses the same "
+                "buffer; moving the one "
+                "past the other would change what is seen.",
+                n.block,
+            )
+
+
+def _final_box(move: Move, writers: Sequence[Nested], buffer: Buffer, checks: bool) -> Box:
+    """What the last writer of a buffer writes in one iteration; it must be all of a box."""
+    n = writers[-1]
+    inner = n.loops[1:]
+    known = loop_bounds([*move.outer, *inner])
+    regions = [w for w in n.block.writes if w.buffer is buffer]
+    box = written_box(regions[0], n, inner, known)
+    if checks and (len(regions) != 1 or not box.exact or not covers_domain(n, known)):
+        raise move.error(
+            DependenceError,
+            f"It cannot be proved that {n.block.name!r} writes a whole box of "
+            f"{buffer.name!r} in one iteration "
+            f"of {move.loop.var.name!r}.",
+            n.block,
+        )
+    return box
+
+
+def _consumer_domains(
+    move: Move, boxes: dict[int, Box], bounds: Bounds, checks: bool
+) -> dict[Var, tuple[Expr, Expr]]:
+    """The axes' ranges for which all that is read has been written; every axis that indexes a
+    box is restricted to it, the others run over their whole domain."""
+    block = move.block
+    domain: dict[Var, tuple[Expr, Expr]] = {}
+    for region in block.reads:
+        box = boxes.get(id(region.buffer))
+        if box is None:
+            continue
+        for d, r in enumerate(region.region):
+            written = Box([box.starts[d]], [box.extents[d]], True)
+            dim = region.buffer.shape[d]
+            if contains(written, Box([IntImm(0)], [dim], True), bounds, [dim]):
+                continue
+            axis = axis_of_index(block, r.min) if is_const(r.extent, 1) else None
+            if axis is not None:
+                _restrict(move, domain, axis, written, bounds)
+            elif checks and not _read_lies_in(move, r, written, bounds):
+                found = (
+                    f"{block.name!r} reads more of {region.buffer.name!r} than one iteration of "
+                    f"{move.loop.var.name!r} writes."
+                )
+                raise move.error(DependenceError, found, block)
+    for it in block.iter_vars:
+        if it.var in domain and it.kind == "reduce":
+            found = (
+                f"{block.name!r} reduces over {it.var.name!r}, of which one iteration of "
+                f"{move.loop.var.name!r} has only a part."
+            )
+            raise move.error(DependenceError, found, block)
+    if checks:
+        _require_all_instances(move, domain)
+    return domain
+
+
+def _restrict(
+    move: Move, domain: dict[Var, tuple[Expr, Expr]], axis: Var, box: Box, bounds: Bounds
+) -> None:
+    (start,), (extent,) = box.starts, box.extents
+    old = domain.get(axis)
+    if old is not None and not (
+        bounds.proves_equal(old[0], start) and bounds.proves_equal(old[1], extent)
+    ):
+        found = f"The axis {axis.name!r} of {move.block.name!r} would need two different ranges."
+        raise move.error(DependenceError, found, move.block)
+    domain[axis] = (start, extent)
+
+
+def _read_lies_in(move: Move, r: Range, box: Box, bounds: Bounds) -> bool:
+    axes = {it.var for it in move.block.iter_vars}
+    if any(n in axes for n in walk(r.min) if isinstance(n, Var)):
+        return False
+    return contains(box, Box([r.min], [r.extent], True), bounds)
+
+
+def _require_all_instances(move: Move, domain: dict[Var, tuple[Expr, Expr]]) -> None:
+    """Over all iterations of the loops, the restricted axes must take every value of their
+    domains."""
+    old_loops = all_loops_above(move.block_path)
+    shared = {loop.var for loop in old_loops} & {loop.var for loop in move.outer}
+    moving = loop_bounds([loop for loop in move.outer if loop.var not in shared])
+    old_moving = loop_bounds([loop for loop in old_loops if loop.var not in shared])
+    bounds = loop_bounds(move.outer) | loop_bounds(old_loops)
+    digits: list[Digit] = []
+    for it, value in zip(move.block.iter_vars, move.realize.iter_values, strict=True):
+        if it.var not in domain:
+            continue
+        start, extent = domain[it.var]
+        wanted = sweep(value, old_moving, bounds)
+        s = sweep(start, moving, bounds)
+        length = extent.value if isinstance(extent, IntImm) else 1
+        if (
+            wanted is None
+            or s is None
+            or not steps_without_gap(start, length, moving, bounds)
+            or not contains(
+                Box([s.start], [sub(add(s.extent, extent), 1)], True),
+                Box([wanted.start], [wanted.extent], True),
+                bounds,
+                [add(it.dom.min, it.dom.extent)],
+            )
+        ):
+            found = (
+                f"It cannot be proved that the iterations of {move.loop.var.name!r} and "
+                "the loops above it "
+                f"reach every value of the axis {it.var.name!r} of {move.block.name!r}."
+            )
+            raise move.error(DependenceError, found, move.block)
+        digits.extend([d for d in s.digits if d.extent != 1])
+    if overlapping(digits):
+        found = (
+            f"The axes of {move.block.name!r} would not run over all combinations of their values."
+        )
+        raise move.error(DependenceError, found, move.block)

@@ -1,0 +1,226 @@
+"""reverse_compute_inline: a block's value where its only producer stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ....support.errors import DependenceError, NotCompleteBlockError
+from ....support.node import replace, walk
+from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.circular_buffers import require_no_circle
+from ...analysis.hidden_accesses import require_scope_declared
+from ...analysis.loop_order import overwrites
+from ...analysis.paths import (
+    Nested,
+    Path,
+    all_loops_above,
+    conditions_above,
+    consumers_of,
+    fail,
+    find_block,
+    find_inner_block,
+    producers_of,
+    reads_buffer,
+    realize_of,
+    rebuild,
+    require_complete,
+    scope_blocks,
+    with_body,
+    writes_buffer,
+)
+from ...analysis.region_cover import axis_of_index, covers_domain
+from ...buffer import Buffer
+from ...expr import BufferLoad, Expr, Var
+from ...function import PrimFunc
+from ...stmt import Block, BufferStore
+from ...visitor import Mutator, substitute
+from ..primitive import BLOCK, PLACES, primitive
+from ..rewriting.inlining import (
+    plain_store,
+    rename_lets,
+    require_sole_whole_writer,
+    scope_of,
+    with_inferred_regions,
+    without_block,
+)
+from ..state import BlockLike, ScheduleState
+
+
+class ReverseComputeInline(ScheduleState):
+    @primitive(PLACES, block=BLOCK)
+    def reverse_compute_inline(self, block: BlockLike) -> None:
+        """Remove a block and compute its value where its only producer stores.
+
+        Requires:
+
+        - a complete block, and a complete producer, each with one store and without a condition;
+          the block reads the producer's buffer at exactly its own axes, each once
+          (NotCompleteBlockError);
+        - one producer, whose buffer is allocated in the scope, has no other reader or writer and is
+          read as a whole; nobody between the two who uses what the block writes (DependenceError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8, 6))
+                for i, j in T.grid(8, 6):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] + T.float32(1)
+                for i, j in T.grid(8, 6):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vi, vj] * T.float32(2)
+
+        Schedule::
+
+            sch.reverse_compute_inline("C")
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                for i, j in T.grid(8, 6):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = (A[vi, vj] + T.float32(1)) * T.float32(2)
+        """
+        owner, name = self._block(block)
+        func = self._functions[owner]
+        self._commit(owner, reverse_compute_inline(func, name, checks=self.enable_checks))
+
+
+def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> PrimFunc:
+    """Remove a complete block and compute its value where its only producer stores.
+
+    ``B[i] = A[i] + 1; C[i] = B[i] * 2`` becomes, by inlining ``C`` into ``B``, ``C[i] = (A[i] + 1)
+    * 2``.
+    """
+    primitive = "reverse_compute_inline"
+    path = find_inner_block(func, block_name, primitive)
+    block = realize_of(path).block
+    require_complete(func, block, primitive)
+    require_no_circle(func, block, primitive)
+    scope = scope_of(path)
+    producers = producers_of(scope, block)
+    if len(producers) != 1:
+        names = ", ".join(repr(n.block.name) for n in producers) or "none"
+        found = f"Expected one producer of {block_name!r}; found {names}."
+        raise fail(DependenceError, primitive, func, [block], found)
+    producer = producers[0].block
+    require_complete(func, producer, primitive)
+    require_scope_declared(func, scope, producer, primitive)
+    require_scope_declared(func, scope, block, primitive)
+    store, made = plain_store(func, block, primitive), plain_store(func, producer, primitive)
+    buffer = made.buffer
+    if buffer not in scope.alloc_buffers:
+        found = f"{buffer.name!r} is not allocated in this scope; it must be stored."
+        raise fail(DependenceError, primitive, func, [producer], found)
+    others = [n for n in consumers_of(scope, producer) if n.block is not block]
+    if others:
+        found = f"{others[0].block.name!r} reads {buffer.name!r} too."
+        raise fail(DependenceError, primitive, func, [others[0].block], found)
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    axes = [axis_of_index(block, i) for i in loads[0].indices]
+    same = all(_same(load, loads[0]) for load in loads)
+    every = {it.var for it in block.iter_vars} == {a for a in axes if a is not None}
+    distinct = len({a for a in axes if a is not None}) == len(axes)
+    if not (same and every and distinct):
+        found = f"{block_name!r} does not read {buffer.name!r} at exactly its own axes."
+        raise fail(NotCompleteBlockError, primitive, func, [block], found)
+    if checks:
+        _require_whole(func, block, buffer, axes, path, primitive)
+        producer_path = find_block(func, producer.name, primitive)
+        require_sole_whole_writer(func, producer_path, scope, buffer, primitive)
+        _require_output_unused(func, scope, producer, block, store.buffer)
+    change = {a: i for a, i in zip(axes, made.indices, strict=True) if a is not None}
+    value = substitute(_PutIn(buffer, made.value).visit(store.value), change)
+    new_store = BufferStore(
+        store.buffer, value, tuple([substitute(i, change) for i in store.indices])
+    )
+    merged = with_inferred_regions(replace(producer, body=new_store, reads=(), writes=()))
+    at = find_block(func, producer.name, primitive)
+    changed = with_body(func, rebuild(at, replace(realize_of(at), block=merged)))
+    return without_block(changed, block_name, buffer)
+
+
+def _require_output_unused(
+    func: PrimFunc, scope: Block, producer: Block, consumer: Block, output: Buffer
+) -> None:
+    """Nobody uses what the consumer writes between the producer's place and the consumer's."""
+    nested = scope_blocks(scope)
+    places = {id(n.block): i for i, n in enumerate(nested)}
+    begins, ends = places[id(producer)], places[id(consumer)]
+    of_producer, of_consumer = nested[begins].loops, nested[ends].loops
+    users = [
+        n
+        for n in nested
+        if n.block is not producer
+        and n.block is not consumer
+        and (writes_buffer(n.block, output) or reads_buffer(n.block, output))
+    ]
+    rewritten = any(writes_buffer(n.block, output) for n in users)
+    guilty: Block | None = producer if ends < begins else None
+    for n in users:
+        # Between two iterations of a loop that the consumer leaves, its result is read.
+        left = [x for x in of_consumer if x not in of_producer and x in n.loops]
+        if left and overwrites(nested[ends], left, {output}):
+            guilty = n.block
+    for n in users:
+        i = places[id(n.block)]
+        # A loop around one of the two alone makes its other iterations stand in between.
+        only = [x for x in of_producer if x not in of_consumer] if i < begins else []
+        only = [x for x in of_consumer if x not in of_producer] if i > ends else only
+        between = begins < i < ends or any(x in only for x in n.loops)
+        if between and (i < ends or rewritten):
+            guilty = n.block
+    if guilty is not None:
+        found = (
+            f"{guilty.name!r} stands or runs between {producer.name!r} and {consumer.name!r} and "
+            f"uses {output.name!r}, which would be written earlier."
+            if guilty is not producer
+            else f"{producer.name!r} stands after {consumer.name!r}."
+        )
+        raise fail(DependenceError, "reverse_compute_inline", func, [guilty], found)
+
+
+def _same(a: BufferLoad, b: BufferLoad) -> bool:
+    return all(x is y for x, y in zip(a.indices, b.indices, strict=True))
+
+
+class _PutIn(Mutator):
+    """Every load of a buffer becomes one value."""
+
+    def __init__(self, buffer: Buffer, value: Expr) -> None:
+        self.buffer, self.value = buffer, value
+
+    def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
+        if n.buffer is self.buffer:
+            return rename_lets(self.value)
+        return self.generic_visit(n)  # type: ignore[no-any-return]
+
+
+def _require_whole(
+    func: PrimFunc,
+    block: Block,
+    buffer: Buffer,
+    axes: Sequence[Var | None],
+    path: Path,
+    primitive: str,
+) -> None:
+    """The consumer runs for every element of the buffer, so the producer's instances are its
+    own."""
+    domains = {it.var: it.dom for it in block.iter_vars}
+    for axis, dim in zip(axes, buffer.shape, strict=True):
+        assert axis is not None
+        dom = domains[axis]
+        if not (getattr(dom.min, "value", None) == 0 and Bounds().proves_equal(dom.extent, dim)):
+            found = f"{block.name!r} does not read all of {buffer.name!r}."
+            raise fail(DependenceError, primitive, func, [block], found)
+    loops = all_loops_above(path)
+    if not covers_domain(
+        Nested(realize_of(path), loops, conditions_above(path)), loop_bounds(loops)
+    ):
+        found = f"{block.name!r} runs under a condition."
+        raise fail(NotCompleteBlockError, primitive, func, [block], found)

@@ -1,0 +1,111 @@
+"""Putting a value where a buffer was read: what compute_inline and its reverse have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ....support.errors import DependenceError, NotCompleteBlockError
+from ....support.node import replace, walk
+from ...analysis.affine import loop_bounds
+from ...analysis.paths import (
+    Nested,
+    Path,
+    all_loops_above,
+    conditions_above,
+    fail,
+    find_block,
+    realize_of,
+    rebuild,
+    scope_blocks,
+    scope_path,
+    single_store,
+    with_body,
+)
+from ...analysis.region_cover import covers_domain
+from ...arith import infer_regions
+from ...buffer import Buffer
+from ...expr import Expr, Let, Var
+from ...function import PrimFunc
+from ...stmt import Block, BufferStore
+from ...visitor import Mutator
+
+
+def scope_of(path: Path) -> Block:
+    scope = scope_path(path)[-1]
+    assert isinstance(scope, Block)
+    return scope
+
+
+def plain_store(func: PrimFunc, block: Block, primitive: str) -> BufferStore:
+    store = single_store(block)
+    if store is None:
+        found = f"The body of {block.name!r} is not a single store."
+        raise fail(NotCompleteBlockError, primitive, func, [block], found)
+    return store
+
+
+def require_sole_whole_writer(
+    func: PrimFunc, path: Path, scope: Block, buffer: Buffer, primitive: str
+) -> None:
+    """Only this block writes the buffer, and it writes all that its loops give it."""
+    block = realize_of(path).block
+    for n in scope_blocks(scope):
+        if n.block is not block and any(w.buffer is buffer for w in n.block.writes):
+            found = f"{n.block.name!r} writes {buffer.name!r} too."
+            raise fail(DependenceError, primitive, func, [n.block], found)
+    loops = all_loops_above(path)
+    if not covers_domain(
+        Nested(realize_of(path), loops, conditions_above(path)), loop_bounds(loops)
+    ):
+        found = f"{block.name!r} runs under a condition; its value is not defined everywhere."
+        raise fail(NotCompleteBlockError, primitive, func, [block], found)
+    seen = False
+    for n in scope_blocks(scope):
+        seen = seen or n.block is block
+        if (
+            seen
+            and n.block is not block
+            and any(w.buffer is r.buffer for w in n.block.writes for r in block.reads)
+        ):
+            found = f"{n.block.name!r} overwrites what {block.name!r} reads."
+            raise fail(DependenceError, primitive, func, [n.block], found)
+
+
+def rename_lets(value: Expr) -> Expr:
+    """A copy whose Lets bind fresh variables: a value that is put in twice may not bind a Var
+    twice."""
+    lets = {n.var: Var(n.var.name, n.var.dtype) for n in walk(value) if isinstance(n, Let)}
+    return _RenameLets(lets).visit(value) if lets else value
+
+
+class _RenameLets(Mutator):
+    def __init__(self, names: Mapping[Var, Var]) -> None:
+        self.names = names
+
+    def visit_Var(self, n: Var) -> Var:  # noqa: N802
+        return self.names.get(n, n)
+
+
+def with_inferred_regions(block: Block) -> Block:
+    """The block with the regions its body touches."""
+    reads, writes = infer_regions(
+        block.body,
+        block.init,
+        block.iter_vars,
+        alloc_buffers=block.alloc_buffers,
+        match_buffers=block.match_buffers,
+    )
+    return replace(block, reads=reads, writes=writes)
+
+
+def without_block(func: PrimFunc, block_name: str, buffer: Buffer) -> PrimFunc:
+    """The function without a block and the buffer it alone wrote."""
+    path = find_block(func, block_name, "compute_inline")
+    scope = scope_path(path)
+    removed = with_body(func, rebuild(path, None))
+    holder_name = realize_of(scope[:-1]).block.name
+    holder_path = find_block(removed, holder_name, "compute_inline")
+    realize = realize_of(holder_path)
+    kept = tuple([b for b in realize.block.alloc_buffers if b is not buffer])
+    block = replace(realize.block, alloc_buffers=kept)
+    return with_body(removed, rebuild(holder_path, replace(realize, block=block)))

@@ -1,0 +1,301 @@
+from __future__ import annotations
+
+import pytest
+
+from burnish.support.errors import DependenceError
+from burnish.tensorir import compute as te
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.tensorir.schedule.programs import (
+    COPY_B,
+    assert_same,
+    blur,
+    body,
+    linear_relu,
+    program,
+    row_sum,
+)
+
+
+def test_reverse_compute_at_follows_the_tile() -> None:
+    func = linear_relu(8, 8, 3)
+    sch = Schedule(func, seed=0)
+    i, j, _ = sch.get_loops("Y")
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 4])
+    sch.reorder(i0, j0, i1, j1)
+    sch.reverse_compute_at("T", j0)
+    sch.reverse_compute_at("Z", j0)
+    assert [sch.get(x).var.name for x in sch.get_loops("Z")] == ["i_0", "j_0", "ax0", "ax1"]
+    assert "v_i = T.axis.spatial(8, i_0 * 4 + ax0)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_reverse_compute_at_a_fused_loop() -> None:
+    func = linear_relu(8, 8, 3)
+    sch = Schedule(func, seed=0)
+    sch.compute_inline("T")
+    i, j, _ = sch.get_loops("Y")
+    i0, i1 = sch.split(i, [2, 4])
+    j0, j1 = sch.split(j, [4, 2])
+    sch.reorder(i0, j0, i1, j1)
+    fused = sch.fuse(i0, j0)
+    sch.reverse_compute_at("Z", fused)
+    sch.parallel(fused)
+    assert "v_i = T.axis.spatial(8, i_0_j_0_fused // 4 * 4 + ax0)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_reverse_compute_at_ragged_tiles() -> None:
+    func = linear_relu(7, 5, 3)
+    sch = Schedule(func, seed=0)
+    sch.compute_inline("T")
+    i, j, _ = sch.get_loops("Y")
+    i0, i1 = sch.split(i, [None, 4])
+    j0, j1 = sch.split(j, [None, 2])
+    sch.reorder(i0, j0, i1, j1)
+    sch.reverse_compute_at("Z", j0)
+    assert "T.where(i_0 * 4 + ax0 < 7 and j_0 * 2 + ax1 < 5)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_a_producer_that_is_done_before_the_loop_need_not_stand_below_it() -> None:
+    a = te.placeholder((4, 8), name="A")
+    k, m = te.reduce_axis((0, 8), "k"), te.reduce_axis((0, 8), "m")
+    w = te.compute((4,), lambda i: te.sum(a[i, m], axis=[m]), name="W")
+    c = te.compute((4, 6), lambda i, j: te.sum(a[i, k] * 2.0, axis=[k]), name="C")
+    d = te.compute((4, 6), lambda i, j: w[i] * c[i, j], name="D")
+    func = te.create_prim_func([a, d])
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="The producer 'W' of 'D' is not under the loop 'j'"):
+        sch.reverse_compute_at("D", sch.get_loops("C")[1])
+    rows = sch.merge(sch.get_loops("W")[0], sch.get_loops("C")[0])
+    sch.reverse_compute_at("D", rows)
+    columns = sch.get_loops("C")[1]
+    sch.reverse_compute_at("D", columns)
+    assert [x.var for x in sch.get_loops("D")[:2]] == [rows.var, columns.var]
+    assert_same(func, sch.func)
+
+
+def test_a_partial_sum_is_not_consumed() -> None:
+    sch = Schedule(linear_relu(4, 4, 4), seed=0)
+    i, j, k = sch.get_loops("Y")
+    sch.reorder(k, i, j)
+    with pytest.raises(DependenceError, match="'k' runs over a reduce axis of the producer 'Y'"):
+        sch.reverse_compute_at("T", i)
+
+
+def test_a_window_is_not_consumed_before_it_is_written() -> None:
+    sch = Schedule(blur(16), seed=0)
+    with pytest.raises(DependenceError, match="'C' reads more of 'B' than one iteration"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_a_reduction_needs_its_whole_row() -> None:
+    a = te.placeholder((4, 6), name="A")
+    b = te.compute((4, 6), lambda i, j: a[i, j] * 2.0, name="B")
+    k = te.reduce_axis((0, 6), "k")
+    c = te.compute((4,), lambda i: te.sum(b[i, k], axis=[k]), name="C")
+    func = te.create_prim_func([a, c])
+    sch = Schedule(func, seed=0)
+    i, j = sch.get_loops("B")
+    with pytest.raises(DependenceError, match="'C' reduces over 'v_k', of which one iteration"):
+        sch.reverse_compute_at("C", j)
+    sch.reverse_compute_at("C", i)
+    assert_same(func, sch.func)
+
+
+HALF = """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,), "float32")
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i * 2)
+            B[vi] = A[vi]
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+"""
+
+
+def test_every_instance_of_the_consumer_must_run() -> None:
+    sch = Schedule(parse_func(HALF, {}), seed=0)
+    with pytest.raises(DependenceError, match="reach every value of the axis 'vi' of 'C'"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_nothing_to_move_to() -> None:
+    sch = Schedule(row_sum(), seed=0)
+    func = te.create_prim_func(_independent())
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="'D' has no producer under the loop 'i'"):
+        sch.reverse_compute_at("D", sch.get_loops("B")[0])
+
+
+def _independent() -> list[te.Tensor]:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+    d = te.compute((4,), lambda i: a[i] * 3.0, name="D")
+    return [a, b, d]
+
+
+PARTS = """
+@T.prim_func
+def main(A: T.Buffer((4, 6), "float32"), C: T.Buffer((4, 6), "float32")):
+    B = T.alloc_buffer((4, 6))
+    for i, j in T.grid(4, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(4, 2):
+        with T.block("left"):
+            vi = T.axis.spatial(4, i)
+            vj = T.axis.spatial(6, j)
+            C[vi, vj] = B[vi, vj] * T.float32(2)
+    for i, j in T.grid(4, 4):
+        with T.block("right"):
+            vi = T.axis.spatial(4, i)
+            vj = T.axis.spatial(6, j + 2)
+            C[vi, vj] = B[vi, vj] * T.float32(3)
+"""
+
+
+def test_a_block_that_writes_a_part_of_an_output_moves_as_a_part() -> None:
+    func = parse_func(PARTS)
+    for name in ("left", "right"):
+        sch = Schedule(func, seed=0)
+        sch.reverse_compute_at(name, sch.get_loops("B")[0])
+        extent = 2 if name == "left" else 4
+        assert f"for ax0 in range({extent}):" in body(sch.func)
+        assert_same(func, sch.func)
+
+
+def test_a_block_that_leaves_elements_out_stays() -> None:
+    sparse = PARTS.replace("T.grid(4, 2)", "T.grid(4, 3)")
+    func = parse_func(sparse.replace("spatial(6, j)", "spatial(6, j * 2)"))
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="'left' does not run over whole ranges of its axes"):
+        sch.reverse_compute_at("left", sch.get_loops("B")[0])
+
+
+def test_a_consumer_does_not_move_past_a_reader_of_its_output() -> None:
+    func = program(
+        "B = T.alloc_buffer((8,))"
+        + COPY_B
+        + """
+for i in range(8):
+    with T.block("D"):
+        vi = T.axis.spatial(8, i)
+        D[vi] = C[vi]
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(8,)",
+        D="(8,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="'D' stands before 'C' and uses the same buffer"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_a_consumer_needs_a_whole_box() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((16,))
+for i, j in T.grid(2, 4):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i * 4 + j)
+        B[vi * 2] = A[vi] + T.float32(1)
+for i in range(16):
+    with T.block("C"):
+        vi = T.axis.spatial(16, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(16,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="cannot be proved that 'B' writes a whole box of"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_an_axis_has_one_range() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((8,))
+D = T.alloc_buffer((8,))
+for i in range(2):
+    for j in range(4):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i * 4 + j)
+            B[vi] = A[vi] + T.float32(1)
+    for j in range(4):
+        with T.block("D"):
+            vi = T.axis.spatial(8, 4 - i * 4 + j)
+            D[vi] = A[vi] + T.float32(2)
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * D[vi]
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="axis 'vi' of 'C' would need two different ranges"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_a_diagonal_is_not_all_combinations() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((4,))
+D = T.alloc_buffer((4,))
+for i in range(4):
+    with T.block("B"):
+        vi = T.axis.spatial(4, i)
+        B[vi] = A[vi] + T.float32(1)
+    with T.block("D"):
+        vi = T.axis.spatial(4, i)
+        D[vi] = A[vi] + T.float32(2)
+for i, j in T.grid(4, 4):
+    with T.block("C"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = B[vi] * D[vj]
+""",
+        A="(4,)",
+        C="(4, 4)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="The axes of 'C' would not run over all combination"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+def test_there_must_be_a_place_between_producers_and_consumers() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("D"):
+        vi = T.axis.spatial(8, i)
+        D[vi] = C[vi + 8]
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi] + D[vi]
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(16,)",
+        D="(8,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="no place under 'i' that is after the producers and"):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])

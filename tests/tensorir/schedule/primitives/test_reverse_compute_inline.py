@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import pytest
+
+from burnish.support.errors import DependenceError, NotCompleteBlockError
+from burnish.tensorir import compute as te
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.tensorir.schedule.programs import (
+    B_OF_A,
+    REWRITTEN,
+    assert_same,
+    blur,
+    body,
+    chain,
+    program,
+)
+
+
+def test_reverse_inline() -> None:
+    func = chain()
+    sch = Schedule(func, seed=0)
+    sch.reverse_compute_inline("C")
+    assert 'with T.block("B")' in body(sch.func)
+    assert "C[v_i, v_j] = (A[v_i, v_j] + T.float32(1)) * T.float32(2)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_reverse_inline_of_a_transpose() -> None:
+    a = te.placeholder((4, 3), name="A")
+    b = te.compute((4, 3), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((3, 4), lambda i, j: b[j, i] * b[j, i], name="C")
+    func = te.create_prim_func([a, c])
+    sch = Schedule(func, seed=0)
+    sch.reverse_compute_inline("C")
+    assert_same(func, sch.func)
+
+
+def test_a_consumer_that_shifts_is_not_inlined_backwards() -> None:
+    sch = Schedule(blur(8), seed=0)
+    with pytest.raises(
+        NotCompleteBlockError, match="'C' does not read 'B' at exactly its own axes"
+    ):
+        sch.reverse_compute_inline("C")
+
+
+def test_two_consumers_have_no_reverse() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+    c = te.compute((4,), lambda i: b[i] * 2.0, name="C")
+    d = te.compute((4,), lambda i: b[i] * 3.0, name="D")
+    sch = Schedule(te.create_prim_func([a, c, d]), seed=0)
+    with pytest.raises(DependenceError, match="'D' reads 'B' too"):
+        sch.reverse_compute_inline("C")
+    with pytest.raises(DependenceError, match="Expected one producer of 'B'; found none"):
+        sch.reverse_compute_inline("B")
+
+
+def test_an_output_of_the_producer_is_stored() -> None:
+    func = program(
+        B_OF_A.replace("B = T.alloc_buffer((8,))\n", "")
+        + """
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        B="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(DependenceError, match="'B' is not allocated in this scope; it must be sto"):
+        Schedule(func, seed=0).reverse_compute_inline("C")
+
+
+def test_a_consumer_of_a_part_has_no_reverse() -> None:
+    func = program(
+        B_OF_A
+        + """
+for i in range(4):
+    with T.block("C"):
+        vi = T.axis.spatial(4, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(DependenceError, match="'C' does not read all of 'B'"):
+        Schedule(func, seed=0).reverse_compute_inline("C")
+
+
+def test_a_consumer_under_a_condition_has_no_reverse() -> None:
+    func = program(
+        B_OF_A
+        + """
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        T.where(i < 4)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(NotCompleteBlockError, match="'C' runs under a condition"):
+        Schedule(func, seed=0).reverse_compute_inline("C")
+
+
+W_BEFORE_C = """
+for i in range(8):
+    with T.block("W"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = T.float32(7)
+"""
+
+
+C_OF_B = """
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi] * T.float32(2)
+"""
+
+
+E_OF_C = """
+for i in range(8):
+    with T.block("E"):
+        vi = T.axis.spatial(8, i)
+        E[vi] = C[vi]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "guilty"),
+    [(B_OF_A + W_BEFORE_C + C_OF_B + E_OF_C, "W"), (W_BEFORE_C + B_OF_A + E_OF_C + C_OF_B, "E")],
+)
+def test_a_consumer_does_not_overtake_users_of_its_output(text: str, guilty: str) -> None:
+    sch = Schedule(program(text, A="(8,)", C="(8,)", E="(8,)"), seed=0)
+    with pytest.raises(DependenceError, match=f"'{guilty}' stands or runs between 'B' and 'C'"):
+        sch.reverse_compute_inline("C")
+
+
+def test_users_of_the_output_before_and_after_stay_where_they_are() -> None:
+    func = program(W_BEFORE_C + B_OF_A + C_OF_B + E_OF_C, A="(8,)", C="(8,)", E="(8,)")
+    sch = Schedule(func, seed=0)
+    sch.reverse_compute_inline("C")
+    assert_same(func, sch.func)
+
+
+def test_a_result_does_not_leave_a_loop_in_which_it_is_read() -> None:
+    sch = Schedule(parse_func(REWRITTEN), seed=0)
+    with pytest.raises((DependenceError, NotCompleteBlockError)):
+        sch.reverse_compute_inline("S")

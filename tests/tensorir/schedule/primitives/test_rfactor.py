@@ -1,0 +1,212 @@
+from __future__ import annotations
+
+import pytest
+
+from burnish.support.errors import DependenceError, NotReductionBlockError, ScheduleValueError
+from burnish.tensorir import compute as te
+from burnish.tensorir.expr import Var
+from burnish.tensorir.parser import parse_func
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.tensorir.schedule.programs import assert_same, body, program, row_sum, summed
+
+
+def test_rfactor() -> None:
+    func = row_sum(4, 12)
+    sch = Schedule(func, seed=0)
+    j0, j1 = sch.split(sch.get_loops("B")[1], [None, 4])
+    partial = sch.rfactor(j1, 0)
+    assert sch.get(partial).name == "B_rf"
+    assert (
+        body(sch.func)
+        == """\
+B_rf = T.alloc_buffer((4, 4))
+for i, j_0, j_1 in T.grid(4, 3, 4):
+    with T.block("B_rf"):
+        v_i, vj_1, vj_0 = T.axis.remap("SSR", [i, j_1, j_0])
+        T.reads(A[v_i, vj_0 * 4 + vj_1])
+        T.writes(B_rf[vj_1, v_i])
+        with T.init():
+            B_rf[vj_1, v_i] = T.float32(0)
+        B_rf[vj_1, v_i] = B_rf[vj_1, v_i] + A[v_i, vj_0 * 4 + vj_1]
+for i, j_1 in T.grid(4, 4):
+    with T.block("B"):
+        v_i, vj_1 = T.axis.remap("SR", [i, j_1])
+        T.reads(B_rf[vj_1, v_i])
+        T.writes(B[v_i])
+        with T.init():
+            B[v_i] = T.float32(0)
+        B[v_i] = B[v_i] + B_rf[vj_1, v_i]"""
+    )
+    sch.reorder(j0, j1)
+    sch.vectorize(j1)
+    assert_same(func, sch.func)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_rfactor_axis_and_uneven_factors(axis: int) -> None:
+    func = row_sum(3, 10)
+    sch = Schedule(func, seed=0)
+    _, j1 = sch.split(sch.get_loops("B")[1], [None, 4])
+    sch.rfactor(j1, axis)
+    assert_same(func, sch.func)
+
+
+def test_rfactor_of_max_and_of_a_symbolic_loop() -> None:
+    a = te.placeholder((Var("n"),), name="A")
+    k = te.reduce_axis((0, a.shape[0]), "k")
+    b = te.compute((1,), lambda i: te.max(a[k], axis=[k]), name="B")
+    func = te.create_prim_func([a, b])
+    sch = Schedule(func, seed=0)
+    k0, _ = sch.split(sch.get_loops("B")[1], [None, 4])
+    sch.rfactor(k0, 0)
+    assert_same(func, sch.func, 11)
+
+
+def test_rfactor_refusals() -> None:
+    sch = Schedule(row_sum(), seed=0)
+    i, j = sch.get_loops("B")
+    with pytest.raises(DependenceError, match="'i' runs over a spatial axis"):
+        sch.rfactor(i, 0)
+    with pytest.raises(ScheduleValueError, match="factor_axis must be from -2 to 1; found 5"):
+        sch.rfactor(j, 5)
+    _, j1 = sch.split(j, [None, 32])
+    with pytest.raises(DependenceError, match="might have no term at all"):
+        sch.rfactor(j1, 0)
+
+
+def test_rfactor_beside_another_user() -> None:
+    func = row_sum(4, 12)
+    sch = Schedule(func, seed=0)
+    _, j = sch.get_loops("B")
+    first, _ = sch.loop_partition(j, [8, None])
+    sch.rfactor(first, 0)
+    names = [block.name for block in sch.get_child_blocks(sch.get_loops("B")[0])]
+    assert names == ["B_rf", "B", "B_1"]  # all of a row, in one iteration
+    assert_same(func, sch.func)
+
+
+def test_rfactor_beside_another_user_below_a_reduce_loop_is_refused() -> None:
+    a = te.placeholder((4, 6, 8), name="A")
+    k, m = te.reduce_axis((0, 6), "k"), te.reduce_axis((0, 8), "m")
+    b = te.compute((4,), lambda i: te.sum(a[i, k, m], axis=[k, m]), name="B")
+    sch = Schedule(te.create_prim_func([a, b]), seed=0)
+    first, _ = sch.loop_partition(sch.get_loops("B")[2], [4, None])
+    with pytest.raises(DependenceError, match="'B_1' uses 'B' inside the nest of 'B'"):
+        sch.rfactor(first, 0)
+
+
+def test_the_extent_of_a_factored_loop_is_the_same_everywhere() -> None:
+    sch = Schedule(summed("for i in range(4):\n    for k in range(i + 1):"), seed=0)
+    with pytest.raises(DependenceError, match="The extent of 'k' depends on another loop"):
+        sch.rfactor(sch.get_loops("B")[1], 0)
+
+
+def test_only_sums_products_and_extrema_are_factored() -> None:
+    func = program(
+        """
+for i, k in T.grid(4, 4):
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi] = T.float32(0)
+        B[vi] = B[vi] * T.float32(2) + A[vi, vk]
+""",
+        A="(4, 4)",
+        B="(4,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(NotReductionBlockError, match="The update of 'B' is not one of sum, prod"):
+        sch.rfactor(sch.get_loops("B")[1], 0)
+
+
+def test_a_factored_loop_runs_over_a_reduce_axis_in_order() -> None:
+    sch = Schedule(summed("for i, r, k in T.grid(4, 2, 4):"), seed=0)
+    _, r, k = sch.get_loops("B")
+    with pytest.raises(DependenceError, match="The loop 'r' runs over no reduce axis of 'B'"):
+        sch.rfactor(r, 0)
+    sch.unroll(k)
+    with pytest.raises(DependenceError, match="Expected a serial loop from 0; 'k' is unrolled"):
+        sch.rfactor(k, 0)
+
+
+def test_a_factored_loop_holds_one_block() -> None:
+    func = program(
+        """
+for i, k in T.grid(4, 4):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SS", [i, k])
+        C[vi, vk] = A[vi, vk]
+    with T.block("B"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            B[vi] = T.float32(0)
+        B[vi] = B[vi] + A[vi, vk]
+""",
+        A="(4, 4)",
+        B="(4,)",
+        C="(4, 4)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="Expected one block below the loop 'k'; found 'C'"):
+        sch.rfactor(sch.get_loops("B")[1], 0)
+
+
+def test_rfactor_leaves_elements_alone_that_have_no_terms() -> None:
+    func = program(
+        """
+for i in range(16):
+    with T.block("F"):
+        vi = T.axis.remap("S", [i])
+        C[vi] = T.float32(3)
+for i, k0, k1 in T.grid(16, 2, 4):
+    with T.block("C"):
+        vi = T.axis.spatial(16, i)
+        vk = T.axis.reduce(8, k0 * 4 + k1)
+        T.where(i + k0 < 10)
+        with T.init():
+            C[vi] = T.float32(0)
+        C[vi] = C[vi] + A[vk]
+""",
+        A="(8,)",
+        C="(16,)",
+    )
+    sch = Schedule(func, seed=0)
+    sch.rfactor(sch.get_loops("C")[2], 0)
+    assert "T.where(i < 10)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_rfactor_says_that_the_init_must_be_neutral() -> None:
+    func = program(
+        """
+for i, k in T.grid(4, 8):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = T.float32(1)
+        C[vi] = C[vi] + A[vi, vk]
+""",
+        A="(4, 8)",
+        C="(4,)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(NotReductionBlockError, match="beginning with the neutral element"):
+        sch.rfactor(sch.get_loops("C")[1], 0)
+
+
+AT_REDUCE_AXIS = """
+@T.prim_func
+def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i, k in T.grid(8, 8):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi, vk] = T.float32(0)
+            B[vi, vk] = B[vi, vk] + A[vi, vk]
+"""
+
+
+def test_rfactor_refuses_an_element_that_depends_on_the_reduce_axis() -> None:
+    sch = Schedule(parse_func(AT_REDUCE_AXIS), seed=0)
+    with pytest.raises(NotReductionBlockError, match="depend on a reduce axis"):
+        sch.rfactor(sch.get_loops("B")[1], 0)
