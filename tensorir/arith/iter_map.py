@@ -201,9 +201,15 @@ class _Detector:
         if any(self.depends(a) for a in d.terms) or not prove_nonneg(self.s, d):
             raise _NotAffineError
         whole = self._whole(n)
+        if isinstance(atom, FloorMod) and prove_nonneg(self.s, d - whole.extent):
+            return IterSplit(whole.mark, whole.lower, whole.extent, ONE)
+        # A piece that is cut off above wraps around: x % 6 // 4 is no digit of x.
+        reached = self.s.atoms.multiply(whole.lower, whole.extent)
+        is_top = prove_nonneg(self.s, reached - whole.mark.extent)
+        if not is_top and self.s.floormod(whole.extent, d).key != ZERO.key:
+            raise _NotAffineError
         if isinstance(atom, FloorMod):
-            fits = prove_nonneg(self.s, d - whole.extent)
-            return IterSplit(whole.mark, whole.lower, whole.extent if fits else d, ONE)
+            return IterSplit(whole.mark, whole.lower, d, ONE)
         lower = self.s.atoms.multiply(whole.lower, d)
         extent = self.s.floordiv(whole.extent + d.shift(-1), d)
         return IterSplit(whole.mark, lower, extent, ONE)

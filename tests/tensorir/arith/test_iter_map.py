@@ -61,6 +61,10 @@ def analyzer() -> Analyzer:
         ([I0 * I1], {I0: 4, I1: 8}, None, None, []),
         ([7 - I0], {I0: 8}, None, None, []),
         ([(F + 3) // 4], {F: 8}, None, None, []),
+        # A piece that is cut off wraps around: 2 and 6 would share a place.
+        ([F % 4, F % 6 // 4], {F: 8}, None, None, []),
+        ([F % 6 % 4, F // 4], {F: 12}, None, None, []),
+        ([F % 12 // 4, F % 12 % 4], {F: 24}, None, "surjective", ["3", "4"]),
     ],
 )
 def test_detect(
@@ -148,8 +152,10 @@ def index_lists(draw: st.DrawFn) -> tuple[list[Expr], dict[Var, int]]:
 
     def term() -> Expr:
         e: Expr = draw(st.sampled_from([I0, I1, I2, I0 * loops[I1] + I1]))
-        e = e // draw(FACTORS)
-        return e % draw(FACTORS)
+        for cut in draw(st.sampled_from(["/%", "%/", "%%", "%/%"])):
+            factor = draw(FACTORS)
+            e = e // factor if cut == "/" else e % factor
+        return e
 
     indices = [
         term() * draw(FACTORS) + term() if draw(st.booleans()) else term()
