@@ -9,29 +9,25 @@ put into shared memory; a loop over them runs the first to its end before the se
                                                                   B[t] = S[31 - t]
 
 Each statement between two such points gets thread loops of its own; loops that all threads run
-alike, and conditions that they decide alike, move outside of them. What is private to a thread
-(memory other than shared one, whose indices do not tell threads apart) gets a dimension of threads.
-Where an exchange stands in anything else, there is no order of plain loops: that is an error, never
-an old value. A thread loop without an exchange stays as it is.
+alike, and conditions that they decide alike, move outside of them. A statement that reads what
+other threads write with it computes all of its values before it stores the first; so do lets and
+conditions that memory decides. What is private to a thread (memory other than shared one, whose
+indices do not tell threads apart) gets a dimension of threads. Where an exchange stands in anything
+else, there is no order of plain loops: that is an error, never an old value. A thread loop without
+an exchange stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...support.errors import CodegenError
 from ...support.node import Node, replace, walk
-from ..analysis.certain_writes import covered_within
-from ..analysis.paths import (
-    Nested,
-    all_buffers,
-    binding_map,
-    blocks_below,
-    walk_paths,
-)
+from ..analysis.paths import TRUE, Nested, all_buffers, binding_map, fresh_name, walk_paths
 from ..buffer import Buffer, BufferRegion, Range
-from ..expr import BufferLoad, Expr, IntImm, Var
+from ..expr import BufferLoad, Expr, IntImm, Not, Var, all_of, is_const, sub
 from ..function import PrimFunc
 from ..stmt import (
     Block,
@@ -46,17 +42,15 @@ from ..stmt import (
     seq,
 )
 from ..visitor import Mutator, replace_buffers, substitute, uses
-from .thread_accesses import accesses_below, bound, each_its_own, same_index, tells_threads
-
-EXCHANGED = ("shared", "warp")
-"""Scopes of memory through which threads exchange values."""
+from .thread_accesses import accesses_below, depends, is_same_place, same_index, tells_threads
+from .thread_exchanges import EXCHANGED, Exchanges, is_threads
 
 
 def split_threads(func: PrimFunc) -> PrimFunc:
     """``func`` whose thread loops may run one thread after another. Raises CodegenError where that
     cannot be had."""
-    shared = {b for b in all_buffers(func) if b.scope in EXCHANGED}
-    if not any(_is_threads(p[-1]) for p in walk_paths(func.body)):
+    shared = frozenset([b for b in all_buffers(func) if b.scope in EXCHANGED])
+    if not any(is_threads(p[-1]) for p in walk_paths(func.body)):
         return func
     split = _Split(func, shared)
     body = split.visit(func.body, [])
@@ -65,82 +59,66 @@ def split_threads(func: PrimFunc) -> PrimFunc:
     return func if body is func.body else replace(func, body=body)
 
 
-def _is_threads(s: Stmt) -> bool:
-    return isinstance(s, For) and s.thread.startswith("threadIdx")
+@dataclass(frozen=True, slots=True)
+class _Threads:
+    """The thread loops that statements are run by, and which of the threads: those for which all of
+    ``taken`` hold."""
+
+    loops: tuple[For, ...] = ()
+    taken: tuple[Expr, ...] = ()
+
+    def inside(self, loop: For) -> _Threads:
+        return _Threads((*self.loops, loop), self.taken)
+
+    def where(self, condition: Expr) -> _Threads:
+        return _Threads(self.loops, (*self.taken, condition))
+
+    def used_by(self, s: Stmt) -> list[For]:
+        """The loops over those threads that a statement tells apart: what does not depend on a
+        thread is the same for all of them."""
+        return [t for t in self.loops if any(uses(n, t.var) for n in (s, *self.taken))]
+
+    def differ_in(self, e: Expr) -> bool:
+        return any(uses(e, t.var) for t in self.loops)
+
+    def run(self, s: Stmt) -> Stmt:
+        """``s`` in loops of its own."""
+        used = self.used_by(s)
+        fresh: Mapping[Var, Expr] = {t.var: Var(t.var.name, t.var.dtype) for t in used}
+        if self.taken:
+            s = IfThenElse(all_of(self.taken), s)
+        s = substitute(s, fresh)
+        for t in reversed(used):
+            var = fresh[t.var]
+            assert isinstance(var, Var)
+            s = replace(t, var=var, extent=substitute(t.extent, fresh), body=s)
+        return s
 
 
 class _Split:
-    def __init__(self, func: PrimFunc, shared: set[Buffer]) -> None:
+    def __init__(self, func: PrimFunc, shared: frozenset[Buffer]) -> None:
         self.func = func
-        self.all_shared = self.shared = shared
-        self.own: set[Buffer] = set()
-        """Memory that is allocated inside of the thread loop looked at."""
+        self.all_shared = shared
+        self.exchanges = Exchanges(shared)
+        """Of the thread loop looked at."""
         self.private: dict[Buffer, Buffer] = {}
-
-    # -- where threads exchange values -------------------------------------------------------------
-    def exchanges(self, s: Stmt, fixed: Sequence[For], skip: int = 0) -> bool:
-        """Whether, below ``s``, an iteration of the loops ``fixed`` reads what it has not surely
-        written itself before; the first ``skip`` loops of ``s`` are among these."""
-        threads = [loop for loop in fixed if _is_threads(loop)]
-        found = accesses_below(s)
-        shared = self._meeting(found, threads)
-        nested = []
-        for n in found:
-            reads = tuple([r for r in n.block.reads if r.buffer in shared])
-            writes = tuple([r for r in n.block.writes if r.buffer in shared])
-            if reads or writes:
-                block = replace(n.block, reads=reads, writes=writes)
-                realize = replace(n.realize, block=block)
-                nested.append(Nested(realize, n.loops[skip:], n.conditions))
-        return covered_within(nested, fixed) is not None
-
-    def _meeting(self, found: Sequence[Nested], threads: Sequence[For]) -> set[Buffer]:
-        """The memory through which threads may hand values to one another."""
-        regions: dict[Buffer, list[tuple[Nested, BufferRegion]]] = {}
-        shared: set[Buffer] = set()
-        for n in found:
-            for r in (*n.block.reads, *n.block.writes):
-                regions.setdefault(r.buffer, []).append((n, r))
-            for w in n.block.writes:
-                # In other memory than shared one, threads meet where each has elements of its own;
-                # what all of them write is reused by one after the other.
-                b = w.buffer
-                if b in self.shared or (b not in self.own and _is_met(n, w, threads)):
-                    shared.add(b)
-        return {b for b in shared if not each_its_own(regions[b], threads)}
-
-    def any_exchange(self, loop: For, outer: Sequence[For]) -> bool:
-        """Whether the threads of a loop exchange values; those of a loop inside are another
-        matter."""
-        if self.exchanges(loop, [*outer, loop], 1):
-            return True
-        return any(
-            self.exchanges_inside(n.realize, [*outer, loop]) for n in blocks_below(loop.body)
-        )
+        self.taken: set[str] = set()
+        """Names of the buffers that were made."""
 
     def _splits(self, loop: For, outer: Sequence[For]) -> bool:
-        """``any_exchange`` through memory that is allocated outside of the loop."""
-        self.own = {b for n in walk(loop) if isinstance(n, Block) for b in n.alloc_buffers}
-        self.shared = {b for b in self.all_shared if b not in self.own}
-        return self.any_exchange(loop, outer)
-
-    def exchanges_inside(self, s: BlockRealize, fixed: Sequence[For]) -> bool:
-        """Whether blocks inside of a block exchange values between the iterations that it runs in:
-        its axes stand for these."""
-        if isinstance(s.block.body, BufferStore):
-            return False
-        body = substitute(s.block.body, binding_map(s))
-        if self.exchanges(body, fixed):
-            return True
-        return any(self.exchanges_inside(n.realize, [*fixed, *n.loops]) for n in blocks_below(body))
+        """Whether the threads of a loop exchange values through memory that is allocated outside
+        of it."""
+        own = frozenset([b for n in walk(loop) if isinstance(n, Block) for b in n.alloc_buffers])
+        self.exchanges = Exchanges(self.all_shared - own, own)
+        return self.exchanges.of_loop(loop, outer)
 
     # -- the walk ----------------------------------------------------------------------------------
     def visit(self, s: Stmt, outer: list[For]) -> Stmt:
         """``s`` with the thread loops in it split."""
         match s:
             case For():
-                if _is_threads(s) and self._splits(s, outer):
-                    return self.spread(self._with_private(s), outer, [])
+                if is_threads(s) and self._splits(s, outer):
+                    return self.spread(self._with_private(s), outer, _Threads())
                 body = self.visit(s.body, [*outer, s])
                 return s if body is s.body else replace(s, body=body)
             case BlockRealize():
@@ -159,51 +137,103 @@ class _Split:
             case _:
                 return s
 
-    def spread(self, s: Stmt, outer: list[For], threads: list[For]) -> Stmt:
+    def spread(self, s: Stmt, outer: list[For], by: _Threads) -> Stmt:
         """``s`` run by all of the threads, each of its statements to its end before the next."""
-        if _is_threads(s):
+        if is_threads(s):
             assert isinstance(s, For)
-            return self.spread(s.body, outer, [*threads, s])
+            return self.spread(s.body, outer, by.inside(s))
+        if isinstance(s, SeqStmt):
+            return seq(*[self.spread(c, outer, by) for c in s.stmts])
+        if not self.exchanges.below(s, [*outer, *by.loops]):
+            return by.run(self.visit(s, [*outer, *by.loops]))
         match s:
-            case SeqStmt(stmts):
-                return seq(*[self.spread(c, outer, threads) for c in stmts])
-            case For() | IfThenElse() | LetStmt() if not self.exchanges(s, [*outer, *threads]):
-                return _run_by(threads, self.visit(s, [*outer, *threads]))
             case For():
-                self._require_alike((s.min, s.extent), threads, s)
-                return replace(s, body=self.spread(s.body, [*outer, s], threads))
+                self._require_alike(s, by)
+                return replace(s, body=self.spread(s.body, [*outer, s], by))
             case IfThenElse():
-                self._require_alike((s.condition,), threads, s)
-                other = s.else_case
-                return IfThenElse(
-                    s.condition,
-                    self.spread(s.then_case, outer, threads),
-                    None if other is None else self.spread(other, outer, threads),
-                )
+                return self._spread_branches(s, outer, by)
             case LetStmt():
-                if any(isinstance(n, BufferLoad) for n in walk(s.value)):
-                    raise self._refused(s, "a let that reads memory")
-                return self.spread(substitute(s.body, {s.var: s.value}), outer, threads)
-            case BlockRealize():
-                fixed = [*outer, *threads]
-                if self.exchanges(s, fixed) or self.exchanges_inside(s, fixed):
-                    raise self._refused(s, f"the block {s.block.name!r}")
-                return _run_by(threads, s)
+                return self._with_saved(
+                    s, s.value, by, lambda x: self.spread(substitute(s.body, {s.var: x}), outer, by)
+                )
+            case BlockRealize(_, predicate, block):
+                if block.init is not None or block.alloc_buffers or block.match_buffers:
+                    raise self._refused(s, f"the block {block.name!r}")
+                body = substitute(block.body, binding_map(s))
+                plain = is_const(predicate, 1)
+                return self.spread(body if plain else IfThenElse(predicate, body), outer, by)
+            case BufferStore():
+                self._require_no_sum(s, by)
+                return self._with_saved(s, s.value, by, lambda x: by.run(replace(s, value=x)))
             case _:
-                return _run_by(threads, s)
+                raise self._refused(s, "a statement that is no store")
 
-    def _require_alike(self, parts: Sequence[Expr], threads: Sequence[For], s: Stmt) -> None:
-        """All threads run a loop or decide a condition alike."""
-        what = f"the loop {s.var.name!r}" if isinstance(s, For) else "a condition"
-        for e in parts:
-            if any(uses(e, t.var) for t in threads):
-                raise self._refused(s, f"{what} that differs between them")
-            if any(isinstance(n, BufferLoad) for n in walk(e)):
-                raise self._refused(s, f"{what} that memory decides")
+    def _spread_branches(self, s: IfThenElse, outer: list[For], by: _Threads) -> Stmt:
+        """Both branches, run by those threads that take them."""
+        condition, other = s.condition, s.else_case
+        if not by.differ_in(condition) and not _reads_memory(condition):
+            return IfThenElse(
+                condition,
+                self.spread(s.then_case, outer, by),
+                None if other is None else self.spread(other, outer, by),
+            )
+
+        def branches(taken: Expr) -> Stmt:
+            first = self.spread(s.then_case, outer, by.where(taken))
+            if other is None:
+                return first
+            return seq(first, self.spread(other, outer, by.where(Not(taken))))
+
+        return (
+            self._with_saved(s, condition, by, branches)
+            if _reads_memory(condition)
+            else (branches(condition))
+        )
+
+    def _with_saved(self, s: Stmt, value: Expr, by: _Threads, then: Callable[[Expr], Stmt]) -> Stmt:
+        """A value of all threads, computed before any of them goes on, and what is done with it."""
+        used = by.used_by(s)
+        if value.dtype.lanes != 1 or not all(isinstance(t.extent, IntImm) for t in used):
+            raise self._refused(s, "a statement of vectors or of threads of unknown number")
+        names = {b.name for b in all_buffers(self.func)} | self.taken
+        saved = Buffer(
+            fresh_name(names, "saved"),
+            tuple([t.extent for t in used]) or (IntImm(1),),
+            value.dtype,
+            "local",
+        )
+        self.taken.add(saved.name)
+        place = tuple([sub(t.var, t.min) for t in used]) or (IntImm(0),)
+        keep = by.run(BufferStore(saved, value, place))
+        body = seq(keep, then(BufferLoad(saved, place)))
+        block = Block(saved.name, (), (), (), body, alloc_buffers=(saved,))
+        return BlockRealize((), TRUE, block)
+
+    def _require_alike(self, loop: For, by: _Threads) -> None:
+        """All threads run a loop alike."""
+        for e in (loop.min, loop.extent):
+            if by.differ_in(e):
+                raise self._refused(loop, f"the loop {loop.var.name!r} that differs between them")
+            if _reads_memory(e):
+                raise self._refused(loop, f"the loop {loop.var.name!r} that memory decides")
+
+    def _require_no_sum(self, s: BufferStore, by: _Threads) -> None:
+        """Each thread stores an element of its own. What several of them add up in one is no value
+        that one of them may compute before the others."""
+        if s.predicate is not None:
+            raise self._refused(s, "a store that may leave out lanes")
+        own = [n for n in walk(s) if isinstance(n, BufferLoad) and n.buffer is s.buffer]
+        if any(n is x for n in own for i in s.indices for x in walk(i)):
+            raise self._refused(s, "indices that the memory itself decides")
+        if any(is_same_place(n, s) for n in own) and not any(map(_reads_memory, s.indices)):
+            summed = [t for t in by.loops if uses(s.value, t.var)]
+            if not all(any(uses(i, t.var) for i in s.indices) for t in summed):
+                raise self._refused(s, "a sum of several of them")
 
     def _refused(self, s: Stmt, where: str) -> CodegenError:
         names = [n.buffer.name for n in walk(s) if isinstance(n, BufferStore)]
-        used = [b.name for b in self.shared if any(_touches(n, b) for n in walk(s))]
+        shared = self.exchanges.shared
+        used = [b.name for b in shared if any(_touches(n, b) for n in walk(s))]
         return CodegenError(
             f"{self.func.name}: threads exchange values through the shared memory "
             f"{', '.join(sorted(set(used or names)))} inside of {where}. Threads run as loops "
@@ -239,45 +269,24 @@ class _Split:
         return result
 
 
+def _reads_memory(e: Expr) -> bool:
+    return any(isinstance(n, BufferLoad) for n in walk(e))
+
+
 def _touches(n: Node, b: Buffer) -> bool:
     if isinstance(n, MatchBuffer):
         return n.source.buffer is b
     return isinstance(n, (BufferLoad, BufferStore, BufferRegion)) and n.buffer is b
 
 
-def _run_by(threads: Sequence[For], s: Stmt) -> Stmt:
-    """``s`` in loops of its own over the threads that it tells apart: what does not depend on a
-    thread is the same for all of them."""
-    used = [t for t in threads if uses(s, t.var)]
-    fresh: Mapping[Var, Expr] = {t.var: Var(t.var.name, t.var.dtype) for t in used}
-    s = substitute(s, fresh)
-    for t in reversed(used):
-        var = fresh[t.var]
-        assert isinstance(var, Var)
-        s = replace(t, var=var, extent=substitute(t.extent, fresh), body=s)
-    return s
-
-
 def _accesses_below(s: Stmt, b: Buffer) -> list[tuple[Nested, BufferRegion, tuple[For, ...]]]:
     """The regions of a buffer that are touched below ``s``, with the thread loops around."""
     return [
-        (n, r, tuple([loop for loop in n.loops if _is_threads(loop)]))
+        (n, r, tuple([loop for loop in n.loops if is_threads(loop)]))
         for n in accesses_below(s)
         for r in (*n.block.reads, *n.block.writes)
         if r.buffer is b
     ]
-
-
-def _is_met(n: Nested, w: BufferRegion, threads: Sequence[For]) -> bool:
-    """Whether other threads may look for what one of them writes, in memory that is not shared by
-    its scope."""
-    if tells_threads(n, w, threads):
-        return True
-    return w.buffer.scope == "global" and _depends(n, w, threads)
-
-
-def _depends(n: Nested, r: BufferRegion, threads: Sequence[For]) -> bool:
-    return any(uses(x.min, t.var) for x in bound(n, r) for t in threads)
 
 
 def _is_common(b: Buffer, accesses: Sequence[tuple[Nested, BufferRegion, tuple[For, ...]]]) -> bool:
@@ -286,7 +295,7 @@ def _is_common(b: Buffer, accesses: Sequence[tuple[Nested, BufferRegion, tuple[F
     if len(same_index([(n, r) for n, r, _ in accesses])) == len(b.shape):
         return False
     return any(
-        _depends(n, r, threads) for n, r, threads in accesses if any(r is w for w in n.block.writes)
+        depends(n, r, threads) for n, r, threads in accesses if any(r is w for w in n.block.writes)
     )
 
 
@@ -312,7 +321,7 @@ class _PerThread(Mutator):
 
     def visit_For(self, n: For) -> For:  # noqa: N802
         before = self.threads
-        if _is_threads(n):
+        if is_threads(n):
             self.threads = before | {n.thread: n.var}
         result: For = self.generic_visit(n)
         self.threads = before

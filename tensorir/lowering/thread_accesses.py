@@ -27,7 +27,9 @@ from ..stmt import (
     MatchBuffer,
     Stmt,
 )
-from ..visitor import substitute
+from ..visitor import substitute, uses
+
+Indexed = BufferRegion | BufferLoad | BufferStore
 
 
 def accesses_below(s: Stmt) -> list[Nested]:
@@ -50,7 +52,7 @@ class _Accesses:
         match s:
             case BlockRealize():
                 self.reads((s.predicate, *s.iter_values))
-                self.add(replace(s, block=_declaring_all(s.block)))
+                self.add(replace(s, block=_declaring(s.block)))
             case For():
                 self.reads((s.min, s.extent))
                 self.loops.append(s)
@@ -99,6 +101,10 @@ def _nodes(parts: Iterable[Node]) -> Iterator[Node]:
         yield from walk(part)
 
 
+def _indices(n: Node) -> Sequence[Expr]:
+    return n.indices if isinstance(n, (BufferLoad, BufferStore)) else ()
+
+
 def _element(b: Buffer, indices: Sequence[Expr]) -> BufferRegion:
     """The element of some indices; all of the buffer where these are vectors."""
     if any(isinstance(i, Ramp) or i.dtype.lanes != 1 for i in indices):
@@ -108,6 +114,17 @@ def _element(b: Buffer, indices: Sequence[Expr]) -> BufferRegion:
 
 def _whole(b: Buffer) -> BufferRegion:
     return BufferRegion(b, tuple([Range(IntImm(0), dim) for dim in b.shape]))
+
+
+def _declaring(block: Block) -> Block:
+    """``block`` that declares what it touches: the very elements, where it is one store."""
+    stores = [s for s in (block.init, block.body) if s is not None]
+    plain = [s for s in stores if isinstance(s, BufferStore)]
+    vectors = any(i.dtype.lanes != 1 for n in _nodes(plain) for i in _indices(n))
+    if block.match_buffers or len(plain) < len(stores) or vectors:
+        return _declaring_all(block)
+    writes = tuple([_element(s.buffer, s.indices) for s in plain])
+    return replace(block, reads=tuple(_loaded(plain)), writes=writes)
 
 
 def _declaring_all(block: Block) -> Block:
@@ -164,9 +181,15 @@ def _is_single(r: Range) -> bool:
     return isinstance(r.extent, IntImm) and r.extent.value == 1
 
 
-def _determine(ranges: Sequence[Range], threads: Sequence[For]) -> bool:
-    free = undetermined([r.min for r in ranges], loop_bounds(threads))
+def _determine(ranges: Sequence[Range], threads: Sequence[For], varied: Sequence[For] = ()) -> bool:
+    """Whether equal indices are one thread's, in whichever iterations of the loops ``varied``."""
+    free = undetermined([r.min for r in ranges], loop_bounds([*threads, *varied]))
     return free is not None and not any(t.var in free for t in threads)
+
+
+def depends(n: Nested, r: BufferRegion, threads: Sequence[For]) -> bool:
+    """Whether different threads touch different parts of a buffer through a region."""
+    return any(uses(x.min, t.var) for x in bound(n, r) for t in threads)
 
 
 def same_index(accesses: Sequence[tuple[Nested, BufferRegion]]) -> list[Range]:
@@ -180,10 +203,42 @@ def same_index(accesses: Sequence[tuple[Nested, BufferRegion]]) -> list[Range]:
     return kept
 
 
-def each_its_own(accesses: Sequence[tuple[Nested, BufferRegion]], threads: Sequence[For]) -> bool:
-    """Whether each thread touches only elements that no other one does: the index that all of them
-    use tells the threads apart."""
-    ranges = same_index(accesses)
-    if any(isinstance(x, BufferLoad) for r in ranges for x in walk(r.min)):
+def are_apart(
+    a: tuple[Nested, BufferRegion],
+    b: tuple[Nested, BufferRegion],
+    threads: Sequence[For],
+    varied: Sequence[For],
+) -> bool:
+    """Whether no two threads touch one element, one through ``a`` and the other through ``b``: the
+    index that both use tells the threads apart. Each thread runs the loops ``varied``."""
+    ranges = [r for r in same_index([a, b]) if not _reads_memory(r)]
+    fixed = [r for r in ranges if not any(uses(r.min, loop.var) for loop in varied)]
+    return _determine(fixed, threads) or _determine(ranges, threads, varied)
+
+
+def have_an_order(
+    n: Nested, r: BufferRegion, threads: Sequence[For], varied: Sequence[For]
+) -> bool:
+    """Whether an element is touched in the same iteration of those loops that its index names, and
+    in each of the others, by one thread after the other: it is all the same which loops are the
+    outer ones."""
+    ranges = bound(n, r)
+    if not all(map(_is_single, ranges)) or any(map(_reads_memory, ranges)):
         return False
-    return bool(ranges) and _determine(ranges, threads)
+    bounds = loop_bounds([*threads, *varied])
+    return undetermined([x.min for x in ranges], bounds) is not None
+
+
+def _reads_memory(r: Range) -> bool:
+    return any(isinstance(x, BufferLoad) for x in walk(r.min))
+
+
+def is_same_place(a: Indexed, b: Indexed) -> bool:
+    """Whether two accesses of a buffer are at the same indices."""
+    return _place_key(a) == _place_key(b)
+
+
+def _place_key(x: Indexed) -> object:
+    if isinstance(x, BufferRegion):
+        return _region_key(x)
+    return _region_key(_element(x.buffer, x.indices))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -133,8 +135,7 @@ def test_what_cannot_be_split_is_refused(old: str, new: str, match: str) -> None
         split_threads(of(text))
 
 
-def test_an_exchange_inside_of_a_block_is_refused() -> None:
-    func = of("""
+INSIDE_OF_A_BLOCK = """
 for t in T.thread_binding(32, thread="threadIdx.x"):
     with T.block("O"):
         vt = T.axis.spatial(32, t)
@@ -147,9 +148,7 @@ for t in T.thread_binding(32, thread="threadIdx.x"):
             with T.block("B"):
                 vi = T.axis.spatial(4, i)
                 B[vi, vt] = S[31 - vt]
-""")
-    with pytest.raises(CodegenError, match="inside of the block 'O'"):
-        split_threads(func)
+"""
 
 
 BARE = """
@@ -204,15 +203,156 @@ def test_conditions_see_what_others_wrote(reader: str) -> None:
     np.testing.assert_array_equal(b, np.where(a[:, ::-1] > 0, a, 0))
 
 
-def test_bare_statements_inside_of_a_block_are_refused() -> None:
-    func = of("""
+BARE_INSIDE_OF_A_BLOCK = """
 for t in T.thread_binding(32, thread="threadIdx.x"):
     with T.block("O"):
         vt = T.axis.spatial(32, t)
-        T.reads(A[0, vt])
-        T.writes(B[0, vt])
-        S[vt] = A[0, vt]
-        B[0, vt] = S[31 - vt]
-""")
+        T.reads(A[0:4, vt])
+        T.writes(B[0:4, vt])
+        for i in range(4):
+            S[vt] = A[i, vt]
+            B[i, vt] = S[31 - vt]
+"""
+
+
+@pytest.mark.parametrize("text", [INSIDE_OF_A_BLOCK, BARE_INSIDE_OF_A_BLOCK])
+def test_exchanges_inside_of_a_block(text: str) -> None:
+    func = of(text)
+    verify_func(split_threads(func))
+    a, b = np.random.default_rng(0).random((2, 4, 32), np.float32)
+    call_native(func, a, b)
+    np.testing.assert_array_equal(b, a[:, ::-1])
+
+
+def test_an_exchange_inside_of_a_block_with_memory_of_its_own_is_refused() -> None:
+    own = "    Q = T.alloc_buffer((1,))\n        Q[0] = A[0, vt]\n        for i in range(4):"
+    func = of(INSIDE_OF_A_BLOCK.replace("    for i in range(4):", own))
     with pytest.raises(CodegenError, match="inside of the block 'O'"):
         split_threads(func)
+
+
+# -- statements that read what others write with them ----------------------------------------------
+STEPS = {
+    "serial loop outside": """
+for k in range(5):
+    for t in T.thread_binding(32, thread="threadIdx.x"):
+        STEP
+""",
+    "serial loop inside": """
+for t in T.thread_binding(32, thread="threadIdx.x"):
+    for k in range(5):
+        STEP
+""",
+    "inside of a block": """
+for t in T.thread_binding(32, thread="threadIdx.x"):
+    for k in range(5):
+        with T.block("sum"):
+            vk, vt = T.axis.remap("SS", [k, t])
+            STEP
+""",
+}
+SUMS = {
+    "tree": (
+        "if t < T.shift_right(16, k):\n    S[t] = S[t] + S[t + T.shift_right(16, k)]",
+        lambda s, k: np.r_[s[: 16 >> k] + s[16 >> k : 32 >> k], s[16 >> k :]],
+    ),
+    "ring": ("S[t] = S[t] + S[(t + 1) % 32]", lambda s, k: s + np.roll(s, -1)),
+    "ring back": ("S[t] = S[t] + S[(t + 31) % 32]", lambda s, k: s + np.roll(s, 1)),
+    "reversed": ("S[t] = S[31 - t]", lambda s, k: s[::-1]),
+    "of a let": ("x: T.float32 = S[31 - t]\nS[t] = S[t] - x", lambda s, k: s - s[::-1]),
+    "of a condition": (
+        "if S[31 - t] > S[t]:\n    S[t] = S[31 - t]",
+        lambda s, k: np.where(s[::-1] > s, s[::-1], s),
+    ),
+    "else": (
+        "if t < 16:\n    S[t] = S[31 - t]\nelse:\n    S[t] = S[t] + S[31 - t]",
+        lambda s, k: np.r_[s[:15:-1], s[16:] + s[:15:-1][::-1]],
+    ),
+    "a covering write before": (
+        "for j in range(32):\n    S[j] = A[2, j]\nS[t] = A[3, t]\nS[t] = S[31 - t]",
+        lambda s, k: None,
+    ),
+}
+
+
+@pytest.mark.parametrize("scope", ["shared", "global"])
+@pytest.mark.parametrize("around", STEPS)
+@pytest.mark.parametrize("name", SUMS)
+def test_each_turn_sees_what_others_wrote_in_the_turn_before(
+    name: str, around: str, scope: str
+) -> None:
+    step, expected = SUMS[name]
+    if "block" in around:
+        step = re.sub(r"\bt\b", "vt", re.sub(r"\bk\b", "vk", step))
+    indent = " " * (12 if "block" in around else 8)
+    body = STEPS[around].replace("STEP", step.replace("\n", "\n" + indent))
+    load = 'for t in T.thread_binding(32, thread="threadIdx.x"):\n    '
+    func = of(f"{load}S[t] = A[0, t]\n{body.strip()}\n{load}B[0, t] = S[t]", scope=scope)
+    verify_func(split_threads(func))
+    a = np.random.default_rng(0).random((4, 32), np.float32)
+    b = np.zeros_like(a)
+    call_native(func, a, b)
+    s = a[0]
+    for k in range(5):
+        s = a[3, ::-1] if name.startswith("a covering") else expected(s, k)
+    np.testing.assert_array_equal(b[0], s)
+
+
+HIDDEN = """
+for t in T.thread_binding(32, thread="threadIdx.x"):
+    for j in range(32):
+        with T.block("zero"):
+            vt, vj = T.axis.remap("SS", [t, j])
+            S[vj] = T.float32(0)
+    with T.block("S"):
+        vt = T.axis.spatial(32, t)
+        S[vt] = A[0, vt]
+    with T.block("B"):
+        vt = T.axis.spatial(32, t)
+        B[0, vt] = S[31 - vt]
+"""
+
+
+def test_a_covering_write_before_hides_no_exchange() -> None:
+    func = of(HIDDEN)
+    verify_func(split_threads(func))
+    a, b = np.random.default_rng(0).random((2, 4, 32), np.float32)
+    call_native(func, a, b)
+    np.testing.assert_array_equal(b[0], a[0, ::-1])
+
+
+def test_the_last_write_of_an_element_may_be_another_threads() -> None:
+    """Nothing reads inside of the loop; what stands there afterwards is as if all had waited."""
+    func = of("""
+for t in T.thread_binding(32, thread="threadIdx.x"):
+    S[t] = A[0, t]
+    S[31 - t] = A[1, t]
+for t in T.thread_binding(32, thread="threadIdx.x"):
+    B[0, t] = S[t]
+""")
+    a, b = np.random.default_rng(0).random((2, 4, 32), np.float32)
+    call_native(func, a, b)
+    np.testing.assert_array_equal(b[0], a[1, ::-1])
+
+
+def test_a_sum_that_threads_share_is_refused_only_where_others_change_what_it_adds() -> None:
+    shared = 'for t in T.thread_binding(31, thread="threadIdx.x"):\n    S[0] = S[0] + '
+    func = of(f"S[0] = T.float32(0)\n{shared}A[0, t]\nB[0, 0] = S[0]")
+    assert split_threads(func) is func
+    with pytest.raises(CodegenError, match="inside of a sum of several of them"):
+        split_threads(of(f"{shared}S[t + 1]\nB[0, 0] = S[0]"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "S[t] = A[0, t]\nB[0, t] = S[t]",
+        "for k in range(4):\n    S[t] = A[k, t]\n    B[k, t] = S[t] + S[t]",
+        "S[t] = A[0, t]\nS[t] = S[t] * S[t]\nB[0, t] = S[t]",
+        "for j in range(32):\n    S[j] = A[0, j]\nB[0, t] = S[31 - t]",
+    ],
+)
+def test_own_elements_are_no_exchange(body: str) -> None:
+    lines = body.replace("\n", "\n    ")
+    func = of(f'for t in T.thread_binding(32, thread="threadIdx.x"):\n    {lines}')
+    assert split_threads(func) is func
