@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ...support.node import replace, walk
+from ..analysis.certain_writes import covered_within
+from ..analysis.paths import Nested, binding_map, blocks_below
 from ..buffer import Buffer, BufferRegion
 from ..expr import Add, BufferLoad, Max, Min, Mul
-from ..schedule.analysis import Nested, binding_map, blocks_below
-from ..schedule.certain_writes import covered_within
 from ..stmt import BlockRealize, BufferStore, For, Stmt
 from ..visitor import substitute, uses
 from .thread_accesses import (
