@@ -1,4 +1,5 @@
-"""Matrix products: one reduction block, ``C[i, j] += A[i, k] * B[k, j]``.
+"""Matrix products: one reduction block, ``C[i, j] += A[i, k] * B[k, j]``, or, where k is 1, one
+elementwise block: an outer product is written row by row, as fast as memory takes it.
 
 Half precision accumulates in float32 and is rounded once, in a block of its own. Products of bytes
 (``integer_matmul``) are summed in int32.
@@ -11,8 +12,9 @@ from collections.abc import Callable
 from ...support.errors import ComputeError
 from .. import compute as te
 from ..compute import Tensor
-from ..expr import BufferLoad, Expr, IntImm, Var
+from ..expr import INDEX, BufferLoad, Expr, IntImm, Var
 from ..expr import cast as cast_expr
+from ..tensor import ReduceAxis
 from .elementwise import broadcast_load, broadcast_shape, elementwise
 from .reduce import accumulator
 
@@ -60,7 +62,7 @@ def _matrices(
     rows = (a.shape[-1 if transpose_a else -2],) if a.ndim > 1 else ()
     columns = (b.shape[-2 if transpose_b else -1],) if b.ndim > 1 else ()
     shape = (*batch, *rows, *columns)
-    k = te.reduce_axis((0, inner_a), "k")
+    k, axes = _terms(inner_a)
 
     def element(*indices: Var) -> Expr:
         lead, last = indices[: len(batch)], iter(indices[len(batch) :])
@@ -70,7 +72,7 @@ def _matrices(
         right = (*column, k) if transpose_b or not column else (k, *column)
         x = _batched(a, lead, batch, left)
         y = _batched(b, lead, batch, right)
-        return te.sum(multiplied(x, y), axis=[k])
+        return te.sum(multiplied(x, y), axis=axes)
 
     return te.compute(shape, element, name)
 
@@ -85,11 +87,11 @@ def linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
         raise ComputeError("linear: expected x[..., k], w[n, k] and bias[n].")
     _check(x, w, "linear")
     _check_inner("linear", x.shape[-1], w.shape[1])
-    k = te.reduce_axis((0, x.shape[-1]), "k")
+    k, axes = _terms(x.shape[-1])
 
     def element(*indices: Var) -> Expr:
         product = _product(BufferLoad(x, (*indices[:-1], k)), BufferLoad(w, (indices[-1], k)))
-        return te.sum(product, axis=[k])
+        return te.sum(product, axis=axes)
 
     result = te.compute((*x.shape[:-1], w.shape[0]), element, "linear")
     if bias is None:
@@ -99,6 +101,15 @@ def linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     return elementwise(
         "bias_add", lambda v, b: cast_expr(v + cast_expr(b, v.dtype), x.dtype), result, bias
     )
+
+
+def _terms(count: Expr) -> tuple[Expr, list[ReduceAxis]]:
+    """Which term of an element's sum is meant, and the axes to sum over: none where there is one
+    term."""
+    if isinstance(count, IntImm) and count.value == 1:
+        return IntImm(0, INDEX), []
+    k = te.reduce_axis((0, count), "k")
+    return k, [k]
 
 
 def _batched(

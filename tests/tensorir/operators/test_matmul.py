@@ -79,6 +79,24 @@ def test_half_precision_accumulates_in_float32(run: Run) -> None:
     assert found.dtype == np.float16
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32"])
+def test_outer_products(run: Run, dtype: str) -> None:
+    x, y, b = array(7, 1), array(1, 5), array(5)
+    x, y, b = ((4 * v).astype(dtype) for v in (x, y, b))
+    found = run(ops.matmul, x, y)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, x @ y)
+    np.testing.assert_allclose(run(ops.linear, x, y.T, b), x @ y + b, rtol=2e-3, atol=1e-3)
+    np.testing.assert_array_equal(run(ops.matmul, x[:, 0][None, :1], y), x[:1] @ y)
+
+
+def test_outer_products_sum_nothing() -> None:
+    x, y = te.placeholder((2, 7, 1)), te.placeholder((1, 5))
+    text = te.create_prim_func([x, y, ops.matmul(x, y)]).script()
+    assert "matmul[v_i0, v_i1, v_i2] = placeholder[v_i0, v_i1, 0] * placeholder_1[0, v_i2]" in text
+    assert "T.init" not in text
+
+
 def test_integers(run: Run) -> None:
     x, y = np.arange(6, dtype="int32").reshape(2, 3), np.arange(6, dtype="int32").reshape(3, 2)
     np.testing.assert_array_equal(run(ops.matmul, x, y), x @ y)

@@ -104,6 +104,14 @@ def test_other_dtypes(dtype: str) -> None:
     check_rule(Workload(op.add, lambda a, b: a + b, (5, 33), (5, 33), dtype=dtype), "elementwise")
 
 
+@pytest.mark.parametrize("shape", [(40, 50), (7, 3), (3, 64)])
+def test_outer_products_are_written_row_by_row(shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    check_rule(Workload(op.matmul, np.matmul, (rows, 1), (1, columns)), "elementwise")
+    layer = Workload(op.linear, lambda x, w, b: x @ w.T + b, (rows, 1), (columns, 1), (columns,))
+    check_rule(layer, "elementwise")
+
+
 def test_a_scalar() -> None:
     check_rule(relu(), "elementwise", seeds=0)
 
