@@ -17,7 +17,7 @@ from __future__ import annotations
 from ...support.abi import LINE_BYTES
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, IntImm, Var, is_const
+from ...tensorir.expr import Add, BufferLoad, Call, Expr, IntImm, Mul, Sub, Var, is_const
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ..chooser import Chooser
@@ -28,6 +28,8 @@ LARGEST_SIDE = 16
 """Rows of the largest tile: a vector register each."""
 SMALLEST_SIDE = 2
 """A tile of one row or column is none."""
+LARGEST_STEP = 2
+"""From one element that is read to the next."""
 TILED = range(SMALLEST_SIDE, LARGEST_SIDE + 1)
 SHORT_AXIS = 128
 """Up to this many elements of an axis, tiles follow each other along the written rows."""
@@ -110,12 +112,12 @@ def _by_tiles(
     first: list[LoopRV] = []
     for strip, size in _parts(sch, name, -2, side):
         *_, outer, inner = sch.get_loops(strip)
-        outer, within = sch.split(outer, [None, size or side])
+        outer, within = sch.split(outer, [None, size])
         sch.reorder(outer, inner, within)
         first.append(outer)
         for part, other in _parts(sch, strip, -2, side):
             *_, inner, within = sch.get_loops(part)
-            inner, beyond = sch.split(inner, [None, other or side])
+            inner, beyond = sch.split(inner, [None, other])
             lines = (within, beyond) if along_rows else (beyond, within)
             sch.reorder(*lines)
             if size in TILED and other in TILED:
@@ -127,18 +129,24 @@ def _by_tiles(
 
 def _parts(
     sch: Schedule, name: BlockRV | str, at: int, side: int
-) -> list[tuple[BlockRV | str, int | None]]:
-    """The block cut in two along loop ``at``, full tiles and what does not fill one, each with what
-    a tile takes of the loop: None for a rest of unknown size, which is read by gathers."""
+) -> list[tuple[BlockRV | str, int]]:
+    """The block cut along loop ``at``, each part with what a tile takes of the loop: full tiles and
+    what does not fill one. A rest of unknown size is cut into a tile of half the side, a quarter
+    and so on, of which each is there or not."""
     loop = sch.get_loops(name)[at]
     extent = sch.get(loop).extent
+    cuts: list[Expr]
     if not isinstance(extent, IntImm):
-        sizes: list[int | None] = [side, None]
+        sizes = [side]
+        while sizes[-1] > 1:
+            sizes.append(sizes[-1] // 2)
+        cuts = [extent // side * side, *[extent % (2 * n) // n * n for n in sizes[1:]]]
     elif extent.value % side == 0 or extent.value < side:
         return [(name, min(side, extent.value))]
     else:
         sizes = [side, extent.value % side]
-    parts = sch.loop_partition(loop, [extent // side * side, None])
+        cuts = [extent // side * side]
+    parts = sch.loop_partition(loop, [*cuts[: len(sizes) - 1], None])
     names: list[BlockRV | str] = [sch.get_child_blocks(part)[0] for part in parts]
     return list(zip(names, sizes, strict=True))
 
@@ -165,8 +173,17 @@ def crossed_axis(block: Block) -> int | None:
 
 
 def _axis_along(block: Block, load: BufferLoad) -> int | None:
-    axes = [v.var for v in block.iter_vars]
-    return next((i for i, v in enumerate(axes) if v is load.indices[-1]), None)
+    along = _axis_of(load.indices[-1])
+    return next((i for i, v in enumerate(block.iter_vars) if v.var is along), None)
+
+
+def _axis_of(index: Expr) -> Expr:
+    """What an index runs along, element by element or in small steps (``2 * i + 3``)."""
+    if isinstance(index, Add | Sub) and isinstance(index.b, IntImm):
+        index = index.a
+    if isinstance(index, Mul) and is_const(index.b, LARGEST_STEP):
+        index = index.a
+    return index
 
 
 def _crossing_loads(block: Block) -> list[BufferLoad]:
@@ -177,7 +194,9 @@ def _crossing_loads(block: Block) -> list[BufferLoad]:
         if not isinstance(n, BufferLoad) or len(n.indices) < 2:
             continue
         along = _axis_along(block, n)
-        if along is None or along == len(extents) - 1 or all(i is not last for i in n.indices):
+        if along is None or along == len(extents) - 1:
+            continue
+        if all(_axis_of(i) is not last for i in n.indices):
             continue
         if not any(is_const(extents[i], 1) for i in (along, -1)):
             found.append(n)
@@ -199,8 +218,11 @@ def _crossing_reads(block: Block) -> list[int] | None:
 
 
 def _reads_beyond(block: Block, load: BufferLoad) -> bool:
-    """Whether an axis is longer than the dimension that it indexes: a condition keeps such a load
-    inside (padding), and a tile of it is no part of the buffer."""
+    """Whether a condition keeps a load inside (padding), so that a tile of it is no part of the
+    buffer: an axis is longer than the dimension that it indexes, or moved."""
+    is_guarded = any(isinstance(n, Call) and n.op == "if_then_else" for n in walk(block.body))
+    if is_guarded and not all(isinstance(i, Var | IntImm) for i in load.indices):
+        return True
     extents = {v.var: v.dom.extent for v in block.iter_vars}
     for index, size in zip(load.indices, load.buffer.shape, strict=True):
         extent = extents.get(index) if isinstance(index, Var) else None

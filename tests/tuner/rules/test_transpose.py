@@ -63,6 +63,47 @@ def test_symbolic_extents() -> None:
     check_rule(transposed("m", "n"), "elementwise", m=(0, 5, 33), n=(4, 40, 16))
 
 
+@pytest.mark.parametrize("shape", [("m", 40), (40, "m"), ("m", "n")])
+@pytest.mark.parametrize("target", [SKYLAKE, HASWELL])
+def test_what_fills_no_tile_of_symbolic_extents_is_smaller_tiles(
+    shape: tuple[int | str, int | str], target: Target
+) -> None:
+    _, func = scheduled(transposed(*shape).func, target=target)
+    text = func.script()
+    # Halves of a tile, down to single rows or columns.
+    assert all(f"{n} % 2" in text for n in shape if isinstance(n, str))
+    # What is gathered is the one column that is left over.
+    assert "gather" not in assembly_of(func, target) or shape[1] != 40
+
+
+def part(a: Tensor) -> Tensor:
+    """A transpose of ``a[2:, 3::2]``, of a shape (40, 81)."""
+    return op.permute_dims(op.strided_slice(a, (2, 3), (1, 2), (38, 39)), (1, 0))
+
+
+def test_parts_of_arrays() -> None:
+    check_rule(Workload(part, lambda a: a[2:, 3::2].T, (40, 81)), "elementwise")
+    rows = Workload(
+        lambda a: op.permute_dims(op.strided_slice(a, (1, 0), (2, 1), (20, 33)), (1, 0)),
+        lambda a: a[1::2].T, (41, 33),
+    )  # fmt: skip
+    check_rule(rows, "elementwise")
+
+
+@pytest.mark.parametrize("target", [SKYLAKE, HASWELL])
+def test_parts_of_arrays_are_read_by_rows(target: Target) -> None:
+    _, func = scheduled(Workload(part, np.abs, (40, 81)).func, target=target)
+    assert "gather" not in assembly_of(func, target)
+
+
+def test_a_padded_part_is_not_read_beyond_its_buffer() -> None:
+    def build(a: Tensor) -> Tensor:
+        return op.permute_dims(op.pad(a, (3, 3, 2, 2)), (1, 0))
+
+    work = Workload(build, lambda a: np.pad(a, ((3, 3), (2, 2))).T, (40, 37))
+    check_rule(work, "elementwise")
+
+
 def test_fused_with_operands_along_the_rows() -> None:
     def build(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         return op.add(op.add(op.relu(op.permute_dims(a, (1, 0))), b), op.permute_dims(c, (1, 0)))
