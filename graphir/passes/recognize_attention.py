@@ -3,10 +3,11 @@
     matmul(q, k, transpose_b) -> scale -> mask -> softmax -> matmul(., v)
 
 Models do it in a dozen ways: the scale multiplies or divides the scores, the queries or the keys;
-the mask is added or chosen by ``where``; the keys come transposed. The operator computes the same
-sums in another order: results of float32 agree to a few units of the last place of the largest
-score, those of half precision are rounded once and not after each part. A row whose scores are all
-minus infinity stays NaN (``zero_masked_rows=False``)."""
+the mask is added or chosen by ``where``; the keys come transposed, or, of two dims, as the weights
+of a linear layer. The operator computes the same sums in another order: results of float32 agree to
+a few units of the last place of the largest score, those of half precision are rounded once and not
+after each part. A row whose scores are all minus infinity stays NaN
+(``zero_masked_rows=False``)."""
 
 from __future__ import annotations
 
@@ -81,9 +82,10 @@ class _Recognizer(ExprMutator):
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
         assert isinstance(new, Call)
-        if new.op != "matmul" or attr(new, "transpose_a"):
+        product_ = _as_product(new)
+        if product_ is None or attr(product_, "transpose_a"):
             return new
-        found = self.attention(new)
+        found = self.attention(product_)
         return new if found is None else found.with_span(new.span)
 
     def made_by(self, atom: Atom, *ops: str) -> Call | None:
@@ -135,7 +137,8 @@ class _Recognizer(ExprMutator):
     def scaled(self, atom: Atom) -> _Scores | None:
         """The product of queries and keys, and what it is multiplied by."""
         base, scale = self.factor(atom)
-        found = self.made_by(base, "matmul")
+        made = self.made_by(base, "matmul", "linear")
+        found = None if made is None else _as_product(made)
         if found is None:
             return None
         args, total = [], scale
@@ -167,11 +170,12 @@ class _Recognizer(ExprMutator):
         types = [x for x in kinds if isinstance(x, TensorType)]
         lead = types[0].shape[:-2]
         if (
-            types[0].ndim not in (3, 4)
+            not 2 <= types[0].ndim <= MOST_DIMS
             or any(x.dtype is not types[0].dtype for x in types)
             or not all(shape_equal(x.shape[:-2], lead) for x in types)
             or not (kind.dtype is types[0].dtype or types[0].dtype.bits < kind.dtype.bits)
-        ):
+            or (types[0].ndim == 2 and any(isinstance(x, Constant) for x in (k, v)))
+        ):  # weights of two linear layers have layouts of their own
             return None
         mask, causal = self.mask(scores, kind, types[0])
         if mask is None and scores.mask is not None and not causal:
@@ -220,12 +224,21 @@ class _Recognizer(ExprMutator):
         return self.emit(call_op("permute_dims", atom, axes=axes))
 
     def with_batch(self, atom: Atom) -> Atom:
-        """An operand of four dims; three are heads of one batch."""
+        """An operand of four dims; three are heads of one batch, two are one head."""
         kind = _tensor(atom)
         if kind.ndim == MOST_DIMS:
             return atom
-        shape = (product(()), *kind.shape)
+        shape = (*[product(())] * (MOST_DIMS - kind.ndim), *kind.shape)
         return self.emit(call_op("reshape", atom, ShapeExpr(shape, ShapeType(shape))))
+
+
+def _as_product(call: Call) -> Call | None:
+    """A product of matrices; a linear layer without a bias is one by the turned weights."""
+    if call.op == "matmul":
+        return call
+    if call.op != "linear" or len(call.args) != 2:
+        return None
+    return call_op("matmul", *call.args, transpose_b=True)
 
 
 def _tensor(value: Value) -> TensorType:

@@ -131,6 +131,15 @@ def test_attention() -> None:
     )
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_of_matrices_is_one_operator(causal: bool) -> None:
+    x = torch.rand(3, 4)
+    imported = import_function(
+        lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=causal), x, x + 1
+    )
+    assert [op for op in operators_of(imported) if op != "reshape"] == ["attention"]
+
+
 def test_an_encoder_layer_with_a_symbolic_batch() -> None:
     layer = nn.TransformerEncoderLayer(4, 2, 8, batch_first=True).eval()
     imported = check_all(

@@ -127,6 +127,38 @@ def test_three_dims_are_heads() -> None:
     assert [c.op for c in calls] == ["reshape", "reshape", "reshape", "attention", "reshape"]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "s1 = R.matmul(q, k, transpose_b=True)",
+        "s1 = R.where(TRI, s, LOW)",
+        "s1 = R.add(s, a)",
+        "s1 = R.where(m, s, LOW)",
+    ],
+)
+def test_two_dims_are_one_head(line: str) -> None:
+    params = {name: 'R.Tensor((4, 8), "float32")' for name in "qkv"}
+    params |= {"a": PARAMS["a"], "m": 'R.Tensor((4, 4), "bool")'}
+    lines = (line,) if "matmul" in line else (SCORES, line)
+    calls = recognized(build(*lines, *END, params=params))
+    assert [c.op for c in calls] == ["reshape", "reshape", "reshape", "attention", "reshape"]
+    assert attr(calls[3], "causal") == ("TRI" in line)
+
+
+def test_two_linear_layers_are_no_attention() -> None:
+    """Their weights are constants, which get layouts of their own."""
+    env = {"K": RNG.standard_normal((4, 8)).astype("float32")}
+    params = {"q": 'R.Tensor((4, 8), "float32")', "v": 'R.Tensor((4, 8), "float32")'}
+    lines = ("s1 = R.linear(q, K)", "p = R.softmax(s1, axis=-1)")
+    calls = recognized(build(*lines, "y = R.matmul(p, v)", params=params, env=env))
+    assert [c.op for c in calls] == ["linear", "softmax", "matmul"]
+    env = {"V": env["K"]}
+    params = {"q": params["q"], "k": params["v"]}
+    lines = ("s1 = R.linear(q, k)", "p = R.softmax(s1, axis=-1)")
+    calls = recognized(build(*lines, "y = R.matmul(p, V)", params=params, env=env))
+    assert [c.op for c in calls] == ["linear", "softmax", "matmul"]
+
+
 def test_turned_operands() -> None:
     params = PARAMS | {"k": 'R.Tensor((2, 3, 8, 4), "float32")'}
     calls = recognized(build("s1 = R.matmul(q, k)", *END, params=params))
