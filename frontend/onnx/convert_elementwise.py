@@ -10,6 +10,7 @@ from onnx import NodeProto
 from ...graphir.expr import Atom, Constant, constant
 from ...support.errors import FrontendError
 from ..integer_division import divide_integers, remainder_of_truncation
+from ..integer_power import integer_power
 from .registry import (
     MOST_SIZES,
     Context,
@@ -155,10 +156,12 @@ def power(context: Context, node: NodeProto) -> Value:
         if exponent == 0.5 and dtype.is_float:
             return context.op("sqrt", x)
     if not dtype.is_float:
-        raise FrontendError(
-            f"{node_name(node)}: powers of integers are imported for the constant exponents 1, 2 "
-            "and 3."
-        )
+        if context.type(y).dtype.is_float:
+            raise FrontendError(
+                f"{node_name(node)}: powers of integers are imported for integer exponents, and "
+                "the constants 1, 2 and 3."
+            )
+        return integer_power(context, x, context.cast(y, dtype))
     return context.op("power", x, context.cast(y, dtype))
 
 

@@ -17,7 +17,7 @@ from .registry import Context, arguments, as_constant, base_name, converts, loca
 
 @converts(
     "aten.full.default", "aten.full_like.default", "aten.new_full.default", "aten.fill.Scalar",
-    "aten.fill.Tensor", "aten.scalar_tensor.default",
+    "aten.fill.Tensor", "aten.scalar_tensor.default", "prims.scalar_tensor.default",
 )  # fmt: skip
 def full(context: Context, node: Node) -> Atom:
     given, kind = arguments(node), context.result_type(node)

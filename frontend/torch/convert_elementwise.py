@@ -17,6 +17,7 @@ from ...graphir.expr import Atom, Constant, Var, constant
 from ...support.dtype import DType
 from ...support.errors import FrontendError
 from ..integer_division import divide_integers, remainder_of_truncation
+from ..integer_power import integer_power
 from .registry import (
     DTYPES,
     Context,
@@ -201,10 +202,7 @@ def power(context: Context, node: Node) -> Atom:
         if found is not None:
             return found
     if not dtype.is_float:
-        raise context.refuse(
-            "a power of integers whose exponent is no constant from 0 to 64 cannot be imported; "
-            "cast the base to float first."
-        )
+        return integer_power(context, base, context.operand(exponent, dtype))
     return context.op("power", base, context.operand(exponent, dtype))
 
 
@@ -265,7 +263,10 @@ def _refuse_zero(node: Node, divisor: Atom) -> None:
         )
 
 
-@converts("aten.remainder.Tensor", "aten.remainder.Scalar", "aten.fmod.Tensor", "aten.fmod.Scalar")
+@converts(
+    "aten.remainder.Tensor", "aten.remainder.Scalar", "aten.remainder.Scalar_Tensor",
+    "aten.fmod.Tensor", "aten.fmod.Scalar",
+)  # fmt: skip
 def remainder(context: Context, node: Node) -> Var:
     """``remainder`` has the sign of the divisor, ``fmod`` that of the dividend."""
     dtype = context.result_type(node).dtype
@@ -320,7 +321,7 @@ def logical_not(context: Context, node: Node) -> Var:
     return context.op("logical_not", _truth(context, node.args[0]))
 
 
-@converts(*_names(_BITWISE, "Tensor", "Scalar"), "aten.bitwise_not.default",
+@converts(*_names(_BITWISE, "Tensor", "Scalar", "Scalar_Tensor"), "aten.bitwise_not.default",
           "aten.__and__.Tensor", "aten.__or__.Tensor", "aten.__xor__.Tensor")  # fmt: skip
 def bitwise(context: Context, node: Node) -> Var:
     """Of bools, logic."""
