@@ -6,7 +6,6 @@ from typing import Any
 
 from ..graphir.expr import Function
 from ..graphir.module import IRModule
-from ..support.dump import Dump
 from ..support.errors import BurnishError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
@@ -21,7 +20,7 @@ from .executable import Executable
 from .kernels import compile_kernels, resolve_target
 from .lower import lowered_stages
 from .report import CompileReport
-from .stages import compile_module, describe_target, distinct_images
+from .stages import compile_module, describe_target, distinct_images, opened_dump
 from .threads import thread_count
 
 
@@ -72,7 +71,7 @@ def build(
     if module.graph_functions:
         return compile_module(module, resolved, threads=count, precision=precision, name="lib")
     report = CompileReport()
-    with Dump.from_flags("lib") as dump:
+    with opened_dump("lib") as dump:
         dump.write("40-scheduled", module.script)
         for func in module.prim_funcs.values():
             verify_regions(verify_bounds(verify_func(func)))

@@ -11,7 +11,6 @@ converts, checks and explains.
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 
 from ..frontend.imported import Imported
 from ..graphir.module import IRModule
+from ..support.caller import callers_level
 from ..support.choices import STAGES
 from ..support.errors import (
     BurnishError,
@@ -195,7 +195,7 @@ class CompiledModel:
                 "burnish compiled this model for the fourth signature; each new shape or dtype "
                 f"compiles it anew, and after {MAX_SIGNATURES} no more. {_ADVICE}",
                 UserWarning,
-                stacklevel=_callers_level(),
+                stacklevel=callers_level(),
             )
         return adopted
 
@@ -440,21 +440,6 @@ def _refuse_examples(model: Any, example_inputs: Any, dynamic_shapes: Any) -> No
             f"{given} goes with a torch.nn.Module; a model given as {type(model).__name__} states "
             f"its own signature. Leave {given} out."
         )
-
-
-def _callers_level() -> int:
-    """The ``stacklevel`` (for the function that asks) of the first frame outside of burnish.
-
-    Entries are generated code: their frames belong to no module.
-    """
-    level, frame = 1, sys._getframe(1)
-    package = __name__.split(".")[0]
-    while frame.f_back is not None:
-        name = frame.f_globals.get("__name__")
-        if name is not None and name.split(".")[0] != package:
-            break
-        level, frame = level + 1, frame.f_back
-    return level
 
 
 def _time_both(old: CompiledSignature, new: CompiledSignature) -> list[Timing]:

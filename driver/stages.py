@@ -23,11 +23,13 @@ from ..graphir.passes.pipeline import PASSES
 from ..graphir.passes.pipeline import stages as graph_stages
 from ..graphir.passes.select_winograd import SelectWinograd
 from ..graphir.verify import verify_module
+from ..support.caller import callers_level
 from ..support.config import unknown_flags
 from ..support.dump import Dump
 from ..support.errors import ArgumentError, BurnishError, InternalError, PassError, nearest
 from ..support.node import walk
 from ..support.passes import Pass, Pipeline, VerifyEach, instruments_from_flags
+from ..support.print_after import printed_stages
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
@@ -137,10 +139,8 @@ def _corridor(
     module: IRModule, target: Target, stages: KeptStages, name: str
 ) -> Iterator[_Corridor]:
     report = CompileReport()
-    for complaint in unknown_flags():
-        warnings.warn(complaint, UserWarning, stacklevel=2)
     with (
-        Dump.from_flags(name) as dump,
+        opened_dump(name) as dump,
         original_errors(),
         kernel_builds(module, target, report, dump) as builds,
     ):
@@ -222,6 +222,13 @@ def kernel_builds(
             builds.abandon()
 
 
+def opened_dump(name: str) -> Dump:
+    """Where the flags want stages kept and printed; warns of flags that there are not."""
+    for complaint in unknown_flags():
+        warnings.warn(complaint, UserWarning, stacklevel=callers_level())
+    return Dump.from_flags(name, printed_stages(_PASS_NAMES, STAGES))
+
+
 @contextmanager
 def original_errors() -> Iterator[None]:
     """Let errors of passes out under their own class: a PassError is replaced by its cause, which
@@ -243,7 +250,7 @@ def checked(
 ) -> Pipeline:
     """A pipeline that does what the flags ask for: it verifies the module after every pass, where
     it can be verified (``verify``), unless BURNISH_VERIFY says none."""
-    asked = instruments_from_flags(verify_module, _PASS_NAMES, script)
+    asked = instruments_from_flags(verify_module, _PASS_NAMES, script, STAGES)
     return Pipeline(passes, [i for i in asked if verify or not isinstance(i, VerifyEach)])
 
 

@@ -76,7 +76,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "omp": ("a whole number of at least 1 (or a list of them)", _read_omp_count),
     "int": ("a whole number", int),
     "dir": ("a directory", _read_path),
-    "names": ("names of passes separated by commas", _read_names),
+    "names": ("names of passes or stages separated by commas", _read_names),
     "verify": ("none or each", _read_verify),
 }
 
@@ -92,7 +92,12 @@ FLAGS: dict[str, Flag] = {
             False,
             "freeze IR nodes: assignment after construction raises",
         ),
-        Flag("BURNISH_PRINT_AFTER", "names", (), "print the module after these passes (or `all`)"),
+        Flag(
+            "BURNISH_PRINT_AFTER",
+            "names",
+            (),
+            "print the module after these passes or stages (or `all` passes)",
+        ),
         Flag(
             "BURNISH_VERIFY",
             "verify",

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -34,10 +35,13 @@ class DumpEntry:
 
 
 class Dump:
-    """Writes stages under ``directory``; with None, nowhere."""
+    """Writes stages under ``directory``; with None, nowhere. Those ``printed`` go to stderr too."""
 
-    def __init__(self, directory: str | os.PathLike[str] | None) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str] | None, printed: Collection[str] = ()
+    ) -> None:
         self.directory = Path(directory) if directory is not None else None
+        self.printed = frozenset(printed)
         self.entries: list[DumpEntry] = []
         if self.directory is not None:
             try:
@@ -49,26 +53,26 @@ class Dump:
         self._mark = time.perf_counter()
 
     @classmethod
-    def from_flags(cls, name: str = "") -> Dump:
-        """The Dump that BURNISH_DUMP asks for, if any.
+    def from_flags(cls, name: str = "", printed: Collection[str] = ()) -> Dump:
+        """The Dump that BURNISH_DUMP asks for, if any; stages that are ``printed`` go to stderr.
 
         Each compilation of a process gets a folder of its own below it, ``NAME`` or ``NAME-2`` ...,
         where ``name`` is given.
         """
         root: Path | None = flag("BURNISH_DUMP")
         if root is None or not name:
-            return cls(root)
+            return cls(root, printed)
         base = _UNSAFE.sub("_", name)
         number, folder = 1, root / base
         while folder.exists():
             number += 1
             folder = root / f"{base}-{number}"
-        return cls(folder)
+        return cls(folder, printed)
 
     @property
     def enabled(self) -> bool:
-        """Whether anything is kept."""
-        return self.directory is not None
+        """Whether anything is kept or printed."""
+        return self.directory is not None or bool(self.printed)
 
     def write(
         self, stage: str, content: str | bytes | Callable[[], str | bytes], *, suffix: str = ".py"
@@ -77,10 +81,15 @@ class Dump:
 
         A slash in ``stage`` makes a folder. Texts are UTF-8.
         """
-        if self.directory is None:
+        is_printed = stage.split("/")[0] in self.printed
+        if self.directory is None and not is_printed:
             return None
         seconds = time.perf_counter() - self._mark
         data = content() if callable(content) else content
+        if is_printed and isinstance(data, str):
+            sys.stderr.write(f"# -- stage {stage}\n{data.rstrip()}\n")
+        if self.directory is None:
+            return None
         raw = data.encode() if isinstance(data, str) else data
         parts = [_UNSAFE.sub("_", part) for part in stage.split("/") if part.strip(".")]
         path = self.directory.joinpath(*parts[:-1], parts[-1] + suffix)

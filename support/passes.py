@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from .config import flag
 from .dump import Dump
 from .errors import BurnishError, ConfigError, PassError, nearest
+from .print_after import printed_passes
 
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _BARE_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*\Z")
@@ -249,19 +250,15 @@ def instruments_from_flags(
     verify: Callable[[Any], object],
     known: Collection[str],
     script: Callable[[Any], str] = str,
+    stages: Collection[str] = (),
 ) -> tuple[Instrument, ...]:
     """What BURNISH_VERIFY and BURNISH_PRINT_AFTER ask for. ``known`` are the names of passes that
-    may be printed after; raises ConfigError for any other, naming the nearest."""
+    may be printed after, ``stages`` those of stages, which somebody else prints; raises ConfigError
+    for any other, naming the nearest."""
     found: list[Instrument] = []
     if flag("BURNISH_VERIFY") == "each":
         found.append(VerifyEach(verify))
-    names = flag("BURNISH_PRINT_AFTER")
-    for name in names:
-        if name != "all" and name not in known:
-            raise ConfigError(
-                f"BURNISH_PRINT_AFTER expects all, or names of passes: {', '.join(known)}; found "
-                f"{name!r}.{nearest(name, (*known, 'all'))}"
-            )
+    names = printed_passes(known, stages)
     if names:
         found.append(PrintAfter(names, script))
     return tuple(found)

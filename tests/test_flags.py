@@ -14,6 +14,7 @@ import burnish
 from burnish import errors
 from burnish.driver import stages
 from burnish.driver.build_workers import build_jobs
+from burnish.graphir.module import IRModule
 from burnish.models import fashion_mnist
 from burnish.support.config import FLAGS
 from burnish.tests.driver.programs import mixed
@@ -116,5 +117,13 @@ def test_a_misspelt_pass_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_misspelt_flag_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BURNISH_DUMB", "x")
-    with pytest.warns(UserWarning, match=r"BURNISH_DUMB is not a flag .* 'BURNISH_DUMP'\?"):
+    with pytest.warns(UserWarning, match=r"BURNISH_DUMB is not a flag .* 'BURNISH_DUMP'\?") as seen:
         burnish.build(mixed())
+    assert [w.filename for w in seen] == [__file__]
+
+
+def test_a_misspelt_flag_is_told_of_kernels_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BURNISH_DUMB", "x")
+    with pytest.warns(UserWarning, match=r"BURNISH_DUMB is not a flag") as seen:
+        burnish.build(IRModule(dict(mixed().prim_funcs)))
+    assert [w.filename for w in seen] == [__file__]

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace as replace_fields
 from typing import Any
 
+from ..support.caller import callers_level
 from ..support.errors import BurnishError, InternalError, TuningError
 from ..support.node import replace
 from ..support.structural import structural_hash
@@ -107,7 +108,7 @@ def _skipped_text(task: TuneTask, reason: str) -> str:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(f"{message[0].upper()}{message[1:]}", UserWarning, stacklevel=4)
+    warnings.warn(f"{message[0].upper()}{message[1:]}", UserWarning, stacklevel=callers_level())
 
 
 def _replay(

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ..support.caller import callers_level
 from ..support.errors import TraceError, TuningError
 from ..tensorir.schedule import Trace
 from .database import TuningDatabase, TuningRecord, WorkloadText
@@ -136,7 +137,7 @@ def read_entries(path: str | Path) -> Iterator[Entry]:
             f"{path}, line {len(lines) + 1} has no end: its writer was stopped in the middle. "
             "It is passed over; the next writer removes it.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=callers_level(),
         )
 
 

@@ -162,6 +162,26 @@ def test_the_module_can_be_printed_after_a_pass(
     assert "fused_relu_add" in printed
 
 
+@pytest.mark.parametrize(
+    ("asked", "heads"),
+    [
+        ("30-fused", ["# -- stage 30-fused"]),
+        ("fused,bytecode", ["# -- stage 30-fused", "# -- stage 70-bytecode"]),
+    ],
+)
+def test_stages_can_be_printed(
+    asked: str,
+    heads: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("BURNISH_PRINT_AFTER", asked)
+    built = burnish.build(mixed())
+    printed = capsys.readouterr().err
+    assert [line for line in printed.splitlines() if line.startswith("# --")] == heads
+    assert f"{heads[0]}\n{built.stages['30-fused'].script().rstrip()}\n" in printed
+
+
 # -- errors ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Fails(Pass):

@@ -17,6 +17,19 @@ def test_without_a_directory_nothing_is_made() -> None:
     assert dump.entries == []
 
 
+def test_stages_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump = Dump(None, ["30-fused", "60-llvm"])
+    assert dump.enabled
+    assert dump.write("20-legalized", lambda: pytest.fail("not wanted")) is None
+    assert dump.write("30-fused", lambda: "x = 1\n\n") is None
+    dump.write("60-llvm/linear0", "define", suffix=".ll")
+    dump.write("60-llvm/linear0", b"\x7fELF", suffix=".o")
+    Dump(tmp_path, ["30-fused"]).write("30-fused", "y = 2")
+    printed = "# -- stage 30-fused\nx = 1\n# -- stage 60-llvm/linear0\ndefine\n"
+    assert capsys.readouterr().err == printed + "# -- stage 30-fused\ny = 2\n"
+    assert (tmp_path / "30-fused.py").read_text() == "y = 2"
+
+
 def test_stages_and_their_index(tmp_path: Path) -> None:
     with Dump(tmp_path / "out") as dump:
         assert dump.write("00-import", "x = 1\n") == tmp_path / "out" / "00-import.py"
