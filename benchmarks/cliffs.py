@@ -4,7 +4,7 @@
 
 Programs are drawn from the table of operators by their seeds (``tests/strategies/cliff_cases.py``);
 as many as there are rows try each row once. Each is compiled for one thread with the analytic
-schedule and takes turns with eager PyTorch, both by the thread's own clock, in a process that may
+schedule and takes turns with eager PyTorch, both by the process's own clock, in one that may
 hang or die: the next program goes to a new one. A time is a cliff where it is more than ``FACTOR``
 times the roofline beyond the fixed cost of a call, or where eager takes less than ``LEAST`` of it;
 so are compilations of more than ``COMPILATION`` seconds, programs that do not compile, hangs, and
@@ -40,6 +40,7 @@ from burnish.tuner.roofline import Peaks, bytes_of, measure_peaks
 from burnish.tuner.task import count_flop
 from burnish.tuner.workload import blocks_in_order
 
+from .machine import cpu_seconds
 from .operators import _flat
 from .run import cpu_name, versions
 
@@ -161,9 +162,7 @@ def measure(seed: int, case: Any, seconds: float) -> Found:
             turns += 1
             for i, run in enumerate((module, model)):
                 for _ in range(min(turns, 3)):
-                    start = time.thread_time_ns()
-                    run(*inputs)
-                    best[i] = min(best[i], (time.thread_time_ns() - start) / 1e9)
+                    best[i] = min(best[i], cpu_seconds(run, *inputs))
     target = resolve(Target("native -threads=1"))
     rules = tuple([str(f.attr("legalized")) for f in model.module.prim_funcs.values()])
     kernels = len(model.report.kernels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -14,6 +15,15 @@ from burnish.tensorir.codegen.host import native_target
 def llvm_name() -> str:
     """LLVM's name of the CPU, such as ``znver5``."""
     return native_target().cpu
+
+
+def cpu_seconds(call: Callable[..., object], *arguments: object) -> float:
+    """Seconds of a processor that a call takes, so that what else the machine does counts little.
+    Of all threads of the process: a long call of ours is made by a helper, while the thread that
+    asked for it waits."""
+    start = time.process_time_ns()
+    call(*arguments)
+    return (time.process_time_ns() - start) / 1e9
 
 
 def fma_peak(seconds: float = 0.5, depth: int = 200_000) -> float:

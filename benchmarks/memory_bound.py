@@ -5,7 +5,7 @@
 One thread, float32, untuned, at two sizes: what a kernel reads and writes together is four times
 the L2 cache, and three times the L3 cache. Counted are the bytes that have to be moved: each
 operand once. Kernel and copy take turns in one process, and the copy (``numpy.copyto``) moves as
-many bytes; each has its best time by the thread's own clock, so that what else the machine does
+many bytes; each has its best time by the process's own clock, so that what else the machine does
 counts little. Both read a tensor of PyTorch's and write an array as the runtime makes them; it is
 memory that is there: what it costs to get memory from the system is not measured. Those that
 compute much (``gelu``) say how far the bandwidth is from being the limit.
@@ -27,6 +27,7 @@ from burnish.support.errors import InternalError
 from burnish.tensorir.codegen.host import resolve
 from burnish.vm.storage import data_pointer
 
+from .machine import cpu_seconds
 from .run import cpu_name, versions
 
 WIDTH = 1024
@@ -136,9 +137,7 @@ def measure(kernel: Kernel, rows: int, seconds: float) -> tuple[float, float]:
     while time.perf_counter() < end:
         for i, function in enumerate((call, copy)):
             for _ in range(2):  # the second call finds in the caches what the first one left
-                start = time.thread_time_ns()
-                function()
-                best[i] = min(best[i], (time.thread_time_ns() - start) * 1e-9)
+                best[i] = min(best[i], cpu_seconds(function))
     return moved / best[0] / 1e9, 2 * source.nbytes / best[1] / 1e9
 
 

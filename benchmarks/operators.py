@@ -3,7 +3,7 @@
     python -m burnish.benchmarks.operators [--only conv ...] [--seconds 0.15] [--out FILE.md]
 
 One thread, untuned. Each operator is compiled alone, with the layout its inputs come in, and takes
-turns with eager PyTorch on the same tensors; both by the thread's own clock, whole calls from
+turns with eager PyTorch on the same tensors; both by the process's own clock, whole calls from
 tensors to tensors. What PyTorch answers with a view of its input (``split``) is a copy here.
 Results are compared too. Nothing is asserted.
 """
@@ -22,6 +22,7 @@ from typing import Any
 import burnish
 
 from .cases import _Function
+from .machine import cpu_seconds
 from .run import cpu_name, versions
 from .tune_model import geometric_mean
 
@@ -175,10 +176,8 @@ def measure(name: str, made: Any, arguments: tuple[Any, ...], seconds: float) ->
         while time.perf_counter() < end:
             for i, run in enumerate((module, model)):
                 for _ in range(3):
-                    start = time.thread_time_ns()
-                    run(*arguments)
-                    best[i] = min(best[i], time.thread_time_ns() - start)
-    return Outcome(name, best[0] / 1e9, best[1] / 1e9, agrees)
+                    best[i] = min(best[i], cpu_seconds(run, *arguments))
+    return Outcome(name, best[0], best[1], agrees)
 
 
 def table(outcomes: Sequence[Outcome]) -> str:
