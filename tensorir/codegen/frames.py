@@ -21,7 +21,7 @@ from llvmlite import ir
 
 from ...support.node import walk
 from ..buffer import Buffer
-from ..expr import BufferLoad, Call, Expr, FloorDiv, FloorMod, IntImm, Mul, Var
+from ..expr import BufferLoad, Call, Div, Expr, FloorDiv, FloorMod, IntImm, Mul, Var
 from ..lowering.linear import Key, Linear, Scope
 from .llvm_types import I64, Literal
 
@@ -151,7 +151,7 @@ class Frames:
                 elif isinstance(n, BufferLoad) and self._is_steady(n):
                     loads = True
                 elif isinstance(n, BufferLoad | Call) or (
-                    isinstance(n, FloorDiv | FloorMod) and not isinstance(n.b, IntImm)
+                    isinstance(n, Div | FloorDiv | FloorMod) and not isinstance(n.b, IntImm)
                 ):
                     # Other loads, branches and divisions that could trap stay where the program
                     # puts them.

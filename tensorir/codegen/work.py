@@ -16,13 +16,14 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from ...support.abi import POLLED_WORK
-from ...support.node import children
+from ...support.node import children, map_children, replace
 from ..expr import (
     INDEX,
     Add,
     Broadcast,
     BufferLoad,
     Call,
+    Div,
     Expr,
     FloatImm,
     FloorDiv,
@@ -76,8 +77,8 @@ class Work:
         self._dims = {id(d) for d in dims}
         self._vector_bits = max(vector_bits, 64)
         self._of: dict[int, Expr] = {}
-        self.total = self._stmt(body, {})
-        """Of the whole body, over the symbolic sizes."""
+        self.total = without_traps(self._stmt(body, {}))
+        """Of the whole body, over the symbolic sizes; of any sizes, 0 included."""
         self.is_polled = self.at_most(body) >= POLLED_WORK
         """Whether the function looks at all."""
 
@@ -176,6 +177,15 @@ def _nodes(value: Expr) -> Iterable[Expr]:
         yield n
         if not isinstance(n, BufferLoad):
             stack.extend([c for c in children(n) if isinstance(c, Expr)])
+
+
+def without_traps(e: Expr) -> Expr:
+    """An index expression with divisors of at least 1. A loop that a size of 0 keeps from running
+    may divide by that size; who asks for its work beforehand would."""
+    e = map_children(e, without_traps)
+    if isinstance(e, FloorDiv | FloorMod | Div) and not isinstance(e.b, IntImm):
+        return replace(e, b=maximum(e.b, const(1, e.b.dtype)))
+    return e
 
 
 def evaluate(e: Expr, size: int) -> int:

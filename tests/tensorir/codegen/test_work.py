@@ -125,6 +125,25 @@ def test_expressions_are_evaluated() -> None:
     assert evaluate(IntImm(7), 1) == 7
 
 
+@pytest.mark.parametrize("divided", ["64 // n", "64 % n", "T.truncdiv(T.int64(64), n)"])
+def test_sizes_of_zero_are_not_divided_by(divided: str) -> None:
+    """The kernel does not come to the division."""
+    body = f"""
+    for i in range(n):
+        for j in range({divided}):
+            A[j] = A[j] + D[i]
+"""
+    func = parse_func(function(body))
+    native = Native([emit_object([lower(func)], native_target()).image], ["f", "f.work"])
+    work = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(native.tracker["f.work"])
+    for n in (0, 3):
+        d, a = np.ones(n, "float32"), np.zeros(64, "float32")
+        sizes = (ctypes.c_int64 * 1)(n)
+        assert (work(sizes) > 0) is (n > 0)
+        prepare(native.tracker["f"], [d, a], [n], 0, 1)()
+        assert a.any() == (n > 0)
+
+
 @pytest.mark.parametrize("scheduled", [True, False])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("body", [NAIVE, ONE_LOOP])
