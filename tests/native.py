@@ -17,8 +17,8 @@ from burnish.tensorir.codegen.host import native_target, resolve
 from burnish.tensorir.codegen.object import emit_object, target_machine
 from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.lowering.linear import Scope
 from burnish.tensorir.lowering.pipeline import LoweredFunc, lower_func
+from burnish.tensorir.lowering.scope import Scope
 from burnish.tensorir.visitor import free_vars, substitute
 
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)

@@ -183,16 +183,12 @@ def _truncdiv(s: Facts, e: Expr) -> Interval:
 
 def _min(s: Facts, e: Expr) -> Interval:
     a, b = _operands(s, e)
-    low = None if a.min is None or b.min is None else min(a.min, b.min)
-    high = a.max if b.max is None else b.max if a.max is None else min(a.max, b.max)
-    return Interval(low, high)
+    return Interval(union(a, b).min, intersect(a, b).max)
 
 
 def _max(s: Facts, e: Expr) -> Interval:
     a, b = _operands(s, e)
-    low = a.min if b.min is None else b.min if a.min is None else max(a.min, b.min)
-    high = None if a.max is None or b.max is None else max(a.max, b.max)
-    return Interval(low, high)
+    return Interval(intersect(a, b).min, union(a, b).max)
 
 
 def expr_interval(s: Facts, e: Expr) -> Interval:

@@ -112,6 +112,12 @@ class Facts(ABC):
         self.substitutions[var] = self.linear(value)
         self.forget()
 
+    def bind_interval(self, var: Var, known: Interval) -> None:
+        """``var`` lies in ``known``, of which either end may be open."""
+        self._unbind(var)
+        self.var_intervals[var] = known
+        self.forget()
+
     def _unbind(self, var: Var) -> None:
         for table in (
             self.substitutions,

@@ -25,6 +25,7 @@ from ..expr import (
     Sub,
     Var,
 )
+from ..visitor import uses
 
 LinearKey: TypeAlias = tuple[frozenset[tuple[Expr, int]], int]
 _COMMUTATIVE = (Min, Max)
@@ -87,6 +88,12 @@ class Linear:
     def divide(self, k: int) -> Linear:
         """The sum divided by ``k``, which divides every coefficient and the constant."""
         return Linear({atom: c // k for atom, c in self.terms.items()}, self.const // k)
+
+    def step(self, var: Var) -> int | None:
+        """What the sum grows by with ``var``; None where ``var`` stands inside an atom."""
+        if any(type(atom) is not Var and uses(atom, var) for atom in self.terms):
+            return None
+        return self.terms.get(var, 0)
 
     @property
     def single(self) -> Expr | None:
@@ -171,6 +178,25 @@ class Atoms:
             else:
                 return None
         return tuple(rest)
+
+    def coefficient(self, x: Linear, var: Var) -> Linear | None:
+        """The factor of ``var`` in ``x``, perhaps symbolic; None where ``var`` has a power or
+        stands inside another factor."""
+        found = ZERO
+        for atom, k in x.terms.items():
+            if atom is var:
+                found = found.shift(k)
+            elif type(atom) is not Var and uses(atom, var):
+                rest = tuple([f for f in self.factors_of(atom) if f is not var])
+                if len(rest) + 1 != len(self.factors_of(atom)) or any(uses(f, var) for f in rest):
+                    return None
+                found = found + Linear({self.product(rest): k})
+        return found
+
+    def without(self, x: Linear, var: Var) -> Linear:
+        """The terms of ``x`` in which ``var`` is no factor."""
+        kept = {a: k for a, k in x.terms.items() if not any(f is var for f in self.factors_of(a))}
+        return Linear(kept, x.const)
 
     def divide_exactly(self, x: Linear, divisor: Expr) -> Linear | None:
         """``x / divisor`` where every term contains the atom ``divisor``."""

@@ -37,8 +37,10 @@ COMPARISONS = (EQ, NE, LT, LE, GT, GE)
 
 
 def conjuncts(e: Expr) -> list[Expr]:
-    """The parts of a conjunction, left to right; the expression itself where it is none."""
-    return [*conjuncts(e.a), *conjuncts(e.b)] if type(e) is And else [e]
+    """The conditions that a conjunction joins, left to right; none for true."""
+    if type(e) is And:
+        return [*conjuncts(e.a), *conjuncts(e.b)]
+    return [] if type(e) is IntImm and e.value else [e]
 
 
 def _disjuncts(e: Expr) -> list[Expr]:

@@ -105,6 +105,13 @@ class Simplifier(Facts):
         rebuilt = self.rebuild(e)
         if type(rebuilt) in _CONVERT:
             return self.linear(rebuilt)
+        if type(rebuilt) is Call and rebuilt.op == "abs":
+            x = self.linear(rebuilt.args[0])
+            low, high = linear_interval(self, x)
+            if low is not None and low >= 0:
+                return x
+            if high is not None and high <= 0:
+                return x.scale(-1)
         return self.atoms.opaque(rebuilt)
 
     def _var(self, e: Any) -> Linear:

@@ -12,18 +12,23 @@ or a loop with one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypeAlias
 
 from llvmlite import ir
 
 from ...support.node import walk
+from ..arith.linear import Linear
 from ..buffer import Buffer
 from ..expr import BufferLoad, Call, Div, Expr, FloorDiv, FloorMod, IntImm, Mul, Var
-from ..lowering.linear import Key, Linear, Scope
+from ..lowering.scope import Scope
 from .llvm_types import I64, Literal
+
+Key: TypeAlias = Hashable
+Terms: TypeAlias = dict[Expr, int]
+"""Terms of a linear form: the coefficient of each atom."""
 
 
 @dataclass(slots=True)
@@ -69,8 +74,8 @@ class Frames:
         register."""
         self.epoch = 0
         self.forms: dict[int, tuple[Expr, Linear]] = {}
-        self.atom_levels: dict[Key, int] = {}
-        self.loads: dict[Key, tuple[int, ...]] = {}
+        self.atom_levels: dict[Expr, int] = {}
+        self.loads: dict[Expr, tuple[int, ...]] = {}
         self.fresh = 0
 
     # -- frames -----------------------------------------------------------------------------------
@@ -131,21 +136,21 @@ class Frames:
         """The linear form of an index; nodes shared by unrolled copies are analysed once."""
         if type(e).__name__ == "Add" and isinstance(e.b, IntImm):  # type: ignore[attr-defined]
             form = self.linear(e.a)  # type: ignore[attr-defined]
-            return Linear(form.terms, form.const + e.b.value)  # type: ignore[attr-defined]
+            return form.shift(e.b.value)  # type: ignore[attr-defined]
         known = self.forms.get(id(e))
         if known is None:
             known = (e, self.scope.linear(e))
             self.forms[id(e)] = known
         return known[1]
 
-    def level_of(self, mono: Key, atoms: tuple[Expr, ...]) -> int:
-        """The innermost frame that binds a variable of a product of atoms."""
-        if len(atoms) == 1 and type(atoms[0]) is Var:
-            return self.levels[id(atoms[0])]
-        known = self.atom_levels.get(mono)
+    def level_of(self, atom: Expr) -> int:
+        """The innermost frame that binds a variable of an atom."""
+        if type(atom) is Var:
+            return self.levels[id(atom)]
+        known = self.atom_levels.get(atom)
         if known is None:
             known, loads = 0, False
-            for n in (n for a in atoms for n in walk(a) if not isinstance(n, Buffer)):
+            for n in (n for n in walk(atom) if not isinstance(n, Buffer)):
                 if isinstance(n, Var) and id(n) in self.levels:
                     known = max(known, self.levels[id(n)])
                 elif isinstance(n, BufferLoad) and self._is_steady(n):
@@ -158,7 +163,7 @@ class Frames:
                     return len(self.frames) - 1
             if loads:
                 return max(known, self._certain_level())
-            self.atom_levels[mono] = known
+            self.atom_levels[atom] = known
         return known
 
     def _is_steady(self, load: BufferLoad) -> bool:
@@ -176,18 +181,18 @@ class Frames:
             level -= 1
         return level
 
-    def grouped(self, form: Linear) -> list[tuple[int, dict[Any, tuple[tuple[Expr, ...], int]]]]:
+    def grouped(self, form: Linear) -> list[tuple[int, Terms]]:
         """The terms of a form by the frame they belong to, outermost first."""
-        groups: dict[int, dict[Any, tuple[tuple[Expr, ...], int]]] = {}
-        for mono, (atoms, c) in form.terms.items():
-            groups.setdefault(self.level_of(mono, atoms), {})[mono] = (atoms, c)
-        return sorted(groups.items())
+        groups: dict[int, Terms] = {}
+        for atom, c in form.terms.items():
+            groups.setdefault(self.level_of(atom), {})[atom] = c
+        return sorted(groups.items(), key=lambda group: group[0])
 
-    def identity(self, terms: dict[Any, tuple[tuple[Expr, ...], int]]) -> Key:
+    def identity(self, terms: Terms) -> Key:
         """What a sum of terms is found again by: the terms, and, where some are loaded from memory,
         the stores before."""
-        plain = frozenset([(m, c) for m, (_, c) in terms.items()])
-        loaded = [b for m, (atoms, _) in terms.items() for b in self._loaded(m, atoms)]
+        plain = frozenset(terms.items())
+        loaded = [b for atom in terms for b in self._loaded(atom)]
         if not any(self.may_alias or self._is_written(b) for b in loaded):
             return plain
         return (plain, self.epoch, tuple([self._moment(b) for b in loaded]))
@@ -196,15 +201,14 @@ class Frames:
         """``identity`` of a whole form."""
         return (form.const, self.identity(form.terms))
 
-    def _loaded(self, mono: Key, atoms: tuple[Expr, ...]) -> tuple[int, ...]:
-        """The buffers that a product of atoms loads from."""
-        if len(atoms) == 1 and type(atoms[0]) is Var:
+    def _loaded(self, atom: Expr) -> tuple[int, ...]:
+        """The buffers that an atom loads from."""
+        if type(atom) is Var:
             return ()
-        known = self.loads.get(mono)
+        known = self.loads.get(atom)
         if known is None:
-            nodes = [n for a in atoms for n in walk(a)]
-            known = tuple([id(n.buffer) for n in nodes if isinstance(n, BufferLoad)])
-            self.loads[mono] = known
+            known = tuple([id(n.buffer) for n in walk(atom) if isinstance(n, BufferLoad)])
+            self.loads[atom] = known
         return known
 
     def _is_written(self, buffer: int) -> bool:
@@ -221,7 +225,7 @@ class Frames:
             return 0
         return self.epochs.get(0 if self.may_alias else buffer, 0)
 
-    def terms(self, level: int, terms: dict[Any, tuple[tuple[Expr, ...], int]]) -> ir.Value:
+    def terms(self, level: int, terms: Terms) -> ir.Value:
         """The sum of terms of one frame, emitted there once."""
         key = ("sum", self.identity(terms))
         known = self.recall(key)
@@ -229,10 +233,11 @@ class Frames:
             return known
         total: ir.Value | None = None
         with self.at_level(level):
-            for atoms, c in terms.values():
-                value = self.atom(atoms[0])
-                for a in atoms[1:]:
-                    value = self.builder.mul(value, self.atom(a), flags=("nsw",))
+            for atom, c in terms.items():
+                first, *others = self.scope.atoms.factors_of(atom)
+                value = self.atom(first)
+                for factor in others:
+                    value = self.builder.mul(value, self.atom(factor), flags=("nsw",))
                 if c != 1:
                     value = self.builder.mul(value, constant_index(c), flags=("nsw",))
                 total = value if total is None else self.builder.add(total, value, flags=("nsw",))
@@ -304,7 +309,7 @@ class Frames:
     def alignment(self, memory: Memory, form: Linear, itemsize: int) -> int:
         """Bytes an access is known to be aligned to."""
         align = memory.alignment
-        for _, c in form.terms.values():
+        for c in form.terms.values():
             align = _gcd_power(align, c * itemsize)
         return _gcd_power(align, form.const * itemsize)
 
@@ -320,9 +325,7 @@ class Frames:
     def stored(self, buffer: Buffer, form: Linear | None = None) -> None:
         """Forget the loads of a buffer that has just been written, at ``form`` if it is known."""
         if form is not None:
-            level = max(
-                [self.level_of(m, atoms) for m, (atoms, _) in form.terms.items()], default=0
-            )
+            level = max(map(self.level_of, form.terms), default=0)
             if any(frame.is_loop for frame in self.frames[level + 1 :]):
                 self.accumulates = True
         key = 0 if self.may_alias else id(buffer)

@@ -190,7 +190,7 @@ class FunctionEmitter:
         b = ir.IRBuilder(entry.append_basic_block("entry"))
         emitter = StmtEmitter(b, self._no_parallel)
         for n, var in enumerate(self.lowered.dims):
-            emitter.scope.bind_nonnegative(var)
+            emitter.scope.declare_dim(var)
             emitter.bind(var, b.load(_element(b, dims, n), align=8, typ=I64))
         pointers: dict[int, ir.Value] = {}
         for n, param in enumerate(self.func.params):
@@ -233,7 +233,7 @@ class FunctionEmitter:
         b = ir.IRBuilder(function.append_basic_block("entry"))
         emitter = StmtEmitter(b, self._no_parallel)
         for n, var in enumerate(self.lowered.dims):
-            emitter.scope.bind_nonnegative(var)
+            emitter.scope.declare_dim(var)
             emitter.bind(var, b.load(_element(b, function.args[0], n), align=8, typ=I64))
         b.ret(emitter.index(self.work.total))
 
@@ -287,7 +287,7 @@ class FunctionEmitter:
             arg.name = var.name
             emitter.bind(var, arg)
             if any(var is d for d in self.lowered.dims):
-                emitter.scope.bind_nonnegative(var)
+                emitter.scope.declare_dim(var)
         rest = rest[len(region.scalars) :]
         self._allocate(emitter, region)
         if self.work.is_polled:

@@ -16,6 +16,7 @@ from llvmlite import ir
 from ...support.dtype import DType
 from ...support.errors import CodegenError
 from ...support.node import walk
+from ..arith import expr_key
 from ..buffer import Buffer
 from ..expr import (
     EQ,
@@ -51,9 +52,9 @@ from ..expr import (
     Sub,
     Var,
 )
-from ..lowering.linear import Key, expr_key
 from . import intrinsics
 from .dot4 import DotUnit, emit_dot4, interleave
+from .frames import Key
 from .llvm_types import (
     I32,
     call_intrinsic,
@@ -388,8 +389,7 @@ class ExprEmitter(MemoryEmitter):
             return None
         start = self.linear(bases[0])
         for t, base in enumerate(bases):
-            distance = self.linear(base).plus(start, -1)
-            if not distance.is_const or distance.const != t:
+            if self.linear(base).key != start.shift(t).key:
                 return None
         return next(iter(buffers.values())), bases[0], uniform.pop()
 

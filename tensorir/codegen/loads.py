@@ -22,12 +22,12 @@ from llvmlite import ir
 
 from ...support.abi import LINE_BYTES
 from ...support.dtype import DType
+from ..arith.linear import Linear, expr_key, render
 from ..buffer import Buffer
 from ..expr import INDEX, Add, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, add
-from ..lowering.linear import Key, Linear, expr_key
 from ..lowering.vectorize_loops import may_fault
 from ..stmt import BufferStore
-from .frames import Frames
+from .frames import Frames, Key
 from .llvm_types import (
     I1,
     PTR,
@@ -125,7 +125,7 @@ class MemoryEmitter(Frames):
         dtype = e.dtype
         element = memory_type(dtype.scalar)
         if backwards:
-            form = Linear(form.terms, form.const - (dtype.lanes - 1))
+            form = form.shift(1 - dtype.lanes)
         align = self.alignment(memory, form, dtype.itemsize)
         if e.predicate is not None:
             mask = self.expr(e.predicate)
@@ -240,7 +240,7 @@ class MemoryEmitter(Frames):
         lanes."""
         vectors = []
         for start in near.starts:
-            base = Linear(near.first.terms, near.first.const + start).expr()
+            base = render(near.first.shift(start))
             index = Ramp(base, IntImm(1, INDEX), near.width) if near.width > 1 else base
             vectors.append(self.load(BufferLoad(buffer, (index,))))
         return selected_lanes(self.builder, vectors, near.places)
@@ -257,10 +257,7 @@ class MemoryEmitter(Frames):
         lanes = index.dtype.lanes
         if isinstance(index, Ramp) and isinstance(index.stride, IntImm):
             form, step = self.linear(index.base), index.stride.value
-            return [
-                self.address(buffer, Linear(form.terms, form.const + step * k), element)
-                for k in range(lanes)
-            ]
+            return [self.address(buffer, form.shift(step * k), element) for k in range(lanes)]
         where = self.expr(index)
         base = self.memory[id(buffer)].pointer
         numbers = [
@@ -487,7 +484,7 @@ def _fills_lines(form: Linear, dtype: DType) -> bool:
     size = dtype.lanes * dtype.itemsize
     part = math.gcd(size, LINE_BYTES)
     places = [form.const * dtype.itemsize % part]
-    places += [c * dtype.itemsize % LINE_BYTES for _, c in form.terms.values()]
+    places += [c * dtype.itemsize % LINE_BYTES for c in form.terms.values()]
     return part in (size, LINE_BYTES) and part >= _NARROWEST and not any(places)
 
 

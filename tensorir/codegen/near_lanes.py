@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...support.node import map_children, walk
+from ..arith.linear import Linear
 from ..expr import Add, Broadcast, Expr, FloorDiv, FloorMod, IntImm, Mul, Ramp, Sub, Var, add, mul
-from ..lowering.linear import Linear
 from .shuffles import Place
 
 _NODES = (Var, IntImm, Ramp, Broadcast, Add, Sub, Mul, FloorDiv, FloorMod)
@@ -41,7 +41,7 @@ def near_lanes(index: Expr, linear: Callable[[Expr], Linear]) -> NearLanes | Non
         return None
     forms = [linear(lane_of(index, k)) for k in range(lanes)]
     first = min(forms, key=lambda form: form.const)
-    if len({Linear(form.terms, 0).key() for form in forms}) > 1:
+    if len({Linear(form.terms).key for form in forms}) > 1:
         return None
     distances = [form.const - first.const for form in forms]
     span = max(distances) + 1

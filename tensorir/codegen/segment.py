@@ -130,7 +130,7 @@ def _bind(emitter: ExprEmitter, var: Var, dims: dict[str, ir.Value], segment: st
             f"Segment {segment} has no dimension {var.name}; it has {', '.join(dims) or 'none'}."
         )
     emitter.bind(var, value)
-    emitter.scope.bind_nonnegative(var)
+    emitter.scope.declare_dim(var)
 
 
 def _operand(

@@ -30,12 +30,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 from ...support.errors import CodegenError
 from ...support.node import map_children, replace, walk
 from ...support.target import Target
+from ..arith.linear import Linear, LinearKey, expr_key, render
 from ..buffer import Buffer
 from ..expr import (
     INDEX,
@@ -64,7 +65,7 @@ from ..stmt import (
     seq,
 )
 from ..visitor import replace_buffers, substitute, uses
-from .linear import Key, Linear, Scope, expr_key
+from .scope import Scope
 
 SUM_BLOCK = "sum_block"
 """The annotation of a loop: how many terms are added one after another."""
@@ -88,7 +89,7 @@ def block_sums(func: PrimFunc, target: Target) -> PrimFunc:
         return func
     scope = Scope()
     for var in func.shape_vars:
-        scope.bind_nonnegative(var)
+        scope.declare_dim(var)
     blocks = _Blocks(scope, target)
     body = replace_buffers(blocks.node(func.body), blocks.in_memory)
     return PrimFunc(func.params, body, func.attrs, func.name)
@@ -105,7 +106,7 @@ class _Sum:
 
     store: BufferStore
     around: tuple[For | IfThenElse, ...]
-    base: tuple[Key, ...]
+    base: tuple[LinearKey, ...]
     moving: tuple[Linear, ...]
     low: tuple[int, ...]
     high: tuple[int, ...]
@@ -253,19 +254,21 @@ class _Blocks:
             return None
         if _loads_any(fixed, changed):
             return None
-        base: list[Key] = []
+        base: list[LinearKey] = []
         moving: list[Linear] = []
         reach: list[tuple[int, int]] = []
         for index in store.indices:
             form = self.scope.linear(index)
-            first = Linear(reduce(Linear.without, [n.var for n in kept], form).terms, 0)
-            if any(uses(first.expr(), n.var) for n in kept):
+            first = Linear(form.terms)
+            for n in kept:
+                first = self.scope.atoms.without(first, n.var)
+            if any(uses(atom, n.var) for atom in first.terms for n in kept):
                 return None
-            moving.append(form.plus(first, -1))
+            moving.append(form - first)
             low, high = self.scope.interval(moving[-1])
             if low is None or high is None:
                 return None
-            base.append(first.key())
+            base.append(first.key)
             reach.append((low, high))
         if not self._tells_apart(moving, kept):
             return None
@@ -282,13 +285,15 @@ class _Blocks:
         It is told like the digits of a number: one step of a loop moves an index further than all
         loops that are not told yet do together.
         """
-        spans: dict[Key, int] = {}
-        for var in [n.var for n in loops if id(n.var) not in self.scope.fixed]:
-            low, high = self.scope.bounds[id(var)]
+        spans: dict[Expr, int] = {}
+        for form in [self.scope.linear(n.var) for n in loops]:
+            if form.single is None:
+                continue  # the loop stands at one value
+            low, high = self.scope.interval(form)
             if low is None or high is None:
                 return False
-            spans[id(var)] = high - low
-        rows = [row for form in indices if (row := _factors(form)) is not None]
+            spans[form.single] = high - low
+        rows = [form.terms for form in indices if all(type(atom) is Var for atom in form.terms)]
         while spans:
             told = [v for v in spans if any(_outweighs(row, v, spans) for row in rows)]
             if not told:
@@ -297,15 +302,7 @@ class _Blocks:
         return True
 
 
-def _factors(form: Linear) -> dict[Key, int] | None:
-    """What each variable is multiplied by, as the scope has its key; None where a term is a
-    product."""
-    if any(len(atoms) > 1 for atoms, _ in form.terms.values()):
-        return None
-    return {id(atom): factor for (atom,), factor in form.terms.values()}
-
-
-def _outweighs(factors: Mapping[Key, int], var: Key, spans: Mapping[Key, int]) -> bool:
+def _outweighs(factors: Mapping[Expr, int], var: Expr, spans: Mapping[Expr, int]) -> bool:
     """Whether a step of ``var`` is longer than the way of all others in ``spans``."""
     others = [abs(factors.get(v, 0)) * span for v, span in spans.items() if v != var]
     return abs(factors.get(var, 0)) > sum(others)
@@ -398,8 +395,7 @@ def _in_blocks(
         for s in group:
             total, old = s.store.buffer, _old_value(s.store)
             assert old is not None
-            forms = [Linear(m.terms, m.const - n) for m, n in zip(s.moving, low, strict=True)]
-            place = tuple([form.expr() for form in forms])
+            place = tuple([render(m.shift(-n)) for m, n in zip(s.moving, low, strict=True)])
             held = changed[id(old)] = BufferLoad(own, place)
             kept[id(s.store)] = own, place
             clear.append(_within(s.around, BufferStore(own, const(0, total.dtype), place)))

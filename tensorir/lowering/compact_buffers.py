@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...support.node import map_children, walk
+from ..arith.linear import ZERO, Linear, render
 from ..buffer import Buffer
 from ..dim_align import DIM_ALIGN, PADDED, Alignment, aligned_strides, is_compact
 from ..expr import EQ, INDEX, BufferLoad, Expr, IntImm, Let, Var
@@ -35,7 +36,7 @@ from ..stmt import (
     Stmt,
     annotation,
 )
-from .linear import Linear, Scope
+from .scope import Scope
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
@@ -44,10 +45,8 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     finder.stmt(func.body)
     if not finder.found:
         return func
-    plans = {
-        key: _aligned(_plan(u, finder.scope_vars), u.alignment) for key, u in finder.found.items()
-    }
-    body = _Rewrite(plans).stmt(func.body)
+    plans = {key: _aligned(_plan(u, finder), u.alignment) for key, u in finder.found.items()}
+    body = _Rewrite(plans, finder.scope).stmt(func.body)
     return PrimFunc(func.params, body, func.attrs, func.name)
 
 
@@ -90,13 +89,13 @@ class _Plan:
 
 
 class _Accesses:
-    """Finds the accesses of all allocated buffers."""
+    """Finds the accesses of all allocated buffers; outside of all loops again when it is done."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.scope = Scope()
         self.scope_vars = {id(v) for v in func.shape_vars}
         for var in func.shape_vars:
-            self.scope.bind_nonnegative(var)
+            self.scope.declare_dim(var)
         self.scope_vars |= {id(p) for p in func.params if isinstance(p, Var)}
         self.loops: list[For] = []
         self.conditions: list[Expr] = []
@@ -162,12 +161,11 @@ class _Accesses:
         )
 
 
-def _plan(uses: _Uses, outside: set[int]) -> _Plan:
+def _plan(uses: _Uses, outside: _Accesses) -> _Plan:
     buffer = uses.buffer
     paths = [a.loops for a in uses.accesses]
     if not paths or buffer.strides:
-        zero = tuple([Linear({}, 0) for _ in buffer.shape])
-        return _Plan(None, buffer, zero)
+        return _Plan(None, buffer, (ZERO,) * buffer.ndim)
     depth = uses.depth
     while not uses.stays and all(len(p) > depth and p[depth] is paths[0][depth] for p in paths):
         if paths[0][depth].kind == "vectorized":
@@ -191,7 +189,7 @@ _Side = tuple[Linear, Linear] | None
 """First and last index of a dimension; None for all of it."""
 
 
-def _region(buffer: Buffer, accesses: list[_Access], depth: int, outside: set[int]) -> list[_Side]:
+def _region(buffer: Buffer, accesses: list[_Access], depth: int, outside: _Accesses) -> list[_Side]:
     """The hull of the accesses below the first ``depth`` loops, one side a dimension."""
     sides: list[_Side] = []
     for axis in range(buffer.ndim):
@@ -205,48 +203,41 @@ def _region(buffer: Buffer, accesses: list[_Access], depth: int, outside: set[in
     return sides
 
 
-def _relaxed(form: Linear, loops: tuple[For, ...], depth: int, outside: set[int]) -> _Side:
+def _relaxed(form: Linear, loops: tuple[For, ...], depth: int, outside: _Accesses) -> _Side:
     """The first and last value of an index over the loops from ``depth`` inwards."""
-    if any(a.dtype.lanes > 1 for atoms, _ in form.terms.values() for a in atoms):
+    if any(a.dtype.lanes > 1 for a in form.terms):
         return None
-    scope = Scope()
     low = high = form
     for loop in reversed(loops[depth:]):
-        start = scope.linear(loop.min)
-        end = start.plus(scope.linear(loop.extent))
-        end = Linear(end.terms, end.const - 1)
+        start = outside.scope.linear(loop.min)
+        end = (start + outside.scope.linear(loop.extent)).shift(-1)
         result = _substituted(low, high, loop.var, start, end)
         if result is None:
             return None
         low, high = result
-    known = outside | {id(x.var) for x in loops[:depth]}
-    for side in (low, high):
-        for atoms, _ in side.terms.values():
-            for n in (m for a in atoms for m in walk(a)):
-                if isinstance(n, BufferLoad | Let) or (isinstance(n, Var) and id(n) not in known):
-                    return None
+    known = outside.scope_vars | {id(x.var) for x in loops[:depth]}
+    for n in (n for atom in (*low.terms, *high.terms) for n in walk(atom)):
+        if isinstance(n, BufferLoad | Let) or (isinstance(n, Var) and id(n) not in known):
+            return None
     return low, high
 
 
 def _substituted(low: Linear, high: Linear, var: Var, start: Linear, end: Linear) -> _Side:
     ends: list[Linear] = []
     for form, upper in ((low, False), (high, True)):
-        factor = form.coefficient(var)
-        if factor is None or not factor.is_const:
+        step = form.step(var)
+        if step is None:
             return None
-        if factor.const == 0:
-            ends.append(form)
-            continue
-        value = end if upper == (factor.const > 0) else start
-        ends.append(form.without(var).plus(value.scaled(factor.const)))
+        value = end if upper == (step > 0) else start
+        ends.append(form - Linear({var: step}) + value.scale(step) if step else form)
     return ends[0], ends[1]
 
 
 def _hull(a: _Side, b: _Side) -> _Side:
     if a is None or b is None:
         return None
-    low, high = a[0].plus(b[0], -1), a[1].plus(b[1], -1)
-    if not (low.is_const and high.is_const):
+    low, high = a[0] - b[0], a[1] - b[1]
+    if low.terms or high.terms:
         return None
     return (a[0] if low.const <= 0 else b[0]), (a[1] if high.const >= 0 else b[1])
 
@@ -254,16 +245,11 @@ def _hull(a: _Side, b: _Side) -> _Side:
 def _depends(region: list[_Side], loops: tuple[For, ...]) -> bool:
     """Whether the region's position depends on one of the loops, or is not known."""
     moving = {id(x.var) for x in loops}
-    for side in region:
-        if side is None:
-            continue
-        for atoms, _ in side[0].terms.values():
-            if any(id(n) in moving for a in atoms for n in walk(a)):
-                return True
-    return False
+    atoms = [atom for side in region if side is not None for atom in side[0].terms]
+    return any(id(n) in moving for atom in atoms for n in walk(atom))
 
 
-def _is_covered(buffer: Buffer, uses: _Uses, depth: int, outside: set[int]) -> bool:
+def _is_covered(buffer: Buffer, uses: _Uses, depth: int, outside: _Accesses) -> bool:
     """Whether the region read below ``depth`` lies in the region written there."""
     stores = [a for a in uses.accesses if a.is_store]
     loads = [a for a in uses.accesses if not a.is_store]
@@ -271,13 +257,11 @@ def _is_covered(buffer: Buffer, uses: _Uses, depth: int, outside: set[int]) -> b
         return False
     written = _region(buffer, stores, depth, outside)
     read = _region(buffer, loads, depth, outside) if loads else written
-    scope = Scope()
     for size, w, r in zip(buffer.shape, written, read, strict=True):
-        last = scope.linear(size)
-        whole = (Linear({}, 0), Linear(last.terms, last.const - 1))
+        whole = (ZERO, outside.scope.linear(size).shift(-1))
         w, r = w or whole, r or whole
-        below, above = r[0].plus(w[0], -1), w[1].plus(r[1], -1)
-        if not (below.is_const and below.const >= 0 and above.is_const and above.const >= 0):
+        below, above = r[0] - w[0], w[1] - r[1]
+        if below.terms or above.terms or below.const < 0 or above.const < 0:
             return False
     return True
 
@@ -286,8 +270,8 @@ def _place(buffer: Buffer, loop: For | None, region: list[_Side]) -> _Plan:
     shape: list[Expr] = []
     mins: list[Linear] = []
     for size, side in zip(buffer.shape, region, strict=True):
-        extent = side[1].plus(side[0], -1) if side is not None else None
-        small = extent is not None and extent.is_const
+        extent = side[1] - side[0] if side is not None else None
+        small = extent is not None and not extent.terms
         if small and extent is not None and isinstance(size, IntImm):
             small = extent.const + 1 < size.value
         if small and extent is not None and side is not None:
@@ -295,7 +279,7 @@ def _place(buffer: Buffer, loop: For | None, region: list[_Side]) -> _Plan:
             mins.append(side[0])
         else:
             shape.append(size)
-            mins.append(Linear({}, 0))
+            mins.append(ZERO)
     same = all(a is b for a, b in zip(shape, buffer.shape, strict=True))
     if not same:
         buffer = Buffer(
@@ -321,9 +305,9 @@ def _aligned(plan: _Plan, alignment: Alignment) -> _Plan:
 class _Rewrite:
     """Moves the Allocates and rebases the accesses."""
 
-    def __init__(self, plans: dict[int, _Plan]) -> None:
+    def __init__(self, plans: dict[int, _Plan], scope: Scope) -> None:
         self.plans = plans
-        self.scope = Scope()
+        self.scope = scope
         self.below: dict[int, list[_Plan]] = {}
         for plan in plans.values():
             if plan.loop is not None:
@@ -369,7 +353,7 @@ class _Rewrite:
         if plan is None:
             return buffer, where
         rebased = [
-            i if m.is_const and m.const == 0 else self.scope.linear(i).plus(m, -1).expr()
+            i if m.key == ZERO.key else render(self.scope.linear(i) - m)
             for i, m in zip(where, plan.mins, strict=True)
         ]
         return plan.buffer, tuple(rebased)

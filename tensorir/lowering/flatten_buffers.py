@@ -11,12 +11,13 @@ from typing import Any
 
 from ...support.abi import ALIGNMENT
 from ...support.node import map_children
+from ..arith.linear import ONE, ZERO, Linear, render
 from ..buffer import Buffer
 from ..dim_align import PADDED
 from ..expr import Add, Broadcast, BufferLoad, Expr, IntImm, Mul, Ramp, Var, add, mul, sub
 from ..function import Param, PrimFunc
 from ..stmt import Allocate, BufferStore, For, annotation
-from .linear import Linear, Scope
+from .scope import Scope
 
 
 def flatten_buffers(func: PrimFunc) -> PrimFunc:
@@ -30,7 +31,7 @@ class _Flatten:
     def __init__(self, func: PrimFunc) -> None:
         self.scope = Scope()
         for var in func.shape_vars:
-            self.scope.bind_nonnegative(var)
+            self.scope.declare_dim(var)
         self.flat: dict[int, Buffer] = {}
         self.strides: dict[int, list[Linear]] = {}
 
@@ -60,10 +61,10 @@ class _Flatten:
             result = [self.scope.linear(s) for s in buffer.strides]
         else:
             result = []
-            step = Linear({}, 1)
+            step = ONE
             for extent in reversed(buffer.shape):
                 result.insert(0, step)
-                step = step.times(self.scope.linear(extent))
+                step = self._product(extent, step)
         self.strides[id(buffer)] = result
         return result
 
@@ -76,27 +77,25 @@ class _Flatten:
             if where.dtype.lanes > 1:
                 lanes = where, stride
             else:
-                total = total.plus(self.scope.linear(where).times(stride))
+                total = total + self._product(where, stride)
         if lanes is not None:
             return self._vector(total, *lanes)
-        return self.scope.simplify(total.expr())
+        return self.scope.simplify(render(total))
+
+    def _product(self, e: Expr, factor: Linear) -> Linear:
+        return self.scope.atoms.multiply(self.scope.linear(e), factor)
 
     def _vector(self, total: Linear, where: Expr, stride: Linear) -> Expr:
         """The element numbers of a vector index, a program's own, behind scalar ones."""
         if isinstance(where, Ramp):
-            base = total.plus(self.scope.linear(where.base).times(stride))
-            step = self.scope.linear(where.stride).times(stride)
-            first = self.scope.simplify(base.expr())
-            return Ramp(first, self.scope.simplify(step.expr()), where.lanes)
+            first = self.scope.simplify(render(total + self._product(where.base, stride)))
+            step = self.scope.simplify(render(self._product(where.stride, stride)))
+            return Ramp(first, step, where.lanes)
         count = where.dtype.lanes
-        scaled = (
-            where
-            if stride.is_const and stride.const == 1
-            else Mul(where, Broadcast(stride.expr(), count))
-        )
-        if total.is_const and total.const == 0:
+        scaled = where if stride.key == ONE.key else Mul(where, Broadcast(render(stride), count))
+        if total.key == ZERO.key:
             return scaled
-        return Add(Broadcast(self.scope.simplify(total.expr()), count), scaled)
+        return Add(Broadcast(self.scope.simplify(render(total)), count), scaled)
 
     def node(self, n: Any) -> Any:
         kind = type(n)

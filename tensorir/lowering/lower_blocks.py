@@ -22,6 +22,7 @@ from typing import Any
 
 from ...support.errors import CodegenError
 from ...support.node import map_children, walk
+from ..arith import expr_key
 from ..buffer import Buffer
 from ..dim_align import DIM_ALIGN, Alignment, alignments_in
 from ..expr import EQ, Add, BufferLoad, Call, Expr, IntImm, Let, Mul, Var, all_of
@@ -45,9 +46,9 @@ from ..stmt import (
     seq,
 )
 from ..visitor import free_vars, substitute
-from .linear import Scope, expr_key
 from .match_views import MatchViews, are_equal
 from .place_rolling import RollingPlaces, place_rolling
+from .scope import Scope
 
 NON_TEMPORAL = "non_temporal"
 """The annotation of a block whose results are not read again soon, and the function's attribute."""
@@ -264,10 +265,10 @@ def _starts_at(s: BlockRealize, starts: dict[Var, Expr]) -> bool:
     """Whether every reduce iter var stands at its start where the loops stand at ``starts``."""
     scope = Scope()
     for iv, value in zip(s.block.iter_vars, s.iter_values, strict=True):
-        if iv.kind == "reduce":
-            first = scope.linear(substitute(value, starts)).plus(scope.linear(iv.dom.min), -1)
-            if not (first.is_const and first.const == 0):
-                return False
+        if iv.kind != "reduce":
+            continue
+        if scope.linear(substitute(value, starts)).key != scope.linear(iv.dom.min).key:
+            return False
     return True
 
 

@@ -17,7 +17,7 @@ from ..buffer import Buffer, ravel, unravel
 from ..expr import Expr, IntImm, Var, add, is_const, mul
 from ..printer import print_expr
 from ..stmt import MatchBuffer
-from .linear import Scope
+from .scope import Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +177,7 @@ def _count(shape: Sequence[Expr]) -> Expr:
 def are_equal(a: Expr, b: Expr) -> bool:
     """Whether two indices are equal as linear forms."""
     scope = Scope()
-    difference = scope.linear(a).plus(scope.linear(b), -1)
-    return difference.is_const and difference.const == 0
+    return scope.linear(a).key == scope.linear(b).key
 
 
 def _text(shape: Sequence[Expr]) -> str:

@@ -45,6 +45,7 @@ from typing import Any
 from ...support.abi import LINE_BYTES
 from ...support.errors import CodegenError
 from ...support.node import map_children, replace, walk
+from ..arith.linear import Linear, render
 from ..buffer import Buffer
 from ..expr import INDEX, Add, BufferLoad, Expr, IntImm, add, floordiv, floormod, minimum, mul
 from ..function import PrimFunc
@@ -62,8 +63,8 @@ from ..stmt import (
     seq,
 )
 from ..visitor import substitute
-from .linear import Linear, Scope
-from .prefetch_streams import SPARSE, Stream, per_line, step_of, streams
+from .prefetch_streams import SPARSE, Stream, per_line, streams
+from .scope import Scope
 
 PREFETCH = "prefetch_distance"
 """The annotation of a loop: how many of its iterations ahead."""
@@ -96,7 +97,7 @@ def place_prefetches(func: PrimFunc) -> PrimFunc:
         return func
     scope = Scope()
     for var in func.shape_vars:
-        scope.bind_nonnegative(var)
+        scope.declare_dim(var)
     own = frozenset([id(n.buffer) for n in walk(func.body) if isinstance(n, Allocate)])
     made = own | _stored(func.body)
     if made != own and func.attr("inplace", False):
@@ -153,8 +154,7 @@ class _Placer:
 
     def _reads_made(self, stream: Stream) -> bool:
         """Whether the stream's places are looked up in what the function itself writes."""
-        atoms = [a for atoms, _ in stream.form.terms.values() for a in atoms]
-        loads = [n for a in atoms for n in walk(a) if isinstance(n, BufferLoad)]
+        loads = [n for a in stream.form.terms for n in walk(a) if isinstance(n, BufferLoad)]
         return any(id(load.buffer) in self.made for load in loads)
 
 
@@ -204,7 +204,7 @@ def _next_lines(
     for stream in streams(loop, body, scope):
         if abs(stream.step) * stream.buffer.dtype.itemsize < LINE_BYTES:
             continue
-        steps = [step_of(stream.form, outer.var) for outer in around]
+        steps = [stream.form.step(outer.var) for outer in around]
         turns = max((n for n, step in enumerate(steps) if step == 0), default=0)
         moves = next((step for step in reversed(steps[:turns]) if step != 0), None)
         if moves is None:
@@ -231,7 +231,7 @@ def _region_lines(
     if not isinstance(loop.extent, IntImm) or loop.extent.value < 1:
         return
     span = stream.span(loop.extent.value)
-    base = Linear(stream.form.without(loop.var).terms, 0)
+    base = Linear({a: k for a, k in stream.form.terms.items() if a is not loop.var})
     moved = _moved(base, distance, around, certain if stream.is_looked_up else None)
     if span is None or moved is None:
         return
@@ -258,18 +258,18 @@ def _moved(
     ``certain`` is given where the address is looked up: then not beyond the loop's end, and not
     where the loop is among the first so many, which may run without looking it up."""
     for at, outer in reversed(list(enumerate(around))):
-        step = step_of(base, outer.var)
+        step = base.step(outer.var)
         if step == 0:
             continue
         if certain is None:
             if step is None:
                 return None
-            return add(base.expr(), IntImm(step * distance, INDEX)), step
+            return add(render(base), IntImm(step * distance, INDEX)), step
         if at < certain:
             return None
         last = add(add(outer.min, outer.extent), IntImm(-1, INDEX))
         ahead = minimum(add(outer.var, IntImm(distance, INDEX)), last)
-        return substitute(base.expr(), {outer.var: ahead}), 0
+        return substitute(render(base), {outer.var: ahead}), 0
     return None
 
 
@@ -278,5 +278,5 @@ def _stored(body: Stmt) -> frozenset[int]:
 
 
 def _at(form: Linear, offset: int) -> Expr:
-    base = Linear(form.terms, 0).expr()
+    base = render(Linear(form.terms))
     return Add(base, IntImm(offset, INDEX)) if offset else base

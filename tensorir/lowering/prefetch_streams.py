@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ...support.abi import LINE_BYTES
 from ...support.node import walk
+from ..arith.linear import Linear, LinearKey
 from ..buffer import Buffer
 from ..expr import (
     Broadcast,
@@ -26,18 +27,12 @@ from ..expr import (
     Var,
 )
 from ..stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
-from .linear import Key, Linear, Scope
+from .scope import Scope
 
 
 def per_line(buffer: Buffer) -> int:
     """Elements of a buffer in a cache line."""
     return max(1, LINE_BYTES // buffer.dtype.itemsize)
-
-
-def step_of(form: Linear, var: Var) -> int | None:
-    """Elements by which an address moves with a variable; None where that is not constant."""
-    step = form.coefficient(var)
-    return step.const if step is not None and step.is_const else None
 
 
 @dataclass(slots=True)
@@ -79,7 +74,7 @@ def streams(loop: For, body: Stmt, scope: Scope, *, lookups: bool = False) -> li
     """The loads of ``body`` whose address moves by a constant number of elements an iteration;
     with ``lookups`` also those at places that elements of other buffers tell, as far as these can
     be read before the body and do not depend on the loop."""
-    found: dict[tuple[int, Key], Stream] = {}
+    found: dict[tuple[int, LinearKey], Stream] = {}
     below = {n.var for n in walk(body) if isinstance(n, (LetStmt, Let))}
     for load, is_certain in _loads(body):
         index = load.indices[0]
@@ -95,10 +90,10 @@ def streams(loop: For, body: Stmt, scope: Scope, *, lookups: bool = False) -> li
         elif index.dtype.lanes > 1:
             continue
         form = scope.linear(index)
-        step = step_of(form, loop.var)
+        step = form.step(loop.var)
         if not step:
             continue
-        key = (id(load.buffer), Linear(form.terms, 0).key())
+        key = (id(load.buffer), Linear(form.terms).key)
         is_looked_up = any(isinstance(n, BufferLoad) for n in walk(index))
         stream = found.setdefault(key, Stream(load.buffer, form, step, is_looked_up, set()))
         stream.touched.update(form.const + k for k in range(0, lanes, per_line(load.buffer)))

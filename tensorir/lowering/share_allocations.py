@@ -25,8 +25,8 @@ from ..expr import Expr, IntImm, Var
 from ..function import PrimFunc
 from ..stmt import Allocate, LetStmt, SeqStmt, Stmt
 from ..visitor import free_vars, replace_buffers
-from .linear import Scope
 from .plan_allocations import STACK_BUFFER
+from .scope import Scope
 
 
 def share_allocations(func: PrimFunc) -> PrimFunc:
@@ -66,7 +66,7 @@ class _Lives:
     def __init__(self, func: PrimFunc) -> None:
         self.scope = Scope()
         for var in func.shape_vars:
-            self.scope.bind_nonnegative(var)
+            self.scope.declare_dim(var)
         self.known = {id(v) for v in func.shape_vars}
         self.known |= {id(p) for p in func.params if isinstance(p, Var)}
         self.found: dict[int, _Life] = {}
@@ -138,8 +138,8 @@ def _assign(lives: _Lives) -> list[_Slot]:
 def _fit(scope: Scope, slot: Expr, wanted: Expr) -> tuple[int, Expr] | None:
     """How much a slot and a buffer differ, and the size that holds either; None where that cannot
     be told."""
-    gap = scope.linear(slot).plus(scope.linear(wanted), -1)
-    cost = abs(gap.const) if gap.is_const else 1 << 62
+    gap = scope.linear(slot) - scope.linear(wanted)
+    cost = 1 << 62 if gap.terms else abs(gap.const)
     if scope.is_at_least(gap, 0):
         return cost, slot
     return (cost, wanted) if scope.is_below(gap, 1) else None

@@ -9,7 +9,8 @@ it does not change there. Float arithmetic is left exactly as written.
 from __future__ import annotations
 
 from ...support.node import walk
-from ..expr import INDEX, And, BufferLoad, Expr, IntImm, Var, all_of
+from ..arith.rules_logic import conjuncts
+from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, all_of
 from ..function import PrimFunc
 from ..stmt import (
     Allocate,
@@ -24,7 +25,7 @@ from ..stmt import (
     Stmt,
     seq,
 )
-from .linear import Linear, Scope
+from .scope import Scope
 
 NOTHING = Evaluate(IntImm(0, INDEX))
 
@@ -33,7 +34,7 @@ def simplify_loops(func: PrimFunc) -> PrimFunc:
     """``func``, without blocks, with simplified indices, conditions and loops."""
     scope = Scope()
     for var in func.shape_vars:
-        scope.bind_nonnegative(var)
+        scope.declare_dim(var)
     body = _Simplify(scope).stmt(func.body)
     return PrimFunc(func.params, body if body is not None else NOTHING, func.attrs, func.name)
 
@@ -49,17 +50,13 @@ def _invariant_guard(loop: For, body: Stmt) -> tuple[Expr | None, Stmt]:
         return None, body
     outside: list[Expr] = []
     inside: list[Expr] = []
-    for c in _conjuncts(body.condition):
+    for c in conjuncts(body.condition):
         varies = any(n is loop.var or isinstance(n, BufferLoad) for n in walk(c))
         (inside if varies else outside).append(c)
     if not outside:
         return None, body
     rest = IfThenElse(all_of(inside), body.then_case) if inside else body.then_case
     return all_of(outside), rest
-
-
-def _conjuncts(e: Expr) -> list[Expr]:
-    return [*_conjuncts(e.a), *_conjuncts(e.b)] if isinstance(e, And) else [e]
 
 
 class _Simplify:
@@ -115,7 +112,7 @@ class _Simplify:
             if condition.value:
                 return self.stmt(s.then_case)
             return self.stmt(s.else_case) if s.else_case is not None else None
-        with self.scope.where(condition):
+        with self.scope.assuming([condition]):
             then_case = self.stmt(s.then_case)
         else_case = self.stmt(s.else_case) if s.else_case is not None else None
         if then_case is None:
@@ -125,10 +122,10 @@ class _Simplify:
         return IfThenElse(condition, then_case, else_case)
 
     def _let(self, var: Var, value: Expr, body: Stmt) -> Stmt | None:
-        if isinstance(value, IntImm) and value.dtype is INDEX:
-            self.scope.fixed[id(var)] = Linear({}, value.value)
-        elif value.dtype is INDEX:
-            form = self.scope.linear(value)
-            self.scope.bounds[id(var)] = self.scope.interval(form)
-        inner = self.stmt(body)
+        with self.scope.scope():
+            if isinstance(value, IntImm) and value.dtype is INDEX:
+                self.scope.bind_expr(var, value)
+            elif value.dtype is INDEX:
+                self.scope.bind_interval(var, self.scope.interval(self.scope.linear(value)))
+            inner = self.stmt(body)
         return LetStmt(var, value, inner) if inner is not None else None

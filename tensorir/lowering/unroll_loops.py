@@ -13,6 +13,7 @@ from typing import Any
 
 from ...support.errors import CodegenError
 from ...support.node import map_children
+from ..arith.linear import Linear, render
 from ..buffer import Buffer
 from ..expr import (
     INDEX,
@@ -40,7 +41,7 @@ from ..expr import (
 from ..function import PrimFunc
 from ..stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt, annotation, seq
 from ..visitor import free_vars
-from .linear import Linear, Scope
+from .scope import Scope
 from .simplify_loops import NOTHING
 
 MAX_COPIES = 1 << 14
@@ -74,10 +75,9 @@ class _Unroll:
     def __init__(self, func: PrimFunc) -> None:
         self.scope = Scope()
         for var in func.shape_vars:
-            self.scope.bind_nonnegative(var)
+            self.scope.declare_dim(var)
         self.values: dict[int, Expr] = {}
         self.hoisted: list[Allocate] = []
-        self.forms: dict[int, tuple[Expr, Linear]] = {}
         self.bases: dict[int, _Index] = {}
         self.copies = 1
         self.depth = 0
@@ -224,15 +224,11 @@ class _Unroll:
         known = self.bases.get(id(e))
         if known is None:
             form = self.scope.linear(e)
-            moved: list[tuple[int, int]] = []
-            rest = dict(form.terms)
-            for mono, (atoms, c) in form.terms.items():
-                if len(atoms) == 1 and isinstance(self.values.get(id(atoms[0])), IntImm):
-                    moved.append((id(atoms[0]), c))
-                    del rest[mono]
-            base = Linear(rest, 0).expr()
+            moved = {a: c for a, c in form.terms.items() if self._is_known(a)}
+            base = render(Linear({a: c for a, c in form.terms.items() if a not in moved}))
             mentioned = frozenset([id(v) for v in free_vars([base])])
-            known = _Index(e, tuple(moved), base, form.const, mentioned)
+            shifts = tuple([(id(a), c) for a, c in moved.items()])
+            known = _Index(e, shifts, base, form.const, mentioned)
             self.bases[id(e)] = known
         base, offset = known.base, known.offset
         for var, c in known.moved:
@@ -247,11 +243,14 @@ class _Unroll:
             return IntImm(base.value + offset, INDEX)
         return Add(base, IntImm(offset, INDEX)) if offset else base
 
+    def _is_known(self, atom: Expr) -> bool:
+        return isinstance(self.values.get(id(atom)), IntImm)
+
     def _rebuilt(self, base: Expr) -> Expr:
         new = map_children(base, self._plain) if not isinstance(base, Var) else self._plain(base)
         if new is base:
             return base
-        return self.scope.linear(new).expr()
+        return render(self.scope.linear(new))
 
     def _plain(self, e: Any) -> Any:
         if type(e) is Var:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from ...support.errors import CodegenError
 from ...support.node import map_children, walk
+from ..arith.linear import ZERO, Linear, LinearKey, render
 from ..buffer import Buffer
 from ..expr import (
     INDEX,
@@ -49,7 +50,7 @@ from ..expr import (
 )
 from ..function import PrimFunc
 from ..stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt, seq
-from .linear import Key, Linear, Scope
+from .scope import Scope
 
 if TYPE_CHECKING:
     from ...support.target import Target
@@ -94,7 +95,7 @@ class _Loops:
         self.scope = Scope()
         self.target = target
         for var in func.shape_vars:
-            self.scope.bind_nonnegative(var)
+            self.scope.declare_dim(var)
 
     def stmt(self, s: Stmt) -> Stmt:
         if isinstance(s, For):
@@ -197,7 +198,7 @@ def _widest(s: Stmt, var: Var) -> int:
 
 def _check_independent(loop: For, scope: Scope) -> None:
     """Raises _NotVectorizable where an iteration could see what another one stores."""
-    stored: dict[int, set[Key]] = {}
+    stored: dict[int, set[LinearKey]] = {}
     loads: list[BufferLoad] = []
     with scope.loop(loop.var, loop.min, loop.extent):
         for n in walk(loop.body):
@@ -207,18 +208,12 @@ def _check_independent(loop: For, scope: Scope) -> None:
                 loads.append(n)
             elif isinstance(n, BufferStore):
                 form = scope.linear(n.indices[0])
-                factor = form.coefficient(loop.var)
-                if (
-                    factor is not None
-                    and factor.is_const
-                    and factor.const == 0
-                    and _varies(n.value, loop.var)
-                ):
+                if form.step(loop.var) == 0 and _varies(n.value, loop.var):
                     raise _NotVectorizable
-                stored.setdefault(id(n.buffer), set()).add(form.key())
+                stored.setdefault(id(n.buffer), set()).add(form.key)
         for load in loads:
             keys = stored.get(id(load.buffer))
-            if keys is not None and keys != {scope.linear(load.indices[0]).key()}:
+            if keys is not None and keys != {scope.linear(load.indices[0]).key}:
                 raise _NotVectorizable
 
 
@@ -360,13 +355,13 @@ class _Body:
     def _linear(self, e: Expr) -> tuple[Linear, Linear] | None:
         """The coefficient of the loop variable and the rest, where ``e`` is linear in it."""
         form = self.scope.linear(e)
-        factor = form.coefficient(self.var)
+        factor = self.scope.atoms.coefficient(form, self.var)
         if factor is None or any(v in self._atoms(form) for v in self.lets):
             return None
-        return factor, form.without(self.var)
+        return factor, self.scope.atoms.without(form, self.var)
 
     def _atoms(self, form: Linear) -> set[int]:
-        return {id(n) for atoms, _ in form.terms.values() for a in atoms for n in walk(a)}
+        return {id(n) for a in form.terms for n in walk(a)}
 
     def _place(self, e: Expr) -> Expr:
         """The index of an access: a part of it that could stop the process may stay scalar under
@@ -383,28 +378,30 @@ class _Body:
         factor, rest = parts
         if any(
             isinstance(n, BufferLoad) and any(v is self.var for v in walk(n))
-            for atoms, _ in rest.terms.values()
-            for a in atoms
+            for a in rest.terms
             for n in walk(a)
         ):
             assert isinstance(e, BinaryOp)
             return self._pair(e, self.expr(e.a), self.expr(e.b))
-        if factor.is_const and factor.const == 0:
-            return rest.expr()
-        start = rest.plus(factor.times(self.scope.linear(self.base))).expr()
-        return start if self.lanes == 1 else Ramp(start, factor.expr(), self.lanes)
+        if factor.key == ZERO.key:
+            return render(rest)
+        start = render(rest + self._times_base(factor))
+        return start if self.lanes == 1 else Ramp(start, render(factor), self.lanes)
+
+    def _times_base(self, factor: Linear) -> Linear:
+        return self.scope.atoms.multiply(factor, self.scope.linear(self.base))
 
     def _compare(self, e: CompareOp) -> Expr:
         """A comparison of linear indices is put as ``ramp op broadcast``, cheap to narrow."""
         if e.a.dtype is INDEX and self.lanes > 1 and self._is_free(e):
             parts = self._linear(Sub(e.a, e.b))
-            if parts is not None and parts[0].is_const and abs(parts[0].const) == 1:
+            if parts is not None and not parts[0].terms and abs(parts[0].const) == 1:
                 factor, rest = parts
-                rest = rest.plus(factor.times(self.scope.linear(self.base)))
+                rest = rest + self._times_base(factor)
                 ramp = Ramp(IntImm(0, INDEX), IntImm(1, INDEX), self.lanes)
                 if factor.const == 1:
-                    return type(e)(ramp, Broadcast(rest.scaled(-1).expr(), self.lanes))
-                return type(e)(Broadcast(rest.expr(), self.lanes), ramp)
+                    return type(e)(ramp, Broadcast(render(rest.scale(-1)), self.lanes))
+                return type(e)(Broadcast(render(rest), self.lanes), ramp)
         return self._pair(e, self.expr(e.a), self.expr(e.b))
 
     def _is_free(self, e: Expr) -> bool:
@@ -448,7 +445,7 @@ def may_fault(e: Expr, scope: Scope) -> bool:
     for n in walk(e):
         if isinstance(n, BufferLoad):
             form, size = scope.linear(n.indices[0]), scope.linear(n.buffer.shape[0])
-            if not (scope.is_at_least(form, 0) and scope.is_below(form.plus(size, -1), 0)):
+            if not (scope.is_at_least(form, 0) and scope.is_below(form - size, 0)):
                 return True
         elif _may_trap(n) and not (n.b.dtype is INDEX and scope.is_at_least(scope.linear(n.b), 1)):
             return True

@@ -20,6 +20,15 @@ def test_domains() -> None:
     assert a.bounds(I_) == Interval(3, 6)
 
 
+def test_an_interval_may_be_open() -> None:
+    a = Analyzer()
+    a.bind(I_, 8)
+    a.simplifier.bind_interval(I_, Interval(None, 20))
+    assert a.bounds(I_ + 1) == Interval(None, 21)
+    assert a.can_prove(I_ < 21)
+    assert not a.can_prove(I_ >= 0)
+
+
 def test_a_symbolic_domain() -> None:
     a = Analyzer()
     a.declare_dim(M)

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from burnish.tensorir.arith.linear import Atoms, Linear, constant, expr_key, render, same_structure
+from burnish.tensorir.arith.simplify import Simplifier
 from burnish.tensorir.buffer import make_buffer
 from burnish.tensorir.expr import Expr, FloatImm, FloorDiv, IntImm, Min, Var
 from burnish.tensorir.printer import print_expr
@@ -101,3 +102,25 @@ def test_products_are_written_by_name_whatever_came_first() -> None:
         assert print_expr(render(product)) == "m * n"
         again = atoms.multiply(Linear({second: 1}), Linear({first: 1}))
         assert again.key == product.key
+
+
+def test_the_factor_of_a_variable_and_the_rest() -> None:
+    n = Var("n")
+    s = Simplifier()
+    form = s.linear(I_ * n * 2 + I_ * 3 + J)
+    factor = s.atoms.coefficient(form, I_)
+    assert factor is not None
+    assert print_expr(render(factor)) == "n * 2 + 3"
+    assert print_expr(render(s.atoms.without(form, I_))) == "j"
+    assert s.atoms.coefficient(s.linear((I_ + J) // 7), I_) is None
+    assert s.atoms.coefficient(s.linear(I_ * I_), I_) is None
+    assert s.atoms.coefficient(s.linear(I_ * (I_ // 2)), I_) is None
+
+
+def test_the_step_of_a_variable_is_a_constant() -> None:
+    s = Simplifier()
+    form = s.linear(I_ * 3 + J * M + 5)
+    assert form.step(I_) == 3
+    assert form.step(J) is None
+    assert form.step(Var("n")) == 0
+    assert s.linear(I_ * 4 + I_ // 2).step(I_) is None

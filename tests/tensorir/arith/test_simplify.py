@@ -7,6 +7,7 @@ import pytest
 from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.buffer import make_buffer
 from burnish.tensorir.expr import (
+    INDEX,
     Add,
     Broadcast,
     BufferLoad,
@@ -88,6 +89,16 @@ def test_the_same_object_where_there_is_nothing_to_do(analyzer: Analyzer, expr: 
 )
 def test_rebuilt(analyzer: Analyzer, expr: Expr, text: str) -> None:
     assert print_expr(analyzer.simplify(expr)) == text
+
+
+def test_absolute_values_of_known_sign_are_sums(analyzer: Analyzer) -> None:
+    def absolute(e: Expr) -> str:
+        return print_expr(analyzer.simplify(Call("abs", (e,), INDEX) - 1))
+
+    analyzer.bind(I_, 8)
+    assert absolute(I_ + 1) == "i"
+    assert absolute(I_ - 9) == "8 - i"
+    assert absolute(I_ - 3 + 0) == "T.abs(i - 3) - 1"
 
 
 def test_division_by_zero_is_left_alone(analyzer: Analyzer) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from burnish.support.structural import structural_equal
 from burnish.tensorir.arith.analyzer import Analyzer
+from burnish.tensorir.arith.linear import render
 from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.codegen.near_lanes import lane_of, near_lanes
 from burnish.tensorir.expr import (
@@ -21,7 +22,7 @@ from burnish.tensorir.expr import (
     Var,
     floordiv,
 )
-from burnish.tensorir.lowering.linear import Scope
+from burnish.tensorir.lowering.scope import Scope
 
 AT = Var("i", INDEX)
 
@@ -63,7 +64,7 @@ def test_near_lanes(index: Expr, starts: list[int] | None, width: int) -> None:
     analyzer = Analyzer()
     for lane, (n, at) in enumerate(found.places):
         assert 0 <= at < width
-        place = found.first.expr() + (starts[n] + at)
+        place = render(found.first) + (starts[n] + at)
         wanted = analyzer.simplify(lane_of(index, lane))
         assert structural_equal(analyzer.simplify(place), wanted)
 

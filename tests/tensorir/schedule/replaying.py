@@ -11,7 +11,7 @@ import numpy as np
 from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.lowering.linear import Scope
+from burnish.tensorir.lowering.scope import Scope
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule, Trace
