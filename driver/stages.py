@@ -24,6 +24,7 @@ from ..graphir.passes.pipeline import stages as graph_stages
 from ..graphir.passes.select_winograd import SelectWinograd
 from ..graphir.verify import verify_module
 from ..support.caller import callers_level
+from ..support.choices import STAGES
 from ..support.config import unknown_flags
 from ..support.dump import Dump
 from ..support.errors import ArgumentError, BurnishError, InternalError, PassError, nearest
