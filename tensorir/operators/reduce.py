@@ -12,7 +12,7 @@ from ...support.dtype import DType
 from ...support.errors import ComputeError
 from .. import compute as te
 from ..compute import Tensor
-from ..expr import GT, INDEX, BufferLoad, Expr, IntImm, Select, Var, const, min_value
+from ..expr import GT, INDEX, BufferLoad, Expr, IntImm, Select, Var, const, maximum, min_value
 from ..expr import cast as cast_expr
 from .elementwise import elementwise
 
@@ -155,8 +155,8 @@ def moments(x: Tensor, axes: Sequence[int], wide: DType | None = None) -> tuple[
 def variance(
     x: Tensor, axis: Axes = None, *, keepdims: bool = False, correction: int = 0
 ) -> Tensor:
-    """The variance over axes: squared differences divided by the count less ``correction``. Floats
-    only.
+    """The variance over axes: squared differences divided by the count less ``correction``, or by 0
+    where that is less. Floats only.
 
     Of float32 in float64: a mean rounded to float32 is off by more than the deviation where that
     is a millionth of it.
@@ -167,7 +167,7 @@ def variance(
     double = DType("float64")
     _, squares = moments(x, axes, double if x.dtype == "float32" else None)
     count = count_of(x, axes, squares.dtype)
-    divisor = count - const(correction, squares.dtype) if correction else count
+    divisor = maximum(count - const(correction, squares.dtype), 0.0) if correction else count
 
     def element(*indices: Var) -> Expr:
         kept = kept_indices(indices, axes) if keepdims else tuple(indices)

@@ -44,6 +44,21 @@ def test_variance_around_a_mean_is_exact(run: Run, axis: int, mean: float) -> No
     np.testing.assert_allclose(found, x.astype("float64").var(axis), rtol=2**-23)
 
 
+@pytest.mark.parametrize(
+    ("rows", "correction", "expected"),
+    [(0, 0, np.nan), (0, 1, np.nan), (1, 1, np.nan), (1, 0, 0.0), (2, 3, np.inf)],
+)
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_no_degrees_of_freedom(
+    run: Run, rows: int, correction: int, expected: float, *, symbolic: bool
+) -> None:
+    """As in PyTorch: what the correction leaves is not negative."""
+    x = X.reshape(3, -1)[:rows]
+    shapes = [("n", 20)] if symbolic else None
+    found = run(lambda t: ops.variance(t, 0, correction=correction), x, shapes=shapes)
+    np.testing.assert_array_equal(found, np.full(20, expected, "float32"))
+
+
 def test_half_precision_is_rounded_once(run: Run) -> None:
     x = np.full((4096,), 0.1, "float16")
     expected = np.float16(x.astype("float64").sum())
