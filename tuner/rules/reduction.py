@@ -43,6 +43,7 @@ from .long_sums import block_long_sum
 from .nests import Nest, accesses, common_nests, in_memory_order, nest_of, spatial_axes
 from .rows_together import is_busy, next_rows_fit, rows_at_once, run_rows_together
 from .sharing import points_of, share
+from .transpose import fits_registers
 from .trial import attempt
 
 SHORT = 8
@@ -65,14 +66,27 @@ def schedule_rest(sch: Schedule, target: Target, chooser: Chooser) -> None:
     for groups in factor_long_columns(sch):
         _schedule_alone(sch, block_named(sch.func, groups), target, chooser)
     blocks = [b for b in blocks_in_order(sch.func) if b.iter_vars and is_plain(sch, b)]
-    nests = common_nests(blocks)
-    if nests is not None and attempt(sch, schedule_nests, nests, target, chooser):
-        return
+    for group in _between_transposes(blocks, target):
+        nests = common_nests(group)
+        if nests is not None and attempt(sch, schedule_nests, nests, target, chooser):
+            continue
+        for block in group:
+            if is_spatial(block):
+                schedule_block(sch, block, target, chooser)
+            else:
+                _schedule_alone(sch, block, target, chooser)
+
+
+def _between_transposes(blocks: list[Block], target: Target) -> list[list[Block]]:
+    """The blocks in groups, in order: each that reads across what it writes is by itself, for rows
+    of what it reads are columns of what it writes."""
+    groups: list[list[Block]] = [[]]
     for block in blocks:
-        if is_spatial(block):
-            schedule_block(sch, block, target, chooser)
+        if is_spatial(block) and fits_registers(block, target):
+            groups += [[block], []]
         else:
-            _schedule_alone(sch, block, target, chooser)
+            groups[-1].append(block)
+    return [group for group in groups if group]
 
 
 def _schedule_alone(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
@@ -139,7 +153,7 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
         if not isinstance(extent, IntImm):
             if is_spatial(nest.block):
                 _vectorize_guarded(sch, loop, lanes)
-            else:
+            elif not attempt(sch, _vectorize_symbolic_terms, nest, lanes * wanted, lanes):
                 first = len(nest.kept) + len(nest.units)
                 name = nest.block.name
                 block_long_sum(sch, name, sch.get_loops(name)[first:])
@@ -155,6 +169,11 @@ def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) ->
                 vectorize_terms(sch, nest.block.name, *size, fetch=nest.block.name in again)
             else:
                 vectorize_loop(sch, loop, width, min(lanes, width))
+
+
+def _vectorize_symbolic_terms(sch: Schedule, nest: Nest, width: int, lanes: int) -> None:
+    """Keep ``width`` partial results of a row of unknown length, whose last terms are masked."""
+    vectorize_terms(sch, nest.block.name, len(nest.kept), None, width, lanes)
 
 
 def _read_again(nests: list[Nest]) -> set[str]:
@@ -297,19 +316,21 @@ def vectorize_terms(
     sch: Schedule,
     name: str,
     rows: int,
-    extent: int,
+    extent: int | None,
     width: int,
     lanes: int,
     *,
     fetch: bool = False,
 ) -> None:
-    """Keep ``width`` partial results of a reduction over its innermost loop in the lanes of
-    vectors; ``rows`` loops stand around a row. ``fetch`` asks for the next row meanwhile."""
+    """Keep ``width`` partial results of a reduction over its innermost loop, of ``extent`` terms
+    (None: symbolic), in the lanes of vectors; ``rows`` loops stand around a row. ``fetch`` asks for
+    the next row meanwhile."""
     _, inner = sch.split(sch.get_loops(name)[-1], [None, width])
     partial = sch.rfactor(inner, -1)
     sch.set_scope(partial, 0, "register")
-    parts = _part_of_full_vectors(sch, partial.name, rows, extent // width, extent % width)
-    if fetch and extent >= PREFETCHED * width:
+    count, remainder = (0, 0) if extent is None else divmod(extent, width)
+    parts = _part_of_full_vectors(sch, partial.name, rows, count, remainder)
+    if fetch and extent is not None and count >= PREFETCHED:
         sch.annotate(parts[0], PREFETCH, -(-extent // width))
     children = [sch.get_child_blocks(part)[0] for part in parts]
     for child in children:

@@ -33,7 +33,7 @@ from ...analysis.paths import (
 from ...analysis.structure import ReductionUpdate, match_update
 from ...buffer import Buffer, BufferRegion, Range
 from ...dim_align import DIM_ALIGN
-from ...expr import BufferLoad, Expr, IntImm, Var, is_const
+from ...expr import BufferLoad, Call, Expr, IntImm, Var, is_const
 from ...function import PrimFunc
 from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
 from ...visitor import substitute
@@ -63,7 +63,8 @@ class Rfactor(ScheduleState):
         - one block below the loop, and no other user of its buffer below a reduce loop; a serial
           loop from 0 over reduce axes alone, of an extent that depends on no other loop; no loop
           over spatial and reduce axes at once, none that repeats an instance, and no predicate that
-          might leave a partial result without a term (DependenceError).
+          might leave a partial result without a term in some rows and not in others; where it
+          leaves one without a term in all rows, that is the neutral element (DependenceError).
 
         Before::
 
@@ -147,7 +148,7 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
         raise ScheduleValueError(
             "rfactor", f"factor_axis must be from {-ndim - 1} to {ndim}; found {factor_axis}."
         )
-    _require_factorable(func, realize, loops, rf_loop)
+    empty = _require_factorable(func, realize, loops, rf_loop)
     names = set(block_names(func))
     rf_name = fresh_name(names, f"{block.name}_rf")
     shape = list(update.buffer.shape)
@@ -159,7 +160,7 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
         strides=(),
         scope="global",
     )
-    partial = _partial_block(realize, loops, rf_loop, update, rf_buffer, axis, rf_name)
+    partial = _partial_block(realize, loops, rf_loop, update, rf_buffer, axis, rf_name, empty)
     own = _own_nest(func, realize, loops, update.buffer)
     final = _final_nest(realize, own, rf_loop, update, rf_buffer, axis)
     body = rebuild(path, partial)
@@ -231,7 +232,9 @@ def _require_own_extent(func: PrimFunc, loops: Sequence[For], rf_loop: For) -> N
 
 def _require_factorable(
     func: PrimFunc, realize: BlockRealize, loops: Sequence[For], rf_loop: For
-) -> None:
+) -> list[Expr]:
+    """Raises where a loop cannot be factored; the conditions under which some of its iterations
+    have no term at all, which depend on reduce loops alone."""
     name = rf_loop.var.name
     if rf_loop.kind != "serial" or not is_const(rf_loop.min, 0):
         found = f"Expected a serial loop from 0; {name!r} is {rf_loop.kind}."
@@ -253,13 +256,19 @@ def _require_factorable(
     others: dict[Var, Expr] = {
         loop.var: loop.min for loop in loops if loop is not rf_loop and binds(reduced, loop.var)
     }
-    for c in conjuncts(realize.predicate):
-        if binds([c], rf_loop.var) and not bounds.proves(substitute(c, others)):
-            found = (
-                f"Under the predicate of {realize.block.name!r} some iterations of {name!r} might "
-                "have no term at all, and their partial results no first value."
-            )
-            raise fail(DependenceError, "rfactor", func, [realize], found)
+    empty = [
+        c
+        for c in conjuncts(realize.predicate)
+        if binds([c], rf_loop.var) and not bounds.proves(substitute(c, others))
+    ]
+    kept = [loop.var for loop in loops if loop is not rf_loop and loop.var not in others]
+    if any(binds(empty, var) for var in kept):
+        found = (
+            f"Under the predicate of {realize.block.name!r} some iterations of {name!r} might "
+            "have no term at all in some rows, and their partial results no first value."
+        )
+        raise fail(DependenceError, "rfactor", func, [realize], found)
+    return empty
 
 
 def _partial_block(
@@ -270,7 +279,10 @@ def _partial_block(
     rf_buffer: Buffer,
     axis: int,
     name: str,
+    empty: Sequence[Expr],
 ) -> BlockRealize:
+    """The block of partial results. What the conditions ``empty`` leave out is a neutral term, so
+    that each partial result has a first value."""
     block = realize.block
     reduced = axis_bindings(realize, ("reduce",))
     factored = Var(f"v{rf_loop.var.name}")
@@ -299,6 +311,9 @@ def _partial_block(
     indices.insert(axis, factored)
     point = tuple(indices)
     term = substitute(update.term, change)
+    if empty:
+        where = conjunction([substitute(c, of_loops) for c in empty])
+        term = Call("if_then_else", (where, term, update.identity), term.dtype)
     store = BufferStore(rf_buffer, update.combine(BufferLoad(rf_buffer, point), term), point)
     init = BufferStore(rf_buffer, update.identity, point)
     partial = Block(
@@ -310,7 +325,8 @@ def _partial_block(
         init=init,
         annotations=tuple([(k, v) for k, v in block.annotations if k != DIM_ALIGN]),
     )
-    return BlockRealize(tuple(values), realize.predicate, partial)
+    others = [c for c in conjuncts(realize.predicate) if not any(c is e for e in empty)]
+    return BlockRealize(tuple(values), conjunction(others), partial)
 
 
 def point_region(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:

@@ -16,7 +16,13 @@ from burnish.tensorir.expr import BufferLoad
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.stmt import BlockRealize, For
 from burnish.tests.steps import steps_in_vectors, steps_of
-from burnish.tests.tuner.rules.checking import SKYLAKE, Workload, check_rule, scheduled
+from burnish.tests.tuner.rules.checking import (
+    SKYLAKE,
+    Workload,
+    assembly_of,
+    check_rule,
+    scheduled,
+)
 
 
 def part(x: Tensor, *shape: int) -> Tensor:
@@ -73,3 +79,41 @@ def test_all_of_symbolically_many_rows(columns: int) -> None:
     kinds = [n.kind for n in walk(func.body) if isinstance(n, For)]
     assert "vectorized" in kinds
     check_rule(workload, "reduction", m=(0, 1, 7, 33), tolerance=1e-4)
+
+
+def turned_softmax(axis: int) -> Workload:
+    def reference(x: np.ndarray) -> np.ndarray:
+        e = np.exp(x.T - x.T.max(axis, keepdims=True))
+        return e / e.sum(axis, keepdims=True)
+
+    return Workload(lambda x: op.softmax(op.permute_dims(x), axis), reference, ("m", 64))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_turns_rows_is_a_transpose_between_reductions(axis: int) -> None:
+    workload = turned_softmax(axis)
+    check_rule(workload, "reduction", m=(1, 7, 33, 100))
+    _, func = scheduled(workload.func, target=SKYLAKE)
+    text = assembly_of(func, SKYLAKE)
+    assert "gather" not in text
+    assert "scatter" not in text
+
+
+@pytest.mark.parametrize(
+    ("build", "reference"),
+    [
+        (lambda x: op.sum(x, 1), lambda x: x.sum(1)),
+        (lambda x: op.max(x, 1), lambda x: x.max(1, initial=-np.inf)),
+        (lambda x: op.log_softmax(x, 1),
+         lambda x: x - np.log(np.exp(x).sum(1, keepdims=True, initial=1e-30))),
+    ],
+)  # fmt: skip
+def test_rows_of_symbolic_length_are_summed_in_vectors(
+    build: Callable[[Tensor], Tensor], reference: Callable[..., Any]
+) -> None:
+    workload = Workload(build, reference, (40, "m"))
+    check_rule(workload, "reduction", m=(0, 1, 7, 33, 100), tolerance=1e-4)
+    _, func = scheduled(workload.func, target=SKYLAKE)
+    loops = [n for n in walk(func.body) if isinstance(n, For) and n.kind == "serial"]
+    # No loop goes through a row element by element.
+    assert not [loop for loop in loops if loop.extent in func.shape_vars]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from burnish.support.errors import DependenceError, NotReductionBlockError, ScheduleValueError
@@ -8,6 +10,7 @@ from burnish.tensorir.expr import Var
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tensorir.schedule.programs import assert_same, body, program, row_sum, summed
+from burnish.tests.tensorir.schedule.replaying import assert_replays
 
 
 def test_rfactor() -> None:
@@ -69,9 +72,42 @@ def test_rfactor_refusals() -> None:
         sch.rfactor(i, 0)
     with pytest.raises(ScheduleValueError, match="factor_axis must be from -2 to 1; found 5"):
         sch.rfactor(j, 5)
-    _, j1 = sch.split(j, [None, 32])
-    with pytest.raises(DependenceError, match="might have no term at all"):
-        sch.rfactor(j1, 0)
+
+
+TRIANGLE = """
+@T.prim_func
+def main(A: T.Buffer((6, 8), "float32"), B: T.Buffer((6,), "float32")):
+    for i, j, k in T.grid(6, 2, 4):
+        with T.block("B"):
+            vi = T.axis.spatial(6, i)
+            vj = T.axis.reduce(8, j * 4 + k)
+            T.where(j * 4 + k <= i)
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vj]
+"""
+
+
+def test_rfactor_of_what_is_empty_in_some_rows() -> None:
+    sch = Schedule(parse_func(TRIANGLE), seed=0)
+    with pytest.raises(DependenceError, match="might have no term at all in some rows"):
+        sch.rfactor(sch.get_loops("B")[2], 0)
+
+
+@pytest.mark.parametrize("reducer", [te.sum, te.max])
+def test_a_partial_result_without_a_term_is_the_neutral_element(reducer: Any) -> None:
+    a = te.placeholder((3, te.var("n")), name="A")
+    k = te.reduce_axis((0, a.shape[1]), "k")
+    b = te.compute((3,), lambda i: reducer(a[i, k], axis=[k]), name="B")
+    func = te.create_prim_func([a, b])
+    sch = Schedule(func, seed=0)
+    _, inner = sch.split(sch.get_loops("B")[1], [None, 32])
+    partial = sch.rfactor(inner, -1)
+    sch.decompose_reduction(partial, sch.get_loops(partial)[1])
+    assert "if_then_else" in sch.func.script()
+    assert_replays(func, sch)
+    for size in (1, 31, 33, 100):
+        assert_same(func, sch.func, size)
 
 
 def test_rfactor_beside_another_user() -> None:
