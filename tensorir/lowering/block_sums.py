@@ -38,6 +38,7 @@ from ...support.node import map_children, replace, walk
 from ...support.target import Target
 from ..arith.linear import Linear, LinearKey, expr_key, render
 from ..buffer import Buffer
+from ..dim_align import PADDED
 from ..expr import (
     INDEX,
     Add,
@@ -189,12 +190,13 @@ class _Blocks:
             return "register"
         if total in self.in_memory:
             return "local"
-        self.in_memory[total] = Buffer(total.name, total.shape, total.dtype, "local")
+        self.in_memory[total] = Buffer(total.name, total.shape, total.dtype, "local", total.strides)
         return "register"
 
     def _registers(self, buffer: Buffer) -> int:
         """Vector registers that a buffer of scope register takes."""
-        elements = math.prod([d.value if isinstance(d, IntImm) else 1 for d in buffer.shape])
+        sizes = [*buffer.shape[:1], *buffer.strides[:1]] if buffer.strides else buffer.shape
+        elements = math.prod([d.value if isinstance(d, IntImm) else 1 for d in sizes])
         return -(-elements * buffer.dtype.bits // self.target.vector_bits)
 
     def _sums(self, loop: For) -> list[_Sum]:
@@ -416,7 +418,7 @@ def _in_blocks(
     inner = For(number, IntImm(0, INDEX), extent, "serial", body, "", loop.annotations)
     made: Stmt = seq(*clear, inner, *gather)
     for own in reversed(partials):
-        made = Allocate(own, made)
+        made = Allocate(own, made, ((PADDED, True),) if own.strides else ())
     return For(block, IntImm(0, INDEX), blocks, "serial", made)
 
 
@@ -441,7 +443,9 @@ def _partial_sums(group: list[_Sum], scope: str) -> tuple[Buffer, tuple[int, ...
     sizes = [last - first + 1 for first, last in zip(low, high, strict=True)]
     scope = "register" if math.prod(sizes) == 1 else scope
     shape = tuple([IntImm(n, INDEX) for n in sizes])
-    return Buffer(f"{total.name}_block", shape, total.dtype, scope), low
+    # Rows that begin with registers of their own in the total do so here, too.
+    strides = total.strides if total.scope == "register" else ()
+    return Buffer(f"{total.name}_block", shape, total.dtype, scope, strides), low
 
 
 def _within(around: Sequence[For | IfThenElse], store: BufferStore) -> Stmt:

@@ -289,9 +289,9 @@ def _place(buffer: Buffer, loop: For | None, region: list[_Side]) -> _Plan:
 
 
 def _aligned(plan: _Plan, alignment: Alignment) -> _Plan:
-    """The plan with strides as the program asks for them; registers have no addresses to align."""
+    """The plan with strides as the program asks for them."""
     old = plan.buffer
-    if not alignment or old.strides or old.scope == "register":
+    if not alignment or old.strides:
         return plan
     strides = aligned_strides(old.shape, alignment)
     if is_compact(old.shape, strides):

@@ -35,7 +35,7 @@ BLOCKS = "Blocks: their own iteration spaces."
 PLACES = "Places: where a block is computed."
 REDUCTIONS = "Reductions: their parts."
 CACHES = "Caches: copies of buffers nearer to where they are used."
-STORAGE = "Storage: a buffer's layout and scope."
+STORAGE = "Storage: a buffer's layout, scope and dtype."
 ANNOTATIONS = (
     "Annotations: notes on blocks and loops that lowering, postprocessing or a user reads."
 )

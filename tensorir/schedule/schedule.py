@@ -43,6 +43,7 @@ from .primitives.reverse_compute_inline import ReverseComputeInline
 from .primitives.rfactor import Rfactor
 from .primitives.sample_categorical import SampleCategorical
 from .primitives.sample_perfect_tile import SamplePerfectTile
+from .primitives.set_dtype import SetDtype
 from .primitives.set_scope import SetScope
 from .primitives.split import Split
 from .primitives.storage_align import StorageAlign
@@ -92,6 +93,7 @@ class Schedule(
     TransformLayout,
     LiftAllocation,
     SetScope,
+    SetDtype,
     StorageAlign,
     RollingBuffer,
     Annotate,

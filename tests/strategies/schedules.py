@@ -362,6 +362,12 @@ def _set_scope(d: Draw) -> Arguments:
     return block, d.index(d.writes_of(block)), d.scope()
 
 
+def _set_dtype(d: Draw) -> Arguments:
+    """A block that writes an intermediate, mostly."""
+    block, index, _ = _set_scope(d)
+    return block, index, d.rng.choice(["float64", "float64", "float32", "int64"])
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """How often a primitive is tried, and with what."""
@@ -411,6 +417,7 @@ PRIMITIVES: dict[str, Row] = {
     "lift_allocation": Row(1, _lift_allocation),
     "stage_memory": Row(2, _stage_memory),
     "set_scope": Row(2, _set_scope),
+    "set_dtype": Row(1, _set_dtype),
 }
 """The samplers and queries are drawn on the way, as arguments of these."""
 

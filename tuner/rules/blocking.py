@@ -19,6 +19,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ...support.abi import LINE_BYTES
+from ...support.dtype import DType
 from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm, Var
 from ...tensorir.schedule import Schedule
@@ -50,6 +52,9 @@ STEPS_ACROSS = 8
 lines."""
 SHORT_TILE = 8
 """Rows of a sliver of a transposed operand: a power of two, which one vector moves."""
+
+MOST_CONVERTED = 3
+"""Vectors of columns up to which elements of half precision are converted where they are used."""
 
 AS_THEY_ARE, SPREAD, SLIVERS = 0, 1, 2
 """How the rows of X are read."""
@@ -139,11 +144,25 @@ def _best_rows(block: Block, matmul: Matmul, tile_rows: int, target: Target) -> 
     if reads_across(block, matmul, target):
         return SLIVERS
     if not _rows_collide(block, matmul, tile_rows, target):
-        return AS_THEY_ARE
+        return SPREAD if _is_converted_often(block, matmul, target) else AS_THEY_ARE
     columns = static_extent(block, matmul.columns[-1])
     assert columns is not None
     many = columns >= MANY_MORE_PANELS * _lanes(matmul, target)
     return SLIVERS if many else SPREAD
+
+
+def _is_converted_often(block: Block, matmul: Matmul, target: Target) -> bool:
+    """Whether every step of k converts single elements of X, and all over again for each panel: the
+    copy converts vectors of them, once."""
+    columns = static_extent(block, matmul.columns[-1])
+    lanes = max(1, target.vector_bits // _summed(block).bits)
+    many = columns is None or columns > MOST_CONVERTED * lanes
+    return matmul.x.dtype == "float16" and _summed(block) == "float32" and many
+
+
+def _summed(block: Block) -> DType:
+    """The dtype in which a product is summed."""
+    return block.writes[0].buffer.dtype
 
 
 def _lanes(matmul: Matmul, target: Target) -> int:
@@ -193,8 +212,12 @@ def copy_rows(sch: Schedule, matmul: Matmul, way: int, tile_rows: int, target: T
         return
     block = block_named(sch.func, matmul.block)
     copy = copy_read(sch, matmul.block, matmul.x_read, matmul.x)
+    dtype = matmul.x.dtype
+    if dtype.is_float and dtype is not _summed(block):
+        dtype = _summed(block)
+        sch.set_dtype(copy, 0, dtype)
     if way == SPREAD:
-        line = 64 * 8 // matmul.x.buffer.dtype.bits
+        line = LINE_BYTES // dtype.itemsize
         sch.storage_align(copy, 0, -2, 2 * line, line)
         return
     points = points_of(sch.get(copy))

@@ -185,7 +185,14 @@ def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
     """Apply the rule to the schedule's function, which ``match`` recognises."""
     matmul = match(sch.func)
     assert matmul is not None
-    inline_elementwise(sch, keep=(matmul.x.buffer, matmul.w.buffer))
+    operands = (matmul.x.buffer, matmul.w.buffer)
+    trial = sch.copy()
+    inline_elementwise(trial, keep=operands)
+    if match(trial.func) is None:
+        # An operand that is the same along k or the columns (an expanded one) is written out.
+        inline_elementwise(sch, keep=operands, in_order=True)
+    else:
+        sch.become(trial)
     matmul = match(sch.func)
     assert matmul is not None
     schedule_product(sch, matmul, target, chooser)
@@ -409,6 +416,15 @@ def _tile(
         sch.unroll(loop)
     fetch_ahead(sch, k0, tiling.ahead)
     sum_in_blocks(sch, product, k0, tiling.depth)
+    if not tiling.packed and (tiling.columns is None or tiling.columns % lanes):
+        _keep_rows_apart(sch, product, lanes)
     if lanes > 1:
         sch.vectorize(jl)
     sch.decompose_reduction(product, k0)
+
+
+def _keep_rows_apart(sch: Schedule, product: str, lanes: int) -> None:
+    """Begin each row of sums with a register of its own: the last vector of a row that does not
+    fill it shares none with the next row."""
+    if len(block_named(sch.func, product).writes[0].region) > 1:
+        sch.storage_align(product, 0, -2, lanes, 0)

@@ -32,9 +32,10 @@ class StorageAlign(ScheduleState):
         end. Rows of a length that is a power of two all fall into the same sets of a cache; a
         stride of 16 modulo 64, say, spreads them. The wish is kept as the annotation
         ``buffer_dim_align`` and becomes strides in lowering, when compute_at has given the buffer
-        its final shape: each stride is the smallest that fits. Buffers of scope ``register`` have
-        no addresses and ignore it. A later wish for the same axis takes the place of the former.
-        Transform the layout first: the annotation names an axis by its number.
+        its final shape: each stride is the smallest that fits. In a buffer of scope ``register``
+        it keeps what vectors reach beyond a row out of the next one. A later wish for the same
+        axis takes the place of the former. Transform the layout first: the annotation names an
+        axis by its number.
 
         Requires:
 

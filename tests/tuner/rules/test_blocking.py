@@ -61,6 +61,16 @@ def plan(
     return plan_blocking(sch, matmul, panel, rows, tiles, False, target, ANALYTIC)
 
 
+def halves(rows: int, columns: int, depth: int, dtype: str) -> Workload:
+    return Workload(op.matmul, np.matmul, (rows, depth), (depth, columns), dtype=dtype)
+
+
+def test_half_precision_of_several_panels_is_copied() -> None:
+    assert plan(halves(256, 256, 784, "float16")).rows == SPREAD
+    assert plan(halves(256, 48, 784, "float16")).rows == AS_THEY_ARE
+    assert plan(halves(256, 256, 784, "bfloat16")).rows == AS_THEY_ARE
+
+
 def test_small_products_are_not_blocked() -> None:
     assert plan(product((256, 256), (256, 256))) == Blocking(0, AS_THEY_ARE, 0)
     assert plan(product((256, 784), (784, 128))) == Blocking(0, AS_THEY_ARE, 0)

@@ -58,7 +58,7 @@ def test_any_rows_and_columns(rows: int, columns: int) -> None:
     check_rule(matmul((rows, 5), (5, columns)), "matmul", seeds=1)
 
 
-@pytest.mark.parametrize("depth", SIZES)
+@pytest.mark.parametrize("depth", [n for n in SIZES if n > 1])
 def test_any_depth(depth: int) -> None:
     check_rule(matmul((7, depth), (depth, 33)), "matmul", seeds=1)
 
@@ -131,6 +131,42 @@ def test_other_dtypes(dtype: str) -> None:
     if dtype == "float16":
         workload.reference = lambda a, b: a.astype("float32") @ b.astype("float32")
     check_rule(workload, "matmul", tolerance=2e-3 if dtype == "float16" else 2e-5)
+
+
+@pytest.mark.parametrize("rows", [40, "m"])
+def test_half_precision_is_converted_before_the_product(rows: int | str) -> None:
+    work = Workload(op.linear, lambda x, w: x @ w.T, (rows, 70), (130, 70), dtype="float16")
+    check_rule(work, "matmul", tolerance=5e-3, **({"m": (1, 40)} if rows == "m" else {}))
+    _, func = scheduled(work.func.with_attr("layout_free", [1]), target=SKYLAKE)
+    text = func.script()
+    assert 'a_global[v0, v1] = T.Cast("float32", a[v0, v1])' in text
+    assert 'T.Cast("float32", a[v_i0, v_k])' not in text
+
+
+@pytest.mark.parametrize(
+    ("x", "w"), [((40, 65), (65, 1)), ((40, 65), (1, 33)), ((40, 1), (65, 33))]
+)
+def test_expanded_operands(x: tuple[int, int], w: tuple[int, int]) -> None:
+    work = Workload(
+        lambda a, b: op.matmul(op.broadcast_to(a, (40, 65)), op.broadcast_to(b, (65, 33))),
+        lambda a, b: np.broadcast_to(a, (40, 65)) @ np.broadcast_to(b, (65, 33)), x, w,
+    )  # fmt: skip
+    check_rule(work, "matmul")
+
+
+@pytest.mark.parametrize(("target", "depth"), [(SKYLAKE, 65), (SKYLAKE, 400), (HASWELL, 65)])
+@pytest.mark.parametrize("columns", [33, 9, 200])
+def test_a_partial_vector_of_columns_keeps_sums_in_registers(
+    columns: int, depth: int, target: Target
+) -> None:
+    work = matmul((127, depth), (depth, columns))
+    _, func = scheduled(work.func, target=target)
+    bodies = loop_bodies(assembly_of(func, target))
+    innermost = [b for b in bodies if sum([line.startswith(".LBB") for line in b]) == 1]
+    products = [b for b in innermost if sum(["fmadd" in line for line in b]) > 2]
+    assert products
+    for body in products:
+        assert not [line for line in body if "byte Spill" in line and "mm" in line]
 
 
 def test_a_strange_order_of_axes() -> None:
