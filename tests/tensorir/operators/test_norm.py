@@ -35,20 +35,44 @@ def test_several_axes_without_parameters(run: Run) -> None:
     np.testing.assert_allclose(found, layer_norm(X, (1, 2), 1e-3), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("columns", [10, 64])
+@pytest.mark.parametrize("columns", [1, 10, 64, 65, 128])
 @pytest.mark.parametrize("mean", [0.0, 1e4, 1e6])
-def test_a_large_mean_leaves_short_rows_exact(run: Run, columns: int, mean: float) -> None:
+def test_a_large_mean_leaves_rows_exact(run: Run, columns: int, mean: float) -> None:
     """A mean that is rounded to float32 is off by 0.03 of a million."""
     x = (RNG.standard_normal((4, columns)) + mean).astype("float32")
     np.testing.assert_allclose(run(ops.layer_norm, x), layer_norm(x, (1,), 1e-5), atol=2e-6)
 
 
-def test_rows_between_are_read_three_times() -> None:
-    """They are those of models, and as exact as eager PyTorch's."""
-    for columns, has_rest in ((64, True), (65, False), (8192, False), (8193, True)):
+@pytest.mark.parametrize("first", [1e8, -1e8, 3e38])
+def test_a_first_element_far_from_the_others(run: Run, first: float) -> None:
+    x = RNG.standard_normal((2, 100)).astype("float32")
+    x[0, 0] = first
+    with np.errstate(over="ignore"):
+        expected = layer_norm(x, (1,), 1e-5)
+    found = run(ops.layer_norm, x)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found[1], expected[1], atol=2e-6)
+    if abs(first) < 1e18:  # whose square is a float32
+        # Here, without a schedule, 100 differences are added one after another.
+        np.testing.assert_allclose(found[0], expected[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("where", [0, 7])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_spoils_its_row_alone(run: Run, where: int, value: float) -> None:
+    x = RNG.standard_normal((2, 100)).astype("float32")
+    x[0, where] = value
+    found = run(ops.layer_norm, x)
+    assert np.isnan(found[0]).all()
+    np.testing.assert_allclose(found[1], layer_norm(x[1:], (1,), 1e-5)[0], atol=2e-6)
+
+
+def test_rows_of_middle_length_have_a_mean_of_one_part() -> None:
+    """It is the time that decides."""
+    for columns, has_rest in ((128, True), (129, False), (2047, False), (2048, True)):
         x = te.placeholder((4, columns))
         text = te.create_prim_func([x, ops.layer_norm(x)]).script()
-        assert ("rest_sum" in text) is has_rest
+        assert ("rest" in text) is has_rest
 
 
 def test_half_precision_and_symbolic_dims(run: Run) -> None:
