@@ -91,7 +91,7 @@ numerics: $(VENV)/.stamp  ## errors of long sums beside PyTorch's, into docs/mat
 
 ulp: $(VENV)/.stamp  ## elementary functions on every float32 there is (ULP_ARGS="--functions erf")
 	$(BIN)/python -m burnish.tests.ulp.sweep $(ULP_ARGS)
-	$(BIN)/python -m pytest -q tests/tensorir/codegen/test_math.py --update-golden
+	$(BIN)/python -m pytest -q tests/ulp tests/tensorir/codegen/test_math.py --update-golden
 
 clean:           ## remove environments, caches and build products
 	rm -rf $(VENV) $(BENCH) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

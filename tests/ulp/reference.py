@@ -20,6 +20,10 @@ def _rsqrt(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     return np.divide(1.0, root, out=root)
 
 
+def _exp10(x: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
+    return np.power(10.0, x, out=out)
+
+
 REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     "exp": np.exp,
     "exp_negative": np.exp,
@@ -45,6 +49,10 @@ REFERENCES: dict[str, Callable[..., np.ndarray]] = {
     "pow": np.power,
     "rsqrt": _rsqrt,
     "fmod": np.fmod,
+    "exp10": _exp10,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
 }
 """Of float64 arrays, with ``out=``."""
 
@@ -56,6 +64,7 @@ EXACT: dict[str, Callable[..., mp.mpf]] = {
     "pow": mp.power,
     "rsqrt": lambda x: 1 / mp.sqrt(x),
     "fmod": lambda x, y: mp.mpf(float(np.fmod(float(x), float(y)))),
+    "exp10": lambda x: mp.mpf(10) ** x,
 }
 """Of mpmath's numbers; those that mpmath has under the same name are not here."""
 

@@ -31,6 +31,7 @@ import numpy as np
 from burnish.support.target import Target
 from burnish.tensorir.codegen.math import MATH_FUNCTIONS
 from burnish.tensorir.intrinsics import INTRINSICS
+from burnish.tensorir.lowering.expand_intrinsics import EXPANSIONS
 from burnish.tensorir.parser import parse_func
 from burnish.tests.native import load_native
 from burnish.tests.ulp.reference import FLOAT32, REFERENCES, errors_in_ulp, exact_error
@@ -46,10 +47,11 @@ SLICE = 1 << 27
 PAIRS = 1 << 28
 KEPT = 8
 """Worst points of a variant that are recorded, of blocks that differ in the leading 8 bits."""
-ODD = frozenset({"sinh", "tanh", "erf", "sin", "tan", "atan", "asin"})
+ODD = frozenset({"sinh", "tanh", "erf", "sin", "tan", "atan", "asin", "asinh", "atanh"})
 EVEN = frozenset({"cosh", "cos"})
 SIGN = np.uint32(1 << 31)
-FUNCTIONS = tuple(MATH_FUNCTIONS)
+FUNCTIONS = (*MATH_FUNCTIONS, *[name for name in EXPANSIONS if INTRINSICS[name].arity == 1])
+"""Those that have machine code of their own, and those that are a few operations around these."""
 
 
 @dataclass(frozen=True, order=True)

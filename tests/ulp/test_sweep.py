@@ -18,6 +18,7 @@ from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.math import MATH_FUNCTIONS
 from burnish.tensorir.intrinsics import INTRINSICS
 from burnish.tests.ulp import sweep
+from burnish.tests.ulp.document import bounds, record
 from burnish.tests.ulp.reference import (
     FLOAT16,
     FLOAT32,
@@ -51,11 +52,30 @@ BROKEN = 1 << 30
 # -- the record -------------------------------------------------------------------------------
 def test_every_function_was_swept() -> None:
     assert list(RECORD) == list(FUNCTIONS)
-    assert set(FUNCTIONS) == set(MATH_FUNCTIONS) == set(REFERENCES)
+    composed = {name for name, row in INTRINSICS.items() if row.composed and row.arity == 1}
+    assert set(FUNCTIONS) == {*MATH_FUNCTIONS, *composed} == set(REFERENCES)
     for name, entry in RECORD.items():
         assert entry["exhaustive"] == (INTRINSICS[name].arity == 1)
         least = {"exp_negative": 1 << 31}.get(name, 1 << 32 if entry["exhaustive"] else 1 << 28)
         assert entry["arguments"] == least
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_document_says_what_was_swept(request: pytest.FixtureRequest, name: str) -> None:
+    entry = RECORD[name]
+    worst = max(entry[variant]["ulp"] for variant in VARIANTS)
+    if request.config.getoption("--update-golden"):
+        record(name, 0, worst)
+        if entry["exhaustive"]:
+            record(name, 1, worst)
+    measured, bound, *_ = bounds()[name]
+    assert 0 <= measured - worst < 0.01
+    # Over all arguments the largest error is the bound; over pairs it is a sample.
+    assert (measured == bound) if entry["exhaustive"] else (measured <= bound)
+
+
+def test_the_document_has_every_function() -> None:
+    assert list(bounds()) == list(FUNCTIONS)
 
 
 @pytest.mark.parametrize("variant", RUNNABLE)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import llvmlite.ir as ir
 import mpmath as mp
@@ -20,6 +19,7 @@ import pytest
 from burnish.support.dtype import DType
 from burnish.support.errors import CodegenError, DTypeError
 from burnish.tensorir.codegen.math import MATH_FUNCTIONS, SPLITS_BLOCK, emit_math
+from burnish.tests.ulp.document import bounds, record
 from burnish.tests.ulp.reference import (
     BFLOAT16,
     EXACT,
@@ -30,7 +30,6 @@ from burnish.tests.ulp.reference import (
 )
 from burnish.tests.ulp.sweep import VARIANTS, load_record
 
-DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "math.md"
 SAMPLES_32, SAMPLES_64 = 20_000, 60
 Arrays = tuple[np.ndarray, ...]
 
@@ -158,42 +157,6 @@ def error_64(name: str, arrays: Arrays, got: np.ndarray) -> float:
     return worst
 
 
-def rows() -> dict[str, list[str]]:
-    """The cells of each row of the document's tables."""
-    found = re.findall(r"^\| `(\w+)` \|(.*)\|$", DOCUMENT.read_text(encoding="utf-8"), re.M)
-    return {name: cells.split("|") for name, cells in found}
-
-
-def bounds() -> dict[str, list[float]]:
-    """(float32 largest, float32 bound, float64 measured, float64 bound) of each row of the first
-    table."""
-    return {n: [float(c) for c in cells[:4]] for n, cells in rows().items() if len(cells) > 4}
-
-
-def record(name: str, column: int, value: float) -> None:
-    """Write a measured maximum into the document, rounded up to hundredths."""
-    text = DOCUMENT.read_text(encoding="utf-8")
-    row = re.search(rf"^\| `{name}` \|.*$", text, re.M)
-    assert row is not None, f"docs/math.md has no row for {name}"
-    cells = row.group().split("|")
-    cells[2 + column] = f" {np.ceil(value * 100) / 100:.2f} "
-    DOCUMENT.write_text(text.replace(row.group(), "|".join(cells)), encoding="utf-8")
-
-
-@pytest.mark.parametrize("name", MATH_FUNCTIONS)
-def test_float32_is_that_of_the_sweep(request: pytest.FixtureRequest, name: str) -> None:
-    entry = load_record()[name]
-    worst = max(entry[variant]["ulp"] for variant in VARIANTS)
-    if request.config.getoption("--update-golden"):
-        record(name, 0, worst)
-        if entry["exhaustive"]:
-            record(name, 1, worst)
-    measured, bound, *_ = bounds()[name]
-    assert 0 <= measured - worst < 0.01
-    # Over all arguments the largest error is the bound; over pairs it is a sample.
-    assert (measured == bound) if entry["exhaustive"] else (measured <= bound)
-
-
 @pytest.mark.parametrize("name", MATH_FUNCTIONS)
 def test_float32_of_samples(math_loop: Callable[..., Callable[..., np.ndarray]], name: str) -> None:
     arrays = samples(name, np.float32, SAMPLES_32)
@@ -220,12 +183,9 @@ def test_float64_of_samples_and_hard_points(
     assert worst <= bounds()[name][3]
 
 
-def test_the_document_has_every_function() -> None:
-    assert list(bounds()) == list(MATH_FUNCTIONS)
-
-
 def test_the_measured_errors_are_below_the_bounds() -> None:
-    for measured_32, bound_32, measured_64, bound_64 in bounds().values():
+    for name in MATH_FUNCTIONS:
+        measured_32, bound_32, measured_64, bound_64 = bounds()[name]
         assert measured_32 <= bound_32 <= 4
         assert measured_64 <= bound_64 <= 4
 
