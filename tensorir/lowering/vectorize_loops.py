@@ -198,7 +198,7 @@ def _widest(s: Stmt, var: Var) -> int:
 
 def _check_independent(loop: For, scope: Scope) -> None:
     """Raises _NotVectorizable where an iteration could see what another one stores."""
-    stored: dict[int, set[LinearKey]] = {}
+    stored: dict[int, dict[LinearKey, Linear]] = {}
     loads: list[BufferLoad] = []
     with scope.loop(loop.var, loop.min, loop.extent):
         for n in walk(loop.body):
@@ -210,11 +210,22 @@ def _check_independent(loop: For, scope: Scope) -> None:
                 form = scope.linear(n.indices[0])
                 if form.step(loop.var) == 0 and _varies(n.value, loop.var):
                     raise _NotVectorizable
-                stored.setdefault(id(n.buffer), set()).add(form.key)
+                stored.setdefault(id(n.buffer), {})[form.key] = form
         for load in loads:
-            keys = stored.get(id(load.buffer))
-            if keys is not None and keys != {scope.linear(load.indices[0]).key}:
-                raise _NotVectorizable
+            if id(load.buffer) in stored:
+                form = scope.linear(load.indices[0])
+                for key, other in stored[id(load.buffer)].items():
+                    if key != form.key and not _are_apart(loop, other, form):
+                        raise _NotVectorizable
+
+
+def _are_apart(loop: For, a: Linear, b: Linear) -> bool:
+    """Whether places that go by equal steps are further from each other than the loop goes."""
+    distance, step = b - a, a.step(loop.var)
+    if step is None or distance.terms:
+        return False
+    assert isinstance(loop.extent, IntImm)
+    return abs(distance.const) >= abs(step) * loop.extent.value > 0
 
 
 def _varies(e: Expr, var: Var) -> bool:

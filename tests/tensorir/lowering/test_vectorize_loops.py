@@ -202,3 +202,14 @@ def main(X: T.Buffer((9, 8), "float32"), P: T.Buffer((4,), "int64"), Y: T.Buffer
 """)
     lowered = lower_func(func, Target("llvm -mcpu=skylake-avx512")).func
     assert "X[T.Ramp(P[i] * 8, 1, 8)]" in print_func(lowered)
+
+
+def test_places_that_are_further_apart_than_the_loop_goes_are_independent() -> None:
+    """Rows that are exchanged, of one buffer; a row and the same one some elements on are not."""
+    rows = "C[vi, vj] = T.min(C[vi, vj], C[vi + 4, vj])"
+    text = vectorized(rows)
+    assert "C[T.Ramp(i * 64, 1, 8)] = T.min(C[T.Ramp(i * 64, 1, 8)]" in text
+    assert "C[T.Ramp(i * 64 + 256, 1, 8)]" in text
+    assert "T.Ramp" in vectorized("C[vi, vj] = C[vi, vj + 8]")
+    assert "T.Ramp" not in vectorized("C[vi, vj] = C[vi, vj + 7]")
+    assert "T.Ramp" not in vectorized("C[vi, vj] = C[vi, vj + vi * 64]")
