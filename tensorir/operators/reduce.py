@@ -1,7 +1,7 @@
 """Reductions: sum, prod, max, min in one block; mean and variance in several.
 
-``axis`` is an int, a sequence of them, or None for all; ``keepdims`` keeps reduced dims as 1. Sums
-and products of half precision accumulate in float32 and are rounded once at the end.
+``axis`` is an int, a sequence of them, or None for all; ``keepdims`` keeps reduced dims as 1. Half
+precision accumulates in float32, which CPUs compute in, and is rounded once at the end.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _simple(name: str, reducer: Callable[..., Expr], doc: str) -> Callable[..., 
     def operator(x: Tensor, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
         axes = normal_axes(axis, x.ndim)
         wide = accumulator(x.dtype)
-        if wide is x.dtype or name in ("max", "min"):
+        if wide is x.dtype:
             return reduce_block(name, x, axes, reducer, keepdims=keepdims)
         widened = reduce_block(
             f"{name}_{wide}",

@@ -9,7 +9,9 @@ import pytest
 
 from burnish import te
 from burnish.support.errors import ComputeError
+from burnish.support.node import walk
 from burnish.tensorir import operators as ops
+from burnish.tensorir.stmt import Block
 
 Run = Callable[..., np.ndarray]
 X = np.random.default_rng(5).uniform(0.5, 1.5, (3, 4, 5)).astype("float32")
@@ -93,3 +95,11 @@ def test_errors() -> None:
         ops.mean(te.placeholder((3,), "int32"))
     with pytest.raises(ComputeError, match="expected a tensor of floats"):
         ops.variance(te.placeholder((3,), "int32"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_extremes_of_half_precision_are_float32_until_they_are_results(dtype: str) -> None:
+    """A step takes no rounding, which the next one would wait for."""
+    func = te.create_prim_func([x := te.placeholder((4, 64), dtype), ops.max(x, 1)])
+    blocks = [n for n in walk(func) if isinstance(n, Block) and n.iter_vars]
+    assert [b.writes[0].buffer.dtype for b in blocks] == ["float32", dtype]
