@@ -90,14 +90,14 @@ def scatter(context: Context, node: Node) -> Atom:
                     "strided_slice", updates, axes=(d,), begin=(0,), end=(size,), strides=(1,)
                 )
     else:
-        scalar = context.operand(given["value"], dtype)
-        updates = context.broadcast(scalar, context.type(places))
+        updates = context.operand(given["value"], dtype)
     kind = context.type(x)
     if not kind.ndim:
-        x, places, updates = (
+        x, places = (
             context.reshaped(a, TensorType((IntImm(1),), context.type(a).dtype))
-            for a in (x, places, updates)
+            for a in (x, places)
         )
+        updates = context.reshaped(updates, TensorType((IntImm(1),), dtype))
     keep = bool(given.get("include_self", True))
     if dtype.is_bool and not keep:
         raise context.refuse("leaves out booleans of its own; convert them to uint8 first.")
@@ -114,18 +114,17 @@ def _reduced(
     def write(into: Atom, values: Atom, reduction: str) -> Var:
         return context.op("scatter_elements", into, places, values, axis=axis, reduction=reduction)
 
-    def filled(value: float, like: TensorType) -> Atom:
-        return context.broadcast(context.number(value, kind.dtype), like)
+    def number(value: float) -> Atom:
+        return context.number(value, kind.dtype)
 
-    given = context.type(places)
     if not keep and how is not None:
-        x = write(x, filled(_identity(how, kind.dtype), given), "none")
+        x = write(x, number(_identity(how, kind.dtype)), "none")
     if how != "mean":
         return write(x, updates, "none" if how is None else _REDUCE[how])
-    counts: Atom = filled(1, kind)
+    counts = context.broadcast(number(1), kind)
     if not keep:
-        counts = write(counts, filled(0, given), "none")
-    counts = write(counts, filled(1, given), "add")
+        counts = write(counts, number(0), "none")
+    counts = write(counts, number(1), "add")
     name = "divide" if kind.dtype.is_float else "floor_divide"
     return context.op(name, write(x, updates, "add"), counts)
 

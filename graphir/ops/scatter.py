@@ -90,7 +90,8 @@ def _scatter_elements(call: Call) -> Type:
     if x.ndim == 0:
         raise fail(call, "x is a scalar", "x of rank 1 and more")
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
-    if indices.ndim != x.ndim or not shape_equal(indices.shape, updates.shape):
+    is_given = updates.ndim == 0 or shape_equal(indices.shape, updates.shape)
+    if indices.ndim != x.ndim or not is_given:
         raise fail(call, "the shapes do not fit", "indices of x's rank, updates of their shape")
     for d, (a, b) in enumerate(zip(indices.shape, x.shape, strict=True)):
         own, whole = static_value(a), static_value(b)

@@ -51,12 +51,13 @@ def scatter_elements(
     """The function of ``x``, ``indices``, ``updates`` and the result: ``x``, but ``result[...,
     indices[i...], ...] = updates[i...]`` along ``axis``.
 
-    ``updates`` has the shape of ``indices``, which is at most that of ``x`` off the axis.
+    ``updates`` has the shape of ``indices``, which is at most that of ``x`` off the axis; or none,
+    where each update is the same.
     ``reduction`` is none, add, mul, max or min. Raises ComputeError for ranks and dtypes that do
     not fit.
     """
     _check("scatter_elements", x, updates, [indices], reduction)
-    if not x.ndim == indices.ndim == updates.ndim:
+    if x.ndim != indices.ndim or updates.ndim not in (0, x.ndim):
         raise ComputeError(
             f"scatter_elements: expected operands of one rank, found {x.ndim}, {indices.ndim} and "
             f"{updates.ndim}."
@@ -78,8 +79,8 @@ def scatter_elements(
         def update(k: Expr) -> Stmt:
             at = place(k)
             own = (*at[:d], BufferLoad(held, (k,)), *at[d + 1 :])
-            new = combine(BufferLoad(out, own), BufferLoad(values, at))
-            return BufferStore(out, new, own)
+            given = BufferLoad(values, at if updates.ndim else ())
+            return BufferStore(out, combine(BufferLoad(out, own), given), own)
 
         return seq(loop("k", count, find), loop("k", count, update))
 
@@ -126,6 +127,9 @@ def _runs(size: Expr) -> Expr:
 def _in_run(size: Expr, c: Expr, *, of: Expr | None = None) -> Expr:
     """How many of ``size`` elements run ``c`` has, where there are as many runs as these need, or
     as ``of`` elements do."""
+    whole = size if of is None else of
+    if isinstance(size, IntImm) and isinstance(whole, IntImm) and whole.value <= _RUN:
+        return size
     if of is None and isinstance(size, IntImm) and size.value % _RUN == 0:
         return IntImm(_RUN)
     return maximum(minimum(size - c * _RUN, IntImm(_RUN)), IntImm(0))

@@ -20,6 +20,7 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ),
     ("R.scatter_index(x, u, i, axes=(1,))", {"x": BIG, "u": 'R.Tensor((), "float32")', "i": AT}),
     ('R.scatter_elements(x, i, u, reduction="max")', {"x": BIG, "i": E_INT, "u": E}),
+    ("R.scatter_elements(x, i, u)", {"x": BIG, "i": E_INT, "u": 'R.Tensor((), "float32")'}),
     *[
         (f'R.pad_edges(x, pad_width=(1, 0, 2, 1), mode="{mode}")', {"x": kind})
         for mode in ("reflect", "replicate", "circular")

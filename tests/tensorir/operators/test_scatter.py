@@ -75,6 +75,22 @@ def test_scatter_elements_replaces_and_the_last_one_counts() -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_one_update_for_all_places(axis: int) -> None:
+    at, one = RNG.integers(0, 4, (3, 4)), np.array(2.5)
+    for reduction, expected in (
+        ("none", torch.tensor(X).scatter(axis, torch.tensor(at), 2.5)),
+        ("add", torch.tensor(X).scatter(axis, torch.tensor(at), 2.5, reduce="add")),
+    ):
+        found = run_rows(
+            lambda x, i, u, d=axis, how=reduction: ops.scatter_elements(
+                x, i, u, axis=d, reduction=how
+            ),
+            X, at, one, shape=X.shape,
+        )  # fmt: skip
+        np.testing.assert_allclose(found, expected.numpy(), rtol=1e-13)
+
+
 def test_scatter_elements_of_symbolic_sizes() -> None:
     at, updates = RNG.permutation(5)[:, None] + np.zeros((1, 4), np.int64), RNG.random((5, 4))
     shapes = [("n", 4), ("m", 4), ("m", 4)]
