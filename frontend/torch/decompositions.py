@@ -22,11 +22,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
     op: global_decomposition_table["post_autograd"][op]
     for op in (
-        aten.slice_scatter.default, aten.ldexp.Tensor,
-        aten.tril_indices.default, aten.triu_indices.default,
+        aten.ldexp.Tensor, aten.tril_indices.default, aten.triu_indices.default,
     )
 }  # fmt: skip
 """By operator; these are torch's own, which its table for export leaves out."""
+_STEPWISE = global_decomposition_table["post_autograd"][aten.slice_scatter.default]
 FIRST_RESULT = (aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
 """Operators of which only the first result is made here: others are for training."""
 SECOND_RESULT = (aten.max_pool2d_with_indices.default,)
@@ -246,6 +246,28 @@ def nanmedian_of_all(x: Tensor) -> Tensor:
 
 
 # -- writing at places ---------------------------------------------------------------------------
+@decomposes(aten.slice_scatter.default)
+def slice_scatter(
+    x: Tensor,
+    source: Tensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Tensor:
+    """What stays in front, the source, what stays behind: moves of whole pieces, where torch looks
+    each element up. With a step torch's own."""
+    if step != 1:
+        result: Tensor = _STEPWISE(x, source, dim, start, end, step)
+        return result
+    front = aten.slice.Tensor(x, dim, 0, 0 if start is None else start)
+    first = front.shape[dim] + source.shape[dim]
+    behind = x.narrow(dim, first, x.shape[dim] - first)
+    parts = [front, source, behind]
+    parts = [p for p in parts if not (isinstance(p.shape[dim], int) and p.shape[dim] == 0)]
+    return torch.cat(parts, dim) if len(parts) > 1 else source.clone()
+
+
 @decomposes(aten.masked_scatter.default)
 def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """The elements of ``source`` in order, one for each place of the mask."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,7 +12,7 @@ from torch import nn
 
 from burnish.frontend.torch.decompositions import FEW_BOUNDARIES
 from burnish.support.errors import UnsupportedOpError
-from burnish.tests.frontend.torch.oracle import check_all, import_function
+from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
 
 torch.manual_seed(0)
 NAN, INF = torch.nan, torch.inf
@@ -89,6 +92,22 @@ def test_scans_of_one_element_and_of_many() -> None:
 def test_logcumsumexp_does_not_overflow() -> None:
     x = torch.tensor([[1000.0, 999.0, -1000.0, 1001.0], [-INF, -INF, 0.0, 1.0]])
     check_all({"rows": lambda x: x.logcumsumexp(1), "columns": lambda x: x.logcumsumexp(0)}, x)
+
+
+def test_slices_are_written_as_whole_pieces() -> None:
+    """Without looking elements up; with a step as torch does it."""
+    x = torch.randn(6, 5)
+    functions: dict[str, Callable[..., Any]] = {
+        "behind": lambda x: torch.slice_scatter(x, x[2:] * 2, 0, 2),
+        "between": lambda x: torch.slice_scatter(x, x[:, :2] * 2, 1, -4, 3),
+        "in front": lambda x: torch.slice_scatter(x, x[:4] * 2, 0, None, 4),
+        "all": lambda x: torch.slice_scatter(x, x * 2, 0, -99, 99),
+        "none": lambda x: torch.slice_scatter(x, x[:0], 0, 4, 2),
+    }
+    check_all({**functions, "step": lambda x: torch.slice_scatter(x, x[:3] + 1, 0, 0, 6, 2)}, x)
+    for function in functions.values():
+        operators = operators_of(import_function(function, x))
+        assert not {"take", "advanced_index", "gather_elements", "where"} & set(operators)
 
 
 def test_medians() -> None:
