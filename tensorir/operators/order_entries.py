@@ -1,7 +1,8 @@
 """Elements and their places as unsigned integers that compare in the order of a stable sort.
 
     element ──> key: integers are in order as the elements are, from the first on
-    (key, place) ──> one word of 64 bits where the key has at most 32, else a word each
+    (key, place) ──> one word of 64 bits where the key has at most 32, else a word each;
+                     of short axes one of 32 bits where the key has at most 16
 
 An entry is the tuple of its words, and no two are equal: what orders entries is stable whichever
 way it goes through them. NaN stands above everything else and the two zeros are equal, as in
@@ -27,23 +28,22 @@ from ..expr import (
     IntImm,
     Select,
     Var,
+    add,
     const,
     logical_and,
     logical_or,
     max_value,
     minimum,
+    sub,
 )
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
-from ..stmt import BufferStore, LetStmt, Stmt, seq
+from ..stmt import BufferStore, IfThenElse, LetStmt, Stmt, seq
 from .rows import loop
 
 WORD = DType("uint64")
 ZERO, ONE = IntImm(0, INDEX), IntImm(1, INDEX)
-LAST = max_value(WORD)
-"""A word that no entry has in all of its words: it stands behind every entry."""
-PACKED_BITS = 32
-"""A key of so many bits, and a place of as many, are one word."""
+NARROW_WORD = DType("uint32")
 
 Entry = tuple[Expr, ...]
 
@@ -94,10 +94,12 @@ def _float_key(bits: Expr, sign: Expr, infinity: Expr) -> Expr:
 
 @dataclass(frozen=True)
 class Entries:
-    """How the elements of one dtype become entries."""
+    """How the elements of one dtype become entries. A ``word`` is half key and half place, or all
+    of one of them."""
 
     dtype: DType
     descending: bool
+    word: DType = WORD
 
     @property
     def bits(self) -> int:
@@ -110,49 +112,68 @@ class Entries:
         return self.bits // 8
 
     @property
+    def half(self) -> int:
+        """The bits of half a word."""
+        return self.word.bits // 2
+
+    @property
     def is_packed(self) -> bool:
         """Whether key and place are one word."""
-        return self.bits <= PACKED_BITS
+        return self.bits <= self.half
 
     @property
     def words(self) -> int:
         """The words of an entry."""
         return 1 if self.is_packed else 2
 
+    @property
+    def last(self) -> Expr:
+        """A word that no entry has in all of its words: it stands behind every entry."""
+        return max_value(self.word)
+
     def check_length(self, length: Expr) -> None:
         """Raises ComputeError for an axis whose places have no room in an entry."""
-        if self.is_packed and isinstance(length, IntImm) and length.value >> PACKED_BITS:
+        if self.is_packed and isinstance(length, IntImm) and length.value >> self.half:
             raise ComputeError(
-                f"argsort: expected an axis of less than 2**{PACKED_BITS} {self.dtype} elements, "
+                f"argsort: expected an axis of less than 2**{self.half} {self.dtype} elements, "
                 f"found {length.value}."
             )
 
     def key(self, x: Expr) -> Expr:
-        """The key of ``x``, at least 32 bits wide."""
-        key = order_key(x, descending=self.descending)
-        return cast_expr(key, "uint32") if self.is_packed else key
+        """The key of ``x``, of its width."""
+        return order_key(x, descending=self.descending)
 
     def entry(self, x: Expr, place: Expr) -> Entry:
         """The entry of element ``x`` at ``place``."""
-        key, number = cast_expr(self.key(x), WORD), cast_expr(place, WORD)
+        key, number = cast_expr(self.key(x), self.word), cast_expr(place, self.word)
         if not self.is_packed:
             return key, number
-        high = call_intrin("shift_left", key, PACKED_BITS)
+        high = call_intrin("shift_left", key, self.half)
         return (call_intrin("bitwise_or", high, number),)
 
     def place(self, entry: Entry) -> Expr:
         """Where the element of ``entry`` stands, an index."""
         number = entry[-1]
         if self.is_packed:
-            number = call_intrin("bitwise_and", number, (1 << PACKED_BITS) - 1)
+            number = call_intrin("bitwise_and", number, (1 << self.half) - 1)
         return cast_expr(number, INDEX)
 
     def digit(self, entry: Entry, p: Expr) -> Expr:
         """Byte ``p`` of the key from below, an index."""
-        first = PACKED_BITS if self.is_packed else 0
-        shift = cast_expr(p * 8 + first, WORD)
+        first = self.half if self.is_packed else 0
+        shift = cast_expr(p * 8 + first, self.word)
         moved = call_intrin("shift_right", entry[0], shift)
         return cast_expr(call_intrin("bitwise_and", moved, 255), INDEX)
+
+
+def entries_of(dtype: DType, length: Expr, *, descending: bool) -> Entries:
+    """Entries for an axis, of the narrowest words that hold key and place: a vector has most of
+    those. Raises ComputeError for an axis whose places have no room in an entry."""
+    half = NARROW_WORD.bits // 2
+    is_short = isinstance(length, IntImm) and not length.value >> half
+    entries = Entries(dtype, descending, NARROW_WORD if is_short and dtype.bits <= half else WORD)
+    entries.check_length(length)
+    return entries
 
 
 def precedes(a: Entry, b: Entry) -> Expr:
@@ -181,12 +202,13 @@ def find_first(
     entry_of: Callable[[Expr], Entry],
     wanted: Callable[[Entry], Expr] | None = None,
 ) -> Stmt:
-    """Puts the first of the wanted entries into ``found``, ``LAST`` where there is none.
+    """Puts the first of the wanted entries into ``found``, what stands behind every entry where
+    there is none.
 
     One word at a time, so that each is the minimum of a loop, which vectors compute.
     """
     parts: list[Stmt] = []
-    words = found.shape[0]
+    last, words = max_value(found.dtype), found.shape[0]
     assert isinstance(words, IntImm)
     for w in range(words.value):
         at = IntImm(w, INDEX)
@@ -199,26 +221,39 @@ def find_first(
                     condition = logical_and(condition, same)
                 candidate = entry[w]
                 if not isinstance(condition, IntImm):
-                    candidate = Select(condition, candidate, LAST)
+                    candidate = Select(condition, candidate, last)
                 least = minimum(BufferLoad(found, (at,)), candidate)
                 return BufferStore(found, least, (at,))
 
             return let_all("e", entry_of(k), keep)
 
-        parts += [BufferStore(found, LAST, (at,)), loop("k", extent, step)]
+        parts += [BufferStore(found, last, (at,)), loop("k", extent, step)]
     return seq(*parts)
 
 
 @dataclass(frozen=True)
 class OrderedRow:
-    """A row: its ``length`` elements, and where the first ``found`` indices go, one at a time."""
+    """A row: its ``length`` elements, and where indices go, one at a time: ``found`` of them, after
+    the ``skipped`` first ones."""
 
     entries: Entries
     length: Expr
     found: Expr
     load: Callable[[Expr], Expr]
     write: Callable[[Expr, Expr], Stmt]
+    skipped: int = 0
+
+    @property
+    def last(self) -> Expr:
+        """The place behind the last index that is wanted."""
+        return add(self.found, IntImm(self.skipped, INDEX))
 
     def entry(self, k: Expr) -> Entry:
         """The entry of element ``k``."""
         return self.entries.entry(self.load(k), k)
+
+    def put(self, at: Expr, index: Expr) -> Stmt:
+        """Writes the index that stands at place ``at``, below ``last``, unless it is skipped."""
+        first = IntImm(self.skipped, INDEX)
+        write = self.write(sub(at, first), index)
+        return IfThenElse(at >= first, write) if self.skipped else write

@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..buffer import Buffer
-from ..expr import INDEX, LT, BufferLoad, Expr, IntImm, Var, sub
+from ..expr import INDEX, LT, BufferLoad, Expr, IntImm, Var, add, sub
 from ..stmt import BufferStore, IfThenElse, Stmt, seq
 from .order_entries import (
     ONE,
-    WORD,
     ZERO,
     Entries,
     Entry,
@@ -37,7 +36,9 @@ def radix_steps(entries: Entries, length: Expr) -> Expr:
 def radix_sort(row: OrderedRow) -> tuple[Stmt, list[Buffer]]:
     """The order of one element and more, and the buffers it needs."""
     entries = row.entries
-    items = Buffer("items", (IntImm(entries.words, INDEX), IntImm(2, INDEX), row.length), WORD)
+    items = Buffer(
+        "items", (IntImm(entries.words, INDEX), IntImm(2, INDEX), row.length), entries.word
+    )
     counts = Buffer("counts", (IntImm(entries.passes, INDEX), IntImm(_DIGITS, INDEX)), INDEX)
     total, half = Buffer("total", (ONE,), INDEX), Buffer("half", (ONE,), INDEX)
     return _Radix(row, items, counts, total, half).sort(), [items, counts, total, half]
@@ -120,6 +121,7 @@ class _Radix:
 
     def _write(self, last: Var) -> Stmt:
         def index(k: Var) -> Stmt:
-            return self.row.write(k, self.row.entries.place(self._entry(last, k)))
+            entry = self._entry(last, add(k, IntImm(self.row.skipped, INDEX)))
+            return self.row.write(k, self.row.entries.place(entry))
 
         return loop("k", self.row.found, index)

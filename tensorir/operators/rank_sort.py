@@ -9,9 +9,7 @@ from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, floordiv
 from ..expr import cast as cast_expr
 from ..stmt import BufferStore, IfThenElse, Stmt, seq
 from .order_entries import (
-    LAST,
     ONE,
-    WORD,
     ZERO,
     Entries,
     Entry,
@@ -62,11 +60,11 @@ def rank_sort(row: OrderedRow) -> tuple[Stmt, list[Buffer]]:
     entries, length = row.entries, row.length
     padded = _padded(length)
     most = padded if isinstance(padded, IntImm) else _padded(IntImm(most_ranked(entries), INDEX))
-    firsts = Buffer("firsts", (most,), WORD)
+    firsts = Buffer("firsts", (most,), entries.word)
     before = Buffer("before", (ONE,), INDEX)
 
     def item(k: Expr) -> Entry:
-        return (BufferLoad(firsts, (k,)), cast_expr(k, WORD))[: entries.words]
+        return (BufferLoad(firsts, (k,)), cast_expr(k, entries.word))[: entries.words]
 
     def count(own: Entry) -> Stmt:
         def step(j: Var) -> Stmt:
@@ -76,13 +74,13 @@ def rank_sort(row: OrderedRow) -> tuple[Stmt, list[Buffer]]:
         return seq(BufferStore(before, ZERO, (ZERO,)), loop("j", padded, step))
 
     def place(at: Var, i: Expr) -> Stmt:
-        write = row.write(at, i)
-        return write if row.found is length else IfThenElse(at < row.found, write)
+        write = row.put(at, i)
+        return write if row.found is length else IfThenElse(at < row.last, write)
 
     def ranked(i: Var) -> Stmt:
         counted = let_all("own", item(i), count)
         return seq(counted, let("at", BufferLoad(before, (ZERO,)), lambda at: place(at, i)))
 
-    fill = loop("k", padded, lambda k: BufferStore(firsts, LAST, (k,)))
+    fill = loop("k", padded, lambda k: BufferStore(firsts, entries.last, (k,)))
     make = loop("k", length, lambda k: BufferStore(firsts, row.entry(k)[0], (k,)))
     return seq(fill, make, loop("i", length, ranked)), [firsts, before]

@@ -15,7 +15,6 @@ from ..intrinsics import call_intrin
 from ..stmt import Stmt, seq
 from .order_entries import (
     ONE,
-    WORD,
     Entries,
     Entry,
     OrderedRow,
@@ -62,13 +61,13 @@ def selection_steps(entries: Entries, length: Expr, count: int) -> Expr:
 
 
 def select_first(row: OrderedRow) -> tuple[Stmt, list[Buffer]]:
-    """The first ``row.found`` of at least ``FEWEST`` elements, and the buffers it needs."""
+    """The first ``row.last`` of at least ``FEWEST`` elements, and the buffers it needs."""
     entries, length = row.entries, row.length
     words = IntImm(entries.words, INDEX)
     static = log_parts(entries, length)
     most = 1 << static.value if isinstance(static, IntImm) else 1 << _MOST_LOG
-    firsts = Buffer("firsts", (words, IntImm(most, INDEX)), WORD)
-    found = Buffer("found", (words,), WORD)
+    firsts = Buffer("firsts", (words, IntImm(most, INDEX)), entries.word)
+    found = Buffer("found", (words,), entries.word)
 
     def with_parts(log: Expr) -> Stmt:
         parts = _shift_left(ONE, log)
@@ -102,9 +101,8 @@ def select_first(row: OrderedRow) -> tuple[Stmt, list[Buffer]]:
             def taken(entry: Entry) -> Stmt:
                 def at(place: Var) -> Stmt:
                     inside = call_intrin("bitwise_and", place, sub(parts, ONE))
-                    return seq(
-                        row.write(k, place), let("part", inside, lambda p: next_of(p, entry))
-                    )
+                    following = let("part", inside, lambda p: next_of(p, entry))
+                    return seq(row.put(k, place), following)
 
                 return let("place", entries.place(entry), at)
 
@@ -123,7 +121,7 @@ def select_first(row: OrderedRow) -> tuple[Stmt, list[Buffer]]:
                 lambda r: loop("p", parts, lambda p: take(_shift_left(r + 1, log), p)),
             ),
             loop("p", sub(length, whole), lambda p: take(whole, p)),
-            loop("k", row.found, extract),
+            loop("k", row.last, extract),
         )
 
     body = with_parts(static) if isinstance(static, IntImm) else let("log", static, with_parts)

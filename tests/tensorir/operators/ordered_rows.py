@@ -11,7 +11,7 @@ from burnish.support.dtype import DType
 from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.expr import INDEX, BufferLoad, Expr, IntImm
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.operators.order_entries import Entries, OrderedRow
+from burnish.tensorir.operators.order_entries import OrderedRow, entries_of
 from burnish.tensorir.operators.rows import function_of_rows
 from burnish.tensorir.stmt import BufferStore, Stmt
 from burnish.tensorir.verify import verify_func
@@ -37,16 +37,23 @@ def sample(dtype: str, shape: Sequence[int], seed: int = 0) -> torch.Tensor:
 
 
 def ordered_func(
-    method: Method, dtype: str, rows: int, length: int, count: int | None, *, descending: bool
+    method: Method,
+    dtype: str,
+    rows: int,
+    length: int,
+    count: int | None,
+    *,
+    descending: bool,
+    start: int = 0,
 ) -> PrimFunc:
     """The function of a matrix that orders each of its rows by ``method``."""
     size = IntImm(length, INDEX)
-    found = size if count is None else IntImm(count, INDEX)
+    found = size if count is None else IntImm(count - start, INDEX)
     source = Buffer("x", (IntImm(rows, INDEX), size), DType(dtype))
     out = Buffer("out", (IntImm(rows, INDEX), found), INDEX)
 
     def row(at: Sequence[Expr]) -> tuple[Stmt, list[Buffer]]:
-        entries = Entries(DType(dtype), descending)
+        entries = entries_of(DType(dtype), size, descending=descending)
         return method(
             OrderedRow(
                 entries,
@@ -54,6 +61,7 @@ def ordered_func(
                 found,
                 lambda k: BufferLoad(source, (*at, k)),
                 lambda k, index: BufferStore(out, index, (*at, k)),
+                start,
             )
         )
 
@@ -61,15 +69,20 @@ def ordered_func(
 
 
 def check_order(
-    method: Method, x: torch.Tensor, count: int | None = None, *, descending: bool = False
+    method: Method,
+    x: torch.Tensor,
+    count: int | None = None,
+    *,
+    descending: bool = False,
+    start: int = 0,
 ) -> None:
     """``method`` finds what a stable sort of torch does, along the last axis."""
     dtype = str(x.dtype).removeprefix("torch.")
     rows, length = x.shape
-    func = ordered_func(method, dtype, rows, length, count, descending=descending)
+    func = ordered_func(method, dtype, rows, length, count, descending=descending, start=start)
     held = x.view(torch.uint8) if dtype == "bool" else x
     held = x.view(torch.int16) if dtype == "bfloat16" else held
-    found = np.full((rows, length if count is None else count), -7)
+    found = np.full((rows, (length if count is None else count) - start), -7)
     call_native(func, held.numpy().copy(), found)
     order = torch.sort(x, stable=True, descending=descending)[1].numpy()
-    np.testing.assert_array_equal(found, order[:, :count])
+    np.testing.assert_array_equal(found, order[:, start:count])

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from burnish import te
 from burnish.support.errors import ComputeError
+from burnish.support.node import walk
 from burnish.tensorir import operators as ops
+from burnish.tensorir.stmt import Block
 from burnish.tests.tensorir.operators.rows_native import run_rows
 
 
@@ -79,6 +81,44 @@ def test_every_way_of_ordering_has_one_result(dtype: str, count: int | None) -> 
         np.testing.assert_array_equal(found, order)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8"])
+@pytest.mark.parametrize(("start", "count"), [(0, 1), (3, 4), (40, 41), (599, 600), (30, 50)])
+def test_every_way_of_finding_a_part_has_one_result(dtype: str, start: int, count: int) -> None:
+    for shape, axis in (((2, 1200), 1), ((600, 2), 0), ((60, 61), 1), ((600, 60), 0)):
+        if count > shape[axis]:
+            continue
+        x = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+        kept = (shape[0], count - start) if axis else (count - start, shape[1])
+        order = np.take(wanted(x, axis, False), range(start, count), axis)
+        for shapes in (None, [("m", "n")]):
+            found = run_rows(
+                lambda t, d=axis: ops.argsort(t, d, count=count, start=start),
+                x, shape=kept, shapes=shapes,
+            )  # fmt: skip
+            np.testing.assert_array_equal(found, order)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "keywords", "buffers"),
+    [
+        ((5000, 5), 1, {}, {"words", "turned", "places"}),
+        ((40, 600), 0, {}, {"words"}),
+        ((40, 600), 0, {"count": 3}, {"words"}),
+        ((40, 600), 1, {"count": 3}, {"firsts", "found"}),
+        ((2, 20_000), 1, {}, {"items", "counts", "total", "half"}),
+        ((2, 20_000), 1, {"count": 10_000, "start": 9_999}, {"keys", "low", "count", "place"}),
+        ((20_000, 2), 0, {"count": 10_000, "start": 9_999}, {"keys", "low", "count", "place"}),
+        ((1, 20), 1, {}, {"firsts", "before"}),
+    ],
+)
+def test_the_least_work_is_taken(
+    shape: tuple[int, int], axis: int, keywords: dict[str, int], buffers: set[str]
+) -> None:
+    func = ops.argsort(te.placeholder(shape), axis, **keywords)
+    found = {b.name for n in walk(func) if isinstance(n, Block) for b in n.alloc_buffers}
+    assert found == buffers
+
+
 @pytest.mark.parametrize("n", [20, 150])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_the_first_few_along_any_axis(axis: int, n: int) -> None:
@@ -99,3 +139,5 @@ def test_the_first_few() -> None:
 def test_errors() -> None:
     with pytest.raises(ComputeError, match="argsort: the first 4 of an axis of another size"):
         ops.argsort(te.placeholder((3,)), count=4)
+    with pytest.raises(ComputeError, match="argsort: 3 of the first 2 are to be left out"):
+        ops.argsort(te.placeholder((3,)), count=2, start=3)
