@@ -54,10 +54,17 @@ def extreme_of_axis(context: Context, node: Node) -> list[Atom]:
 
 
 def _ordered(
-    context: Context, x: Atom, axis: int, *, descending: bool, count: int | None = None
+    context: Context,
+    x: Atom,
+    axis: int,
+    *,
+    descending: bool,
+    count: int | None = None,
+    start: int = 0,
 ) -> list[Atom]:
-    """The elements in order, and their indices."""
-    order = context.op("argsort", x, axis=axis, descending=descending, count=count)
+    """The elements in order, and their indices: the first ``count`` but for ``start`` of them."""
+    attrs = {"descending": descending, "count": count, "start": start}
+    order = context.op("argsort", x, axis=axis, **attrs)
     return [context.op("gather_elements", x, order, axis=axis), order]
 
 
@@ -88,13 +95,9 @@ def kth_value(context: Context, node: Node) -> list[Atom]:
     given = arguments(node)
     x = _row(context, context.operand(given["self"]))
     k, axis = int(context.static(given["k"], "k")), int(given["dim"]) % context.type(x).ndim
-    found = _ordered(context, x, axis, descending=False, count=k)
-    cuts = [
-        context.op("strided_slice", f, axes=(axis,), begin=(k - 1,), end=(k,), strides=(1,))
-        for f in found
-    ]
+    found = _ordered(context, x, axis, descending=False, count=k, start=k - 1)
     kinds = [context.result_type(node, i) for i in range(2)]
-    return [context.reshaped(c, kind) for c, kind in zip(cuts, kinds, strict=True)]
+    return [context.reshaped(f, kind) for f, kind in zip(found, kinds, strict=True)]
 
 
 @converts("aten.cumsum.default", "aten.cumprod.default")
@@ -104,6 +107,18 @@ def scan(context: Context, node: Node) -> Atom:
     if not context.type(x).ndim:
         return x
     return context.op(base_name(node), x, axis=int(arguments(node)["dim"]))
+
+
+@converts("aten.cummax.default", "aten.cummin.default")
+def running_extreme(context: Context, node: Node) -> list[Atom]:
+    """The values, and where each stands: of equal ones, and of NaN, the last place."""
+    given = arguments(node)
+    x, axis = _row(context, context.operand(given["self"])), int(given["dim"])
+    dtype = context.type(x).dtype
+    numbers = context.cast(x, BYTE) if dtype.is_bool else x
+    values = context.op(base_name(node), numbers, axis=axis)
+    places = context.op("last_match", numbers, values, axis=axis)
+    return [_as(context, f, node, i) for i, f in enumerate((context.cast(values, dtype), places))]
 
 
 @converts("aten.logsumexp.default")

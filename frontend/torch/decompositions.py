@@ -168,35 +168,6 @@ def _scanned(
     return parts
 
 
-def _running_extreme(x: Tensor, dim: int, *, largest: bool) -> tuple[Tensor, Tensor]:
-    """Values and places; of equal ones, and of NaN, the last place."""
-    if x.ndim == 0:
-        return x, torch.zeros_like(x, dtype=torch.int64)
-    dim %= x.ndim
-    shape = [1] * x.ndim
-    shape[dim] = x.shape[dim]
-    places = torch.arange(x.shape[dim], device=x.device).reshape(shape).expand(x.shape)
-
-    def later(a: tuple[Tensor, ...], b: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        wins = b[0] >= a[0] if largest else b[0] <= a[0]
-        if x.is_floating_point():
-            wins = wins | b[0].isnan()
-        return tuple([torch.where(wins, v, u) for u, v in zip(a, b, strict=True)])
-
-    values, indices = _scanned((x, places), dim, later)
-    return values, indices.contiguous()
-
-
-@decomposes(aten.cummax.default)
-def cummax(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    return _running_extreme(x, dim, largest=True)
-
-
-@decomposes(aten.cummin.default)
-def cummin(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    return _running_extreme(x, dim, largest=False)
-
-
 @decomposes(aten.logcumsumexp.default)
 def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     """Of float32 in float64, as errors of the elements before add up."""

@@ -1,16 +1,26 @@
 """Rows of the operators that find or order elements along one axis: argmax, argmin, argsort; and of
-the scans."""
+the scans: sums, products, extremes and where these stand."""
 
 from __future__ import annotations
 
 from ...support.dtype import DType
 from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
-from ..dim import static_value
+from ..dim import shape_equal, static_value
 from ..expr import Call
 from ..op import REQUIRED, Op, attr, get_op, register
 from ..type import TensorType, Type
-from .operands import as_prim_func, describe, fail, inputs, normal_axis, operator_function, tensor
+from .operands import (
+    as_prim_func,
+    describe,
+    fail,
+    inputs,
+    normal_axis,
+    operator_function,
+    same_dtype,
+    tensor,
+    tensors,
+)
 
 INT64 = DType("int64")
 
@@ -39,13 +49,17 @@ def _legalize_arg_extreme(call: Call) -> PrimFunc:
 
 def _argsort(call: Call) -> Type:
     kind, axis = tensor(call, 0), _axis(call)
-    count = attr(call, "count")
-    if count is None:
-        return TensorType(kind.shape, INT64)
+    count, start = attr(call, "count"), attr(call, "start")
     size = static_value(kind.shape[axis])
+    if count is None and start == 0:
+        return TensorType(kind.shape, INT64)
+    count = size if count is None else count
     if not isinstance(count, int) or count < 0 or (size is not None and count > size):
         raise fail(call, f"count={count!r}", f"an int of at most the size of axis {axis}")
-    return TensorType((*kind.shape[:axis], IntImm(count), *kind.shape[axis + 1 :]), INT64)
+    if not isinstance(start, int) or not 0 <= start <= count:
+        raise fail(call, f"start={start!r}", f"an int from 0 to {count}")
+    found = IntImm(count - start)
+    return TensorType((*kind.shape[:axis], found, *kind.shape[axis + 1 :]), INT64)
 
 
 def _scan(call: Call) -> Type:
@@ -56,11 +70,19 @@ def _scan(call: Call) -> Type:
     return kind
 
 
+def _last_match(call: Call) -> Type:
+    kind, other = tensors(call)
+    same_dtype(call, [kind, other])
+    if not shape_equal(kind.shape, other.shape):
+        raise fail(call, f"y is {describe(other)}", "the shape of x")
+    _axis(call)
+    return TensorType(kind.shape, INT64)
+
+
 def _legalize_rows(call: Call) -> PrimFunc:
     """Operators whose function is no compute."""
-    (x,) = inputs(call)
     rest = {key: attr(call, key) for key in get_op(call.op).attrs if key != "axis"}
-    made: object = operator_function(call.op)(x, _axis(call), **rest)
+    made: object = operator_function(call.op)(*inputs(call), _axis(call), **rest)
     assert isinstance(made, PrimFunc)
     return made
 
@@ -78,12 +100,15 @@ for _name in ("argmax", "argmin"):
 for _name in ("cumsum", "cumprod"):
     _attrs = {"axis": REQUIRED, "exclusive": False, "reverse": False}
     register(Op(_name, ("x",), _scan, _legalize_rows, _attrs))
+for _name in ("cummax", "cummin"):
+    register(Op(_name, ("x",), _scan, _legalize_rows, {"axis": REQUIRED}))
+register(Op("last_match", ("x", "y"), _last_match, _legalize_rows, {"axis": REQUIRED}))
 register(
     Op(
         "argsort",
         ("x",),
         _argsort,
         _legalize_rows,
-        {"axis": -1, "descending": False, "count": None},
+        {"axis": -1, "descending": False, "count": None, "start": 0},
     )
 )

@@ -94,7 +94,7 @@ from .norm import layer_norm
 from .pad_edges import pad_edges
 from .pool import avg_pool, max_pool
 from .reduce import max, mean, min, prod, sum, variance
-from .scan import cumprod, cumsum
+from .scan import cummax, cummin, cumprod, cumsum, last_match
 from .scatter import scatter_elements, scatter_index
 from .shape import (
     broadcast_to,
@@ -116,12 +116,13 @@ __all__ = [
     "abs", "acos", "acosh", "adaptive_pool", "add", "advanced_index", "argmax", "argmin",
     "argsort", "asin", "asinh", "atan", "atan2", "atanh", "attention", "avg_pool",
     "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil",
-    "clip", "concat", "conv", "conv_transpose", "copysign", "cos", "cosh", "cumprod", "cumsum",
-    "divide", "elu", "equal", "erf", "erfc", "exp", "exp2", "expand_dims", "expm1", "flatten",
+    "clip", "concat", "conv", "conv_transpose", "copysign", "cos", "cosh", "cummax", "cummin",
+    "cumprod", "cumsum", "divide", "elu", "equal", "erf", "erfc", "exp", "exp2", "expand_dims",
+    "expm1", "flatten",
     "floor", "floor_divide", "floor_mod", "fmod", "gather_elements", "gelu", "greater",
     "greater_equal", "hard_sigmoid", "hard_swish", "hypot", "integer_matmul", "isfinite",
-    "isinf", "isnan", "layer_norm", "leaky_relu", "less", "less_equal", "linear", "log",
-    "log1p", "log2", "log10", "log_softmax", "logical_and", "logical_not", "logical_or",
+    "isinf", "isnan", "last_match", "layer_norm", "leaky_relu", "less", "less_equal", "linear",
+    "log", "log1p", "log2", "log10", "log_softmax", "logical_and", "logical_not", "logical_or",
     "logical_xor", "matmul", "max", "max_pool", "maximum", "mean", "min", "minimum", "multiply",
     "negative", "not_equal", "pad", "pad_edges", "permute_dims", "power", "prod", "reciprocal",
     "relu", "reshape", "round", "rsqrt", "scatter_elements", "scatter_index", "shift_left",

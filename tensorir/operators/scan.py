@@ -1,4 +1,4 @@
-"""Scans: cumulative sums and products along an axis.
+"""Scans: cumulative sums, products and extremes along an axis.
 
 Along the last axis a row is scanned a vector at a time. Each element is combined with the one 1,
 then 2, then 4 ... places before it, so that it stands for as many elements as a vector has, and
@@ -18,6 +18,9 @@ elements are combined depends on shapes alone. Where a sum of float64 neighbours
 result is infinite or NaN even if the sum from the beginning is finite. Products of floats are taken
 in order, as neighbours' products overflow easily and zero times infinity is NaN. Each float is
 rounded once, as a result: float32 accumulates in float64, half precision in float32.
+
+Where running extremes stand is a scan of its own (``last_match``): that of the places at which an
+element is what the extreme has become.
 """
 
 from __future__ import annotations
@@ -31,14 +34,22 @@ from ...support.errors import ComputeError
 from ..buffer import Buffer
 from ..compute import Tensor
 from ..expr import (
+    EQ,
+    GE,
     INDEX,
+    LE,
     BufferLoad,
     Expr,
     IntImm,
+    Select,
     add,
     const,
     floordiv,
     floormod,
+    logical_or,
+    max_value,
+    maximum,
+    min_value,
     minimum,
     mul,
     sub,
@@ -70,38 +81,29 @@ and written beside it are long stretches of memory."""
 
 @dataclass(frozen=True)
 class _Scan:
-    """What is scanned and how: ``combine`` from ``identity`` on, along axis ``d``."""
+    """What is scanned and how: ``combine`` of what ``load`` gives at each place, from ``neutral``
+    on, along axis ``d``. ``in_order`` combines elements one after another, ``again`` loads one
+    again where that is less work than to shuffle it."""
 
     combine: Callable[[Expr, Expr], Expr]
-    identity: int
-    source: Buffer
+    neutral: Expr
+    sources: tuple[Buffer, ...]
+    load: Callable[[Sequence[Expr]], Expr]
     out: Buffer
     d: int
-    exclusive: bool
-    reverse: bool
+    exclusive: bool = False
+    reverse: bool = False
+    in_order: bool = False
+    again: bool = False
 
     @property
     def wide(self) -> DType:
-        """The dtype of the state: float64 of float32, as a sum along a million elements has a
-        million roundings."""
-        dtype = self.source.dtype
-        return DType("float64") if dtype == "float32" else accumulator(dtype)
+        """The dtype of the state."""
+        return self.neutral.dtype
 
     @property
     def length(self) -> Expr:
-        return self.source.shape[self.d]
-
-    @property
-    def is_in_order(self) -> bool:
-        """Whether elements are combined one after another."""
-        return self.identity == 1 and self.wide.is_float
-
-    @property
-    def neutral(self) -> Expr:
-        return const(self.identity, self.wide)
-
-    def load(self, place: Sequence[Expr]) -> Expr:
-        return cast_expr(BufferLoad(self.source, tuple(place)), self.wide)
+        return self.out.shape[self.d]
 
     def store(self, value: Expr, place: Sequence[Expr]) -> Stmt:
         return BufferStore(self.out, cast_expr(value, self.out.dtype), tuple(place))
@@ -138,7 +140,7 @@ class _Row:
 
     def __init__(self, scan: _Scan, lead: Sequence[Expr]) -> None:
         self.scan, self.lead = scan, lead
-        self.lanes = 1 if scan.is_in_order else _window(scan)
+        self.lanes = 1 if scan.in_order else _window(scan)
         # A window has the vector before beside the present one, on the side where scanning begins.
         self.own, self.beside, self.before = (
             (0, self.lanes, 1) if scan.reverse else (self.lanes, 0, -1)
@@ -178,7 +180,7 @@ class _Row:
         """Scan the elements from ``base`` on: a vector of them, or the first ``count``. Unless it
         may be the ``first`` vector, neighbours are loaded, which is less work than to shuffle."""
         scan, combine = self.scan, self.scan.combine
-        loaded = 0 if first or scan.source.dtype is not scan.wide else LOADED
+        loaded = LOADED if scan.again and not first else 0
 
         def given(lane: Expr) -> Expr:
             value = scan.load((*self.lead, base + lane))
@@ -240,12 +242,12 @@ def _rows(scan: _Scan) -> PrimFunc:
             parts.append(made.vector(_index(0) if scan.reverse else whole * lanes, rest))
         return seq(*parts), made.buffers
 
-    return function_of_rows(scan.out.name, [scan.source, scan.out], scan.source.shape[:-1], row)
+    return function_of_rows(scan.out.name, [*scan.sources, scan.out], scan.out.shape[:-1], row)
 
 
 # -- along another axis ----------------------------------------------------------------------------
 def _columns(scan: _Scan) -> PrimFunc:
-    inner = scan.source.shape[scan.d + 1 :]
+    inner = scan.out.shape[scan.d + 1 :]
     width: Expr = _index(1)
     for extent in inner:
         width = width * extent
@@ -296,25 +298,42 @@ def _columns(scan: _Scan) -> PrimFunc:
         return seq(start, scanned), [held]
 
     pieces = floordiv(width + (size - 1), _index(size))
-    rows = (*scan.source.shape[: scan.d], pieces)
-    return function_of_rows(scan.out.name, [scan.source, scan.out], rows, row)
+    rows = (*scan.out.shape[: scan.d], pieces)
+    return function_of_rows(scan.out.name, [*scan.sources, scan.out], rows, row)
+
+
+def _scanned(scan: _Scan) -> PrimFunc:
+    return _rows(scan) if scan.d == scan.out.ndim - 1 else _columns(scan)
 
 
 def _scan(
     name: str,
     combine: Callable[[Expr, Expr], Expr],
-    identity: int,
+    neutral: Expr,
     x: Tensor,
     axis: int,
-    exclusive: bool,
-    reverse: bool,
+    exclusive: bool = False,
+    reverse: bool = False,
 ) -> PrimFunc:
+    """The scan of a tensor's elements, in the dtype of ``neutral``."""
     if x.dtype.is_bool:
         raise ComputeError(f"{name}: expected numbers, found {x.dtype}.")
     (d,) = normal_axes(axis, x.ndim)
+    source, wide = plain_buffer(x), neutral.dtype
+
+    def load(place: Sequence[Expr]) -> Expr:
+        return cast_expr(BufferLoad(source, tuple(place)), wide)
+
     out = Buffer(name, x.shape, x.dtype)
-    scan = _Scan(combine, identity, plain_buffer(x), out, d, exclusive, reverse)
-    return _rows(scan) if d == x.ndim - 1 else _columns(scan)
+    in_order, again = combine is mul and wide.is_float, x.dtype is wide
+    found = (exclusive, reverse, in_order, again)
+    return _scanned(_Scan(combine, neutral, (source,), load, out, d, *found))
+
+
+def _accumulator(dtype: DType) -> DType:
+    """The dtype of a running sum: float64 of float32, as a sum along a million elements has a
+    million roundings."""
+    return DType("float64") if dtype == "float32" else accumulator(dtype)
 
 
 def cumsum(x: Tensor, axis: int, *, exclusive: bool = False, reverse: bool = False) -> PrimFunc:
@@ -323,9 +342,53 @@ def cumsum(x: Tensor, axis: int, *, exclusive: bool = False, reverse: bool = Fal
     ``exclusive`` leaves the element itself out, ``reverse`` starts at the end. Raises ComputeError
     for bools.
     """
-    return _scan("cumsum", add, 0, x, axis, exclusive, reverse)
+    zero = const(0, _accumulator(x.dtype))
+    return _scan("cumsum", add, zero, x, axis, exclusive, reverse)
 
 
 def cumprod(x: Tensor, axis: int, *, exclusive: bool = False, reverse: bool = False) -> PrimFunc:
     """As cumsum, with products."""
-    return _scan("cumprod", mul, 1, x, axis, exclusive, reverse)
+    one = const(1, _accumulator(x.dtype))
+    return _scan("cumprod", mul, one, x, axis, exclusive, reverse)
+
+
+def _later(before: Expr, here: Expr, *, largest: bool) -> Expr:
+    """The more extreme of two elements, of equal ones the later; NaN above and below everything."""
+    wins: Expr = GE(here, before) if largest else LE(here, before)
+    if here.dtype.is_float:
+        wins = logical_or(wins, call_intrin("isnan", here))
+    return Select(wins, here, before)
+
+
+def cummax(x: Tensor, axis: int) -> PrimFunc:
+    """The function of ``x`` and the result: the largest element up to each place along ``axis``;
+    NaN from the first NaN on. Raises ComputeError for bools."""
+    least = min_value(accumulator(x.dtype))
+    return _scan("cummax", partial(_later, largest=True), least, x, axis)
+
+
+def cummin(x: Tensor, axis: int) -> PrimFunc:
+    """As cummax, the smallest."""
+    most = max_value(accumulator(x.dtype))
+    return _scan("cummin", partial(_later, largest=False), most, x, axis)
+
+
+def last_match(x: Tensor, y: Tensor, axis: int) -> PrimFunc:
+    """The function of ``x``, ``y`` of its shape and dtype, and the result (int64): up to each place
+    along ``axis`` the last at which ``x`` has what ``y`` has there, or has NaN; 0 where there is
+    none. Of a running extreme ``y`` this is where it stands."""
+    (d,) = normal_axes(axis, x.ndim)
+    length, narrow = x.shape[d], DType("int32")
+    fits = isinstance(length, IntImm) and length.value < 1 << (narrow.bits - 1)
+    zero = const(0, narrow if fits else INDEX)
+    source, other = plain_buffer(x), plain_buffer(y)
+
+    def load(place: Sequence[Expr]) -> Expr:
+        value = BufferLoad(source, tuple(place))
+        matches: Expr = EQ(value, BufferLoad(other, tuple(place)))
+        if x.dtype.is_float:
+            matches = logical_or(matches, call_intrin("isnan", value))
+        return Select(matches, cast_expr(place[d], zero.dtype), zero)
+
+    out = Buffer("last_match", x.shape, INDEX)
+    return _scanned(_Scan(maximum, zero, (source, other), load, out, d))

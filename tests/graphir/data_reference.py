@@ -18,7 +18,7 @@ def arg_extreme(name: str) -> Any:
     return apply
 
 
-def argsort(x: Any, axis: int, descending: bool, count: int | None) -> np.ndarray:
+def argsort(x: Any, axis: int, descending: bool, count: int | None, start: int) -> np.ndarray:
     """Stable; NaN is above everything."""
     if descending:
         back = np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
@@ -26,7 +26,7 @@ def argsort(x: Any, axis: int, descending: bool, count: int | None) -> np.ndarra
     else:
         order = np.argsort(x, axis, kind="stable")
     kept = [slice(None)] * x.ndim
-    kept[axis] = slice(count)
+    kept[axis] = slice(start, count)
     return np.asarray(order[tuple(kept)], np.int64)
 
 
@@ -73,6 +73,12 @@ def scatter_elements(x: Any, indices: Any, updates: Any, axis: int, reduction: s
     return _write(x.copy(), tuple(place), updates, reduction)
 
 
+def last_match(x: Any, y: Any, axis: int) -> np.ndarray:
+    shape = [-1 if d == axis % x.ndim else 1 for d in range(x.ndim)]
+    places = np.arange(x.shape[axis]).reshape(shape)
+    return np.maximum.accumulate(np.where((x == y) | np.isnan(x), places, 0), axis)  # type: ignore[no-any-return]
+
+
 def pad_edges(x: Any, pad_width: Any, mode: str) -> np.ndarray:
     name = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}[mode]
     return np.pad(x, np.reshape(pad_width, (-1, 2)), mode=name)  # type: ignore[call-overload, no-any-return]
@@ -84,6 +90,9 @@ OPERATORS: dict[str, Any] = {
     "argsort": argsort,
     "cumsum": scan("cumsum", 0),
     "cumprod": scan("cumprod", 1),
+    "cummax": lambda x, axis: np.maximum.accumulate(x, axis),
+    "cummin": lambda x, axis: np.minimum.accumulate(x, axis),
+    "last_match": last_match,
     "advanced_index": advanced_index,
     "scatter_index": scatter_index,
     "scatter_elements": scatter_elements,

@@ -18,10 +18,15 @@ CASES: list[tuple[str, dict[str, str]]] = [
     ("R.argsort(x, axis=1, descending=True)", {"x": T}),
     ("R.argsort(x, axis=1, count=2)", {"x": T}),
     ("R.argsort(x, axis=0, count=1)", {"x": S}),
+    ("R.argsort(x, axis=1, count=2, start=1)", {"x": T}),
+    ("R.argsort(x, axis=-1, start=2)", {"x": T}),
     ("R.cumsum(x, axis=1)", {"x": X}),
     ("R.cumsum(x, axis=0, exclusive=True)", {"x": Y}),
     ("R.cumsum(x, axis=1, reverse=True)", {"x": T}),
     ("R.cumprod(x, axis=-1, exclusive=True, reverse=True)", {"x": T}),
+    ("R.cummax(x, axis=1)", {"x": T}),
+    ("R.cummin(x, axis=0)", {"x": S}),
+    ("R.last_match(x, y, axis=-1)", {"x": X, "y": X}),
 ]
 
 
@@ -38,8 +43,12 @@ def test_kernel_computes_what_the_operator_means(expression: str, params: dict[s
         ("R.argmin(x, axis=0)", {"x": 'R.Tensor((0, 3), "float32")'}, "axis 0 of x is empty"),
         ("R.argmax(x, axis=0)", {"x": 'R.Tensor((), "float32")'}, "x is a scalar"),
         ("R.argsort(x, count=4)", {"x": X}, "count=4 (x: (2, 3) float32). Expected an int of at"),
+        ("R.argsort(x, count=2, start=3)", {"x": X}, "start=3 (x: (2, 3) float32). Expected an"),
+        ("R.argsort(x, axis=0, start=1)", {"x": S}, "count=None"),
         ("R.cumsum(x, axis=0)", {"x": B}, "x is (2, 3) bool"),
         ("R.cumprod(x, axis=-3)", {"x": N}, "axis=-3 is out of range"),
+        ("R.cummax(x, axis=0)", {"x": B}, "x is (2, 3) bool"),
+        ("R.last_match(x, y, axis=0)", {"x": X, "y": Y}, "Expected the shape of x"),
     ],
 )
 def test_errors(expression: str, params: dict[str, str], message: str) -> None:

@@ -1,4 +1,4 @@
-"""Cumulative sums and products against NumPy and torch."""
+"""Cumulative sums, products and extremes against NumPy and torch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from burnish.support.target import Target
 from burnish.tensorir import operators as ops
 from burnish.tests import assembly
 from burnish.tests.native import call_native
+from burnish.tests.tensorir.operators.ordered_rows import sample
 from burnish.tests.tensorir.operators.rows_native import run_rows
 
 X = np.random.default_rng(0).standard_normal((3, 5, 4))
@@ -124,9 +125,12 @@ def test_threads_change_no_bit(axis: int, shape: tuple[int, ...]) -> None:
 CPUS = ("skylake-avx512", "haswell", "x86-64", "generic")
 
 
-def _loops(axis: int, cpu: str, dtype: str = "float32") -> list[list[assembly.Line]]:
+def _loops(
+    axis: int, cpu: str, dtype: str = "float32", *, scan: str = "cumsum"
+) -> list[list[assembly.Line]]:
     target = Target(f"llvm -mcpu={cpu}").with_options(threads=1)
-    lines = assembly.kernel_lines(ops.cumsum(te.placeholder((64, 1024), dtype), axis), target)
+    func = getattr(ops, scan)(te.placeholder((64, 1024), dtype), axis)
+    lines = assembly.kernel_lines(func, target)
     assert assembly.foreign_calls(lines) == []
     return assembly.innermost_loops(lines)
 
@@ -138,6 +142,14 @@ def test_code_is_vectors_without_spills(axis: int, cpu: str) -> None:
         assert assembly.spills(loop) == []
         sums = [line for line in loop if line.operation in ("vaddpd", "addpd", "fadd", "vaddsd")]
         assert all(line.is_wide for line in sums)
+
+
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell", "generic"])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_running_extremes_are_vectors_without_spills(dtype: str, cpu: str) -> None:
+    for loop in _loops(1, cpu, dtype, scan="cummax"):
+        assert assembly.vector_spills(loop) == []
+        assert any(line.is_wide for line in loop)
 
 
 @pytest.mark.parametrize(("dtype", "additions", "shuffled"), [("float64", 5, 1), ("float32", 4, 3)])
@@ -176,6 +188,41 @@ def test_products_are_taken_in_order(row: list[float]) -> None:
     np.testing.assert_array_equal(found, np.cumprod(x, 1))
 
 
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "float32", "float16", "int64", "int32", "int8", "uint8"]
+)
+def test_running_extremes(dtype: str, name: str) -> None:
+    """Values and their places, with ties, NaN of both signs, infinities and the least integers."""
+    for shape in ((3, 100), (2, 7), (1, 1001), (40, 3), (2, 0)):
+        x = sample(dtype, shape, seed=shape[1])
+        if dtype.startswith("int") and shape[1]:
+            x[:, 0] = torch.iinfo(x.dtype).min if name == "cummax" else torch.iinfo(x.dtype).max
+        for axis in (0, 1):
+            values, places = getattr(torch, name)(x, axis)
+            found = run_rows(lambda t, d=axis: getattr(ops, name)(t, d), x.numpy(), shape=shape)
+            np.testing.assert_array_equal(found, values.numpy())
+            found = run_rows(
+                lambda t, v, d=axis: ops.last_match(t, v, d),
+                x.numpy(), values.numpy(), shape=shape,
+            )  # fmt: skip
+            np.testing.assert_array_equal(found, places.numpy())
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_extremes_of_symbolic_sizes(axis: int) -> None:
+    x = sample("float32", (5, 37))
+    values, places = x.cummax(axis)
+    named = [("m", "n")]
+    found = run_rows(lambda t: ops.cummax(t, axis), x.numpy(), shape=(5, 37), shapes=named)
+    np.testing.assert_array_equal(found, values.numpy())
+    found = run_rows(
+        lambda t, v: ops.last_match(t, v, axis), x.numpy(), values.numpy(),
+        shape=(5, 37), shapes=named * 2,
+    )  # fmt: skip
+    np.testing.assert_array_equal(found, places.numpy())
+
+
 def test_integers_wrap() -> None:
     x = np.array([2**63 - 1, 1, 5, -3])
     found = run_rows(lambda t: ops.cumsum(t, 0), x, shape=x.shape)
@@ -200,5 +247,7 @@ def test_symbolic_sizes(axis: int, shape: tuple[int, ...]) -> None:
 def test_errors() -> None:
     with pytest.raises(ComputeError, match="cumsum: expected numbers, found bool"):
         ops.cumsum(te.placeholder((3,), "bool"), 0)
+    with pytest.raises(ComputeError, match="cummax: expected numbers, found bool"):
+        ops.cummax(te.placeholder((3,), "bool"), 0)
     with pytest.raises(ComputeError, match="Expected an axis from -1 to 0, found 1"):
         ops.cumprod(te.placeholder((3,)), 1)
