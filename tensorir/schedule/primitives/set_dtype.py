@@ -17,6 +17,7 @@ from ...expr import BufferLoad, Cast, Expr, cast
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, Evaluate
 from ...visitor import Mutator
+from ..arguments import require_text
 from ..primitive import ATTR, BLOCK, STORAGE, primitive
 from ..state import BlockLike, ScheduleState
 
@@ -81,7 +82,7 @@ def set_dtype(func: PrimFunc, block_name: str, buffer_index: int | str, dtype: s
     primitive = "set_dtype"
     block = realize_of(find_block(func, block_name, primitive)).block
     buffer = buffer_at(func, block, "write", buffer_index, primitive, either=False)
-    wide, found = DType(dtype), ""
+    wide, found = DType(require_text(dtype, "a dtype", primitive)), ""
     if any(buffer is b for b in func.buffers):
         found = f"The buffer {buffer.name!r} is a parameter; its dtype is the caller's."
     elif all(buffer is not b for b in all_buffers(func)) or _has_views(func, buffer):
