@@ -2,17 +2,19 @@
 dims.
 
 A dimension is a ``tensorir`` expression: a non-negative int64 constant, a symbolic Var, or sums,
-products and floor divisions of them. Equality is *proved* by a normal form (a polynomial with
-integer coefficients over opaque atoms): two dims that are equal for every value of the variables
-through ring arithmetic have one normal form. What is not proved equal is treated as different; this
-file never guesses, and it evaluates nothing."""
+products and floor divisions of them. Equality is *proved* by the canonical form of
+``tensorir.arith``, which knows nothing of the variables here: two dims that are equal for every
+value of these through ring arithmetic have one form. What is not proved equal is treated as
+different; this file never guesses, and it evaluates nothing."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
 
+from ..tensorir.arith.linear import LinearKey
+from ..tensorir.arith.rules_divmod import divide_polynomial
+from ..tensorir.arith.simplify import Simplifier
 from ..tensorir.dim_text import DimError as DimError
 from ..tensorir.dim_text import print_dim as print_dim
 from ..tensorir.expr import (
@@ -36,9 +38,6 @@ from ..tensorir.expr import (
     mul,
     sub,
 )
-
-Monomial: TypeAlias = tuple[object, ...]
-Polynomial: TypeAlias = dict[Monomial, int]
 
 
 # -- text --------------------------------------------------------------------------------------
@@ -82,63 +81,15 @@ def _parse(tree: ast.expr, text: str, var_of: Callable[[str], Var]) -> Expr:
     raise DimError(f"Expected +, -, *, //, %, min or max of dims; found {text!r}.")
 
 
-# -- normal form -------------------------------------------------------------------------------
-def _polynomial(dim: Expr) -> Polynomial:
-    if isinstance(dim, IntImm):
-        return {(): dim.value} if dim.value else {}
-    if isinstance(dim, (Add, Sub)):
-        sign = 1 if isinstance(dim, Add) else -1
-        result = dict(_polynomial(dim.a))
-        for key, coefficient in _polynomial(dim.b).items():
-            result[key] = result.get(key, 0) + sign * coefficient
-        return {k: c for k, c in result.items() if c}
-    if isinstance(dim, Mul):
-        product: Polynomial = {}
-        for key_a, a in _polynomial(dim.a).items():
-            for key_b, b in _polynomial(dim.b).items():
-                key = tuple(sorted((*key_a, *key_b), key=repr))
-                product[key] = product.get(key, 0) + a * b
-        return {k: c for k, c in product.items() if c}
-    if isinstance(dim, (FloorDiv, FloorMod, Min, Max)):
-        return _opaque(dim)
-    return {(id(dim),): 1}
-
-
-def _opaque(dim: FloorDiv | FloorMod | Min | Max) -> Polynomial:
-    a, b = _polynomial(dim.a), _polynomial(dim.b)
-    divisor = _constant(b)
-    if isinstance(dim, (FloorDiv, FloorMod)) and divisor:
-        # c * n // d is exact where d divides every coefficient; the remainder is then 0.
-        if all(c % divisor == 0 for c in a.values()):
-            return {k: c // divisor for k, c in a.items()} if isinstance(dim, FloorDiv) else {}
-        number = _constant(a)
-        if number is not None:
-            value = number // divisor if isinstance(dim, FloorDiv) else number % divisor
-            return {(): value} if value else {}
-    if isinstance(dim, (Min, Max)):
-        x, y = _constant(a), _constant(b)
-        if x is not None and y is not None:
-            value = min(x, y) if isinstance(dim, Min) else max(x, y)
-            return {(): value} if value else {}
-        if a == b:
-            return a
-    atom = (type(dim).__name__, _frozen(a), _frozen(b))
-    return {(atom,): 1}
-
-
-def _frozen(p: Polynomial) -> tuple[tuple[Monomial, int], ...]:
-    return tuple(sorted(p.items(), key=repr))
-
-
-def _constant(p: Polynomial) -> int | None:
-    if not p:
-        return 0
-    return p[()] if len(p) == 1 and () in p else None
-
-
+# -- equality ----------------------------------------------------------------------------------
 def dim_equal(a: Expr, b: Expr) -> bool:
     """Whether the dims are proved equal for all values of their variables."""
-    return a is b or _polynomial(a) == _polynomial(b)
+    if a is b:
+        return True
+    if isinstance(a, (IntImm, Var)) and isinstance(b, (IntImm, Var)):
+        return isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value
+    s = Simplifier()
+    return s.linear(a).key == s.linear(b).key
 
 
 def shape_equal(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
@@ -148,9 +99,10 @@ def shape_equal(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
 
 def static_value(dim: Expr) -> int | None:
     """The dim as an int where it is proved to be one, else None."""
-    if isinstance(dim, IntImm):
-        return dim.value
-    return _constant(_polynomial(dim))
+    if isinstance(dim, (IntImm, Var)):
+        return dim.value if isinstance(dim, IntImm) else None
+    form = Simplifier().linear(dim)
+    return None if form.terms else form.const
 
 
 def static_shape(shape: Sequence[Expr]) -> tuple[int, ...] | None:
@@ -167,16 +119,8 @@ def fold_dim(dim: ExprLike) -> Expr:
     if value is not None:
         return expr if isinstance(expr, IntImm) else IntImm(value)
     if isinstance(expr, (FloorDiv, FloorMod, Min, Max, Mul)):
-        (key, coefficient), *others = _polynomial(expr).items()
-        if not others and coefficient == 1 and len(key) == 1 and isinstance(key[0], int):
-            return _var_with_id(expr, key[0])
-    return expr
-
-
-def _var_with_id(expr: Expr, identity: int) -> Expr:
-    if isinstance(expr, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)):
-        left = _var_with_id(expr.a, identity)
-        return left if id(left) == identity else _var_with_id(expr.b, identity)
+        single = Simplifier().linear(expr).single
+        return single if isinstance(single, Var) else expr
     return expr
 
 
@@ -198,27 +142,17 @@ def product(shape: Sequence[Expr]) -> Expr:
 # -- shapes ------------------------------------------------------------------------------------
 def divide(dim: Expr, divisor: Expr) -> Expr | None:
     """``dim / divisor`` where it is proved exact, else None."""
-    if dim_equal(dim, divisor):
+    s = Simplifier()
+    whole, part = s.linear(dim), s.linear(divisor)
+    if whole.key == part.key:
         return IntImm(1)
-    whole, part = _polynomial(dim), _polynomial(divisor)
-    number = _constant(part)
-    if number and all(c % number == 0 for c in whole.values()):
-        return fold_dim(floordiv(dim, number))
-    if len(part) != 1:
+    if not part.terms:
+        exact = part.const and not any(c % part.const for c in (*whole.terms.values(), whole.const))
+        return fold_dim(floordiv(dim, part.const)) if exact else None
+    quotient, rest = divide_polynomial(s, whole, part)
+    if rest.terms or rest.const:
         return None
-    ((key, coefficient),) = part.items()
-    quotient: Polynomial = {}
-    for monomial, c in whole.items():
-        rest = list(monomial)
-        for factor in key:
-            if factor not in rest:
-                return None
-            rest.remove(factor)
-        if c % coefficient:
-            return None
-        quotient[tuple(rest)] = c // coefficient
-    value = _constant(quotient)
-    return IntImm(value) if value is not None else floordiv(dim, divisor)
+    return floordiv(dim, divisor) if quotient.terms else IntImm(quotient.const)
 
 
 def broadcast_shapes(a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -319,13 +253,12 @@ class OwnDims:
     """
 
     def __init__(self) -> None:
-        self._known: list[tuple[Expr, Var]] = []
+        self._forms = Simplifier()
+        self._known: dict[LinearKey, Var] = {}
 
     def __call__(self, dim: Expr) -> Expr:
-        if static_value(dim) is not None:
+        form = self._forms.linear(dim)
+        if not form.terms:
             return dim
-        for theirs, ours in self._known:
-            if dim_equal(theirs, dim):
-                return ours
-        self._known.append((dim, Var(dim.name if isinstance(dim, Var) else "n")))
-        return self._known[-1][1]
+        name = dim.name if isinstance(dim, Var) else "n"
+        return self._known.setdefault(form.key, Var(name))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...support.passes import Pass
+from ...tensorir.arith import expr_key
 from ...tensorir.expr import Expr
 from ...tensorir.printer import print_attr
-from ..dim import print_dim
 from ..expr import (
     Atom,
     Binding,
@@ -141,5 +141,4 @@ def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _dims_key(dims: Sequence[Expr]) -> Hashable:
-    """Dims by text, with each Var's identity in place of its name."""
-    return tuple([print_dim(d, lambda v: f"v{id(v)}") for d in dims])
+    return tuple([expr_key(d) for d in dims])
