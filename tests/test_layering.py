@@ -52,6 +52,15 @@ MAY_IMPORT_PACKAGE: dict[str, tuple[str, ...]] = {
 }
 """Package to the places that may import it. driver may import torch and onnx inside functions."""
 
+ONLY_FROM: dict[str, tuple[str, ...]] = {
+    "tensorir.stages": ("tensorir/stages/", "driver/", "te.py"),
+    "tensorir.schedule.by_hand": ("tensorir/schedule/by_hand/", "tensorir/schedule/schedule.py"),
+    "tensorir.schedule": ("tensorir/schedule/", "tensorir/stages/", "tuner/", "driver/")
+    + ("graphir/passes/", "__init__.py"),
+}
+"""What serves older faces and schedules written by hand is no part of the core, and what is known
+of blocks stands below schedules: who may import each of these rooms."""
+
 VM_FORBIDDEN = (
     "torch",
     "onnx",
@@ -145,6 +154,17 @@ def test_packages_are_imported_only_where_they_belong() -> None:
     found = [x for p in source_files() for x in forbidden_packages(p)]
     if found:
         pytest.fail("\n".join(found), pytrace=False)
+
+
+def test_the_core_does_without_older_faces_and_schedules_by_hand() -> None:
+    found = [
+        f"{place(p)}:{line} imports {module}"
+        for p in source_files()
+        for line, module, _ in imports(p)
+        for room, allowed in ONLY_FROM.items()
+        if module.startswith(f"burnish.{room}.") and not place(p).startswith(allowed)
+    ]
+    assert found == []
 
 
 def test_vm_uses_only_the_binding_of_llvmlite() -> None:
