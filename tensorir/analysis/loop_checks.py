@@ -46,9 +46,8 @@ def require_affine(func: PrimFunc, n: Nested, loops: Sequence[For], primitive: s
         raise fail(NonAffineError, primitive, func, [block], found)
     if not is_independent(n.realize.iter_values, bounds):
         found = (
-            f"The bindings of {block.name!r} are not an affine map of its loops that "
-            "gives each iteration "
-            "axes of its own."
+            f"The bindings of {block.name!r} are not an affine map of its loops that gives each "
+            "iteration axes of its own."
         )
         raise fail(NonAffineError, primitive, func, [n.realize], found)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import Expr, IntImm, Var, add, is_const, sub
-from ..stmt import For
+from ..stmt import Block, For
 from ..visitor import substitute
 from .affine import Bounds, loop_bounds, undetermined
 from .paths import Nested, binding_map
@@ -119,3 +119,16 @@ def overwrites(n: Nested, loops: Sequence[For], buffers: Collection[Buffer]) -> 
         w.written and w.region.buffer in buffers and not order.are_apart(w, w)
         for w in order.touches(inner)
     )
+
+
+def rewritten_input(
+    block: Block, left: Sequence[For], others: Sequence[Nested]
+) -> tuple[Nested, For] | None:
+    """One of the other blocks that writes what this one reads anew in iterations of a loop that it
+    is to leave, and that loop: outside of it only the last values are there."""
+    reads = {r.buffer for r in block.reads}
+    for n in others:
+        shared = [x for x in left if any(x is loop for loop in n.loops)]
+        if n.block is not block and shared and overwrites(n, shared, reads):
+            return n, shared[0]
+    return None

@@ -278,6 +278,13 @@ def scope_path(path: Path) -> Path:
     raise InternalError("A statement stands outside of every block.")
 
 
+def scope_of(path: Path) -> Block:
+    """The Block around the leaf."""
+    scope = scope_path(path)[-1]
+    assert isinstance(scope, Block)
+    return scope
+
+
 def block_names(func: PrimFunc, *, in_inits: bool = True) -> list[str]:
     """The names of all blocks, in program order; with ``in_inits`` also those that inits hold,
     which become reachable when the init is decomposed."""

@@ -23,7 +23,7 @@ from ..analysis.paths import (
     loops_above,
     producers_of,
     realize_of,
-    scope_path,
+    scope_of,
 )
 from ..expr import Expr, Var
 from ..stmt import Block, For, Stmt
@@ -203,8 +203,7 @@ class QueryMethods(ScheduleState):
     ) -> list[BlockRV]:
         func, name = self._block(block)
         path = find_inner_block(self._functions[func], name, kind)
-        scope = scope_path(path)[-1]
-        assert isinstance(scope, Block)
+        scope = scope_of(path)
         return [BlockHandle(n.block.name, func) for n in find(scope, realize_of(path).block)]
 
     @query(scope_block=BLOCK)

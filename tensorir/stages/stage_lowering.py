@@ -317,14 +317,11 @@ class _Replay:
         if not whole:
             attach = stage.records.attach
             assert attach is not None
-            raise fail(
-                DependenceError,
-                attach.call,
-                func,
-                [realize.block],
+            found = (
                 f"{tensor.name!r} is an argument, and it cannot be proved that what is computed "
-                "there is all of it. Leave it out of the arguments, or compute it at the root.",
+                "there is all of it. Leave it out of the arguments, or compute it at the root."
             )
+            raise fail(DependenceError, attach.call, func, [realize.block], found)
 
     # -- reductions --------------------------------------------------------------------------------
     def _decompose(

@@ -22,12 +22,13 @@ from ...analysis.paths import (
     loop_of,
     realize_of,
     require_ancestor,
+    scope_of,
     scope_path,
 )
 from ...analysis.region_cover import Box, covers_domain, union
 from ...expr import Var
 from ...function import PrimFunc
-from ...stmt import Block, SeqStmt
+from ...stmt import SeqStmt
 from ...visitor import replace_buffers
 from ..primitive import BLOCK, CACHES, INPUT, OPTIONAL_LOOP, primitive
 from ..rewriting.copies import clip, copy_nest, new_buffer
@@ -137,8 +138,7 @@ def cache_inplace(
         )
         raise fail(DependenceError, "cache_inplace", func, [block], found)
     scope = scope_path(path)
-    holder = scope[-1]
-    assert isinstance(holder, Block)
+    holder = scope_of(path)
     require_scope_declared(func, holder, block, "cache_inplace")
     if loop_var is None:
         place = shared_place(func, scope, [block_name], block_name, "cache_inplace")
@@ -185,8 +185,7 @@ def cache_inplace(
     changed = change_block(
         changed, block_name, lambda b: replace_buffers(b, {buffer: new}), "cache_inplace"
     )
-    scope_name = realize_of(scope[:-1]).block.name
-    return Cached(allocate_in(changed, scope_name, new, "cache_inplace"), (load, store))
+    return Cached(allocate_in(changed, holder.name, new, "cache_inplace"), (load, store))
 
 
 def _same_place(func: PrimFunc, place: Place, block_name: str) -> Path:

@@ -34,7 +34,7 @@ from ...analysis.paths import (
     rebuild,
     require_ancestor,
     require_complete,
-    scope_path,
+    scope_of,
     single_store,
     with_body,
 )
@@ -147,11 +147,7 @@ class _Padding:
 
 
 def decompose_padding(func: PrimFunc, block_name: str, loop_var: Var) -> DecomposedPadding:
-    """Split a padding block into a fill before a loop, and a copy where the block was.
-
-    The block, which keeps its name, is the copy; the fill has copies of the loops at and below the
-    loop.
-    """
+    """Split a padding block into a fill before a loop, and a copy where the block was."""
     path = find_block(func, block_name, _NAME)
     block = realize_of(path).block
     require_complete(func, block, _NAME)
@@ -272,8 +268,7 @@ def _require_no_race(func: PrimFunc, path: Path, buffer: Buffer) -> None:
     """Two threads that pad one element would write two values in turn."""
     realize = realize_of(path)
     near = loops_above(path)
-    scope = scope_path(path)[-1]
-    assert isinstance(scope, Block)
+    scope = scope_of(path)
     repeated = undetermined(realize.iter_values, loop_bounds(near))
     for loop in all_loops_above(path):
         if loop.kind not in ("parallel", "thread_binding"):

@@ -43,6 +43,7 @@ from ...analysis.paths import (
     require_complete,
     require_reduction,
     scope_blocks,
+    scope_of,
     scope_path,
     single_store,
     with_body,
@@ -173,9 +174,7 @@ class _Pair:
 
     @property
     def scope(self) -> Block:
-        holder = scope_path(self.reduction)[-1]
-        assert isinstance(holder, Block)
-        return holder
+        return scope_of(self.reduction)
 
     def refuse(self, found: str, guilty: Block | For) -> DependenceError:
         error = fail(DependenceError, _PRIMITIVE, self.func, [guilty], found)

@@ -24,7 +24,7 @@ from ...analysis.paths import (
     realize_of,
     rebuild,
     require_ancestor,
-    scope_path,
+    scope_of,
     walk_paths,
     with_body,
     writes_buffer,
@@ -116,8 +116,7 @@ def lift_allocation(
             return func
         loop_var = loops[0].var
     require_ancestor(func, path, loop_var, primitive)
-    holder = scope_path(path)[-1]
-    assert isinstance(holder, Block)
+    holder = scope_of(path)
     _require_liftable(func, block, holder, buffer, primitive)
     loop_path = find_loop(func, loop_var, primitive)
     loop = loop_of(loop_path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ....support.errors import DependenceError, LayoutError
 from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds, overlapping, sweep
 from ...analysis.buffers import require_scope
@@ -19,9 +20,8 @@ from ...analysis.paths import (
     writers_of,
 )
 from ...analysis.region_cover import covers_domain
-from ...arith import IndexMap
-from ...buffer import BufferRegion, Range
-from ...expr import BufferLoad, IntImm, Var, add, is_const
+from ...arith import IndexMap, point_region
+from ...expr import BufferLoad, Var, add, is_const
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, IfThenElse
 from ...visitor import substitute
@@ -143,7 +143,7 @@ def copy_out(access: Access, index_map: IndexMap, scope: str, name: str) -> Cach
     changed = insert_stmt(access.func, place, place.child + 1, nest, access.primitive)
 
     def use_copy(b: Block) -> Block:
-        region = BufferRegion(m.new, tuple([Range(e, IntImm(1)) for e in m.indices]))
+        region = point_region(m.new, m.indices)
         redirect = Redirect(buffer, m.new, m.indices)
         reads = tuple([region if r.buffer is buffer else r for r in b.reads])
         writes = tuple([region if r.buffer is buffer else r for r in b.writes])
@@ -162,11 +162,11 @@ def _require_sole_writer(access: Access) -> None:
             f"{block.name!r} updates {buffer.name!r}, which has its first value elsewhere; "
             "reindex before decompose_reduction."
         )
-        raise access.dependence(found, block)
+        raise access.error(DependenceError, found, block)
     for n in writers_of(access.scope, buffer):
         if n.block is not block:
             found = f"{n.block.name!r} writes {buffer.name!r} too."
-            raise access.dependence(found, n.block)
+            raise access.error(DependenceError, found, n.block)
 
 
 def _require_unread_inside(access: Access) -> None:
@@ -184,7 +184,7 @@ def _require_unread_inside(access: Access) -> None:
                 f"{n.block.name!r} reads {access.buffer.name!r} in the same loops, before the "
                 "copy behind them."
             )
-            raise access.dependence(found, n.block)
+            raise access.error(DependenceError, found, n.block)
 
 
 def _require_one_place(access: Access, m: Mapped) -> None:
@@ -196,13 +196,13 @@ def _require_one_place(access: Access, m: Mapped) -> None:
                 f"The index map uses the {it.kind} axis {it.var.name!r}, over which "
                 f"{access.block.name!r} combines into one element."
             )
-            raise access.layout(found)
+            raise access.error(LayoutError, found, access.block)
     if not is_injective(access.indices, m.kept):
         found = (
             f"It cannot be proved that each instance of {access.block.name!r} over the axes of "
             f"the map writes an element of {access.buffer.name!r} of its own."
         )
-        raise access.layout(found)
+        raise access.error(LayoutError, found, access.block)
     needed = {n for e in access.indices for n in walk(e) if isinstance(n, Var)}
     for it in m.kept:
         if it.var not in needed and not is_const(it.dom.extent, 1):
@@ -210,7 +210,7 @@ def _require_one_place(access: Access, m: Mapped) -> None:
                 f"The index map uses the axis {it.var.name!r}, which the element that "
                 f"{access.block.name!r} writes does not depend on."
             )
-            raise access.layout(found)
+            raise access.error(LayoutError, found, access.block)
 
 
 def _require_whole_domain(access: Access, m: Mapped) -> None:
@@ -239,4 +239,4 @@ def _require_whole_domain(access: Access, m: Mapped) -> None:
             f"It cannot be proved that {access.block.name!r} writes all that the copy back would "
             f"store to {access.buffer.name!r}."
         )
-        raise access.dependence(found, access.block)
+        raise access.error(DependenceError, found, access.block)

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from ....support.errors import DependenceError, LayoutError, LoopKindError
 from ....support.node import map_children, replace, walk
 from ...analysis.affine import Bounds, loop_bounds, terms_of
+from ...analysis.block_site import BlockSite
 from ...analysis.buffers import buffer_at
 from ...analysis.certain_writes import written_box
 from ...analysis.paths import (
@@ -45,6 +46,7 @@ from ...analysis.paths import (
     rebuild,
     require_complete,
     scope_blocks,
+    scope_of,
     scope_path,
     with_body,
     writers_of,
@@ -54,7 +56,7 @@ from ...buffer import Buffer, BufferRegion, Range
 from ...expr import BufferLoad, Expr, IntImm, Var, add, floormod, is_const, logical_or, sub
 from ...function import PrimFunc
 from ...rolling import ROLLING
-from ...stmt import Block, BlockRealize, BufferStore, For, IfThenElse, MatchBuffer
+from ...stmt import Block, BufferStore, For, IfThenElse, MatchBuffer
 from ...visitor import Mutator, substitute
 from ..primitive import ATTR, BLOCK, STORAGE, primitive
 from ..state import BlockLike, ScheduleState
@@ -144,29 +146,13 @@ class _Rolling:
 
 
 @dataclass(slots=True)
-class _Tile:
+class _Tile(BlockSite):
     """The producer, the loops around it and all consumers, and what it writes in one iteration of
     these."""
 
-    func: PrimFunc
-    path: Path
     buffer: Buffer
     shared: list[For]
     consumers: list[Path]
-
-    @property
-    def realize(self) -> BlockRealize:
-        return realize_of(self.path)
-
-    @property
-    def block(self) -> Block:
-        return self.realize.block
-
-    @property
-    def scope(self) -> Block:
-        holder = scope_path(self.path)[-1]
-        assert isinstance(holder, Block)
-        return holder
 
     @property
     def fixed(self) -> list[For]:
@@ -175,11 +161,6 @@ class _Tile:
 
     def inner(self, path: Path) -> list[For]:
         return [loop for loop in loops_above(path) if all(loop is not s for s in self.shared)]
-
-    def dependence(self, found: str, guilty: Block | For) -> DependenceError:
-        error = fail(DependenceError, _PRIMITIVE, self.func, [guilty], found)
-        assert isinstance(error, DependenceError)
-        return error
 
 
 def rolling_buffer(func: PrimFunc, block_name: str, write_buffer_index: int | str) -> PrimFunc:
@@ -212,8 +193,7 @@ def rolling_buffer(func: PrimFunc, block_name: str, write_buffer_index: int | st
 
 def _require_own_buffer(func: PrimFunc, path: Path, buffer: Buffer) -> None:
     block = realize_of(path).block
-    holder = scope_path(path)[-1]
-    assert isinstance(holder, Block)
+    holder = scope_of(path)
     if not (is_complete(block) or is_reduction(block)):
         require_complete(func, block, _PRIMITIVE)
     if all(buffer is not b for b in holder.alloc_buffers):
@@ -237,8 +217,7 @@ def _require_own_buffer(func: PrimFunc, path: Path, buffer: Buffer) -> None:
 
 def _tile(func: PrimFunc, path: Path, buffer: Buffer) -> _Tile:
     block = realize_of(path).block
-    holder = scope_path(path)[-1]
-    assert isinstance(holder, Block)
+    holder = scope_of(path)
     below = len(scope_path(path))
     consumers = [n for n in readers_of(holder, buffer) if n.block is not block]
     if not consumers:
@@ -247,26 +226,26 @@ def _tile(func: PrimFunc, path: Path, buffer: Buffer) -> _Tile:
     paths = [find_block(func, n.block.name, _PRIMITIVE) for n in consumers]
     common = [_common_loops(path[below:], p[below:]) for p in paths]
     shared = min(common, key=len)
-    tile = _Tile(func, path, buffer, shared, paths)
+    tile = _Tile(func, _PRIMITIVE, path, buffer, shared, paths)
     if not shared:
         found = (
             f"No loop holds {block.name!r} and all that read {buffer.name!r}; compute_at moves it "
             "under one."
         )
-        raise tile.dependence(found, block)
+        raise tile.error(DependenceError, found, block)
     for p, loops in zip(paths, common, strict=True):
         if len(loops) != len(shared):
             found = f"The consumers of {buffer.name!r} share different loops with {block.name!r}."
-            raise tile.dependence(found, realize_of(p).block)
+            raise tile.error(DependenceError, found, realize_of(p).block)
     for p in (path, *paths):
         if any(isinstance(s, IfThenElse) for s in p[below:]):
             found = f"{realize_of(p).block.name!r} stands under a condition."
-            raise tile.dependence(found, realize_of(p).block)
+            raise tile.error(DependenceError, found, realize_of(p).block)
     order = [n.block for n in blocks_below(shared[-1])]
     for n in consumers:
         if _position(order, n.block) < _position(order, block):
             found = f"{n.block.name!r} reads {buffer.name!r} before {block.name!r} writes it."
-            raise tile.dependence(found, n.block)
+            raise tile.error(DependenceError, found, n.block)
     return tile
 
 
@@ -291,7 +270,7 @@ def _window(tile: _Tile) -> tuple[Box, Bounds]:
             f"It cannot be proved that {tile.block.name!r} writes a whole window of "
             f"{tile.buffer.name!r} in each iteration of {tile.shared[-1].var.name!r}."
         )
-        raise tile.dependence(found, tile.block)
+        raise tile.error(DependenceError, found, tile.block)
     return box, bounds
 
 
@@ -309,7 +288,7 @@ def _require_read_inside(tile: _Tile, box: Box) -> None:
                     f"{tile.block.name!r} writes in the same iteration of "
                     f"{tile.shared[-1].var.name!r}."
                 )
-                raise tile.dependence(found, n.block)
+                raise tile.error(DependenceError, found, n.block)
 
 
 def _rolling_dims(tile: _Tile, box: Box, bounds: Bounds) -> list[_Rolling]:
@@ -342,7 +321,7 @@ def _rolling_dims(tile: _Tile, box: Box, bounds: Bounds) -> list[_Rolling]:
             f"the next of one of the loops {loops}: a window must move with one loop, by a "
             "constant step less than its length."
         )
-        raise tile.dependence(error, tile.block)
+        raise tile.error(DependenceError, error, tile.block)
     return found
 
 
@@ -393,7 +372,7 @@ def _require_same_values(tile: _Tile, outermost: For) -> None:
                         f"while {outermost.var.name!r} runs: elements of {tile.buffer.name!r} "
                         "that were computed earlier may have other values."
                     )
-                    raise tile.dependence(found, b)
+                    raise tile.error(DependenceError, found, b)
                 if id(b) not in seen:
                     seen.add(id(b))
                     pending.append(b)
@@ -413,7 +392,7 @@ def _guard(tile: _Tile, r: _Rolling, bounds: Bounds) -> Expr:
             f"The place of an element of {tile.buffer.name!r} in its window, in dimension {r.dim}, "
             f"is not told by the loops of {tile.block.name!r} under {r.loop.var.name!r} alone."
         )
-        raise tile.dependence(found, tile.block)
+        raise tile.error(DependenceError, found, tile.block)
     first = r.loop.var < bounds.simplify(add(r.loop.min, 1))
     return logical_or(first, place >= r.length - r.step)
 

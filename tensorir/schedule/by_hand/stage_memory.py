@@ -37,7 +37,7 @@ from ...analysis.paths import (
     require_ancestor,
     require_complete,
     require_own_axes,
-    scope_path,
+    scope_of,
     with_body,
     writers_of,
 )
@@ -46,7 +46,7 @@ from ...buffer import BufferRegion, Range
 from ...expr import EQ, Expr, Var
 from ...function import PrimFunc
 from ...printer import print_region
-from ...stmt import Block, BlockRealize, For, IfThenElse, LetStmt, Stmt
+from ...stmt import BlockRealize, For, IfThenElse, LetStmt, Stmt
 from ..primitive import BLOCK, CACHES, LOOP, OPTIONAL_LOOP, primitive
 from ..primitives.compute_at import compute_at
 from ..state import BlockLike, ScheduleState
@@ -163,8 +163,7 @@ def _require_repeated(func: PrimFunc, path: Path, depth: int, guard: For) -> Non
         require_complete(func, block, PRIMITIVE)
     require_own_axes(func, block, PRIMITIVE)
     _require_independent(func, path, depth, guard)
-    scope = scope_path(path)[-1]
-    assert isinstance(scope, Block)
+    scope = scope_of(path)
     for region in block.writes:
         for other in writers_of(scope, region.buffer):
             if other.block is not block:

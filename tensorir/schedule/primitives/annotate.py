@@ -130,13 +130,8 @@ def unannotate(func: PrimFunc, target: Var | str, key: str) -> PrimFunc:
     node = _annotated(path)
     if all(k != key for k, _ in node.annotations):
         known = ", ".join(repr(k) for k, _ in node.annotations) or "none"
-        raise fail(
-            ScheduleValueError,
-            "unannotate",
-            func,
-            [node],
-            f"There is no annotation {key!r}; found {known}.",
-        )
+        found = f"There is no annotation {key!r}; found {known}."
+        raise fail(ScheduleValueError, "unannotate", func, [node], found)
     _require_free(func, node, key, "unannotate")
     return _with_annotations(func, path, tuple([(k, v) for k, v in node.annotations if k != key]))
 

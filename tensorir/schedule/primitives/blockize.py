@@ -160,11 +160,7 @@ def blockize(
     preserve_unit_iters: bool = True,
     primitive: str = "blockize",
 ) -> Blockized:
-    """Make the subtree of a loop, or consecutive blocks, the body of a new block.
-
-    With ``preserve_unit_iters=False`` axes that take one value only are left out of the outer and
-    of the inner block.
-    """
+    """Make the subtree of a loop, or consecutive blocks, the body of a new block."""
     if isinstance(target, Var):
         path = find_loop(func, target, primitive)
         return _Blockize(func, path, loop_of(path), None, preserve_unit_iters, primitive).run()

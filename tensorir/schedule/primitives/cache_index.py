@@ -20,7 +20,6 @@ from ....support.errors import LayoutError, ScheduleValueError
 from ....support.node import children, replace, walk
 from ...analysis.buffers import buffer_names, require_scope
 from ...analysis.paths import (
-    TRUE,
     Path,
     block_names,
     fail,
@@ -29,8 +28,8 @@ from ...analysis.paths import (
     realize_of,
     scope_path,
 )
-from ...arith import expr_key
-from ...buffer import Buffer, BufferRegion, Range
+from ...arith import expr_key, point_region
+from ...buffer import Buffer, BufferRegion
 from ...expr import (
     INDEX,
     Add,
@@ -48,7 +47,7 @@ from ...expr import (
     is_const,
 )
 from ...function import PrimFunc
-from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
+from ...stmt import Block, BufferStore, IterVar, Stmt, seq
 from ...visitor import Mutator, substitute
 from ..primitive import ATTR, BLOCK, CACHES, primitive
 from ..rewriting.inlining import with_inferred_regions
@@ -60,6 +59,7 @@ from ..rewriting.insertion import (
     require_room,
     shared_place,
 )
+from ..rewriting.nests import nest_over_axes
 from ..state import BlockLike, ScheduleState
 from ..trace.handles import BlockHandle, BlockRV
 
@@ -155,11 +155,7 @@ class _Allowed:
 
 
 def cache_index(func: PrimFunc, block_name: str, storage_scope: str, cse_thresh: int = 0) -> Cached:
-    """Look the index expressions of a block's loads up in tables.
-
-    With ``cse_thresh`` 0 these are whole indices; else the largest parts of indices that occur at
-    least that often. Where there is none, the function stays as it is.
-    """
+    """Look the index expressions of a block's loads up in tables."""
     require_scope(storage_scope, _PRIMITIVE)
     if isinstance(cse_thresh, bool) or not isinstance(cse_thresh, int) or cse_thresh < 0:
         raise ScheduleValueError(
@@ -284,26 +280,15 @@ def _fill(t: _Table) -> Stmt:
         t.block_name,
         tuple([IterVar(fresh[it.var], it.dom, "spatial") for it in t.axes]),
         _reads(t.value, fresh),
-        (BufferRegion(t.buffer, tuple([Range(v, IntImm(1)) for v in point])),),
+        (point_region(t.buffer, point),),
         BufferStore(t.buffer, substitute(t.value, fresh), point),
     )
-    loops = [Var(f"ax{d}") for d in range(len(t.axes))]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
-    for var, it in reversed(list(zip(loops, t.axes, strict=True))):
-        nest = For(var, IntImm(0), it.dom.extent, "serial", nest)
-    return nest
+    return nest_over_axes(block)
 
 
 def _reads(value: Expr, fresh: dict[Var, Var]) -> tuple[BufferRegion, ...]:
     loads = {expr_key(n): n for n in walk(value) if isinstance(n, BufferLoad)}
-    return tuple(
-        [
-            BufferRegion(
-                n.buffer, tuple([Range(substitute(i, fresh), IntImm(1)) for i in n.indices])
-            )
-            for n in loads.values()
-        ]
-    )
+    return tuple([substitute(point_region(n.buffer, n.indices), fresh) for n in loads.values()])
 
 
 class _LookUp(Mutator):

@@ -20,6 +20,7 @@ from ...analysis.paths import (
     fresh_name,
     readers_of,
     realize_of,
+    scope_of,
     scope_path,
     writers_of,
 )
@@ -136,8 +137,7 @@ def cache_read(
         found = f"{block_name!r} only writes {buffer.name!r}; name a block that reads it."
         raise fail(ScheduleValueError, "cache_read", func, [block], found)
     scope = scope_path(path)
-    holder = scope[-1]
-    assert isinstance(holder, Block)
+    holder = scope_of(path)
     require_declared(func, holder.body, "cache_read", [])
     writers = writers_of(holder, buffer)
     readers = [
@@ -167,14 +167,13 @@ def cache_read(
     box = _needed(place, readers, buffer)
     new = new_buffer(func, buffer, storage_scope)
     name = fresh_name(block_names(func), new.name)
-    scope_name = realize_of(scope[:-1]).block.name
     nest = copy_nest(buffer, new, box, name, loop_bounds(place.outer))
     changed = insert_stmt(func, place, at, nest, "cache_read")
     for n in readers:
         changed = change_block(
             changed, n.block.name, lambda b: replace_buffers(b, {buffer: new}), "cache_read"
         )
-    return Cached(allocate_in(changed, scope_name, new, "cache_read"), (name,))
+    return Cached(allocate_in(changed, holder.name, new, "cache_read"), (name,))
 
 
 def _require_all_after(

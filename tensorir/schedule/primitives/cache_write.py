@@ -19,13 +19,13 @@ from ...analysis.paths import (
     fresh_name,
     readers_of,
     realize_of,
+    scope_of,
     scope_path,
     writers_of,
 )
 from ...analysis.region_cover import covers_domain
 from ...expr import is_const
 from ...function import PrimFunc
-from ...stmt import Block
 from ...visitor import replace_buffers
 from ..primitive import ATTR, BLOCK, CACHES, primitive
 from ..rewriting.copies import clip, copy_nest, new_buffer
@@ -103,13 +103,11 @@ def cache_write(
     block = realize.block
     buffer = buffer_at(func, block, "write", write_buffer_index, "cache_write", either=False)
     scope = scope_path(path)
-    holder = scope[-1]
-    assert isinstance(holder, Block)
+    holder = scope_of(path)
     if any(r.buffer is buffer for r in block.reads):
         found = (
-            f"{block_name!r} updates {buffer.name!r}, which has its first value "
-            "elsewhere; cache it before "
-            "decompose_reduction, or use cache_inplace."
+            f"{block_name!r} updates {buffer.name!r}, which has its first value elsewhere; cache "
+            "it before decompose_reduction, or use cache_inplace."
         )
         raise fail(DependenceError, "cache_write", func, [block], found)
     require_scope_declared(func, holder, block, "cache_write")
@@ -143,10 +141,9 @@ def cache_write(
         raise fail(DependenceError, "cache_write", func, [block], found)
     new = new_buffer(func, buffer, storage_scope)
     name = fresh_name(block_names(func), new.name)
-    scope_name = realize_of(scope[:-1]).block.name
     nest = copy_nest(new, buffer, clip(box, buffer.shape, bounds), name, loop_bounds(place.outer))
     changed = insert_stmt(func, place, place.child + 1, nest, "cache_write")
     changed = change_block(
         changed, block_name, lambda b: replace_buffers(b, {buffer: new}), "cache_write"
     )
-    return Cached(allocate_in(changed, scope_name, new, "cache_write"), (name,))
+    return Cached(allocate_in(changed, holder.name, new, "cache_write"), (name,))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ....support.errors import DependenceError
 from ....support.node import walk
 from ...analysis.affine import loop_bounds
-from ...analysis.loop_order import overwrites
+from ...analysis.loop_order import rewritten_input
 from ...analysis.paths import (
     Nested,
     all_loops_above,
@@ -179,7 +179,7 @@ def _require_inputs_settled(move: Move, below: Sequence[Nested]) -> None:
     inside = {id(n.block) for n in below}
     reads = {id(r.buffer) for r in move.block.reads}
     writes = {id(w.buffer) for w in move.block.writes}
-    boxes = whole_boxes(move.block_path)
+    boxes = whole_boxes(move.path)
     _require_inputs_kept(move, order[:own])
     for i, n in enumerate(order):
         if n.block is move.block:
@@ -190,38 +190,35 @@ def _require_inputs_settled(move: Move, below: Sequence[Nested]) -> None:
         rewritten = any(id(w.buffer) in writes for w in n.block.writes)
         if (written or rewritten) and conflicts(move, n, boxes):
             what = "reads" if written else "writes"
-            raise move.error(
-                DependenceError,
-                f"{n.block.name!r} writes a buffer that {move.block.name!r} {what}; "
-                "moving the one past the "
-                "other would change what is seen.",
-                n.block,
+            found = (
+                f"{n.block.name!r} writes a buffer that {move.block.name!r} {what}; moving the one "
+                "past the other would change what is seen."
             )
+            raise move.error(DependenceError, found, n.block)
 
 
 def _require_inputs_kept(move: Move, before: Sequence[Nested]) -> None:
     """What was written for the block in an iteration of loops that it leaves is still there when
     they have ended: no later iteration writes the same elements."""
     target = {loop.var for loop in move.outer}
-    left = [x for x in loops_above(move.block_path) if x.var not in target]
-    reads = {r.buffer for r in move.block.reads}
-    for n in before:
-        shared = [x for x in left if any(x is loop for loop in n.loops)]
-        if shared and overwrites(n, shared, reads):
-            found = (
-                f"{n.block.name!r} writes what {move.block.name!r} reads again in later "
-                f"iterations of {shared[0].var.name!r}, which {move.block.name!r} would leave: "
-                "it would read the last values alone."
-            )
-            raise move.error(DependenceError, found, n.block)
+    left = [x for x in loops_above(move.path) if x.var not in target]
+    rewritten = rewritten_input(move.block, left, before)
+    if rewritten is not None:
+        n, loop = rewritten
+        found = (
+            f"{n.block.name!r} writes what {move.block.name!r} reads again in later iterations of "
+            f"{loop.var.name!r}, which {move.block.name!r} would leave: it would read the last "
+            "values alone."
+        )
+        raise move.error(DependenceError, found, n.block)
 
 
 def _require_needed_now(move: Move, consumers: Sequence[Nested]) -> None:
     """Where a condition lets the block run in some iterations of the loops around both places only
     (``stage_memory`` fills a buffer so), consumers stand under the same one. Others read what an
     earlier iteration left, of which the block would compute no more than that iteration needs."""
-    bounds = loop_bounds([*move.outer, *all_loops_above(move.block_path)])
-    shared = {loop.var for loop in all_loops_above(move.block_path)}
+    bounds = loop_bounds([*move.outer, *all_loops_above(move.path)])
+    shared = {loop.var for loop in all_loops_above(move.path)}
     shared &= {loop.var for loop in move.outer}
     for c in conjuncts(move.realize.predicate):
         if says_domain(c, move.realize, bounds) or not any(n in shared for n in walk(c)):

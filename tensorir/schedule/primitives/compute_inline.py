@@ -8,7 +8,7 @@ from ....support.errors import DependenceError, NotCompleteBlockError
 from ....support.node import replace, walk
 from ...analysis.circular_buffers import require_no_circle
 from ...analysis.hidden_accesses import require_scope_declared
-from ...analysis.loop_order import overwrites
+from ...analysis.loop_order import rewritten_input
 from ...analysis.paths import (
     Nested,
     Path,
@@ -22,6 +22,7 @@ from ...analysis.paths import (
     rebuild,
     require_complete,
     scope_blocks,
+    scope_of,
     with_body,
 )
 from ...analysis.region_cover import axis_of_index
@@ -35,7 +36,6 @@ from ..rewriting.inlining import (
     plain_store,
     rename_lets,
     require_sole_whole_writer,
-    scope_of,
     with_inferred_regions,
     without_block,
 )
@@ -86,10 +86,7 @@ class ComputeInline(ScheduleState):
 
 
 def compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> PrimFunc:
-    """Remove a complete block and put its value where its buffer is read.
-
-    ``B[i] = A[i] + 1; C[i] = B[i] * 2`` becomes ``C[i] = (A[i] + 1) * 2``.
-    """
+    """Remove a complete block and put its value where its buffer is read."""
     path = find_inner_block(func, block_name, "compute_inline")
     realize = realize_of(path)
     block = realize.block
@@ -127,15 +124,14 @@ def _require_inputs_kept(
     block = realize_of(path).block
     own = loops_above(path)
     left = [x for x in own if not all(any(x is y for y in n.loops) for n in consumers)]
-    reads = {r.buffer for r in block.reads}
-    for n in scope_blocks(scope):
-        shared = [x for x in left if any(x is y for y in n.loops)]
-        if n.block is not block and shared and overwrites(n, shared, reads):
-            found = (
-                f"{n.block.name!r} writes what {block.name!r} reads again in later iterations of "
-                f"{shared[0].var.name!r}, outside of which the value would be computed."
-            )
-            raise fail(DependenceError, "compute_inline", func, [n.block], found)
+    rewritten = rewritten_input(block, left, scope_blocks(scope))
+    if rewritten is not None:
+        n, loop = rewritten
+        found = (
+            f"{n.block.name!r} writes what {block.name!r} reads again in later iterations of "
+            f"{loop.var.name!r}, outside of which the value would be computed."
+        )
+        raise fail(DependenceError, "compute_inline", func, [n.block], found)
 
 
 def _require_no_view(

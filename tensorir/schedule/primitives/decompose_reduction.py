@@ -110,12 +110,7 @@ class Decomposed:
 def decompose_reduction(
     func: PrimFunc, block_name: str, loop_var: Var, *, checks: bool = True
 ) -> Decomposed:
-    """Split the init of a reduction off, into a block of its own directly before a loop.
-
-    ``for k, j: C (init, update)`` becomes ``for j_init: C_init`` and ``for k, j: C_update``. The
-    init has copies of the spatial loops at and below the loop. All reduce loops must be at or below
-    it, and no loop there may repeat an instance of the block, which would add its term again.
-    """
+    """Split the init of a reduction off, into a block of its own directly before a loop."""
     path = find_block(func, block_name, "decompose_reduction")
     realize = realize_of(path)
     block = realize.block
@@ -127,15 +122,12 @@ def decompose_reduction(
     spatial_values = axis_bindings(realize, ("spatial",))
     for loop in loops[:at]:
         if binds(reduce_values, loop.var):
-            raise fail(
-                DependenceError,
-                "decompose_reduction",
-                func,
-                [loop],
+            found = (
                 f"The loop {loop.var.name!r} runs over a reduce axis and stands outside of "
                 f"{loop_var.name!r}: the init would run once for each of its iterations. Choose "
-                f"{loop.var.name!r} or a loop further out.",
+                f"{loop.var.name!r} or a loop further out."
             )
+            raise fail(DependenceError, "decompose_reduction", func, [loop], found)
     if checks:
         _require_separate(func, realize, loops[at:], spatial_values, reduce_values)
         _require_guard_known(func, realize, loops[:at], loops[at:], spatial_values)

@@ -87,15 +87,12 @@ def fuse(
     for v in variables[1:]:
         inner = loops[-1].body
         if not isinstance(inner, For) or inner.var is not v:
-            raise fail(
-                NotAncestorError,
-                "fuse",
-                func,
-                [loops[-1]],
+            found = (
                 f"The loop {v.name!r} is not the only statement directly below "
-                f"{loops[-1].var.name!r}; "
-                "fuse takes directly nested loops, outermost first. Reorder them first.",
+                f"{loops[-1].var.name!r}; fuse takes directly nested loops, outermost first. "
+                "Reorder them first."
             )
+            raise fail(NotAncestorError, "fuse", func, [loops[-1]], found)
         loops.append(inner)
     for i, loop in enumerate(loops):
         require_plain_serial(func, loop, "fuse")

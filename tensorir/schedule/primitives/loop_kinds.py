@@ -26,7 +26,7 @@ from ...analysis.paths import (
     reads_other_instances,
     rebuild,
     scope_blocks,
-    scope_path,
+    scope_of,
     walk_paths,
     with_body,
 )
@@ -251,8 +251,7 @@ def _require_independent(func: PrimFunc, path: Path, primitive: str, *, allow_re
     require_declared(func, loop, primitive)
     nested = blocks_below(loop)
     outer = all_loops_above(path)
-    scope = scope_path(path)[-1]
-    assert isinstance(scope, Block)
+    scope = scope_of(path)
     for n in nested:
         _require_spatial(func, loop, n, outer, primitive, allow_reduce)
     for n in nested:
@@ -267,29 +266,21 @@ def _require_independent(func: PrimFunc, path: Path, primitive: str, *, allow_re
             )
             raise fail(DependenceError, primitive, func, [n.realize], found)
         if not private and not _writes_apart(loop, n, outer):
-            raise fail(
-                DependenceError,
-                primitive,
-                func,
-                [n.realize],
-                f"Several iterations of {loop.var.name!r} may write the same elements "
-                "through the block "
-                f"{n.block.name!r}, whose result is used outside of the loop.",
+            found = (
+                f"Several iterations of {loop.var.name!r} may write the same elements through the "
+                f"block {n.block.name!r}, whose result is used outside of the loop."
             )
+            raise fail(DependenceError, primitive, func, [n.realize], found)
     if len(nested) > 1:
         trouble = covered_within(
             [Nested(n.realize, n.loops[1:], n.conditions) for n in nested], [*outer, loop]
         )
         if trouble is not None:
-            raise fail(
-                DependenceError,
-                primitive,
-                func,
-                [trouble.realize],
-                f"The block {trouble.block.name!r} reads what another block writes in a "
-                "different iteration "
-                f"of {loop.var.name!r}, or this cannot be excluded.",
+            found = (
+                f"The block {trouble.block.name!r} reads what another block writes in a different "
+                f"iteration of {loop.var.name!r}, or this cannot be excluded."
             )
+            raise fail(DependenceError, primitive, func, [trouble.realize], found)
 
 
 def _require_spatial(
@@ -303,15 +294,11 @@ def _require_spatial(
         advice = ""
         if it.kind == "reduce":
             advice = " Use rfactor to turn it into a spatial axis first."
-        raise fail(
-            LoopKindError,
-            primitive,
-            func,
-            [loop, n.realize],
-            f"The loop {loop.var.name!r} is bound to the {it.kind} axis {it.var.name!r} "
-            f"of {n.block.name!r}; "
-            f"only loops over spatial axes may run at once.{advice}",
+        found = (
+            f"The loop {loop.var.name!r} is bound to the {it.kind} axis {it.var.name!r} of "
+            f"{n.block.name!r}; only loops over spatial axes may run at once.{advice}"
         )
+        raise fail(LoopKindError, primitive, func, [loop, n.realize], found)
 
 
 def _writes_apart(loop: For, n: Nested, outer: Sequence[For]) -> bool:

@@ -38,6 +38,7 @@ from ...analysis.paths import (
     realize_of,
     rebuild,
     scope_blocks,
+    scope_of,
     scope_path,
     with_body,
 )
@@ -123,8 +124,7 @@ def loop_partition(func: PrimFunc, var: Var, factors: Sequence[int | Expr | None
     require_plain_serial(func, loop, "loop_partition")
     bounds = loop_bounds(all_loops_above(path))
     extents = _extents(func, loop, factors)
-    scope = scope_path(path)[-1]
-    assert isinstance(scope, Block)
+    scope = scope_of(path)
     # Buffers are given to the parts by the regions of blocks: nothing else may use them.
     require_declared(func, scope.body, "loop_partition", scope.alloc_buffers)
     taken = set(block_names(func))
@@ -197,9 +197,8 @@ def _extents(func: PrimFunc, loop: For, factors: Sequence[int | Expr | None]) ->
             f is None or bounds.proves_le(extent, rest)
         ):
             found = (
-                f"It cannot be proved that part {len(extents)} of "
-                f"{render_factors(factors)} lies within the "
-                f"loop {loop.var.name!r}."
+                f"It cannot be proved that part {len(extents)} of {render_factors(factors)} lies "
+                f"within the loop {loop.var.name!r}."
             )
             raise fail(ScheduleValueError, "loop_partition", func, [loop], found)
         extents.append(extent)
@@ -207,8 +206,7 @@ def _extents(func: PrimFunc, loop: For, factors: Sequence[int | Expr | None]) ->
     if not bounds.proves_equal(used, loop.extent):
         found = (
             f"The extents {render_factors(factors)} do not provably make the whole loop "
-            f"{loop.var.name!r}; "
-            "use None for the last."
+            f"{loop.var.name!r}; use None for the last."
         )
         raise fail(ScheduleValueError, "loop_partition", func, [loop], found)
     return extents

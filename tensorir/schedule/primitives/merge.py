@@ -121,23 +121,13 @@ def merge(func: PrimFunc, variables: Sequence[Var], *, checks: bool = True) -> t
     depth = _shared_depth(paths)
     holder = paths[0][depth - 1]
     if not isinstance(holder, SeqStmt) or len({id(p[depth]) for p in paths}) != len(paths):
-        raise fail(
-            NotAncestorError,
-            "merge",
-            func,
-            [p[-1] for p in paths],
-            "The loops do not stand in different statements of one sequence.",
-        )
+        found = "The loops do not stand in different statements of one sequence."
+        raise fail(NotAncestorError, "merge", func, [p[-1] for p in paths], found)
     chains = [_chain(func, p, depth) for p in paths]
     places = [next(i for i, s in enumerate(holder.stmts) if s is p[depth]) for p in paths]
     if places != list(range(places[0], places[0] + len(places))):
-        raise fail(
-            NotAncestorError,
-            "merge",
-            func,
-            [p[depth] for p in paths],
-            "The nests do not follow one another directly, in the order given.",
-        )
+        found = "The nests do not follow one another directly, in the order given."
+        raise fail(NotAncestorError, "merge", func, [p[depth] for p in paths], found)
     _require_equal(func, chains)
     outer = all_loops_above(paths[0][: depth + 1])
     merged = [Var(f"{loop.var.name}_m") for loop in chains[0]]

@@ -99,12 +99,7 @@ class PadEinsum(ScheduleState):
 
 
 def pad_einsum(func: PrimFunc, block_name: str, padding: Sequence[int]) -> PrimFunc:
-    """Grow the axes of a block to multiples of ``padding`` (one entry an axis, 1 for no change).
-
-    Requires: axes bound to loops of the block's own, no predicate; padded axes are spatial and each
-    indexes one dimension of the block's only output, an intermediate; every operand is in bounds
-    for the grown axes.
-    """
+    """Grow the axes of a block to multiples of ``padding`` (one entry an axis, 1 for no change)."""
     path = find_block(func, block_name, "pad_einsum")
     realize = realize_of(path)
     block = realize.block
@@ -187,13 +182,8 @@ def _require_plain(func: PrimFunc, path: Path, padding: Sequence[int]) -> None:
     if realize.predicate is not TRUE and not (
         isinstance(realize.predicate, IntImm) and realize.predicate.value
     ):
-        raise fail(
-            NonAffineError,
-            "pad_einsum",
-            func,
-            [block],
-            f"The block {block.name!r} has a predicate.",
-        )
+        found = f"The block {block.name!r} has a predicate."
+        raise fail(NonAffineError, "pad_einsum", func, [block], found)
 
 
 def _output_of(func: PrimFunc, block: Block) -> Buffer:
@@ -253,9 +243,8 @@ def _require_in_bounds(
             if not (bounds.proves_le(IntImm(0), index) and bounds.proves_le(add(index, 1), size)):
                 verb = "read" if isinstance(load, BufferLoad) else "written"
                 found = (
-                    f"With the padding, {load.buffer.name!r} would be {verb} out of bounds. "
-                    "Give it a padded "
-                    "layout first (transform_layout with pad_value)."
+                    f"With the padding, {load.buffer.name!r} would be {verb} out of bounds. Give "
+                    "it a padded layout first (transform_layout with pad_value)."
                 )
                 raise fail(LayoutError, "pad_einsum", func, [block], found)
 

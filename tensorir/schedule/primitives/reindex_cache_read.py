@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....support.errors import DependenceError, LayoutError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds
 from ...analysis.buffers import require_scope
 from ...analysis.paths import find_block, realize_of, scope_blocks, scope_path, writers_of
-from ...arith import IndexMap, expr_key
-from ...buffer import Buffer, BufferRegion, Range
+from ...arith import IndexMap, expr_key, point_region
+from ...buffer import Buffer
 from ...expr import BufferLoad, Expr, IntImm, Var, add, all_of, const
 from ...function import PrimFunc
 from ...intrinsics import call_intrin
@@ -110,13 +111,7 @@ def reindex_cache_read(
     storage_scope: str,
     index_map: IndexMap,
 ) -> Cached:
-    """Copy what a block reads into a new buffer indexed by ``index_map`` of the block's axes.
-
-    The block must read one element an instance, or, of several elements of the buffer, one that the
-    axes of the map determine; the axes that the map uses must tell the elements apart. The copy
-    runs over these axes' domains; where that may lie outside of the buffer (the block guards its
-    load), it is guarded too.
-    """
+    """Copy what a block reads into a new buffer indexed by ``index_map`` of the block's axes."""
     primitive = "reindex_cache_read"
     require_scope(storage_scope, primitive)
     path = find_block(func, block_name, primitive)
@@ -139,13 +134,13 @@ def copy_in(access: Access, index_map: IndexMap, scope: str, name: str) -> Cache
                     f"The init of {block.name!r} reads {buffer.name!r}, and an init has no value "
                     f"of the reduce axis {v.name!r}; leave that axis out of the index map."
                 )
-                raise access.layout(found)
+                raise access.error(LayoutError, found, access.block)
     nest = _read_nest(m, access.indices, buffer)
     place = access.place()
     changed = insert_stmt(access.func, place, place.child, nest, access.primitive)
 
     def use_copy(b: Block) -> Block:
-        region = BufferRegion(m.new, tuple([Range(e, IntImm(1)) for e in m.indices]))
+        region = point_region(m.new, m.indices)
         only = expr_key(access.indices) if access.is_one_of_several else None
         redirect = Redirect(buffer, m.new, m.indices, only)
         init = None if b.init is None else redirect.visit(b.init)
@@ -167,7 +162,7 @@ def _require_written_before(access: Access) -> None:
         return
     if any(n.block is access.block for n in writers):
         found = f"{access.block.name!r} writes {access.buffer.name!r}, which it reads."
-        raise access.dependence(found, access.block)
+        raise access.error(DependenceError, found, access.block)
     order = [n.block for n in scope_blocks(access.scope)]
     own = next(i for i, b in enumerate(order) if b is access.block)
     nest = access.place()
@@ -182,10 +177,10 @@ def _require_written_before(access: Access) -> None:
                 f"{n.block.name!r} writes {access.buffer.name!r} in the same loops; one copy "
                 "before them would come too early."
             )
-            raise access.dependence(found, realize_of(other).block)
+            raise access.error(DependenceError, found, realize_of(other).block)
         if next(i for i, b in enumerate(order) if b is n.block) > own:
             found = f"{n.block.name!r} writes {access.buffer.name!r} after it was read."
-            raise access.dependence(found, realize_of(other).block)
+            raise access.error(DependenceError, found, realize_of(other).block)
 
 
 def _read_nest(m: Mapped, indices: Sequence[Expr], buffer: Buffer) -> Stmt:

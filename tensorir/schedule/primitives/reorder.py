@@ -81,12 +81,7 @@ class Reorder(ScheduleState):
 
 
 def reorder(func: PrimFunc, variables: Sequence[Var], *, checks: bool = True) -> PrimFunc:
-    """Permute loops of one chain into the given order; loops not named keep their places.
-
-    The chain must be free of branches from the outermost to the innermost of them. Blocks below
-    need spatial and reduce axes only, bound affinely; several blocks may not depend on one another
-    across iterations.
-    """
+    """Permute loops of one chain into the given order; loops not named keep their places."""
     for i, v in enumerate(variables):
         if any(other is v for other in variables[:i]):
             raise ScheduleValueError("reorder", f"The loop {v.name!r} is named twice.")
@@ -118,14 +113,11 @@ def _chain(func: PrimFunc, variables: Sequence[Var]) -> tuple[Path, list[For]]:
     shallow = min(paths, key=len)
     for p in paths:
         if len(p) > len(deepest) or deepest[: len(p)] != p:
-            raise fail(
-                NotAncestorError,
-                "reorder",
-                func,
-                [loop_of(p), loop_of(deepest)],
-                f"The loops {loop_of(p).var.name!r} and {loop_of(deepest).var.name!r} are "
-                "not on one chain.",
+            found = (
+                f"The loops {loop_of(p).var.name!r} and {loop_of(deepest).var.name!r} are not on "
+                "one chain."
             )
+            raise fail(NotAncestorError, "reorder", func, [loop_of(p), loop_of(deepest)], found)
     between = deepest[len(shallow) - 1 :]
     for s in between:
         if not isinstance(s, For):
@@ -169,15 +161,11 @@ def _require_reorderable(func: PrimFunc, path: Path, chain: Sequence[For], body:
     if len(nested) > 1:
         trouble = covered_within(nested, [*outer, *chain])
         if trouble is not None:
-            raise fail(
-                DependenceError,
-                "reorder",
-                func,
-                [trouble.block],
-                f"The block {trouble.block.name!r} reads what another block below these "
-                "loops writes in "
-                "another iteration, or this cannot be excluded.",
+            found = (
+                f"The block {trouble.block.name!r} reads what another block below these loops "
+                "writes in another iteration, or this cannot be excluded."
             )
+            raise fail(DependenceError, "reorder", func, [trouble.block], found)
 
 
 def _require_same_sums(

@@ -58,11 +58,7 @@ class ReorderBlockIterVar(ScheduleState):
 
 
 def reorder_block_iter_var(func: PrimFunc, block_name: str, new_order: Sequence[int]) -> PrimFunc:
-    """Permute the iter vars of a block, with their bindings.
-
-    ``new_order`` lists the present positions in the new order: ``[2, 0, 1]`` puts the last of three
-    axes first. Nothing else changes.
-    """
+    """Permute the iter vars of a block, with their bindings."""
     path = find_block(func, block_name, "reorder_block_iter_var")
     realize = realize_of(path)
     block = realize.block

@@ -160,9 +160,9 @@ def _settled(move: Move) -> list[Nested]:
     each iteration of these, they are done before the loop begins. Their loops begin with the
     innermost shared one."""
     shared = 0
-    while move.block_path[shared] is move.loop_path[shared]:
+    while move.path[shared] is move.loop_path[shared]:
         shared += 1
-    around = [s for s in move.block_path[:shared] if isinstance(s, For)]
+    around = [s for s in move.path[:shared] if isinstance(s, For)]
     holder = move.loop_path[shared - 1]
     if not around or not isinstance(holder, SeqStmt):
         return []
@@ -181,13 +181,11 @@ def _require_final(move: Move, producers: Sequence[Nested]) -> None:
         reduced = axis_bindings(n.realize, ("reduce",))
         for loop in move.outer:
             if binds(reduced, loop.var):
-                raise move.error(
-                    DependenceError,
+                found = (
                     f"The loop {loop.var.name!r} runs over a reduce axis of the producer "
-                    f"{n.block.name!r}: "
-                    f"under {move.loop.var.name!r} its result is not final.",
-                    loop,
+                    f"{n.block.name!r}: under {move.loop.var.name!r} its result is not final."
                 )
+                raise move.error(DependenceError, found, loop)
 
 
 def _require_unobserved(move: Move, settled: Set[int]) -> None:
@@ -197,19 +195,17 @@ def _require_unobserved(move: Move, settled: Set[int]) -> None:
     own = next(i for i, n in enumerate(order) if n.block is move.block)
     reads = {id(r.buffer) for r in move.block.reads}
     writes = {id(w.buffer) for w in move.block.writes}
-    boxes = whole_boxes(move.block_path)
+    boxes = whole_boxes(move.path)
     inside = {id(n.block) for n in blocks_below(move.loop)} | settled
     for n in order[:own]:
         touches = any(id(r.buffer) in writes for r in (*n.block.reads, *n.block.writes))
         rewrites = any(id(w.buffer) in reads for w in n.block.writes) and id(n.block) not in inside
         if (touches or rewrites) and conflicts(move, n, boxes):
-            raise move.error(
-                DependenceError,
-                f"{n.block.name!r} stands before {move.block.name!r} and uses the same "
-                "buffer; moving the one "
-                "past the other would change what is seen.",
-                n.block,
+            found = (
+                f"{n.block.name!r} stands before {move.block.name!r} and uses the same buffer; "
+                "moving the one past the other would change what is seen."
             )
+            raise move.error(DependenceError, found, n.block)
 
 
 def _final_box(move: Move, writers: Sequence[Nested], buffer: Buffer, checks: bool) -> Box:
@@ -220,13 +216,11 @@ def _final_box(move: Move, writers: Sequence[Nested], buffer: Buffer, checks: bo
     regions = [w for w in n.block.writes if w.buffer is buffer]
     box = written_box(regions[0], n, inner, known)
     if checks and (len(regions) != 1 or not box.exact or not covers_domain(n, known)):
-        raise move.error(
-            DependenceError,
-            f"It cannot be proved that {n.block.name!r} writes a whole box of "
-            f"{buffer.name!r} in one iteration "
-            f"of {move.loop.var.name!r}.",
-            n.block,
+        found = (
+            f"It cannot be proved that {n.block.name!r} writes a whole box of {buffer.name!r} in "
+            f"one iteration of {move.loop.var.name!r}."
         )
+        raise move.error(DependenceError, found, n.block)
     return box
 
 
@@ -290,7 +284,7 @@ def _read_lies_in(move: Move, r: Range, box: Box, bounds: Bounds) -> bool:
 def _require_all_instances(move: Move, domain: dict[Var, tuple[Expr, Expr]]) -> None:
     """Over all iterations of the loops, the restricted axes must take every value of their
     domains."""
-    old_loops = all_loops_above(move.block_path)
+    old_loops = all_loops_above(move.path)
     shared = {loop.var for loop in old_loops} & {loop.var for loop in move.outer}
     moving = loop_bounds([loop for loop in move.outer if loop.var not in shared])
     old_moving = loop_bounds([loop for loop in old_loops if loop.var not in shared])
@@ -315,9 +309,8 @@ def _require_all_instances(move: Move, domain: dict[Var, tuple[Expr, Expr]]) -> 
             )
         ):
             found = (
-                f"It cannot be proved that the iterations of {move.loop.var.name!r} and "
-                "the loops above it "
-                f"reach every value of the axis {it.var.name!r} of {move.block.name!r}."
+                f"It cannot be proved that the iterations of {move.loop.var.name!r} and the loops "
+                f"above it reach every value of the axis {it.var.name!r} of {move.block.name!r}."
             )
             raise move.error(DependenceError, found, move.block)
         digits.extend([d for d in s.digits if d.extent != 1])

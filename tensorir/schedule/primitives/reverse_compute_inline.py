@@ -25,6 +25,7 @@ from ...analysis.paths import (
     rebuild,
     require_complete,
     scope_blocks,
+    scope_of,
     with_body,
     writes_buffer,
 )
@@ -39,7 +40,6 @@ from ..rewriting.inlining import (
     plain_store,
     rename_lets,
     require_sole_whole_writer,
-    scope_of,
     with_inferred_regions,
     without_block,
 )
@@ -92,11 +92,7 @@ class ReverseComputeInline(ScheduleState):
 
 
 def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> PrimFunc:
-    """Remove a complete block and compute its value where its only producer stores.
-
-    ``B[i] = A[i] + 1; C[i] = B[i] * 2`` becomes, by inlining ``C`` into ``B``, ``C[i] = (A[i] + 1)
-    * 2``.
-    """
+    """Remove a complete block and compute its value where its only producer stores."""
     primitive = "reverse_compute_inline"
     path = find_inner_block(func, block_name, primitive)
     block = realize_of(path).block

@@ -26,12 +26,14 @@ from ...analysis.paths import (
     realize_of,
     rebuild,
     require_reduction,
+    scope_of,
     scope_path,
     simplify_condition,
     with_body,
 )
 from ...analysis.structure import ReductionUpdate, match_update
-from ...buffer import Buffer, BufferRegion, Range
+from ...arith import point_region
+from ...buffer import Buffer, Range
 from ...dim_align import DIM_ALIGN
 from ...expr import BufferLoad, Call, Expr, IntImm, Var, is_const
 from ...function import PrimFunc
@@ -119,11 +121,7 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
     """Make a reduce loop spatial: partial results in a buffer with one more dimension, then a final
     reduction over that.
 
-    ``B[i] += A[i, k]`` with ``k = k_0 * 4 + k_1`` and the loop ``k_1`` becomes ``B_rf[k_1, i] +=
-    A[i, k_0 * 4 + k_1]`` and ``B[i] += B_rf[k_1, i]``. The partial block keeps the loops; the final
-    one, which keeps the block's name and the alignment of its buffer, follows the whole nest, or
-    the part of it that nobody else who uses the buffer stands in.
-    ``factor_axis`` is the place of the new dimension; negative counts from the end.
+    The final block keeps the block's name and the alignment of its buffer.
     """
     target = _rfactor_target(func, loop_var)
     path = find_block(func, target, "rfactor")
@@ -136,9 +134,8 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
     update = match_update(block)
     if update is None:
         found = (
-            f"The update of {block.name!r} is not one of sum, prod, max, min of its own "
-            "element and a term, "
-            "beginning with the neutral element, so its terms may not be regrouped."
+            f"The update of {block.name!r} is not one of sum, prod, max, min of its own element "
+            "and a term, beginning with the neutral element, so its terms may not be regrouped."
         )
         raise fail(NotReductionBlockError, "rfactor", func, [block], found)
     ndim = len(update.buffer.shape)
@@ -173,8 +170,7 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
         changed, rebuild(new_path[: top_index + 1], seq(new_path[top_index], final))
     )
     scope = scope_path(find_block(changed, rf_name, "rfactor"))
-    holder = scope[-1]
-    assert isinstance(holder, Block)
+    holder = scope_of(find_block(changed, rf_name, "rfactor"))
     grown = replace(holder, alloc_buffers=(*holder.alloc_buffers, rf_buffer))
     return Factored(with_body(changed, rebuild(scope, grown)), rf_name, block.name)
 
@@ -213,13 +209,8 @@ def _rfactor_target(func: PrimFunc, loop_var: Var) -> str:
     nested = blocks_below(loop_of(path))
     if len(nested) != 1:
         names = ", ".join(repr(n.block.name) for n in nested) or "none"
-        raise fail(
-            DependenceError,
-            "rfactor",
-            func,
-            [path[-1]],
-            f"Expected one block below the loop {loop_var.name!r}; found {names}.",
-        )
+        found = f"Expected one block below the loop {loop_var.name!r}; found {names}."
+        raise fail(DependenceError, "rfactor", func, [path[-1]], found)
     return nested[0].block.name
 
 
@@ -327,11 +318,6 @@ def _partial_block(
     )
     others = [c for c in conjuncts(realize.predicate) if not any(c is e for e in empty)]
     return BlockRealize(tuple(values), conjunction(others), partial)
-
-
-def point_region(buffer: Buffer, indices: Sequence[Expr]) -> BufferRegion:
-    """The region of one element."""
-    return BufferRegion(buffer, tuple([Range(i, IntImm(1)) for i in indices]))
 
 
 def _final_nest(

@@ -98,12 +98,7 @@ def split(
     preserve_unit_iters: bool = True,
     disable_predication: bool = False,
 ) -> tuple[PrimFunc, list[Var]]:
-    """Replace a loop by a nest of loops.
-
-    ``for i in range(128)`` with ``[None, 4]`` becomes ``for i_0, i_1 in T.grid(32, 4)``, and ``i``
-    becomes ``i_0 * 4 + i_1``. Where the factors' product is not provably the extent, the blocks
-    below get the predicate ``i_0 * 4 + i_1 < extent``, unless ``disable_predication``.
-    """
+    """Replace a loop by a nest of loops."""
     path = find_loop(func, var, "split")
     loop = loop_of(path)
     require_plain_serial(func, loop, "split")

@@ -15,7 +15,6 @@ from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds, undetermined
 from ...analysis.loop_checks import own_nest, require_plain_serial
 from ...analysis.paths import (
-    TRUE,
     Path,
     fail,
     find_block,
@@ -30,10 +29,11 @@ from ...arith import Analyzer, IndexMap, is_affine_binding
 from ...buffer import Range
 from ...expr import BufferLoad, Expr, IntImm, Var, is_const
 from ...function import PrimFunc
-from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt
+from ...stmt import Block, BufferStore, For, IterVar, Stmt
 from ...visitor import Mutator, substitute
 from ..primitive import ATTR, BLOCK, BLOCKS, primitive
 from ..rewriting.index_maps import as_index_map
+from ..rewriting.nests import nest_over_axes
 from ..state import BlockLike, ScheduleState
 
 _TRANSFORM = "transform_block_layout"
@@ -94,11 +94,7 @@ def transform_block_layout(
     func: PrimFunc, block_name: str, index_map: IndexMap | Callable[..., object]
 ) -> PrimFunc:
     """Replace the iter vars of a block by an affine bijection of them, and its loops by one loop
-    for each new iter var.
-
-    With ``lambda i, j: (i // 4, j, i % 4)`` axes of 8 and 6 become axes of 2, 6 and 4. An axis
-    that mixes spatial and reduce ones is refused, as is a loop that another block shares.
-    """
+    for each new iter var."""
     path = find_block(func, block_name, _TRANSFORM)
     realize = realize_of(path)
     block = realize.block
@@ -121,7 +117,6 @@ def transform_block_layout(
         raise fail(LayoutError, _TRANSFORM, func, [block], found) from error
     kinds = _kinds(func, block, m)
     axes = [Var(f"v{k}") for k in range(len(extents))]
-    loops = [Var(f"ax{k}") for k in range(len(extents))]
     names: dict[Var, Expr] = dict(zip(inverse.inputs, axes, strict=True))
     analyzer = Analyzer()
     for v, e in zip(axes, extents, strict=True):
@@ -139,10 +134,7 @@ def transform_block_layout(
             ]
         ),
     )
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, new_block)
-    for var, extent in reversed(list(zip(loops, extents, strict=True))):
-        nest = For(var, IntImm(0), extent, "serial", nest)
-    return with_body(func, rebuild(top, nest))
+    return with_body(func, rebuild(top, nest_over_axes(new_block)))
 
 
 class _Indices(Mutator):

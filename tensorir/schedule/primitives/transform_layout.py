@@ -18,7 +18,6 @@ from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.buffers import buffer_at
 from ...analysis.loop_checks import own_nest
 from ...analysis.paths import (
-    TRUE,
     Nested,
     Path,
     all_loops_above,
@@ -28,20 +27,22 @@ from ...analysis.paths import (
     is_complete,
     realize_of,
     rebuild,
+    scope_of,
     scope_path,
     single_store,
     with_body,
     writers_of,
 )
 from ...analysis.region_cover import axis_of_index, covers_domain
-from ...arith import Analyzer, IndexMap
+from ...arith import Analyzer, IndexMap, point_region
 from ...buffer import Buffer, BufferRegion, Range
 from ...expr import BufferLoad, Call, Expr, FloorMod, IntImm, Var, add, all_of, const, is_const
 from ...function import PrimFunc
-from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, MatchBuffer, Stmt
+from ...stmt import Block, BufferStore, For, IterVar, MatchBuffer, Stmt
 from ...visitor import Mutator, substitute
 from ..primitive import ATTR, BLOCK, STORAGE, primitive
 from ..rewriting.index_maps import as_index_map
+from ..rewriting.nests import nest_over_axes
 from ..state import BlockLike, ScheduleState
 from ..trace.values import index_map_text
 
@@ -137,11 +138,7 @@ def transform_layout(
     index_map: IndexMap | Callable[..., object],
     pad_value: float | int | None = None,
 ) -> PrimFunc:
-    """Rewrite the shape and every access of a buffer by an index map.
-
-    The map must be a bijection of the shape; with ``pad_value`` it may leave elements unused, which
-    then hold this value.
-    """
+    """Rewrite the shape and every access of a buffer by an index map."""
     block = realize_of(find_block(func, block_name, "transform_layout")).block
     old = find_buffer(func, block, buffer)
     m = as_index_map(index_map, old.ndim)
@@ -278,7 +275,7 @@ class _Relayout(Mutator):
         if all(is_const(r.extent, 1) for r in n.region):
             points = [self.visit(r.min) for r in n.region]
             mapped = self.m.map_indices(points, self.analyzer)
-            return BufferRegion(self.new, tuple([Range(i, IntImm(1)) for i in mapped]))
+            return point_region(self.new, mapped)
         return BufferRegion(self.new, tuple([Range(IntImm(0), dim) for dim in self.new.shape]))
 
 
@@ -308,9 +305,8 @@ def _pad_writer(
         raise _refuse(
             func,
             writer,
-            f"{writer.name!r} does not write each element of {buffer.name!r} at its own "
-            "axes, so it cannot "
-            "write the padding. Copy with cache_read or cache_write first.",
+            f"{writer.name!r} does not write each element of {buffer.name!r} at its own axes, so "
+            "it cannot write the padding. Copy with cache_read or cache_write first.",
         )
     _require_whole_runs(func, path, buffer, axes, store)
     top = own_nest(path)
@@ -338,15 +334,11 @@ def _pad_writer(
             [IterVar(names[v], r, "spatial") for v, r in zip(inverse.inputs, sizes, strict=True)]
         ),
         tuple([substitute(r, change) for r in writer.reads]),
-        (BufferRegion(new, tuple([Range(i, IntImm(1)) for i in point])),),
+        (point_region(new, point),),
         BufferStore(new, guarded, point),
         annotations=writer.annotations,
     )
-    loops = [Var(f"ax{d}") for d in range(len(sizes))]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, new_block)
-    for var, r in reversed(list(zip(loops, sizes, strict=True))):
-        nest = For(var, IntImm(0), r.extent, "serial", nest)
-    return with_body(func, rebuild(top, nest))
+    return with_body(func, rebuild(top, nest_over_axes(new_block)))
 
 
 def _require_whole_runs(
@@ -384,8 +376,7 @@ def _require_whole_runs(
 
 
 def _writer_path(func: PrimFunc, block: Block, buffer: Buffer) -> Path:
-    scope = scope_path(find_block(func, block.name, "transform_layout"))[-1]
-    assert isinstance(scope, Block)
+    scope = scope_of(find_block(func, block.name, "transform_layout"))
     writers = writers_of(scope, buffer)
     if len(writers) != 1:
         raise _refuse(

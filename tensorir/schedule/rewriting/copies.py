@@ -12,12 +12,14 @@ from collections.abc import Sequence
 
 from ...analysis.affine import Bounds
 from ...analysis.buffers import buffer_names
-from ...analysis.paths import TRUE, conjunction, fresh_name
+from ...analysis.paths import conjunction, fresh_name
 from ...analysis.region_cover import Box
-from ...buffer import Buffer, BufferRegion, Range
+from ...arith import point_region
+from ...buffer import Buffer, Range
 from ...expr import BufferLoad, Expr, IntImm, Var, add, is_const
 from ...function import PrimFunc
-from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt
+from ...stmt import Block, BlockRealize, BufferStore, IterVar, Stmt
+from .nests import nest_of
 
 
 def copy_nest(source: Buffer, target: Buffer, box: Box, name: str, bounds: Bounds) -> Stmt:
@@ -42,18 +44,14 @@ def copy_nest(source: Buffer, target: Buffer, box: Box, name: str, bounds: Bound
         values.append(value)
         axes.append(IterVar(Var(f"v{d}"), Range(IntImm(0), dim), "spatial"))
     point = tuple([it.var for it in axes])
-    where = tuple([Range(v, IntImm(1)) for v in point])
     block = Block(
         name,
         tuple(axes),
-        (BufferRegion(source, where),),
-        (BufferRegion(target, where),),
+        (point_region(source, point),),
+        (point_region(target, point),),
         BufferStore(target, BufferLoad(source, point), point),
     )
-    nest: Stmt = BlockRealize(tuple(values), conjunction(conditions) if conditions else TRUE, block)
-    for var, extent in reversed(loops):
-        nest = For(var, IntImm(0), extent, "serial", nest)
-    return nest
+    return nest_of(loops, BlockRealize(tuple(values), conjunction(conditions), block))
 
 
 def new_buffer(func: PrimFunc, buffer: Buffer, scope: str) -> Buffer:

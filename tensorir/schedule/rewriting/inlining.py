@@ -17,7 +17,7 @@ from ...analysis.paths import (
     realize_of,
     rebuild,
     scope_blocks,
-    scope_path,
+    scope_of,
     single_store,
     with_body,
 )
@@ -28,12 +28,6 @@ from ...expr import Expr, Let, Var
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore
 from ...visitor import Mutator
-
-
-def scope_of(path: Path) -> Block:
-    scope = scope_path(path)[-1]
-    assert isinstance(scope, Block)
-    return scope
 
 
 def plain_store(func: PrimFunc, block: Block, primitive: str) -> BufferStore:
@@ -101,10 +95,8 @@ def with_inferred_regions(block: Block) -> Block:
 def without_block(func: PrimFunc, block_name: str, buffer: Buffer) -> PrimFunc:
     """The function without a block and the buffer it alone wrote."""
     path = find_block(func, block_name, "compute_inline")
-    scope = scope_path(path)
     removed = with_body(func, rebuild(path, None))
-    holder_name = realize_of(scope[:-1]).block.name
-    holder_path = find_block(removed, holder_name, "compute_inline")
+    holder_path = find_block(removed, scope_of(path).name, "compute_inline")
     realize = realize_of(holder_path)
     kept = tuple([b for b in realize.block.alloc_buffers if b is not buffer])
     block = replace(realize.block, alloc_buffers=kept)

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from ....support.errors import DependenceError, NotAncestorError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, Digit, loop_bounds, overlapping, sweep
+from ...analysis.block_site import BlockSite
 from ...analysis.circular_buffers import require_no_circle
 from ...analysis.hidden_accesses import require_scope_declared
 from ...analysis.paths import (
-    TRUE,
     Nested,
     Path,
     all_loops_above,
@@ -35,7 +35,6 @@ from ...analysis.paths import (
     find_loop,
     find_stmt,
     loop_of,
-    realize_of,
     rebuild,
     require_own_axes,
     scope_blocks,
@@ -58,44 +57,23 @@ from ...stmt import Block, BlockRealize, For, IfThenElse, LetStmt, Stmt, seq
 from ...visitor import substitute
 from ..arguments import require_int
 from .insertion import children_of
+from .nests import nest_of
 
 
 @dataclass(slots=True)
-class Move:
+class Move(BlockSite):
     """A block, its scope, and the loop it is to move under."""
 
-    func: PrimFunc
-    primitive: str
-    block_path: Path
     loop_path: Path
-
-    @property
-    def realize(self) -> BlockRealize:
-        return realize_of(self.block_path)
-
-    @property
-    def block(self) -> Block:
-        return self.realize.block
 
     @property
     def loop(self) -> For:
         return loop_of(self.loop_path)
 
     @property
-    def scope(self) -> Block:
-        scope = scope_path(self.block_path)[-1]
-        assert isinstance(scope, Block)
-        return scope
-
-    @property
     def outer(self) -> list[For]:
         """The loops that stay fixed: the target and those above it."""
         return [*all_loops_above(self.loop_path), self.loop]
-
-    def error(
-        self, kind: type[DependenceError], found: str, guilty: Block | BlockRealize | For
-    ) -> DependenceError:
-        return fail(kind, self.primitive, self.func, [guilty], found)  # type: ignore[return-value]
 
 
 def plan_move(func: PrimFunc, block_name: str, loop_var: Var, primitive: str) -> Move:
@@ -120,7 +98,7 @@ def plan_move(func: PrimFunc, block_name: str, loop_var: Var, primitive: str) ->
 def _require_unconditional(move: Move) -> None:
     """No branch or let stands around the block that does not stand around the loop too: at its new
     place its condition would be lost, and its variable unknown."""
-    for s in move.block_path[len(scope_path(move.block_path)) :]:
+    for s in move.path[len(scope_path(move.path)) :]:
         if isinstance(s, (IfThenElse, LetStmt)) and all(s is not other for other in move.loop_path):
             what = "under a condition" if isinstance(s, IfThenElse) else "in the scope of a let"
             found = f"{move.block.name!r} stands {what} that the loop does not stand in."
@@ -134,25 +112,21 @@ def related_below(
     elements do not count."""
     ours = {id(n.block): n for n in below}
     elsewhere = any(id(n.block) not in ours for n in related)
-    own = whole_boxes(move.block_path) if elsewhere else []
-    found: list[Nested] = []
+    own = whole_boxes(move.path) if elsewhere else []
+    kept: list[Nested] = []
     for n in related:
         if id(n.block) in ours:
-            found.append(ours[id(n.block)])
+            kept.append(ours[id(n.block)])
         elif conflicts(move, n, own):
-            raise move.error(
-                DependenceError,
+            found = (
                 f"The {what} {n.block.name!r} of {move.block.name!r} is not under the loop "
-                f"{move.loop.var.name!r}.",
-                n.block,
+                f"{move.loop.var.name!r}."
             )
-    if not found:
-        raise move.error(
-            DependenceError,
-            f"{move.block.name!r} has no {what} under the loop {move.loop.var.name!r}.",
-            move.block,
-        )
-    return found
+            raise move.error(DependenceError, found, n.block)
+    if not kept:
+        found = f"{move.block.name!r} has no {what} under the loop {move.loop.var.name!r}."
+        raise move.error(DependenceError, found, move.block)
+    return kept
 
 
 def require_order(move: Move, below: Sequence[Nested], related: str, side: str) -> None:
@@ -193,7 +167,7 @@ def ownership(move: Move) -> Ownership:
 
 
 def _own_conditions(move: Move) -> list[Expr]:
-    bounds = loop_bounds([*move.outer, *all_loops_above(move.block_path)])
+    bounds = loop_bounds([*move.outer, *all_loops_above(move.path)])
     fixed = {loop.var for loop in move.outer}
     axes: dict[Var, Expr] = {
         value: it.var
@@ -217,7 +191,7 @@ def _own_conditions(move: Move) -> list[Expr]:
 
 def _own_ranges(move: Move) -> dict[Var, tuple[Expr, Expr]]:
     block = move.block
-    old_loops = all_loops_above(move.block_path)
+    old_loops = all_loops_above(move.path)
     fixed = {loop.var for loop in move.outer}
     moving = loop_bounds([loop for loop in old_loops if loop.var not in fixed])
     bounds = loop_bounds([*move.outer, *old_loops])
@@ -299,10 +273,7 @@ def new_nest(
         values.append(value)
     at = {it.var: value for it, value in zip(block.iter_vars, values, strict=True)}
     conditions += [c for c in (substitute(c, at) for c in own.conditions) if not known.proves(c)]
-    nest: Stmt = BlockRealize(tuple(values), conjunction(conditions) if conditions else TRUE, block)
-    for var, extent in reversed(loops):
-        nest = For(var, IntImm(0), extent, "serial", nest)
-    return nest
+    return nest_of(loops, BlockRealize(tuple(values), conjunction(conditions), block))
 
 
 def position_of(loop: For, blocks: Sequence[Block], pick: object) -> int:
@@ -318,23 +289,16 @@ def position_of(loop: For, blocks: Sequence[Block], pick: object) -> int:
 def place_nest(move: Move, nest: Stmt, lowest: int, highest: int, index: int) -> PrimFunc:
     """Remove the block from its old place and put the new nest below the loop."""
     if lowest > highest:
-        raise move.error(
-            DependenceError,
-            f"There is no place under {move.loop.var.name!r} that is after the producers "
-            "and before the "
-            f"consumers of {move.block.name!r}.",
-            move.loop,
+        found = (
+            f"There is no place under {move.loop.var.name!r} that is after the producers and "
+            f"before the consumers of {move.block.name!r}."
         )
+        raise move.error(DependenceError, found, move.loop)
     index = require_int(index, "the index", move.primitive)
     at = highest if index == -1 else lowest if index == -2 else index
     if not lowest <= at <= highest:
-        raise fail(
-            ScheduleValueError,
-            move.primitive,
-            move.func,
-            [move.loop],
-            f"index must be -1, -2 or from {lowest} to {highest}; found {index}.",
-        )
+        found = f"index must be -1, -2 or from {lowest} to {highest}; found {index}."
+        raise fail(ScheduleValueError, move.primitive, move.func, [move.loop], found)
     children = list(children_of(move.loop))
     children.insert(at, nest)
     placed = with_body(move.func, rebuild(move.loop_path, replace(move.loop, body=seq(*children))))

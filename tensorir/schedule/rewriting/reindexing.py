@@ -16,13 +16,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-from ....support.errors import DependenceError, LayoutError
+from ....support.errors import LayoutError
 from ....support.node import walk
 from ...analysis.affine import Bounds, is_independent
+from ...analysis.block_site import BlockSite
 from ...analysis.buffers import buffer_at, buffer_names
 from ...analysis.hidden_accesses import require_scope_declared
 from ...analysis.paths import (
-    TRUE,
     Path,
     block_names,
     fail,
@@ -32,40 +32,24 @@ from ...analysis.paths import (
     scope_path,
 )
 from ...analysis.structure import same_indices
-from ...arith import IndexMap, expr_key
-from ...buffer import Buffer, BufferRegion, Range
-from ...expr import BufferLoad, Expr, IntImm, Var, is_const
+from ...arith import IndexMap, expr_key, point_region
+from ...buffer import Buffer
+from ...expr import BufferLoad, Expr, Var, is_const
 from ...function import PrimFunc
-from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, MatchBuffer, Stmt
+from ...stmt import Block, BufferStore, IterVar, MatchBuffer, Stmt
 from ...visitor import Mutator
 from .insertion import Cached, Place, allocate_in, require_room, shared_place
+from .nests import nest_over_axes
 
 
 @dataclass(slots=True)
-class Access:
+class Access(BlockSite):
     """One block's access to one buffer, element by element."""
 
-    func: PrimFunc
-    primitive: str
-    path: Path
     buffer: Buffer
     indices: tuple[Expr, ...]
     is_one_of_several: bool = False
     """Whether the block reads other elements of the buffer too."""
-
-    @property
-    def realize(self) -> BlockRealize:
-        return realize_of(self.path)
-
-    @property
-    def block(self) -> Block:
-        return self.realize.block
-
-    @property
-    def scope(self) -> Block:
-        holder = scope_path(self.path)[-1]
-        assert isinstance(holder, Block)
-        return holder
 
     def place(self) -> Place:
         """Beside the whole nest of the block."""
@@ -73,16 +57,6 @@ class Access:
         return shared_place(
             self.func, scope_path(self.path), names, self.block.name, self.primitive
         )
-
-    def layout(self, found: str) -> LayoutError:
-        error = fail(LayoutError, self.primitive, self.func, [self.block], found)
-        assert isinstance(error, LayoutError)
-        return error
-
-    def dependence(self, found: str, guilty: Block) -> DependenceError:
-        error = fail(DependenceError, self.primitive, self.func, [guilty], found)
-        assert isinstance(error, DependenceError)
-        return error
 
 
 def find_access(
@@ -169,11 +143,11 @@ def mapped(access: Access, index_map: IndexMap, scope: str, name: str) -> Mapped
     if not needed & set(axes) <= used or not is_injective(indices, kept):
         verb = "read" if access.primitive == "reindex_cache_read" else "accessed"
         found = f"The index map does not give each element that is {verb} a place of its own."
-        raise access.layout(found)
+        raise access.error(LayoutError, found, access.block)
     for it in kept:
         if not is_const(it.dom.min, 0):
             found = f"The axis {it.var.name!r} of {block.name!r} does not begin at 0."
-            raise access.layout(found)
+            raise access.error(LayoutError, found, access.block)
     room = require_room(access.func, access.path, block, block.iter_vars, access.primitive)
     shape = index_map.map_shape(room)
     name = fresh_name(buffer_names(access.func), name)
@@ -206,20 +180,16 @@ def mapped_copy(
     block = Block(
         m.copy_name,
         tuple([IterVar(fresh[it.var], it.dom, "spatial") for it in m.kept]),
-        (BufferRegion(source[0], tuple([Range(i, IntImm(1)) for i in source[1]])),),
-        (BufferRegion(store.buffer, tuple([Range(i, IntImm(1)) for i in store.indices])),),
+        (point_region(*source),),
+        (point_region(store.buffer, store.indices),),
         store,
     )
-    loops = [Var(f"ax{d}") for d in range(len(m.kept))]
-    nest: Stmt = BlockRealize(tuple(loops), TRUE, block)
-    for var, it in reversed(list(zip(loops, m.kept, strict=True))):
-        nest = For(var, it.dom.min, it.dom.extent, "serial", nest)
-    return nest
+    return nest_over_axes(block)
 
 
 def allocated(access: Access, changed: PrimFunc, m: Mapped) -> Cached:
-    holder = realize_of(scope_path(access.path)[:-1]).block.name
-    return Cached(allocate_in(changed, holder, m.new, access.primitive), (m.copy_name,))
+    changed = allocate_in(changed, access.scope.name, m.new, access.primitive)
+    return Cached(changed, (m.copy_name,))
 
 
 class Redirect(Mutator):

@@ -167,9 +167,8 @@ class Trace:
             if len(inst.outputs) not in (0, len(results)):
                 raise TraceError(
                     inst.kind,
-                    f"The trace expects {len(inst.outputs)} results of instruction {i}; "
-                    "this program gives "
-                    f"{len(results)}. It was recorded on another program.",
+                    f"The trace expects {len(inst.outputs)} results of instruction {i}; this "
+                    f"program gives {len(results)}. It was recorded on another program.",
                 )
             table.update({id(rv): new for rv, new in zip(inst.outputs, results, strict=False)})
 
