@@ -8,7 +8,8 @@ from ...support.errors import ScheduleError
 from ...support.node import Node
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize
-from .paths import Path, fail, realize_of, scope_of
+from .paths import Path, realize_of, scope_of
+from .preconditions import fail
 
 
 @dataclass(slots=True)

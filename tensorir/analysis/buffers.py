@@ -6,7 +6,8 @@ from ...support.errors import ScheduleValueError
 from ..buffer import SCOPES, Buffer
 from ..function import PrimFunc
 from ..stmt import Block
-from .paths import fail, walk_paths
+from .paths import walk_paths
+from .preconditions import fail
 
 
 def require_scope(scope: str, primitive: str) -> None:

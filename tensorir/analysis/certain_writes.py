@@ -28,7 +28,9 @@ from ..stmt import (
 )
 from ..visitor import substitute, uses
 from .affine import Bounds, loop_bounds
-from .paths import TRUE, Nested, conjuncts, domain_bounds
+from .block_kinds import domain_bounds
+from .conditions import TRUE, conjuncts
+from .nested_blocks import Nested
 from .region_cover import Box, axis_limited, contains, covers_domain, touched
 
 _KNOWN: WeakKeyDictionary[Block, dict[int, bool]] = WeakKeyDictionary()

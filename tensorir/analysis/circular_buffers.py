@@ -11,7 +11,9 @@ from ..rolling import ROLLING
 from ..stmt import Block, BlockRealize, For, annotation
 from ..visitor import substitute
 from .affine import loop_bounds, undetermined
-from .paths import all_loops_above, binding_map, fail, walk_paths
+from .block_kinds import binding_map
+from .paths import all_loops_above, walk_paths
+from .preconditions import fail
 
 
 def require_no_circle(func: PrimFunc, block: Block, primitive: str) -> None:

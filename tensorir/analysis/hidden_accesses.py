@@ -19,7 +19,9 @@ from ..expr import BufferLoad, Expr
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..visitor import accessed_buffers
-from .paths import blocks_below, child_stmts, fail, walk_paths
+from .nested_blocks import blocks_below
+from .paths import child_stmts, walk_paths
+from .preconditions import fail
 
 
 def bare_accesses(s: Stmt) -> Iterator[tuple[Stmt, list[Buffer], list[Buffer]]]:

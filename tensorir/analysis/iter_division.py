@@ -19,8 +19,10 @@ from ..expr import Expr, IntImm, Var, add, floordiv, is_const, mul, sub
 from ..function import PrimFunc
 from ..stmt import For
 from .affine import Bounds, loop_bounds, mentions, sum_of, terms_of
+from .conditions import conjunction, conjuncts
 from .loop_checks import ceil_div
-from .paths import Nested, conjunction, conjuncts, fail
+from .nested_blocks import Nested
+from .preconditions import fail
 
 
 @dataclass(slots=True)

@@ -9,7 +9,9 @@ from ..expr import Expr, IntImm, floordiv, is_const, sub
 from ..function import PrimFunc
 from ..stmt import BlockRealize, For, Stmt
 from .affine import Bounds, is_independent, loop_bounds, sum_of, terms_of, undetermined
-from .paths import Nested, Path, blocks_below, fail
+from .nested_blocks import Nested, blocks_below
+from .paths import Path
+from .preconditions import fail
 
 
 def require_plain_serial(func: PrimFunc, loop: For, primitive: str) -> None:

@@ -18,7 +18,8 @@ from ..expr import Expr, IntImm, Var, add, is_const, sub
 from ..stmt import Block, For
 from ..visitor import substitute
 from .affine import Bounds, loop_bounds, undetermined
-from .paths import Nested, binding_map
+from .block_kinds import binding_map
+from .nested_blocks import Nested
 from .region_cover import Box, apart, contains, covers_domain, touched
 
 

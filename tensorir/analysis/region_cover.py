@@ -23,7 +23,10 @@ from .affine import (
     steps_without_gap,
     sweep,
 )
-from .paths import Nested, Path, all_loops_above, binding_map, conjuncts, realize_of
+from .block_kinds import binding_map
+from .conditions import conjuncts
+from .nested_blocks import Nested
+from .paths import Path, all_loops_above, realize_of
 
 
 @dataclass(slots=True)

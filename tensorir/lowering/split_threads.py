@@ -25,7 +25,10 @@ from typing import Any
 
 from ...support.errors import CodegenError
 from ...support.node import Node, replace, walk
-from ..analysis.paths import TRUE, Nested, all_buffers, binding_map, fresh_name, walk_paths
+from ..analysis.block_kinds import binding_map
+from ..analysis.conditions import TRUE
+from ..analysis.nested_blocks import Nested
+from ..analysis.paths import all_buffers, fresh_name, walk_paths
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import BufferLoad, Expr, IntImm, Not, Var, all_of, is_const, sub
 from ..function import PrimFunc

@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 from ...support.node import Node, replace, walk
 from ..analysis.affine import loop_bounds, undetermined
-from ..analysis.paths import TRUE, Nested, binding_map, child_stmts
+from ..analysis.block_kinds import binding_map
+from ..analysis.conditions import TRUE
+from ..analysis.nested_blocks import Nested
+from ..analysis.paths import child_stmts
 from ..arith import expr_key
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import BufferLoad, Expr, IntImm, Ramp

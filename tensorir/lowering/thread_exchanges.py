@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ...support.node import replace, walk
+from ..analysis.block_kinds import binding_map
 from ..analysis.certain_writes import covered_within
-from ..analysis.paths import Nested, binding_map, blocks_below
+from ..analysis.nested_blocks import Nested, blocks_below
 from ..buffer import Buffer, BufferRegion
 from ..expr import Add, BufferLoad, Max, Min, Mul
 from ..stmt import BlockRealize, BufferStore, For, Stmt

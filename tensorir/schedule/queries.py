@@ -12,16 +12,13 @@ from typing import Any, Self, overload
 
 from ...support.display import as_html, show_text
 from ...support.errors import ScheduleValueError
+from ..analysis.nested_blocks import blocks_below, consumers_of, is_output_block, producers_of
 from ..analysis.paths import (
-    blocks_below,
-    consumers_of,
     find_block,
     find_inner_block,
     find_loop,
-    is_output_block,
     loop_of,
     loops_above,
-    producers_of,
     realize_of,
     scope_of,
 )

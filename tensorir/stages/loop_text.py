@@ -21,7 +21,7 @@ from typing import Any
 
 from ...support.errors import InternalError
 from ..analysis.affine import Bounds, loop_bounds
-from ..analysis.paths import conjuncts
+from ..analysis.conditions import conjuncts
 from ..buffer import Buffer
 from ..expr import (
     EQ,

@@ -24,20 +24,17 @@ from dataclasses import dataclass
 from ...support.errors import DependenceError, ScheduleError, ScheduleValueError
 from ...support.node import replace
 from ..analysis.affine import Bounds, loop_bounds
+from ..analysis.block_kinds import axis_bindings, binds
+from ..analysis.nested_blocks import Nested, blocks_below, map_outer_realizes
 from ..analysis.paths import (
-    Nested,
     all_buffers,
     all_loops_above,
-    axis_bindings,
-    binds,
-    blocks_below,
-    fail,
     find_block,
     fresh_name,
     loops_above,
-    map_outer_realizes,
     realize_of,
 )
+from ..analysis.preconditions import fail
 from ..analysis.region_cover import contains, covers_domain, full_box, whole_boxes
 from ..buffer import Buffer
 from ..create_prim_func import Built, build_prim_func

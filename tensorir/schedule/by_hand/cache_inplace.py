@@ -7,24 +7,22 @@ from ...analysis.affine import loop_bounds
 from ...analysis.buffers import buffer_at, require_scope
 from ...analysis.certain_writes import written_box
 from ...analysis.hidden_accesses import require_scope_declared
+from ...analysis.nested_blocks import Nested, blocks_below
 from ...analysis.paths import (
-    Nested,
     Path,
     all_loops_above,
     block_names,
-    blocks_below,
     conditions_above,
-    fail,
     find_block,
     find_inner_block,
     find_loop,
     fresh_name,
     loop_of,
     realize_of,
-    require_ancestor,
     scope_of,
     scope_path,
 )
+from ...analysis.preconditions import fail, require_ancestor
 from ...analysis.region_cover import Box, covers_domain, union
 from ...expr import Var
 from ...function import PrimFunc

@@ -17,27 +17,21 @@ from dataclasses import dataclass
 from ....support.errors import DependenceError, NotCompleteBlockError, ScheduleValueError
 from ....support.node import map_children, replace, walk
 from ...analysis.affine import Bounds, loop_bounds, terms_of, undetermined
+from ...analysis.block_kinds import binding_map, binds, domain_bounds, single_store
+from ...analysis.conditions import conjunction, conjuncts
+from ...analysis.nested_blocks import blocks_below
 from ...analysis.paths import (
     Path,
     all_loops_above,
-    binding_map,
-    binds,
-    blocks_below,
-    conjunction,
-    conjuncts,
-    domain_bounds,
-    fail,
     find_block,
     fresh_name,
     loops_above,
     realize_of,
     rebuild,
-    require_ancestor,
-    require_complete,
     scope_of,
-    single_store,
     with_body,
 )
+from ...analysis.preconditions import fail, require_ancestor, require_complete
 from ...arith import infer_regions
 from ...buffer import Buffer, Range
 from ...expr import (

@@ -26,28 +26,22 @@ from ....support.errors import (
 )
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.block_kinds import axis_bindings, binds, single_store
 from ...analysis.hidden_accesses import require_scope_declared
+from ...analysis.nested_blocks import Nested, is_output_block, scope_blocks
 from ...analysis.paths import (
-    Nested,
     Path,
     all_loops_above,
-    axis_bindings,
-    binds,
     conditions_above,
-    fail,
     find_block,
-    is_output_block,
     loops_above,
     realize_of,
     rebuild,
-    require_complete,
-    require_reduction,
-    scope_blocks,
     scope_of,
     scope_path,
-    single_store,
     with_body,
 )
+from ...analysis.preconditions import fail, require_complete, require_reduction
 from ...analysis.region_cover import axis_of_index, covers_domain
 from ...analysis.structure import COMBINERS, is_identity, same_indices
 from ...buffer import Buffer

@@ -11,24 +11,22 @@ from __future__ import annotations
 
 from ....support.errors import LoopKindError, ScheduleValueError
 from ....support.node import replace
+from ...analysis.block_kinds import reads_buffer, writes_buffer
 from ...analysis.buffers import buffer_at
 from ...analysis.paths import (
     Path,
     all_loops_above,
-    fail,
     find_block,
     find_loop,
     loop_of,
     loops_above,
-    reads_buffer,
     realize_of,
     rebuild,
-    require_ancestor,
     scope_of,
     walk_paths,
     with_body,
-    writes_buffer,
 )
+from ...analysis.preconditions import fail, require_ancestor
 from ...buffer import Buffer
 from ...expr import Var
 from ...function import PrimFunc

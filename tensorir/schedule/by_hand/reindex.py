@@ -5,7 +5,8 @@ from __future__ import annotations
 from ....support.errors import ScheduleValueError
 from ....support.node import walk
 from ...analysis.buffers import buffer_at
-from ...analysis.paths import fail, find_block, realize_of
+from ...analysis.paths import find_block, realize_of
+from ...analysis.preconditions import fail
 from ...arith import IndexMap
 from ...expr import Var
 from ...function import PrimFunc

@@ -11,14 +11,8 @@ from ...analysis.affine import loop_bounds, overlapping, sweep
 from ...analysis.buffers import require_scope
 from ...analysis.certain_writes import writes_whole
 from ...analysis.hidden_accesses import require_scope_declared
-from ...analysis.paths import (
-    Nested,
-    all_loops_above,
-    find_block,
-    readers_of,
-    scope_path,
-    writers_of,
-)
+from ...analysis.nested_blocks import Nested, readers_of, writers_of
+from ...analysis.paths import all_loops_above, find_block, scope_path
 from ...analysis.region_cover import covers_domain
 from ...arith import IndexMap, point_region
 from ...expr import BufferLoad, Var, add, is_const

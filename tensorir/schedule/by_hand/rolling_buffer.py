@@ -26,31 +26,24 @@ from dataclasses import dataclass
 from ....support.errors import DependenceError, LayoutError, LoopKindError
 from ....support.node import map_children, replace, walk
 from ...analysis.affine import Bounds, loop_bounds, terms_of
+from ...analysis.block_kinds import binding_map, is_complete, is_reduction
 from ...analysis.block_site import BlockSite
 from ...analysis.buffers import buffer_at
 from ...analysis.certain_writes import written_box
+from ...analysis.conditions import conjunction
+from ...analysis.nested_blocks import Nested, blocks_below, readers_of, scope_blocks, writers_of
 from ...analysis.paths import (
-    Nested,
     Path,
     all_loops_above,
-    binding_map,
-    blocks_below,
-    conjunction,
-    fail,
     find_block,
-    is_complete,
-    is_reduction,
     loops_above,
-    readers_of,
     realize_of,
     rebuild,
-    require_complete,
-    scope_blocks,
     scope_of,
     scope_path,
     with_body,
-    writers_of,
 )
+from ...analysis.preconditions import fail, require_complete
 from ...analysis.region_cover import Box, contains, covers_domain, touched
 from ...buffer import Buffer, BufferRegion, Range
 from ...expr import BufferLoad, Expr, IntImm, Var, add, floormod, is_const, logical_or, sub

@@ -5,14 +5,8 @@ from __future__ import annotations
 import random
 
 from ....support.errors import ScheduleError, ScheduleValueError
-from ...analysis.paths import (
-    consumers_of,
-    find_block,
-    find_inner_block,
-    loops_above,
-    realize_of,
-    scope_path,
-)
+from ...analysis.nested_blocks import consumers_of
+from ...analysis.paths import find_block, find_inner_block, loops_above, realize_of, scope_path
 from ...expr import Var
 from ...function import PrimFunc
 from ..primitive import BLOCK, SAMPLING, primitive

@@ -20,27 +20,20 @@ from __future__ import annotations
 from ....support.errors import DependenceError, LoopKindError
 from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds
+from ...analysis.block_kinds import axis_bindings, binds, is_reduction
+from ...analysis.conditions import conjunction
+from ...analysis.nested_blocks import Nested, blocks_below, writers_of
 from ...analysis.paths import (
-    Nested,
     Path,
     all_loops_above,
-    axis_bindings,
-    binds,
-    blocks_below,
-    conjunction,
-    fail,
     find_block,
-    is_reduction,
     loops_above,
     realize_of,
     rebuild,
-    require_ancestor,
-    require_complete,
-    require_own_axes,
     scope_of,
     with_body,
-    writers_of,
 )
+from ...analysis.preconditions import fail, require_ancestor, require_complete, require_own_axes
 from ...analysis.region_cover import touched
 from ...buffer import BufferRegion, Range
 from ...expr import EQ, Expr, Var

@@ -6,7 +6,8 @@ from typing import Any
 
 from ....support.errors import ScheduleValueError
 from ....support.node import replace
-from ...analysis.paths import Path, fail, find_block, find_loop, realize_of, rebuild, with_body
+from ...analysis.paths import Path, find_block, find_loop, realize_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...expr import Var
 from ...function import PrimFunc
 from ...rolling import ROLLING

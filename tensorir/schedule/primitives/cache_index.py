@@ -19,15 +19,8 @@ from typing import Any
 from ....support.errors import LayoutError, ScheduleValueError
 from ....support.node import children, replace, walk
 from ...analysis.buffers import buffer_names, require_scope
-from ...analysis.paths import (
-    Path,
-    block_names,
-    fail,
-    find_block,
-    fresh_name,
-    realize_of,
-    scope_path,
-)
+from ...analysis.paths import Path, block_names, find_block, fresh_name, realize_of, scope_path
+from ...analysis.preconditions import fail
 from ...arith import expr_key, point_region
 from ...buffer import Buffer, BufferRegion
 from ...expr import (

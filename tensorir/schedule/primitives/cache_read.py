@@ -10,20 +10,17 @@ from ....support.node import walk
 from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.buffers import buffer_at, require_scope
 from ...analysis.hidden_accesses import require_declared
+from ...analysis.nested_blocks import Nested, blocks_below, readers_of, writers_of
 from ...analysis.paths import (
-    Nested,
     block_names,
-    blocks_below,
-    fail,
     find_block,
     find_inner_block,
     fresh_name,
-    readers_of,
     realize_of,
     scope_of,
     scope_path,
-    writers_of,
 )
+from ...analysis.preconditions import fail
 from ...analysis.region_cover import Box, full_box, touched, union
 from ...buffer import Buffer
 from ...expr import BufferLoad, IntImm

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from ....support.errors import DependenceError
 from ...analysis.affine import loop_bounds
+from ...analysis.block_kinds import axis_bindings, binds
 from ...analysis.buffers import buffer_at, require_scope
 from ...analysis.certain_writes import written_box
 from ...analysis.hidden_accesses import require_scope_declared
+from ...analysis.nested_blocks import Nested, readers_of, writers_of
 from ...analysis.paths import (
-    Nested,
     all_loops_above,
-    axis_bindings,
-    binds,
     block_names,
     conditions_above,
-    fail,
     find_inner_block,
     fresh_name,
-    readers_of,
     realize_of,
     scope_of,
     scope_path,
-    writers_of,
 )
+from ...analysis.preconditions import fail
 from ...analysis.region_cover import covers_domain
 from ...expr import is_const
 from ...function import PrimFunc

@@ -7,20 +7,18 @@ from collections.abc import Sequence
 from ....support.errors import DependenceError
 from ....support.node import walk
 from ...analysis.affine import loop_bounds
+from ...analysis.block_kinds import is_complete, is_reduction
+from ...analysis.conditions import conjuncts
 from ...analysis.loop_order import rewritten_input
-from ...analysis.paths import (
+from ...analysis.nested_blocks import (
     Nested,
-    all_loops_above,
     blocks_below,
-    conjuncts,
     consumers_of,
-    is_complete,
     is_output_block,
-    is_reduction,
-    loops_above,
-    require_complete,
     scope_blocks,
 )
+from ...analysis.paths import all_loops_above, loops_above
+from ...analysis.preconditions import require_complete
 from ...analysis.region_cover import Box, axis_of_index, says_domain, touched, union, whole_boxes
 from ...arith import expr_key
 from ...expr import BufferLoad, Expr, Var, is_const

@@ -9,22 +9,18 @@ from ....support.node import replace, walk
 from ...analysis.circular_buffers import require_no_circle
 from ...analysis.hidden_accesses import require_scope_declared
 from ...analysis.loop_order import rewritten_input
+from ...analysis.nested_blocks import Nested, consumers_of, is_output_block, scope_blocks
 from ...analysis.paths import (
-    Nested,
     Path,
-    consumers_of,
-    fail,
     find_block,
     find_inner_block,
-    is_output_block,
     loops_above,
     realize_of,
     rebuild,
-    require_complete,
-    scope_blocks,
     scope_of,
     with_body,
 )
+from ...analysis.preconditions import fail, require_complete
 from ...analysis.region_cover import axis_of_index
 from ...buffer import Buffer
 from ...expr import BufferLoad, Expr, Var

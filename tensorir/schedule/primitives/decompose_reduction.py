@@ -8,30 +8,24 @@ from dataclasses import dataclass
 from ....support.errors import DependenceError
 from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds
+from ...analysis.block_kinds import as_update, axis_bindings, binds
+from ...analysis.conditions import conjunction, conjuncts
 from ...analysis.hidden_accesses import require_declared
 from ...analysis.loop_checks import require_once
 from ...analysis.loop_order import LoopOrder
+from ...analysis.nested_blocks import Nested, blocks_below
 from ...analysis.paths import (
-    Nested,
     Path,
     all_loops_above,
-    as_update,
-    axis_bindings,
-    binds,
     block_names,
-    blocks_below,
-    conjunction,
-    conjuncts,
-    fail,
     find_block,
     fresh_name,
     loops_above,
     realize_of,
     rebuild,
-    require_ancestor,
-    require_reduction,
     with_body,
 )
+from ...analysis.preconditions import fail, require_ancestor, require_reduction
 from ...analysis.region_cover import apart
 from ...arith import infer_regions
 from ...expr import Expr, Var, is_const

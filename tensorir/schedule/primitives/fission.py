@@ -17,16 +17,9 @@ from ....support.node import replace
 from ...analysis.affine import loop_bounds
 from ...analysis.hidden_accesses import require_declared
 from ...analysis.loop_checks import require_plain_serial
-from ...analysis.paths import (
-    all_loops_above,
-    blocks_below,
-    fail,
-    find_loop,
-    loop_of,
-    map_outer_realizes,
-    rebuild,
-    with_body,
-)
+from ...analysis.nested_blocks import blocks_below, map_outer_realizes
+from ...analysis.paths import all_loops_above, find_loop, loop_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...expr import Var
 from ...function import PrimFunc
 from ...stmt import SeqStmt, Stmt, seq

@@ -7,19 +7,11 @@ from collections.abc import Sequence
 from ....support.errors import DependenceError, NotAncestorError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds
+from ...analysis.block_kinds import axis_bindings, binds
 from ...analysis.loop_checks import inner_loops, require_plain_serial
-from ...analysis.paths import (
-    all_loops_above,
-    axis_bindings,
-    binds,
-    blocks_below,
-    fail,
-    find_loop,
-    loop_of,
-    map_outer_realizes,
-    rebuild,
-    with_body,
-)
+from ...analysis.nested_blocks import blocks_below, map_outer_realizes
+from ...analysis.paths import all_loops_above, find_loop, loop_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...expr import Expr, IntImm, Var, floordiv, floormod, is_const, mul
 from ...function import PrimFunc
 from ...stmt import For

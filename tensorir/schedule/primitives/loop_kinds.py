@@ -11,25 +11,21 @@ from collections.abc import Sequence
 from ....support.errors import DependenceError, LoopKindError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import is_independent, loop_bounds
+from ...analysis.block_kinds import axis_bindings, binds, reads_other_instances
 from ...analysis.certain_writes import covered_within
 from ...analysis.hidden_accesses import require_declared
+from ...analysis.nested_blocks import Nested, blocks_below, scope_blocks
 from ...analysis.paths import (
-    Nested,
     Path,
     all_loops_above,
-    axis_bindings,
-    binds,
-    blocks_below,
-    fail,
     find_loop,
     loop_of,
-    reads_other_instances,
     rebuild,
-    scope_blocks,
     scope_of,
     walk_paths,
     with_body,
 )
+from ...analysis.preconditions import fail
 from ...analysis.region_cover import instances_clash
 from ...expr import Var, is_const
 from ...function import PrimFunc

@@ -17,31 +17,27 @@ from dataclasses import dataclass
 from ....support.errors import DependenceError, ScheduleValueError
 from ....support.node import map_children, replace
 from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.block_kinds import as_update, axis_bindings, binds
 from ...analysis.buffers import buffer_names
 from ...analysis.hidden_accesses import require_declared
 from ...analysis.loop_checks import require_plain_serial
+from ...analysis.nested_blocks import blocks_below, map_outer_realizes, scope_blocks
 from ...analysis.paths import (
     Path,
     all_loops_above,
-    as_update,
-    axis_bindings,
-    binds,
     block_names,
-    blocks_below,
-    fail,
     find_block,
     find_loop,
     fresh_name,
     loop_of,
-    map_outer_realizes,
     path_below,
     realize_of,
     rebuild,
-    scope_blocks,
     scope_of,
     scope_path,
     with_body,
 )
+from ...analysis.preconditions import fail
 from ...analysis.region_cover import Whole, apart, whole_boxes
 from ...buffer import Buffer
 from ...expr import Expr, IntImm, Let, Var, add, as_expr, sub

@@ -17,23 +17,13 @@ from collections.abc import Sequence
 from ....support.errors import DependenceError, NotAncestorError, ScheduleError, ScheduleValueError
 from ....support.node import replace
 from ...analysis.affine import loop_bounds
+from ...analysis.block_kinds import axis_bindings, binds
 from ...analysis.hidden_accesses import require_declared
 from ...analysis.loop_checks import require_affine, require_plain_serial
 from ...analysis.loop_order import LoopOrder, Touch
-from ...analysis.paths import (
-    Nested,
-    Path,
-    all_loops_above,
-    axis_bindings,
-    binds,
-    blocks_below,
-    fail,
-    find_block,
-    find_loop,
-    map_outer_realizes,
-    rebuild,
-    with_body,
-)
+from ...analysis.nested_blocks import Nested, blocks_below, map_outer_realizes
+from ...analysis.paths import Path, all_loops_above, find_block, find_loop, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...buffer import BufferRegion, Range
 from ...expr import Var
 from ...function import PrimFunc

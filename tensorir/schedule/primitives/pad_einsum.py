@@ -16,17 +16,10 @@ from collections.abc import Sequence
 from ....support.errors import LayoutError, NonAffineError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds
-from ...analysis.paths import (
-    TRUE,
-    Path,
-    blocks_below,
-    fail,
-    find_block,
-    loops_above,
-    realize_of,
-    rebuild,
-    with_body,
-)
+from ...analysis.conditions import TRUE
+from ...analysis.nested_blocks import blocks_below
+from ...analysis.paths import Path, find_block, loops_above, realize_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...buffer import Buffer, Range
 from ...expr import BufferLoad, Expr, IntImm, Var, add, floordiv, is_const, mul
 from ...function import PrimFunc

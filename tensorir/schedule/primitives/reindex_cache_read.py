@@ -9,7 +9,8 @@ from ....support.errors import DependenceError, LayoutError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds
 from ...analysis.buffers import require_scope
-from ...analysis.paths import find_block, realize_of, scope_blocks, scope_path, writers_of
+from ...analysis.nested_blocks import scope_blocks, writers_of
+from ...analysis.paths import find_block, realize_of, scope_path
 from ...arith import IndexMap, expr_key, point_region
 from ...buffer import Buffer
 from ...expr import BufferLoad, Expr, IntImm, Var, add, all_of, const

@@ -7,22 +7,13 @@ from collections.abc import Sequence
 from ....support.errors import DependenceError, NotAncestorError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds, undetermined
+from ...analysis.block_kinds import axis_bindings, binds, reads_other_instances
 from ...analysis.certain_writes import covered_within
 from ...analysis.hidden_accesses import require_declared
 from ...analysis.loop_checks import require_affine
-from ...analysis.paths import (
-    Path,
-    all_loops_above,
-    axis_bindings,
-    binds,
-    blocks_below,
-    fail,
-    find_loop,
-    loop_of,
-    reads_other_instances,
-    rebuild,
-    with_body,
-)
+from ...analysis.nested_blocks import blocks_below
+from ...analysis.paths import Path, all_loops_above, find_loop, loop_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...analysis.region_cover import instances_clash
 from ...expr import Var
 from ...function import PrimFunc

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ....support.errors import ScheduleValueError
 from ....support.node import replace
-from ...analysis.paths import fail, find_block, realize_of, rebuild, with_body
+from ...analysis.paths import find_block, realize_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...function import PrimFunc
 from ..arguments import require_list
 from ..primitive import ATTR, BLOCK, BLOCKS, primitive

@@ -7,19 +7,11 @@ from collections.abc import Sequence, Set
 from ....support.errors import DependenceError
 from ....support.node import walk
 from ...analysis.affine import Bounds, Digit, loop_bounds, overlapping, steps_without_gap, sweep
+from ...analysis.block_kinds import axis_bindings, binds, is_complete, is_reduction
 from ...analysis.certain_writes import written_box
-from ...analysis.paths import (
-    Nested,
-    all_loops_above,
-    axis_bindings,
-    binds,
-    blocks_below,
-    is_complete,
-    is_reduction,
-    producers_of,
-    require_complete,
-    scope_blocks,
-)
+from ...analysis.nested_blocks import Nested, blocks_below, producers_of, scope_blocks
+from ...analysis.paths import all_loops_above
+from ...analysis.preconditions import require_complete
 from ...analysis.region_cover import Box, axis_of_index, contains, covers_domain, whole_boxes
 from ...buffer import Buffer, Range
 from ...expr import Expr, IntImm, Var, add, is_const, sub

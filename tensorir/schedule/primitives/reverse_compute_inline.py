@@ -7,28 +7,23 @@ from collections.abc import Sequence
 from ....support.errors import DependenceError, NotCompleteBlockError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.block_kinds import reads_buffer, writes_buffer
 from ...analysis.circular_buffers import require_no_circle
 from ...analysis.hidden_accesses import require_scope_declared
 from ...analysis.loop_order import overwrites
+from ...analysis.nested_blocks import Nested, consumers_of, producers_of, scope_blocks
 from ...analysis.paths import (
-    Nested,
     Path,
     all_loops_above,
     conditions_above,
-    consumers_of,
-    fail,
     find_block,
     find_inner_block,
-    producers_of,
-    reads_buffer,
     realize_of,
     rebuild,
-    require_complete,
-    scope_blocks,
     scope_of,
     with_body,
-    writes_buffer,
 )
+from ...analysis.preconditions import fail, require_complete
 from ...analysis.region_cover import axis_of_index, covers_domain
 from ...buffer import Buffer
 from ...expr import BufferLoad, Expr, Var

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from ....support.errors import DependenceError, NotReductionBlockError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds
+from ...analysis.block_kinds import axis_bindings, binds
 from ...analysis.buffers import buffer_names
+from ...analysis.conditions import conjunction, conjuncts, simplify_condition
 from ...analysis.loop_checks import require_once
+from ...analysis.nested_blocks import blocks_below
 from ...analysis.paths import (
-    axis_bindings,
-    binds,
     block_names,
-    blocks_below,
-    conjunction,
-    conjuncts,
-    fail,
     find_block,
     find_loop,
     fresh_name,
@@ -25,12 +22,11 @@ from ...analysis.paths import (
     loops_above,
     realize_of,
     rebuild,
-    require_reduction,
     scope_of,
     scope_path,
-    simplify_condition,
     with_body,
 )
+from ...analysis.preconditions import fail, require_reduction
 from ...analysis.structure import ReductionUpdate, match_update
 from ...arith import point_region
 from ...buffer import Buffer, Range

@@ -11,7 +11,8 @@ from ....support.dtype import DType
 from ....support.errors import ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.buffers import buffer_at
-from ...analysis.paths import all_buffers, fail, find_block, realize_of
+from ...analysis.paths import all_buffers, find_block, realize_of
+from ...analysis.preconditions import fail
 from ...buffer import Buffer
 from ...expr import BufferLoad, Cast, Expr, cast
 from ...function import PrimFunc

@@ -5,7 +5,8 @@ from __future__ import annotations
 from ....support.errors import ScheduleValueError
 from ....support.node import replace
 from ...analysis.buffers import buffer_at, require_scope
-from ...analysis.paths import all_buffers, fail, find_block, realize_of
+from ...analysis.paths import all_buffers, find_block, realize_of
+from ...analysis.preconditions import fail
 from ...buffer import Buffer
 from ...function import PrimFunc
 from ...visitor import replace_buffers

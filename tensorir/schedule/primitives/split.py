@@ -11,15 +11,9 @@ from collections.abc import Sequence
 from ....support.errors import ScheduleValueError
 from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.loop_checks import ceil_div, inner_loops, require_plain_serial
-from ...analysis.paths import (
-    all_loops_above,
-    fail,
-    find_loop,
-    loop_of,
-    map_outer_realizes,
-    rebuild,
-    with_body,
-)
+from ...analysis.nested_blocks import map_outer_realizes
+from ...analysis.paths import all_loops_above, find_loop, loop_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...expr import Expr, IntImm, Var, is_const, mul
 from ...function import PrimFunc
 from ...printer import print_expr

@@ -11,7 +11,8 @@ from __future__ import annotations
 from ....support.errors import ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.buffers import buffer_at
-from ...analysis.paths import fail, find_block, realize_of, rebuild, with_body
+from ...analysis.paths import find_block, realize_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...buffer import Buffer
 from ...dim_align import DIM_ALIGN, block_alignments
 from ...function import PrimFunc

@@ -15,16 +15,9 @@ from collections.abc import Mapping
 from ....support.errors import DependenceError, LayoutError, TensorizeError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, loop_bounds
-from ...analysis.paths import (
-    Path,
-    domain_bounds,
-    fail,
-    find_block,
-    fresh_name,
-    realize_of,
-    rebuild,
-    with_body,
-)
+from ...analysis.block_kinds import domain_bounds
+from ...analysis.paths import Path, find_block, fresh_name, realize_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...arith import Analyzer, region_covers, region_intersects
 from ...buffer import Buffer, BufferRegion, Range
 from ...expr import Expr, IntImm, Var

@@ -13,17 +13,10 @@ from typing import Any
 from ....support.errors import DependenceError, LayoutError, NonAffineError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds, undetermined
+from ...analysis.block_kinds import reads_other_instances
 from ...analysis.loop_checks import own_nest, require_plain_serial
-from ...analysis.paths import (
-    Path,
-    fail,
-    find_block,
-    loops_above,
-    reads_other_instances,
-    realize_of,
-    rebuild,
-    with_body,
-)
+from ...analysis.paths import Path, find_block, loops_above, realize_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...analysis.region_cover import instances_clash
 from ...arith import Analyzer, IndexMap, is_affine_binding
 from ...buffer import Range

@@ -15,24 +15,22 @@ from typing import Any
 from ....support.errors import LayoutError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.block_kinds import is_complete, single_store
 from ...analysis.buffers import buffer_at
 from ...analysis.loop_checks import own_nest
+from ...analysis.nested_blocks import Nested, writers_of
 from ...analysis.paths import (
-    Nested,
     Path,
     all_loops_above,
     conditions_above,
-    fail,
     find_block,
-    is_complete,
     realize_of,
     rebuild,
     scope_of,
     scope_path,
-    single_store,
     with_body,
-    writers_of,
 )
+from ...analysis.preconditions import fail
 from ...analysis.region_cover import axis_of_index, covers_domain
 from ...arith import Analyzer, IndexMap, point_region
 from ...buffer import Buffer, BufferRegion, Range

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from ...analysis.affine import Bounds
 from ...analysis.buffers import buffer_names
-from ...analysis.paths import conjunction, fresh_name
+from ...analysis.conditions import conjunction
+from ...analysis.paths import fresh_name
 from ...analysis.region_cover import Box
 from ...arith import point_region
 from ...buffer import Buffer, Range

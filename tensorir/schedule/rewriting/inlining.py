@@ -7,20 +7,19 @@ from collections.abc import Mapping
 from ....support.errors import DependenceError, NotCompleteBlockError
 from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds
+from ...analysis.block_kinds import single_store
+from ...analysis.nested_blocks import Nested, scope_blocks
 from ...analysis.paths import (
-    Nested,
     Path,
     all_loops_above,
     conditions_above,
-    fail,
     find_block,
     realize_of,
     rebuild,
-    scope_blocks,
     scope_of,
-    single_store,
     with_body,
 )
+from ...analysis.preconditions import fail
 from ...analysis.region_cover import covers_domain
 from ...arith import infer_regions
 from ...buffer import Buffer

@@ -14,15 +14,8 @@ from dataclasses import dataclass
 
 from ....support.errors import DependenceError, LayoutError
 from ....support.node import Node, replace, walk
-from ...analysis.paths import (
-    Path,
-    all_loops_above,
-    fail,
-    find_block,
-    realize_of,
-    rebuild,
-    with_body,
-)
+from ...analysis.paths import Path, all_loops_above, find_block, realize_of, rebuild, with_body
+from ...analysis.preconditions import fail
 from ...arith import Analyzer
 from ...arith.region import limits
 from ...buffer import Buffer, Range

@@ -21,26 +21,22 @@ from ....support.node import replace, walk
 from ...analysis.affine import Bounds, Digit, loop_bounds, overlapping, sweep
 from ...analysis.block_site import BlockSite
 from ...analysis.circular_buffers import require_no_circle
+from ...analysis.conditions import conjunction, conjuncts
 from ...analysis.hidden_accesses import require_scope_declared
+from ...analysis.nested_blocks import Nested, blocks_below, scope_blocks
 from ...analysis.paths import (
-    Nested,
     Path,
     all_loops_above,
-    blocks_below,
-    conjunction,
-    conjuncts,
-    fail,
     find_block,
     find_inner_block,
     find_loop,
     find_stmt,
     loop_of,
     rebuild,
-    require_own_axes,
-    scope_blocks,
     scope_path,
     with_body,
 )
+from ...analysis.preconditions import fail, require_own_axes
 from ...analysis.region_cover import (
     Box,
     Whole,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...analysis.paths import TRUE
+from ...analysis.conditions import TRUE
 from ...expr import Expr, IntImm, Var
 from ...stmt import Block, BlockRealize, For, Stmt
 

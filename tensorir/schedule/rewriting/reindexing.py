@@ -19,18 +19,12 @@ from dataclasses import dataclass
 from ....support.errors import LayoutError
 from ....support.node import walk
 from ...analysis.affine import Bounds, is_independent
+from ...analysis.block_kinds import point_indices
 from ...analysis.block_site import BlockSite
 from ...analysis.buffers import buffer_at, buffer_names
 from ...analysis.hidden_accesses import require_scope_declared
-from ...analysis.paths import (
-    Path,
-    block_names,
-    fail,
-    fresh_name,
-    point_indices,
-    realize_of,
-    scope_path,
-)
+from ...analysis.paths import Path, block_names, fresh_name, realize_of, scope_path
+from ...analysis.preconditions import fail
 from ...analysis.structure import same_indices
 from ...arith import IndexMap, expr_key, point_region
 from ...buffer import Buffer

@@ -9,7 +9,8 @@ import pytest
 from burnish.support.errors import DependenceError, ScheduleError
 from burnish.support.node import walk
 from burnish.tensorir.analysis.certain_writes import covered_within, writes_whole
-from burnish.tensorir.analysis.paths import Nested, blocks_below, find_block, realize_of
+from burnish.tensorir.analysis.nested_blocks import Nested, blocks_below
+from burnish.tensorir.analysis.paths import find_block, realize_of
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule

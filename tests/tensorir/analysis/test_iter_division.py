@@ -5,7 +5,8 @@ import pytest
 from burnish.support.errors import NonAffineError
 from burnish.tensorir.analysis.affine import Bounds
 from burnish.tensorir.analysis.iter_division import Division, divide
-from burnish.tensorir.analysis.paths import blocks_below, find_block, loops_above
+from burnish.tensorir.analysis.nested_blocks import blocks_below
+from burnish.tensorir.analysis.paths import find_block, loops_above
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_expr
 

@@ -13,7 +13,8 @@ from burnish.tensorir.analysis.loop_checks import (
     require_once,
     require_plain_serial,
 )
-from burnish.tensorir.analysis.paths import Nested, find_block, loops_above, realize_of
+from burnish.tensorir.analysis.nested_blocks import Nested
+from burnish.tensorir.analysis.paths import find_block, loops_above, realize_of
 from burnish.tensorir.arith import expr_key
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import IntImm, Var, mul

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from burnish.tensorir.analysis.loop_order import LoopOrder, overwrites
-from burnish.tensorir.analysis.paths import Nested, find_block, loops_above, realize_of
+from burnish.tensorir.analysis.nested_blocks import Nested
+from burnish.tensorir.analysis.paths import find_block, loops_above, realize_of
 from burnish.tensorir.function import PrimFunc
 from burnish.tests.tensorir.schedule.programs import program
 

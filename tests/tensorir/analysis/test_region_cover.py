@@ -3,12 +3,8 @@ from __future__ import annotations
 import pytest
 
 from burnish.tensorir.analysis.affine import Bounds, loop_bounds
-from burnish.tensorir.analysis.paths import (
-    Nested,
-    all_loops_above,
-    find_block,
-    realize_of,
-)
+from burnish.tensorir.analysis.nested_blocks import Nested
+from burnish.tensorir.analysis.paths import all_loops_above, find_block, realize_of
 from burnish.tensorir.analysis.region_cover import (
     Box,
     apart,
