@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import Expr, IntImm, Var, add, is_const, sub
+from ..printer import print_region
 from ..stmt import Block, For
 from ..visitor import substitute
 from .affine import Bounds, loop_bounds, undetermined
@@ -31,6 +32,12 @@ class Touch:
     region: BufferRegion
     written: bool
     box: Box
+
+
+def box_text(buffer: Buffer, box: Box) -> str:
+    """A box of a buffer in a message."""
+    ranges = [Range(s, e) for s, e in zip(box.starts, box.extents, strict=True)]
+    return print_region(BufferRegion(buffer, tuple(ranges)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from ....support.node import map_children, replace, walk
 from ...analysis.affine import Bounds, loop_bounds, terms_of, undetermined
 from ...analysis.block_kinds import binding_map, binds, domain_bounds, single_store
 from ...analysis.conditions import conjunction, conjuncts
+from ...analysis.loop_checks import own_nest
 from ...analysis.nested_blocks import blocks_below
 from ...analysis.paths import (
     Path,
@@ -62,6 +63,7 @@ from ...rolling import ROLLING
 from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
 from ...visitor import substitute, uses
 from ..primitive import BLOCK, BLOCKS, LOOP, primitive
+from ..rewriting.nests import nest_like
 from ..state import BlockLike, ScheduleState
 from ..trace.handles import BlockHandle, BlockRV, LoopRV
 
@@ -280,36 +282,10 @@ def _require_no_race(func: PrimFunc, path: Path, buffer: Buffer) -> None:
 
 
 def _fill_nest(realize: BlockRealize, loops: Sequence[For], padding: _Padding, name: str) -> Stmt:
-    block = realize.block
     used = [*realize.iter_values, realize.predicate]
     needed = [x for x in loops if binds(used, x.var) or not isinstance(x.extent, IntImm)]
-    loop_vars: dict[Var, Expr] = {x.var: Var(x.var.name) for x in needed}
-    axes: dict[Var, Expr] = {it.var: Var(it.var.name) for it in block.iter_vars}
-    fill = Block(
-        name,
-        tuple(
-            [
-                IterVar(v, it.dom, it.kind)
-                for it, v in zip(block.iter_vars, axes.values(), strict=True)
-                if isinstance(v, Var)
-            ]
-        ),
-        (),
-        tuple([substitute(w, axes) for w in block.writes]),
-        BufferStore(
-            padding.store.buffer,
-            padding.pad,
-            tuple([substitute(i, axes) for i in padding.store.indices]),
-        ),
-    )
-    nest: Stmt = BlockRealize(
-        tuple([substitute(v, loop_vars) for v in realize.iter_values]),
-        substitute(realize.predicate, loop_vars),
-        fill,
-    )
-    for x in reversed(needed):
-        nest = substitute(replace(x, body=nest), loop_vars)
-    return nest
+    fill = BufferStore(padding.store.buffer, padding.pad, padding.store.indices)
+    return nest_like(realize, realize.block.iter_vars, needed, name, fill, realize.predicate)
 
 
 def _copy_nest(func: PrimFunc, path: Path, top: int, padding: _Padding) -> Stmt:
@@ -427,10 +403,8 @@ def _cut(
 
 def _own_loops(path: Path, top: int) -> list[For]:
     """The loops at and below ``path[top]`` that hold nothing but the block."""
-    end = len(path) - 1
-    while end > top and isinstance(path[end - 1], For):
-        end -= 1
-    return [s for s in path[end:-1] if isinstance(s, For)]
+    first = max(len(own_nest(path)) - 1, top)
+    return [s for s in path[first:-1] if isinstance(s, For)]
 
 
 def _is_whole(it: IterVar, value: Expr, realize: BlockRealize, loops: Sequence[For]) -> bool:

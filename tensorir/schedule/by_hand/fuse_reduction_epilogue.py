@@ -25,14 +25,11 @@ from ....support.errors import (
     ScheduleValueError,
 )
 from ....support.node import replace, walk
-from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.block_kinds import axis_bindings, binds, single_store
 from ...analysis.hidden_accesses import require_scope_declared
-from ...analysis.nested_blocks import Nested, is_output_block, scope_blocks
+from ...analysis.nested_blocks import is_output_block, scope_blocks
 from ...analysis.paths import (
     Path,
-    all_loops_above,
-    conditions_above,
     find_block,
     loops_above,
     realize_of,
@@ -42,10 +39,11 @@ from ...analysis.paths import (
     with_body,
 )
 from ...analysis.preconditions import fail, require_complete, require_reduction
-from ...analysis.region_cover import axis_of_index, covers_domain
+from ...analysis.region_cover import axis_of_index
 from ...analysis.structure import COMBINERS, is_identity, same_indices
+from ...analysis.whole_runs import require_reads_all, require_unconditional
 from ...buffer import Buffer
-from ...expr import Add, BufferLoad, Expr, Mul, Sub, Var, is_const, neg
+from ...expr import Add, BufferLoad, Expr, Mul, Sub, Var, neg
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, For
 from ...visitor import substitute
@@ -300,21 +298,9 @@ def _epilogue_term(pair: _Pair, total: _Sum, store: BufferStore) -> tuple[list[V
 
 def _require_every_element(pair: _Pair, buffer: Buffer, axes: Sequence[Var]) -> None:
     """The epilogue runs for each element, so that none is written now that was not before."""
-    domains = {it.var: it.dom for it in pair.after.iter_vars}
-    for axis, dim in zip(axes, buffer.shape, strict=True):
-        dom = domains[axis]
-        if not is_const(dom.min, 0) or not Bounds().proves_equal(dom.extent, dim):
-            found = f"{pair.after.name!r} does not read all of {buffer.name!r}."
-            raise pair.refuse(found, pair.after)
+    require_reads_all(pair.func, pair.after, axes, buffer, _PRIMITIVE)
     for path in (pair.reduction, pair.epilogue):
-        loops = all_loops_above(path)
-        if not covers_domain(
-            Nested(realize_of(path), loops, conditions_above(path)), loop_bounds(loops)
-        ):
-            found = f"{realize_of(path).block.name!r} runs under a condition."
-            raise fail(
-                NotCompleteBlockError, _PRIMITIVE, pair.func, [realize_of(path).block], found
-            )
+        require_unconditional(pair.func, path, _PRIMITIVE)
 
 
 def _require_final(pair: _Pair) -> None:

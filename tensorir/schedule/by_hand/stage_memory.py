@@ -22,6 +22,7 @@ from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds
 from ...analysis.block_kinds import axis_bindings, binds, is_reduction
 from ...analysis.conditions import conjunction
+from ...analysis.loop_order import box_text
 from ...analysis.nested_blocks import Nested, blocks_below, writers_of
 from ...analysis.paths import (
     Path,
@@ -35,7 +36,6 @@ from ...analysis.paths import (
 )
 from ...analysis.preconditions import fail, require_ancestor, require_complete, require_own_axes
 from ...analysis.region_cover import touched
-from ...buffer import BufferRegion, Range
 from ...expr import EQ, Expr, Var
 from ...function import PrimFunc
 from ...printer import print_region
@@ -219,9 +219,5 @@ def _computed(path: Path, realize: BlockRealize, inner: list[For]) -> str:
     """The regions that one iteration writes, as text."""
     n = Nested(realize, inner, [])
     bounds = loop_bounds(all_loops_above(path))
-    texts: list[str] = []
-    for region in realize.block.writes:
-        box = touched(region, n, inner, bounds)
-        ranges = [Range(s, e) for s, e in zip(box.starts, box.extents, strict=True)]
-        texts.append(print_region(BufferRegion(region.buffer, tuple(ranges))))
-    return ", ".join(texts)
+    boxes = [(w.buffer, touched(w, n, inner, bounds)) for w in realize.block.writes]
+    return ", ".join([box_text(buffer, box) for buffer, box in boxes])

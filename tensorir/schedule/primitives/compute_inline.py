@@ -23,14 +23,13 @@ from ...analysis.paths import (
 from ...analysis.preconditions import fail, require_complete
 from ...analysis.region_cover import axis_of_index
 from ...buffer import Buffer
-from ...expr import BufferLoad, Expr, Var
+from ...expr import Var
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, MatchBuffer, Stmt
-from ...visitor import Mutator, substitute
 from ..primitive import BLOCK, PLACES, primitive
 from ..rewriting.inlining import (
+    InlineLoads,
     plain_store,
-    rename_lets,
     require_sole_whole_writer,
     with_inferred_regions,
     without_block,
@@ -164,29 +163,8 @@ def _store_axes(
     return axes
 
 
-class _InlineLoads(Mutator):
-    """Loads of a buffer become the value stored there."""
-
-    def __init__(self, store: BufferStore, axes: Sequence[Var | None]) -> None:
-        self.store, self.axes = store, axes
-
-    def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
-        load: BufferLoad = self.generic_visit(n)
-        if load.buffer is not self.store.buffer:
-            return load
-        change = {a: i for a, i in zip(self.axes, load.indices, strict=True) if a is not None}
-        return substitute(rename_lets(self.store.value), change)
-
-    def visit_Block(self, n: Block) -> Block:  # noqa: N802
-        """A block inside the consumer also declares what it reads."""
-        block: Block = self.generic_visit(n)
-        if any(r.buffer is self.store.buffer for r in n.reads):
-            return with_inferred_regions(block)
-        return block
-
-
 def _inlined(block: Block, store: BufferStore, axes: Sequence[Var | None]) -> Block:
-    inliner = _InlineLoads(store, axes)
+    inliner = InlineLoads(store, axes)
     body: Stmt = inliner.visit(block.body)
     init = None if block.init is None else inliner.visit(block.init)
     return with_inferred_regions(replace(block, body=body, init=init, reads=(), writes=()))

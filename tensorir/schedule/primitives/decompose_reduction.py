@@ -30,9 +30,10 @@ from ...analysis.region_cover import apart
 from ...arith import infer_regions
 from ...expr import Expr, Var, is_const
 from ...function import PrimFunc
-from ...stmt import Block, BlockRealize, For, IterVar, Stmt, seq
+from ...stmt import BlockRealize, For, Stmt, seq
 from ...visitor import substitute
 from ..primitive import BLOCK, LOOP, REDUCTIONS, primitive
+from ..rewriting.nests import nest_like
 from ..state import BlockLike, ScheduleState
 from ..trace.handles import BlockHandle, BlockRV, LoopRV
 
@@ -236,42 +237,17 @@ def _init_nest(
 ) -> Stmt:
     block = realize.block
     assert block.init is not None
-    fresh_loops = {loop.var: Var(f"{loop.var.name}_init") for loop in loops}
-    skipped = {id(loop.var) for loop in below if loop.var not in fresh_loops}
-    pairs = [
-        (it, value)
-        for it, value in zip(block.iter_vars, realize.iter_values, strict=True)
-        if it.kind == "spatial"
-    ]
-    fresh_axes = {it.var: Var(it.var.name) for it, _ in pairs}
-    predicate = conjunction(
-        [
-            substitute(c, fresh_loops)
-            for c in conjuncts(realize.predicate)
-            if not any(id(n) in skipped for n in walk(c))
-        ]
-    )
-    axes = tuple([IterVar(fresh_axes[it.var], it.dom, it.kind) for it, _ in pairs])
-    body = substitute(block.init, fresh_axes)
-    init = Block(
-        name,
+    kept = {loop.var for loop in loops}
+    skipped = {loop.var for loop in below if loop.var not in kept}
+    known = [c for c in conjuncts(realize.predicate) if not any(n in skipped for n in walk(c))]
+    axes = [it for it in block.iter_vars if it.kind == "spatial"]
+    return nest_like(
+        realize,
         axes,
-        tuple(infer_regions(body, None, axes)[0]),
-        tuple([substitute(w, fresh_axes) for w in block.writes]),
-        body,
+        loops,
+        name,
+        block.init,
+        conjunction(known),
+        suffix="_init",
         annotations=block.annotations,
     )
-    nest: Stmt = BlockRealize(
-        tuple([substitute(v, fresh_loops) for _, v in pairs]), predicate, init
-    )
-    for loop in reversed(loops):
-        nest = For(
-            fresh_loops[loop.var],
-            substitute(loop.min, fresh_loops),
-            substitute(loop.extent, fresh_loops),
-            loop.kind,
-            nest,
-            loop.thread,
-            loop.annotations,
-        )
-    return nest

@@ -20,14 +20,12 @@ from ...analysis.affine import loop_bounds
 from ...analysis.block_kinds import axis_bindings, binds
 from ...analysis.hidden_accesses import require_declared
 from ...analysis.loop_checks import require_affine, require_plain_serial
-from ...analysis.loop_order import LoopOrder, Touch
+from ...analysis.loop_order import LoopOrder, Touch, box_text
 from ...analysis.nested_blocks import Nested, blocks_below, map_outer_realizes
 from ...analysis.paths import Path, all_loops_above, find_block, find_loop, rebuild, with_body
 from ...analysis.preconditions import fail
-from ...buffer import BufferRegion, Range
 from ...expr import Var
 from ...function import PrimFunc
-from ...printer import print_region
 from ...stmt import Block, For, SeqStmt, Stmt, seq
 from ..primitive import LOOPS, THESE_LOOPS, primitive
 from ..state import ScheduleState
@@ -215,12 +213,13 @@ def _refused(
     one, other = first.block.block.name, second.block.block.name
     here = ", ".join(repr(loop.var.name) for loop in merged)
     did, does = ["writes" if t.written else "reads" for t in (first, second)]
-    buffer = first.region.buffer.name
+    buffer = first.region.buffer
+    own_box, other_box = box_text(buffer, first.box), box_text(buffer, second.box)
     order = "came first before" if primitive == "merge" else "would come first"
     found = (
-        f"In one iteration of {here} the block {other!r} {does} {_text(second)}, while {one!r} "
-        f"{did} {_text(first)} in a later one. {one!r} {order}, and that these are "
-        f"different elements of {buffer!r} cannot be proved."
+        f"In one iteration of {here} the block {other!r} {does} {other_box}, while {one!r} "
+        f"{did} {own_box} in a later one. {one!r} {order}, and that these are "
+        f"different elements of {buffer.name!r} cannot be proved."
     )
     reduced = axis_bindings(first.block.realize, ("reduce",))
     for loop in merged:
@@ -231,11 +230,6 @@ def _refused(
             )
     guilty = [_original(func, first.block), _original(func, second.block)]
     return fail(DependenceError, primitive, func, guilty, found)
-
-
-def _text(touch: Touch) -> str:
-    ranges = [Range(s, e) for s, e in zip(touch.box.starts, touch.box.extents, strict=True)]
-    return print_region(BufferRegion(touch.region.buffer, tuple(ranges)))
 
 
 def _original(func: PrimFunc, n: Nested) -> Block:

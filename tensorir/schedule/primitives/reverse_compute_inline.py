@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ....support.errors import DependenceError, NotCompleteBlockError
 from ....support.node import replace, walk
-from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.block_kinds import reads_buffer, writes_buffer
 from ...analysis.circular_buffers import require_no_circle
 from ...analysis.hidden_accesses import require_scope_declared
 from ...analysis.loop_order import overwrites
-from ...analysis.nested_blocks import Nested, consumers_of, producers_of, scope_blocks
+from ...analysis.nested_blocks import consumers_of, producers_of, scope_blocks
 from ...analysis.paths import (
-    Path,
-    all_loops_above,
-    conditions_above,
     find_block,
     find_inner_block,
     realize_of,
@@ -24,16 +18,18 @@ from ...analysis.paths import (
     with_body,
 )
 from ...analysis.preconditions import fail, require_complete
-from ...analysis.region_cover import axis_of_index, covers_domain
+from ...analysis.region_cover import axis_of_index
+from ...analysis.structure import same_indices
+from ...analysis.whole_runs import require_reads_all, require_unconditional
 from ...buffer import Buffer
-from ...expr import BufferLoad, Expr, Var
+from ...expr import BufferLoad
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore
-from ...visitor import Mutator, substitute
+from ...visitor import substitute
 from ..primitive import BLOCK, PLACES, primitive
 from ..rewriting.inlining import (
+    InlineLoads,
     plain_store,
-    rename_lets,
     require_sole_whole_writer,
     with_inferred_regions,
     without_block,
@@ -114,19 +110,20 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
         raise fail(DependenceError, primitive, func, [others[0].block], found)
     loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
     axes = [axis_of_index(block, i) for i in loads[0].indices]
-    same = all(_same(load, loads[0]) for load in loads)
+    same = all(same_indices(load.indices, loads[0].indices) for load in loads)
     every = {it.var for it in block.iter_vars} == {a for a in axes if a is not None}
     distinct = len({a for a in axes if a is not None}) == len(axes)
     if not (same and every and distinct):
         found = f"{block_name!r} does not read {buffer.name!r} at exactly its own axes."
         raise fail(NotCompleteBlockError, primitive, func, [block], found)
     if checks:
-        _require_whole(func, block, buffer, axes, path, primitive)
+        require_reads_all(func, block, axes, buffer, primitive)
+        require_unconditional(func, path, primitive)
         producer_path = find_block(func, producer.name, primitive)
         require_sole_whole_writer(func, producer_path, scope, buffer, primitive)
         _require_output_unused(func, scope, producer, block, store.buffer)
     change = {a: i for a, i in zip(axes, made.indices, strict=True) if a is not None}
-    value = substitute(_PutIn(buffer, made.value).visit(store.value), change)
+    value = substitute(InlineLoads(made, [None] * buffer.ndim).visit(store.value), change)
     new_store = BufferStore(
         store.buffer, value, tuple([substitute(i, change) for i in store.indices])
     )
@@ -174,44 +171,3 @@ def _require_output_unused(
             else f"{producer.name!r} stands after {consumer.name!r}."
         )
         raise fail(DependenceError, "reverse_compute_inline", func, [guilty], found)
-
-
-def _same(a: BufferLoad, b: BufferLoad) -> bool:
-    return all(x is y for x, y in zip(a.indices, b.indices, strict=True))
-
-
-class _PutIn(Mutator):
-    """Every load of a buffer becomes one value."""
-
-    def __init__(self, buffer: Buffer, value: Expr) -> None:
-        self.buffer, self.value = buffer, value
-
-    def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
-        if n.buffer is self.buffer:
-            return rename_lets(self.value)
-        return self.generic_visit(n)  # type: ignore[no-any-return]
-
-
-def _require_whole(
-    func: PrimFunc,
-    block: Block,
-    buffer: Buffer,
-    axes: Sequence[Var | None],
-    path: Path,
-    primitive: str,
-) -> None:
-    """The consumer runs for every element of the buffer, so the producer's instances are its
-    own."""
-    domains = {it.var: it.dom for it in block.iter_vars}
-    for axis, dim in zip(axes, buffer.shape, strict=True):
-        assert axis is not None
-        dom = domains[axis]
-        if not (getattr(dom.min, "value", None) == 0 and Bounds().proves_equal(dom.extent, dim)):
-            found = f"{block.name!r} does not read all of {buffer.name!r}."
-            raise fail(DependenceError, primitive, func, [block], found)
-    loops = all_loops_above(path)
-    if not covers_domain(
-        Nested(realize_of(path), loops, conditions_above(path)), loop_bounds(loops)
-    ):
-        found = f"{block.name!r} runs under a condition."
-        raise fail(NotCompleteBlockError, primitive, func, [block], found)

@@ -14,15 +14,13 @@ from typing import Any
 
 from ....support.errors import LayoutError
 from ....support.node import replace, walk
-from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.affine import Bounds
 from ...analysis.block_kinds import is_complete, single_store
 from ...analysis.buffers import buffer_at
 from ...analysis.loop_checks import own_nest
-from ...analysis.nested_blocks import Nested, writers_of
+from ...analysis.nested_blocks import writers_of
 from ...analysis.paths import (
     Path,
-    all_loops_above,
-    conditions_above,
     find_block,
     realize_of,
     rebuild,
@@ -31,7 +29,8 @@ from ...analysis.paths import (
     with_body,
 )
 from ...analysis.preconditions import fail
-from ...analysis.region_cover import axis_of_index, covers_domain
+from ...analysis.region_cover import axis_of_index
+from ...analysis.whole_runs import is_unconditional, runs_over
 from ...arith import Analyzer, IndexMap, point_region
 from ...buffer import Buffer, BufferRegion, Range
 from ...expr import BufferLoad, Call, Expr, FloorMod, IntImm, Var, add, all_of, const, is_const
@@ -346,17 +345,7 @@ def _require_whole_runs(
     there."""
     realize = realize_of(path)
     writer = realize.block
-    domains = {it.var: it.dom for it in writer.iter_vars}
-    loops = all_loops_above(path)
-    whole = covers_domain(
-        Nested(realize, loops, conditions_above(path)), loop_bounds(loops)
-    ) and all(
-        a is not None
-        and is_const(domains[a].min, 0)
-        and Bounds().proves_equal(domains[a].extent, dim)
-        for a, dim in zip(axes, buffer.shape, strict=True)
-    )
-    if whole:
+    if is_unconditional(path) and runs_over(writer, axes, buffer):
         return
     sizes = zip(axes, buffer.shape, strict=True)
     bounds = Bounds({a: Range(IntImm(0), dim) for a, dim in sizes if a is not None})

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ....support.errors import DependenceError, NotCompleteBlockError
 from ....support.node import replace, walk
-from ...analysis.affine import loop_bounds
 from ...analysis.block_kinds import single_store
-from ...analysis.nested_blocks import Nested, scope_blocks
+from ...analysis.nested_blocks import scope_blocks
 from ...analysis.paths import (
     Path,
-    all_loops_above,
-    conditions_above,
     find_block,
     realize_of,
     rebuild,
@@ -20,13 +17,13 @@ from ...analysis.paths import (
     with_body,
 )
 from ...analysis.preconditions import fail
-from ...analysis.region_cover import covers_domain
+from ...analysis.whole_runs import is_unconditional
 from ...arith import infer_regions
 from ...buffer import Buffer
-from ...expr import Expr, Let, Var
+from ...expr import BufferLoad, Expr, Let, Var
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore
-from ...visitor import Mutator
+from ...visitor import Mutator, substitute
 
 
 def plain_store(func: PrimFunc, block: Block, primitive: str) -> BufferStore:
@@ -46,10 +43,7 @@ def require_sole_whole_writer(
         if n.block is not block and any(w.buffer is buffer for w in n.block.writes):
             found = f"{n.block.name!r} writes {buffer.name!r} too."
             raise fail(DependenceError, primitive, func, [n.block], found)
-    loops = all_loops_above(path)
-    if not covers_domain(
-        Nested(realize_of(path), loops, conditions_above(path)), loop_bounds(loops)
-    ):
+    if not is_unconditional(path):
         found = f"{block.name!r} runs under a condition; its value is not defined everywhere."
         raise fail(NotCompleteBlockError, primitive, func, [block], found)
     seen = False
@@ -62,6 +56,27 @@ def require_sole_whole_writer(
         ):
             found = f"{n.block.name!r} overwrites what {block.name!r} reads."
             raise fail(DependenceError, primitive, func, [n.block], found)
+
+
+class InlineLoads(Mutator):
+    """Loads of a buffer become the value stored there; ``axes`` of the value are the indices."""
+
+    def __init__(self, store: BufferStore, axes: Sequence[Var | None]) -> None:
+        self.store, self.axes = store, axes
+
+    def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
+        load: BufferLoad = self.generic_visit(n)
+        if load.buffer is not self.store.buffer:
+            return load
+        change = {a: i for a, i in zip(self.axes, load.indices, strict=True) if a is not None}
+        return substitute(rename_lets(self.store.value), change)
+
+    def visit_Block(self, n: Block) -> Block:  # noqa: N802
+        """A block inside the consumer also declares what it reads."""
+        block: Block = self.generic_visit(n)
+        if any(r.buffer is self.store.buffer for r in n.reads):
+            return with_inferred_regions(block)
+        return block
 
 
 def rename_lets(value: Expr) -> Expr:

@@ -1,0 +1,53 @@
+"""Whether a block runs for all that its loops and axes promise, and over all of a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...support.errors import DependenceError, NotCompleteBlockError
+from ..buffer import Buffer
+from ..expr import Var, is_const
+from ..function import PrimFunc
+from ..stmt import Block
+from .affine import Bounds, loop_bounds
+from .nested_blocks import Nested
+from .paths import Path, all_loops_above, conditions_above, realize_of
+from .preconditions import fail
+from .region_cover import covers_domain
+
+
+def is_unconditional(path: Path) -> bool:
+    """Whether the block runs for every value its loops give it, but those outside of its axes'
+    domains."""
+    loops = all_loops_above(path)
+    here = Nested(realize_of(path), loops, conditions_above(path))
+    return covers_domain(here, loop_bounds(loops))
+
+
+def runs_over(block: Block, axes: Sequence[Var | None], buffer: Buffer) -> bool:
+    """Whether the axes, one for each dimension, take every index of a buffer."""
+    domains = {it.var: it.dom for it in block.iter_vars}
+    return all(
+        axis is not None
+        and is_const(domains[axis].min, 0)
+        and Bounds().proves_equal(domains[axis].extent, dim)
+        for axis, dim in zip(axes, buffer.shape, strict=True)
+    )
+
+
+def require_reads_all(
+    func: PrimFunc, block: Block, axes: Sequence[Var | None], buffer: Buffer, primitive: str
+) -> None:
+    """Raises DependenceError unless the block, which reads a buffer at these axes, reads all of
+    it."""
+    if not runs_over(block, axes, buffer):
+        found = f"{block.name!r} does not read all of {buffer.name!r}."
+        raise fail(DependenceError, primitive, func, [block], found)
+
+
+def require_unconditional(func: PrimFunc, path: Path, primitive: str) -> None:
+    """Raises NotCompleteBlockError where a condition leaves out instances of the block."""
+    if not is_unconditional(path):
+        block = realize_of(path).block
+        found = f"{block.name!r} runs under a condition."
+        raise fail(NotCompleteBlockError, primitive, func, [block], found)
