@@ -130,7 +130,7 @@ def _sizes(shape: Sequence[Any]) -> list[int]:
 
 def _roofline_of(model: Any, target: Target) -> float:
     """The sum over the kernels of a model, each as often as it is called."""
-    module = model.executable.structure("30-fused")
+    module = model.executable.stages["30-fused"]
     if any(f.shape_vars for f in module.prim_funcs.values()):
         return 0.0
     calls: dict[str, int] = {}

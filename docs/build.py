@@ -43,7 +43,7 @@ from burnish.tensorir.schedule.entries import Entry, entries
 ROOT = Path(__file__).resolve().parent.parent
 _BEGIN = re.compile(r"<!-- from(?: \((?P<package>\S+) (?P<version>\S+)\))?: (?P<expression>.+) -->")
 _END = "<!-- end -->"
-_LARGE = re.compile(r'R\.const\(("sha256:\w+"), R\.Tensor\(.*?\)\)')
+_LARGE = re.compile(r'R\.const\(("[^"]+"), R\.Tensor\(.*?\)\)')
 _SMALL = re.compile(r'R\.const\(\[([^,\]]+), [^\]]+\], ("\w+")\)')
 _NUMBERS = re.compile(r"-?\b\d+\b(?: \+ \d+\b)?|\bzmm\d+")
 

@@ -206,7 +206,6 @@ class CompiledModel:
             schedule=self._schedule,
             threads=self._threads,
             precision=self._precision,
-            import_again=imported.import_again,
         )
         executable.report.notes += imported.notes
         if isinstance(self._schedule, ScheduledBy):
@@ -333,7 +332,7 @@ class CompiledModel:
         if trials is None and minutes is None:
             trials = 64 * max(1, len(current.executable.report.kernels))
         records = database if isinstance(database, TuningDatabase) else TuningDatabase(database)
-        tasks = extract_tasks(current.executable.structure("30-fused"), self._target)
+        tasks = extract_tasks(current.executable.stages["30-fused"], self._target)
         if not tasks:
             raise TuningError(
                 "the model has no kernel of static sizes to tune; compile it without "

@@ -13,7 +13,6 @@ from ..vm.binding import BoundKernel
 from ..vm.interpreter import VirtualMachine
 from ..vm.program import Program
 from ..vm.timing import TimeEvaluator
-from .kept_stages import KeptStages
 from .report import CompileReport
 from .runnable import check_runnable
 from .threads import runtime
@@ -39,12 +38,6 @@ class Executable:
         count = len(self.program.kernels)
         names = ", ".join(self.module.functions)
         return f"<burnish executable of {names}: {count} kernel{'s' if count != 1 else ''}>"
-
-    def structure(self, stage: str) -> IRModule:
-        """The module after a stage, for its functions and types: large constants may have no
-        values in it."""
-        stages = self.stages
-        return stages.structure(stage) if isinstance(stages, KeptStages) else stages[stage]
 
     @property
     def vm(self) -> VirtualMachine:

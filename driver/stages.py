@@ -2,15 +2,18 @@
 
 ``compile_module`` is the whole compiler on one page; ``compile`` and ``build`` are two ways in.
 Errors leave it under their own class, with a note that names the pass.
+
+Stages are plain modules; what becomes of the arrays of their constants is told in
+``graphir/weights.py``. Here they are given up, behind the pass that used them last.
 """
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 
 from ..graphir.emit_vm import emit_program
 from ..graphir.expr import CallDPS, CallDPSPacked
@@ -23,13 +26,14 @@ from ..graphir.passes.pipeline import PASSES
 from ..graphir.passes.pipeline import stages as graph_stages
 from ..graphir.passes.select_winograd import SelectWinograd
 from ..graphir.verify import verify_module
+from ..graphir.weights import forked
 from ..support.caller import callers_level
 from ..support.choices import STAGES
 from ..support.config import unknown_flags
 from ..support.dump import Dump
-from ..support.errors import ArgumentError, BurnishError, InternalError, PassError, nearest
+from ..support.errors import ArgumentError, BurnishError, PassError, nearest
 from ..support.node import walk
-from ..support.passes import Pass, Pipeline, VerifyEach, instruments_from_flags
+from ..support.passes import Instrument, Pass, Pipeline, VerifyEach, instruments_from_flags
 from ..support.print_after import printed_stages
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
@@ -41,9 +45,10 @@ from ..vm.shape_text import static_value
 from .build_workers import build_jobs, workers
 from .evaluate import evaluate_prim_func
 from .executable import Executable
-from .kept_stages import KeptStages, give_back_memory
 from .kernels import CompiledKernel, KernelBuilds, compile_kernels, compile_segment
 from .report import CompileReport
+
+_FUSED = "30-fused"
 
 MUCH = 16 << 20
 """Bytes of constants from which on a compilation returns the memory it needed no longer."""
@@ -65,26 +70,22 @@ def compile_module(
     threads: int = 1,
     precision: str = "fast",
     name: str = "model",
-    import_again: Callable[[], IRModule] | None = None,
 ) -> Executable:
     """Compile a module with at least one graph function.
 
     PrimFuncs that are in the module already are the user's: they are lowered as they stand, neither
     fused nor rescheduled. ``segments=False`` keeps one VM call a kernel, for profiling;
-    ``precision`` is one of PRECISIONS; ``name`` is the folder of the dump. The executable shares
-    the memory of arrays that NumPy holds and of no others; ``import_again`` gives an equal module
-    where this one's large arrays need not be kept for it. Raises what the passes raise, e.g.
-    VerifyError for an ill-formed module, and ArgumentError for another precision.
+    ``precision`` is one of PRECISIONS; ``name`` is the folder of the dump. The executable's weights
+    are its own: the module's are unpacked from them from here on. Raises what the passes raise,
+    e.g. VerifyError for an ill-formed module, and ArgumentError for another precision.
     """
     graph = graph_stages(
         "default", evaluate=evaluate_prim_func, selection=selection(target, precision)
     )
-    stages = KeptStages(partial(_run_to, graph), import_again)
-    with _corridor(module, target, stages, name) as corridor:
+    with _corridor(module, target, name) as corridor:
         module = corridor.enter("00-import", module, _Import(), verify=False)
         for stage, pipeline in graph.items():
             module = corridor.enter(stage, module, *pipeline.passes)
-        module = stages.without_weights(module)
         return _finish(module, corridor, schedule, segments=segments, threads=threads)
 
 
@@ -99,12 +100,13 @@ def recompile(
 
     Weights come out of the program. Those whose layout stays are shared by both programs.
     """
-    assert isinstance(executable.stages, KeptStages)
-    stages = executable.stages.again()
-    first = stages.structure("00-import")
-    with _corridor(first, executable.target, stages, name) as corridor:
-        module = stages.structure("30-fused")
-        corridor.dump.write("30-fused", lambda: stages.script(module))
+    before = {k: executable.stages[k] for k in STAGES if k in executable.stages and k <= _FUSED}
+    tables = forked([m.weights for m in before.values()])
+    with _corridor(before["00-import"], executable.target, name) as corridor:
+        for (stage, known), table in zip(before.items(), tables, strict=True):
+            corridor.stages[stage] = IRModule(known.functions, known.attrs, table)
+        module = corridor.stages[_FUSED]
+        corridor.dump.write(_FUSED, module.script)
         threads = executable.threads
         return _finish(module, corridor, schedule, segments=segments, threads=threads)
 
@@ -114,38 +116,38 @@ class _Corridor:
     """What one compilation walks with."""
 
     target: Target
-    stages: KeptStages
     report: CompileReport
     dump: Dump
     builds: KernelBuilds
+    stages: dict[str, IRModule] = field(default_factory=dict)
 
-    def enter(
-        self, name: str, module: IRModule, *passes: Pass, verify: bool = True, last: bool = False
-    ) -> IRModule:
+    def enter(self, name: str, module: IRModule, *passes: Pass, verify: bool = True) -> IRModule:
         """The module after a stage, which is timed, kept and dumped."""
         with self.report.stage(name):
-            pipeline = checked(*passes, verify=verify, script=self.stages.script)
+            pipeline = checked(*passes, verify=verify).with_instruments(_GiveUpWeights())
             result: IRModule = pipeline(module)
-            if last:
-                result = self.stages.settled(result)
-                self.stages.keep_last(name, result)
-            else:
-                self.stages.keep(name, result)
-        self.dump.write(name, lambda: self.stages.script(result))
+        self.stages[name] = result
+        self.dump.write(name, result.script)
         return result
 
 
+class _GiveUpWeights(Instrument):
+    """Behind each pass the arrays that the module needs no more are given up, where they can be had
+    again."""
+
+    def after_pass(self, pass_: Pass, module: IRModule) -> None:
+        module.weights.retain(module.constant_names)
+
+
 @contextmanager
-def _corridor(
-    module: IRModule, target: Target, stages: KeptStages, name: str
-) -> Iterator[_Corridor]:
+def _corridor(module: IRModule, target: Target, name: str) -> Iterator[_Corridor]:
     report = CompileReport()
     with (
         opened_dump(name) as dump,
         original_errors(),
         kernel_builds(module, target, report, dump) as builds,
     ):
-        yield _Corridor(target, stages, report, dump, builds)
+        yield _Corridor(target, report, dump, builds)
 
 
 def _finish(
@@ -156,17 +158,17 @@ def _finish(
     segments: bool,
     threads: int,
 ) -> Executable:
-    """From stage 30, a module without its weights, to the program."""
-    target, stages, report = corridor.target, corridor.stages, corridor.report
+    """From stage 30 to the program."""
+    target, report = corridor.target, corridor.report
     # Between 40 and 45 a kernel's weights have their new layout, the constants their old one:
     # the types do not fit each other, and nothing can be verified.
     scheduling = ScheduleLegalized(
         target, schedule, then=corridor.builds.begin, note=report.add_schedule
     )
     module = corridor.enter("40-scheduled", module, scheduling, verify=False)
-    stages.expect(module)
-    packing = (LiftWeightTransforms(stages.pack), DeadCodeElimination())
-    module = corridor.enter("45-packed", module, *packing, last=True)
+    module = corridor.enter("45-packed", module, LiftWeightTransforms(), DeadCodeElimination())
+    for constant in module.constant_names:
+        module.weights.weight(constant).keep_own()
     functions = module.prim_funcs.items()
     kernels = compile_kernels(functions, target, report, corridor.dump, corridor.builds)
     program = link_program(module, kernels, target, report, corridor.dump, segments=segments)
@@ -174,16 +176,15 @@ def _finish(
     report.workspace_bytes = workspace_bytes(program, threads)
     if report.constant_bytes >= MUCH:
         give_back_memory()
-    return Executable(module, program, target, report, stages, threads)
+    return Executable(module, program, target, report, corridor.stages, threads)
 
 
-def _run_to(graph: Mapping[str, Pipeline], last: str, module: IRModule) -> IRModule:
-    """The module after stage ``last``, from the imported one."""
-    for stage, pipeline in graph.items():
-        module = Pipeline(pipeline.passes)(module)
-        if stage == last:
-            return module
-    raise InternalError(f"stage {last!r} is none that is run again")
+def give_back_memory() -> None:
+    """Let the C library return the memory of arrays that are gone, which it may keep for later
+    ones (glibc; others do so by themselves)."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 def selection(target: Target, precision: str) -> tuple[Pass, ...]:
@@ -246,12 +247,10 @@ def original_errors() -> Iterator[None]:
         raise cause.note(f"in pass {error.pass_name!r}") from cause.__cause__
 
 
-def checked(
-    *passes: Pass, verify: bool = True, script: Callable[[IRModule], str] = IRModule.script
-) -> Pipeline:
+def checked(*passes: Pass, verify: bool = True) -> Pipeline:
     """A pipeline that does what the flags ask for: it verifies the module after every pass, where
     it can be verified (``verify``), unless BURNISH_VERIFY says none."""
-    asked = instruments_from_flags(verify_module, _PASS_NAMES, script, STAGES)
+    asked = instruments_from_flags(verify_module, _PASS_NAMES, STAGES)
     return Pipeline(passes, [i for i in asked if verify or not isinstance(i, VerifyEach)])
 
 

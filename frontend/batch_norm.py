@@ -9,18 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..graphir.expr import Atom, Constant, constant
+from ..graphir.literal import readable
+from ..graphir.weights import Weights, derived_name
 from ..support.dtype import DType
 
 
-def float64_values(value: Constant) -> np.ndarray:
-    """The numbers of a constant in float64; those of bfloat16 are stored as bits."""
-    if value.type.dtype == "bfloat16":
-        wide = (value.data.astype(np.uint32) << 16).view(np.float32)
-        return np.asarray(wide, np.float64)
-    return np.asarray(value.data, np.float64)
-
-
 def fold_batch_norm(
+    weights: Weights,
     mean: Atom,
     variance: Atom,
     weight: Atom | None,
@@ -36,13 +31,20 @@ def fold_batch_norm(
         return None
     if not all(p is None or isinstance(p, Constant) for p in (weight, bias)):
         return None
+
+    def values(of: Constant) -> np.ndarray:
+        return readable(weights.array(of), of.type.dtype).astype(np.float64)
+
+    def named(of: Atom, word: str, numbers: np.ndarray) -> Constant:
+        made = constant(numbers.reshape(-1, *[1] * (ndim - 2)), dtype)
+        name = of.name if isinstance(of, Constant) else ""
+        return weights.add(derived_name([name], word), made.values(), dtype)
+
     with np.errstate(all="ignore"):
-        scale = 1 / np.sqrt(float64_values(variance) + epsilon)
+        scale = 1 / np.sqrt(values(variance) + epsilon)
         if isinstance(weight, Constant):
-            scale = scale * float64_values(weight)
-        shift = -float64_values(mean) * scale
+            scale = scale * values(weight)
+        shift = -values(mean) * scale
         if isinstance(bias, Constant):
-            shift = shift + float64_values(bias)
-        shape = (-1, *[1] * (ndim - 2))
-        pair = scale.reshape(shape), shift.reshape(shape)
-        return constant(pair[0], dtype), constant(pair[1], dtype)
+            shift = shift + values(bias)
+        return named(weight or variance, "scale", scale), named(bias or mean, "shift", shift)

@@ -45,10 +45,7 @@ class Imported:
     """What the front end took, by part: ``torch.export`` is not ours, ``import`` is."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Name of a value in the foreign model to the variable of ``main`` that holds it."""
-    import_again: Callable[[], IRModule] | None = None
-    """Gives the module once more, where its weights are copies; None where they are the source's
-    own, which the caller holds."""
 
     def without_module(self) -> Imported:
         """What is left when the module is compiled: how calls look."""
-        return replace(self, module=IRModule(), import_again=None)
+        return replace(self, module=IRModule())

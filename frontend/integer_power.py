@@ -49,9 +49,9 @@ def _with_reciprocals(context: Emitter, base: Atom, exponent: Atom, result: Atom
     return context.op("where", context.op("less", exponent, zero), reciprocal, result)
 
 
-def _number(atom: Atom) -> int | None:
+def _number(context: Emitter, atom: Atom) -> int | None:
     """The one number that is known to stand everywhere."""
-    return int(atom.data) if isinstance(atom, Constant) and not atom.data.ndim else None
+    return int(context.array(atom)) if isinstance(atom, Constant) and not atom.shape else None
 
 
 def _constant(value: int, dtype: DType) -> Constant:

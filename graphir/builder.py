@@ -38,6 +38,7 @@ from .expr import (
 from .module import IRModule
 from .op import type_of
 from .type import TensorType, Type
+from .weights import Weights
 
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
 OPERATIONS = (Call, CallDPS, CallDPSPacked, CallFunction, TupleGetItem, If)
@@ -85,6 +86,11 @@ class BlockBuilder:
         self._values: dict[Var, Value] = {}
         self._visible: set[Var] = set()
         self._from_te: dict[str, list[tuple[PrimFunc, GlobalVar]]] = {}
+
+    @property
+    def weights(self) -> Weights:
+        """Those of the module under construction; ``weights.add(name, array)`` gives a constant."""
+        return self._module.weights
 
     @contextmanager
     def function(
@@ -321,6 +327,8 @@ class BlockBuilder:
             fields = tuple([self._atom(f) for f in value.fields])
             same = all(a is b for a, b in zip(fields, value.fields, strict=True))
             value = value if same else Tuple(fields)
+        elif isinstance(value, Constant):
+            value = self.weights.adopt(value)
         elif not isinstance(value, (*ATOMS, If)):
             raise _no_value(value)
         if self._open is not None:
@@ -338,6 +346,8 @@ class BlockBuilder:
             made = self.normalize(value)
             assert isinstance(made, Tuple)
             return made
+        if isinstance(value, Constant):
+            return self.weights.adopt(value)
         if isinstance(value, ATOMS):
             return value
         if isinstance(value, OPERATIONS):
@@ -465,7 +475,7 @@ def _number(name: str, value: Value | bool | int | float, operands: Sequence[obj
         kind = type_of(operand) if isinstance(operand, (*ATOMS, *OPERATIONS)) else None
         if isinstance(kind, TensorType):
             made = constant(value, str(kind.dtype))
-            if not kind.dtype.is_float and made.data.item() != value:
+            if not kind.dtype.is_float and made.values().item() != value:
                 raise BurnishError(
                     f"{name}: {value} is no {kind.dtype}; cast the tensor operand first."
                 )

@@ -198,7 +198,7 @@ class _Emitter:
         if memory.kind == "param":
             made: Arg = self.f.param(memory.index)
         elif memory.constant is not None:
-            made = self.asm.constant(memory.constant.data, str(memory.type.dtype))
+            made = self.asm.constant(memory.constant, str(memory.type.dtype))
         else:
             spec = spec_of(memory.type)
             made = self.f.alloc_tensor(spec.shape, spec.dtype)

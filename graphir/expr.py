@@ -12,6 +12,7 @@ same with a function of the module called ``name`` or, failing that, an environm
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,11 +40,33 @@ class Var(Node):
 
 @node
 class Constant(Node):
-    """A tensor known at compile time. ``data`` is a C-contiguous, read-only array (bfloat16 as
-    uint16)."""
+    """A tensor known at compile time: the name that the module's ``weights`` know its values by; or
+    the values themselves, in ``bits`` and without a name."""
 
-    data: np.ndarray
+    name: str
     type: TensorType
+    bits: bytes | None = None
+    """The elements in row-major order: of small constants (``literal.py``), and of those that no
+    module has named yet."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape, as ints."""
+        return tuple([d.value for d in self.type.shape if isinstance(d, tir.IntImm)])
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.type.dtype.itemsize
+
+    def values(self) -> np.ndarray:
+        """The values of a constant that has them itself, as an aligned, read-only array (bfloat16
+        as uint16)."""
+        assert self.bits is not None
+        dtype = self.type.dtype
+        flat = np.frombuffer(self.bits, "uint16" if dtype == "bfloat16" else dtype.to_numpy())
+        array = aligned_copy(flat.reshape(self.shape))
+        array.flags.writeable = False
+        return array
 
 
 @node
@@ -171,7 +194,8 @@ Value: TypeAlias = Atom | Call | CallDPS | CallDPSPacked | CallFunction | TupleG
 
 
 def constant(data: object, dtype: str | None = None) -> Constant:
-    """A Constant holding its own read-only copy of ``data`` (anything ``np.asarray`` takes).
+    """A Constant that has a copy of ``data`` (anything ``np.asarray`` takes) itself. The module it
+    is emitted into gives it a name where it is large.
 
     Of bfloat16, a uint16 array holds the bits; other numbers are rounded.
     """
@@ -181,12 +205,10 @@ def constant(data: object, dtype: str | None = None) -> Constant:
         array = bfloat16_bits(array)
     if array.dtype.kind not in "fiub":
         raise DTypeError(str(array.dtype), ("a float, integer or bool array",), what="a constant")
-    return owned_constant(aligned_copy(array), dtype)
+    return Constant("", array_type(array, dtype), array.tobytes())
 
 
-def owned_constant(array: np.ndarray, dtype: str | None = None) -> Constant:
-    """A Constant that takes over a contiguous array of its dtype, which nobody else may write to:
-    ``constant`` without the copy."""
-    array.flags.writeable = False
+def array_type(array: np.ndarray, dtype: str | None = None) -> TensorType:
+    """The type of an array; ``dtype`` is needed for bfloat16, held as uint16."""
     kind = DType(dtype) if dtype is not None else DType.from_numpy(array.dtype)
-    return Constant(array, TensorType(tuple([tir.IntImm(n) for n in array.shape]), kind))
+    return TensorType(tuple([tir.IntImm(n) for n in array.shape]), kind)

@@ -10,9 +10,11 @@ Nothing is decided here: where memories live is ``emit_vm``'s and ``plan_memory`
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+import numpy as np
 
 from ..support.errors import CodegenError, InternalError, UnknownFunctionError
 from ..tensorir.expr import Expr
@@ -62,7 +64,7 @@ class Memory:
     kind: Literal["param", "constant", "call", "result"]
     type: TensorType
     index: int = 0
-    constant: Constant | None = None
+    constant: np.ndarray | None = None
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -197,7 +199,7 @@ class _Linearizer:
     ) -> None:
         self.module, self.kernels, self.rename = module, kernels, rename
         self.values: dict[Var, Tree] = {}
-        self.constants: dict[int, View] = {}
+        self.constants: dict[Hashable, View] = {}
         self.ops: list[Op] = []
 
     def function(self, func: Function) -> Linear:
@@ -310,11 +312,13 @@ class _Linearizer:
             case Var():
                 return self.values[atom]
             case Constant():
-                # One memory for all uses of one array, also where the nodes differ.
-                known = self.constants.get(id(atom.data))
+                # One memory for all uses of one constant, also where the nodes differ.
+                key = (atom.name, atom.bits, atom.type.dtype, atom.shape)
+                known = self.constants.get(key)
                 if known is None:
-                    known = View(Memory("constant", atom.type, constant=atom), atom.type)
-                    self.constants[id(atom.data)] = known
+                    array = self.module.weights.array(atom)
+                    known = View(Memory("constant", atom.type, constant=array), atom.type)
+                    self.constants[key] = known
                 return known
             case Tuple():
                 return self.atoms(atom.fields)

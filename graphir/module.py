@@ -12,7 +12,8 @@ from ..support.errors import BurnishError, nearest
 from ..support.node import walk
 from ..tensorir.function import PrimFunc
 from .expr import Constant, Function, GlobalVar
-from .printer import collect_constants, print_module, show_module
+from .printer import print_module, show_module
+from .weights import Weights
 
 ModuleFunction: TypeAlias = Function | PrimFunc
 
@@ -25,7 +26,8 @@ class ModuleError(BurnishError, KeyError):
 
 
 class IRModule:
-    """``functions`` maps names to graph Functions and PrimFuncs, in order of definition.
+    """``functions`` maps names to graph Functions and PrimFuncs, in order of definition;
+    ``weights`` has the values of the constants that have names.
 
     Passes, Schedule and build never change a module they are given: they work on ``copy()``, which
     shares the (immutable) functions.
@@ -35,9 +37,11 @@ class IRModule:
         self,
         functions: Mapping[str, ModuleFunction] | None = None,
         attrs: Mapping[str, object] | None = None,
+        weights: Weights | None = None,
     ) -> None:
         self.functions: dict[str, ModuleFunction] = dict(functions or {})
         self.attrs: dict[str, object] = dict(attrs or {})
+        self.weights = weights.copy() if weights is not None else Weights()
 
     @classmethod
     def from_expr(cls, func: ModuleFunction) -> IRModule:
@@ -45,7 +49,7 @@ class IRModule:
         return cls({func.attr("global_symbol") or func.name: func})
 
     def copy(self) -> IRModule:
-        return IRModule(self.functions, self.attrs)
+        return IRModule(self.functions, self.attrs, self.weights)
 
     def __getitem__(self, key: str | GlobalVar) -> ModuleFunction:
         name = key.name if isinstance(key, GlobalVar) else key
@@ -94,8 +98,16 @@ class IRModule:
 
     @property
     def constants(self) -> dict[str, np.ndarray]:
-        """Values of the constants too large to print, by the name they print under."""
-        return collect_constants(self)
+        """Values of the constants too large to print, by the name they print under.
+
+        Raises BurnishError where they belong to the model's source and it has changed them."""
+        return {name: self.weights[name] for name in self.constant_names}
+
+    @property
+    def constant_names(self) -> list[str]:
+        """The names of constants in the module, in order of first appearance."""
+        named = (c.name for f in self.graph_functions.values() for c in constants_of(f))
+        return list(dict.fromkeys(name for name in named if name))
 
     def script(self) -> str:
         """The module as text that ``burnish.parse`` reads back."""
@@ -116,10 +128,6 @@ class IRModule:
         return f"IRModule({', '.join(self.functions)})"
 
 
-def weights(func: Function) -> list[Constant]:
-    """The distinct constants of a function, in order of first appearance."""
-    seen: dict[int, Constant] = {}
-    for n in walk(func):
-        if isinstance(n, Constant):
-            seen.setdefault(id(n.data), n)
-    return list(seen.values())
+def constants_of(func: Function) -> list[Constant]:
+    """The constants of a function, in order of appearance."""
+    return [n for n in walk(func) if isinstance(n, Constant)]

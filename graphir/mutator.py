@@ -11,14 +11,17 @@ The mutator walks A-normal form in order and re-emits each binding through a Blo
 ``visit_<Value>`` method returns the new value of the binding: another operation, or an *atom*,
 which then replaces the variable everywhere below and leaves no binding behind. Inside such a method
 ``self.emit(value)`` puts further bindings in front, ``self.lookup_binding(var)`` tells what an
-argument was computed by, and ``self.builder.call_te`` calls a kernel of one's own. Types are
-inferred again where values changed; a function in which nothing changed is returned as the same
-object. What nothing reads any more is left to dead-code-elimination."""
+argument was computed by, ``self.builder.call_te`` calls a kernel of one's own, ``self.array`` reads
+a constant and ``self.derive`` computes another one from it. Types are inferred again where values
+changed; a function in which nothing changed is returned as the same object. What nothing reads any
+more is left to dead-code-elimination."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
+
+import numpy as np
 
 from ..support.errors import BurnishError
 from ..support.node import replace
@@ -45,6 +48,7 @@ from .expr import (
 from .module import IRModule
 from .op import type_of
 from .type import types_equal
+from .weights import Compute
 
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
 VALUES = (*ATOMS, Call, CallDPS, CallDPSPacked, CallFunction, TupleGetItem, If)
@@ -134,6 +138,15 @@ class ExprMutator:
         """The (rewritten) value that a variable was bound to earlier in the function; None for a
         parameter or a constant."""
         return self.builder.lookup_binding(atom)
+
+    # -- constants -----------------------------------------------------------------------------
+    def array(self, constant: Constant) -> np.ndarray:
+        """The values of a constant (bfloat16 as uint16)."""
+        return self.builder.weights.array(constant)
+
+    def derive(self, word: str, compute: Compute, *inputs: Constant, **known: Any) -> Constant:
+        """The constant that ``compute`` makes of the arrays of others; see ``Weights.derive``."""
+        return self.builder.weights.derive(word, compute, *inputs, **known)
 
     # -- values --------------------------------------------------------------------------------
     def visit_value(self, value: Value) -> Value:

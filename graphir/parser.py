@@ -46,7 +46,7 @@ def parse_module(
 ) -> IRModule:
     """The module of a text: an ``@I.ir_module`` class, or lone prim_funcs and functions.
 
-    ``constants`` gives the values of constants that the text names by hash (``mod.constants``);
+    ``constants`` gives the values of constants that the text names (``mod.constants``);
     ``env`` gives values for free names. Raises ParseError with the place in the text."""
     if not isinstance(text, str):
         raise ParseError(f"parse takes the text of a module; found {type(text).__name__}.")
@@ -165,7 +165,9 @@ class _ModuleParser:
             self.module[name] = parse_function_def(node, self.source, self.env)
         else:
             self.active.append(name)
-            self.module[name] = _FunctionParser(self, node).parse()
+            parser = _FunctionParser(self, node)
+            self.module[name] = parser.parse()
+            self.module.weights.update(parser.builder.weights)
             self.active.pop()
         return self.module[name]
 

@@ -1,20 +1,15 @@
 """The module as text: Python syntax that ``graphir.parser`` reads back to an equal module.
 
 Graph functions are printed here, PrimFuncs by ``tensorir.printer``. Names are unique within a
-function; symbolic dims are strings. A constant of up to ``SMALL`` elements stands in the text; a
-larger one is named by the hash of its contents and its values are in ``mod.constants``. A call of a
-graph function is annotated with its type, everything else can be inferred. Nothing here changes the
-IR."""
+function; symbolic dims are strings. A small constant stands in the text; a larger one is named, and
+its values are in ``mod.constants``. A call of a graph function is annotated with its type,
+everything else can be inferred. Nothing here changes the IR."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import weakref
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, assert_never
-
-import numpy as np
+from typing import TYPE_CHECKING, assert_never
 
 from ..support.display import show_text
 from ..support.dtype import DType
@@ -44,81 +39,11 @@ from .expr import (
     Value,
     Var,
 )
+from .literal import print_literal
 from .type import ShapeType, TensorType, TupleType, Type
 
 if TYPE_CHECKING:
     from .module import IRModule
-
-SMALL = 16
-"""Constants of up to this many elements are printed in full."""
-
-
-# -- constants ---------------------------------------------------------------------------------
-_HASHES: dict[int, tuple[weakref.ref[np.ndarray], str]] = {}
-
-
-def constant_name(constant: Constant) -> str:
-    """``sha256:...`` of the dtype, shape and bytes of a constant."""
-    known = _HASHES.get(id(constant.data))
-    if known is not None and known[0]() is constant.data:
-        return known[1]
-    digest = hashlib.sha256(f"{constant.type.dtype}{constant.data.shape}".encode())
-    digest.update(np.ascontiguousarray(constant.data).data)
-    name = f"sha256:{digest.hexdigest()[:16]}"
-    key = id(constant.data)
-    _HASHES[key] = (weakref.ref(constant.data, lambda _: _HASHES.pop(key, None)), name)
-    return name
-
-
-def literal(constant: Constant) -> str | None:
-    """The constant's values as a Python literal, or None where they do not stand in the text: too
-    many, a dtype without literals (bfloat16), or a NaN with a payload."""
-    data = constant.data
-    if data.size > SMALL or constant.type.dtype == "bfloat16":
-        return None
-    text = _nested(data)
-    values = np.array([_value(t) for t in map(_scalar, data.ravel())], dtype=data.dtype)
-    return text if values.tobytes() == data.tobytes() else None
-
-
-def _nested(data: np.ndarray) -> str:
-    if data.ndim == 0:
-        return _scalar(data[()])
-    return "[" + ", ".join(_nested(np.asarray(row)) for row in data) + "]"
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, np.floating):
-        short = str(
-            value
-        )  # the shortest text for this width; kept if a double reads the same value
-        return short if type(value)(float(short)) == value or value != value else repr(float(value))
-    return str(value.item())
-
-
-def _value(text: str) -> float | int | bool:
-    return (
-        text == "True"
-        if text in ("True", "False")
-        else float(text)
-        if _is_float(text)
-        else int(text)
-    )
-
-
-def _is_float(text: str) -> bool:
-    return not text.lstrip("-").isdigit()
-
-
-def collect_constants(module: IRModule) -> dict[str, np.ndarray]:
-    """The values of the constants too large for the text, by the name they print under."""
-    found: dict[str, np.ndarray] = {}
-    for func in module.functions.values():
-        if isinstance(func, Function):
-            for n in walk(func):
-                if isinstance(n, Constant) and literal(n) is None:
-                    found.setdefault(constant_name(n), n.data)
-    return found
 
 
 # -- modules -----------------------------------------------------------------------------------
@@ -264,12 +189,12 @@ class _FunctionPrinter:
         assert_never(atom)
 
     def constant(self, constant: Constant) -> str:
-        text = literal(constant)
-        if text is None:
-            return f"R.const({json.dumps(constant_name(constant))}, {self.type(constant.type)})"
-        if constant.data.size == 0:
+        if constant.bits is None:
+            return f"R.const({json.dumps(constant.name)}, {self.type(constant.type)})"
+        if not constant.bits:
             return f"R.const([], {self.type(constant.type)})"
-        return f"R.const({text}, {json.dumps(str(constant.type.dtype))})"
+        dtype = constant.type.dtype
+        return f"R.const({print_literal(constant.values(), dtype)}, {_quoted(dtype)})"
 
     def type(self, kind: Type) -> str:
         match kind:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..support.dtype import DType
+from ..support.aligned import aligned_copy
 from ..support.errors import BurnishError, DTypeError, TypeInferenceError, nearest
 from ..support.source import Source
 from ..tensorir.expr import Expr, IntImm
@@ -34,6 +34,7 @@ from .expr import (
     TupleGetItem,
     Value,
     Var,
+    array_type,
     constant,
 )
 from .module import IRModule
@@ -41,6 +42,7 @@ from .op import all_ops, type_of
 from .printer import format_type
 from .type import TensorType, Type, dims_of, substitute_type, types_equal
 from .type_parser import TypeParser, literal, span_of
+from .weights import Weight
 
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
 
@@ -65,7 +67,7 @@ class ValueParser(TypeParser):
     def __init__(self, owner: ModuleScope) -> None:
         super().__init__(owner.source, owner.env)
         self.owner = owner
-        self.builder = BlockBuilder()
+        self.builder = BlockBuilder(IRModule(weights=owner.module.weights))
         self.vars: dict[str, Atom] = {}
         self.hidden: dict[str, str] = {}
         """Variables that stay in a finished dataflow block, with its outputs for the error."""
@@ -254,9 +256,7 @@ class ValueParser(TypeParser):
 
     def const(self, node: ast.Call) -> Constant:
         if not 1 <= len(node.args) <= 2:
-            raise self.error(
-                "Expected R.const(value, dtype) or R.const('sha256:...', R.Tensor(...)).", node
-            )
+            raise self.error("Expected R.const(value, dtype) or R.const('w', R.Tensor(...)).", node)
         kind: Type | None = None
         dtype: str | None = None
         if len(node.args) == 2:
@@ -273,29 +273,30 @@ class ValueParser(TypeParser):
         if dtype is None and _has_float(value):
             dtype = "float32"
         try:
-            array = np.array(value, dtype=None if dtype is None else DType(dtype).to_numpy())
+            made = constant(value, dtype)
             if isinstance(kind, TensorType):
-                array = array.reshape([_static(d) for d in kind.shape])
-            return constant(array, dtype)
+                array = made.values().reshape([_static(d) for d in kind.shape])
+                made = constant(array, dtype)
+            return self.builder.weights.adopt(made)
         except (BurnishError, ValueError) as error:
             raise self.error(str(error), node) from None
 
     def stored_constant(self, name: str, kind: Type | None, node: ast.Call) -> Constant:
-        array = self.owner.constants.get(name)
-        if array is None:
+        weights = self.builder.weights
+        if name not in weights and name not in self.owner.constants:
             raise self.error(
                 f"No values for {name!r}: pass constants={{...}} (mod.constants has them).", node
             )
         if not isinstance(kind, TensorType):
-            raise self.error(
-                "A named constant needs its type: R.const('sha256:...', R.Tensor(...)).", node
-            )
-        found = constant(array, str(kind.dtype) if kind.dtype == "bfloat16" else None)
-        if not types_equal(found.type, kind):
-            raise self.error(
-                f"{name!r} is {format_type(found.type)}, not {format_type(kind)}.", node
-            )
-        return found
+            raise self.error("A named constant needs its type: R.const('w', R.Tensor(...)).", node)
+        if name not in weights:
+            copy = aligned_copy(np.asarray(self.owner.constants[name]))
+            dtype = str(kind.dtype) if kind.dtype == "bfloat16" else None
+            weights.put(name, Weight(array_type(copy, dtype), copy))
+        found = weights.weight(name).type
+        if not types_equal(found, kind):
+            raise self.error(f"{name!r} is {format_type(found)}, not {format_type(kind)}.", node)
+        return Constant(name, kind)
 
 
 def _is_operation(node: ast.expr) -> bool:

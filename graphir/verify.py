@@ -33,9 +33,9 @@ from .expr import (
     Value,
     Var,
 )
-from .module import IRModule
+from .module import IRModule, constants_of
 from .op import type_of
-from .printer import format_type, print_function
+from .printer import format_type, format_value, print_function
 from .type import TensorType, tensors_of, types_equal
 
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
@@ -245,6 +245,17 @@ def _verify_signature(
         raise _broken(law, error.message, func, binding) from error
 
 
+def verify_constants(module: IRModule, func: Function) -> None:
+    """A constant with a name has its values, of its type, in the module's weights."""
+    for n in constants_of(func):
+        if n.bits is None:
+            known = module.weights.weight(n.name).type if n.name in module.weights else None
+            if known is None or not types_equal(known, n.type):
+                found = "nothing" if known is None else format_type(known)
+                found = f"{found} for {format_value(n)}"
+                raise _broken("A named constant is a weight of the module.", found, func)
+
+
 LAWS: tuple[Law, ...] = (
     verify_normal_form,
     verify_bound_once,
@@ -252,4 +263,5 @@ LAWS: tuple[Law, ...] = (
     verify_dataflow,
     verify_types,
     verify_calls,
+    verify_constants,
 )

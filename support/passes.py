@@ -20,7 +20,6 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar
 
 from .config import flag
-from .dump import Dump
 from .errors import BurnishError, ConfigError, PassError, nearest
 from .print_after import printed_passes
 
@@ -130,33 +129,15 @@ class TimePasses(Instrument):
 
 
 @dataclass
-class DumpStages(Instrument):
-    """Writes the module to ``dump`` after those passes that end a stage.
-
-    ``stages`` maps a pass's name to the stage it ends, e.g. ``{"fuse-prim-funcs": "30-fused"}``.
-    """
-
-    dump: Dump
-    stages: Mapping[str, str]
-    script: Callable[[Any], str] = str
-
-    def after_pass(self, pass_: Pass, module: Any) -> None:
-        stage = self.stages.get(pass_.name)
-        if stage is not None:
-            self.dump.write(stage, lambda: self.script(module))
-
-
-@dataclass
 class PrintAfter(Instrument):
     """Prints the module after the named passes (``all``: after each), to stderr."""
 
     names: Sequence[str]
-    script: Callable[[Any], str] = str
     write: Callable[[str], object] = field(default_factory=lambda: sys.stderr.write)
 
     def after_pass(self, pass_: Pass, module: Any) -> None:
         if "all" in self.names or pass_.name in self.names:
-            self.write(f"# -- after {pass_}\n{self.script(module).rstrip()}\n")
+            self.write(f"# -- after {pass_}\n{str(module).rstrip()}\n")
 
 
 _contexts: ContextVar[tuple[PassContext, ...]] = ContextVar("pass_contexts", default=())
@@ -247,10 +228,7 @@ class Pipeline(Pass):
 
 
 def instruments_from_flags(
-    verify: Callable[[Any], object],
-    known: Collection[str],
-    script: Callable[[Any], str] = str,
-    stages: Collection[str] = (),
+    verify: Callable[[Any], object], known: Collection[str], stages: Collection[str] = ()
 ) -> tuple[Instrument, ...]:
     """What BURNISH_VERIFY and BURNISH_PRINT_AFTER ask for. ``known`` are the names of passes that
     may be printed after, ``stages`` those of stages, which somebody else prints; raises ConfigError
@@ -260,7 +238,7 @@ def instruments_from_flags(
         found.append(VerifyEach(verify))
     names = printed_passes(known, stages)
     if names:
-        found.append(PrintAfter(names, script))
+        found.append(PrintAfter(names))
     return tuple(found)
 
 

@@ -36,8 +36,8 @@ def test_schedules_take_few_times_the_steps_of_vectors(part: int) -> None:
         if case is None or case.named:
             continue
         model = burnish.compile(case.module(), case.inputs(), threads=1)
-        before = model.executable.structure("30-fused").prim_funcs
-        for name, func in model.executable.structure("40-scheduled").prim_funcs.items():
+        before = model.executable.stages["30-fused"].prim_funcs
+        for name, func in model.executable.stages["40-scheduled"].prim_funcs.items():
             steps, least = steps_of(func, target), steps_in_vectors(before[name], target)
             if steps > max(FEW_STEPS, MOST_TIMES * least) and not is_led_by_data(func):
                 slow.append(f"{seed} {name}: {steps} steps for {least:.0f}: {case}")

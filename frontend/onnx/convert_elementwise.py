@@ -20,7 +20,7 @@ from .registry import (
     converts,
     import_dtype,
     node_name,
-    tensor_constant,
+    values_of,
 )
 from .sizes import choose, size_arithmetic
 
@@ -141,13 +141,8 @@ def power(context: Context, node: NodeProto) -> Value:
     """The result has the dtype of the base. Small constant exponents become products and roots."""
     x, y = context.operand(node, 0), context.operand(node, 1)
     dtype = context.type(x).dtype
-    if (
-        isinstance(y, Constant)
-        and y.data.size == 1
-        and y.type.dtype != "bfloat16"
-        and not y.data.ndim
-    ):
-        exponent = float(y.data)
+    if isinstance(y, Constant) and y.type.dtype != "bfloat16" and not y.shape:
+        exponent = float(context.array(y))
         if exponent in (1, 2, 3):
             result: Atom = x
             for _ in range(int(exponent) - 1):
@@ -189,8 +184,8 @@ def variadic(context: Context, node: NodeProto) -> Value:
 def where(context: Context, node: NodeProto) -> Value:
     condition = context.required(node, 0)
     sizes = context.all_sizes([context.required(node, 1), context.required(node, 2)])
-    if isinstance(condition, Constant) and sizes is not None and condition.data.ndim <= 1:
-        return choose(condition, sizes[0], sizes[1])
+    if isinstance(condition, Constant) and sizes is not None and len(condition.shape) <= 1:
+        return choose(context.array(condition), sizes[0], sizes[1])
     return context.op("where", *[context.operand(node, i) for i in range(3)])
 
 
@@ -239,7 +234,7 @@ _PLAIN: dict[str, Callable[[object], Constant]] = {
 def constant_node(context: Context, node: NodeProto) -> Value:
     tensor = attribute(node, "value")
     if tensor is not None:
-        return tensor_constant(tensor, node_name(node), context.base_dir)
+        return constant(*values_of(tensor, node_name(node), context.base_dir))
     for name, make in _PLAIN.items():
         value = attribute(node, name)
         if value is not None:
@@ -258,11 +253,11 @@ def constant_of_shape(context: Context, node: NodeProto) -> Value:
     fill = (
         constant(0.0, "float32")
         if tensor is None
-        else tensor_constant(tensor, where, context.base_dir)
+        else constant(*values_of(tensor, where, context.base_dir))
     )
-    scalar = constant(fill.data.reshape(()), fill.type.dtype)
+    scalar = constant(fill.values().reshape(()), fill.type.dtype)
     dims = context.shape_value(node, 0).dims
     lengths = [getattr(d, "value", MOST_SIZES + 1) for d in dims]
     if fill.type.dtype == "int64" and len(lengths) <= 1 and all(n <= MOST_SIZES for n in lengths):
-        return constant(np.full(lengths, fill.data.reshape(())), "int64")
+        return constant(np.full(lengths, fill.values().item()), "int64")
     return context.op("broadcast_to", scalar, context.shape(dims)) if dims else scalar

@@ -150,7 +150,7 @@ def batch_norm(context: Context, node: NodeProto) -> Value:
     kind = context.type(x)
     given = [context.operand(node, i) for i in range(1, 5)]
     folded = fold_batch_norm(
-        given[2], given[3], given[0], given[1],
+        context.builder.weights, given[2], given[3], given[0], given[1],
         epsilon=float(attribute(node, "epsilon", 1e-5)), dtype=kind.dtype, ndim=kind.ndim,
     )  # fmt: skip
     if folded is not None:

@@ -11,7 +11,6 @@ All of it is int32 arithmetic and exact.
 
 from __future__ import annotations
 
-import numpy as np
 from onnx import NodeProto
 
 from ...graphir.expr import Atom, Constant
@@ -136,7 +135,7 @@ def _zero_point(context: Context, node: NodeProto, index: int) -> Atom | None:
     if context.raw(node, index) is None:
         return None
     zero = context.operand(node, index)
-    if isinstance(zero, Constant) and not np.any(zero.data):
+    if isinstance(zero, Constant) and not context.array(zero).any():
         return None
     return context.cast(zero, INT32)
 
@@ -155,7 +154,7 @@ def _along(context: Context, node: NodeProto, x: Atom, numbers: Atom) -> Atom:
 
 def _saturated(context: Context, steps: Atom, zero: Atom | None, kind: DType) -> Value:
     """Whole numbers in float, shifted by a zero point, in the range of ``kind``."""
-    if zero is not None and not (isinstance(zero, Constant) and not np.any(zero.data)):
+    if zero is not None and not (isinstance(zero, Constant) and not context.array(zero).any()):
         steps = context.op("add", steps, context.cast(zero, context.type(steps).dtype))
     low, high = _RANGES[kind]
     return context.cast(context.op("clip", steps, min=float(low), max=float(high)), kind)

@@ -95,7 +95,7 @@ def _scales(context: Context, node: NodeProto) -> list[float] | None:
         return None
     if not isinstance(value, Constant):
         raise FrontendError(f"{node_name(node)}: its scales must be constant.")
-    scales = [float(s) for s in value.data.reshape(-1)]
+    scales = [float(s) for s in context.array(value).reshape(-1)]
     return scales or None
 
 

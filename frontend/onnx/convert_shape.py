@@ -187,12 +187,12 @@ def gather(context: Context, node: NodeProto) -> Value:
     sizes = context.sizes(context.required(node, 0))
     if not isinstance(index, Constant):
         return context.op("take", context.operand(node, 0), index, axis=axis)
-    positions = [int(i) for i in index.data.reshape(-1)]
-    if sizes is not None and not sizes.scalar and index.data.ndim <= 1:
+    positions = [int(i) for i in context.array(index).reshape(-1)]
+    if sizes is not None and not sizes.scalar and len(index.shape) <= 1:
         if any(not -len(sizes.dims) <= i < len(sizes.dims) for i in positions):
             shown = print_shape(sizes.dims)
             raise FrontendError(f"{node_name(node)}: there is no index {positions} in {shown}.")
-        return ShapeValue(tuple([sizes.dims[i] for i in positions]), scalar=index.data.ndim == 0)
+        return ShapeValue(tuple([sizes.dims[i] for i in positions]), scalar=not index.shape)
     return _gather_constant(context, node, axis, index, positions)
 
 
@@ -214,7 +214,7 @@ def _gather_constant(
     if len(runs) > 1:
         return context.op("take", x, index, axis=axis)
     cut = _cut(context, x, axis, *runs[0])
-    return context.reshape(cut, [*shape[:axis], *index.data.shape, *shape[axis + 1 :]])
+    return context.reshape(cut, [*shape[:axis], *index.shape, *shape[axis + 1 :]])
 
 
 def _runs(positions: list[int]) -> list[tuple[int, int]]:
@@ -300,6 +300,6 @@ def range_(context: Context, node: NodeProto) -> Value:
     bounds = [context.operand(node, i) for i in range(3)]
     if not all(isinstance(b, Constant) for b in bounds):
         raise FrontendError(f"{node_name(node)}: the bounds of a Range must be constant.")
-    start, limit, step = (b.data.reshape(()).item() for b in bounds if isinstance(b, Constant))
+    numbers = [context.array(b).item() for b in bounds if isinstance(b, Constant)]
     dtype = context.type(bounds[0]).dtype
-    return constant(np.arange(start, limit, step, dtype=dtype.to_numpy()), dtype)
+    return constant(np.arange(*numbers, dtype=dtype.to_numpy()), dtype)

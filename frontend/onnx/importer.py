@@ -38,7 +38,8 @@ from . import (
     convert_sort,
     convert_window,
 )
-from .registry import REGISTRY, Context, import_dtype, node_name, tensor_constant
+from .initializers import bind_initializers
+from .registry import REGISTRY, Context, import_dtype, node_name
 
 _CONVERTERS = (
     convert_einsum,
@@ -78,7 +79,7 @@ def import_onnx(model: str | Path | bytes | ModelProto) -> Imported:
     context.used = frozenset(
         [*(i for n in graph.node for i in n.input), *(o.name for o in graph.output)]
     )
-    _bind_initializers(context, graph)
+    bind_initializers(context, graph, model)
     dims = _Dims()
     params = _bind_inputs(context, graph, dims)
     names = [v.name for v in graph.input if v.name not in {t.name for t in graph.initializer}]
@@ -101,7 +102,6 @@ def import_onnx(model: str | Path | bytes | ModelProto) -> Imported:
         dim_names=dims.names,
         source=source,
         variables={n: v.name for n, v in context.values.items() if isinstance(v, Var)},
-        import_again=lambda: import_onnx(model).module,
     )
 
 
@@ -148,15 +148,6 @@ def _operator(node: NodeProto) -> str:
 
 
 # -- values ----------------------------------------------------------------------------------
-def _bind_initializers(context: Context, graph: GraphProto) -> None:
-    if graph.sparse_initializer:
-        name = graph.sparse_initializer[0].values.name
-        raise FrontendError(f"initializer {name!r} is sparse; store it as a dense tensor.")
-    for tensor in graph.initializer:
-        where = f"initializer {tensor.name!r}"
-        context.values[tensor.name] = tensor_constant(tensor, where, context.base_dir)
-
-
 def _bind_inputs(context: Context, graph: GraphProto, dims: _Dims) -> list[Var]:
     """A parameter for each input that is no initializer (old models list those too)."""
     names = NameTable()

@@ -8,6 +8,7 @@ int64 constants join them where a converter asks for sizes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from ...graphir.builder import BlockBuilder, call_op
 from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
+from ...graphir.literal import readable
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
 from ...support.dtype import DType
@@ -78,9 +80,9 @@ def import_dtype(kind: int, where: str) -> DType:
         ) from None
 
 
-def tensor_constant(tensor: TensorProto, where: str, base_dir: str = "") -> Constant:
-    """An initializer or attribute tensor as a constant; external data is read from ``base_dir``
-    only.
+def values_of(tensor: TensorProto, where: str, base_dir: str = "") -> tuple[np.ndarray, DType]:
+    """The values of an initializer or attribute tensor (bfloat16 as bits) and their dtype; external
+    data is read from ``base_dir`` only.
 
     Raises FrontendError for unknown dtypes, and data that is missing, outside, or of a wrong size.
     """
@@ -92,10 +94,10 @@ def tensor_constant(tensor: TensorProto, where: str, base_dir: str = "") -> Cons
     except Exception as error:  # ValueError, OSError, and what onnx's own checks raise
         raise FrontendError(f"{where}: the tensor's data cannot be read: {error}") from error
     if dtype != "bfloat16":
-        return constant(array, dtype)
+        return array, dtype
     if array.dtype.itemsize == 4:  # onnx before 1.17 widens bfloat16 to float32
-        return constant((array.view(np.uint32) >> 16).astype(np.uint16), dtype)
-    return constant(array.view(np.uint16), dtype)
+        return (array.view(np.uint32) >> 16).astype(np.uint16), dtype
+    return array.view(np.uint16), dtype
 
 
 def _check_external(tensor: TensorProto, where: str, base_dir: str) -> None:
@@ -179,10 +181,14 @@ class Context:
             return value
         if not isinstance(value, Constant) or value.type.dtype != "int64":
             return None
-        if value.data.ndim > 1 or value.data.size > MOST_SIZES:
+        if len(value.shape) > 1 or math.prod(value.shape) > MOST_SIZES:
             return None
-        dims = tuple([IntImm(int(v)) for v in value.data.reshape(-1)])
-        return ShapeValue(dims, value.data.ndim == 0)
+        return self.known_sizes(value)
+
+    def known_sizes(self, value: Constant) -> ShapeValue:
+        """A constant of integers as sizes."""
+        dims = tuple([IntImm(int(v)) for v in self.array(value).reshape(-1)])
+        return ShapeValue(dims, not value.shape)
 
     def all_sizes(self, values: Sequence[Value | None]) -> list[ShapeValue] | None:
         """All values as sizes, or None where one is data."""
@@ -195,8 +201,7 @@ class Context:
         value = self.required(node, index)
         found = self.sizes(value)
         if found is None and isinstance(value, Constant) and value.type.dtype.is_integer:
-            dims = tuple([IntImm(int(v)) for v in value.data.reshape(-1)])
-            found = ShapeValue(dims, value.data.ndim == 0)
+            found = self.known_sizes(value)
         if found is None:
             raise FrontendError(
                 f"{node_name(node)}: input {index} ({node.input[index]!r}) is a shape computed "
@@ -224,15 +229,16 @@ class Context:
         if value is None:
             return None
         value = self.tensor(value, node_name(node))
-        if not isinstance(value, Constant) or value.data.size != 1:
+        if not isinstance(value, Constant) or math.prod(value.shape) != 1:
             raise FrontendError(
                 f"{node_name(node)}: input {index} ({node.input[index]!r}) must be a constant "
                 "scalar."
             )
-        scalar = value.data.reshape(())
-        if value.type.dtype == "bfloat16":
-            scalar = (scalar.astype(np.uint32) << 16).view(np.float32)
-        return scalar.item()  # type: ignore[no-any-return]
+        return readable(self.array(value), value.type.dtype).item()  # type: ignore[no-any-return]
+
+    def array(self, constant: Constant) -> np.ndarray:
+        """The values of a constant (bfloat16 as uint16)."""
+        return self.builder.weights.array(constant)
 
     def type(self, atom: Atom) -> TensorType:
         kind = type_of(atom)

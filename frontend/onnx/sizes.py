@@ -127,12 +127,12 @@ def _is_negative(dim: Expr) -> bool:
     return isinstance(dim, IntImm) and dim.value < 0
 
 
-def choose(condition: Constant, a: ShapeValue, b: ShapeValue) -> ShapeValue:
-    """Where of sizes, by a constant condition."""
-    picks = condition.data.reshape(-1)
+def choose(condition: np.ndarray, a: ShapeValue, b: ShapeValue) -> ShapeValue:
+    """Where of sizes, by a known condition."""
+    picks = condition.reshape(-1)
     count = max(len(picks), len(a.dims), len(b.dims))
     dims = [
         (a.dims[i % len(a.dims)] if picks[i % len(picks)] else b.dims[i % len(b.dims)])
         for i in range(count)
     ]
-    return ShapeValue(tuple(dims), condition.data.ndim == 0 and a.scalar and b.scalar)
+    return ShapeValue(tuple(dims), condition.ndim == 0 and a.scalar and b.scalar)

@@ -12,7 +12,7 @@ import numpy as np
 from torch.fx import Node
 
 from ...graphir.expr import Atom, constant
-from .registry import Context, arguments, as_constant, base_name, converts, location
+from .registry import Context, arguments, base_name, converts, location, values_of
 
 
 @converts(
@@ -45,7 +45,7 @@ def sequence(context: Context, node: Node) -> Atom:
     """Evaluated now; its length must be known."""
     args: list[Any] = [context.static(a, "every argument of a sequence") for a in node.args]
     assert callable(node.target)
-    return as_constant(node.target(*args, **node.kwargs), location(node))
+    return constant(*values_of(node.target(*args, **node.kwargs), location(node)))
 
 
 @converts("aten.tril.default", "aten.triu.default")

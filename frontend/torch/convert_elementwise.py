@@ -250,13 +250,13 @@ def div_rounded(context: Context, node: Node) -> Var:
             return context.op("floor_divide", a, b)
         quotient = context.op("divide", a, b)
         return quotient if mode is None else context.op("trunc", quotient)
-    _refuse_zero(node, b)
+    _refuse_zero(context, node, b)
     return divide_integers(context, "floor_divide" if mode == "floor" else "divide", a, b)
 
 
-def _refuse_zero(node: Node, divisor: Atom) -> None:
+def _refuse_zero(context: Context, node: Node, divisor: Atom) -> None:
     """PyTorch raises where an integer is divided by zero; of a constant that is known here."""
-    if isinstance(divisor, Constant) and not divisor.data.all():
+    if isinstance(divisor, Constant) and not context.array(divisor).all():
         raise FrontendError(
             f"{operator_name(node)} divides integers by zero, at {location(node)}; PyTorch raises "
             "ZeroDivisionError there."
@@ -272,7 +272,7 @@ def remainder(context: Context, node: Node) -> Var:
     dtype = context.result_type(node).dtype
     a, b = (context.operand(x, dtype) for x in node.args[:2])
     if not dtype.is_float:
-        _refuse_zero(node, b)
+        _refuse_zero(context, node, b)
     if base_name(node) == "fmod":
         return remainder_of_truncation(context, a, b)
     if dtype.is_float:

@@ -181,7 +181,7 @@ def batch_norm(context: Context, node: Node) -> Var:
         assert mean is not None
         assert variance is not None
         folded = fold_batch_norm(
-            mean, variance, weight, bias,
+            context.builder.weights, mean, variance, weight, bias,
             epsilon=float(given["eps"]), dtype=kind.dtype, ndim=kind.ndim,
         )  # fmt: skip
         if folded is not None:

@@ -43,7 +43,7 @@ from . import (
 )
 from .decompose import operators, prepare_program
 from .export import check_eval_mode, export_module, program_inputs
-from .registry import REGISTRY, Context, as_constant, import_dtype, location, operator_name
+from .registry import REGISTRY, Context, import_dtype, location, operator_name
 from .structure import CallStructure, DimRange, is_tensor_leaf
 from .symbols import SymbolTable, symbols_of
 
@@ -240,7 +240,7 @@ def _bind_placeholders(program: ExportedProgram, context: Context) -> list[Var]:
         if not isinstance(tensor, torch.Tensor):
             raise FrontendError(f"{where} is no tensor and cannot be imported.")
         if id(tensor) not in known:
-            known[id(tensor)] = as_constant(tensor, where)
+            known[id(tensor)] = context.weight(spec.target or node.name, tensor, where)
         context.values[node.name] = known[id(tensor)]
     return params
 
@@ -251,7 +251,7 @@ def _convert(program: ExportedProgram, context: Context, node: Node) -> None:
         target = str(node.target)
         held = program.constants.get(target)
         held = getattr(program.graph_module, target) if held is None else held
-        context.values[node.name] = as_constant(held, f"constant {target!r}")
+        context.values[node.name] = context.weight(target, held, f"constant {target!r}")
     if node.op != "call_function":
         return
     context.node = node

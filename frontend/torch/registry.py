@@ -15,9 +15,11 @@ import torch
 from torch.fx import Node
 
 from ...graphir.builder import BlockBuilder, call_op
-from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant, owned_constant
+from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
+from ...graphir.weights import Source, sample_of
+from ...support.aligned import aligned_copy
 from ...support.dtype import DType
 from ...support.errors import FrontendError, InternalError
 from ...tensorir.expr import Expr
@@ -84,9 +86,9 @@ def import_dtype(dtype: torch.dtype, where: str) -> DType:
         ) from None
 
 
-def as_constant(tensor: torch.Tensor, where: str) -> Constant:
-    """A torch tensor as a constant; ``where`` names it in errors. Large ones share the tensor's
-    memory where they lie in row-major order; others are copies."""
+def values_of(tensor: torch.Tensor, where: str) -> tuple[np.ndarray, DType]:
+    """The values of a torch tensor (bfloat16 as bits) and their dtype; ``where`` names it in
+    errors. They share the tensor's memory where that is in row-major order."""
     dtype = import_dtype(tensor.dtype, where)
     if tensor.device.type == "meta":
         raise FrontendError(
@@ -95,8 +97,7 @@ def as_constant(tensor: torch.Tensor, where: str) -> Constant:
     if tensor.layout is not torch.strided:
         raise FrontendError(f"{where} has the layout {tensor.layout}; call .to_dense() first.")
     dense = tensor.detach().cpu().resolve_neg().contiguous()
-    array = (dense.view(torch.uint16) if dtype == "bfloat16" else dense).numpy()
-    return constant(array, dtype) if array.nbytes < SHARED else owned_constant(array, dtype)
+    return (dense.view(torch.uint16) if dtype == "bfloat16" else dense).numpy(), dtype
 
 
 class Context:
@@ -142,8 +143,20 @@ class Context:
         if dtype.is_integer:
             return constant(np.array(int(value)).astype(dtype.to_numpy()), dtype)
         if dtype == "bfloat16":
-            return as_constant(torch.tensor(value, dtype=torch.bfloat16), repr(value))
+            return constant(*values_of(torch.tensor(value, dtype=torch.bfloat16), repr(value)))
         return constant(value, dtype)
+
+    def weight(self, name: str, tensor: torch.Tensor, where: str) -> Constant:
+        """A tensor that the model holds, under its name there; large ones are shared."""
+        array, dtype = values_of(tensor, where)
+        if array.nbytes < SHARED:
+            return self.builder.weights.add(name, aligned_copy(array), dtype)
+        source = Source(lambda: array, sample_of(array))
+        return self.builder.weights.add(name, array, dtype, source)
+
+    def array(self, constant: Constant) -> np.ndarray:
+        """The values of a constant (bfloat16 as uint16)."""
+        return self.builder.weights.array(constant)
 
     @property
     def place(self) -> str:
@@ -238,6 +251,6 @@ def integers(value: Any) -> tuple[int, ...]:
 
 
 __all__ = [
-    "DTYPES", "REGISTRY", "Context", "arguments", "as_constant", "base_name",
-    "converts", "import_dtype", "integers", "location", "operator_name",
+    "DTYPES", "REGISTRY", "Context", "arguments", "base_name", "converts",
+    "import_dtype", "integers", "location", "operator_name", "values_of",
 ]  # fmt: skip

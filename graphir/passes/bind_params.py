@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...support.aligned import aligned_copy
 from ...support.errors import DTypeMismatchError, ShapeMismatchError, VMError, nearest
 from ...support.node import replace
 from ...support.passes import Pass
 from ..dim import DimError, print_shape, solve_dims
-from ..expr import Constant, Function, Var, constant
+from ..expr import Constant, Function, Var
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..type import TensorType
@@ -52,7 +53,7 @@ class BindParams(Pass):
                     f"BindParams: function {self.func_name!r} has no parameter {name!r}; it has "
                     f"{', '.join(by_name)}.{nearest(name, by_name)}"
                 )
-        bound = {by_name[n]: _constant(by_name[n], v) for n, v in self.params.items()}
+        bound = {by_name[n]: _constant(module, by_name[n], v) for n, v in self.params.items()}
         binder = ExprMutator(module)
         binder.replaced.update(bound)
         kept = tuple([p for p in func.params if p not in bound])
@@ -60,12 +61,13 @@ class BindParams(Pass):
         return module
 
 
-def _constant(param: Var, value: object) -> Constant:
+def _constant(module: IRModule, param: Var, value: object) -> Constant:
     if isinstance(value, Constant):
         found = value
     else:
         numpy = getattr(value, "numpy", None)
-        found = constant(np.asarray(numpy() if callable(numpy) else value))
+        array = aligned_copy(np.asarray(numpy() if callable(numpy) else value))
+        found = module.weights.add(param.name, array)
     expected = param.type
     if not isinstance(expected, TensorType):
         raise VMError(f"BindParams: parameter {param.name!r} is no tensor.")

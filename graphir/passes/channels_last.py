@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ...support.passes import Pass
 from ...tensorir.expr import Expr
 from ..dim import dim_equal, fold_dim, product, static_value
@@ -102,9 +100,7 @@ class _Mover(ExprMutator):
         kind = type_of(atom)
         assert isinstance(kind, TensorType)
         if isinstance(atom, Constant):
-            data = np.ascontiguousarray(np.transpose(atom.data, to_last(kind.ndim)))
-            shape = tuple([kind.shape[a] for a in to_last(kind.ndim)])
-            return Constant(data, TensorType(shape, kind.dtype))
+            return self.derive("last", lambda a: a.transpose(to_last(a.ndim)), atom)
         return self.emit(_permuted(atom, to_last(kind.ndim)), "last")
 
     def is_last(self, atom: Atom) -> bool:
@@ -171,7 +167,7 @@ def matrix_of(owner: ExprMutator, w: Atom) -> Atom:
     kind = _tensor(w)
     assert kind is not None
     if isinstance(w, Constant):
-        return Constant(w.data.reshape(w.data.shape[:2]), TensorType(kind.shape[:2], kind.dtype))
+        return owner.derive("matrix", lambda a: a.reshape(a.shape[:2]), w)
     return owner.emit(_reshaped(w, kind.shape[:2]), "w")
 
 
@@ -213,7 +209,7 @@ def _operand(owner: _Mover, atom: Atom, shape: tuple[Expr, ...]) -> Atom | None:
         dims = dims[1:]
     if len(dims) == rest + 1 and all(static_value(d) == 1 for d in dims[1:]):
         if isinstance(atom, Constant):
-            return Constant(atom.data.reshape(-1), TensorType((dims[0],), kind.dtype))
+            return owner.derive("row", lambda a: a.reshape(-1), atom)
         return owner.emit(_reshaped(atom, (dims[0],)), "last")
     if kind.ndim == len(shape):
         return owner.as_last(atom)

@@ -29,7 +29,7 @@ import numpy as np
 from ...support.passes import Pass
 from ...tensorir.expr import Expr
 from ..dim import dim_equal, fold_dim, static_value
-from ..expr import Atom, Call, Constant, ShapeExpr, Value, constant
+from ..expr import Atom, Call, Constant, ShapeExpr, Value
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, type_of
@@ -293,8 +293,12 @@ def _repeated(owner: ExprMutator, bias: Atom, groups: int, count: int, each: int
     if count == 1:
         return bias
     if isinstance(bias, Constant):
-        tiled = np.broadcast_to(bias.data.reshape(groups, 1, each), (groups, count, each))
-        return constant(tiled.reshape(-1), bias.type.dtype)
+
+        def tiled(b: np.ndarray) -> np.ndarray:
+            wide = np.broadcast_to(b.reshape(groups, 1, each), (groups, count, each))
+            return wide.reshape(-1)
+
+        return owner.derive("repeated", tiled, bias)
     rows = _reshaped(owner, bias, (groups, 1, each))
     wide = owner.emit(Call("broadcast_to", (rows, _shape((groups, count, each)))), "bias")
     return _reshaped(owner, wide, (groups * count * each,))
@@ -313,13 +317,13 @@ def _reshape(atom: Atom, dims: Sequence[Expr | int]) -> Call:
 def _reshaped(owner: ExprMutator, atom: Atom, dims: Sequence[Expr | int]) -> Atom:
     if isinstance(atom, Constant):
         sizes = [static_value(d) or 0 for d in _shape(dims).values]
-        return constant(atom.data.reshape(sizes), atom.type.dtype)
+        return owner.derive("moved", lambda a: a.reshape(sizes), atom)
     return owner.emit(_reshape(atom, dims), "v")
 
 
 def _permuted(owner: ExprMutator, atom: Atom, axes: Sequence[int]) -> Atom:
     if isinstance(atom, Constant):
-        return constant(np.ascontiguousarray(atom.data.transpose(axes)), atom.type.dtype)
+        return owner.derive("moved", lambda a: a.transpose(axes), atom)
     return owner.emit(Call("permute_dims", (atom,), (("axes", tuple(axes)),)), "v")
 
 
@@ -328,7 +332,7 @@ def _padded(owner: ExprMutator, atom: Atom, behind: Sequence[int]) -> Atom:
     if not any(behind):
         return atom
     if isinstance(atom, Constant):
-        return constant(np.pad(atom.data, [(0, b) for b in behind]), atom.type.dtype)
+        return owner.derive("moved", lambda a: np.pad(a, [(0, b) for b in behind]), atom)
     widths = tuple([v for b in behind for v in (0, b)])
     return owner.emit(Call("pad", (atom,), (("pad_width", widths),)), "v")
 
@@ -341,7 +345,7 @@ def _part(owner: ExprMutator, atom: Atom, ranges: Sequence[Range]) -> Atom:
         return atom
     if isinstance(atom, Constant):
         kept = (slice(None),) * first + tuple([slice(*r) for r in ranges])
-        return constant(np.ascontiguousarray(atom.data[kept]), atom.type.dtype)
+        return owner.derive("moved", lambda a: a[kept], atom)
     axes = range(first, first + len(ranges))
     return owner.emit(_sliced(atom, list(axes), ranges), "v")
 
@@ -353,7 +357,7 @@ def _sliced(atom: Atom, axes: Sequence[int], ranges: Sequence[Range]) -> Call:
 
 def _reversed(owner: ExprMutator, atom: Atom, axes: Sequence[int]) -> Atom:
     if isinstance(atom, Constant):
-        return constant(np.ascontiguousarray(np.flip(atom.data, tuple(axes))), atom.type.dtype)
+        return owner.derive("moved", lambda a: np.flip(a, tuple(axes)), atom)
     none = (None,) * len(axes)
     attrs = (("axes", tuple(axes)), ("begin", none), ("end", none), ("strides", (-1,) * len(axes)))
     return owner.emit(Call("strided_slice", (atom,), attrs), "v")

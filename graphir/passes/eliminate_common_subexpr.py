@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ...support.passes import Pass
 from ...tensorir.arith import expr_key
 from ...tensorir.expr import Expr
@@ -29,9 +27,7 @@ from ..expr import (
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..type import tensors_of
-
-_SAMPLE = 64
-"""Elements, evenly spread, that tell most constants apart."""
+from ..weights import Weight
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,8 @@ class _Eliminator(ExprMutator):
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
         self.known: dict[Hashable, Var] = {}
-        self.constants = _Contents()
+        self.alike: dict[Hashable, list[Weight]] = {}
+        """Weights of different values, by what tells most of them apart."""
 
     def visit_function(self, func: Function) -> Function:
         self.known = {}
@@ -98,7 +95,7 @@ class _Eliminator(ExprMutator):
     def atom_key(self, atom: Atom) -> Hashable:
         match atom:
             case Constant():
-                return ("constant", self.constants.number(atom))
+                return self.constant_key(atom)
             case Tuple():
                 return tuple(map(self.atom_key, atom.fields))
             case ShapeExpr():
@@ -107,37 +104,17 @@ class _Eliminator(ExprMutator):
                 return id(atom)
         return atom.name
 
-
-class _Contents:
-    """Numbers constants by their contents. Weights are large and hardly ever equal: their bytes are
-    compared only where dtype, shape and a sample of them agree."""
-
-    def __init__(self) -> None:
-        self.numbers: dict[int, tuple[Constant, int]] = {}
-        self.alike: dict[Hashable, list[tuple[np.ndarray, int]]] = {}
-
-    def number(self, constant: Constant) -> int:
-        known = self.numbers.get(id(constant))
-        if known is None:
-            known = self.numbers[id(constant)] = constant, self._search(constant)
-        return known[1]
-
-    def _search(self, constant: Constant) -> int:
-        data = constant.data
-        step = max(1, data.size // _SAMPLE)
-        sample = data.flat[::step].tobytes() if data.size else b""
-        alike = self.alike.setdefault((str(constant.type.dtype), data.shape, sample), [])
-        for other, number in alike:
-            if data is other or _same_bytes(data, other):
-                return number
-        alike.append((data, len(self.numbers)))
-        return alike[-1][1]
-
-
-def _same_bytes(a: np.ndarray, b: np.ndarray) -> bool:
-    """Equality of bits: NaN equals itself, and zeros of two signs differ."""
-    bits = np.dtype(f"u{a.dtype.itemsize}")
-    return np.array_equal(np.ascontiguousarray(a).view(bits), np.ascontiguousarray(b).view(bits))
+    def constant_key(self, constant: Constant) -> Hashable:
+        """The content, and which of the constants that seem to have it. Weights are large and
+        hardly ever equal: a digest of all their bytes is taken only where a sample agrees."""
+        weight = self.builder.weights.weight_of(constant)
+        content = weight.content
+        alike = self.alike.setdefault(content, [])
+        for number, other in enumerate(alike):
+            if other is weight or other.digest == weight.digest:
+                return ("constant", content, number)
+        alike.append(weight)
+        return ("constant", content, len(alike) - 1)
 
 
 def _dims_key(dims: Sequence[Expr]) -> Hashable:

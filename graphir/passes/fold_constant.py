@@ -18,7 +18,7 @@ from ...support.errors import InternalError
 from ...support.passes import Pass
 from ...tensorir.function import PrimFunc
 from ..dim import static_shape
-from ..expr import Atom, Call, CallDPS, Constant, ShapeExpr, Tuple, Value, owned_constant
+from ..expr import Atom, Call, CallDPS, Constant, ShapeExpr, Tuple, Value
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import get_op, type_of
@@ -65,10 +65,12 @@ class _Folder(ExprMutator):
         if constants is None:
             return new
         if op.is_view:
-            return _reshaped(constants[0], kind)
+            assert isinstance(kind, TensorType)
+            shape = static_shape(kind.shape) or ()
+            return self.derive("reshaped", lambda array: array.reshape(shape), constants[0])
         if op.legalize is None:
             return new
-        return self._folded(op.legalize(new), constants, kind)
+        return self._folded(op.legalize(new), constants, kind, new.op)
 
     def visit_CallDPS(self, call: CallDPS) -> Value:  # noqa: N802
         new = super().visit_CallDPS(call)
@@ -77,7 +79,7 @@ class _Folder(ExprMutator):
         constants = self._foldable(new.args, new.out_type)
         if constants is None or not isinstance(func, PrimFunc) or func.shape_vars:
             return new
-        return self._folded(func, constants, new.out_type)
+        return self._folded(func, constants, new.out_type, func.name)
 
     def _foldable(self, args: Sequence[Atom], kind: Type) -> list[Constant] | None:
         constants = [a for a in args if isinstance(a, Constant)]
@@ -87,14 +89,16 @@ class _Folder(ExprMutator):
         if not shapes or any(s is None or t.dtype == "bfloat16" for t, s in shapes):
             return None
         out_bytes = sum(prod(s or ()) * t.dtype.itemsize for t, s in shapes)
-        in_bytes = sum(c.data.nbytes for c in constants)
+        in_bytes = sum(c.nbytes for c in constants)
         return constants if out_bytes <= max(self.max_bytes, in_bytes) else None
 
-    def _folded(self, func: PrimFunc, constants: Sequence[Constant], kind: Type) -> Value:
-        kinds = tensors_of(kind)
-        results = self.evaluate(func, [c.data for c in constants])
+    def _folded(
+        self, func: PrimFunc, constants: Sequence[Constant], kind: Type, word: str
+    ) -> Value:
+        evaluate, kinds = self.evaluate, tensors_of(kind)
+        results = evaluate(func, [self.array(c) for c in constants])
         atoms: list[Atom] = []
-        for array, expected in zip(results, kinds, strict=True):
+        for index, (array, expected) in enumerate(zip(results, kinds, strict=True)):
             if (
                 array.shape != static_shape(expected.shape)
                 or DType.from_numpy(array.dtype) is not expected.dtype
@@ -102,13 +106,10 @@ class _Folder(ExprMutator):
                 raise InternalError(
                     f"evaluate({func.name}) gave {array.shape} {array.dtype}, not the declared type"
                 )
-            atoms.append(owned_constant(np.asarray(array, order="C")))
+
+            def again(*inputs: np.ndarray, index: int = index) -> np.ndarray:
+                return evaluate(func, inputs)[index]
+
+            dtype = expected.dtype
+            atoms.append(self.derive(word, again, *constants, dtype=dtype, array=array))
         return atoms[0] if isinstance(kind, TensorType) else Tuple(tuple(atoms))
-
-
-def _reshaped(source: Constant, kind: Type) -> Constant:
-    """A view of a constant shares its memory."""
-    assert isinstance(kind, TensorType)
-    shape = static_shape(kind.shape)
-    assert shape is not None
-    return Constant(source.data.reshape(shape), kind)

@@ -7,13 +7,14 @@ float64, and rounded once."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from ...support.aligned import aligned_empty
 from ...support.passes import Pass
 from ..analysis import uses
-from ..expr import Atom, Binding, Call, Constant, Function, Value, Var, constant, owned_constant
+from ..expr import Binding, Call, Constant, Function, Value, Var
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr
@@ -75,28 +76,37 @@ class _Folder(ExprMutator):
         if not isinstance(a, Var) or a not in self.products or not isinstance(b, Constant):
             return new
         product = self.products[a]
-        factor = _per_channel(product, a, b)
-        if factor is None:
+        if not _is_per_channel(product, a, b):
             return new
-        return _folded(product, new.op, factor).with_span(product.span)
+        return self.folded(product, new.op, b).with_span(product.span)
+
+    def folded(self, call: Call, op: str, factor: Constant) -> Call:
+        """The product with an operation by a number a channel in its weight and bias."""
+        weight, *bias = [a for a in call.args[1:] if isinstance(a, Constant)]
+        if op in ("multiply", "divide"):
+            weight = self.derive("scaled", partial(_scaled, op), weight, factor)
+        if bias:
+            bias = [self.derive("scaled", partial(_combined, op), bias[0], factor)]
+        elif op in ("add", "subtract"):
+            shift = partial(_combined, op, np.zeros(weight.shape[0], weight.type.dtype.to_numpy()))
+            bias = [self.derive("shift", shift, factor)]
+        return Call(call.op, (call.args[0], weight, *bias), call.attrs)
 
 
-def _per_channel(product: Call, result: Var, b: Constant) -> np.ndarray | None:
-    """The constant as one number a channel of the result, or None where it is not."""
-    kind = result.type
+def _is_per_channel(product: Call, result: Var, b: Constant) -> bool:
+    """Whether a constant is one number a channel of the result."""
+    kind, weight = result.type, product.args[1]
     assert isinstance(kind, TensorType)
+    assert isinstance(weight, Constant)
     if kind.dtype not in _FLOATS or b.type.dtype is not kind.dtype:
-        return None
-    channels = _weight(product).data.shape[0]
+        return False
     axis = kind.ndim - 1
     if product.op == "conv" and not _channels_last(product):
         axis = 1
-    shape = (1,) * (kind.ndim - b.data.ndim) + b.data.shape
+    shape = (1,) * (kind.ndim - len(b.shape)) + b.shape
     if len(shape) != kind.ndim or any(s != 1 for d, s in enumerate(shape) if d != axis):
-        return None
-    if shape[axis] not in (1, channels):
-        return None
-    return np.broadcast_to(b.data.reshape(-1), (channels,)).astype(np.float64)
+        return False
+    return shape[axis] in (1, weight.shape[0])
 
 
 def _channels_last(call: Call) -> bool:
@@ -104,31 +114,21 @@ def _channels_last(call: Call) -> bool:
     return bool(attr(call, "channels_last") if own is None else own)
 
 
-def _weight(call: Call) -> Constant:
-    weight = call.args[1]
-    assert isinstance(weight, Constant)
-    return weight
+def _scaled(op: str, weight: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """A weight times, or by, a number for each of its first dim."""
+    wide = factor.reshape(-1).astype(np.float64)
+    by_channel = (wide if op == "multiply" else 1.0 / wide).reshape(-1, *[1] * (weight.ndim - 1))
+    # In float64, rounded once; NumPy does that piece by piece, without a copy of the whole.
+    scaled = aligned_empty(weight.shape, weight.dtype)
+    np.multiply(weight, by_channel, out=scaled, dtype=np.float64, casting="same_kind")
+    return scaled
 
 
-def _folded(call: Call, op: str, factor: np.ndarray) -> Call:
-    weight = _weight(call)
-    dtype = weight.type.dtype
-    w = weight.data
-    bias = np.zeros(w.shape[0])
-    if len(call.args) == 3:
-        given = call.args[2]
-        assert isinstance(given, Constant)
-        bias = given.data.astype(np.float64)
+def _combined(op: str, bias: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    """A bias and a number for each of its elements, in float64 and rounded once."""
+    b, x = bias.astype(np.float64), factor.reshape(-1).astype(np.float64)
     if op in ("multiply", "divide"):
-        factor = factor if op == "multiply" else 1.0 / factor
-        # In float64, rounded once; NumPy does that piece by piece, without a copy of the whole.
-        scaled = aligned_empty(w.shape, w.dtype)
-        by_channel = factor.reshape(-1, *[1] * (w.ndim - 1))
-        np.multiply(w, by_channel, out=scaled, dtype=np.float64, casting="same_kind")
-        weight, bias = owned_constant(scaled, dtype), bias * factor
+        b = b * (x if op == "multiply" else 1.0 / x)
     else:
-        bias = bias + factor if op == "add" else bias - factor
-    args: tuple[Atom, ...] = (call.args[0], weight)
-    if len(call.args) == 3 or op in ("add", "subtract"):
-        args = (*args, constant(bias.astype(w.dtype), dtype))
-    return Call(call.op, args, call.attrs)
+        b = b + (x if op == "add" else -x)
+    return b.astype(bias.dtype)

@@ -126,7 +126,9 @@ class _ScalarInliner(Mutator):
 
 def _is_inlined(arg: Atom) -> bool:
     """Whether an argument is a scalar that is written into the kernel."""
-    return isinstance(arg, Constant) and arg.data.ndim == 0 and arg.type.dtype != "bfloat16"
+    if not isinstance(arg, Constant) or arg.bits is None:
+        return False
+    return not arg.type.shape and arg.type.dtype != "bfloat16"
 
 
 def _inline_scalars(func: PrimFunc, args: Sequence[Atom]) -> PrimFunc:
@@ -135,7 +137,7 @@ def _inline_scalars(func: PrimFunc, args: Sequence[Atom]) -> PrimFunc:
     for param, arg in zip(func.params, args, strict=False):
         if _is_inlined(arg):
             assert isinstance(arg, Constant)
-            values[id(param)] = const(arg.data.item(), arg.type.dtype)
+            values[id(param)] = const(arg.values().item(), arg.type.dtype)
     if not values:
         return func
     params = tuple([p for p in func.params if id(p) not in values])
@@ -155,7 +157,7 @@ def _signature(call: Call, kind: Type) -> Hashable:
             continue
         if not isinstance(atom, GraphVar | Constant) or not isinstance(atom.type, TensorType):
             return None
-        scalar = atom.data.tobytes() if isinstance(atom, Constant) and _is_inlined(atom) else None
+        scalar = atom.bits if isinstance(atom, Constant) and _is_inlined(atom) else None
         shapes.append(static_shape(atom.type.shape))
         which = first.setdefault(id(atom), len(first))
         operands.append((which, type(atom), scalar, atom.type.dtype))

@@ -9,29 +9,20 @@ nothing is run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
-
-import numpy as np
 
 from ...support.errors import InternalError, LayoutError
 from ...support.node import replace
 from ...support.passes import Pass
-from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import (
-    pack_array,
-    packed_shape,
-    parse_index_map,
-    unpack_array,
-)
 from ..dim import static_shape
 from ..expr import Atom, CallDPS, CallDPSPacked, Constant, Value
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import type_of
 from ..type import TensorType
+from ..weights import Layout
 
 MAPS, PACKED = "layout_maps", "packed_layouts"
 """Attributes of a PrimFunc: the maps its callers have yet to apply, and those they have applied."""
@@ -43,20 +34,18 @@ LayoutMap: TypeAlias = "tuple[int, str, float | None]"
 class LiftWeightTransforms(Pass):
     """Apply the layout maps of scheduled PrimFuncs to the constants they are called with.
 
-    A constant that several calls want in one layout is packed once. ``pack(constant, maps)`` gives
-    its values in that layout, where its ``data`` are not to be used. *requires*: an argument whose
-    layout changed is a constant. *ensures*: no ``layout_maps`` is left; they are kept, as
-    ``packed_layouts``, for whoever wants the original layout back.
+    A constant that several calls want in one layout is packed once; the constant itself is unpacked
+    again when somebody asks for it. *requires*: an argument whose layout changed is a constant.
+    *ensures*: no ``layout_maps`` is left; they are kept, as ``packed_layouts``, for whoever wants
+    the original layout back.
 
         y = R.call_dps(cls.linear, (x, w), ...)   # w: (784, 128); (k, n) -> (n // 16, k, n % 16)
     becomes
         y = R.call_dps(cls.linear, (x, w1), ...)  # w1: (8, 784, 16)
     """
 
-    pack: Callable[[Constant, tuple[LayoutMap, ...]], np.ndarray] | None = None
-
     def run(self, module: IRModule) -> IRModule:
-        result = _Lifter(module, self.pack or _pack).transform()
+        result = _Lifter(module).transform()
         for name, func in module.prim_funcs.items():
             if func.attr(MAPS):
                 result[name] = as_packed(func)
@@ -72,43 +61,10 @@ def as_packed(func: PrimFunc) -> PrimFunc:
     return func.without_attr(MAPS).with_attr(PACKED, done)
 
 
-def pack_values(array: np.ndarray, maps: Sequence[LayoutMap], dtype: str) -> np.ndarray:
-    """An array as the maps, one after the other, lay it out; aligned, and read-only."""
-    for _, text, pad_value in maps:
-        array = pack_array(array, parse_index_map(text), pad_value, dtype)
-    array.flags.writeable = False
-    return array
-
-
-def unpack_values(
-    packed: np.ndarray, maps: Sequence[LayoutMap], shape: Sequence[int]
-) -> np.ndarray:
-    """The array of ``shape`` that ``pack_values`` packed by these maps, bit by bit; read-only."""
-    indices = [parse_index_map(text) for _, text, _ in maps]
-    shapes = [tuple(shape)]
-    for index, (_, _, pad_value) in zip(indices, maps, strict=True):
-        shapes.append(packed_shape(shapes[-1], index, pad_value))
-    for index, before in zip(reversed(indices), reversed(shapes[:-1]), strict=True):
-        packed = unpack_array(packed, index, before)
-    packed.flags.writeable = False
-    return packed
-
-
-def _pack(constant: Constant, maps: tuple[LayoutMap, ...]) -> np.ndarray:
-    return pack_values(constant.data, maps, str(constant.type.dtype))
-
-
 class _Lifter(ExprMutator):
-    def __init__(
-        self,
-        module: IRModule,
-        values: Callable[[Constant, tuple[LayoutMap, ...]], np.ndarray],
-    ) -> None:
+    def __init__(self, module: IRModule) -> None:
         super().__init__(module)
-        self.values = values
-        self.packed: dict[tuple[int, tuple[LayoutMap, ...]], Constant] = {}
-        # Constants are known by the identity of their data: keep them while this runs.
-        self.held: list[Constant] = []
+        self.packed: dict[tuple[str, bytes | None, Layout], Constant] = {}
 
     def visit_CallDPS(self, call: CallDPS) -> Value:  # noqa: N802
         func = self.module.functions.get(call.func.name)
@@ -140,19 +96,15 @@ class _Lifter(ExprMutator):
             raise _refuse(
                 func, f"argument {index} of a call is no constant, but its layout changed"
             )
-        key = (id(atom.data), maps)
+        layout = tuple([(text, pad) for _, text, pad in maps])
+        key = (atom.name, atom.bits, layout)
         known = self.packed.get(key)
         if known is None:
-            data = self.values(atom, maps)
-            shape = tuple([IntImm(n) for n in data.shape])
-            known = Constant(data, TensorType(shape, atom.type.dtype)).with_span(atom.span)
-            expected = static_shape(func.buffers[index].shape)
-            if expected != data.shape:
+            known = self.packed[key] = self.builder.weights.pack(atom, layout).with_span(atom.span)
+            if (expected := static_shape(func.buffers[index].shape)) != known.shape:
                 raise InternalError(
-                    f"{func.name}: parameter {index} was packed to {data.shape}, not {expected}"
+                    f"{func.name}: parameter {index} was packed to {known.shape}, not {expected}"
                 )
-            self.packed[key] = known
-            self.held.append(atom)
         return known
 
 

@@ -126,7 +126,7 @@ class _Recognizer(ExprMutator):
             return None
         condition, then, other = masked.args
         for score, filled, outside in ((then, other, False), (other, then, True)):
-            fill = _number(filled)
+            fill = self.number(filled)
             if fill is None or not (fill <= -LARGE) or not _same_shape(score, atom):
                 continue
             found = self.scaled(score)
@@ -156,7 +156,7 @@ class _Recognizer(ExprMutator):
         x, by = call.args
         if call.op == "multiply" and isinstance(x, Constant):
             x, by = by, x
-        number = _number(by)
+        number = self.number(by)
         if number is None or number == 0 or not math.isfinite(number) or not _same_shape(x, atom):
             return atom, 1.0
         return x, number if call.op == "multiply" else 1 / number
@@ -202,13 +202,13 @@ class _Recognizer(ExprMutator):
         if not isinstance(given, TensorType) or given.ndim > kind.ndim:
             return None, False
         if scores.fill is None:
-            if _is_causal(mask, kind, added=True):
+            if self.is_causal(mask, kind, added=True):
                 return None, True
             return (mask, False) if given.dtype is q.dtype else (None, False)
         if not given.dtype.is_bool:
             return None, False
         if scores.fill == -math.inf:
-            if _is_causal(mask, kind, outside=scores.outside):
+            if self.is_causal(mask, kind, outside=scores.outside):
                 return None, True
             return (self.emit(call_op("logical_not", mask)) if scores.outside else mask), False
         # What is filled in swallows the score that it is added to.
@@ -216,6 +216,27 @@ class _Recognizer(ExprMutator):
         if scores.outside:
             parts.reverse()
         return self.emit(call_op("where", mask, *parts)), False
+
+    def number(self, atom: Atom) -> float | None:
+        """The one number that a constant holds everywhere."""
+        if not isinstance(atom, Constant) or atom.type.dtype == "bfloat16":
+            return None
+        data = self.array(atom).reshape(-1)
+        return float(data[0]) if data.size and bool((data == data[0]).all()) else None
+
+    def is_causal(
+        self, mask: Atom, kind: TensorType, *, added: bool = False, outside: bool = False
+    ) -> bool:
+        """Whether a constant mask lets query i see the keys up to i."""
+        shape = static_shape(kind.shape[-2:])
+        if not isinstance(mask, Constant) or shape is None or mask.shape[-2:] != shape:
+            return False
+        if math.prod(mask.shape) != math.prod(shape):
+            return False
+        data, below = self.array(mask).reshape(shape), np.tri(shape[0], shape[1]) > 0
+        if added:
+            return bool(np.array_equal(data, np.where(below, 0.0, -np.inf)))
+        return bool(np.array_equal(data, ~below if outside else below))
 
     def turned(self, atom: Atom) -> Atom:
         """An operand with its last two axes exchanged."""
@@ -249,26 +270,3 @@ def _tensor(value: Value) -> TensorType:
 
 def _same_shape(a: Atom, b: Atom) -> bool:
     return shape_equal(_tensor(a).shape, _tensor(b).shape)
-
-
-def _number(atom: Atom) -> float | None:
-    """The one number that a constant holds everywhere."""
-    if not isinstance(atom, Constant) or not atom.data.size or atom.type.dtype == "bfloat16":
-        return None
-    first = float(atom.data.reshape(-1)[0])
-    return first if bool((atom.data == atom.data.reshape(-1)[0]).all()) else None
-
-
-def _is_causal(mask: Atom, kind: TensorType, *, added: bool = False, outside: bool = False) -> bool:
-    """Whether a constant mask lets query i see the keys up to i."""
-    shape = static_shape(kind.shape[-2:])
-    if not isinstance(mask, Constant) or shape is None or mask.data.ndim < len(shape):
-        return False
-    data = mask.data
-    if data.shape[-2:] != shape or data.size != shape[0] * shape[1]:
-        return False
-    data = data.reshape(shape)
-    below = np.tri(shape[0], shape[1]) > 0
-    if added:
-        return bool(np.array_equal(data, np.where(below, 0.0, -np.inf)))
-    return bool(np.array_equal(data, ~below if outside else below))

@@ -17,12 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...support.passes import Pass
 from ...tensorir.expr import Expr
 from ...tensorir.operators.winograd import KERNEL, SIZES, plan_blocks, transform_weight
 from ..dim import fold_dim, static_shape
-from ..expr import Atom, Call, Constant, ShapeExpr, Value, Var, constant
+from ..expr import Atom, Call, Constant, ShapeExpr, Value, Var
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, type_of
@@ -149,9 +150,7 @@ class _Selector(ExprMutator):
     def __init__(self, module: IRModule, options: SelectWinograd) -> None:
         super().__init__(module)
         self.options = options
-        self.made: dict[tuple[int, int], Constant] = {}
-        # Constants are known by the identity of their data: keep them while this runs.
-        self.held: list[Constant] = []
+        self.made: dict[tuple[str, bytes | None, int], Constant] = {}
 
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
@@ -217,10 +216,10 @@ class _Selector(ExprMutator):
         return _view(joined, (images, rows * down, columns * across, channels))
 
     def transformed(self, w: Constant, tile: int) -> Constant:
-        key = (id(w.data), tile)
+        key = (w.name, w.bits, tile)
         if key not in self.made:
-            self.made[key] = constant(transform_weight(w.data, tile), "float32").with_span(w.span)
-            self.held.append(w)
+            transform = partial(transform_weight, m=tile)
+            self.made[key] = self.derive("winograd", transform, w).with_span(w.span)
         return self.made[key]
 
 

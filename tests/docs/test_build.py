@@ -90,11 +90,11 @@ def test_a_region_of_another_version_is_left_alone(tmp_path: Path) -> None:
 
 def test_brief_shortens_constants_alone() -> None:
     text = (
-        'R.f(R.const("sha256:12ab", R.Tensor((2, 3), dtype="float32")), '
+        'R.f(R.const("fc.weight", R.Tensor((2, 3), dtype="float32")), '
         'R.const([1.5, 2.5], "float32"), R.const([1.0], "float32"), x)'
     )
     assert builder.brief(text) == (
-        'R.f(R.const("sha256:12ab", ...), R.const([1.5, ...], "float32"), '
+        'R.f(R.const("fc.weight", ...), R.const([1.5, ...], "float32"), '
         'R.const([1.0], "float32"), x)'
     )
 

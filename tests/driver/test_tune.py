@@ -330,7 +330,7 @@ def test_a_record_that_fails_its_checks_is_told_and_does_no_harm(recorder: Recor
     layer = nn.Linear(16, 16, bias=False).eval()
     x = torch.rand(8, 16)
     model = burnish.compile(layer, (x,))
-    (task,) = extract_tasks(model.executable.structure("30-fused"), model.executable.target)
+    (task,) = extract_tasks(model.executable.stages["30-fused"], model.executable.target)
 
     def twice(sch: Schedule) -> None:
         """Adds every term twice."""
@@ -358,7 +358,7 @@ def test_a_refresh_keeps_the_tuned_schedules(
     x = torch.rand(8, 16)
     model = burnish.compile(layer)
     model(x)
-    (task,) = extract_tasks(model.executable.structure("30-fused"), model.executable.target)
+    (task,) = extract_tasks(model.executable.stages["30-fused"], model.executable.target)
 
     def split(sch: Schedule) -> None:
         block = sch.get_child_blocks(sch.get_block("root"))[0]

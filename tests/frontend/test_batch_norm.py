@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from burnish.frontend.batch_norm import float64_values, fold_batch_norm
+from burnish.frontend.batch_norm import fold_batch_norm
 from burnish.graphir.expr import Var, constant
+from burnish.graphir.literal import readable
 from burnish.graphir.type import tensor_type
+from burnish.graphir.weights import Weights
 from burnish.support.dtype import DType
 
 RNG = np.random.default_rng(0)
@@ -17,30 +19,36 @@ F32 = DType("float32")
 def test_scale_and_shift_are_the_norm() -> None:
     x = RNG.random((2, 5, 3))
     for weight, bias in ((WEIGHT, BIAS), (None, BIAS), (WEIGHT, None), (None, None)):
+        weights = Weights()
         folded = fold_batch_norm(
-            constant(MEAN), constant(VARIANCE),
+            weights, constant(MEAN), constant(VARIANCE),
             None if weight is None else constant(weight), None if bias is None else constant(bias),
             epsilon=1e-3, dtype=F32, ndim=3,
         )  # fmt: skip
         assert folded is not None
-        scale, shift = folded
-        assert scale.data.shape == shift.data.shape == (5, 1)
-        assert scale.data.dtype == shift.data.dtype == np.float32
+        scale, shift = map(weights.array, folded)
+        assert scale.shape == shift.shape == (5, 1)
+        assert scale.dtype == shift.dtype == np.float32
         centred = (x - MEAN[:, None]) / np.sqrt(VARIANCE.astype(np.float64)[:, None] + 1e-3)
         expected = centred * (1 if weight is None else weight[:, None])
         expected = expected + (0 if bias is None else bias[:, None])
-        np.testing.assert_allclose(x * scale.data + shift.data, expected, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(x * scale + shift, expected, rtol=1e-6, atol=1e-6)
 
 
 def test_bfloat16_is_read_from_its_bits() -> None:
-    value = constant(np.array([1.5, -2.0, 3.25]), "bfloat16")
-    np.testing.assert_array_equal(float64_values(value), [1.5, -2.0, 3.25])
-    assert float64_values(value).dtype == np.float64
-    folded = fold_batch_norm(
-        value, constant(np.ones(3)), None, None, epsilon=0.0, dtype=DType("bfloat16"), ndim=4
-    )
+    value, dtype = constant(np.array([1.5, -2.0, 3.25]), "bfloat16"), DType("bfloat16")
+    ones = constant(np.ones(3))
+    folded = fold_batch_norm(Weights(), value, ones, None, None, epsilon=0.0, dtype=dtype, ndim=4)
     assert folded is not None
-    np.testing.assert_array_equal(float64_values(folded[1]).reshape(-1), [-1.5, 2.0, -3.25])
+    assert readable(folded[1].values(), dtype).reshape(-1).tolist() == [-1.5, 2.0, -3.25]
+
+
+def test_what_is_made_of_named_weights_has_their_names() -> None:
+    weights = Weights()
+    given = [weights.add(name, np.full(32, 2, np.float32)) for name in ("mean", "var", "w", "b")]
+    folded = fold_batch_norm(weights, *given, epsilon=0.0, dtype=F32, ndim=2)
+    assert folded is not None
+    assert [c.name for c in folded] == ["w.scale", "b.shift"]
 
 
 def test_what_is_no_constant_is_left() -> None:
@@ -51,5 +59,7 @@ def test_what_is_no_constant_is_left() -> None:
         (known, given, None),
         (known, known, given),
     ):
-        folded = fold_batch_norm(mean, variance, weight, None, epsilon=1e-5, dtype=F32, ndim=2)
+        folded = fold_batch_norm(
+            Weights(), mean, variance, weight, None, epsilon=1e-5, dtype=F32, ndim=2
+        )
         assert folded is None

@@ -14,7 +14,7 @@ from burnish import errors
 from burnish.frontend.integer_division import divide_integers, remainder_of_truncation
 from burnish.graphir import ops
 from burnish.graphir.builder import BlockBuilder, call_op
-from burnish.graphir.expr import Atom, Var, constant
+from burnish.graphir.expr import Atom, Constant, Var, constant
 from burnish.graphir.op import type_of
 from burnish.graphir.type import TensorType, tensor_type
 from burnish.graphir.verify import verify_module
@@ -31,6 +31,9 @@ class Emitter:
 
     def op(self, name: str, *args: Atom, **attrs: object) -> Var:
         return self.builder.emit(call_op(name, *args, **attrs))
+
+    def array(self, constant: Constant) -> np.ndarray:
+        return self.builder.weights.array(constant)
 
     def type(self, atom: Atom) -> TensorType:
         kind = type_of(atom)

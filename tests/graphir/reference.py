@@ -16,6 +16,7 @@ from burnish.graphir import expr as g
 from burnish.graphir.module import IRModule
 from burnish.graphir.op import get_op
 from burnish.graphir.type import TupleType, tensors_of
+from burnish.graphir.weights import Weights
 from burnish.tests.graphir import data_reference, window_reference
 from burnish.tests.graphir.prim_func_reference import _eval, run_prim_func
 from burnish.vm.registry import get_func
@@ -161,7 +162,7 @@ def run(module: IRModule, name: str, *inputs: Any) -> Any:
     """The result of a graph function of the module on arrays (tuples of them for tuples)."""
     func = module[name]
     assert isinstance(func, g.Function)
-    env: dict[Any, Any] = {}
+    env: dict[Any, Any] = {Weights: module.weights}
     for param, value in zip(func.params, inputs, strict=True):
         env[param] = value
         for dim, size in zip(param.type.shape, value.shape, strict=True):  # type: ignore[union-attr]
@@ -191,7 +192,7 @@ def _sequence(body: g.SeqExpr, env: dict[Any, Any], module: IRModule) -> Any:
 def _atom(atom: g.Atom, env: dict[Any, Any]) -> Any:
     match atom:
         case g.Constant():
-            return atom.data
+            return env[Weights].array(atom)
         case g.Tuple():
             return tuple([_atom(f, env) for f in atom.fields])
         case g.ShapeExpr():

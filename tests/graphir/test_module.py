@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from burnish.graphir.expr import GlobalVar
-from burnish.graphir.module import IRModule, ModuleError, weights
+from burnish.graphir.module import IRModule, ModuleError, constants_of
 from burnish.graphir.parser import parse_module
 
 MODULE = parse_module(
@@ -54,6 +54,6 @@ def test_kinds_of_functions() -> None:
     assert MODULE.prim_funcs == {}
 
 
-def test_weights_are_listed_once() -> None:
+def test_constants_are_listed() -> None:
     main = MODULE.graph_functions["main"]
-    assert [w.data.tolist() for w in weights(main)] == [[1.0, 2.0]]
+    assert [c.values().tolist() for c in constants_of(main)] == [[1.0, 2.0]]

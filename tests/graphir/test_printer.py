@@ -11,7 +11,7 @@ from burnish.graphir.builder import BlockBuilder, call_op
 from burnish.graphir.expr import Var, constant
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
-from burnish.graphir.printer import constant_name, format_type, format_value, literal
+from burnish.graphir.printer import format_type, format_value
 from burnish.graphir.type import ShapeType, TupleType, tensor_type
 from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.expr import Var as DimVar
@@ -80,39 +80,6 @@ def test_two_symbolic_vars_of_one_name_stay_two() -> None:
     back = parse_module(bb.get().script())
     assert_structural_equal(back, bb.get())
     assert '"m_1"' in back.script()
-
-
-@pytest.mark.parametrize(
-    ("data", "dtype", "text"),
-    [
-        (0.1, "float32", "0.1"),
-        ([float("inf"), -0.0], "float64", "[inf, -0.0]"),
-        ([[1], [2]], "int8", "[[1], [2]]"),
-        ([True, False], "bool", "[True, False]"),
-        (16777217.0, "float64", "16777217.0"),
-        ([], "float32", "[]"),
-    ],
-)
-def test_literals(data: object, dtype: str, text: str) -> None:
-    assert literal(constant(data, dtype)) == text
-
-
-def test_what_stands_in_the_text_and_what_does_not() -> None:
-    assert literal(constant(np.zeros(16, "float32"))) is not None
-    assert literal(constant(np.zeros(17, "float32"))) is None
-    assert literal(constant(np.zeros(2, "uint16"), "bfloat16")) is None
-    payload = np.array([0x7FC00001], "uint32").view("float32")
-    assert literal(constant(payload)) is None
-
-
-def test_constants_are_named_by_dtype_shape_and_contents() -> None:
-    data = np.arange(20, dtype="int32")
-    names = {
-        constant_name(constant(a))
-        for a in (data, data.reshape(4, 5), data.astype("uint32"), data + 1)
-    }
-    assert len(names) == 4
-    assert constant_name(constant(data)) == constant_name(constant(data.copy()))
 
 
 SCALARS = hnp.scalar_dtypes().filter(

@@ -25,7 +25,7 @@ def constant_of(expression: str, **env: object) -> np.ndarray:
     (call,) = calls(f"R.add({expression}, {expression})", **env)
     atom = call.args[0]
     assert isinstance(atom, Constant)
-    return atom.data
+    return atom.values()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from burnish.graphir.builder import call_op
@@ -14,6 +15,7 @@ from burnish.graphir.expr import (
     CallDPS,
     CallDPSPacked,
     CallFunction,
+    Constant,
     Function,
     GlobalVar,
     If,
@@ -24,7 +26,7 @@ from burnish.graphir.expr import (
 )
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
-from burnish.graphir.type import Type, tensor_type
+from burnish.graphir.type import TupleType, Type, tensor_type
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import VerifyError
 
@@ -129,6 +131,18 @@ def condition_no_bool() -> IRModule:
     return module_of([(y, If(x, SeqExpr((), x), SeqExpr((), x)))], y, dataflow=False, params=(x,))
 
 
+def no_weight() -> IRModule:
+    x, y = v("x"), v("y")
+    return module_of([(y, call_op("add", x, Constant("w", T)))], y, params=(x,))
+
+
+def weight_of_another_type() -> IRModule:
+    x, w = v("x"), Constant("w", T)
+    module = module_of([], Tuple((x, w)), TupleType((T, T)), params=(x,))
+    module.weights.add("w", np.zeros((20, 3), np.float32))
+    return module
+
+
 def no_function() -> IRModule:
     x, y = v("x"), v("y")
     return module_of([(y, CallDPS(GlobalVar("gelu"), (x,), T))], y, params=(x,))
@@ -187,6 +201,12 @@ CASES: list[tuple[Callable[[], IRModule], str, str]] = [
     (wrong_return, "returns the type it declares", "the result is R.Tensor((2, 3)"),
     (branches_differ, "Both branches", "R.Tensor((2, 3)"),
     (condition_no_bool, "bool scalar", "R.Tensor((2, 3)"),
+    (no_weight, "named constant is a weight", 'nothing for R.const("w", R.Tensor((2, 3)'),
+    (
+        weight_of_another_type,
+        "named constant is a weight",
+        'R.Tensor((20, 3), dtype="float32") for',
+    ),
     (no_function, "names a function", "no function 'gelu'"),
     (call_of_a_prim_func, "A call takes a graph function", "'relu' is none"),
     (dps_of_a_graph_function, "Call_dps takes a prim_func", "'main' is none"),

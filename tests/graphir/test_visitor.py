@@ -58,7 +58,7 @@ class Trace(ExprVisitor):
         self.seen.append(var.name)
 
     def visit_Constant(self, constant: Constant) -> None:  # noqa: N802
-        self.seen.append(str(constant.data))
+        self.seen.append(str(constant.values()))
 
     def visit_ShapeExpr(self, shape: ShapeExpr) -> None:  # noqa: N802
         self.seen.append("shape")

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from burnish.graphir import expr as g
-from burnish.graphir.module import IRModule, weights
+from burnish.graphir.module import IRModule, constants_of
 from burnish.graphir.op import get_op
 from burnish.graphir.type import TensorType
 from burnish.tests.graphir.prim_func_reference import _eval
@@ -83,6 +83,10 @@ _OPERATORS: dict[str, Any] = {
 }
 
 
+def _key(constant: g.Constant) -> Any:
+    return constant.name, constant.bits, constant.shape, constant.type.dtype
+
+
 class GraphModule(nn.Module):
     """``main`` of a module of operators."""
 
@@ -91,9 +95,12 @@ class GraphModule(nn.Module):
         func = module["main"]
         assert isinstance(func, g.Function)
         self.func = func
-        self.names = {id(c.data): f"c{i}" for i, c in enumerate(weights(func))}
-        for held in weights(func):
-            self.register_buffer(self.names[id(held.data)], torch.tensor(held.data))
+        self.names: dict[Any, str] = {}
+        for held in constants_of(func):
+            if _key(held) not in self.names:
+                self.names[_key(held)] = f"c{len(self.names)}"
+                values = torch.tensor(module.weights.array(held))
+                self.register_buffer(self.names[_key(held)], values)
         self.register_buffer("probe", torch.zeros(()))
 
     def forward(self, *inputs: torch.Tensor) -> Any:
@@ -111,7 +118,7 @@ class GraphModule(nn.Module):
     def atom(self, atom: g.Atom, env: dict[Any, Any]) -> Any:
         match atom:
             case g.Constant():
-                return getattr(self, self.names[id(atom.data)])
+                return getattr(self, self.names[_key(atom)])
             case g.Tuple():
                 return tuple([self.atom(f, env) for f in atom.fields])
             case g.ShapeExpr():

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.support.dump import Dump
 from burnish.support.errors import BurnishError, ConfigError, InternalError, PassError, VerifyError
 from burnish.support.passes import (
-    DumpStages,
     Instrument,
     Pass,
     Pipeline,
@@ -155,12 +152,6 @@ def test_time_passes() -> None:
     assert [name for name, _ in timer.seconds] == ["append-word", "append-word"]
     assert all(seconds >= 0 for _, seconds in timer.seconds)
     assert timer.table().count(" ms\n") == 2
-
-
-def test_dump_stages(tmp_path: Path) -> None:
-    stages = DumpStages(Dump(tmp_path), {"append-word": "10-words"})
-    Pipeline([AppendWord(), Pipeline()], [stages])(Module([]))
-    assert (tmp_path / "10-words.py").read_text() == "a\n"
 
 
 def test_print_after() -> None:

@@ -19,7 +19,7 @@ from burnish.frontend.onnx.registry import (
     attribute,
     import_dtype,
     node_name,
-    tensor_constant,
+    values_of,
 )
 from burnish.graphir.builder import BlockBuilder
 from burnish.graphir.dim import print_shape
@@ -49,24 +49,24 @@ def node(*inputs: str, **attributes: Any) -> onnx.NodeProto:
 def test_every_dtype_of_a_tensor() -> None:
     for kind, dtype in DTYPES.items():
         tensor = helper.make_tensor("t", kind, [2], [1, 0])
-        made = tensor_constant(tensor, "t")
-        assert made.type.dtype is dtype
+        array, found = values_of(tensor, "t")
+        assert found is dtype
         expected = [0x3F80, 0] if dtype == "bfloat16" else [1, 0]
-        assert made.data.tolist() == expected
+        assert array.tolist() == expected
 
 
 def test_raw_and_typed_data_are_the_same() -> None:
     values = np.array([[1.5, -2], [0.25, 4]], np.float32)
     raw = numpy_helper.from_array(values)
     typed = helper.make_tensor("t", TensorProto.FLOAT, [2, 2], values.ravel())
-    assert np.array_equal(tensor_constant(raw, "t").data, tensor_constant(typed, "t").data)
+    assert np.array_equal(values_of(raw, "t")[0], values_of(typed, "t")[0])
 
 
 def test_data_of_a_wrong_size_is_refused() -> None:
     tensor = numpy_helper.from_array(np.zeros(4, np.float32))
     tensor.raw_data = tensor.raw_data[:-1]
     with pytest.raises(FrontendError, match="w: the tensor's data cannot be read: "):
-        tensor_constant(tensor, "w")
+        values_of(tensor, "w")
 
 
 @pytest.mark.parametrize("kind", [TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.INT4])
@@ -95,17 +95,17 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_external_data_beside_the_model(folder: Path) -> None:
-    made = tensor_constant(external("w.bin", length="8"), "w", str(folder))
-    assert made.data.tolist() == [1, 2]
-    made = tensor_constant(external("sub/w.bin", offset="4", length="8"), "w", str(folder))
-    assert made.data.tolist() == [2, 3]
+    made, _ = values_of(external("w.bin", length="8"), "w", str(folder))
+    assert made.tolist() == [1, 2]
+    made, _ = values_of(external("sub/w.bin", offset="4", length="8"), "w", str(folder))
+    assert made.tolist() == [2, 3]
 
 
 def test_external_data_outside_is_not_read(folder: Path) -> None:
     (folder / "link.bin").symlink_to(folder.parent / "outside.bin")
     for location in ("../outside.bin", str(folder.parent / "outside.bin"), "link.bin"):
         with pytest.raises(FrontendError) as caught:
-            tensor_constant(external(location, length="8"), "initializer 'w'", str(folder))
+            values_of(external(location, length="8"), "initializer 'w'", str(folder))
         assert str(caught.value).startswith(
             f"initializer 'w': its data file {location!r} lies outside of the model's folder"
         )
@@ -113,11 +113,11 @@ def test_external_data_outside_is_not_read(folder: Path) -> None:
 
 def test_external_data_that_is_missing_or_short(folder: Path) -> None:
     with pytest.raises(FrontendError, match=r"its data file 'none.bin' is missing in "):
-        tensor_constant(external("none.bin"), "w", str(folder))
+        values_of(external("none.bin"), "w", str(folder))
     with pytest.raises(FrontendError, match="the tensor's data cannot be read"):
-        tensor_constant(external("w.bin", offset="8", length="8"), "w", str(folder))
+        values_of(external("w.bin", offset="8", length="8"), "w", str(folder))
     with pytest.raises(FrontendError, match="pass the model's path instead of its contents"):
-        tensor_constant(external("w.bin"), "w")
+        values_of(external("w.bin"), "w")
 
 
 # -- operands ----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from torch.export import Dim
 from burnish.frontend.imported import Imported
 from burnish.frontend.torch import import_exported_program, import_module
 from burnish.graphir.expr import Constant, Function
-from burnish.graphir.module import weights
+from burnish.graphir.module import constants_of
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import (
     ArgumentError,
@@ -92,7 +92,8 @@ def test_every_batch_is_that_of_eager(tiny: tuple[Tiny, Imported]) -> None:
 def test_weights_are_copies_and_tied_ones_are_one() -> None:
     module = Tiny().eval()
     imported = import_module(module, (torch.rand(2, 4),))
-    shapes = sorted(c.data.shape for c in weights(main_of(imported)))
+    constants = {c.name or c.bits: c for c in constants_of(main_of(imported))}
+    shapes = sorted(c.shape for c in constants.values())
     assert shapes == [(), (4,), (4,), (4,), (4, 4)]
     before = run(imported.module, "main", np.ones((2, 4), np.float32))
     with torch.no_grad():
@@ -300,7 +301,7 @@ def test_weights_without_values_are_refused() -> None:
 
 def test_constants_are_found() -> None:
     imported = import_module(Tiny().eval(), (torch.rand(2, 4),))
-    constants = weights(main_of(imported))
+    constants = constants_of(main_of(imported))
     assert all(isinstance(c, Constant) for c in constants)
 
 

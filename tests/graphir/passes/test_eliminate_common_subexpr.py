@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from burnish.graphir.expr import constant
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
-from burnish.graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr, _Contents
+from burnish.graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr, _Eliminator
 from burnish.graphir.verify import verify_module
 from burnish.support.structural import assert_structural_equal
 
@@ -77,9 +76,12 @@ def test_branches_share_with_what_is_around_them_but_not_with_each_other() -> No
 
 
 def of_constants(*arrays: np.ndarray) -> list[int]:
-    """How the contents of constants are numbered."""
-    contents = _Contents()
-    return [contents.number(constant(a)) for a in arrays]
+    """For each constant the first one that is equal to it."""
+    module = IRModule()
+    found = [module.weights.add("c", a) for a in arrays]
+    eliminator = _Eliminator(module)
+    keys = [eliminator.constant_key(c) for c in found]
+    return [keys.index(k) for k in keys]
 
 
 def test_constants_are_told_apart_by_their_bits() -> None:

@@ -7,14 +7,9 @@ from burnish.graphir.builder import BlockBuilder, call_op
 from burnish.graphir.expr import CallDPS, CallDPSPacked, Constant, Function, Var, constant
 from burnish.graphir.module import IRModule
 from burnish.graphir.passes.legalize import LegalizeOps
-from burnish.graphir.passes.lift_weight_transforms import (
-    LayoutMap,
-    LiftWeightTransforms,
-    layout_maps,
-    pack_values,
-    unpack_values,
-)
+from burnish.graphir.passes.lift_weight_transforms import LiftWeightTransforms
 from burnish.graphir.type import tensor_type
+from burnish.graphir.weights import Packed
 from burnish.support.errors import LayoutError, PassError
 from burnish.tensorir.arith import IndexMap
 from burnish.tensorir.schedule import pack_array
@@ -56,9 +51,10 @@ def packed_constants(module: IRModule) -> list[Constant]:
 def test_the_call_receives_what_the_kernel_expects() -> None:
     module = LiftWeightTransforms()(module_of())
     (w,) = packed_constants(module)
-    assert w.data.shape == (2, 4, 4)
-    assert np.array_equal(w.data, pack_array(W, tiles(4), 0.0, "float32"))
-    assert not w.data.flags.writeable
+    assert w.shape == (2, 4, 4)
+    packed = module.weights.array(w)
+    assert np.array_equal(packed, pack_array(W, tiles(4), 0.0, "float32"))
+    assert not packed.flags.writeable
     linear = module.prim_funcs["linear"]
     assert linear.attr("layout_maps") is None
     assert linear.attr("packed_layouts") == [[1, "lambda n, k: (n // 4, k, n % 4)", 0.0]]
@@ -77,24 +73,14 @@ def test_maps_apply_in_order() -> None:
     func = module.prim_funcs["linear"]
     m = IndexMap.from_function(lambda a, b, c: (b, a, c), 3)
     module["linear"] = transform_layout(func, "linear", func.buffers[1].name, m)
-    (w,) = packed_constants(LiftWeightTransforms()(module))
-    assert np.array_equal(w.data, pack_array(W, tiles(4), 0.0, "float32").transpose(1, 0, 2))
-    maps = layout_maps(module["linear"])
-    assert np.array_equal(pack_values(W, maps, "float32"), w.data)
-    assert np.array_equal(unpack_values(w.data, maps, W.shape), W)
-
-
-def test_values_may_come_from_elsewhere() -> None:
-    asked = []
-
-    def pack(constant: Constant, maps: tuple[LayoutMap, ...]) -> np.ndarray:
-        asked.append(maps)
-        return pack_values(constant.data + 1, maps, "float32")
-
-    (w, again) = packed_constants(LiftWeightTransforms(pack)(module_of(shared=True)))
-    assert asked == [((1, "lambda n, k: (n // 4, k, n % 4)", 0.0),)]
-    assert again is w
-    assert np.array_equal(w.data, pack_array(W + 1, tiles(4), 0.0, "float32"))
+    lifted = LiftWeightTransforms()(module)
+    (w,) = packed_constants(lifted)
+    packed = lifted.weights.array(w)
+    assert np.array_equal(packed, pack_array(W, tiles(4), 0.0, "float32").transpose(1, 0, 2))
+    (name,) = module.constants
+    assert w.name == f"{name}.packed"
+    assert np.array_equal(module.constants[name], W)
+    assert isinstance(module.weights.weight(name).origin, Packed)
 
 
 def test_a_module_without_maps_is_left_alone() -> None:

@@ -34,7 +34,8 @@ def right_arguments(sch: Schedule) -> dict[str, Any]:
         "loops_": loop, "ordered_loops": loop, "factors": [None, 2], "n": 2, "name": "Y",
         "read_buffer_index": 0, "write_buffer_index": 0, "buffer_index": 0, "buffer": ("write", 0),
         "storage_scope": "local", "dtype": "float64", "index_map": lambda *axes: axes,
-        "padding": [1, 1], "candidates": [1, 2], "probs": [0.5, 0.5], "thread_axis": "blockIdx.x", "ann_key": "key",
+        "padding": [1, 1],
+        "candidates": [1, 2], "probs": [0.5, 0.5], "thread_axis": "blockIdx.x", "ann_key": "key",
         "func_name": "main",
     }  # fmt: skip
 

@@ -1,9 +1,10 @@
-"""Stages without weights: what is kept, what comes back bit by bit, what the source may change."""
+"""The weights of stages: what is kept, what comes back bit by bit, what the source may change."""
 
 from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +16,19 @@ from torch import nn
 import burnish
 from burnish import errors
 from burnish.driver.compile import CompiledModel
-from burnish.driver.kept_stages import SMALL, KeptStages, _is_own, give_back_memory
 from burnish.driver.kernels import resolve_target
 from burnish.driver.sources import import_torch_module
-from burnish.driver.stages import compile_module, recompile
-from burnish.graphir.expr import Constant
-from burnish.graphir.module import IRModule, weights
-from burnish.support.aligned import aligned_empty
-from burnish.support.node import Node, map_children
+from burnish.driver.stages import compile_module, give_back_memory, recompile
+from burnish.frontend.torch.registry import SHARED
+from burnish.graphir.module import constants_of
+from burnish.graphir.weights import Derived, Packed, Weight
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
 from burnish.tuner.analytic import schedule_analytically
 from burnish.vm.tensor import Tensor
 
 NATIVE = resolve_target("native")
+FROM_LEGALIZED = ("20-legalized", "30-fused", "40-scheduled", "45-packed")
 
 
 class Net(nn.Module):
@@ -66,6 +66,28 @@ def arrays(model: CompiledModel) -> list[np.ndarray]:
     return [c.data if isinstance(c, Tensor) else np.asarray(c) for c in held]
 
 
+def every_weight(model: CompiledModel) -> list[Weight]:
+    """Whatever the stages name, and whatever that is made of."""
+    tables = [stage.weights for stage in model.executable.stages.values()]
+    stack = [table.weight(name) for table in tables for name in table]
+    found: dict[int, Weight] = {}
+    while stack:
+        weight = stack.pop()
+        found[id(weight)] = weight
+        match weight.origin:
+            case Derived(_, inputs):
+                stack += inputs
+            case Packed(packed, _):
+                stack.append(packed)
+    return list(found.values())
+
+
+def assert_same(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
+    assert list(found) == list(expected)
+    for name in expected:
+        np.testing.assert_array_equal(found[name], expected[name], strict=True)
+
+
 def test_every_stage_comes_back_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BURNISH_DUMP", str(tmp_path))
     module, inputs = net()
@@ -88,12 +110,13 @@ def test_nothing_of_the_caller_is_in_the_program(
 ) -> None:
     module, inputs, model = compiled
     wanted = model(*inputs)
-    before = {s: model.script(s) for s in ("20-legalized", "30-fused", "40-scheduled")}
+    before = {s: model.executable.stages[s].constants for s in FROM_LEGALIZED}
     with torch.no_grad():
         for p in module.parameters():
             p.zero_()
     assert torch.equal(model(*inputs), wanted)
-    assert {s: model.script(s) for s in before} == before
+    for stage, constants in before.items():
+        assert_same(model.executable.stages[stage].constants, constants)
     memories = [p.detach().numpy() for p in module.parameters()]
     assert not any(np.may_share_memory(a, m) for a in arrays(model) for m in memories)
 
@@ -102,31 +125,36 @@ def test_folded_weights_are_the_sources_and_a_change_is_told(
     compiled: tuple[nn.Module, tuple[torch.Tensor, ...], CompiledModel],
 ) -> None:
     module, _, model = compiled
-    before, folded = model.script("00-import"), model.script("10-canonical")
+    first, second = (model.executable.stages[s] for s in ("00-import", "10-canonical"))
+    text, before, folded = first.script(), first.constants, second.constants
+    assert list(before) == [
+        "conv.weight", "norm.weight.scale", "norm.bias.shift", "table.weight", "last.weight",
+        "last.bias",
+    ]  # fmt: skip
+    kept = np.array(before["conv.weight"])
     with torch.no_grad():
         module.conv.weight.mul_(2.0)
     with pytest.raises(errors.BurnishError, match=r"have changed since\. Compile it again"):
-        model.script("00-import")
-    assert model.script("10-canonical") == folded  # the program has these
+        _ = first.constants
+    assert first.script() == text
+    assert_same(second.constants, folded)  # the program has these
     with torch.no_grad():
         module.conv.weight.mul_(0.5)
-    assert model.script("00-import") == before
+    assert np.array_equal(first.constants["conv.weight"], kept)
 
 
 def test_weights_are_held_once(
     compiled: tuple[nn.Module, tuple[torch.Tensor, ...], CompiledModel],
 ) -> None:
     """What is alive of large arrays is the program's, and the caller's raw convolution."""
-    module, _, model = compiled
-    stages = model.executable.stages
-    assert isinstance(stages, KeptStages)
+    _, _, model = compiled
     own = {id(a) for a in arrays(model)}
-    raw = module.conv.weight.detach().numpy()
-    for name in stages:
-        for func in stages.structure(name).graph_functions.values():
-            for c in weights(func):
-                has_memory = c.data.nbytes >= SMALL and any(c.data.strides)
-                assert not has_memory or id(c.data) in own or np.shares_memory(c.data, raw)
+    held = [a for w in every_weight(model) if (a := w._held) is not None]
+    assert len(held) > 3
+    assert all(id(array) in own or array.nbytes < SHARED for array in held)
+    for stage in model.executable.stages.values():
+        for constant in constants_of(stage.graph_functions["main"]):
+            assert constant.bits is None or len(constant.bits) < 256
 
 
 def test_a_module_that_is_gone_leaves_no_weights_behind() -> None:
@@ -134,11 +162,11 @@ def test_a_module_that_is_gone_leaves_no_weights_behind() -> None:
     module = nn.Sequential(nn.Linear(64, 64), nn.ReLU()).eval()
     alive = weakref.ref(module[0].weight)
     model = burnish.compile(module, (torch.rand(2, 64),))
-    before = model.script("00-import")
+    before = {n: np.array(a) for n, a in model.executable.stages["00-import"].constants.items()}
     del module
     gc.collect()
     assert alive() is None
-    assert model.script("00-import") == before
+    assert_same(model.executable.stages["00-import"].constants, before)
 
 
 def test_recompiling_shares_what_is_laid_out_alike() -> None:
@@ -149,9 +177,10 @@ def test_recompiling_shares_what_is_laid_out_alike() -> None:
     assert second.program.objects == first.program.objects
     for a, b in zip(first.program.constants, second.program.constants, strict=True):
         assert a is b or np.shares_memory(a, b)
-    assert {s: m.script() for s, m in first.stages.items()} == {
-        s: m.script() for s, m in second.stages.items()
-    }
+    assert list(first.stages) == list(second.stages)
+    for a, b in zip(first.stages.values(), second.stages.values(), strict=True):
+        assert a.script() == b.script()
+        assert_same(a.constants, b.constants)
 
 
 def test_recompiling_unpacks_what_another_schedule_wants() -> None:
@@ -167,61 +196,14 @@ def test_recompiling_unpacks_what_another_schedule_wants() -> None:
     outputs = [burnish.VirtualMachine(e)["main"](*given).numpy() for e in (first, plain, again)]
     np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(outputs[2], outputs[0])
-    assert plain.stages["30-fused"].script() == first.stages["30-fused"].script()
-
-
-SCALED = """
-@I.ir_module
-class Module:
-    @R.function
-    def main(x: R.Tensor((4, 64), "float32"), w: R.Tensor((64, 64), "float32")):
-        with R.dataflow():
-            y = R.linear(x, w)
-            z = R.multiply(y, R.const(0.5, "float32"))
-            R.output(z)
-        return z
-"""
-
-
-def test_a_source_that_can_be_read_again_is_not_kept() -> None:
-    def make(scale: float) -> IRModule:
-        w = np.arange(64 * 64, dtype=np.float32).reshape(64, 64) * np.float32(scale)
-        module = burnish.parse(SCALED)
-        bound: IRModule = burnish.transform.BindParams("main", {"w": w})(module)
-        return bound
-
-    scales = iter((1.0, 2.0))
-    module = make(1.0)
-    (w,) = [c for c in weights(module.graph_functions["main"]) if c.data.size > 1]
-    alive = weakref.ref(w.data)
-    text = module.script()
-    lib = compile_module(module, NATIVE, import_again=lambda: make(next(scales)))
-    del module, w
+    assert_same(plain.stages["30-fused"].constants, first.stages["30-fused"].constants)
+    (packed,) = [
+        a for n, a in first.stages["45-packed"].constants.items() if "last" in n and a.ndim > 1
+    ]
+    alive = weakref.ref(packed)
+    del first, again, packed, imported
     gc.collect()
-    assert alive() is None
-    assert lib.stages["00-import"].script() == text
-    gc.collect()
-    with pytest.raises(errors.BurnishError, match="have changed since"):
-        lib.stages["00-import"]
-
-
-@pytest.mark.parametrize("elements", [SMALL, 1 << 18])
-def test_what_is_of_nobody_else_is_not_copied(elements: int) -> None:
-    own = aligned_empty((elements,), np.dtype("float32"))
-    assert _is_own(own)
-    assert not _is_own(own[: elements // 2])
-    assert not _is_own(np.frombuffer(bytes(own.nbytes), "float32"))
-
-
-def test_small_constants_stay_where_they_are() -> None:
-    kept = KeptStages(lambda stage, module: module)
-    small = np.zeros((64, 64), np.float32)[: SMALL // 256 - 1]
-    module = burnish.parse(SCALED.replace("(64, 64)", str(small.shape)))
-    module = burnish.transform.BindParams("main", {"w": small})(module)
-    kept.keep("00-import", module)
-    assert kept.structure("00-import")["main"] is module["main"]
-    assert kept["00-import"].script() == module.script()
-    assert (list(kept), len(kept)) == (["00-import"], 1)
+    assert alive() is None  # ``plain`` has its own, and what the others had is gone
 
 
 def test_memory_is_given_back_without_harm() -> None:
@@ -230,22 +212,16 @@ def test_memory_is_given_back_without_harm() -> None:
     assert large.all()
 
 
-def test_arrays_of_the_caller_that_live_on_may_change() -> None:
+def test_two_models_of_one_module_share_its_weights() -> None:
     module, inputs = net()
     imported = import_torch_module(module, inputs).module
-    own: list[np.ndarray] = []
+    first, second = compile_module(imported, NATIVE), compile_module(imported, NATIVE)
+    for name in ("last.weight.packed", "table.weight"):
+        assert first.module.constants[name] is second.module.constants[name]
 
-    def copied(n: Node) -> Node:
-        if not isinstance(n, Constant):
-            return map_children(n, copied)
-        own.append(np.array(n.data))
-        return Constant(own[-1], n.type)
 
-    imported["main"] = map_children(imported["main"], copied)
-    executable = compile_module(imported, NATIVE)
-    later = [name for name in executable.stages if name >= "20"]
-    before = {name: executable.stages[name].script() for name in later}
-    gc.collect()
-    for array in own:
-        array[...] = 7
-    assert {name: executable.stages[name].script() for name in later} == before
+def test_a_stage_compiles_once_more() -> None:
+    module, inputs = net()
+    model = burnish.compile(module, inputs)
+    again = burnish.compile(model.executable.stages["10-canonical"])
+    assert torch.equal(again(*inputs), model(*inputs))
