@@ -21,7 +21,7 @@ def integer_power(context: Emitter, base: Atom, exponent: Atom) -> Atom:
     square = base
     result: Atom = context.op("add", context.op("multiply", exponent, zero), one)
     for bit in range(dtype.bits - signed):
-        known = _number(square)
+        known = _number(context, square)
         if known == 1:
             break
         if known == 0:  # and so are the squares of it: every larger exponent gives 0
