@@ -241,6 +241,23 @@ class ScheduleValueError(ScheduleError, ValueError):
     """A factor, index or option that the primitive cannot take."""
 
 
+class RuleMismatchError(ScheduleError):
+    """A rule for functions of another kind."""
+
+
+class DecisionError(ScheduleValueError):
+    """A decision outside of its domain: the ``field`` of a ``rule`` cannot take this ``value``, but
+    one of ``domain``."""
+
+    def __init__(self, rule: str, field: str, value: object, domain: Sequence[int]) -> None:
+        self.rule, self.field, self.value, self.domain = rule, field, value, tuple(domain)
+        super().__init__(
+            "apply_rule",
+            f"The rule {rule!r} takes as {field!r} one of {list(self.domain)} here; found "
+            f"{value!r}.",
+        )
+
+
 class TensorizeError(ScheduleError):
     """A body that is not the computation a tensor intrinsic describes."""
 

@@ -22,18 +22,22 @@ tilings of it that they leave out, and functions of several products, which no r
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from ..support.errors import ScheduleValueError
 from ..support.target import Target
-from ..tensorir.expr import Var
+from ..tensorir.expr import IntImm, Var
 from ..tensorir.function import PrimFunc
 from ..tensorir.printer import print_func
 from ..tensorir.schedule import LoopRV, Schedule
 from ..tensorir.stmt import Block
-from .chooser import Chooser
+from .candidate import SpaceFunction
 from .rules.inline import inline_elementwise
 from .rules.panels import copy_read
 from .rules.reduction import schedule_rest
+from .rules.rule import Decide, Decisions, Rule, choice
 from .rules.tiles import MANY_REGISTERS, outlets, store_tile, sum_in_blocks
 from .workload import Matmul, block_named, blocks_in_order, match_matmul, static_extent
 
@@ -66,36 +70,132 @@ def has_tiles(func: PrimFunc, target: Target) -> bool:
     return any(_lanes(block_named(func, m.block), target) > 1 for m in products_of(func))
 
 
-def schedule_products(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Tile every product of the schedule's function, then what is left. Raises ScheduleError where
-    there is none, or where a primitive refuses."""
-    found = products_of(sch.func)
-    if not found:
-        raise ScheduleValueError(
-            "products", "The function has no product to tile.", print_func(sch.func)
-        )
-    inline_elementwise(sch, keep=[load.buffer for m in found for load in (m.x, m.w)])
-    first = block_named(sch.func, found[0].block)
-    rows, columns = static_extent(first, 0) or 1, static_extent(first, 1) or 1
-    many = int(rows >= MANY_TIMES * _most_rows(target))
-    copies = _Copies(
-        weights=bool(chooser.value(sch, [0, 1], many)),
-        rows=bool(chooser.value(sch, [0, 1], many)) and rows > 1,
-        columns_outside=bool(chooser.value(sch, [0, 1], int(columns >= MANY_TIMES))),
+@dataclass(frozen=True)
+class ProductsRoles:
+    """The products of a function."""
+
+    func: PrimFunc
+    products: tuple[Matmul, ...]
+
+    @property
+    def rows(self) -> int:
+        """Those of the first product."""
+        return static_extent(block_named(self.func, self.products[0].block), 0) or 1
+
+    @property
+    def columns(self) -> int:
+        """Those of the first product."""
+        return static_extent(block_named(self.func, self.products[0].block), 1) or 1
+
+    def are_many(self, target: Target) -> bool:
+        """Whether there are so many rows that a copy of the other operand pays."""
+        return self.rows >= MANY_TIMES * _most_rows(target)
+
+
+@dataclass(frozen=True)
+class ProductsDecisions(Decisions):
+    """What chooses the loop nest: copies of the ``weights`` and of the ``rows``, and which of the
+    outermost loops is outside."""
+
+    weights: int = choice(lambda p, t, d: (0, 1), lambda p, t, d: p.are_many(t))
+    rows: int = choice(
+        lambda p, t, d: (0, 1) if p.rows > 1 else (0,), lambda p, t, d: p.rows > 1 and p.are_many(t)
     )
-    for product in found:
-        _tile(sch, product.block, copies, target, chooser)
-    schedule_rest(sch, target, chooser)
+    columns_outside: int = choice(lambda p, t, d: (0, 1), lambda p, t, d: p.columns >= MANY_TIMES)
 
 
-class _Copies:
-    """What chooses the loop nest."""
-
-    def __init__(self, *, weights: bool, rows: bool, columns_outside: bool) -> None:
-        self.weights, self.rows, self.columns_outside = weights, rows, columns_outside
+Cutter = Callable[[Schedule, LoopRV, int, int, int], list[Any]]
+"""Factors of a loop: their count, the largest last one, and how many iterations all but the first
+have together where nobody searches."""
 
 
-def _tile(sch: Schedule, product: str, nest: _Copies, target: Target, chooser: Chooser) -> None:
+class ProductsRule(Rule[ProductsRoles, ProductsDecisions]):
+    """Functions with products, of which the tiles are as large as the registers allow, or free: the
+    rule's design space beside its own decisions."""
+
+    name = "products"
+    decisions = ProductsDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> ProductsRoles | None:
+        return ProductsRoles(func, tuple(products_of(func))) if has_tiles(func, target) else None
+
+    def prepare(self, sch: Schedule, roles: ProductsRoles) -> None:
+        inline_elementwise(sch, keep=[x.buffer for m in roles.products for x in (m.x, m.w)])
+
+    def apply(
+        self,
+        sch: Schedule,
+        roles: ProductsRoles,
+        decisions: ProductsDecisions,
+        decide: Decide,
+    ) -> None:
+        schedule_products(sch, roles, decisions, decide, _largest_factors)
+
+    def spaces(self, func: PrimFunc, target: Target) -> list[SpaceFunction]:
+        """The tilings of the products, each factor drawn."""
+        return [Tilings(target)] if self.match(func, target) is not None else []
+
+
+@dataclass(frozen=True)
+class Tilings:
+    """The design space: which loop nest and which factors are drawn by primitives. What is left
+    beside the products is scheduled as by the analytic rules."""
+
+    target: Target
+
+    def __call__(self, sch: Schedule) -> None:
+        rule = ProductsRule()
+        found = rule.match(sch.func, self.target)
+        if found is None:
+            raise ScheduleValueError(
+                "products", "The function has no product to tile.", print_func(sch.func)
+            )
+        rule.prepare(sch, found)
+        roles = ProductsRoles(sch.func, tuple(products_of(sch.func)))
+
+        def draw(name: str, domain: Sequence[int], suggest: Callable[[], int], /) -> int:
+            if len(domain) == 1:
+                return domain[0]
+            drawn = sch.sample_categorical(list(domain), [1.0 / len(domain)] * len(domain))
+            return int(sch.get(drawn))
+
+        decisions = rule.decide(roles, self.target, draw)
+        schedule_products(sch, roles, decisions, Decide(self.target), _drawn_factors)
+
+
+def _largest_factors(sch: Schedule, loop: LoopRV, count: int, most: int, block: int) -> list[Any]:
+    """As large a last factor as there is, with some ``block`` iterations in all but the first."""
+    extent = sch.get(loop).extent
+    assert isinstance(extent, IntImm)
+    if count == 2:
+        last = _divisor(extent.value, block)
+        return [extent.value // last, last]
+    last = _divisor(extent.value, most)
+    middle = _divisor(extent.value // last, max(1, block // last))
+    return [extent.value // last // middle, middle, last]
+
+
+def _drawn_factors(sch: Schedule, loop: LoopRV, count: int, most: int, block: int) -> list[Any]:
+    return list(sch.sample_perfect_tile(loop, count, most))
+
+
+def schedule_products(
+    sch: Schedule,
+    roles: ProductsRoles,
+    nest: ProductsDecisions,
+    decide: Decide,
+    cut: Cutter,
+) -> None:
+    """Tile every product of the schedule's function, then what is left. Raises ScheduleError where
+    a primitive refuses."""
+    for product in roles.products:
+        _tile(sch, product.block, nest, decide.target, cut)
+    schedule_rest(sch, decide.target, decide)
+
+
+def _tile(
+    sch: Schedule, product: str, nest: ProductsDecisions, target: Target, cut: Cutter
+) -> None:
     block = block_named(sch.func, product)
     matmul = _plain_product(block)
     assert matmul is not None
@@ -108,15 +208,12 @@ def _tile(sch: Schedule, product: str, nest: _Copies, target: Target, chooser: C
         _pack(sch, product, lanes)
     stored = outlets(sch, product)
     i, j, k = sch.get_loops(product)
-    rows, columns, depth = (static_extent(block, axis) or 1 for axis in range(3))
-    tall = min(_most_rows(target), rows)
+    rows, depth = (static_extent(block, axis) or 1 for axis in (0, 2))
     wide = _widest(rows, target)
     j, jl = sch.split(j, [None, lanes])
-    i0, i1, i2 = sch.split(i, _cut(sch, i, rows, tall, BLOCK_ROWS, chooser))
-    j0, j1, j2 = sch.split(j, _cut(sch, j, columns // lanes, wide, BLOCK_COLUMNS * wide, chooser))
-    inner = _divisor(depth, MOST_UNROLLED // 2)
-    taken = [depth // inner, inner] if chooser.analytic else None
-    k0, k1 = sch.split(k, sch.sample_perfect_tile(k, 2, MOST_UNROLLED, taken))
+    i0, i1, i2 = sch.split(i, cut(sch, i, 3, min(_most_rows(target), rows), BLOCK_ROWS))
+    j0, j1, j2 = sch.split(j, cut(sch, j, 3, wide, BLOCK_COLUMNS * wide))
+    k0, k1 = sch.split(k, cut(sch, k, 2, MOST_UNROLLED, MOST_UNROLLED // 2))
     outer = (j0, i0) if nest.columns_outside else (i0, j0)
     sch.reorder(*outer, i1, j1, k0, k1, i2, j2, jl)
     store_tile(sch, stored, j1, lanes)
@@ -150,19 +247,6 @@ def _pack(sch: Schedule, product: str, lanes: int) -> None:
         sch.reorder(k, panel, lane)
     if lanes > 1:
         sch.vectorize(lane)
-
-
-def _cut(
-    sch: Schedule, loop: LoopRV, extent: int, most: int, block: int, chooser: Chooser
-) -> list[Var]:
-    """Three factors of a loop, the last at most ``most``; the analytic choice is as large a last
-    one as there is, with some ``block`` iterations in the last two."""
-    taken = None
-    if chooser.analytic:
-        last = _divisor(extent, most)
-        middle = _divisor(extent // last, max(1, block // last))
-        taken = [extent // last // middle, middle, last]
-    return sch.sample_perfect_tile(loop, 3, most, taken)
 
 
 def _lanes(block: Block, target: Target) -> int:

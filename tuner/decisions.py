@@ -1,10 +1,11 @@
 """Decisions as data: what a space function drew, and running it again with other draws.
 
-A rule is a Python function on a Schedule. ``DecidedSchedule`` is a Schedule whose sampling
-primitives take their decisions from a table where it has one, and draw where not; either way it
-notes each draw with its domain. So every mutation of a candidate's draws is again a candidate of
-the same space, whatever the rule does with the numbers. A draw whose value the rule has looked at
-(``sch.get``) may have steered it: it is a *control* decision; all others only went into primitives.
+A space function is a Python function on a Schedule. ``DecidedSchedule`` is a Schedule whose
+sampling primitives, and whose ``apply_rule``, take their decisions from a table where it has one,
+and draw where not; either way it notes each draw with its domain. So every mutation of a
+candidate's draws is again a candidate of the same space, whatever the function does with the
+numbers. A draw whose value the function has looked at (``sch.get``) may have steered it: it is a
+*control* decision, as is what a rule decides; all others only went into primitives.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ DrawKey = tuple[str, tuple[int | str, ...], int]
 """Kind and domain of a draw, and how many of these came before it."""
 
 TILE, PARTED, CATEGORY, PLACE = "tile", "partitioned_tile", "category", "place"
+FIELD = "field"
+"""A decision of a rule, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
     """One draw. The domain of a tile is (extent, n, largest innermost factor), of a partitioned one
-    (extent, n, position, inner factor), of a category its candidates, of a place its block."""
+    (extent, n, position, inner factor), of a category its candidates, of a place its block, of a
+    field its name and its values; the decision of a field is a value, of a category an index."""
 
     kind: str
     domain: tuple[int | str, ...]
@@ -43,7 +47,9 @@ class Draw:
 
     @property
     def key(self) -> DrawKey:
-        return (self.kind, self.domain, self.occurrence)
+        # A field is the same decision whatever others leave of its domain.
+        domain = self.domain[:1] if self.kind == FIELD else self.domain
+        return (self.kind, domain, self.occurrence)
 
     def with_decision(self, decision: Decision) -> Draw:
         return replace(self, decision=decision)
@@ -71,6 +77,13 @@ class Ledger:
         for var in values:
             self.numbers[var] = len(self.draws)
         self.draws.append(Draw(*key, decision, key[0] == PLACE, fixed))
+
+    def note_field(
+        self, name: str, domain: Sequence[int], occurrence: int, value: int, *, fixed: bool
+    ) -> None:
+        self.draws.append(
+            Draw(FIELD, (name, *domain), occurrence, value, is_control=True, is_fixed=fixed)
+        )
 
     def mark_read(self, e: Expr) -> None:
         """The value of an expression was asked for: what it consists of is control."""
@@ -156,6 +169,17 @@ class DecidedSchedule(Schedule):
         self.ledger.note(key, int(self._decision()), [], decision is not None)
         return place
 
+    def _draw_decision(self, name: str, domain: Sequence[int], decision: int | None) -> int:
+        key = self.ledger.next_key(FIELD, (name,))
+        given = self.ledger.given.get(key)
+        fixed = decision is not None
+        # Fields before may have left another domain than the one that was drawn from.
+        if decision is None and isinstance(given, int) and given in domain:
+            decision = given
+        drawn = super()._draw_decision(name, domain, decision)
+        self.ledger.note_field(name, domain, key[2], drawn, fixed=fixed)
+        return drawn
+
     def _extent(self, loop: Any) -> int | None:
         extent = getattr(super().get(loop).extent, "value", None)
         return None if extent is None else int(extent)
@@ -193,6 +217,12 @@ def draws_of_trace(text: str) -> Draws:
             case "sample_compute_location":
                 block = dict(inst.inputs)["block"]
                 key, decision = ledger.next_key(PLACE, (block.name,)), inst.decision
+            case "apply_rule":
+                for name, value in inst.decision.items():
+                    field = f"{attrs['rule']}.{name}"
+                    occurrence = ledger.next_key(FIELD, (field,))[2]
+                    ledger.note_field(field, (value,), occurrence, value, fixed=False)
+                continue
             case _:
                 continue
         ledger.note(key, decision, [], False)
@@ -208,6 +238,8 @@ def redraw(draw: Draw, rng: random.Random) -> Decision:
             return redraw_tile(extent, n, innermost, rng)
         case "category":
             return rng.randrange(len(draw.domain))
+        case "field":
+            return int(rng.choice(draw.domain[1:]))
         case _:
             return draw.decision
 

@@ -11,11 +11,11 @@ import random
 from collections.abc import Sequence
 
 from ..tensorir.schedule.primitives.sample_perfect_tile import prime_factors
-from .decisions import CATEGORY, PLACE, TILE, Draw, Draws, redraw
+from .decisions import CATEGORY, FIELD, PLACE, TILE, Draw, Draws, redraw
 
 _RESAMPLE = 0.2
 """How often a tile is drawn anew, and not changed by one factor."""
-_KINDS = {TILE: 0.8, CATEGORY: 0.15, PLACE: 0.05}
+_KINDS = {TILE: 0.8, FIELD: 0.15, CATEGORY: 0.15, PLACE: 0.05}
 """How much of the mutations each kind of draw gets, where a candidate has all of them."""
 
 
@@ -30,6 +30,8 @@ def _has_choice(draw: Draw) -> bool:
             return int(draw.domain[0]) > 1 and int(draw.domain[1]) > 1
         case "category":
             return len(draw.domain) > 1
+        case "field":
+            return len(draw.domain) > 2
         case "place":
             return True
         case _:
@@ -55,6 +57,10 @@ def mutate_draw(draw: Draw, rng: random.Random) -> Draw:
     if draw.kind == CATEGORY:
         others = [c for c in range(len(draw.domain)) if c != draw.decision]
         return draw.with_decision(rng.choice(others))
+    if draw.kind == FIELD:
+        return draw.with_decision(
+            int(rng.choice([v for v in draw.domain[1:] if v != draw.decision]))
+        )
     if draw.kind == TILE and rng.random() >= _RESAMPLE:
         moved = move_factor(draw, rng)
         if moved is not draw:

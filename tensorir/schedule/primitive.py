@@ -39,6 +39,7 @@ STORAGE = "Storage: a buffer's layout, scope and dtype."
 ANNOTATIONS = (
     "Annotations: notes on blocks and loops that lowering, postprocessing or a user reads."
 )
+RULES = "Rules: schedules of whole functions, by name."
 
 
 # -- kinds of arguments ----------------------------------------------------------------------------
@@ -90,6 +91,11 @@ def primitive(group: str, **arguments: ArgumentKind) -> Callable[[Method], Metho
     return lambda method: _declared(method, group, "rewrite", arguments)
 
 
+def composite(group: str, **arguments: ArgumentKind) -> Callable[[Method], Method]:
+    """Declare a method that rewrites the program by other primitives, with decisions by name."""
+    return lambda method: _declared(method, group, "composite", arguments)
+
+
 def query(**arguments: ArgumentKind) -> Callable[[Method], Method]:
     """Declare a method whose instruction may go where nothing uses what it gave."""
     return lambda method: _declared(method, QUERIES, "query", arguments)
@@ -101,7 +107,7 @@ def _declared(method: Method, group: str, role: Role, arguments: dict[str, Argum
     parameters = [p for p in signature.parameters if p != "self"]
     if "decision" in parameters:
         parameters.remove("decision")
-        role = "sampling"
+        role = "composite" if role == "composite" else "sampling"
     if parameters != list(arguments) or name in ROWS:
         raise InternalError(
             f"The row of {name!r} has the arguments {list(arguments)}, its method {parameters}."

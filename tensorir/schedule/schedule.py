@@ -22,6 +22,7 @@ from .by_hand.sample_partitioned_tile import SamplePartitionedTile
 from .by_hand.stage_memory import StageMemory
 from .primitives.add_unit_loop import AddUnitLoop
 from .primitives.annotate import Annotate
+from .primitives.apply_rule import ApplyRule
 from .primitives.blockize import Blockize
 from .primitives.cache_index import CacheIndex
 from .primitives.cache_read import CacheRead
@@ -97,6 +98,7 @@ class Schedule(
     StorageAlign,
     RollingBuffer,
     Annotate,
+    ApplyRule,
 ):
     """A module (or a bare PrimFunc) and the trace of what was done to it.
 

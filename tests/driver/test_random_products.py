@@ -12,8 +12,9 @@ import torch
 
 import burnish
 from burnish.driver.compile import CompiledModel
-from burnish.support.errors import ScheduleValueError
-from burnish.tuner import analytic
+from burnish.tests.tuner.rules.checking import refuse
+from burnish.tuner.block_tiles import ProductsRule
+from burnish.tuner.rules.matmul import MatmulRule
 from burnish.tuner.slowdown import FAR_OFF
 
 PRODUCT_RULES = ("matmul", "dot", "int8", "chain", "products", "attention")
@@ -107,11 +108,8 @@ def test_large_shared_operands(name: str) -> None:
 
 
 def test_no_slow_kernel_goes_without_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*arguments: object) -> None:
-        raise ScheduleValueError("tile", "No.")
-
-    for rule in ("schedule_matmul", "schedule_products"):
-        monkeypatch.setattr(analytic, rule, refuse)
+    for rule in (MatmulRule, ProductsRule):
+        monkeypatch.setattr(rule, "apply", refuse)
     x = torch.zeros(300, 300)
     report = burnish.compile(Product(lambda x: x @ x), example_inputs=(x,), threads=1).report
     (kernel,) = report.schedules.values()
@@ -120,4 +118,4 @@ def test_no_slow_kernel_goes_without_a_note(monkeypatch: pytest.MonkeyPatch) -> 
     assert kernel.slowdown is not None
     assert kernel.slowdown > FAR_OFF
     assert any("may be slow" in note and repr(kernel.kernel) in note for note in report.notes)
-    assert "matmul refused (tile: No.)" in str(report)
+    assert "matmul refused (unroll: The loop is too long.)" in str(report)

@@ -28,7 +28,6 @@ from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
 from burnish.tests.driver.programs import add_one, mixed
 from burnish.tuner.analytic import apply_rules
-from burnish.tuner.chooser import Chooser
 from burnish.vm.program import Call, Imm, Program, Ret, TensorSpec, VMFunction
 
 NATIVE = resolve_target("native")
@@ -265,7 +264,7 @@ def test_any_schedule_of_the_space_parses_back(
     model: CompiledModel = request.getfixturevalue(kind)
     for name, func in model.executable.stages["30-fused"].prim_funcs.items():
         sch = burnish.Schedule(func, seed=seed)
-        apply_rules(sch, NATIVE, Chooser(analytic=False))
+        apply_rules(sch, NATIVE, sampled=True)
         text = sch.mod.script()
         assert 'scope="register"' in text
         back = burnish.parse(text)

@@ -8,7 +8,6 @@ import torch
 
 import burnish
 from burnish.graphir.passes.legalize import LegalizeOps
-from burnish.support.errors import ScheduleValueError
 from burnish.support.structural import structural_equal
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
@@ -29,9 +28,10 @@ from burnish.tests.graphir.ops import (
 from burnish.tests.graphir.ops.kernel_cases import module_of
 from burnish.tests.native import call_native
 from burnish.tests.strategies.schedules import CORPUS
-from burnish.tuner import analytic
-from burnish.tuner.analytic import apply_rules, rules_for, schedule_analytically
-from burnish.tuner.chooser import Chooser
+from burnish.tests.tuner.rules.checking import refuse, rules_of
+from burnish.tuner.analytic import apply_rules, schedule_analytically
+from burnish.tuner.rules.elementwise import ElementwiseRule
+from burnish.tuner.rules.matmul import MatmulRule
 
 OPERATORS = [
     case
@@ -75,7 +75,7 @@ def test_every_shape_of_program(name: str) -> None:
     check(func, schedule_analytically(func, native_target()))
     for seed in range(2):
         sch = Schedule(func, seed=seed)
-        apply_rules(sch, native_target(), Chooser(analytic=False))
+        apply_rules(sch, native_target(), sampled=True)
         check(func, sch.func)
 
 
@@ -84,39 +84,32 @@ def test_every_shape_of_program(name: str) -> None:
     [
         ("chain", ["elementwise"]),
         ("softmax", ["reduction"]),
-        ("matmul", ["matmul", "reduction"]),
+        ("matmul", ["matmul", "products", "reduction"]),
         ("two_matmuls", ["chain", "products", "reduction"]),
         ("convolution", ["reduction"]),
     ],
 )
 def test_which_rules_there_are(name: str, rules: list[str]) -> None:
-    assert [name for name, _ in rules_for(CORPUS[name](), native_target())] == rules
+    assert rules_of(CORPUS[name](), native_target()) == rules
 
 
 def test_dot_products_come_first() -> None:
     x, w = placeholder((1, 64), name="x"), placeholder((32, 64), name="w")
     func = create_prim_func([x, w, op.linear(x, w)])
-    names = [name for name, _ in rules_for(func, Target("llvm -mcpu=haswell"))]
-    assert names == ["dot", "matmul", "reduction"]
+    names = rules_of(func, Target("llvm -mcpu=haswell"))
+    assert names == ["dot", "matmul", "products", "reduction"]
 
 
 def test_a_rule_that_refuses_gives_way_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(sch: Schedule, target: Target, chooser: Chooser) -> None:
-        sch.unroll(sch.get_loops("C")[0])
-        raise ScheduleValueError("unroll", "No.")
-
-    monkeypatch.setattr(analytic, "schedule_matmul", refuse)
+    monkeypatch.setattr(MatmulRule, "apply", refuse)
     sch = Schedule(CORPUS["matmul"](), seed=0)
-    assert apply_rules(sch, native_target(), Chooser()) == "reduction"
-    assert "unroll(loop=l1)" not in str(sch.trace)
+    assert apply_rules(sch, native_target()) == "products"
+    assert [inst.kind for inst in sch.trace] == ["apply_rule"]
     check(CORPUS["matmul"](), sch.func)
 
 
 def test_where_no_rule_fits_the_function_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(sch: Schedule, target: Target, chooser: Chooser) -> None:
-        raise ScheduleValueError("unroll", "No.")
-
-    monkeypatch.setattr(analytic, "schedule_elementwise", refuse)
+    monkeypatch.setattr(ElementwiseRule, "apply", refuse)
     func = CORPUS["chain"]()
     assert schedule_analytically(func, native_target()) is func
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace as replace_fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,6 +181,42 @@ def test_a_record_that_does_not_replay(trace: str) -> None:
         (kept,) = db.records()
         assert kept.error.startswith("set aside: its trace ")
         assert kept.seconds == ()
+
+
+def by_a_rule(sch: Schedule) -> None:
+    sch.apply_rule("matmul", "llvm -mcpu=haswell -cores=1", {"rows": 7, "vectors": 1})
+
+
+def test_a_record_of_a_rule_replays_from_its_one_line() -> None:
+    with TuningDatabase() as db:
+        made = record(db, matmul(64), by_a_rule)
+        sch = best_schedule(db, TuneTask("main", matmul(64, func_name="other"), HERE))
+        assert structural_hash(strip_attrs(sch.func)) == made.hash
+        (decisions,) = sch.trace.decisions.values()
+        assert (decisions["rows"], decisions["vectors"]) == (7, 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"rule": "matmuls"}, "There is no rule 'matmuls'"),
+        ({"rows": 99}, "takes as 'rows' one of"),
+        ({"rowz": 4}, "takes no decision 'rowz'"),
+        ({"rows": "6"}, "the decision 'rows'"),
+        ({"rows": 6}, "another function than the one it names"),
+    ],
+)
+def test_a_record_of_a_rule_is_a_claim(changed: dict[str, Any], reason: str) -> None:
+    with TuningDatabase() as db:
+        record(db, matmul(64), by_a_rule)
+        (only,) = db.records()
+        kind, inputs, attrs, outputs, decision = json.loads(only.trace)[0]
+        named = [[name, changed.get(name, value)] for name, value in attrs]
+        fields = {**decision, **{k: v for k, v in changed.items() if k != "rule"}}
+        forged_trace = json.dumps([[kind, inputs, named, outputs, fields]])
+        db.add(replace_fields(only, trace=forged_trace))
+        with pytest.raises(TuningError, match=f"(?s)1 were set aside.*{reason}"):
+            best_schedule(db, TuneTask("main", matmul(64), HERE), note=lambda _: None)
 
 
 @pytest.mark.parametrize("method", ["from_json", "apply_to"])

@@ -13,10 +13,9 @@ from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.tuner.programs import matmul
+from burnish.tests.tuner.rules.checking import rules_of
 from burnish.tests.tuner.spaces import doubled
-from burnish.tuner.analytic import rules_for
-from burnish.tuner.block_tiles import has_tiles, products_of, schedule_products
-from burnish.tuner.chooser import Chooser
+from burnish.tuner.block_tiles import Tilings, has_tiles, products_of
 from burnish.tuner.decisions import DecidedSchedule
 from burnish.tuner.measure import build_kernel
 from burnish.tuner.space import default_space
@@ -59,7 +58,10 @@ def expected(func: PrimFunc, arrays: list[np.ndarray]) -> np.ndarray:
 )
 def test_every_choice_computes_the_product(func: PrimFunc, seed: int | None) -> None:
     sch = Schedule(func, seed=seed or 0)
-    schedule_products(sch, TARGET, Chooser(analytic=seed is None))
+    if seed is None:
+        sch.apply_rule("products", TARGET, {})
+    else:
+        Tilings(TARGET)(sch)
     again = Schedule(func, seed=99)
     Trace.from_json(sch.trace.as_json()).apply_to(again)
     assert structural_equal(again.func, sch.func)
@@ -73,7 +75,7 @@ def test_every_choice_computes_the_product(func: PrimFunc, seed: int | None) -> 
 
 def test_tiles_are_free_and_copies_are_not() -> None:
     sch = DecidedSchedule(chain(), seed=0)
-    schedule_products(sch, TARGET, Chooser(analytic=False))
+    Tilings(TARGET)(sch)
     tiles = [d for d in sch.draws if d.kind == "tile"]
     assert len(tiles) == 6
     assert not any(d.is_control for d in tiles)
@@ -86,11 +88,11 @@ def test_which_functions_have_tiles() -> None:
     assert not has_tiles(matmul(17), TARGET)  # no two columns make a vector
     assert not has_tiles(doubled(), TARGET)
     with pytest.raises(ScheduleError, match="no product to tile"):
-        schedule_products(Schedule(doubled(), seed=0), TARGET, Chooser())
+        Tilings(TARGET)(Schedule(doubled(), seed=0))
 
 
 def test_several_products_have_a_rule_and_one_has_a_second_space() -> None:
-    assert [name for name, _ in rules_for(chain(), TARGET)] == ["chain", "products", "reduction"]
+    assert rules_of(chain(), TARGET) == ["chain", "products", "reduction"]
     assert len(default_space(chain(), TARGET)) == 2
     assert len(default_space(matmul(32), TARGET)) == 2
     assert len(default_space(doubled(), TARGET)) == 1

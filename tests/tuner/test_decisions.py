@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from burnish.support.errors import ScheduleError
 from burnish.support.structural import structural_equal
+from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import matmul, tiled
 from burnish.tests.tuner.spaces import doubled, four_levels, steered
@@ -46,6 +47,48 @@ def test_a_draw_that_is_not_given_is_sampled() -> None:
     first = run(four_levels, seed=1)
     others = {run(four_levels, first.draws[:1], seed=s).draws[1].decision for s in range(8)}
     assert len(others) > 1
+
+
+# -- decisions of rules ----------------------------------------------------------------------------
+CPU = Target("llvm -mcpu=haswell -cores=1")
+
+
+def ruled(given: Draws = (), seed: int = 0) -> DecidedSchedule:
+    sch = DecidedSchedule(matmul(64), seed=seed, given=given)
+    sch.apply_rule("matmul", CPU)
+    return sch
+
+
+def test_a_field_of_a_rule_is_a_named_draw() -> None:
+    draws = {str(d.domain[0]): d for d in ruled().draws}
+    vectors = draws["matmul.vectors"]
+    assert vectors.domain[1:] == (1, 2, 3, 4)
+    assert vectors.decision in vectors.domain[1:]
+    assert all(d.kind == "field" and d.is_control for d in draws.values())
+
+
+def test_given_fields_are_taken_whatever_the_seed() -> None:
+    first = ruled(seed=1)
+    assert structural_equal(ruled(first.draws, seed=2).func, first.func)
+    assert ruled(first.draws, seed=2).draws == first.draws
+
+
+def test_a_field_that_left_its_domain_is_drawn_anew() -> None:
+    tall = next(s.draws for s in map(lambda i: ruled(seed=i), range(99)) if height(s.draws) > 6)
+    four = [d.with_decision(4) if d.domain[0] == "matmul.vectors" else d for d in tall]
+    found = {height(ruled(tuple(four), seed=seed).draws) for seed in range(20)}
+    assert found == {1, 2}  # of three registers a vector, sixteen are few
+
+
+def height(draws: Draws) -> int:
+    return next(int(d.decision) for d in draws if d.domain[0] == "matmul.rows")  # type: ignore[arg-type]
+
+
+def test_the_trace_of_a_rule_has_its_fields() -> None:
+    sch = ruled(seed=4)
+    found = draws_of_trace(make_candidate(sch).trace)
+    assert {d.key for d in sch.draws} <= {d.key for d in found}
+    assert ruled(found, seed=9).draws == sch.draws
 
 
 def test_what_python_looks_at_is_control() -> None:

@@ -8,7 +8,7 @@ from math import prod
 import pytest
 
 from burnish.tests.tuner.spaces import doubled, four_levels, steered
-from burnish.tuner.decisions import DecidedSchedule, Draw, Draws
+from burnish.tuner.decisions import DecidedSchedule, Draw, Draws, redraw
 from burnish.tuner.mutators import cross, move_factor, mutable, mutate, mutate_draw
 
 
@@ -100,3 +100,17 @@ def test_crossing_leaves_what_the_other_does_not_have() -> None:
     b = (Draw("category", (3, 4), 0, 1),)
     children = {tuple([d.decision for d in cross(a, b, random.Random(s))]) for s in range(20)}
     assert children == {(0, 0), (0, 1)}
+
+
+def test_a_field_takes_another_member_of_its_domain() -> None:
+    draw = Draw("field", ("matmul.rows", 1, 2, 4, 6), 0, 4, is_control=True)
+    found = {mutate_draw(draw, random.Random(seed)).decision for seed in range(40)}
+    assert found == {1, 2, 6}
+    assert mutable((draw, Draw("field", ("matmul.group", 0), 0, 0))) == [0]
+    assert {redraw(draw, random.Random(seed)) for seed in range(40)} == {1, 2, 4, 6}
+
+
+def test_fields_cross_by_their_names() -> None:
+    a = Draw("field", ("matmul.rows", 1, 2, 4, 6), 0, 4)
+    b = Draw("field", ("matmul.rows", 1, 2), 0, 2)
+    assert {cross((a,), (b,), random.Random(seed))[0].decision for seed in range(20)} == {2, 4}

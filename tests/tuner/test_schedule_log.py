@@ -8,28 +8,29 @@ from burnish.support.errors import ScheduleValueError
 from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.strategies.schedules import CORPUS
-from burnish.tuner import analytic
+from burnish.tests.tuner.rules.checking import refuse
 from burnish.tuner.analytic import apply_rules, schedule_analytically
-from burnish.tuner.chooser import Chooser
+from burnish.tuner.block_tiles import ProductsRule
+from burnish.tuner.rules.elementwise import ElementwiseRule
+from burnish.tuner.rules.matmul import MatmulRule
 from burnish.tuner.schedule_log import LONGEST, KernelSchedule, reason_of, recorded, write_down
 
 
-def refuse(sch: Schedule, target: object, chooser: Chooser) -> None:
-    raise ScheduleValueError("unroll", "The loop\n    is too long.", "the program")
-
-
 def test_the_rule_and_what_refused_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analytic, "schedule_matmul", refuse)
+    monkeypatch.setattr(MatmulRule, "apply", refuse)
+    monkeypatch.setattr(ProductsRule, "apply", refuse)
     with recorded() as log:
         schedule_analytically(CORPUS["matmul"](), native_target())
     (found,) = log
     assert found.rule == "reduction"
-    assert found.refusals == (("matmul", "unroll: The loop is too long."),)
-    assert str(found) == "main: reduction; matmul refused (unroll: The loop is too long.)"
+    assert found.refusals == tuple(
+        [(rule, "unroll: The loop is too long.") for rule in ("matmul", "products")]
+    )
+    assert str(found).startswith("main: reduction; matmul refused (unroll: The loop is too long.);")
 
 
 def test_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(analytic, "schedule_elementwise", refuse)
+    monkeypatch.setattr(ElementwiseRule, "apply", refuse)
     with recorded() as log:
         schedule_analytically(CORPUS["chain"](), native_target())
     assert log[0].rule is None
@@ -38,7 +39,7 @@ def test_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_searches_estimate_nothing() -> None:
     with recorded() as log:
-        apply_rules(Schedule(CORPUS["matmul"](), seed=0), native_target(), Chooser(analytic=False))
+        apply_rules(Schedule(CORPUS["matmul"](), seed=0), native_target(), sampled=True)
     assert [(s.rule, s.slowdown) for s in log] == [("matmul", None)]
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from burnish.support.errors import ScheduleValueError
 from burnish.tensorir import operators as op
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
-from burnish.tests.tuner.rules.checking import ANALYTIC, HASWELL, SKYLAKE, Shape, Workload
-from burnish.tuner import analytic
+from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Shape, Workload, refuse
 from burnish.tuner.analytic import schedule_analytically
-from burnish.tuner.rules.reduction import schedule_reduction
+from burnish.tuner.rules.matmul import MatmulRule
 from burnish.tuner.schedule_log import recorded
 from burnish.tuner.slowdown import FAR_OFF, LEAST_CYCLES, cycles_of, least_cycles, slowdown
 
@@ -55,7 +53,7 @@ def test_plain_loops_and_rows_of_gathered_columns_are_far(a: Shape, b: Shape) ->
     func = product(a, b)
     assert slowdown(func, func, TARGET) > 50
     sch = Schedule(func, seed=0)
-    schedule_reduction(sch, TARGET, ANALYTIC)
+    sch.apply_rule("reduction", TARGET, {})
     assert slowdown(func, sch.func, TARGET) > FAR_OFF
 
 
@@ -66,14 +64,11 @@ def test_what_is_short_does_not_matter() -> None:
 
 
 def test_a_rule_that_is_far_off_has_a_second_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(sch: Schedule, target: object, chooser: object) -> None:
-        raise ScheduleValueError("parallel", "No.")
-
-    monkeypatch.setattr(analytic, "schedule_matmul", refuse)
+    monkeypatch.setattr(MatmulRule, "apply", refuse)
     func = product((512, 512), (512, 512))
     with recorded() as log:
         schedule_analytically(func, TARGET)
     assert log[0].rule == "products"
     assert log[0].slowdown is not None
     assert log[0].slowdown < FAR_OFF
-    assert log[0].refusals == (("matmul", "parallel: No."),)
+    assert log[0].refusals == (("matmul", "unroll: The loop is too long."),)

@@ -14,6 +14,8 @@ from burnish.tensorir.schedule import Schedule
 from burnish.tests.strategies.schedules import CORPUS
 from burnish.tests.tuner.rules.checking import Workload
 from burnish.tuner.analytic import schedule_analytically
+from burnish.tuner.analytic_model import AnalyticModel
+from burnish.tuner.evolution import EvolutionarySearch
 from burnish.tuner.search import RandomSearch
 from burnish.tuner.space import analytic_choices, default_space
 
@@ -54,3 +56,22 @@ def test_analytic_choices_need_no_luck() -> None:
         apply(sch)
         found.append(structural_hash(sch.func))
     assert found[0] == found[1]
+
+
+def test_the_analytic_choice_is_a_member_that_evolution_begins_with() -> None:
+    func, target = CORPUS["matmul"](), native_target()
+    search = EvolutionarySearch(
+        func,
+        default_space(func, target),
+        seed=0,
+        target=target,
+        model=AnalyticModel(),
+        first=analytic_choices(func, target),
+    )
+    (candidate,) = search.propose(1)
+    search.observe([(candidate.hash, 1.0)])
+    ((seconds, individual),) = search.elite
+    assert seconds == 1.0
+    assert all(str(draw.domain[0]).startswith("matmul.") for draw in individual.draws)
+    found = {c.hash for c in search.propose(4)}
+    assert len(found - {candidate.hash}) == 4

@@ -1,1 +1,1 @@
-"""The design space: a family of schedules a file, each a function on a Schedule and a Chooser."""
+"""The design space: a family of schedules a file, each a rule (see ``rule``)."""

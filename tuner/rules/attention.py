@@ -35,7 +35,6 @@ from ...tensorir.expr import BufferLoad, Cast, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore, SeqStmt
-from ..chooser import Chooser
 from ..workload import (
     block_named,
     blocks_in_order,
@@ -45,8 +44,17 @@ from ..workload import (
     static_extent,
 )
 from .lanes import up_to_power, vectorize_loop
-from .matmul import SYMBOLIC_TILES, best_tile, row_parts
+from .matmul import (
+    STEPS,
+    SYMBOLIC_TILES,
+    TALLEST_TILE,
+    VECTORS,
+    TileShape,
+    best_tile,
+    row_parts,
+)
 from .reduction import SHORT, vectorize_terms
+from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share_tiles
 from .tiles import (
     depth_below,
@@ -129,14 +137,132 @@ def _reached(blocks: list[Block], start: Block) -> list[Block]:
     return found[1:]
 
 
-def schedule_attention(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Apply the rule to the schedule's function, which ``match_attention`` recognises."""
-    attention = match_attention(sch.func)
-    assert attention is not None
-    tiling = _tiling(sch, attention, target, chooser)
+@dataclass(frozen=True)
+class AttentionRoles:
+    """The attention of a function, whose keys and values have known numbers."""
+
+    func: PrimFunc
+    attention: Attention
+
+    @property
+    def scores(self) -> Block:
+        return block_named(self.func, self.attention.scores)
+
+    @property
+    def values(self) -> Block:
+        return block_named(self.func, self.attention.values)
+
+    @property
+    def rows(self) -> int | None:
+        return static_extent(self.scores, ROW)
+
+    @property
+    def keys(self) -> int:
+        keys = static_extent(self.scores, COLUMN)
+        assert keys is not None
+        return keys
+
+    @property
+    def columns(self) -> int:
+        columns = static_extent(self.values, COLUMN)
+        assert columns is not None
+        return columns
+
+    def lanes(self, target: Target) -> int:
+        return max(1, target.vector_bits // self.scores.writes[0].buffer.dtype.bits)
+
+    def best_tile(self, target: Target) -> TileShape:
+        """The tile of the first product that the model suggests."""
+        lanes, registers = self.lanes(target), target.vector_registers
+        return best_tile(self.keys, self.rows, lanes, registers, reserved_registers(target))
+
+    def heights(self, target: Target) -> tuple[int, ...]:
+        """The rows that a tile may have, whose scores stay in the cache."""
+        row_bytes = self.keys * self.scores.writes[0].buffer.dtype.bits // 8
+        most = min(max(1, target.l2_bytes // SCORES_SHARE // row_bytes), TALLEST_TILE)
+        if self.rows is None:
+            return tuple([r for r in SYMBOLIC_TILES if r <= most])
+        return tuple(range(1, min(most, self.rows) + 1))
+
+    def best_height(self, target: Target) -> int:
+        """The rows that the model suggests."""
+        return max([r for r in self.heights(target) if r <= self.best_tile(target).rows])
+
+
+def _limit(rows: int, target: Target) -> int:
+    """Vectors of a tile of so many rows that the registers hold."""
+    return max(1, (target.vector_registers - reserved_registers(target) - 1) // (rows + 1))
+
+
+def _vectors(rows: int, target: Target) -> tuple[int, ...]:
+    return VECTORS[: _limit(rows, target)]
+
+
+@dataclass(frozen=True)
+class AttentionDecisions(Decisions):
+    """Tiles of ``rows`` that serve both products, of so many vectors of keys and of values; the
+    steps of either product that are written out, at most; the vectors of a row's arithmetic."""
+
+    rows: int = choice(lambda a, t, d: a.heights(t), lambda a, t, d: a.best_height(t))
+    keys: int = choice(
+        lambda a, t, d: _vectors(d.rows, t),
+        lambda a, t, d: min(a.best_tile(t).vectors, _limit(d.rows, t)),
+    )
+    values: int = choice(
+        lambda a, t, d: _vectors(d.rows, t),
+        lambda a, t, d: _value_vectors(a.columns, a.lanes(t), _limit(d.rows, t)),
+    )
+    unroll: int = choice(
+        lambda a, t, d: STEPS,
+        lambda a, t, d: steps_unrolled(t, d.rows * max(d.keys, d.values)),
+    )
+    row_vectors: int = choice(lambda a, t, d: (1, 2, 4), lambda a, t, d: 2)
+
+
+class AttentionRule(Rule[AttentionRoles, AttentionDecisions]):
+    """Functions with two products and a softmax between them."""
+
+    name = "attention"
+    decisions = AttentionDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> AttentionRoles | None:
+        attention = match_attention(func)
+        if attention is None:
+            return None
+        products = [block_named(func, name) for name in (attention.scores, attention.values)]
+        if any(static_extent(block, COLUMN) is None for block in products):
+            raise ScheduleValueError("attention", "Expected a constant number of keys and values.")
+        return AttentionRoles(func, attention)
+
+    def apply(
+        self,
+        sch: Schedule,
+        roles: AttentionRoles,
+        decisions: AttentionDecisions,
+        decide: Decide,
+    ) -> None:
+        schedule_attention(sch, roles, decisions, decide.target)
+
+
+def schedule_attention(
+    sch: Schedule, roles: AttentionRoles, decisions: AttentionDecisions, target: Target
+) -> None:
+    """Tile the rows, and both products and all between them in each tile."""
+    attention = roles.attention
+    depth = static_extent(roles.scores, COLUMN + 1)
+    tiling = _Tiling(
+        decisions.rows,
+        decisions.keys,
+        decisions.values,
+        roles.lanes(target),
+        divisor(depth, decisions.unroll),
+        divisor(roles.keys, decisions.unroll),
+        decisions.row_vectors,
+    )
     copies = _prepare(sch, attention, tiling)
-    attention = match_attention(sch.func)
-    assert attention is not None
+    prepared = match_attention(sch.func)
+    assert prepared is not None
+    attention = prepared
     sch.set_scope(attention.scores, 0, "register")
     sch.set_scope(attention.values, 0, "register")
     parts = row_parts(sch.get(sch.get_loops(attention.scores)[ROW]).extent, tiling.rows)
@@ -169,39 +295,6 @@ class _Tiling:
     key_unroll: int
     value_unroll: int
     row_vectors: int
-
-
-def _tiling(sch: Schedule, attention: Attention, target: Target, chooser: Chooser) -> _Tiling:
-    """Tiles of rows that serve both products and whose scores stay in the cache."""
-    scores = block_named(sch.func, attention.scores)
-    values = block_named(sch.func, attention.values)
-    dtype = scores.writes[0].buffer.dtype
-    lanes = max(1, target.vector_bits // dtype.bits)
-    rows, keys = static_extent(scores, ROW), static_extent(scores, COLUMN)
-    columns = static_extent(values, COLUMN)
-    reserved = reserved_registers(target)
-    shape = best_tile(keys, rows, lanes, target.vector_registers, reserved)
-    if keys is None or columns is None:
-        raise ScheduleValueError("attention", "Expected a constant number of keys and values.")
-    most = max(1, target.l2_bytes // SCORES_SHARE // (keys * dtype.bits // 8))
-    tall = chooser.value(sch, [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14], shape.rows)
-    tall = min(tall, most, rows or tall)
-    if rows is None:
-        tall = max(r for r in SYMBOLIC_TILES if r <= tall)
-    limit = max(1, (target.vector_registers - reserved - 1) // (tall + 1))
-    key_vectors = min(chooser.value(sch, [1, 2, 3, 4], shape.vectors), limit)
-    value_vectors = _value_vectors(columns, lanes, limit)
-    sums = tall * max(key_vectors, value_vectors)
-    unroll = chooser.value(sch, [1, 2, 4, 8], steps_unrolled(target, sums))
-    return _Tiling(
-        tall,
-        key_vectors,
-        min(chooser.value(sch, [1, 2, 3, 4], value_vectors), limit),
-        lanes,
-        divisor(static_extent(scores, COLUMN + 1), unroll),
-        divisor(keys, unroll),
-        chooser.value(sch, [1, 2, 4], 2),
-    )
 
 
 def _value_vectors(columns: int, lanes: int, limit: int) -> int:

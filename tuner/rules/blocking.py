@@ -16,16 +16,15 @@ slivers bring together what a step of k reads.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
 from ...support.abi import LINE_BYTES
 from ...support.dtype import DType
 from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm, Var
+from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
-from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .panels import copy_read, is_layout_free, runs_over_layout
 from .sharing import points_of, share
@@ -60,83 +59,76 @@ AS_THEY_ARE, SPREAD, SLIVERS = 0, 1, 2
 """How the rows of X are read."""
 
 
-@dataclass(frozen=True)
-class Blocking:
-    """``group`` panels of columns are the outer loop, 0 for none; ``rows`` says how X is read, and
-    ``ahead`` how many iterations of the loop over k it and W are asked for before (0: never;
-    ``NEXT``: W alone, a group before)."""
-
-    group: int
-    rows: int
-    ahead: int
+def ways_of_rows(block: Block, matmul: Matmul, *, inner: bool) -> tuple[int, ...]:
+    """How the rows of X may be read; ``inner`` says that a tile has rows of more than one axis."""
+    if not matmul.rows:
+        return (AS_THEY_ARE,)
+    slivers = not inner and _fits_slivers(matmul, block)
+    return (AS_THEY_ARE, SPREAD, SLIVERS) if slivers else (AS_THEY_ARE, SPREAD)
 
 
-def plan_blocking(
-    sch: Schedule,
-    matmul: Matmul,
-    panel: int,
-    tile_rows: int,
-    tiles: int,
-    inner: bool,
-    target: Target,
-    chooser: Chooser,
-) -> Blocking:
-    """Decide how a product over panels of ``panel`` columns (0: W as it is) is blocked.
+def best_way(
+    block: Block, matmul: Matmul, tile_rows: int, ways: Sequence[int], target: Target
+) -> int:
+    """The one of the ``ways`` to read rows in tiles of ``tile_rows``."""
+    return min(_best_rows(block, matmul, tile_rows, target), ways[-1]) if matmul.rows else 0
 
-    ``tiles`` is the number of tiles of rows, ``inner`` says that a tile has rows of more than one
-    axis.
-    """
-    block = block_named(sch.func, matmul.block)
-    rows, group = AS_THEY_ARE, 0
-    if matmul.rows:
-        slivers = not inner and _fits_slivers(matmul, block)
-        ways = [AS_THEY_ARE, SPREAD, *([SLIVERS] if slivers else [])]
-        best = _best_rows(block, matmul, tile_rows, target)
-        rows = chooser.value(sch, ways, min(best, ways[-1]))
+
+def best_distance(func: PrimFunc, matmul: Matmul, panel: int, tiles: int, target: Target) -> int:
+    """How many iterations of the loop over k a product over panels of ``panel`` columns (0: W as it
+    is) asks ahead for X and W (0: never; ``NEXT``: W alone, a group before), where there are so
+    many ``tiles`` of rows."""
     weights = bytes_of(matmul.w)
     share_of_l2 = FROM_L2 if panel else FROM_L2_STRIDED
     far = tiles > 1 and weights is not None and weights > share_of_l2 * target.l2_bytes
-    ahead = AHEAD * far
-    if far and panel and tiles >= FEWEST_TURNS and _streams(sch, matmul, target):
-        ahead = NEXT
-    if panel and tiles > 1:
-        groups, best = _groups(sch, block, matmul, panel, target, double=ahead == NEXT)
-        group = chooser.value(sch, groups, best)
-    return Blocking(group, rows, chooser.value(sch, [0, AHEAD, 2 * AHEAD, NEXT], ahead))
+    if far and panel and tiles >= FEWEST_TURNS and _streams(func, matmul, target):
+        return NEXT
+    return AHEAD * far
 
 
-def _groups(
-    sch: Schedule, block: Block, matmul: Matmul, panel: int, target: Target, *, double: bool
-) -> tuple[list[int], int]:
-    """The numbers of panels that may be a group (0: columns are no outer loop), and the best;
-    ``double`` says that the next group is in the cache too."""
+def group_sizes(block: Block, matmul: Matmul, panel: int, tiles: int) -> tuple[int, ...]:
+    """The numbers of panels that may be a group; 0: columns are no outer loop."""
+    if not panel or tiles <= 1:
+        return (0,)
     columns, depth = (static_extent(block, i) for i in (matmul.columns[-1], matmul.reduce[0]))
-    outside = _columns_first(sch, matmul, target)
     if columns is None or depth is None:
-        return [0, 1], int(outside)
+        return (0, 1)
     panels = math.ceil(columns / panel)
-    groups = [g for g in range(1, MOST_PANELS + 1) if panels % g == 0]
+    return (0, *[g for g in range(1, MOST_PANELS + 1) if panels % g == 0])
+
+
+def best_group(func: PrimFunc, matmul: Matmul, panel: int, tiles: int, target: Target) -> int:
+    """The number of panels of a group: those that stay in the L2 cache, beside the next group where
+    that is asked for ahead."""
+    block = block_named(func, matmul.block)
+    sizes = group_sizes(block, matmul, panel, tiles)
+    columns, depth = (static_extent(block, i) for i in (matmul.columns[-1], matmul.reduce[0]))
+    outside = len(sizes) > 1 and _columns_first(func, matmul, target)
+    if columns is None or depth is None:
+        return int(outside)
+    if not outside:
+        return 0
     room = int(CACHE_SHARE * target.l2_bytes) // (panel * depth * matmul.w.dtype.bits // 8)
-    room //= 1 + double
-    best = max(g for g in groups if g <= max(1, room))
+    room //= 1 + (best_distance(func, matmul, panel, tiles, target) == NEXT)
+    best = max(g for g in sizes[1:] if g <= max(1, room))
     # One group of all panels is no blocking.
-    return [0, *groups], best if outside and best < panels else 0
+    return best if best < math.ceil(columns / panel) else 0
 
 
-def _streams(sch: Schedule, matmul: Matmul, target: Target) -> bool:
+def _streams(func: PrimFunc, matmul: Matmul, target: Target) -> bool:
     """Whether to ask for the next group of panels during the work on one: each is read once from
     far away. Tiles of many registers work longer on a line, and hide more."""
-    free = is_layout_free(sch.func, matmul.w.buffer)
+    free = is_layout_free(func, matmul.w.buffer)
     return free and target.vector_registers < MANY_REGISTERS
 
 
-def _columns_first(sch: Schedule, matmul: Matmul, target: Target) -> bool:
+def _columns_first(func: PrimFunc, matmul: Matmul, target: Target) -> bool:
     """Whether groups of panels are the outer loop: each is packed where it is used, or all weights
     together are too large to stay in a core's cache from one tile of rows to the next."""
     weights = bytes_of(matmul.w)
     if weights is None:
         return False
-    copied = not is_layout_free(sch.func, matmul.w.buffer)
+    copied = not is_layout_free(func, matmul.w.buffer)
     return copied or weights > CACHE_SHARE * target.l2_bytes
 
 

@@ -11,30 +11,38 @@ ahead is read. A matrix between two products is complete before the second one b
 
 from __future__ import annotations
 
-from ...support.errors import ScheduleValueError
 from ...support.target import Target
-from ...tensorir.printer import print_func
+from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ..block_tiles import products_of
-from ..chooser import Chooser
-from ..workload import block_named, match_matmul
+from ..workload import Matmul, block_named, match_matmul
 from .inline import inline_elementwise
-from .matmul import schedule_product
+from .matmul import Product, ProductDecisions, schedule_product
 from .reduction import schedule_rest
+from .rule import Decide, NoDecisions, Rule
 
 
-def schedule_chain(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Apply the rule to the schedule's function. Raises ScheduleError where there are not several
-    products, or where a primitive refuses."""
-    found = products_of(sch.func)
-    if len(found) < 2:
-        raise ScheduleValueError(
-            "chain", "The function has not several products to schedule.", print_func(sch.func)
-        )
-    inline_elementwise(sch, keep=[load.buffer for m in found for load in (m.x, m.w)])
-    for name in [m.block for m in found]:
-        # What was scheduled before it has changed what a product reads.
-        matmul = match_matmul(block_named(sch.func, name))
-        assert matmul is not None
-        schedule_product(sch, matmul, target, chooser)
-    schedule_rest(sch, target, chooser)
+class ChainRule(Rule[tuple[Matmul, ...], NoDecisions]):
+    """Functions with several products."""
+
+    name = "chain"
+    decisions = NoDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> tuple[Matmul, ...] | None:
+        found = products_of(func)
+        return tuple(found) if len(found) > 1 else None
+
+    def prepare(self, sch: Schedule, roles: tuple[Matmul, ...]) -> None:
+        inline_elementwise(sch, keep=[load.buffer for m in roles for load in (m.x, m.w)])
+
+    def apply(
+        self, sch: Schedule, roles: tuple[Matmul, ...], decisions: NoDecisions, decide: Decide
+    ) -> None:
+        for name in [m.block for m in roles]:
+            # What was scheduled before it has changed what a product reads.
+            matmul = match_matmul(block_named(sch.func, name))
+            assert matmul is not None
+            product = Product(sch.func, matmul)
+            own = decide(ProductDecisions, product, name)
+            schedule_product(sch, product, own, decide.target)
+        schedule_rest(sch, decide.target, decide)

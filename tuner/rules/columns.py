@@ -24,12 +24,12 @@ from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
-from ..chooser import Chooser
 from ..workload import blocks_in_order, is_reduction, is_spatial, static_extent
 from .elementwise import is_plain
 from .lanes import lanes_of, vectorize_loop, width_for
 from .long_sums import block_long_sum
 from .nests import Nest, accesses, axis_of, nest_of, spatial_axes
+from .rule import Decisions, choice
 from .sharing import PARALLEL_GRAIN, points_of
 
 FEW_ROWS = 16
@@ -140,13 +140,20 @@ class Cut:
     rows: tuple[tuple[Nest, LoopRV], ...] = ()
 
 
+@dataclass(frozen=True)
+class ColumnDecisions(Decisions):
+    """Of nests (roles): the vectors of columns that are summed at a time."""
+
+    columns: int = choice(lambda nests, t, d: (1, 2, 4, 8), lambda nests, t, d: 4)
+
+
 def schedule_columns(
-    sch: Schedule, nests: list[Nest], column: int, target: Target, chooser: Chooser
+    sch: Schedule, nests: list[Nest], column: int, target: Target, decisions: ColumnDecisions
 ) -> Cut:
     """Cut the kept axis ``column`` into pieces, innermost everywhere."""
     extent = nests[0].block.iter_vars[nests[0].kept[column]].dom.extent
     lanes = min([lanes_of(target, n.block) for n in nests])
-    width = width_for(extent, lanes, chooser.value(sch, [1, 2, 4, 8], 4))
+    width = width_for(extent, lanes, decisions.columns)
     piece = _piece(nests, column, width)
     if not piece:
         _sum_in_registers(sch, nests, column, width)

@@ -32,16 +32,24 @@ from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
-from ..chooser import Chooser
 from ..workload import block_named, blocks_in_order, product_of, static_extent
 from .borders import image_of, offset_of
 from .groups import group_size, panel_of, wants_groups_apart
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power
-from .matmul import TALLEST_TILE, TileShape, best_tile, row_parts, steps_a_cycle
+from .matmul import (
+    STEPS,
+    TALLEST_TILE,
+    VECTORS,
+    TileShape,
+    best_tile,
+    row_parts,
+    steps_a_cycle,
+)
 from .panels import lay_out
 from .partial_sums import Blocks, cut_blocks, plan_blocks_of_steps, sum_in_blocks
 from .reduction import schedule_rest
+from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share
 from .tiles import (
     CACHE_SHARE,
@@ -134,38 +142,117 @@ def _match(func: PrimFunc, block: Block) -> Convolution | None:
     return Convolution(block.name, batch, tuple(pixels), channel, fixed, depth, x, w, at, pad, each)
 
 
-def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Apply the rule; ``match_conv`` says where."""
-    conv = match_conv(sch.func)
-    assert conv is not None
-    inline_elementwise(sch, keep=(conv.x.buffer, conv.w.buffer))
-    conv = match_conv(sch.func)
-    assert conv is not None
-    block = block_named(sch.func, conv.block)
-    lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
-    columns = static_extent(block, conv.channel) if conv.each is None else conv.each
-    apart = conv.each is not None and wants_groups_apart(conv.each, lanes)
-    if conv.each is not None:
-        lanes = min(lanes, up_to_power(conv.each)) if apart else panel_of(conv.each, lanes, 1)[0]
-    width = static_extent(block, conv.pixels[-1])
-    reserved = reserved_registers(target)
-    shape = row_tile(columns, width, lanes, target.vector_registers, reserved)
-    vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
-    if conv.each is not None and not apart:
-        vectors = panel_of(conv.each, lanes, vectors)[1]
+@dataclass(frozen=True)
+class ConvRoles:
+    """The convolution of a function."""
+
+    func: PrimFunc
+    conv: Convolution
+
+    @property
+    def block(self) -> Block:
+        return block_named(self.func, self.conv.block)
+
+    @property
+    def width(self) -> int | None:
+        """Pixels of a row."""
+        return static_extent(self.block, self.conv.pixels[-1])
+
+    def _register_lanes(self, target: Target) -> int:
+        return max(1, target.vector_bits // self.block.writes[0].buffer.dtype.bits)
+
+    def apart(self, target: Target) -> bool:
+        """Whether groups are an axis of their own."""
+        each = self.conv.each
+        return each is not None and wants_groups_apart(each, self._register_lanes(target))
+
+    def lanes(self, target: Target) -> int:
+        """Channels of a vector."""
+        lanes, each = self._register_lanes(target), self.conv.each
+        if each is None:
+            return lanes
+        return min(lanes, up_to_power(each)) if self.apart(target) else panel_of(each, lanes, 1)[0]
+
+    def vectors(self, target: Target) -> tuple[int, ...]:
+        """The vectors that a tile may have: panels end with a group."""
+        each = self.conv.each
+        if each is None or self.apart(target):
+            return VECTORS
+        lanes = self.lanes(target)
+        return tuple([v for v in VECTORS if each % (v * lanes) == 0])
+
+    def best_tile(self, target: Target) -> TileShape:
+        """The tile that the model suggests."""
+        columns = self.conv.each
+        if columns is None:
+            columns = static_extent(self.block, self.conv.channel)
+        lanes, registers = self.lanes(target), target.vector_registers
+        return row_tile(columns, self.width, lanes, registers, reserved_registers(target))
+
+    def best_vectors(self, target: Target) -> int:
+        """Those of the best tile, or as many fewer as a group takes."""
+        wanted = self.best_tile(target).vectors
+        return max([v for v in self.vectors(target) if v <= wanted])
+
+
+def _pixels(roles: ConvRoles, vectors: int, target: Target) -> tuple[int, ...]:
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
-    candidates = [r for r in (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14) if r <= limit]
-    tile = chooser.value(sch, candidates, shape.rows)
-    tile = tile if width is None else min(tile, width)
+    return tuple(range(1, min(limit, TALLEST_TILE, roles.width or TALLEST_TILE) + 1))
+
+
+@dataclass(frozen=True)
+class ConvDecisions(Decisions):
+    """A tile of ``pixels`` x ``vectors`` of channels; whether panels of weights are the outermost
+    loop (``weights_first``); the steps of channels that are written out, at most."""
+
+    vectors: int = choice(lambda c, t, d: c.vectors(t), lambda c, t, d: c.best_vectors(t))
+    pixels: int = choice(
+        lambda c, t, d: _pixels(c, d.vectors, t),
+        lambda c, t, d: min(c.best_tile(t).rows, _pixels(c, d.vectors, t)[-1]),
+    )
+    weights_first: int = choice(
+        lambda c, t, d: (0, 1), lambda c, t, d: _weights_first(c.func, c.conv, t)
+    )
+    unroll: int = choice(
+        lambda c, t, d: STEPS, lambda c, t, d: steps_unrolled(t, d.pixels * d.vectors)
+    )
+
+
+class ConvRule(Rule[ConvRoles, ConvDecisions]):
+    """Functions with one convolution."""
+
+    name = "conv"
+    decisions = ConvDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> ConvRoles | None:
+        conv = match_conv(func)
+        return None if conv is None else ConvRoles(func, conv)
+
+    def prepare(self, sch: Schedule, roles: ConvRoles) -> None:
+        inline_elementwise(sch, keep=(roles.conv.x.buffer, roles.conv.w.buffer))
+
+    def apply(
+        self, sch: Schedule, roles: ConvRoles, decisions: ConvDecisions, decide: Decide
+    ) -> None:
+        schedule_conv(sch, roles, decisions, decide.target)
+        schedule_rest(sch, decide.target, decide)
+
+
+def schedule_conv(
+    sch: Schedule, roles: ConvRoles, decisions: ConvDecisions, target: Target
+) -> None:
+    """Tile the convolution, the block that pads for it, and the epilogue behind it."""
+    conv, block = roles.conv, roles.block
+    lanes, vectors, tile = roles.lanes(target), decisions.vectors, decisions.pixels
     panel = vectors * lanes
-    weights_first = bool(chooser.value(sch, [0, 1], int(_weights_first(sch.func, conv, target))))
-    unroll = _unroll(sch, block, conv, tile * vectors, target, chooser)
+    weights_first = bool(decisions.weights_first)
+    unroll = _unroll(block, conv, decisions.unroll, target)
     blocks = _blocks(block, conv, unroll)
     if blocks is None:
         stored = outlets(sch, conv.block)
     else:
         stored = (consumer_or_copy(sch, conv.block, "global"),)
-    if apart:
+    if roles.apart(target):
         conv = _groups_apart(sch, conv, stored)
     _pack(sch, conv, panel, target)
     pad_columns(sch, conv.block, panel)
@@ -182,7 +269,6 @@ def schedule_conv(sch: Schedule, target: Target, chooser: Chooser) -> None:
     share(sch, target, front, points_of(block))
     if conv.pad:
         vectorize_pad(sch, conv.pad, target, alone=not together)
-    schedule_rest(sch, target, chooser)
 
 
 def row_tile(
@@ -239,14 +325,11 @@ def _blocks(block: Block, conv: Convolution, unroll: int) -> Blocks | None:
     return plan_blocks_of_steps(extents, unroll)
 
 
-def _unroll(
-    sch: Schedule, block: Block, conv: Convolution, sums: int, target: Target, chooser: Chooser
-) -> int:
+def _unroll(block: Block, conv: Convolution, wanted: int, target: Target) -> int:
     """Steps of channels that are written out: all of the few of a first layer where tiles are
     small, while large tiles would spill. Not a row of the window: neighbouring pixels share its
     elements, which are then kept, in the sums' registers."""
     depth = static_extent(block, conv.depth)
-    wanted = chooser.value(sch, [1, 2, 4, 8], steps_unrolled(target, sums))
     small = target.vector_registers < MANY_REGISTERS
     return depth if small and depth is not None and depth <= wanted else divisor(depth, wanted)
 

@@ -19,18 +19,30 @@ Where sizes are known and windows small, no rows are copied and tiles have sever
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 from ...support.target import Target
 from ...tensorir.expr import Expr, Var
+from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
-from ..chooser import Chooser
+from ...tensorir.stmt import Block
 from ..workload import block_named, static_extent
 from .conv import rows_together, vectorize_pad
-from .direct_window import direct_window, schedule_direct
+from .direct_window import (
+    WIDEST,
+    DirectWindow,
+    best_tile,
+    direct_window,
+    schedule_direct,
+    tile_heights,
+)
 from .inline import inline_elementwise
 from .lanes import up_to_power
-from .matmul import FMA_LATENCY, row_parts
+from .matmul import FMA_LATENCY, TALLEST_TILE, row_parts
 from .panels import lay_out
 from .reduction import schedule_rest
+from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share
 from .tiles import outlets, partition_together, store_tile
 from .window_match import Window, match_window
@@ -39,41 +51,104 @@ MOST_STEPS = 32
 """Elements of a window up to which all of it is written out."""
 
 
-def schedule_window(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Apply the rule; ``match_window`` says where."""
-    window = match_window(sch.func)
-    assert window is not None
-    keep = [window.x.buffer] + ([] if window.w is None else [window.w.buffer])
-    inline_elementwise(sch, keep=tuple(keep))
-    window = match_window(sch.func)
-    assert window is not None
-    block = block_named(sch.func, window.block)
-    lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
-    channels = static_extent(block, window.channel)
-    if channels is not None:
+@dataclass(frozen=True)
+class WindowRoles:
+    """The window of a function; ``direct`` where it does without a padded copy."""
+
+    func: PrimFunc
+    window: Window
+    direct: DirectWindow | None
+
+    @property
+    def block(self) -> Block:
+        return block_named(self.func, self.window.block)
+
+    @property
+    def width(self) -> int | None:
+        """Pixels of a row."""
+        return static_extent(self.block, self.window.pixels[-1])
+
+    def lanes(self, target: Target) -> int:
+        """Channels of a vector."""
+        lanes = max(1, target.vector_bits // self.block.writes[0].buffer.dtype.bits)
+        channels = static_extent(self.block, self.window.channel)
         # Of vectors that are mostly empty LLVM makes bad code, and sometimes none.
-        lanes = min(lanes, up_to_power(channels))
-    steps = 1
-    for k in window.kernel:
-        steps *= static_extent(block, k) or MOST_STEPS + 1
-    direct = direct_window(sch, window) if steps <= MOST_STEPS else None
-    if direct is not None:
-        if window.w is not None:
-            _pack(sch, window, lanes)
-        schedule_direct(sch, direct, target, chooser, lanes)
-        return
-    width = static_extent(block, window.pixels[-1])
-    best = _pixels(width, target.vector_registers, window.w is not None)
-    tile = chooser.value(sch, [1, 2, 4, 7, 8, 14], best)
-    tile = tile if width is None else min(tile, width)
-    if window.w is not None:
-        _pack(sch, window, lanes)
+        return lanes if channels is None else min(lanes, up_to_power(channels))
+
+    def best_tile(self, target: Target) -> tuple[int, int]:
+        """Rows and pixels of the tile that the model suggests."""
+        if self.direct is not None:
+            return best_tile(self.direct, self.block, target, self.lanes(target))
+        best = _pixels(self.width, target.vector_registers, self.window.w is not None)
+        return 1, min(best, self.width or best)
+
+
+def _widths(roles: WindowRoles) -> tuple[int, ...]:
+    most = TALLEST_TILE if roles.direct is None else WIDEST
+    return tuple(range(1, min(most, roles.width or most) + 1))
+
+
+def _heights(roles: WindowRoles, pixels: int, target: Target) -> tuple[int, ...]:
+    return (1,) if roles.direct is None else tile_heights(roles.direct, pixels, target)
+
+
+@dataclass(frozen=True)
+class WindowDecisions(Decisions):
+    """A tile of ``rows`` x ``pixels``; of one row where rows are copied."""
+
+    pixels: int = choice(lambda w, t, d: _widths(w), lambda w, t, d: w.best_tile(t)[1])
+    rows: int = choice(
+        lambda w, t, d: _heights(w, d.pixels, t),
+        lambda w, t, d: min(w.best_tile(t)[0], _heights(w, d.pixels, t)[-1]),
+    )
+
+
+class WindowRule(Rule[WindowRoles, WindowDecisions]):
+    """Functions with one window over pixels, each channel by itself."""
+
+    name = "window"
+    decisions = WindowDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> WindowRoles | None:
+        window = match_window(func)
+        if window is None:
+            return None
+        is_small = _steps(block_named(func, window.block), window) <= MOST_STEPS
+        return WindowRoles(func, window, direct_window(func, window) if is_small else None)
+
+    def prepare(self, sch: Schedule, roles: WindowRoles) -> None:
+        window = roles.window
+        keep = [window.x.buffer] + ([] if window.w is None else [window.w.buffer])
+        inline_elementwise(sch, keep=tuple(keep))
+
+    def apply(
+        self, sch: Schedule, roles: WindowRoles, decisions: WindowDecisions, decide: Decide
+    ) -> None:
+        lanes, target = roles.lanes(decide.target), decide.target
+        if roles.window.w is not None:
+            _pack(sch, roles.window, lanes)
+        if roles.direct is not None:
+            schedule_direct(sch, roles.direct, (decisions.rows, decisions.pixels), target, lanes)
+        else:
+            schedule_copied(sch, roles, decisions.pixels, target)
+        schedule_rest(sch, target, decide)
+
+
+def _steps(block: Block, window: Window) -> int:
+    """Elements of a window; many where that is symbolic."""
+    return math.prod([static_extent(block, k) or MOST_STEPS + 1 for k in window.kernel])
+
+
+def schedule_copied(sch: Schedule, roles: WindowRoles, tile: int, target: Target) -> None:
+    """Tile rows of ``tile`` pixels, over padded rows; weights have their layout already."""
+    window, block, lanes = roles.window, roles.block, roles.lanes(target)
+    is_small = _steps(block, window) <= MOST_STEPS
     stored = outlets(sch, window.block)
     outer = _order(sch, window, stored, rows_together(block, window.pixels), lanes)
     parts = row_parts(sch.get(sch.get_loops(window.block)[outer]).extent, tile)
     names = partition_together(sch, (window.block, *stored), outer, [e for e, _ in parts])
     for blocks, (_, pixels) in zip(names, parts, strict=True):
-        _tile(sch, blocks, pixels, outer, lanes, unrolled=steps <= MOST_STEPS)
+        _tile(sch, blocks, pixels, outer, lanes, unrolled=is_small)
     front = sch.get_loops(names[0][1])[: outer + 1]
     together = bool(window.pad) and len(window.pixels) > 1
     if together:
@@ -81,7 +156,6 @@ def schedule_window(sch: Schedule, target: Target, chooser: Chooser) -> None:
     share(sch, target, front, points_of(block))
     if window.pad:
         vectorize_pad(sch, window.pad, target, alone=not together)
-    schedule_rest(sch, target, chooser)
 
 
 def _pixels(width: int | None, registers: int, weighted: bool) -> int:

@@ -24,12 +24,11 @@ from dataclasses import dataclass
 from ...support.abi import STACK_LIMIT
 from ...support.target import Target
 from ...tensorir.expr import IntImm
+from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
-from ..chooser import Chooser
 from ..workload import block_named, static_extent
 from .borders import Axis, image_of, offset_of, padded_axis
-from .reduction import schedule_rest
 from .sharing import ENOUGH_TILES, points_of, share
 from .tiles import bytes_of, depth_below, outlets, partition_together, store_tile
 from .window_match import Window
@@ -39,7 +38,10 @@ MOST_PIXEL_AXES = 2
 
 
 TILE_ROWS = 4
-"""Rows of a tile; see ``_choose_tile``."""
+"""Rows of a tile; see ``best_tile``."""
+
+HIGHEST, WIDEST = 7, 8
+"""Rows and pixels of the largest tile."""
 
 TILE = 8
 """Results of a tile a lane."""
@@ -65,13 +67,13 @@ class DirectWindow:
     axes: tuple[Axis, ...]
 
 
-def direct_window(sch: Schedule, window: Window) -> DirectWindow | None:
+def direct_window(func: PrimFunc, window: Window) -> DirectWindow | None:
     """The window as one that can do without a padded copy, or None: its sizes are symbolic, its
     image is not just padded, or it has many dimensions."""
-    block = block_named(sch.func, window.block)
+    block = block_named(func, window.block)
     if len(window.pixels) > MOST_PIXEL_AXES:
         return None
-    pad = block_named(sch.func, window.pad) if window.pad else None
+    pad = block_named(func, window.pad) if window.pad else None
     image = image_of(pad) if pad is not None else window.x
     if image is None:
         return None
@@ -92,18 +94,16 @@ def direct_window(sch: Schedule, window: Window) -> DirectWindow | None:
 
 
 def schedule_direct(
-    sch: Schedule, direct: DirectWindow, target: Target, chooser: Chooser, lanes: int
+    sch: Schedule, direct: DirectWindow, shape: tuple[int, int], target: Target, lanes: int
 ) -> None:
-    """Apply the rule; weights have their layout already."""
+    """Tile the window, in rows x pixels of ``shape``; weights have their layout already."""
     window, axes = direct.window, direct.axes
     block = block_named(sch.func, window.block)
-    fused = window.w is None or target.has_fma
-    steps = static_extent(block, window.kernel[-2]) if len(axes) > 1 else None
-    by_rows = window.w is None and steps is not None and steps > axes[0].stride
+    steps = _rows_of_window(direct, block)
+    by_rows = _combines_rows(direct, block)
     chunks = _chunks(direct, block, target, lanes)
     column = column_of(direct, block, target, chunks)
-    registers = target.vector_registers
-    tile = _choose_tile(sch, chooser, axes, registers, column, by_rows=by_rows, fused=fused)
+    tile = shape[-len(axes) :]
     if window.pad:
         sch.compute_inline(window.pad)
     stored = outlets(sch, window.block)
@@ -121,7 +121,17 @@ def schedule_direct(
         # The rows inside are nearly all.
         rows = [sch.get_loops(names[1])[CHUNK + 1] for names in groups]
         share(sch, target, [max(rows, key=lambda r: count_of(sch, r))], points_of(block))
-    schedule_rest(sch, target, chooser)
+
+
+def _rows_of_window(direct: DirectWindow, block: Block) -> int | None:
+    """Rows of a window; None where there are none, or of unknown number."""
+    return static_extent(block, direct.window.kernel[-2]) if len(direct.axes) > 1 else None
+
+
+def _combines_rows(direct: DirectWindow, block: Block) -> bool:
+    """Whether the rows of windows may be combined by themselves."""
+    steps = _rows_of_window(direct, block)
+    return direct.window.w is None and steps is not None and steps > direct.axes[0].stride
 
 
 def count_of(sch: Schedule, loop: LoopRV) -> int:
@@ -130,40 +140,34 @@ def count_of(sch: Schedule, loop: LoopRV) -> int:
     return extent.value if isinstance(extent, IntImm) else 0
 
 
-def _choose_tile(
-    sch: Schedule,
-    chooser: Chooser,
-    axes: tuple[Axis, ...],
-    registers: int,
-    column: int | None,
-    *,
-    by_rows: bool,
-    fused: bool,
-) -> tuple[int, ...]:
-    """Rows and pixels of a tile (pixels alone where there are no rows), sums in half the registers
-    at most; ``column`` is that of ``column_of``.
+def tile_heights(direct: DirectWindow, pixels: int, target: Target) -> tuple[int, ...]:
+    """The rows that a tile of so many pixels may have: its sums take half the registers at most."""
+    if len(direct.axes) == 1:
+        return (1,)
+    most = max(1, target.vector_registers // 2 // pixels)
+    return tuple(range(1, min(HIGHEST, direct.axes[0].extent, most) + 1))
+
+
+def best_tile(direct: DirectWindow, block: Block, target: Target, lanes: int) -> tuple[int, int]:
+    """Rows and pixels of a tile (one row where there are none).
 
     High tiles of few pixels are best: a row of a window is read for as many rows of results, and
     what is read and written at a time are few lines of each row. With a stride pixels share little
     of their windows, and one pixel a row is less code; so it is where the rows of windows are
-    combined by themselves (``by_rows``), which are registers more. Without, and where products are
-    not ``fused`` with sums, tiles are lower: what rows share needs registers as well.
+    combined by themselves, which are registers more. Without, and where products are not fused with
+    sums, tiles are lower: what rows share needs registers as well.
     """
-    most = registers // 2
+    axes = direct.axes
+    fused = direct.window.w is None or target.has_fma
     width = axes[-1].extent
     high = min(TILE_ROWS, axes[0].extent) if len(axes) > 1 else 1
+    by_rows = _combines_rows(direct, block)
     reach = (2 if by_rows else min(axes[-1].stride, 2)) if high > 1 else 1
     best = TILE // high // reach
     if not fused and high > 1 and reach == 1:
         high, best = UNFUSED_TILE
-    if column is not None:
-        high, best = column, 1
-    wide = chooser.value(sch, [1, 2, 3, 4, 7, 8], min(best, width))
-    pixels = min(wide, width)
-    if len(axes) == 1:
-        return (pixels,)
-    rows = chooser.value(sch, [1, 2, 4, 7] if column is None else [1, 2, 4, 5, 6, 7], high)
-    return (max(1, min(rows, axes[0].extent, most // pixels)), pixels)
+    column = column_of(direct, block, target, _chunks(direct, block, target, lanes))
+    return (high, min(best, width)) if column is None else (column, 1)
 
 
 def column_of(direct: DirectWindow, block: Block, target: Target, chunks: int) -> int | None:

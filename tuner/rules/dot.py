@@ -17,16 +17,18 @@ much as the product itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
-from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .inline import inline_elementwise
-from .matmul import match
+from .matmul import Product, match
 from .panels import is_layout_free
 from .reduction import combine_lanes, first_blocks, merge_statements, schedule_rest
+from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share_tiles
 from .tiles import consumer_or_copy, sum_in_blocks
 
@@ -54,29 +56,48 @@ def fits(func: PrimFunc, matmul: Matmul, lanes: int) -> bool:
     )
 
 
-def schedule_dot(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Apply the rule; ``fits`` says where."""
-    matmul = match(sch.func)
-    assert matmul is not None
-    inline_elementwise(sch, keep=(matmul.x.buffer, matmul.w.buffer))
-    matmul = match(sch.func)
-    assert matmul is not None
-    block = block_named(sch.func, matmul.block)
-    lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
-    columns = static_extent(block, matmul.columns[-1])
-    wanted = chooser.value(sch, [1, 2, 4, 8, 16], 8)
-    while columns is not None and wanted > columns:
-        wanted //= 2
-    k = static_extent(block, matmul.reduce[0])
-    assert k is not None
-    unroll = chooser.value(sch, [1, 2, 4], 1)
-    while unroll > k // lanes:
-        unroll //= 2
-    epilogue = consumer_or_copy(sch, matmul.block, "register")
-    parts = _cut_columns(sch, matmul.block, epilogue, wanted)
-    for product, stored, together in parts:
-        _schedule_part(sch, product, stored, (together, lanes, unroll), target, points_of(block))
-    schedule_rest(sch, target, chooser)
+def _together(product: Product) -> tuple[int, ...]:
+    columns = static_extent(product.block, product.matmul.columns[-1])
+    return tuple([n for n in (1, 2, 4, 8, 16) if columns is None or n <= columns])
+
+
+def _steps(product: Product, target: Target) -> tuple[int, ...]:
+    k = static_extent(product.block, product.matmul.reduce[0]) or 1
+    return tuple([n for n in (1, 2, 4) if n == 1 or n <= k // product.lanes(target)])
+
+
+@dataclass(frozen=True)
+class DotDecisions(Decisions):
+    """``columns`` that are summed together, and the steps of k that are written out."""
+
+    columns: int = choice(lambda p, t, d: _together(p), lambda p, t, d: min(8, _together(p)[-1]))
+    unroll: int = choice(lambda p, t, d: _steps(p, t), lambda p, t, d: 1)
+
+
+class DotRule(Rule[Product, DotDecisions]):
+    """Products of few rows, whose weight has its layout."""
+
+    name = "dot"
+    decisions = DotDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> Product | None:
+        matmul = match(func)
+        product = None if matmul is None else Product(func, matmul)
+        if product is None or not fits(func, product.matmul, product.lanes(target)):
+            return None
+        return product
+
+    def prepare(self, sch: Schedule, roles: Product) -> None:
+        inline_elementwise(sch, keep=(roles.matmul.x.buffer, roles.matmul.w.buffer))
+
+    def apply(self, sch: Schedule, roles: Product, decisions: DotDecisions, decide: Decide) -> None:
+        block, target = roles.block, decide.target
+        tile = (roles.lanes(target), decisions.unroll)
+        epilogue = consumer_or_copy(sch, block.name, "register")
+        parts = _cut_columns(sch, block.name, epilogue, decisions.columns)
+        for product, stored, together in parts:
+            _schedule_part(sch, product, stored, (together, *tile), target, points_of(block))
+        schedule_rest(sch, target, decide)
 
 
 def _cut_columns(

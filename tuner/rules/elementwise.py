@@ -20,23 +20,27 @@ fill a vector is a part of its own, so that full vectors carry no mask.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...support.abi import LINE_BYTES
 from ...support.node import Node, walk
 from ...support.target import Target
 from ...tensorir.expr import Add, BufferLoad, Call, Expr, IntImm, Select, Sub, Var, is_const
+from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
-from ..chooser import Chooser
 from ..workload import (
     block_named,
     blocks_in_order,
+    is_reduction,
     is_spatial,
     load_is_contiguous,
     uses_intrinsic,
 )
 from .inline import inline_elementwise
 from .lanes import lanes_of, vectorize_loop, width_for
+from .rule import Decide, Decisions, NoDecisions, Rule, choice
 from .seams import cut_at_seams, has_seams
 from .sharing import points_of, share
 from .streaming import vectors_of_line
@@ -55,15 +59,75 @@ FEWEST_ROWS = 4
 """Rows that make up for a table of the places that each of them reads."""
 
 
-def schedule_elementwise(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Inline what can be, then vectorise every remaining spatial block."""
-    inline_elementwise(sch)
-    for block in blocks_in_order(sch.func):
-        if is_spatial(block):
-            schedule_block(sch, block, target, chooser)
+@dataclass(frozen=True)
+class Vectors:
+    """A block whose elements are vectors, of a function as it stands."""
+
+    func: PrimFunc
+    block: Block
+
+    def least(self, target: Target) -> int:
+        """The fewest at a time that fill a line which goes past the caches."""
+        return vectors_of_line(self.func, self.block, lanes_of(target, self.block), target)
+
+    def counts(self, target: Target) -> tuple[int, ...]:
+        """How many may be taken at a time."""
+        least = self.least(target)
+        # Narrow results of wide operands fill a line with more vectors than are chosen otherwise.
+        return tuple([n for n in (1, 2, 4) if n >= least]) or (least,)
+
+    def best(self, target: Target) -> int:
+        """How many the model takes."""
+        # With few registers, lowering computes a function's vectors side by side.
+        busy = 2 if target.has_many_registers else 4
+        return max(self.least(target), busy if uses_intrinsic(self.block) else 1)
 
 
-def schedule_block(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> bool:
+@dataclass(frozen=True)
+class VectorDecisions(Decisions):
+    """The ``vectors`` of a block's last axis that are taken at a time."""
+
+    vectors: int = choice(lambda v, t, d: v.counts(t), lambda v, t, d: v.best(t))
+
+
+@dataclass(frozen=True)
+class TileDecisions(Decisions):
+    """A tile of ``lanes`` x ``rows`` of a block (roles) that reads across."""
+
+    lanes: int = choice(
+        lambda block, t, d: _parts_of(lanes_of(t, block)), lambda block, t, d: lanes_of(t, block)
+    )
+    rows: int = choice(lambda block, t, d: (4, 8, 16, 32), lambda block, t, d: LINE)
+
+
+def _parts_of(lanes: int) -> tuple[int, ...]:
+    return tuple([n for n in (lanes, lanes // 2, lanes // 4) if n])
+
+
+class ElementwiseRule(Rule[tuple[Block, ...], NoDecisions]):
+    """Functions without reductions: what can be is inlined, then every spatial block is
+    vectorised."""
+
+    name = "elementwise"
+    decisions = NoDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> tuple[Block, ...] | None:
+        blocks = blocks_in_order(func)
+        if any(is_reduction(b) for b in blocks):
+            return None
+        return tuple([b for b in blocks if is_spatial(b)])
+
+    def prepare(self, sch: Schedule, roles: tuple[Block, ...]) -> None:
+        inline_elementwise(sch)
+
+    def apply(
+        self, sch: Schedule, roles: tuple[Block, ...], decisions: NoDecisions, decide: Decide
+    ) -> None:
+        for block in roles:
+            schedule_block(sch, block, decide.target, decide)
+
+
+def schedule_block(sch: Schedule, block: Block, target: Target, decide: Decide) -> bool:
     """Vectorise one block, in tiles, fused, or along its last axis: the first that fits."""
     if not block.iter_vars or not is_plain(sch, block):
         return False  # a scalar, or part of another rule's nest
@@ -78,7 +142,7 @@ def schedule_block(sch: Schedule, block: Block, target: Target, chooser: Chooser
         rules = [_vectorize_tiles, _vectorize_last]
         if fits_registers(block, target):
             rules.insert(0, transpose_in_registers)
-    return any(attempt(sch, rule, block, target, chooser) for rule in rules)
+    return any(attempt(sch, rule, block, target, decide) for rule in rules)
 
 
 def is_plain(sch: Schedule, block: Block) -> bool:
@@ -89,9 +153,9 @@ def is_plain(sch: Schedule, block: Block) -> bool:
     )
 
 
-def _vectorize_fused(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+def _vectorize_fused(sch: Schedule, block: Block, target: Target, decide: Decide) -> None:
     loops = _fused(sch, block, block.name, target)
-    parts = _vectorize(sch, block, loops[-1], target, chooser)
+    parts = _vectorize(sch, block, loops[-1], target, decide)
     share(sch, target, [*loops[:-1], parts[0]], points_of(block))
 
 
@@ -126,9 +190,9 @@ def _conditions(n: Node) -> tuple[Node, ...]:
     return n.args[:1] if isinstance(n, Call) and n.op == "if_then_else" else ()
 
 
-def _vectorize_last(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+def _vectorize_last(sch: Schedule, block: Block, target: Target, decide: Decide) -> None:
     loops = sch.get_loops(block.name)
-    parts = _vectorize(sch, block, loops[-1], target, chooser)
+    parts = _vectorize(sch, block, loops[-1], target, decide)
     share(sch, target, [*loops[:-1], parts[0]], points_of(block))
 
 
@@ -151,7 +215,7 @@ def _looked_up_rows(block: Block, target: Target, width: int) -> int:
     return 0
 
 
-def _vectorize_repeated(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+def _vectorize_repeated(sch: Schedule, block: Block, target: Target, decide: Decide) -> None:
     """The last two axes as one, in as many vectors as the last one has elements."""
     loops = sch.get_loops(block.name)
     inner = block.iter_vars[-1].dom.extent
@@ -190,20 +254,20 @@ def _runs_along_one(load: BufferLoad, before: Var, last: Var) -> bool:
     return load.indices[len(used) - 1] in (before, last) and not any(used[:-1])
 
 
-def _vectorize_pieces(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+def _vectorize_pieces(sch: Schedule, block: Block, target: Target, decide: Decide) -> None:
     """The pieces between seams, each by itself."""
     for name in cut_at_seams(sch, block, lanes_of(target, block)):
         loops = _fused(sch, block, name, target)
-        parts = _vectorize(sch, block, loops[-1], target, chooser)
+        parts = _vectorize(sch, block, loops[-1], target, decide)
         if not any(sch.get(loop).kind == "parallel" for loop in loops[:-1]):
             share(sch, target, [*loops[:-1], parts[0]], points_of(block))
 
 
-def _vectorize_lookups(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+def _vectorize_lookups(sch: Schedule, block: Block, target: Target, decide: Decide) -> None:
     """The places along the last axis, which are the same in every row, once and in a table."""
     for table in sch.cache_index(block.name, "global"):
-        _vectorize_last(sch, sch.get(table), target, chooser)
-    _vectorize_last(sch, block_named(sch.func, block.name), target, chooser)
+        _vectorize_last(sch, sch.get(table), target, decide)
+    _vectorize_last(sch, block_named(sch.func, block.name), target, decide)
 
 
 def looks_up(block: Block) -> bool:
@@ -225,15 +289,10 @@ def _is_long(extent: Expr) -> bool:
 
 
 def _vectorize(
-    sch: Schedule, block: Block, loop: LoopRV, target: Target, chooser: Chooser
+    sch: Schedule, block: Block, loop: LoopRV, target: Target, decide: Decide
 ) -> list[LoopRV]:
     lanes = lanes_of(target, block)
-    # With few registers, lowering computes a function's vectors side by side.
-    busy = 2 if target.has_many_registers else 4
-    least = vectors_of_line(sch.func, block, lanes, target)
-    best = max(least, busy if uses_intrinsic(block) else 1)
-    # Narrow results of wide operands fill a line with more vectors than are chosen otherwise.
-    wanted = chooser.value(sch, [n for n in (1, 2, 4) if n >= least] or [least], best)
+    wanted = decide(VectorDecisions, Vectors(sch.func, block), block.name).vectors
     extent = sch.get(loop).extent
     width = width_for(extent, lanes, wanted)
     parts = vectorize_loop(sch, loop, width, lanes)
@@ -243,16 +302,14 @@ def _vectorize(
     return parts
 
 
-def _vectorize_tiles(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+def _vectorize_tiles(sch: Schedule, block: Block, target: Target, decide: Decide) -> None:
     """Tiles of the last axis and of the one that a load runs along."""
     crossed = crossed_axis(block)
     assert crossed is not None
     loops = sch.get_loops(block.name)
-    lanes = lanes_of(target, block)
-    lanes = chooser.value(sch, [n for n in (lanes, lanes // 2, lanes // 4) if n], lanes)
-    rows = chooser.value(sch, [4, 8, 16, 32], LINE)
-    row0, row1 = sch.split(loops[crossed], [None, rows])
-    col0, col1 = sch.split(loops[-1], [None, lanes])
+    decisions = decide(TileDecisions, block, block.name)
+    row0, row1 = sch.split(loops[crossed], [None, decisions.rows])
+    col0, col1 = sch.split(loops[-1], [None, decisions.lanes])
     others = [loop for i, loop in enumerate(loops[:-1]) if i != crossed]
     sch.reorder(*others, row0, col0, row1, col1)
     sch.vectorize(col1)

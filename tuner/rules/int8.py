@@ -22,19 +22,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
-from ..chooser import Chooser
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .inline import inline_elementwise
 from .lanes import up_to_power
-from .matmul import SYMBOLIC_TILES, match, order_loops, roles_of, row_parts
+from .matmul import SYMBOLIC_TILES, VECTORS, Product, match, order_loops, row_parts
 from .panels import copy_read, is_layout_free, lay_out
 from .reduction import schedule_rest
+from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share_tiles
 from .tiles import outlets, pad_columns, partition_together, store_tile
 
@@ -91,26 +92,67 @@ def best_tile(columns: int, rows: int | None, lanes: int, registers: int) -> tup
     return best[1], best[2]
 
 
-def schedule_int8(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Apply the rule; ``fits`` says where."""
-    matmul = match(sch.func)
-    assert matmul is not None
-    inline_elementwise(sch, keep=(matmul.x.buffer, matmul.w.buffer))
-    matmul = match(sch.func)
-    assert matmul is not None
-    block = block_named(sch.func, matmul.block)
-    columns = static_extent(block, matmul.columns[-1])
+def _lanes(product: Product, target: Target) -> int:
+    columns = static_extent(product.block, product.matmul.columns[-1])
     assert columns is not None
-    lanes = max(4, min(target.vector_bits // 32, up_to_power(columns)))
-    roles = roles_of(block, matmul)
-    rows = roles.row_count(block)
-    registers = target.vector_registers - (0 if target.is_x86 else LOADED)
-    best_rows, best_vectors = best_tile(columns, rows, lanes, registers)
-    vectors = chooser.value(sch, [1, 2, 3, 4], best_vectors)
-    limit = max(1, (registers - 2 * vectors - SPARE) // vectors)
-    tile_rows = chooser.value(sch, [r for r in range(1, MOST_ROWS + 1) if r <= limit], best_rows)
-    if rows is None:
-        tile_rows = max(r for r in SYMBOLIC_TILES if r <= tile_rows)
+    return max(4, min(target.vector_bits // 32, up_to_power(columns)))
+
+
+def _registers(target: Target) -> int:
+    return target.vector_registers - (0 if target.is_x86 else LOADED)
+
+
+def _best_tile(product: Product, target: Target) -> tuple[int, int]:
+    columns = static_extent(product.block, product.matmul.columns[-1])
+    assert columns is not None
+    lanes = _lanes(product, target)
+    return best_tile(columns, product.row_count(), lanes, _registers(target))
+
+
+def _heights(product: Product, vectors: int, target: Target) -> tuple[int, ...]:
+    """The rows that a tile of so many vectors may have."""
+    limit = min(MOST_ROWS, max(1, (_registers(target) - 2 * vectors - SPARE) // vectors))
+    if product.row_count() is None:
+        return tuple([r for r in SYMBOLIC_TILES if r <= limit])
+    return tuple(range(1, limit + 1))
+
+
+@dataclass(frozen=True)
+class Int8Decisions(Decisions):
+    """A tile of ``rows`` x ``vectors``."""
+
+    vectors: int = choice(lambda p, t, d: VECTORS, lambda p, t, d: _best_tile(p, t)[1])
+    rows: int = choice(
+        lambda p, t, d: _heights(p, d.vectors, t), lambda p, t, d: _best_tile(p, t)[0]
+    )
+
+
+class Int8Rule(Rule[Product, Int8Decisions]):
+    """Products of bytes."""
+
+    name = "int8"
+    decisions = Int8Decisions
+
+    def match(self, func: PrimFunc, target: Target) -> Product | None:
+        matmul = match(func)
+        return Product(func, matmul) if matmul is not None and fits(func, matmul) else None
+
+    def prepare(self, sch: Schedule, roles: Product) -> None:
+        inline_elementwise(sch, keep=(roles.matmul.x.buffer, roles.matmul.w.buffer))
+
+    def apply(
+        self, sch: Schedule, roles: Product, decisions: Int8Decisions, decide: Decide
+    ) -> None:
+        schedule_bytes(sch, roles, decisions, decide.target)
+        schedule_rest(sch, decide.target, decide)
+
+
+def schedule_bytes(
+    sch: Schedule, product: Product, decisions: Int8Decisions, target: Target
+) -> None:
+    """Tile the product of bytes, and the epilogue that stands behind it."""
+    matmul, roles, block = product.matmul, product.roles, product.block
+    lanes, vectors, tile_rows = _lanes(product, target), decisions.vectors, decisions.rows
     _lay_out_rows(sch, matmul, block)
     packed = grouped_map(block, matmul, vectors * lanes)
     lay_out(sch, matmul.block, matmul.w_read, packed, load=matmul.w)
@@ -127,7 +169,6 @@ def schedule_int8(sch: Schedule, target: Target, chooser: Chooser) -> None:
     for blocks, (_, steps) in zip(names, parts, strict=True):
         _tile(sch, blocks, outer, (steps, vectors, lanes), intrinsic)
         share_tiles(sch, target, sch.get_loops(blocks[1])[: outer + 2], points)
-    schedule_rest(sch, target, chooser)
 
 
 def grouped_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple[Expr, ...]]:

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
-from ..chooser import Chooser
 from ..workload import (
     Matmul,
     block_named,
@@ -39,12 +39,23 @@ from ..workload import (
     match_matmul,
     static_extent,
 )
-from .blocking import SHORT_TILE, copy_rows, plan_blocking, reads_across
+from .blocking import (
+    AHEAD,
+    SHORT_TILE,
+    best_distance,
+    best_group,
+    best_way,
+    copy_rows,
+    group_sizes,
+    reads_across,
+    ways_of_rows,
+)
 from .inline import inline_elementwise
 from .lanes import up_to_power
 from .panels import (
     MANY_TILES,
     is_layout_free,
+    may_pack,
     pack_columns,
     packing_of,
     place_copy,
@@ -52,10 +63,12 @@ from .panels import (
     wants_packing,
 )
 from .reduction import schedule_rest
+from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share_tiles
 from .tiles import (
     CACHE_SHARE,
     MANY_REGISTERS,
+    NEXT,
     bytes_of,
     divisor,
     fetch_ahead,
@@ -71,8 +84,10 @@ from .tiles import (
 FMA_LATENCY = 4
 """Cycles from one fused multiply-add to the next on the same register; two are issued a cycle."""
 TALLEST_TILE = 14
-TILE_ROWS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
-"""Rows of a tile that a schedule may choose."""
+VECTORS = (1, 2, 3, 4)
+"""Vectors of a tile."""
+STEPS = (1, 2, 4, 8)
+"""Steps of k that may be written out."""
 FEW_ROWS = TALLEST_TILE // 2
 """Rows of a short axis that are put into a tile together with several steps of the axis before."""
 SYMBOLIC_TILES = (1, 2, 4, 6, 8, 12)
@@ -150,16 +165,6 @@ def best_tile(
     return best[1]
 
 
-def _reads_once(sch: Schedule, matmul: Matmul, rows: int | None, target: Target) -> bool:
-    """Whether one tile takes all rows, where few registers would make two of them: a packed weight
-    from far away is read once, and its bytes are what the product waits for."""
-    weights = bytes_of(matmul.w)
-    if rows is None or weights is None or not is_layout_free(sch.func, matmul.w.buffer):
-        return False
-    far = weights > CACHE_SHARE * target.l2_bytes
-    return far and target.vector_registers < MANY_REGISTERS and SHORT_TILE - 2 < rows <= SHORT_TILE
-
-
 def row_parts(rows: Expr, tile_rows: int) -> list[tuple[Expr, int]]:
     """Consecutive ranges of rows as (extent, rows of a tile): full tiles first, then what remains.
 
@@ -181,71 +186,167 @@ def row_parts(rows: Expr, tile_rows: int) -> list[tuple[Expr, int]]:
     return parts
 
 
-def schedule_matmul(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Apply the rule to the schedule's function, which ``match`` recognises."""
-    matmul = match(sch.func)
-    assert matmul is not None
-    operands = (matmul.x.buffer, matmul.w.buffer)
-    trial = sch.copy()
-    inline_elementwise(trial, keep=operands)
-    if match(trial.func) is None:
-        # An operand that is the same along k or the columns (an expanded one) is written out.
-        inline_elementwise(sch, keep=operands, in_order=True)
-    else:
-        sch.become(trial)
-    matmul = match(sch.func)
-    assert matmul is not None
-    schedule_product(sch, matmul, target, chooser)
-    schedule_rest(sch, target, chooser)
+@dataclass(frozen=True)
+class Product:
+    """One product of a function, and what its axes do."""
+
+    func: PrimFunc
+    matmul: Matmul
+
+    @property
+    def block(self) -> Block:
+        return block_named(self.func, self.matmul.block)
+
+    @property
+    def roles(self) -> Roles:
+        return roles_of(self.block, self.matmul)
+
+    def lanes(self, target: Target) -> int:
+        """Columns of a vector."""
+        return max(1, target.vector_bits // self.block.writes[0].buffer.dtype.bits)
+
+    def row_count(self) -> int | None:
+        """See Roles."""
+        return self.roles.row_count(self.block)
+
+    def tiles(self, tile_rows: int) -> int:
+        """Tiles of rows; many where the number of rows is symbolic."""
+        if self.roles.row is None:
+            return 1
+        rows = self.row_count()
+        return MANY_TILES if rows is None else math.ceil(rows / tile_rows)
+
+    def best_tile(self, target: Target) -> TileShape:
+        """The tile that the model suggests."""
+        columns = static_extent(self.block, self.matmul.columns[-1])
+        across = reads_across(self.block, self.matmul, target)
+        # With few registers every tile is short.
+        short = across and target.vector_registers >= MANY_REGISTERS
+        rows = self.row_count()
+        if self._reads_once(rows, target):
+            return TileShape(SHORT_TILE, 1)
+        reserved = reserved_registers(target)
+        tallest = SHORT_TILE if short else rows
+        return best_tile(columns, tallest, self.lanes(target), target.vector_registers, reserved)
+
+    def _reads_once(self, rows: int | None, target: Target) -> bool:
+        """Whether one tile takes all rows, where few registers would make two of them: a packed
+        weight from far away is read once, and its bytes are what the product waits for."""
+        weights = bytes_of(self.matmul.w)
+        if rows is None or weights is None or not is_layout_free(self.func, self.matmul.w.buffer):
+            return False
+        far = weights > CACHE_SHARE * target.l2_bytes
+        few = target.vector_registers < MANY_REGISTERS
+        return far and few and SHORT_TILE - 2 < rows <= SHORT_TILE
+
+    def panel(self, target: Target, before: Any) -> int:
+        """Columns of a panel; 0 where W is read as it is."""
+        return int(before.vectors * self.lanes(target)) if before.packed else 0
 
 
-def schedule_product(sch: Schedule, matmul: Matmul, target: Target, chooser: Chooser) -> None:
-    """Tile one product of a function, and the epilogue that stands behind it."""
-    block = block_named(sch.func, matmul.block)
-    lanes = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
-    columns = static_extent(block, matmul.columns[-1])
-    roles = roles_of(block, matmul)
-    row_count = roles.row_count(block)
-    across = reads_across(block, matmul, target)
-    # With few registers every tile is short.
-    short = across and target.vector_registers >= MANY_REGISTERS
-    tallest = SHORT_TILE if short else row_count
-    reserved = reserved_registers(target)
-    shape = best_tile(columns, tallest, lanes, target.vector_registers, reserved)
-    if _reads_once(sch, matmul, row_count, target):
-        shape = TileShape(SHORT_TILE, 1)
-    vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
+def rows_of_tile(rows: int | None, vectors: int, target: Target) -> tuple[int, ...]:
+    """The numbers of rows that a tile of so many ``vectors`` has registers for, of ``rows`` (None
+    where that is symbolic)."""
     limit = max(1, (target.vector_registers - vectors - 1) // vectors)
-    candidates = [r for r in TILE_ROWS if r <= limit]
-    tile_rows = chooser.value(sch, candidates, shape.rows)
-    if row_count is None:
-        tile_rows = max(r for r in SYMBOLIC_TILES if r <= tile_rows)
-    else:
-        tile_rows = min(tile_rows, row_count)
+    if rows is None:
+        return tuple([r for r in SYMBOLIC_TILES if r <= limit])
+    return tuple(range(1, min(limit, rows, TALLEST_TILE) + 1))
+
+
+def _ways(product: Product) -> tuple[int, ...]:
+    return ways_of_rows(product.block, product.matmul, inner=bool(product.roles.inner))
+
+
+def _best_group(product: Product, target: Target, before: Any) -> int:
+    panel = product.panel(target, before)
+    return best_group(product.func, product.matmul, panel, product.tiles(before.rows), target)
+
+
+def _best_distance(product: Product, target: Target, before: Any) -> int:
+    panel = product.panel(target, before)
+    return best_distance(product.func, product.matmul, panel, product.tiles(before.rows), target)
+
+
+@dataclass(frozen=True)
+class ProductDecisions(Decisions):
+    """How one product is tiled and blocked: a tile of ``rows`` x ``vectors``, steps of k that are
+    written out, whether W is ``packed``, the copy of X's rows, the panels of a ``group`` that is
+    the outer loop (0: none), and how far ``ahead`` is read (see ``blocking``)."""
+
+    vectors: int = choice(lambda p, t, d: VECTORS, lambda p, t, d: p.best_tile(t).vectors)
+    rows: int = choice(
+        lambda p, t, d: rows_of_tile(p.row_count(), d.vectors, t),
+        lambda p, t, d: min(p.best_tile(t).rows, p.row_count() or TALLEST_TILE),
+    )
+    unroll: int = choice(
+        lambda p, t, d: STEPS, lambda p, t, d: steps_unrolled(t, d.rows * d.vectors)
+    )
+    packed: int = choice(
+        lambda p, t, d: may_pack(p.func, p.matmul),
+        lambda p, t, d: wants_packing(p.func, p.matmul, d.rows, p.row_count(), t),
+    )
+    copy: int = choice(
+        lambda p, t, d: _ways(p),
+        lambda p, t, d: best_way(p.block, p.matmul, d.rows, _ways(p), t),
+    )
+    group: int = choice(
+        lambda p, t, d: group_sizes(p.block, p.matmul, p.panel(t, d), p.tiles(d.rows)),
+        _best_group,
+    )
+    ahead: int = choice(lambda p, t, d: (0, AHEAD, 2 * AHEAD, NEXT), _best_distance)
+
+
+class MatmulRule(Rule[Product, ProductDecisions]):
+    """Functions with one matrix product."""
+
+    name = "matmul"
+    decisions = ProductDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> Product | None:
+        matmul = match(func)
+        return None if matmul is None else Product(func, matmul)
+
+    def prepare(self, sch: Schedule, roles: Product) -> None:
+        operands = (roles.matmul.x.buffer, roles.matmul.w.buffer)
+        trial = sch.copy()
+        inline_elementwise(trial, keep=operands)
+        if match(trial.func) is None:
+            # An operand that is the same along k or the columns (an expanded one) is written out.
+            inline_elementwise(sch, keep=operands, in_order=True)
+        else:
+            sch.become(trial)
+
+    def apply(
+        self, sch: Schedule, roles: Product, decisions: ProductDecisions, decide: Decide
+    ) -> None:
+        schedule_product(sch, roles, decisions, decide.target)
+        schedule_rest(sch, decide.target, decide)
+
+
+def schedule_product(
+    sch: Schedule, product: Product, decisions: ProductDecisions, target: Target
+) -> None:
+    """Tile one product of a function, and the epilogue that stands behind it."""
+    matmul, roles, block = product.matmul, product.roles, product.block
+    lanes = product.lanes(target)
+    columns = static_extent(block, matmul.columns[-1])
+    vectors, tile_rows = decisions.vectors, decisions.rows
     reduce = static_extent(block, matmul.reduce[0])
-    unroll = divisor(
-        reduce, chooser.value(sch, [1, 2, 4, 8], steps_unrolled(target, tile_rows * vectors))
-    )
-    packed = wants_packing(sch, matmul, tile_rows, row_count, target, chooser)
+    unroll = divisor(reduce, decisions.unroll)
+    packed = bool(decisions.packed)
     panel, points = vectors * lanes, points_of(block)
-    tiles = 1 if roles.row is None else MANY_TILES
-    if roles.row is not None and row_count is not None:
-        tiles = math.ceil(row_count / tile_rows)
-    blocking = plan_blocking(
-        sch, matmul, panel if packed else 0, tile_rows, tiles, bool(roles.inner), target, chooser
-    )
     # What stands around the columns but for rows: under these loops a group is packed once.
     fronts = len(matmul.batch) + len(matmul.columns) - 1
-    grouped = blocking.group > 0 and len(roles.front) == fronts
+    grouped = decisions.group > 0 and len(roles.front) == fronts
     copy = pack_columns(sch, matmul, panel, grouped=grouped) if packed else None
-    copy_rows(sch, matmul, blocking.rows, tile_rows, target)
+    copy_rows(sch, matmul, decisions.copy, tile_rows, target)
     stored = outlets(sch, matmul.block)
     if packed:
         pad_columns(sch, matmul.block, panel)
     order_loops(sch, matmul, roles, stored)
     outer = len(roles.front)
-    if blocking.group:
-        columns = panel * blocking.group
+    if decisions.group:
+        columns = panel * decisions.group
         _columns_outside(sch, (matmul.block, *stored), roles, columns)
         outer += 1
     packing = None
@@ -253,7 +354,7 @@ def schedule_product(sch: Schedule, matmul: Matmul, target: Target, chooser: Cho
         packing = packing_of(sch, copy, matmul, panel, grouped=grouped)
         place_copy(sch, copy, matmul, panel, grouped=grouped)
     tiling = _Tiling(
-        packed, columns, vectors, lanes, unroll, outer, target, points, blocking.ahead, reduce
+        packed, columns, vectors, lanes, unroll, outer, target, points, decisions.ahead, reduce
     )
     inner = roles.inner_count(block)
     rows = sch.get(sch.get_loops(matmul.block)[outer]).extent

@@ -17,7 +17,6 @@ from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
-from ..chooser import Chooser
 from ..workload import (
     Matmul,
     block_named,
@@ -101,26 +100,27 @@ def _reads_alone(reader: Block, load: BufferLoad) -> bool:
     return all(is_same_element(n, load) for n in loads if n.buffer is load.buffer)
 
 
-def wants_packing(
-    sch: Schedule,
-    matmul: Matmul,
-    tile_rows: int,
-    rows: int | None,
-    target: Target,
-    chooser: Chooser,
-) -> bool:
-    """Whether W is to be packed: always where that is free or its columns are not contiguous."""
-    block = block_named(sch.func, matmul.block)
+def may_pack(func: PrimFunc, matmul: Matmul) -> tuple[int, ...]:
+    """Whether W may be read in panels, and as it is: in panels always where that is free or its
+    columns are not contiguous."""
+    block = block_named(func, matmul.block)
     column = block.iter_vars[matmul.columns[-1]].var
-    if is_layout_free(sch.func, matmul.w.buffer) or not load_is_contiguous(matmul.w, column):
-        return True
-    columns = static_extent(block, matmul.columns[-1])
-    if columns is None:
-        return False
+    if is_layout_free(func, matmul.w.buffer) or not load_is_contiguous(matmul.w, column):
+        return (1,)
+    return (0,) if static_extent(block, matmul.columns[-1]) is None else (0, 1)
+
+
+def wants_packing(
+    func: PrimFunc, matmul: Matmul, tile_rows: int, rows: int | None, target: Target
+) -> bool:
+    """Whether W is to be packed, where there is a choice."""
+    if len(may_pack(func, matmul)) == 1:
+        return may_pack(func, matmul)[0] == 1
+    columns = static_extent(block_named(func, matmul.block), matmul.columns[-1])
+    assert columns is not None
     distance = FAR if target.vector_registers >= MANY_REGISTERS else FAR_FOR_SMALL_TILES
     far = columns * matmul.w.dtype.bits // 8 >= distance
-    best = far and (rows is None or rows >= MANY_TILES * tile_rows)
-    return bool(chooser.value(sch, [0, 1], int(best)))
+    return far and (rows is None or rows >= MANY_TILES * tile_rows)
 
 
 def pack_columns(

@@ -17,6 +17,7 @@ depends on shapes and decisions alone, never on threads.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 
 from ...support.errors import ScheduleError
@@ -27,9 +28,9 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BlockRealize, SeqStmt
-from ..chooser import Chooser
 from ..workload import block_named, blocks_in_order, is_reduction, is_spatial, uses_intrinsic
 from .columns import (
+    ColumnDecisions,
     cut_columns,
     factor_long_columns,
     schedule_columns,
@@ -42,10 +43,13 @@ from .lanes import lanes_of, up_to_power, vectorize_loop
 from .long_sums import block_long_sum
 from .nests import Nest, accesses, common_nests, in_memory_order, nest_of, spatial_axes
 from .rows_together import is_busy, next_rows_fit, rows_at_once, run_rows_together
+from .rule import Decide, Decisions, NoDecisions, Rule, choice
 from .sharing import points_of, share
 from .transpose import fits_registers
 from .trial import attempt
 
+TOGETHER = "*"
+"""The part whose decisions are about all blocks that have rows in common."""
 SHORT = 8
 """Terms of a sum that are not worth vectors."""
 PREFETCHED = 4
@@ -54,27 +58,58 @@ FINAL_LANES = 4
 """Lanes that are added one after another at the end."""
 
 
-def schedule_reduction(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Schedule a function with reductions."""
-    inline_elementwise(sch)
-    schedule_rest(sch, target, chooser)
+@dataclass(frozen=True)
+class RowDecisions(Decisions):
+    """Of the nests (roles) that run through rows: the ``vectors`` that are worked on at a time, and
+    the ``rows``."""
+
+    vectors: int = choice(
+        lambda nests, t, d: (1, 2, 4), lambda nests, t, d: _best_vectors(nests, t)
+    )
+    rows: int = choice(lambda nests, t, d: (1, 2, 4), lambda nests, t, d: rows_at_once(nests, t))
 
 
-def schedule_rest(sch: Schedule, target: Target, chooser: Chooser) -> None:
+def _best_vectors(nests: list[Nest], target: Target) -> int:
+    together = rows_at_once(nests, target) > 1
+    busy = any(uses_intrinsic(n.block) if together else is_busy(n) for n in nests)
+    return 2 if busy and target.has_many_registers else 4
+
+
+class ReductionRule(Rule[tuple[Block, ...], NoDecisions]):
+    """Functions with reductions, of any kind."""
+
+    name = "reduction"
+    decisions = NoDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> tuple[Block, ...] | None:
+        return tuple([b for b in blocks_in_order(func) if is_reduction(b)]) or None
+
+    def prepare(self, sch: Schedule, roles: tuple[Block, ...]) -> None:
+        inline_elementwise(sch)
+
+    def apply(
+        self, sch: Schedule, roles: tuple[Block, ...], decisions: NoDecisions, decide: Decide
+    ) -> None:
+        schedule_rest(sch, decide.target, decide)
+
+
+def schedule_rest(sch: Schedule, target: Target, decide: Decide) -> None:
     """Schedule the blocks that nobody scheduled yet: all row by row where they have rows in common,
     else each by itself. A block that no rule fits stays as it is."""
-    for groups in factor_long_columns(sch):
-        _schedule_alone(sch, block_named(sch.func, groups), target, chooser)
+    for column in factor_long_columns(sch):
+        _schedule_alone(sch, block_named(sch.func, column), target, decide)
     blocks = [b for b in blocks_in_order(sch.func) if b.iter_vars and is_plain(sch, b)]
-    for group in _between_transposes(blocks, target):
+    groups = _between_transposes(blocks, target)
+    for group in groups:
+        part = TOGETHER if len(groups) == 1 else f"{TOGETHER}{group[0].name}"
         nests = common_nests(group)
-        if nests is not None and attempt(sch, schedule_nests, nests, target, chooser):
+        if nests is not None and attempt(sch, schedule_nests, nests, target, decide, part):
             continue
         for block in group:
             if is_spatial(block):
-                schedule_block(sch, block, target, chooser)
+                schedule_block(sch, block, target, decide)
             else:
-                _schedule_alone(sch, block, target, chooser)
+                _schedule_alone(sch, block, target, decide)
 
 
 def _between_transposes(blocks: list[Block], target: Target) -> list[list[Block]]:
@@ -89,42 +124,44 @@ def _between_transposes(blocks: list[Block], target: Target) -> list[list[Block]
     return [group for group in groups if group]
 
 
-def _schedule_alone(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
-    nest = nest_of(block, spatial_axes(block))
-    if not attempt(sch, schedule_nests, [nest], target, chooser) and is_plain(sch, block):
+def _schedule_alone(sch: Schedule, block: Block, target: Target, decide: Decide) -> None:
+    nests = [nest_of(block, spatial_axes(block))]
+    if not attempt(sch, schedule_nests, nests, target, decide, block.name) and is_plain(sch, block):
         loops = sch.get_loops(block.name)
-        block_long_sum(sch, block.name, [loops[i] for i in nest.rest])
+        block_long_sum(sch, block.name, [loops[i] for i in nests[0].rest])
 
 
-def schedule_nests(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) -> None:
-    """Vectorise the nests along rows or columns and run them under the same loops."""
+def schedule_nests(
+    sch: Schedule, nests: list[Nest], target: Target, decide: Decide, part: str
+) -> None:
+    """Vectorise the nests along rows or columns and run them under the same loops; their decisions
+    have the name ``part``."""
     if sum([bool(n.rest) for n in nests]) == 1:
         nests = [in_memory_order(n) if is_reduction(n.block) else n for n in nests]
     own = {n.block.name for n in nests}
     others = set(first_blocks(sch.func)) - own
     kept = nests[0].kept
     column = vector_column(nests)
-    cut = None
+    cut, rows = None, 1
     if column is None:
-        _rows(sch, nests, target, chooser)
+        decisions = decide(RowDecisions, nests, part)
+        _rows(sch, nests, target, decisions.vectors)
+        rows = decisions.rows
     else:
-        cut = schedule_columns(sch, nests, column, target, chooser)
+        cut = schedule_columns(sch, nests, column, target, decide(ColumnDecisions, nests, part))
     outer = merge_statements(sch, [b for b in first_blocks(sch.func) if b not in others], len(kept))
     if cut is not None and column is not None:
         extent = nests[0].block.iter_vars[kept[column]].dom.extent
         outer = cut_columns(sch, outer, extent, cut.size)
     elif column is None and outer:
-        _several_rows(sch, nests, outer, target, chooser)
+        _several_rows(sch, outer, rows)
     share(sch, target, outer, max([points_of(n.block) for n in nests]))
     if cut is not None:
         vectorize_rows(sch, cut)
 
 
-def _several_rows(
-    sch: Schedule, nests: list[Nest], outer: list[LoopRV], target: Target, chooser: Chooser
-) -> None:
+def _several_rows(sch: Schedule, outer: list[LoopRV], count: int) -> None:
     """Run several rows at a time where that fits; ``outer`` has the loop over these then."""
-    count = chooser.value(sch, [1, 2, 4], rows_at_once(nests, target))
     if count == 1:
         return
     trial = sch.copy()
@@ -136,12 +173,10 @@ def _several_rows(
 
 
 # -- rows ------------------------------------------------------------------------------------------
-def _rows(sch: Schedule, nests: list[Nest], target: Target, chooser: Chooser) -> None:
-    """Vectorise what runs within a row. Axes of one extent are cut at one place in all nests, so
-    that each part of a row reads what the same part of another nest wrote."""
-    together = rows_at_once(nests, target) > 1
-    busy = any(uses_intrinsic(n.block) if together else is_busy(n) for n in nests)
-    wanted = chooser.value(sch, [1, 2, 4], 2 if busy and target.has_many_registers else 4)
+def _rows(sch: Schedule, nests: list[Nest], target: Target, wanted: int) -> None:
+    """Vectorise what runs within a row, ``wanted`` vectors at a time. Axes of one extent are cut at
+    one place in all nests, so that each part of a row reads what the same part of another nest
+    wrote."""
     inner = [(n, _gather_loops(sch, n, wanted * lanes_of(target, n.block))) for n in nests]
     done = _reduce_as_made(sch, inner, target, wanted)
     again = _read_again(nests) if not done and next_rows_fit(nests, target) else set()

@@ -34,12 +34,13 @@ from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
-from ..chooser import Chooser
+from ...tensorir.stmt import Block
 from ..workload import block_named, static_extent
 from .borders import Axis, image_of, offset_of, padded_axis
 from .direct_window import combine_rows, count_of
 from .inline import inline_elementwise
 from .reduction import schedule_rest
+from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share, share_tiles
 from .tiles import bytes_of, depth_below, outlets, partition_together, store_tile
 from .window_match import RowWindow, match_row_window
@@ -95,21 +96,74 @@ def fits_row_window(func: PrimFunc, target: Target) -> bool:
     )
 
 
-def schedule_row_window(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Apply the rule; ``fits_row_window`` says where."""
-    window = match_row_window(sch.func)
-    assert window is not None
-    inline_elementwise(sch, keep=(window.x.buffer,), in_order=True)
-    window = match_row_window(sch.func)
-    assert window is not None
-    image = _image(sch.func, window)
+@dataclass(frozen=True)
+class RowWindowRoles:
+    """The window of a function, over rows, and where it reads."""
+
+    func: PrimFunc
+    window: RowWindow
+    image: Image
+
+
+def _row_counts(roles: RowWindowRoles) -> tuple[int, ...]:
+    axis = _tall_axis(roles)
+    return (1,) if axis is None else tuple(sorted({min(n, axis.extent) for n in (1, 2, 4)}))
+
+
+def _best_count(roles: RowWindowRoles) -> int:
+    """Windows that share most of their rows are computed together."""
+    axis = _tall_axis(roles)
+    if axis is None:
+        return 1
+    block = block_named(roles.func, roles.window.block)
+    steps = static_extent(block, roles.window.kernel[-2])
+    shared = steps is not None and axis.stride < steps
+    best = TILE_ROWS // axis.stride if shared and _is_unrolled(block, roles.window) else 1
+    return min(max(1, best), axis.extent)
+
+
+def _tall_axis(roles: RowWindowRoles) -> Axis | None:
+    """The axis that is cut into tiles of several rows, if there is one."""
+    return roles.image.axes[-2] if len(roles.image.axes) > 1 else None
+
+
+@dataclass(frozen=True)
+class RowWindowDecisions(Decisions):
+    """The ``rows`` of a tile."""
+
+    rows: int = choice(lambda w, t, d: _row_counts(w), lambda w, t, d: _best_count(w))
+
+
+class RowWindowRule(Rule[RowWindowRoles, RowWindowDecisions]):
+    """Functions with one window over rows that are worth vectors."""
+
+    name = "row_window"
+    decisions = RowWindowDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> RowWindowRoles | None:
+        window = match_row_window(func) if fits_row_window(func, target) else None
+        return None if window is None else RowWindowRoles(func, window, _image(func, window))
+
+    def prepare(self, sch: Schedule, roles: RowWindowRoles) -> None:
+        inline_elementwise(sch, keep=(roles.window.x.buffer,), in_order=True)
+
+    def apply(
+        self, sch: Schedule, roles: RowWindowRoles, decisions: RowWindowDecisions, decide: Decide
+    ) -> None:
+        schedule_row_window(sch, roles, decisions.rows, decide.target)
+        schedule_rest(sch, decide.target, decide)
+
+
+def schedule_row_window(sch: Schedule, roles: RowWindowRoles, rows: int, target: Target) -> None:
+    """Tile the window; ``rows`` of a tile."""
+    window, image = roles.window, roles.image
     block = block_named(sch.func, window.block)
     lanes = _lanes(sch.func, window, target)
     stored = outlets(sch, window.block)
     groups = [(window.block, *stored)]
     tile: list[int] = []
     for at in range(len(window.pixels)):
-        parts = _parts(sch, chooser, window, image, at, lanes)
+        parts = _parts(window, image, at, rows, lanes)
         tile.append(max([size for _, size in parts]))
         place = len(window.lead) + at
         groups = [part for names in groups for part in _cut(sch, names, place, parts)]
@@ -122,7 +176,6 @@ def schedule_row_window(sch: Schedule, target: Target, chooser: Chooser) -> None
     if image.pad and how.read:
         sch.compute_inline(image.pad)
     _share(sch, target, window, [names[1] for names in groups], points_of(block))
-    schedule_rest(sch, target, chooser)
 
 
 def _lanes(func: PrimFunc, window: RowWindow, target: Target) -> int:
@@ -152,27 +205,19 @@ def _image(func: PrimFunc, window: RowWindow) -> Image:
 
 
 def _parts(
-    sch: Schedule, chooser: Chooser, window: RowWindow, image: Image, at: int, lanes: int
+    window: RowWindow, image: Image, at: int, rows: int, lanes: int
 ) -> list[tuple[int, int]]:
     """The parts of an axis of pixels; one part of single rows where borders are not peeled."""
     axis = image.axes[at]
     behind = len(window.pixels) - 1 - at
     if axis is None or behind >= MOST_PIXEL_AXES:
         return [(0, 1)]
-    return axis.parts(_rows_of_tile(sch, chooser, window, axis, at) if behind else lanes)
+    return axis.parts(rows if behind else lanes)
 
 
-def _rows_of_tile(sch: Schedule, chooser: Chooser, window: RowWindow, axis: Axis, at: int) -> int:
-    """Rows of a tile: windows that share most of their rows are computed together."""
-    steps = static_extent(block_named(sch.func, window.block), window.kernel[at])
-    shared = steps is not None and axis.stride < steps
-    best = TILE_ROWS // axis.stride if shared and _is_unrolled(sch, window, window.block) else 1
-    return min(chooser.value(sch, [1, 2, 4], max(1, best)), axis.extent)
-
-
-def _is_unrolled(sch: Schedule, window: RowWindow, name: str) -> bool:
+def _is_unrolled(block: Block, window: RowWindow) -> bool:
     """Whether all of a window is written out."""
-    block, steps = block_named(sch.func, name), 1
+    steps = 1
     for k in window.kernel:
         steps *= static_extent(block, k) or MOST_STEPS + 1
     return steps <= MOST_STEPS
@@ -184,7 +229,7 @@ def _choose_registers(
     """Rows with a stride go through registers, and rows of windows are combined by themselves where
     tiles have several, as far as code generation takes so many; ``parts`` tiles are written out."""
     block = block_named(sch.func, window.block)
-    unrolled = _is_unrolled(sch, window, window.block)
+    unrolled = _is_unrolled(block, window)
     x, sums = window.x.buffer.dtype.itemsize, block.writes[0].buffer.dtype.itemsize
     *_, width = image.axes
     assert width is not None

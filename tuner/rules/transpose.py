@@ -14,14 +14,16 @@ follow each other, so that each line is read and written while it is near.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ...support.abi import LINE_BYTES
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import Add, BufferLoad, Call, Expr, IntImm, Mul, Sub, Var, is_const
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
-from ..chooser import Chooser
 from .lanes import lanes_of
+from .rule import Decide, Decisions, choice
 from .sharing import points_of, share
 
 LARGEST_SIDE = 16
@@ -51,15 +53,37 @@ def _constants(block: Block, crossed: int, *others: int) -> list[int]:
     return [*others, *[e.value for e in extents if isinstance(e, IntImm)]]
 
 
-def transpose_in_registers(sch: Schedule, block: Block, target: Target, chooser: Chooser) -> None:
+def _largest(block: Block, target: Target) -> int:
+    return min(lanes_of(target, block), LARGEST_SIDE)
+
+
+def _sides(block: Block, target: Target) -> tuple[int, ...]:
+    largest = _largest(block, target)
+    return tuple([n for n in (4, 8, 16) if n <= largest]) or (largest,)
+
+
+def _is_short(block: Block) -> bool:
+    crossed = crossed_axis(block)
+    assert crossed is not None
+    return min(_constants(block, crossed, SHORT_AXIS + 1)) <= SHORT_AXIS
+
+
+@dataclass(frozen=True)
+class TransposeDecisions(Decisions):
+    """Of a block (roles): the ``side`` of a tile, and whether tiles follow each other
+    ``along_rows``, those that are written, or along columns."""
+
+    side: int = choice(lambda block, t, d: _sides(block, t), lambda block, t, d: _largest(block, t))
+    along_rows: int = choice(lambda block, t, d: (0, 1), lambda block, t, d: _is_short(block))
+
+
+def transpose_in_registers(sch: Schedule, block: Block, target: Target, decide: Decide) -> None:
     """Tiles of the last axis and of the one that loads run along, through registers."""
     crossed, reads = crossed_axis(block), _crossing_reads(block)
     assert crossed is not None
     assert reads is not None
-    best = min(lanes_of(target, block), LARGEST_SIDE)
-    side = chooser.value(sch, [n for n in (4, 8, 16) if n <= best] or [best], best)
-    is_short = min(_constants(block, crossed, SHORT_AXIS + 1)) <= SHORT_AXIS
-    along_rows = bool(chooser.value(sch, [0, 1], int(is_short)))
+    decisions = decide(TransposeDecisions, block, block.name)
+    side, along_rows = decisions.side, bool(decisions.along_rows)
     loops = sch.get_loops(block.name)
     others = [loop for i, loop in enumerate(loops[:-1]) if i != crossed]
     order = (loops[crossed], loops[-1]) if along_rows else (loops[-1], loops[crossed])

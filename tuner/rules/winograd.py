@@ -47,9 +47,9 @@ from ...tensorir.buffer import Buffer
 from ...tensorir.expr import BufferLoad, Expr, IntImm, Sub, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.operators.winograd import KERNEL, plan_blocks
+from ...tensorir.operators.winograd import Blocks as TileBlocks
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
-from ..chooser import Chooser
 from ..workload import (
     block_named,
     blocks_in_order,
@@ -58,9 +58,10 @@ from ..workload import (
     static_extent,
 )
 from .inline import inline_elementwise
-from .matmul import TALLEST_TILE, TileShape, row_parts, steps_a_cycle
+from .matmul import STEPS, TALLEST_TILE, VECTORS, TileShape, row_parts, steps_a_cycle
 from .panels import lay_out
 from .partial_sums import Blocks, cut_blocks, plan_blocks_of_steps, sum_in_blocks
+from .rule import Decide, Decisions, Rule, choice
 from .sharing import ENOUGH_TILES, points_of, share, share_tiles
 from .tiles import (
     MANY_REGISTERS,
@@ -173,16 +174,131 @@ class _Plan:
         return self.vectors * self.lanes
 
 
-def schedule_winograd(sch: Schedule, target: Target, chooser: Chooser) -> None:
-    """Apply the rule to the schedule's function, which ``match_winograd`` recognises."""
-    found = match_winograd(sch.func)
-    assert found is not None
-    inner = (found.pad, found.rows, found.input, found.columns, found.output)
-    keep = [block_named(sch.func, n).writes[0].buffer for n in inner if n]
-    inline_elementwise(sch, keep=keep)
-    found = match_winograd(sch.func)
-    assert found is not None
-    plan = _plan(sch, found, target, chooser)
+@dataclass(frozen=True)
+class WinogradRoles:
+    """The convolution of a function, as products of transformed tiles."""
+
+    func: PrimFunc
+    found: Winograd
+
+    @property
+    def product(self) -> Block:
+        return block_named(self.func, self.found.product)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Images of the batch, rows of tiles, tiles of a row."""
+        result = block_named(self.func, self.found.result)
+        batch = static_extent(result, 0)
+        assert batch is not None
+        down, across = (_tiles(result, axis, self.found.tile) for axis in (1, 2))
+        return batch, down, across
+
+    def lanes(self, target: Target) -> int:
+        """Channels of a vector."""
+        return max(1, target.vector_bits // self.product.writes[0].buffer.dtype.bits)
+
+    def together(self) -> tuple[int, ...]:
+        """How many rows of tiles may be a block."""
+        _, down, _ = self.size
+        return tuple([d for d in range(1, down + 1) if down % d == 0])
+
+    def best_blocks(self, target: Target) -> TileBlocks:
+        """The blocks that the model suggests."""
+        _, down, across = self.size
+        found = self.found
+        return plan_blocks(down, across, found.tile, found.channels, found.outputs, target.l2_bytes)
+
+    def blocks(self, together: int) -> tuple[int, int]:
+        """Blocks, and tiles of a block."""
+        batch, down, across = self.size
+        return batch * down // together, together * across
+
+    def vectors(self, target: Target) -> tuple[int, ...]:
+        """The vectors that a tile may have: panels are whole."""
+        lanes = self.lanes(target)
+        return tuple([v for v in VECTORS if self.found.outputs % (v * lanes) == 0])
+
+    def best_tile(self, together: int, target: Target) -> TileShape:
+        """The tile of the products that the model suggests."""
+        blocks, tiles = self.blocks(together)
+        return _best_tile(tiles, self.found.outputs // self.lanes(target), blocks == 1, target)
+
+    def heights(self, together: int, vectors: int, target: Target) -> tuple[int, ...]:
+        """The rows that a tile of so many vectors may have."""
+        blocks, tiles = self.blocks(together)
+        limit = max(1, (target.vector_registers - vectors - 1) // vectors)
+        heights = range(1, min(limit, tiles, TALLEST_TILE) + 1)
+        # What is left of a block's tiles could not be told from the next block's.
+        return tuple([r for r in heights if blocks == 1 or tiles % r == 0])
+
+
+def _up_to(values: tuple[int, ...], wanted: int) -> int:
+    return max([v for v in values if v <= wanted])
+
+
+@dataclass(frozen=True)
+class WinogradDecisions(Decisions):
+    """``together`` rows of tiles are a block; the products of one come first, or those of a panel
+    (``products_first``); they have tiles of ``rows`` x ``vectors``, and the steps of channels that
+    are written out, at most."""
+
+    together: int = choice(lambda w, t, d: w.together(), lambda w, t, d: w.best_blocks(t).together)
+    products_first: int = choice(
+        lambda w, t, d: (0, 1), lambda w, t, d: w.best_blocks(t).products_first
+    )
+    vectors: int = choice(
+        lambda w, t, d: w.vectors(t),
+        lambda w, t, d: _up_to(w.vectors(t), w.best_tile(d.together, t).vectors),
+    )
+    rows: int = choice(
+        lambda w, t, d: w.heights(d.together, d.vectors, t),
+        lambda w, t, d: _up_to(
+            w.heights(d.together, d.vectors, t), w.best_tile(d.together, t).rows
+        ),
+    )
+    unroll: int = choice(
+        lambda w, t, d: STEPS, lambda w, t, d: steps_unrolled(t, d.rows * d.vectors)
+    )
+
+
+class WinogradRule(Rule[WinogradRoles, WinogradDecisions]):
+    """Functions with one convolution by Winograd's algorithm."""
+
+    name = "winograd"
+    decisions = WinogradDecisions
+
+    def match(self, func: PrimFunc, target: Target) -> WinogradRoles | None:
+        found = match_winograd(func)
+        if found is None:
+            return None
+        roles = WinogradRoles(func, found)
+        lanes = roles.lanes(target)
+        if found.outputs % lanes or found.channels % lanes:
+            raise ScheduleValueError(
+                "winograd",
+                f"Expected channels that fill vectors of {lanes}, found {found.channels} and "
+                f"{found.outputs}.",
+            )
+        return roles
+
+    def prepare(self, sch: Schedule, roles: WinogradRoles) -> None:
+        found = roles.found
+        inner = (found.pad, found.rows, found.input, found.columns, found.output)
+        keep = [block_named(sch.func, n).writes[0].buffer for n in inner if n]
+        inline_elementwise(sch, keep=keep)
+
+    def apply(
+        self, sch: Schedule, roles: WinogradRoles, decisions: WinogradDecisions, decide: Decide
+    ) -> None:
+        schedule_winograd(sch, roles, decisions, decide.target)
+
+
+def schedule_winograd(
+    sch: Schedule, roles: WinogradRoles, decisions: WinogradDecisions, target: Target
+) -> None:
+    """Schedule the transforms, the products between them, and the block that pads."""
+    found, plan = roles.found, _plan(roles, decisions, target)
 
     def packed(*indices: Var) -> tuple[Expr, ...]:
         i, j, o, c = indices
@@ -219,40 +335,23 @@ def schedule_winograd(sch: Schedule, target: Target, chooser: Chooser) -> None:
         _vectorize_pad(sch, found.pad, plan.lanes)
 
 
-def _plan(sch: Schedule, found: Winograd, target: Target, chooser: Chooser) -> _Plan:
-    result = block_named(sch.func, found.result)
-    product = block_named(sch.func, found.product)
-    lanes = max(1, target.vector_bits // product.writes[0].buffer.dtype.bits)
-    if found.outputs % lanes or found.channels % lanes:
-        raise ScheduleValueError(
-            "winograd",
-            f"Expected channels that fill vectors of {lanes}, found {found.channels} and "
-            f"{found.outputs}.",
-        )
-    batch = static_extent(result, 0)
-    down, across = (_tiles(result, axis, found.tile) for axis in (1, 2))
-    assert batch is not None
-    best = plan_blocks(down, across, found.tile, found.channels, found.outputs, target.l2_bytes)
-    divisors = [d for d in range(1, down + 1) if down % d == 0]
-    together = chooser.value(sch, divisors, best.together)
-    first = bool(chooser.value(sch, [0, 1], int(best.products_first)))
-    blocks, tiles = batch * down // together, together * across
-    shape = _best_tile(tiles, found.outputs // lanes, blocks == 1, target)
-    vectors = chooser.value(sch, [1, 2, 3, 4], shape.vectors)
-    vectors = max(v for v in range(1, vectors + 1) if found.outputs % (v * lanes) == 0)
-    limit = max(1, (target.vector_registers - vectors - 1) // vectors)
-    heights = [r for r in range(1, TALLEST_TILE + 1) if r <= limit]
-    rows = min(tiles, chooser.value(sch, heights, shape.rows))
-    if blocks > 1:
-        # What is left of a block's tiles could not be told from the next block's.
-        rows = max(d for d in range(1, rows + 1) if tiles % d == 0)
-    unroll = divisor(
-        found.channels, chooser.value(sch, [1, 2, 4, 8], steps_unrolled(target, rows * vectors))
+def _plan(roles: WinogradRoles, decisions: WinogradDecisions, target: Target) -> _Plan:
+    found = roles.found
+    _, _, across = roles.size
+    blocks, _ = roles.blocks(decisions.together)
+    unroll = divisor(found.channels, decisions.unroll)
+    return _Plan(
+        decisions.together,
+        across,
+        blocks >= ENOUGH_TILES,
+        bool(decisions.products_first),
+        decisions.rows,
+        decisions.vectors,
+        roles.lanes(target),
+        unroll,
+        plan_blocks_of_steps([found.channels], unroll),
+        points_of(roles.product),
     )
-    several = blocks >= ENOUGH_TILES
-    sums = plan_blocks_of_steps([found.channels], unroll)
-    points = points_of(product)
-    return _Plan(together, across, several, first, rows, vectors, lanes, unroll, sums, points)
 
 
 def _best_tile(tiles: int, columns: int, rest: bool, target: Target) -> TileShape:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-Role: TypeAlias = Literal["query", "sampling", "rewrite"]
+Role: TypeAlias = Literal["query", "sampling", "rewrite", "composite"]
+"""A composite rewrites by many steps, which a trace does not hold, and takes decisions by name."""
 
 
 @dataclass(frozen=True, slots=True)

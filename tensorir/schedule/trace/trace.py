@@ -41,7 +41,8 @@ class Replayable(Protocol):
 class Instruction:
     """One step. ``inputs`` hold RVs (also inside lists and expressions), ``attrs`` plain values.
 
-    ``decision`` is what a sampling instruction chose: factors, or the index of a candidate.
+    ``decision`` is what a sampling instruction chose: factors, the index of a candidate, or values
+    by the names of a rule's decisions.
     """
 
     kind: str
@@ -52,7 +53,8 @@ class Instruction:
 
     @property
     def is_sampling(self) -> bool:
-        return ROWS[self.kind].role == "sampling"
+        """Whether it takes a decision, and draws one where it has none."""
+        return ROWS[self.kind].role in ("sampling", "composite")
 
     def variables(self) -> Iterator[Any]:
         """The RVs that the arguments use, and the symbolic dimensions."""
@@ -120,7 +122,7 @@ class Trace:
         kept: list[Instruction] = []
         used: set[int] = set()
         for inst in reversed(self._until_postproc() if remove_postproc else self.instructions):
-            pure = ROWS[inst.kind].role != "rewrite"
+            pure = ROWS[inst.kind].role in ("query", "sampling")
             if pure and not any(id(rv) in used for rv in inst.outputs):
                 continue
             kept.append(inst)
@@ -271,7 +273,8 @@ def _statement(inst: Instruction, names: Mapping[int, str]) -> str:
         for name, value in (*inst.inputs, *inst.attrs)
     ]
     if inst.is_sampling:
-        parts.append(f"decision={inst.decision!r}")
+        named = isinstance(inst.decision, dict)
+        parts.append(f"decision={json.dumps(inst.decision) if named else repr(inst.decision)}")
     call = f"sch.{inst.kind}({', '.join(parts)})"
     if not inst.outputs:
         return call

@@ -12,6 +12,7 @@ from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.entries import Entry, entries
 from burnish.tensorir.schedule.queries import QueryMethods
+from burnish.tuner import RULES
 
 ENTRIES = {e.name: e for e in entries()}
 
@@ -28,6 +29,7 @@ def test_an_example_gives_what_it_shows(name: str) -> None:
 
 
 def assert_example(entry: Entry) -> None:
+    assert RULES, "apply_rule knows the rules that the tuner brings"
     assert entry.example is not None
     before, schedule, after = entry.example
     given = parse_func(textwrap.dedent(before))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from burnish.support.errors import ScheduleValueError
 from burnish.support.structural import structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.codegen import emit_object
@@ -19,14 +20,12 @@ from burnish.tensorir.lowering import lower_func
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.native import call_native
 from burnish.tuner.analytic import apply_rules
-from burnish.tuner.chooser import Chooser
+from burnish.tuner.rules.registry import RULES
 
 Shape = tuple[int | str, ...]
 SIZES = (1, 2, 3, 7, 17, 31, 33, 64, 100)
 SKYLAKE = Target("llvm -mcpu=skylake-avx512")
 HASWELL = Target("llvm -mcpu=haswell")
-ANALYTIC = Chooser(analytic=True)
-RANDOM = Chooser(analytic=False)
 
 
 class Workload:
@@ -68,15 +67,26 @@ class Workload:
 
 
 def scheduled(
-    func: PrimFunc, chooser: Chooser = ANALYTIC, *, seed: int = 0, target: Target | None = None
+    func: PrimFunc, *, sampled: bool = False, seed: int = 0, target: Target | None = None
 ) -> tuple[str | None, PrimFunc]:
     """The rule applied to a function and the result, which its trace (as JSON) gives too."""
     sch = Schedule(func, seed=seed)
-    rule = apply_rules(sch, target or native_target(), chooser)
+    rule = apply_rules(sch, target or native_target(), sampled=sampled)
     again = Schedule(func)
     Trace.from_json(json.loads(json.dumps(sch.trace.as_json()))).apply_to(again)
     assert structural_hash(again.func) == structural_hash(sch.func)
     return rule, sch.func
+
+
+def rules_of(func: PrimFunc, target: Target) -> list[str]:
+    """The rules that a function matches, in the order in which they are tried."""
+    return [rule.name for rule in RULES if rule.match(func, target) is not None]
+
+
+def refuse(rule: object, sch: Schedule, *arguments: object) -> None:
+    """What stands for the ``apply`` of a rule that refuses after its first steps."""
+    sch.unroll(sch.get_loops(sch.get_output_blocks("root")[0])[0])
+    raise ScheduleValueError("unroll", "The loop\n    is too long.", "the program")
 
 
 def assembly_of(func: PrimFunc, target: Target) -> str:
@@ -93,7 +103,7 @@ def check_rule(
     name, analytic = scheduled(workload.func)
     assert name == rule
     variants = [analytic]
-    variants += [scheduled(workload.func, RANDOM, seed=seed)[1] for seed in range(seeds)]
+    variants += [scheduled(workload.func, sampled=True, seed=seed)[1] for seed in range(seeds)]
     for func in variants:
         for values in zip(*dims.values(), strict=True) if dims else [()]:
             workload.check(func, tolerance=tolerance, **dict(zip(dims, values, strict=True)))

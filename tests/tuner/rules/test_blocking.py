@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -11,7 +13,6 @@ from burnish.tensorir.expr import IntImm
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.rules.checking import (
-    ANALYTIC,
     HASWELL,
     SKYLAKE,
     Shape,
@@ -23,12 +24,15 @@ from burnish.tuner.rules.blocking import (
     AS_THEY_ARE,
     SLIVERS,
     SPREAD,
-    Blocking,
+    best_distance,
+    best_group,
+    best_way,
     copy_rows,
-    plan_blocking,
+    ways_of_rows,
 )
 from burnish.tuner.rules.matmul import match
 from burnish.tuner.rules.tiles import NEXT
+from burnish.tuner.workload import block_named
 
 ONE = SKYLAKE.with_options(threads=1)
 
@@ -45,6 +49,14 @@ def product(a: Shape, b: Shape, *, ta: bool = False, tb: bool = False) -> Worklo
     )
 
 
+class Blocking(NamedTuple):
+    """What the model suggests."""
+
+    group: int
+    rows: int
+    ahead: int
+
+
 def plan(
     work: Workload,
     *,
@@ -57,8 +69,12 @@ def plan(
     func = work.func.with_attr("layout_free", [1]) if free else work.func
     matmul = match(func)
     assert matmul is not None
-    sch = Schedule(func, seed=0)
-    return plan_blocking(sch, matmul, panel, rows, tiles, False, target, ANALYTIC)
+    block = block_named(func, matmul.block)
+    return Blocking(
+        best_group(func, matmul, panel, tiles, target),
+        best_way(block, matmul, rows, ways_of_rows(block, matmul, inner=False), target),
+        best_distance(func, matmul, panel, tiles, target),
+    )
 
 
 def halves(rows: int, columns: int, depth: int, dtype: str) -> Workload:

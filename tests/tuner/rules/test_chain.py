@@ -12,7 +12,6 @@ from burnish.tensorir.compute import Tensor
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.rules.checking import (
-    ANALYTIC,
     HASWELL,
     SKYLAKE,
     Shape,
@@ -21,7 +20,6 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
-from burnish.tuner.rules.chain import schedule_chain
 
 
 def two(a: Shape, b: Shape, c: Shape) -> Workload:
@@ -66,5 +64,5 @@ def test_both_products_are_packed_and_summed_in_registers(target: Target) -> Non
 
 def test_one_product_is_no_chain() -> None:
     one = Workload(op.matmul, np.matmul, (8, 8), (8, 8))
-    with pytest.raises(ScheduleError, match="not several products"):
-        schedule_chain(Schedule(one.func, seed=0), HASWELL, ANALYTIC)
+    with pytest.raises(ScheduleError, match="another kind"):
+        Schedule(one.func, seed=0).apply_rule("chain", HASWELL)

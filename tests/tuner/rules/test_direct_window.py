@@ -11,7 +11,6 @@ from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.schedule import Schedule
 from burnish.tests.assembly import (
     innermost_loops,
     kernel_lines,
@@ -40,7 +39,7 @@ def function(x: tuple[int, ...], *, stride: int = 1, pad: int = 1, kernel: int =
 def is_direct(func: PrimFunc) -> bool:
     window = match_window(func)
     assert window is not None
-    return direct_window(Schedule(func), window) is not None
+    return direct_window(func, window) is not None
 
 
 def test_windows_of_known_images_are_read_in_place() -> None:
@@ -151,7 +150,7 @@ def test_columns_are_for_few_registers_and_fused_products(cpu: str) -> None:
 def column(func: PrimFunc, cpu: str) -> int | None:
     window = match_window(func)
     assert window is not None
-    direct = direct_window(Schedule(func), window)
+    direct = direct_window(func, window)
     assert direct is not None
     block = block_named(func, window.block)
     return column_of(direct, block, Target(f"llvm -mcpu={cpu} -threads=1"), 1)

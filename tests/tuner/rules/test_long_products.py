@@ -14,7 +14,7 @@ from burnish.tensorir import operators as op
 from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.printer import print_func
 from burnish.tests.native import call_native
-from burnish.tests.tuner.rules.checking import RANDOM, Shape, Workload, scheduled
+from burnish.tests.tuner.rules.checking import Shape, Workload, scheduled
 
 PRODUCTS: dict[str, tuple[Callable[[int], tuple[Shape, Shape]], dict[str, bool], str]] = {
     "product": (lambda k: ((16, k), (k, 48)), {}, "matmul"),
@@ -109,11 +109,11 @@ def test_chains_and_candidates_sum_in_blocks_too() -> None:
     rule, analytic = scheduled(chain.func, target=native_target())
     assert rule == "chain"
     product = workload("product", 5000)[0].func
-    for func in (analytic, scheduled(chain.func, RANDOM, target=native_target())[1]):
+    for func in (analytic, scheduled(chain.func, sampled=True, target=native_target())[1]):
         call_native(func, *arrays, found)
         assert error(found, exact) <= 6e-7
     for seed in range(3):
-        func = scheduled(product, RANDOM, seed=seed, target=native_target())[1]
+        func = scheduled(product, sampled=True, seed=seed, target=native_target())[1]
         x, y = operands("product", 5000, "float32", positive=True)
         found = np.empty((16, 48), np.float32)
         call_native(func, x.numpy(), y.numpy(), found)

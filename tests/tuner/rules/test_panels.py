@@ -11,7 +11,6 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.rules.checking import (
-    ANALYTIC,
     HASWELL,
     SKYLAKE,
     Shape,
@@ -44,8 +43,7 @@ def test_what_is_packed(a: Shape, b: Shape, tb: bool, wanted: bool) -> None:
     matmul = match(func)
     assert matmul is not None
     rows = a[0] if isinstance(a[0], int) else None
-    sch = Schedule(func, seed=0)
-    assert wants_packing(sch, matmul, 12, rows, SKYLAKE, ANALYTIC) is wanted
+    assert wants_packing(func, matmul, 12, rows, SKYLAKE) is wanted
 
 
 def test_with_few_registers_a_copy_pays_earlier() -> None:
@@ -53,7 +51,7 @@ def test_with_few_registers_a_copy_pays_earlier() -> None:
     matmul = match(func)
     assert matmul is not None
     for target, wanted in ((HASWELL, True), (SKYLAKE, False)):
-        assert wants_packing(Schedule(func, seed=0), matmul, 6, 64, target, ANALYTIC) is wanted
+        assert wants_packing(func, matmul, 6, 64, target) is wanted
 
 
 def test_a_free_weight_gets_the_layout_itself() -> None:

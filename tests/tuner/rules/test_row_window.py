@@ -17,7 +17,7 @@ from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
 from burnish.tests.assembly import innermost_loops, kernel_lines, operations, spills
 from burnish.tests.native import call_native
-from burnish.tests.tuner.rules.checking import HASWELL, RANDOM, SKYLAKE, Workload, scheduled
+from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Workload, scheduled
 from burnish.tuner.analytic import schedule_analytically
 from burnish.tuner.rules.row_window import fits_row_window
 from burnish.tuner.rules.window_match import match_row_window
@@ -107,7 +107,7 @@ def test_numbers(kind: str, shape: tuple[int, ...], options: dict[str, Any]) -> 
         x.flat[:: x.size // 5] = np.nan
         x.flat[1], x.flat[x.size // 2] = -np.inf, np.inf
     expected = wanted(kind, x, **options)
-    variants = [scheduled(func), scheduled(func, RANDOM, seed=1)]
+    variants = [scheduled(func), scheduled(func, sampled=True, seed=1)]
     for (rule, variant), threads in zip(variants, (1, 2), strict=True):
         assert rule == "row_window"
         found = np.full(expected.shape, -77, "float32")

@@ -1,0 +1,42 @@
+"""The rules, the most special first; each is a fallback of those before it.
+
+A rule is here, and is known by its name to traces and to ``Schedule.apply_rule``, when this module
+is imported, which ``burnish.tuner`` does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...tensorir.schedule.apply_rule import register_rule
+from ..block_tiles import ProductsRule
+from .attention import AttentionRule
+from .chain import ChainRule
+from .conv import ConvRule
+from .depthwise import WindowRule
+from .dot import DotRule
+from .elementwise import ElementwiseRule
+from .int8 import Int8Rule
+from .matmul import MatmulRule
+from .reduction import ReductionRule
+from .row_window import RowWindowRule
+from .rule import Rule
+from .winograd import WinogradRule
+
+RULES: tuple[Rule[Any, Any], ...] = (
+    WinogradRule(),
+    Int8Rule(),
+    DotRule(),
+    MatmulRule(),
+    ConvRule(),
+    AttentionRule(),
+    WindowRule(),
+    RowWindowRule(),
+    ChainRule(),
+    ProductsRule(),
+    ReductionRule(),
+    ElementwiseRule(),
+)
+
+for _rule in RULES:
+    register_rule(_rule.name, _rule.run)
