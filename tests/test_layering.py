@@ -60,7 +60,7 @@ ONLY_FROM: dict[str, tuple[str, ...]] = {
         "tensorir/stages/",
         "tuner/",
         "driver/",
-        "graphir/passes/",
+        "graphir/",
         "__init__.py",
     ),
 }

@@ -1,6 +1,2 @@
 """Search over schedules of PrimFuncs: design space, measurement in worker processes, records. Knows
 PrimFuncs, not models."""
-
-from .rules.registry import RULES
-
-__all__ = ["RULES"]

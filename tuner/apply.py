@@ -29,6 +29,7 @@ from ..tensorir.schedule import Instruction, Schedule, Trace
 from ..tensorir.visitor import replace_buffers
 from .database import TuningDatabase, TuningRecord
 from .promises import NotComparedError, compare_once, without_promises
+from .replay import replay_trace
 from .task import TuneTask, strip_attrs
 
 ScheduleMaker = Callable[[PrimFunc], Schedule]
@@ -150,7 +151,7 @@ def _candidate(
     for attempt in (trace,) if proved is trace else (proved, trace):
         sch = make(func)
         try:
-            attempt.apply_to(sch)
+            replay_trace(attempt, sch)
         except InternalError:  # ours to mend, whatever the trace says
             raise
         except Exception as error:  # a trace may break any primitive: that is about the trace

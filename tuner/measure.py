@@ -39,6 +39,7 @@ from .kernel import describe_kernel
 from .packing import pack_by_maps
 from .plain_loops import plain_loops
 from .reference import Reference, compare, load_reference, make_reference
+from .replay import replay_trace
 
 LONG_CALLS = ((0.5, 1), (0.05, 2))
 """Seconds of a call from which on so many batches are enough."""
@@ -158,8 +159,7 @@ def replay(text: str, trace: str, candidate: str) -> PrimFunc:
     """The scheduled function that a trace makes of a workload; BuildError if it is not the expected
     one. The proofs of legality are not repeated: the hash says that the result is the same."""
     sch = Schedule(_workload(text), seed=0, enable_checks=False)
-    Trace.from_json(trace).apply_to(sch)
-    if structural_hash(sch.func) != candidate:
+    if structural_hash(replay_trace(Trace.from_json(trace), sch)) != candidate:
         raise BuildError("its trace replays to another function than was proposed")
     return sch.func
 

@@ -15,6 +15,7 @@ from ..tensorir.schedule import Schedule, Trace
 from .apply import rename
 from .candidate import SpaceFunction
 from .database import TuningDatabase, TuningRecord
+from .replay import replay_trace
 from .task import TuneTask
 
 MOST = 8
@@ -40,7 +41,7 @@ def _trace_for(record: TuningRecord, func: PrimFunc, database: TuningDatabase) -
         pairs = zip(kept.buffers, func.buffers, strict=True)
         trace = rename(Trace.from_json(record.trace), {old.name: new.name for old, new in pairs})
         # With all checks: what was legal there need not be in another version.
-        trace.apply_to(Schedule(func, seed=0))
+        replay_trace(trace, Schedule(func, seed=0))
     except (BurnishError, ValueError):
         return None
     return trace
@@ -48,6 +49,6 @@ def _trace_for(record: TuningRecord, func: PrimFunc, database: TuningDatabase) -
 
 def _replaying(trace: Trace) -> Callable[[Schedule], object]:
     def apply(sch: Schedule) -> None:
-        trace.apply_to(sch)
+        replay_trace(trace, sch)
 
     return apply

@@ -19,6 +19,7 @@ from .cost_model import LearnedModel
 from .database import TuningDatabase, TuningRecord
 from .features import Floats, Machine, features_of
 from .nest_summary import summarize
+from .replay import replay_trace
 
 MOST_RECORDS = 256
 MOST_OF_A_GROUP = 64
@@ -69,7 +70,7 @@ def _features(
             texts[record.source] = parse_func(database.text(record.source))
         # The record says that the program was legal; whether it still replays is seen here.
         sch = Schedule(texts[record.source], seed=0, enable_checks=False)
-        Trace.from_json(record.trace).apply_to(sch)
+        replay_trace(Trace.from_json(record.trace), sch)
     except BurnishError:
         return None
     summary = summarize(sch.func)

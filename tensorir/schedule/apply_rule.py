@@ -1,8 +1,8 @@
 """Rules by name: a schedule that a rule of the tuner makes is one instruction, ``apply_rule``.
 
 Rules live in a higher layer, which hands them down as callables (``register_rule``, called when
-``burnish.tuner`` is imported). A rule does what it does by the other primitives, on a schedule of
-its own, and asks for each of its decisions by name:
+``burnish.tuner.rules.registry`` is imported). A rule does what it does by the other primitives, on
+a schedule of its own, and asks for each of its decisions by name:
 
     value = pick("rows", (1, 2, 3, 4), suggest)
 
@@ -46,7 +46,7 @@ def rule_named(name: str) -> RuleFunction:
     name = require_text(name, "a rule's name", "apply_rule")
     if name not in _rules:
         known = (
-            f"There are {', '.join(_rules)}" if _rules else "Import burnish.tuner, which has all"
+            f"There are {', '.join(_rules)}" if _rules else "burnish.tuner.rules.registry has all"
         )
         raise ScheduleValueError(
             "apply_rule", f"There is no rule {name!r}.{nearest(name, _rules)} {known}."

@@ -1,7 +1,7 @@
 """The rules, the most special first; each is a fallback of those before it.
 
-A rule is here, and is known by its name to traces and to ``Schedule.apply_rule``, when this module
-is imported, which ``burnish.tuner`` does.
+Importing this module makes the rules known by their names to traces and ``Schedule.apply_rule``;
+what schedules or replays for others does so (``analytic``, ``replay``).
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from typing import Any, ClassVar, Generic, TypeVar
 from ...support.errors import RuleMismatchError
 from ...support.target import Target
 from ...tensorir.function import PrimFunc
-from ...tensorir.printer import print_func
 from ...tensorir.schedule import Schedule
 from ...tensorir.schedule.apply_rule import Pick
 from ..candidate import SpaceFunction
@@ -128,7 +127,6 @@ class Rule(ABC, Generic[R, D]):
     def _roles(self, sch: Schedule, target: Target) -> R:
         roles = None if is_empty(sch.func) else self.match(sch.func, target)
         if roles is None:
-            raise RuleMismatchError(
-                self.name, "The function is of another kind.", print_func(sch.func)
-            )
+            # Without the program: most rules are for other functions, and printing one takes time.
+            raise RuleMismatchError(self.name, "The function is of another kind.")
         return roles

@@ -34,8 +34,8 @@ class ApplyRule(ScheduleState):
         Requires:
 
         - a PrimFunc of the name ``func_name`` (ScheduleValueError);
-        - a rule of this name, which ``burnish.tuner`` brings, and a target with known sizes
-          (ScheduleValueError);
+        - a rule of this name (``burnish.tuner.rules.registry``, imported, has them) and a target
+          with known sizes (ScheduleValueError);
         - a function that no primitive has changed (ScheduleValueError), of the kind that the rule
           is for (RuleMismatchError), and that it does not refuse (its ScheduleError);
         - decisions that the rule takes here (ScheduleValueError), each a member of its domain

@@ -159,7 +159,7 @@ def test_one_of_several_functions() -> None:
 
 def test_without_the_tuner_no_rule_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply_rule, "_rules", {})
-    with pytest.raises(ScheduleValueError, match=r"Import burnish\.tuner"):
+    with pytest.raises(ScheduleValueError, match=r"burnish\.tuner\.rules\.registry has all"):
         rule_named("tile")
 
 

@@ -12,7 +12,7 @@ from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.entries import Entry, entries
 from burnish.tensorir.schedule.queries import QueryMethods
-from burnish.tuner import RULES
+from burnish.tuner.rules.registry import RULES
 
 ENTRIES = {e.name: e for e in entries()}
 

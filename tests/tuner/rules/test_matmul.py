@@ -9,10 +9,12 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
+from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.printer import print_func
+from burnish.tensorir.schedule import Schedule
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import (
     HASWELL,
@@ -24,7 +26,7 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
-from burnish.tuner.rules.matmul import TileShape, best_tile, match, roles_of, row_parts
+from burnish.tuner.rules.matmul import MatmulRule, TileShape, best_tile, match, roles_of, row_parts
 from burnish.tuner.workload import block_named
 
 
@@ -313,6 +315,27 @@ def test_tiles_fit_their_registers() -> None:
             for reserved in (0, 2):
                 tile = best_tile(1024, rows, 8, registers, reserved)
                 assert (tile.rows + 1) * tile.vectors + 1 + reserved <= registers
+
+
+@pytest.mark.parametrize("rows", [5, 7, 9, 11, 13])
+def test_all_rows_that_registers_hold_may_be_said(rows: int) -> None:
+    work = matmul((29, 40), (40, 24))
+    sch = Schedule(work.func, seed=0)
+    sch.apply_rule("matmul", native_target(), {"rows": rows, "vectors": 1})
+    extents = [sch.get(loop).extent for loop in sch.get_loops("matmul_init")]
+    assert rows in [e.value for e in extents if isinstance(e, IntImm)]
+    work.check(sch.func)
+
+
+@pytest.mark.parametrize("rows", range(1, 20))
+@pytest.mark.parametrize("columns", [8, 24, 1024])
+def test_what_the_model_picks_is_taken(rows: int, columns: int) -> None:
+    for target in (HASWELL, SKYLAKE):
+        product = MatmulRule().match(matmul((rows, 40), (40, columns)).func, target)
+        assert product is not None
+        decisions = MatmulRule().decide(product, target)
+        best = product.best_tile(target)
+        assert (decisions.rows, decisions.vectors) == (best.rows, best.vectors)
 
 
 @pytest.mark.parametrize(("rows", "depth", "panel"), [(8, 1024, 8), (6, 1024, 16), (8, 16, 16)])
