@@ -29,7 +29,7 @@ MAY_IMPORT_INSIDE = {
 TESTED_ELSEWHERE = {
     "support/abi.py": "constants only; tests of tensorir/codegen and vm bind kernels by it",
     "tensorir/segment.py": "a record; by the tests of what plans and what emits segments",
-    "tensorir/schedule/primitives/apply_rule.py": "with what it calls, in schedule/test_apply_rule.py",
+    "tensorir/schedule/primitives/apply_rule.py": "in test_apply_rule.py, with what it calls",
     "tensorir/schedule/queries.py": "by the tests of its examples in test_entries.py",
     "support/source.py": "tested with the errors that render spans (tests/support/test_errors.py)",
 }
