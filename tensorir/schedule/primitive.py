@@ -114,19 +114,30 @@ def _declared(method: Method, group: str, role: Role, arguments: dict[str, Argum
         )
     gives_list = str(signature.return_annotation).startswith("list[")
     row = ROWS[name] = Row(name, group, role, arguments, gives_list)
+    known = [p for p in signature.parameters.values() if p.name != "self"]
+    names = {p.name: None for p in known}.keys()
+    defaults = {p.name: p.default for p in known if p.default is not p.empty}
+    several = next((p.name for p in known if p.kind is p.VAR_POSITIONAL), None)
+
+    def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+        """The arguments by name, or None where they are not those of the method."""
+        own = {several: args} if several else dict(zip(names, args, strict=False))
+        given = {**defaults, **own, **kwargs}
+        fits = (several or len(args) == len(own)) and own.keys().isdisjoint(kwargs)
+        return given if fits and given.keys() == names else None
 
     @functools.wraps(method)
     def run(self: ScheduleState, *args: Any, **kwargs: Any) -> Any:
-        try:
-            bound = signature.bind(self, *args, **kwargs)
-        except TypeError:
-            return method(self, *args, **kwargs)  # Python's own words for it
-        bound.apply_defaults()
-        given = bound.arguments
+        given = bind(args, kwargs)
+        if given is None:
+            return method(self, *args, **kwargs)  # Python says what is wrong
         for argument, kind in arguments.items():
             given[argument] = kind.resolve(self, name, given[argument])
         self._noted = {}
-        result = method(*bound.args, **bound.kwargs)
+        loops = given.pop(several) if several else ()
+        result = method(self, *loops, **given)
+        if several:
+            given[several] = loops
         inputs, attrs = row.recorded({**given, **self._noted})
         outputs = result if isinstance(result, list) else [] if result is None else [result]
         self._record(name, inputs, attrs, outputs, self._noted.get("decision"))
