@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from ....support.errors import DependenceError, NotAncestorError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, Digit, loop_bounds, overlapping, sweep
+from ...analysis.block_kinds import binding_map, binds
 from ...analysis.block_site import BlockSite
 from ...analysis.circular_buffers import require_no_circle
 from ...analysis.conditions import conjunction, conjuncts
@@ -43,6 +44,7 @@ from ...analysis.region_cover import (
     contains,
     covers_domain,
     in_conflict,
+    instances_clash,
     says_domain,
     whole_boxes,
 )
@@ -86,6 +88,7 @@ def plan_move(func: PrimFunc, block_name: str, loop_var: Var, primitive: str) ->
         )
         raise fail(NotAncestorError, primitive, func, [move.loop], found)
     _require_unconditional(move)
+    _require_own_elements(move)
     require_own_axes(func, move.block, primitive)
     require_scope_declared(func, move.scope, move.block, primitive)
     return move
@@ -98,6 +101,22 @@ def _require_unconditional(move: Move) -> None:
         if isinstance(s, (IfThenElse, LetStmt)) and all(s is not other for other in move.loop_path):
             what = "under a condition" if isinstance(s, IfThenElse) else "in the scope of a let"
             found = f"{move.block.name!r} stands {what} that the loop does not stand in."
+            raise move.error(DependenceError, found, move.block)
+
+
+def _require_own_elements(move: Move) -> None:
+    """Iterations of a loop around both places do not overwrite one another's elements: the axis
+    that runs over that loop says nothing of what is needed, and would run over all its domain."""
+    target = {loop.var for loop in move.outer}
+    shared = [loop for loop in all_loops_above(move.path) if loop.var in target]
+    for loop in shared:
+        bound = [v for v, value in binding_map(move.realize).items() if binds([value], loop.var)]
+        if instances_clash(move.block, bound):
+            found = (
+                f"{move.block.name!r} writes the same elements in several iterations of "
+                f"{loop.var.name!r}, which stands around both places: it would run for all of them "
+                "in each."
+            )
             raise move.error(DependenceError, found, move.block)
 
 

@@ -5,7 +5,7 @@ import pytest
 from burnish.support.errors import DependenceError, ScheduleValueError
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tests.tensorir.schedule.programs import chain
+from burnish.tests.tensorir.schedule.programs import assert_same, chain, program
 
 
 @pytest.mark.parametrize("primitive", ["compute_at", "reverse_compute_at"])
@@ -65,3 +65,27 @@ def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
     with pytest.raises(DependenceError, match="under a condition"):
         sch.reverse_compute_at("C", sch.get_loops("B")[0])
     sch.compute_at("B", sch.get_loops("C")[0])
+
+
+OVERWRITTEN = """
+S = T.alloc_buffer((4,))
+for i in range(3):
+    for t in range(4):
+        with T.block("S"):
+            vt, vi = T.axis.remap("SS", [t, i])
+            S[vt] = A[vi, vt]
+    for t in range(4):
+        with T.block("C"):
+            vi, vt = T.axis.remap("SS", [i, t])
+            C[vi, vt] = S[vt] * T.float32(2)
+"""
+
+
+def test_rows_that_overwrite_one_another_stay_in_their_iterations() -> None:
+    func = program(OVERWRITTEN, A="(3, 4)", C="(3, 4)")
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="'S' writes the same elements in several iterations"):
+        sch.compute_at("S", sch.get_loops("C")[1])
+    assert sch.func is func
+    sch.reverse_compute_at("C", sch.get_loops("S")[1])
+    assert_same(func, sch.func)
