@@ -70,7 +70,7 @@ class _Folder(ExprMutator):
             return self.derive("reshaped", lambda array: array.reshape(shape), constants[0])
         if op.legalize is None:
             return new
-        return self._folded(op.legalize(new), constants, kind, new.op)
+        return self._folded(op.legalize(new), constants, kind)
 
     def visit_CallDPS(self, call: CallDPS) -> Value:  # noqa: N802
         new = super().visit_CallDPS(call)
@@ -79,7 +79,7 @@ class _Folder(ExprMutator):
         constants = self._foldable(new.args, new.out_type)
         if constants is None or not isinstance(func, PrimFunc) or func.shape_vars:
             return new
-        return self._folded(func, constants, new.out_type, func.name)
+        return self._folded(func, constants, new.out_type)
 
     def _foldable(self, args: Sequence[Atom], kind: Type) -> list[Constant] | None:
         constants = [a for a in args if isinstance(a, Constant)]
@@ -92,9 +92,7 @@ class _Folder(ExprMutator):
         in_bytes = sum(c.nbytes for c in constants)
         return constants if out_bytes <= max(self.max_bytes, in_bytes) else None
 
-    def _folded(
-        self, func: PrimFunc, constants: Sequence[Constant], kind: Type, word: str
-    ) -> Value:
+    def _folded(self, func: PrimFunc, constants: Sequence[Constant], kind: Type) -> Value:
         evaluate, kinds = self.evaluate, tensors_of(kind)
         results = evaluate(func, [self.array(c) for c in constants])
         atoms: list[Atom] = []
@@ -110,6 +108,6 @@ class _Folder(ExprMutator):
             def again(*inputs: np.ndarray, index: int = index) -> np.ndarray:
                 return evaluate(func, inputs)[index]
 
-            dtype = expected.dtype
-            atoms.append(self.derive(word, again, *constants, dtype=dtype, array=array))
+            known = {"dtype": expected.dtype, "array": array}
+            atoms.append(self.derive(func.name, again, *constants, **known))
         return atoms[0] if isinstance(kind, TensorType) else Tuple(tuple(atoms))

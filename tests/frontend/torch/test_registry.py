@@ -10,17 +10,19 @@ import torch
 from torch.fx import Graph, Node
 
 from burnish.frontend.torch.registry import (
+    SHARED,
     Context,
     arguments,
-    as_constant,
     base_name,
     import_dtype,
     integers,
     location,
     operator_name,
+    values_of,
 )
 from burnish.frontend.torch.symbols import SymbolTable
 from burnish.graphir.builder import BlockBuilder
+from burnish.graphir.weights import Source
 from burnish.support.dtype import DType
 from burnish.support.errors import FrontendError, InternalError
 
@@ -47,19 +49,28 @@ def test_other_dtypes_are_refused(dtype: torch.dtype) -> None:
     assert str(caught.value).startswith(f"input 'x': dtype {dtype} cannot be imported; known are ")
 
 
-def test_constants_are_copies_in_row_major_order() -> None:
-    tensor = torch.arange(6.0).reshape(2, 3).T
-    made = as_constant(tensor, "w")
-    tensor.zero_()
-    assert made.data.tolist() == [[0, 3], [1, 4], [2, 5]]
-    assert made.data.flags.c_contiguous
-    assert not made.data.flags.writeable
+def test_values_are_in_row_major_order() -> None:
+    array, dtype = values_of(torch.arange(6.0).reshape(2, 3).T, "w")
+    assert array.tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert array.flags.c_contiguous
+    assert dtype == "float32"
 
 
-def test_bfloat16_constants_hold_bits() -> None:
-    made = as_constant(torch.tensor([1.0, -2.0], dtype=torch.bfloat16), "w")
-    assert made.type.dtype == "bfloat16"
-    assert made.data.tolist() == [0x3F80, 0xC000]
+def test_bfloat16_values_are_bits() -> None:
+    array, dtype = values_of(torch.tensor([1.0, -2.0], dtype=torch.bfloat16), "w")
+    assert dtype == "bfloat16"
+    assert array.tolist() == [0x3F80, 0xC000]
+
+
+@pytest.mark.parametrize(("elements", "is_shared"), [(SHARED // 4, True), (SHARED // 4 - 1, False)])
+def test_large_weights_share_the_memory_of_the_tensor(elements: int, is_shared: bool) -> None:
+    made = context()
+    tensor = torch.arange(float(elements))
+    w = made.weight("fc.weight", tensor, "parameter 'fc.weight'")
+    assert w.name == "fc.weight"
+    assert np.shares_memory(made.array(w), tensor.numpy()) == is_shared
+    assert isinstance(made.builder.weights.weight(w.name).origin, Source) == is_shared
+    assert not made.array(w).flags.writeable
 
 
 @pytest.mark.parametrize(
@@ -71,7 +82,7 @@ def test_bfloat16_constants_hold_bits() -> None:
 )
 def test_tensors_without_dense_values_are_refused(tensor: torch.Tensor, message: str) -> None:
     with pytest.raises(FrontendError) as caught:
-        as_constant(tensor, "w")
+        values_of(tensor, "w")
     assert str(caught.value).startswith(message)
 
 
@@ -88,8 +99,8 @@ def test_tensors_without_dense_values_are_refused(tensor: torch.Tensor, message:
 )
 def test_numbers_become_scalars_as_in_torch(value: float, dtype: str, expected: float) -> None:
     made = context().number(value, DType(dtype))
-    assert made.data[()] == expected
-    assert (str(made.type.dtype), made.data.shape) == (dtype, ())
+    assert made.values()[()] == expected
+    assert (str(made.type.dtype), made.values().shape) == (dtype, ())
 
 
 def test_operands_of_no_kind_are_defects() -> None:
