@@ -64,6 +64,8 @@ class ExprMutator:
     def __init__(self, module: IRModule | None = None) -> None:
         self.module = module if module is not None else IRModule()
         self.builder = BlockBuilder(self.module)
+        # One table: who takes a single function from here has its constants in the given module.
+        self.module.weights = self.builder.weights
         self.replaced: dict[Var, Atom] = {}
 
     def transform(self) -> IRModule:
@@ -104,6 +106,8 @@ class ExprMutator:
     def visit_binding(self, binding: Binding) -> None:
         """Rewrite the value, then bind it, or replace the variable if the value became an atom."""
         value = self.visit_value(binding.value)
+        if isinstance(value, Constant):
+            value = self.builder.weights.adopt(value)
         if isinstance(value, ATOMS) and not isinstance(binding.value, ATOMS):
             self.replaced[binding.var] = value
         else:

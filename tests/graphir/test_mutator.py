@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from burnish import te
@@ -119,6 +120,23 @@ def test_constants_can_be_rewritten() -> None:
 
     module = Zero(parse("y = R.add(x, 2.0)")).transform()
     assert "R.const(0.0" in module.script()
+
+
+def test_large_constants_that_a_pass_makes_are_weights_of_the_module() -> None:
+    class Ones(ExprMutator):
+        def visit_Call(self, call: Call) -> Constant:  # noqa: N802
+            return constant(np.ones((2, 20), np.float32))
+
+    given = parse_module(
+        "@R.function\ndef main(x: R.Tensor((2, 20))):\n    y = R.relu(x)\n    return y\n"
+    )
+    module = verify_module(Ones(given).transform())
+    (values,) = module.constants.values()
+    assert values.shape == (2, 20)
+    alone = IRModule({}, weights=given.weights)
+    mutator = Ones(alone)
+    alone["main"] = mutator.visit_function(given.graph_functions["main"])
+    assert verify_module(alone).constants.keys() == module.constants.keys()
 
 
 def test_bindings_can_be_dropped() -> None:

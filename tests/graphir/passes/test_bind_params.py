@@ -66,3 +66,17 @@ def test_kernels_and_missing_functions_are_refused() -> None:
     )
     with pytest.raises(PassError, match="'f' is a prim_func"):
         BindParams("f", {})(kernel)
+
+
+def test_large_values_are_weights_by_the_parameters_name() -> None:
+    text = (
+        "@R.function\ndef main(x: R.Tensor((8, 8)), w: R.Tensor((8, 8))):\n    return R.add(x, w)\n"
+    )
+    module, w = parse_module(text), np.ones((8, 8), "float32")
+    bound = verify_module(BindParams("main", {"w": w})(module))
+    w[:] = 2
+    assert list(bound.constants) == ["w"]
+    assert (bound.constants["w"] == 1).all()
+    assert list(module.weights) == []
+    (name,) = verify_module(BindParams("main", {"w": constant(w)})(module)).constants
+    assert name.startswith("sha256:")
