@@ -38,6 +38,7 @@ from .groups import group_size, panel_of, wants_groups_apart
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power
 from .matmul import (
+    MOST_SUMS,
     STEPS,
     TALLEST_TILE,
     VECTORS,
@@ -289,6 +290,8 @@ def row_tile(
         spare = reserved + (1 if registers >= MANY_REGISTERS or vectors > 2 else 2)
         for pixels in range(1, min(TALLEST_TILE, width) + 1):
             if pixels * vectors + vectors + spare > registers:
+                break
+            if reserved and pixels * vectors > MOST_SUMS * registers:
                 break
             cycles = width // pixels / steps_a_cycle(pixels, vectors)
             if width % pixels:

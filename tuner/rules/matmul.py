@@ -88,6 +88,8 @@ VECTORS = (1, 2, 3, 4)
 """Vectors of a tile."""
 STEPS = (1, 2, 4, 8)
 """Steps of k that may be written out."""
+MOST_SUMS = 3 / 4
+"""The part of the registers that sums may take where some are reserved: of more, one is spilled."""
 FEW_ROWS = TALLEST_TILE // 2
 """Rows of a short axis that are put into a tile together with several steps of the axis before."""
 SYMBOLIC_TILES = (1, 2, 4, 6, 8, 12)
@@ -146,6 +148,8 @@ def best_tile(
             continue
         for tile_rows in range(1, min(TALLEST_TILE, rows or TALLEST_TILE) + 1):
             if tile_rows * vectors + vectors + spare > registers:
+                continue
+            if reserved and tile_rows * vectors > MOST_SUMS * registers:
                 continue
             useful = 1.0
             if columns is not None:
