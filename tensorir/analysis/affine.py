@@ -1,9 +1,9 @@
-"""Affine index arithmetic of schedules: bindings are sums of ``coefficient * digit of a loop``.
+"""What schedules know of loops: their ranges, and the boxes that indices cover while some of them
+run.
 
-A *digit* is the part ``var % upper // lower`` of a loop variable; a plain variable is the digit of
-all of it. Split gives sums of variables, fuse gives digits, and what a primitive wants to know of a
-binding (does it tell iterations apart, which box does a loop sweep) is a question about digits,
-which is answered here from constant extents. Simplification and proofs are ``arith.Analyzer``'s.
+A *sweep* is the range of an index while loops run; it asks ``arith`` which pieces of loops the
+index is made of (``iter_map``), and says whether every value is taken. Simplification and proofs
+are ``arith.Analyzer``'s.
 """
 
 from __future__ import annotations
@@ -11,27 +11,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from ...support.node import walk
-from ..arith import Analyzer, expr_key
+from ..arith import Analyzer
+from ..arith.iter_map import Decomposition, IterSplit, all_taken
+from ..arith.iter_map import undetermined as undetermined_loops
+from ..arith.linear import Linear, constant, render
 from ..buffer import Range
-from ..expr import (
-    Add,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Mul,
-    Sub,
-    Var,
-    add,
-    is_const,
-    maximum,
-    minimum,
-    mul,
-    sub,
-)
+from ..expr import Expr, IntImm, Var, add, is_const, maximum, minimum, sub
 from ..stmt import For
 
 
@@ -56,23 +43,21 @@ class Bounds:
     def __contains__(self, v: object) -> bool:
         return v in self.ranges
 
-    def constant_extent(self, v: Var) -> int | None:
-        """The extent of a variable that begins at 0, where it is a constant."""
-        r = self.ranges[v]
-        return r.extent.value if isinstance(r.extent, IntImm) else None
-
-    def begins_at_zero(self, v: Var) -> bool:
-        """Whether the range of ``v`` begins at 0."""
-        return is_const(self.ranges[v].min, 0)
-
-    def simplify(self, e: Expr) -> Expr:
-        """``e`` in canonical form; loops of extent 1 stay."""
-        if isinstance(e, (Var, IntImm)):
-            return e
+    @property
+    def simplifier(self) -> Analyzer:
+        """An analyzer that leaves loops of extent 1."""
         analyzer = self._simplifier
         if analyzer is None:
             analyzer = self._simplifier = _recent.simplifiers.of(self, _new_simplifier)
-        return analyzer.simplify(e)
+        return analyzer
+
+    def simplify(self, e: Expr) -> Expr:
+        """``e`` in canonical form; loops of extent 1 stay."""
+        return e if isinstance(e, (Var, IntImm)) else self.simplifier.simplify(e)
+
+    def linear(self, e: Expr) -> Linear:
+        """The canonical form itself; loops of extent 1 stay."""
+        return self.simplifier.simplifier.linear(e)
 
     def key(self) -> tuple[Hashable, ...]:
         """The same for the same ranges of the same variables."""
@@ -179,224 +164,26 @@ def loop_bounds(loops: Iterable[For]) -> Bounds:
     return Bounds({loop.var: Range(loop.min, loop.extent) for loop in loops})
 
 
-# -- sums ------------------------------------------------------------------------------------------
-def terms_of(e: Expr) -> tuple[list[tuple[Expr, int]], int]:
-    """A simplified expression as ``(atom, coefficient)`` pairs and a constant."""
-    terms: list[tuple[Expr, int]] = []
-    const = _add_terms(e, 1, terms)
-    return terms, const
+# -- iterations ------------------------------------------------------------------------------------
+def undetermined(values: Sequence[Expr], bounds: Bounds) -> list[Var] | None:
+    """The variables of ``bounds`` that the values do not determine: iterations that differ in
+    others have other values.
 
-
-def _add_terms(e: Expr, k: int, terms: list[tuple[Expr, int]]) -> int:
-    if isinstance(e, IntImm):
-        return k * e.value
-    if isinstance(e, Add):
-        return _add_terms(e.a, k, terms) + _add_terms(e.b, k, terms)
-    if isinstance(e, Sub):
-        return _add_terms(e.a, k, terms) + _add_terms(e.b, -k, terms)
-    if isinstance(e, Mul) and isinstance(e.b, IntImm):
-        return _add_terms(e.a, k * e.b.value, terms)
-    terms.append((e, k))
-    return 0
-
-
-def sum_of(terms: Sequence[tuple[Expr, int]], const: int) -> Expr:
-    """The expression of a sum."""
-    result: Expr = IntImm(0)
-    for atom, k in terms:
-        result = add(result, mul(atom, k)) if k > 0 else sub(result, mul(atom, -k))
-    return add(result, const) if const >= 0 else sub(result, -const)
-
-
-# -- digits ----------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Digit:
-    """``var % upper // lower``; ``upper`` is None for all of a variable whose extent is not
-    constant.
-
-    ``extent`` is how many values it takes, None where that is not constant.
+    None where the values are no affine map of the variables that tells the digits it uses of them
+    apart. Symbolic dimensions may be added as constants, and variables must begin at 0.
     """
-
-    var: Var
-    lower: int
-    upper: int | None
-
-    @property
-    def extent(self) -> int | None:
-        return None if self.upper is None else -(-self.upper // self.lower)
-
-    @property
-    def even(self) -> bool:
-        """Whether all its values are taken equally often."""
-        return self.upper is not None and self.upper % self.lower == 0
-
-
-def digit_of(atom: Expr, bounds: Bounds) -> Digit | None:
-    """The digit of a bounded variable that an atom is, or None. The variable must begin at 0."""
-    if isinstance(atom, Var):
-        if atom not in bounds or not bounds.begins_at_zero(atom):
-            return None
-        return Digit(atom, 1, bounds.constant_extent(atom))
-    if (
-        not isinstance(atom, (FloorDiv, FloorMod))
-        or not isinstance(atom.b, IntImm)
-        or atom.b.value < 1
-    ):
+    s = bounds.prover.simplifier
+    loops = {v: s.linear(r.extent) for v, r in bounds.ranges.items() if is_const(r.min, 0)}
+    others = Bounds({v: r for v, r in bounds.ranges.items() if v not in loops})
+    if others.ranges and any(mentions(e, others) for e in values):
         return None
-    d, c = digit_of(atom.a, bounds), atom.b.value
-    if d is None:
-        return None
-    if isinstance(atom, FloorDiv):
-        return Digit(d.var, d.lower * c, d.upper)
-    upper = d.lower * c
-    if d.upper is None or d.upper % upper == 0:
-        return Digit(d.var, d.lower, upper)
-    return d if d.upper <= upper else None
-
-
-def overlapping(digits: Sequence[Digit]) -> bool:
-    """Whether two digits of one variable share a part of it, or cut it unevenly."""
-    by_var: dict[Var, list[Digit]] = {}
-    for d in digits:
-        by_var.setdefault(d.var, []).append(d)
-    for group in by_var.values():
-        group.sort(key=lambda d: d.lower)
-        for a, b in pairwise(group):
-            if a.upper is None or b.lower < a.upper or b.lower % a.upper:
-                return True
-    return False
+    return undetermined_loops(values, loops, s)
 
 
 def is_independent(values: Sequence[Expr], bounds: Bounds) -> bool:
-    """Whether ``values`` are affine in the variables of ``bounds`` and each combination of digits
-    gives another tuple of values: an injective map of the digits, with coefficients that are not
-    negative.
-
-    Every value must be a sum of digits with coefficients that grow at least as fast as the extents
-    below them, and no digit may serve twice. Symbolic dimensions may be added as constants. Values
-    that together are one sum written in a mixed radix (loops fused and then split) count as it.
-    """
-    return _independent_digits(values, bounds) is not None
-
-
-def undetermined(values: Sequence[Expr], bounds: Bounds) -> list[Var] | None:
-    """The variables of ``bounds`` that independent values do not determine: iterations that differ
-    in these alone have equal values. None where the values are not independent."""
-    digits = _independent_digits(values, bounds)
-    if digits is None:
-        return None
-    found: list[Var] = []
-    for v in bounds.ranges:
-        extent = bounds.constant_extent(v)
-        if extent is not None and extent <= 1:
-            continue
-        reach: int | None = 1
-        for d in sorted([d for d in digits if d.var is v], key=lambda d: d.lower):
-            if d.lower != reach:
-                break
-            reach = d.upper
-        if reach is not None and (extent is None or reach < extent):
-            found.append(v)
-    return found
-
-
-def _independent_digits(values: Sequence[Expr], bounds: Bounds) -> list[Digit] | None:
-    digits: list[Digit] = []
-    for value in _joined(values, bounds):
-        if isinstance(value, Var):
-            terms: list[tuple[Expr, int]] = [(value, 1)]
-        else:
-            terms, _ = terms_of(bounds.simplify(value))
-        steps: list[tuple[int, Digit]] = []
-        for atom, k in terms:
-            d = digit_of(atom, bounds)
-            if d is None:
-                if mentions(atom, bounds):
-                    return None
-                continue
-            if k < 0:
-                return None
-            if d.extent != 1:
-                steps.append((k, d))
-        if not _grows(steps):
-            return None
-        digits.extend([d for _, d in steps])
-    return None if overlapping(digits) else digits
-
-
-def _joined(values: Sequence[Expr], bounds: Bounds) -> list[Expr]:
-    """The values with ``e // c`` and ``e % c`` (of any number of places) replaced by ``e``, which
-    they determine and are determined by; ``e`` is a sum, for a variable has digits of its own."""
-    simple = [v if isinstance(v, Var) else bounds.simplify(v) for v in values]
-    places: dict[Hashable, list[tuple[int, int | None, int]]] = {}
-    sums: dict[Hashable, Expr] = {}
-    for i, v in enumerate(simple):
-        whole, lower, upper = _place_of(_without_constant(v))
-        if isinstance(whole, (Add, Sub)) and (lower, upper) != (1, None):
-            key = expr_key(whole)
-            sums[key] = whole
-            places.setdefault(key, []).append((lower, upper, i))
-    for key, found in places.items():
-        found.sort(key=lambda p: p[0])
-        uppers = [upper for _, upper, _ in found]
-        if [lower for lower, _, _ in found] == [1, *uppers[:-1]] and uppers[-1] is None:
-            for _, _, i in found:
-                simple[i] = IntImm(0)
-            simple[found[0][2]] = sums[key]
-    return _joined_by_sizes(simple, bounds)
-
-
-def _joined_by_sizes(values: list[Expr], bounds: Bounds) -> list[Expr]:
-    """``e // size`` and ``e % size`` with a symbolic size, replaced by ``e``: loops fused over
-    sizes that are not known, innermost first."""
-    again = True
-    while again:
-        again = False
-        for i, v in enumerate(values):
-            if not isinstance(v, FloorMod) or isinstance(v.b, IntImm) or mentions(v.b, bounds):
-                continue
-            quotient = _quotient_key(FloorDiv(v.a, v.b), bounds)
-            for j, w in enumerate(values):
-                if j != i and isinstance(w, FloorDiv) and _quotient_key(w, bounds) == quotient:
-                    values[i], values[j] = IntImm(0), v.a
-                    again = True
-                    break
-    return values
-
-
-def _quotient_key(e: FloorDiv, bounds: Bounds) -> Hashable:
-    """Equal for quotients in one step or in several, ``x // a // b`` and ``x // (a * b)``."""
-    whole, divisor = e.a, e.b
-    while isinstance(whole, FloorDiv):
-        divisor = mul(whole.b, divisor)
-        whole = whole.a
-    return expr_key(bounds.simplify(whole)), expr_key(bounds.simplify(divisor))
-
-
-def _without_constant(e: Expr) -> Expr:
-    return e.a if isinstance(e, (Add, Sub)) and isinstance(e.b, IntImm) else e
-
-
-def _place_of(e: Expr) -> tuple[Expr, int, int | None]:
-    """``e`` as ``whole % upper // lower``, with ``upper`` None where nothing is cut off."""
-    if not isinstance(e, (FloorDiv, FloorMod)) or not isinstance(e.b, IntImm) or e.b.value < 1:
-        return e, 1, None
-    whole, lower, upper = _place_of(e.a)
-    if isinstance(e, FloorDiv):
-        step = lower * e.b.value
-        return (whole, step, upper) if upper is None or upper % step == 0 else (e, 1, None)
-    top = lower * e.b.value
-    return (whole, lower, top) if upper is None or upper % top == 0 else (e, 1, None)
-
-
-def _grows(steps: list[tuple[int, Digit]]) -> bool:
-    steps.sort(key=lambda t: t[0])
-    reach: int | None = 1
-    for k, d in steps:
-        if reach is None or k < reach:
-            return False
-        reach = k * d.extent if d.extent is not None else None
-    return True
+    """Whether ``values`` are affine in the variables of ``bounds`` and each combination of the
+    digits they use gives another tuple of values."""
+    return undetermined(values, bounds) is not None
 
 
 def mentions(e: Expr, bounds: Bounds) -> bool:
@@ -411,13 +198,14 @@ def mentions(e: Expr, bounds: Bounds) -> bool:
 class Sweep:
     """What an index covers while some loops run: ``[start, start + extent)``.
 
-    ``exact`` says that every value of it is taken; ``digits`` are the parts of loops it uses.
+    ``exact`` says that every value of it is taken, if ``digits``, the parts of loops it uses, take
+    all combinations of theirs.
     """
 
     start: Expr
     extent: Expr
     exact: bool
-    digits: list[Digit]
+    digits: list[IterSplit]
 
 
 def sweep(index: Expr, inner: Bounds, bounds: Bounds) -> Sweep | None:
@@ -425,74 +213,64 @@ def sweep(index: Expr, inner: Bounds, bounds: Bounds) -> Sweep | None:
 
     ``bounds`` are those of all variables. Terms without inner variables are the fixed start.
     """
-    terms, const = terms_of(bounds.simplify(index))
-    fixed: list[tuple[Expr, int]] = []
-    steps: list[tuple[int, Digit]] = []
-    exact = True
-    low, high = const, const
-    unbounded: tuple[int, Digit] | None = None
-    for atom, k in terms:
-        if not mentions(atom, inner):
-            fixed.append((atom, k))
-            continue
-        d = digit_of(atom, inner)
-        if d is not None and k > 0:
-            steps.append((k, d))
-            if d.extent is not None:
-                high += k * (d.extent - 1)
-            elif unbounded is not None or d.lower != 1 or d.upper is not None:
-                return None
-            else:
-                unbounded = (k, d)
-            continue
-        exact = False
+    form = bounds.linear(index)
+    fixed = {atom: k for atom, k in form.terms.items() if not mentions(atom, inner)}
+    steps, others = _steps(form, inner, bounds)
+    low = length = 0
+    for atom, k in others:
         limits = bounds.prover.bounds(atom)
         if limits.min is None or limits.max is None:
             return None
         low += min(k * limits.min, k * limits.max)
-        high += max(k * limits.min, k * limits.max)
-    digits = [d for _, d in steps]
-    start = sum_of(fixed, low)
-    length = high - low + 1
-    if unbounded is None:
-        return Sweep(start, IntImm(length), exact and _dense(steps), digits)
-    k, d = unbounded
-    dense = _dense([t for t in steps if t[1] is not d]) and k <= length
-    extent = bounds.simplify(add(mul(sub(bounds.ranges[d.var].extent, 1), k), length))
-    return Sweep(start, extent, exact and dense, digits)
+        length += abs(k) * (limits.max - limits.min)
+    start = render(Linear(fixed, form.const + low))
+    extent = constant(length + 1)
+    for k, p in steps:
+        extent = extent + p.extent.shift(-1).scale(k)
+    exact = not others and _leaves_no_gap(steps, 1)
+    return Sweep(start, bounds.simplify(render(extent)), exact, [p for _, p in steps])
 
 
-def _dense(steps: Sequence[tuple[int, Digit]]) -> bool:
-    """Whether the sum takes every value from 0 to its maximum."""
-    reach = 1
-    for k, d in sorted(steps, key=lambda t: t[0]):
-        if d.extent is None or not d.even or k > reach:
+def _steps(
+    form: Linear, inner: Bounds, bounds: Bounds
+) -> tuple[list[tuple[int, IterSplit]], list[tuple[Expr, int]]]:
+    """The terms that move with loops of ``inner``: digits that move up, and others."""
+    loops = {v: bounds.linear(r.extent) for v, r in inner.ranges.items() if is_const(r.min, 0)}
+    parts = Decomposition(bounds.simplifier.simplifier, loops)
+    steps: list[tuple[int, IterSplit]] = []
+    others: list[tuple[Expr, int]] = []
+    for atom, k in form.terms.items():
+        if mentions(atom, inner):
+            p = parts.split(atom) if k > 0 else None
+            if p is None:
+                others.append((atom, k))
+            elif p.extent.terms or p.extent.const != 1:
+                steps.append((k, p))
+    return steps, others
+
+
+def _leaves_no_gap(steps: Sequence[tuple[int, IterSplit]], length: int) -> bool:
+    """Whether ranges of ``length`` that begin at each sum leave no gap: every coefficient is at
+    most what the smaller terms and the length reach."""
+    reach: int | None = length
+    for k, p in sorted(steps, key=lambda t: (len(t[1].extent.terms), t[0])):
+        if reach is None or k > reach:
             return False
-        reach += k * (d.extent - 1)
+        reach = None if p.extent.terms else reach + k * (p.extent.const - 1)
     return True
 
 
 def steps_without_gap(start: Expr, length: int, loops: Bounds, bounds: Bounds) -> bool:
     """Whether ranges of ``length`` that begin at each value of ``start``, while ``loops`` run,
-    leave no gap: every coefficient is at most what the smaller terms and the length reach."""
-    terms, _ = terms_of(bounds.simplify(start))
-    steps: list[tuple[int, Digit]] = []
-    for atom, k in terms:
-        if not mentions(atom, loops):
-            continue
-        d = digit_of(atom, loops)
-        if d is None or k < 0 or (d.extent is not None and not d.even):
-            return False
-        steps.append((k, d))
-    steps.sort(key=lambda t: t[0])
-    reach = length
-    for i, (k, d) in enumerate(steps):
-        if k > reach:
-            return False
-        if d.extent is None:
-            return i == len(steps) - 1
-        reach += k * (d.extent - 1)
-    return True
+    leave no gap."""
+    steps, others = _steps(bounds.linear(start), loops, bounds)
+    return not others and _leaves_no_gap(steps, length)
+
+
+def overlapping(digits: Sequence[IterSplit], bounds: Bounds) -> bool:
+    """Whether digits of one loop share a part of it, or cut it unevenly: they do not take all
+    combinations of their values, as far as is known."""
+    return not all_taken(digits, bounds.simplifier.simplifier)
 
 
 def low_and_high(a: tuple[Expr, Expr], b: tuple[Expr, Expr], bounds: Bounds) -> tuple[Expr, Expr]:

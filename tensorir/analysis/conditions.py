@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from ..arith import expr_key
-from ..expr import EQ, GE, GT, INDEX, LE, LT, NE, And, Expr, all_of, const, is_const
+from ..arith.rules_logic import conjuncts as conjuncts
+from ..expr import EQ, GE, GT, INDEX, LE, LT, NE, Expr, all_of, const
 from .affine import Bounds
 
 TRUE = const(True, "bool")
-
-
-def conjuncts(e: Expr) -> list[Expr]:
-    """The conditions that a conjunction joins; none for true."""
-    if isinstance(e, And):
-        return [*conjuncts(e.a), *conjuncts(e.b)]
-    return [] if is_const(e, 1) else [e]
 
 
 def conjunction(parts: Sequence[Expr]) -> Expr:

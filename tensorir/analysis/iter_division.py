@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from ...support.errors import NonAffineError
 from ...support.node import walk
 from ..arith import detect_iter_map, expr_key
-from ..arith.linear import ZERO, render
+from ..arith.linear import ZERO, Linear, render
 from ..expr import Expr, IntImm, Var, add, floordiv, is_const, mul, sub
 from ..function import PrimFunc
 from ..stmt import For
-from .affine import Bounds, loop_bounds, mentions, sum_of, terms_of
+from .affine import Bounds, loop_bounds, mentions
 from .conditions import conjunction, conjuncts
 from .loop_checks import ceil_div
 from .nested_blocks import Nested
@@ -92,12 +92,10 @@ def _parts(
 ) -> tuple[Expr, Expr]:
     """The terms of a binding without and with inner loops; the constant goes to the former."""
     outer = [v for v in every.ranges if v not in inner]
-    terms, constant = terms_of(every.simplify(value))
-    base: list[tuple[Expr, int]] = []
-    own: list[tuple[Expr, int]] = []
-    for atom, k in terms:
+    form = every.linear(value)
+    own: dict[Expr, int] = {}
+    for atom, k in form.terms.items():
         if not mentions(atom, inner):
-            base.append((atom, k))
             continue
         if any(n is v for n in walk(atom) if isinstance(n, Var) for v in outer):
             found = (
@@ -105,8 +103,9 @@ def _parts(
                 "that it cannot be divided between them. Blockize before fusing these loops."
             )
             raise fail(NonAffineError, primitive, func, [nested.realize], found)
-        own.append((atom, k))
-    return sum_of(base, constant), sum_of(own, 0)
+        own[atom] = k
+    moving = Linear(own)
+    return render(form - moving), render(moving)
 
 
 def _inner_extents(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...support.errors import DependenceError, LoopKindError, NonAffineError
+from ..arith.linear import render
 from ..expr import Expr, IntImm, floordiv, is_const, sub
 from ..function import PrimFunc
 from ..stmt import BlockRealize, For, Stmt
-from .affine import Bounds, is_independent, loop_bounds, sum_of, terms_of, undetermined
+from .affine import Bounds, is_independent, loop_bounds, undetermined
 from .nested_blocks import Nested, blocks_below
 from .paths import Path
 from .preconditions import fail
@@ -62,10 +63,9 @@ def ceil_div(extent: Expr, by: Expr, bounds: Bounds) -> Expr:
     """``extent / by`` rounded up, without rounding where ``by`` divides the extent's canonical
     sum."""
     if isinstance(by, IntImm):
-        terms, const = terms_of(bounds.simplify(extent))
-        c = by.value
-        if const % c == 0 and all(k % c == 0 for _, k in terms):
-            return sum_of([(atom, k // c) for atom, k in terms], const // c)
+        form = bounds.linear(extent)
+        if not any(k % by.value for k in (*form.terms.values(), form.const)):
+            return render(form.divide(by.value))
     return bounds.simplify(floordiv(extent + sub(by, 1), by))
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..arith import IterSplit
 from ..buffer import Buffer, BufferRegion
 from ..expr import GE, LT, Expr, IntImm, Var, add, is_const, sub
 from ..stmt import Block, BlockRealize, For, IterVar
 from ..visitor import substitute
 from .affine import (
     Bounds,
-    Digit,
     loop_bounds,
     low_and_high,
     overlapping,
@@ -53,7 +53,7 @@ def touched(region: BufferRegion, n: Nested, inner: Sequence[For], bounds: Bound
     starts: list[Expr] = []
     sizes: list[Expr] = []
     exact = not n.conditions
-    digits: list[Digit] = []
+    digits: list[IterSplit] = []
     for r, dim in zip(region.region, region.buffer.shape, strict=True):
         low = bindings.get(r.min, r.min) if isinstance(r.min, Var) else substitute(r.min, bindings)
         s = sweep(low, moving, bounds)
@@ -69,8 +69,8 @@ def touched(region: BufferRegion, n: Nested, inner: Sequence[For], bounds: Bound
         )
         dense = s.exact or steps_without_gap(low, r.extent.value, moving, bounds)
         exact = exact and dense
-        digits.extend([d for d in s.digits if d.extent != 1])
-    return Box(starts, sizes, exact and not overlapping(digits))
+        digits.extend(s.digits)
+    return Box(starts, sizes, exact and not overlapping(digits, bounds))
 
 
 @dataclass(slots=True)

@@ -1,4 +1,15 @@
-"""Integer arithmetic about indices: simplification, bounds, proofs, regions, index maps."""
+"""Integer arithmetic about indices: everybody who reasons about an index asks here.
+
+An int64 expression becomes a ``Linear``, ``sum(coefficient * atom) + constant`` (``linear``), whose
+atoms an ``Atoms`` interns, so that two forms are equal where their ``key`` is; other expressions
+are compared by ``expr_key``. ``Facts`` hold what loops, dims and conditions say; from them follow
+an ``Interval`` of every form (``bounds``), its remainders (``modular``) and proofs that it is not
+negative (``prove``). ``Simplifier`` is the walk that makes forms, by the rules of ``rules_*``.
+``IterMap`` takes forms apart into digits of loops (``iter_map``), which index maps (``index_map``)
+and the sweeps of schedules rest on; ``region`` has the boxes that blocks touch. Schedules ask an
+``Analyzer``; lowering asks its ``Scope``, a Simplifier that decides values one by one; dims of the
+graph are forms of which nothing else is known.
+"""
 
 from .analyzer import Analyzer
 from .bounds import Interval

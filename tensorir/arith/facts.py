@@ -27,6 +27,9 @@ Domain: TypeAlias = Range | int | tuple[int, int]
 class Facts(ABC):
     """The facts, and the memos that hold as long as they do."""
 
+    max_goals = 80
+    """Goals that a search for a proof may look at."""
+
     def __init__(self) -> None:
         self.atoms = Atoms()
         self.var_intervals: dict[Expr, Interval] = {}

@@ -13,6 +13,9 @@ convolution is two marks with overlapping scales) are no map; splits that leave 
 unused make a map that is not injective; pieces rounded up (``m // 8, m % 8``) one that is not
 surjective. A predicate ``i0 * 8 + i1 < 100`` makes its left side a mark of extent 100. After TVM's
 ``DetectIterMap``.
+
+A ``Decomposition`` is what all questions here begin with: which loops a tuple of indices tells
+apart (``undetermined``), and whether splits take all combinations of their values (``all_taken``).
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..buffer import Range
-from ..expr import GE, GT, INDEX, LE, LT, Expr, ExprLike, FloorDiv, FloorMod, IntImm, Var, as_expr
+from ..expr import GE, GT, INDEX, LE, LT, Expr, ExprLike, FloorDiv, FloorMod, Var, as_expr
 from ..visitor import free_vars
 from .linear import ONE, ZERO, Linear, LinearKey, constant, render
 from .prove import prove_nonneg
@@ -90,9 +93,18 @@ def _is_one(x: Linear) -> bool:
     return not x.terms and x.const == 1
 
 
-class _Detector:
-    def __init__(self, s: Simplifier, loops: Mapping[Var, Linear]) -> None:
+class Decomposition:
+    """Indices as sums of splits of ``loops``, which begin at 0 and have these extents.
+
+    ``with_offsets`` makes marks of sums that begin later too, as if they began at 0: enough to ask
+    what splits tell, but then not all of their values are reached.
+    """
+
+    def __init__(
+        self, s: Simplifier, loops: Mapping[Var, Linear], *, with_offsets: bool = False
+    ) -> None:
         self.s = s
+        self.with_offsets = with_offsets
         self.marks: dict[Expr | LinearKey, IterMark] = {}
         self.loops: dict[Expr, Linear] = {var: extent for var, extent in loops.items()}
         self.used: dict[IterMark, list[IterSplit]] = {}
@@ -105,8 +117,6 @@ class _Detector:
         bounds: list[tuple[Linear, Linear]] = []
         left_over: list[Linear] = []
         for c in conjuncts(predicate):
-            if isinstance(c, IntImm) and c.value:
-                continue
             if not isinstance(c, LT | LE | GT | GE) or c.a.dtype is not INDEX:
                 raise _NotAffineError
             f = inequality(type(c), self.s.linear(c.a) - self.s.linear(c.b))
@@ -187,6 +197,14 @@ class _Detector:
             raise _NotAffineError
         return inner[0], Linear({self.s.atoms.product(outer): k}) if outer else constant(k)
 
+    def split(self, atom: Expr) -> IterSplit | None:
+        """The piece of a loop that an atom is, with scale 1; None where it is none."""
+        try:
+            found = self._split(atom)
+        except _NotAffineError:
+            return None
+        return found if isinstance(found.mark.source, Var) else None
+
     def _split(self, atom: Expr) -> IterSplit:
         """One piece of one mark, with scale 1."""
         if atom in self.loops:
@@ -217,13 +235,16 @@ class _Detector:
     def _whole(self, n: Linear) -> IterSplit:
         """A dividend as one split: a single piece, or a compact sum made a mark."""
         total = self.sum_of(self.replace_constrained(n))
-        if total.base.key != ZERO.key or total.extent is None or not total.is_unit:
+        begins_later = total.base.key != ZERO.key
+        if total.extent is None or not total.is_unit:
             raise _NotAffineError
-        if len(total.splits) == 1:
+        if begins_later and not (self.with_offsets and prove_nonneg(self.s, total.base)):
+            raise _NotAffineError
+        if len(total.splits) == 1 and not begins_later:
             return total.splits[0]
         mark = self.marks.get(n.key)
         if mark is None:
-            mark = self.marks[n.key] = IterMark(total, total.extent)
+            mark = self.marks[n.key] = IterMark(total, total.base + total.extent)
         return IterSplit(mark, ONE, mark.extent, ONE)
 
     def _chain(self, splits: list[IterSplit], base: Linear) -> IterSum:
@@ -235,14 +256,15 @@ class _Detector:
                 extent = self.s.atoms.multiply(extent, p.extent)
             unit = not ordered or _is_one(ordered[0].scale)
             return IterSum(ordered, base, extent, unit)
-        if any(p.scale.terms or p.extent.terms for p in splits):
+        if any(p.scale.terms for p in splits):
             raise _NotAffineError
         ordered = sorted(splits, key=lambda p: p.scale.const)
-        reach = 0
+        reach: int | None = 0
         for p in ordered:
-            if p.scale.const <= reach:
+            if reach is None or p.scale.const <= reach:
                 raise _NotAffineError
-            reach += p.scale.const * (p.extent.const - 1)
+            # How far the last one goes does not matter.
+            reach = None if p.extent.terms else reach + p.scale.const * (p.extent.const - 1)
         return IterSum(ordered, base, None, is_unit=False)
 
     # -- use of the marks ------------------------------------------------------------------------
@@ -262,30 +284,43 @@ class _Detector:
 
         Raises _NotAffineError where two splits overlap.
         """
-        injective = surjective = True
-        for mark, splits in self.used.items():
-            reached = ONE
-            for p in _by_lower(self.s, splits):
-                if p.lower.key != reached.key:
-                    # A gap: the part below this split is unused. An overlap is no map.
-                    if not prove_nonneg(self.s, p.lower - reached):
-                        raise _NotAffineError
-                    injective = False
-                reached = self.s.atoms.multiply(p.lower, p.extent)
-            if reached.key == mark.extent.key:
-                continue
-            if not prove_nonneg(self.s, reached - mark.extent):
-                # The upper part of the mark is unused, or nothing is known.
-                injective = False
-                surjective = surjective and prove_nonneg(self.s, mark.extent - reached)
-            elif len(splits) > 1:
-                # Rounded up: not all combinations of the splits are reached.
-                surjective = False
+        covered = [self._cover(mark, splits) for mark, splits in self.used.items()]
         marks = {m.source for m in self.used}
-        for var, extent in self.loops.items():
-            if var not in self.constrained and var not in marks and not _is_one(extent):
-                injective = False
-        return injective, surjective
+        injective = all(full for full, _ in covered) and all(
+            var in self.constrained or var in marks or _is_one(extent)
+            for var, extent in self.loops.items()
+        )
+        return injective, all(every for _, every in covered)
+
+    def lost(self) -> set[Var]:
+        """The loops that what is used of them does not tell. Raises _NotAffineError where two
+        splits overlap, or do not tell a sum of loops."""
+        told: set[Var] = set()
+        for mark, splits in self.used.items():
+            is_full, _ = self._cover(mark, splits)
+            if isinstance(mark.source, Var):
+                told |= {mark.source} if is_full else set()
+            elif not is_full:
+                raise _NotAffineError
+        return {v for v in self.loops if isinstance(v, Var)} - told
+
+    def _cover(self, mark: IterMark, splits: list[IterSplit]) -> tuple[bool, bool]:
+        """Whether the splits of a mark tell its value, and take all combinations of theirs."""
+        is_full, reached = True, ONE
+        for p in _by_lower(self.s, splits):
+            if p.lower.key != reached.key:
+                # A gap: the part below this split is unused. An overlap is no map.
+                if not prove_nonneg(self.s, p.lower - reached):
+                    raise _NotAffineError
+                is_full = False
+            reached = self.s.atoms.multiply(p.lower, p.extent)
+        if reached.key == mark.extent.key:
+            return is_full, True
+        if not prove_nonneg(self.s, reached - mark.extent):
+            # The upper part of the mark is unused, or nothing is known.
+            return False, prove_nonneg(self.s, mark.extent - reached)
+        # Rounded up: not all combinations of several splits are reached.
+        return is_full, len(splits) == 1
 
 
 def _compact(s: Simplifier, splits: list[IterSplit]) -> list[IterSplit] | None:
@@ -322,6 +357,51 @@ def _by_lower(s: Simplifier, splits: list[IterSplit]) -> list[IterSplit]:
     return ordered
 
 
+def undetermined(
+    indices: Sequence[Expr], loops: Mapping[Var, Linear], s: Simplifier
+) -> list[Var] | None:
+    """The loops that the indices do not tell: iterations that differ in others have other indices.
+
+    None where an index is no sum of splits, and where splits overlap or leave open what a sum of
+    loops is. ``s`` knows the loops, which begin at 0 and have these extents.
+    """
+    used = {v: extent for v, extent in loops.items() if not _is_one(extent)}
+    parts = Decomposition(s, used, with_offsets=True)
+    try:
+        for i in indices:
+            parts.note(parts.sum_of(s.linear(i)))
+        lost = parts.lost()
+    except _NotAffineError:
+        return None
+    return [v for v in loops if v in lost]
+
+
+def all_taken(splits: Sequence[IterSplit], s: Simplifier) -> bool:
+    """Whether splits of loops are known to take all combinations of their values.
+
+    Those of one loop are digits of it, each a multiple of what those below reach, and together they
+    do not reach beyond the loop, which runs at all.
+    """
+    by_loop: dict[object, list[IterSplit]] = {}
+    for p in splits:
+        by_loop.setdefault(p.mark.source, []).append(p)
+    for group in by_loop.values():
+        most, step = ZERO, ONE
+        for p in sorted(group, key=lambda p: (len(p.lower.terms), p.lower.const)):
+            if p.lower.key != step.key and (
+                p.lower.terms or step.terms or p.lower.const % step.const
+            ):
+                return False
+            most = most + s.atoms.multiply(p.extent.shift(-1), p.lower)
+            step = s.atoms.multiply(p.lower, p.extent)
+        extent = group[0].mark.extent
+        if s.floormod(extent, step).key != ZERO.key and not prove_nonneg(
+            s, extent.shift(-1) - most
+        ):
+            return False
+    return True
+
+
 def detect_iter_map(
     indices: Sequence[ExprLike],
     loops: Mapping[Var, ExprLike],
@@ -339,7 +419,7 @@ def detect_iter_map(
         for var, extent in loops.items():
             analyzer.bind(var, Range(as_expr(0), as_expr(extent)))
         extents = {var: s.linear(as_expr(extent)) for var, extent in loops.items()}
-        detector = _Detector(s, {v: e for v, e in extents.items() if not _is_one(e)})
+        detector = Decomposition(s, {v: e for v, e in extents.items() if not _is_one(e)})
         try:
             left_over = [] if predicate is None else detector.add_predicate(s.simplify(predicate))
             sums = tuple(
@@ -391,7 +471,7 @@ def _same_count(realize: BlockRealize, loops: Mapping[Var, ExprLike], analyzer: 
         for var, extent in loops.items():
             analyzer.bind(var, Range(as_expr(0), as_expr(extent)))
             extents[var] = s.linear(as_expr(extent))
-        detector = _Detector(s, {v: e for v, e in extents.items() if not _is_one(e)})
+        detector = Decomposition(s, {v: e for v, e in extents.items() if not _is_one(e)})
         try:
             if detector.add_predicate(s.simplify(realize.predicate)):
                 return False

@@ -6,8 +6,8 @@ Each *step* replaces something in ``x`` by a bound of it and gives a goal that i
     <=  m - m       >= 0      holds
 
 A step returns alternatives; an alternative is a tuple of sums which must all be proved. The search
-is limited in depth and in the number of goals: a proof that needs more is not found, and "not
-proved" never means "false".
+is limited in depth and in the number of goals (``Facts.max_goals``): a proof that needs more is not
+found, and "not proved" never means "false".
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .facts import Facts
 
 MAX_DEPTH = 8
-MAX_GOALS = 80
 Goals = tuple[Linear, ...]
 Step = Callable[["Facts", Linear], Iterator[Goals]]
 
@@ -54,7 +53,7 @@ class _Search:
         if depth == 0 or (high is not None and high < 0):
             return False
         key = x.key
-        if key in self.seen or len(self.seen) >= MAX_GOALS:
+        if key in self.seen or len(self.seen) >= self.s.max_goals:
             return False
         self.seen.add(key)
         return any(
@@ -108,10 +107,11 @@ def quotients(s: Facts, x: Linear) -> Iterator[Goals]:
                 scale = d.const // gcd(d.const, k)
                 bound = n if k < 0 else n.shift(1 - d.const)
                 weight = k * scale // d.const
-            elif d.single in others and is_divisor_positive(s, d):
-                scale, weight = 1, k
-                j = next(j for j, o in enumerate(others) if o is d.single)
-                others = others[:j] + others[j + 1 :]
+            elif d.single is not None and others and is_divisor_positive(s, d):
+                left = s.atoms.remove_factors(s.atoms.product(others), d.single)
+                if left is None:
+                    continue
+                scale, weight, others = 1, k, left
                 bound = n if k < 0 else n - d.shift(-1)
             else:
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..expr import FloorDiv, FloorMod
+from ..expr import FloorDiv, FloorMod, Mul
 from .linear import Linear, constant
 
 if TYPE_CHECKING:
@@ -31,14 +31,20 @@ def _without(x: Linear, part: Linear) -> Linear | None:
 
 
 def join_remainder(s: Simplifier, x: Linear) -> Linear | None:
-    """x // c * c + x % c  ->  x"""
+    """(x // c * c + x % c) * y  ->  x * y"""
     for atom, k in x.terms.items():
-        if type(atom) is FloorMod:
-            n, d = s.atoms.parts[atom]
+        factors = s.atoms.factors_of(atom)
+        for i, f in enumerate(factors):
+            if type(f) is not FloorMod:
+                continue
+            n, d = s.atoms.parts[f]
             quotient = s.floordiv(n, d)
-            rest = _without(x, s.atoms.multiply(quotient, d).scale(k) + Linear({atom: k}))
+            others = factors[:i] + factors[i + 1 :]
+            scale = Linear({s.atoms.product(others): k}) if others else constant(k)
+            whole = s.atoms.multiply(s.atoms.multiply(quotient, d), scale)
+            rest = _without(x, whole + Linear({atom: k}))
             if rest is not None and quotient.terms:
-                return rest + n.scale(k)
+                return rest + s.atoms.multiply(n, scale)
     return None
 
 
@@ -118,4 +124,8 @@ def _may_rewrite(s: Simplifier, x: Linear) -> bool:
     """Whether there is a quotient or remainder (perhaps in a product) beside something else."""
     if len(x.terms) < 2 and not s.known_moduli:
         return False
-    return any(type(atom) in _ROUNDED for atom in x.terms)
+    return any(
+        type(f) in _ROUNDED
+        for atom in x.terms
+        for f in (s.atoms.factors_of(atom) if type(atom) is Mul else (atom,))
+    )

@@ -239,9 +239,14 @@ def _prove(s: Simplifier, x: Linear, spare: Linear) -> bool:
 
 
 def floordiv_symbolic(s: Simplifier, x: Linear, d: Linear) -> Linear:
-    """(x * m + y) // m  ->  x + y // m,  and  y // m  ->  0    {y in [0, m)}"""
+    """(x * m + y) // m  ->  x + y // m,  and  y // m  ->  0    {y in [0, m)},  and
+    x // a // m  ->  x // (a * m)    {a, m > 0}"""
     if not x.terms and not x.const:
         return ZERO
+    if type(x.single) is FloorDiv and is_divisor_positive(s, d):
+        n, inner = s.atoms.parts[x.single]
+        if is_divisor_positive(s, inner):
+            return s.floordiv(n, s.atoms.multiply(inner, d))
     quotient, rest = divide_polynomial(s, x, d)
     if not rest.terms and not rest.const:
         return quotient

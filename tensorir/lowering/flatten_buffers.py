@@ -12,6 +12,7 @@ from typing import Any
 from ...support.abi import ALIGNMENT
 from ...support.node import map_children
 from ..arith.linear import ONE, ZERO, Linear, render
+from ..arith.rules_add import rewrite_sum
 from ..buffer import Buffer
 from ..dim_align import PADDED
 from ..expr import Add, Broadcast, BufferLoad, Expr, IntImm, Mul, Ramp, Var, add, mul, sub
@@ -80,7 +81,11 @@ class _Flatten:
                 total = total + self._product(where, stride)
         if lanes is not None:
             return self._vector(total, *lanes)
-        return self.scope.simplify(render(total))
+        return self._joined(total)
+
+    def _joined(self, total: Linear) -> Expr:
+        """A sum as an expression, with quotients and remainders that belong together in one."""
+        return render(rewrite_sum(self.scope, total))
 
     def _product(self, e: Expr, factor: Linear) -> Linear:
         return self.scope.atoms.multiply(self.scope.linear(e), factor)
@@ -88,14 +93,14 @@ class _Flatten:
     def _vector(self, total: Linear, where: Expr, stride: Linear) -> Expr:
         """The element numbers of a vector index, a program's own, behind scalar ones."""
         if isinstance(where, Ramp):
-            first = self.scope.simplify(render(total + self._product(where.base, stride)))
-            step = self.scope.simplify(render(self._product(where.stride, stride)))
+            first = self._joined(total + self._product(where.base, stride))
+            step = self._joined(self._product(where.stride, stride))
             return Ramp(first, step, where.lanes)
         count = where.dtype.lanes
         scaled = where if stride.key == ONE.key else Mul(where, Broadcast(render(stride), count))
         if total.key == ZERO.key:
             return scaled
-        return Add(Broadcast(self.scope.simplify(render(total)), count), scaled)
+        return Add(Broadcast(self._joined(total), count), scaled)
 
     def node(self, n: Any) -> Any:
         kind = type(n)

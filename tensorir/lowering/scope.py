@@ -43,6 +43,9 @@ from ..expr import (
 class Scope(Simplifier):
     """The variables in force. Forms are compared with those of the same scope."""
 
+    max_goals = 12
+    """Most of what schedules had to prove holds in programs already: a short search will do."""
+
     @contextmanager
     def loop(self, var: Var, minimum: Expr, extent: Expr) -> Iterator[None]:
         """``var`` runs over ``[minimum, minimum + extent)``, which is not empty, for the time of

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ....support.errors import DependenceError, NotCompleteBlockError, ScheduleValueError
 from ....support.node import map_children, replace, walk
-from ...analysis.affine import Bounds, loop_bounds, terms_of, undetermined
+from ...analysis.affine import Bounds, loop_bounds, undetermined
 from ...analysis.block_kinds import binding_map, binds, domain_bounds, single_store
 from ...analysis.conditions import conjunction, conjuncts
 from ...analysis.loop_checks import own_nest
@@ -34,6 +34,7 @@ from ...analysis.paths import (
 )
 from ...analysis.preconditions import fail, require_ancestor, require_complete
 from ...arith import infer_regions
+from ...arith.linear import render
 from ...buffer import Buffer, Range
 from ...expr import (
     EQ,
@@ -436,10 +437,10 @@ def _limit_of(c: Expr, block: Block, bounds: Bounds) -> tuple[Var, Expr | None, 
             return None
     if room.dtype is not INDEX:
         return None
-    room = bounds.simplify(room)
+    form = bounds.linear(room)
+    room = render(form)
     axes = [it.var for it in block.iter_vars if uses(room, it.var)]
-    terms, _ = terms_of(room)
-    own = [(atom, k) for atom, k in terms if any(uses(atom, v) for v in axes)]
+    own = [(atom, k) for atom, k in form.terms.items() if any(uses(atom, v) for v in axes)]
     if len(axes) != 1 or len(own) != 1 or own[0][0] is not axes[0] or abs(own[0][1]) != 1:
         return None
     v, k = axes[0], own[0][1]

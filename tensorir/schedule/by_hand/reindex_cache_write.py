@@ -227,8 +227,8 @@ def _require_whole_domain(access: Access, m: Mapped) -> None:
         end = add(it.dom.min, it.dom.extent)
         complete = complete and bounds.proves_le(s.start, it.dom.min)
         complete = complete and bounds.proves_le(end, add(s.start, s.extent))
-        digits.extend([d for d in s.digits if d.extent != 1])
-    if not complete or overlapping(digits):
+        digits.extend(s.digits)
+    if not complete or overlapping(digits, bounds):
         found = (
             f"It cannot be proved that {access.block.name!r} writes all that the copy back would "
             f"store to {access.buffer.name!r}."

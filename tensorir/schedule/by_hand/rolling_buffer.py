@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from ....support.errors import DependenceError, LayoutError, LoopKindError
 from ....support.node import map_children, replace, walk
-from ...analysis.affine import Bounds, loop_bounds, terms_of
+from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.block_kinds import binding_map, is_complete, is_reduction
 from ...analysis.block_site import BlockSite
 from ...analysis.buffers import buffer_at
@@ -301,7 +301,7 @@ def _rolling_dims(tile: _Tile, box: Box, bounds: Bounds) -> list[_Rolling]:
         if any(d in movers[other.var] for other in later):
             continue
         start, extent = bounds.simplify(box.starts[d]), box.extents[d]
-        step = _step(start, loop.var)
+        step = bounds.linear(start).step(loop.var)
         region = tile.block.writes[0].region[d]
         if step is None or not isinstance(extent, IntImm) or not is_const(region.extent, 1):
             continue
@@ -316,17 +316,6 @@ def _rolling_dims(tile: _Tile, box: Box, bounds: Bounds) -> list[_Rolling]:
         )
         raise tile.error(DependenceError, error, tile.block)
     return found
-
-
-def _step(start: Expr, var: Var) -> int | None:
-    """By how much an index moves with a variable, None where that is not a constant."""
-    step: int | None = None
-    for atom, k in terms_of(start)[0]:
-        if atom is var:
-            step = k
-        elif any(n is var for n in walk(atom)):
-            return None
-    return step
 
 
 def _require_in_order(tile: _Tile, outermost: For) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Sequence, Set
 
 from ....support.errors import DependenceError
 from ....support.node import walk
-from ...analysis.affine import Bounds, Digit, loop_bounds, overlapping, steps_without_gap, sweep
+from ...analysis.affine import Bounds, loop_bounds, overlapping, steps_without_gap, sweep
 from ...analysis.block_kinds import axis_bindings, binds, is_complete, is_reduction
 from ...analysis.certain_writes import written_box
 from ...analysis.nested_blocks import Nested, blocks_below, producers_of, scope_blocks
 from ...analysis.paths import all_loops_above
 from ...analysis.preconditions import require_complete
 from ...analysis.region_cover import Box, axis_of_index, contains, covers_domain, whole_boxes
+from ...arith import IterSplit
 from ...buffer import Buffer, Range
 from ...expr import Expr, IntImm, Var, add, is_const, sub
 from ...function import PrimFunc
@@ -281,7 +282,7 @@ def _require_all_instances(move: Move, domain: dict[Var, tuple[Expr, Expr]]) -> 
     moving = loop_bounds([loop for loop in move.outer if loop.var not in shared])
     old_moving = loop_bounds([loop for loop in old_loops if loop.var not in shared])
     bounds = loop_bounds(move.outer) | loop_bounds(old_loops)
-    digits: list[Digit] = []
+    digits: list[IterSplit] = []
     for it, value in zip(move.block.iter_vars, move.realize.iter_values, strict=True):
         if it.var not in domain:
             continue
@@ -305,8 +306,8 @@ def _require_all_instances(move: Move, domain: dict[Var, tuple[Expr, Expr]]) -> 
                 f"above it reach every value of the axis {it.var.name!r} of {move.block.name!r}."
             )
             raise move.error(DependenceError, found, move.block)
-        digits.extend([d for d in s.digits if d.extent != 1])
-    if overlapping(digits):
+        digits.extend(s.digits)
+    if overlapping(digits, bounds):
         found = (
             f"The axes of {move.block.name!r} would not run over all combinations of their values."
         )

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ....support.errors import DependenceError, NotAncestorError, ScheduleValueError
 from ....support.node import replace, walk
-from ...analysis.affine import Bounds, Digit, loop_bounds, overlapping, sweep
+from ...analysis.affine import Bounds, loop_bounds, overlapping, sweep
 from ...analysis.block_kinds import binding_map, binds
 from ...analysis.block_site import BlockSite
 from ...analysis.circular_buffers import require_no_circle
@@ -48,6 +48,7 @@ from ...analysis.region_cover import (
     says_domain,
     whole_boxes,
 )
+from ...arith import IterSplit
 from ...buffer import Range
 from ...expr import Expr, IntImm, Var, add, is_const
 from ...function import PrimFunc
@@ -213,13 +214,13 @@ def _own_ranges(move: Move) -> dict[Var, tuple[Expr, Expr]]:
     alone = _is_only_writer(move)
     own: dict[Var, tuple[Expr, Expr]] = {}
     exact = alone or covers_domain(Nested(move.realize, old_loops, []), bounds)
-    digits: list[Digit] = []
+    digits: list[IterSplit] = []
     for it, value in zip(block.iter_vars, move.realize.iter_values, strict=True):
         whole = (it.dom.min, it.dom.extent)
         own[it.var] = whole
         s = sweep(value, moving, bounds)
         if s is not None:
-            digits.extend([d for d in s.digits if d.extent != 1])
+            digits.extend(s.digits)
             domain = Box([whole[0]], [whole[1]], True)
             if s.exact and contains(Box([s.start], [s.extent], True), domain, bounds):
                 continue
@@ -229,7 +230,7 @@ def _own_ranges(move: Move) -> dict[Var, tuple[Expr, Expr]]:
             exact = False
         else:
             own[it.var] = (s.start, s.extent)
-    if not exact or (not alone and overlapping(digits)):
+    if not exact or (not alone and overlapping(digits, bounds)):
         found = (
             f"{block.name!r} does not run over whole ranges of its axes, and what it leaves out is "
             "written by other blocks or by the caller; it cannot be moved."

@@ -8,14 +8,10 @@ from hypothesis import strategies as st
 
 from burnish.tensorir.analysis.affine import (
     Bounds,
-    Digit,
-    digit_of,
     is_independent,
     overlapping,
     steps_without_gap,
-    sum_of,
     sweep,
-    terms_of,
     undetermined,
 )
 from burnish.tensorir.buffer import Range
@@ -70,7 +66,7 @@ def test_independent_values_tell_their_digits_apart(
         return
     seen: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
     for env in environments(extents):
-        atoms = [a for v in values for a, _ in terms_of(bounds.simplify(v))[0]]
+        atoms = [a for v in values for a in bounds.linear(v).terms]
         digits = tuple(value(a, env) for a in atoms)
         seen.setdefault(tuple(value(v, env) for v in values), set()).add(digits)
     assert all(len(s) == 1 for s in seen.values())
@@ -92,26 +88,8 @@ def test_a_sweep_holds_every_value_and_exactly_if_it_says_so(
             if all(other[v] == env[v] for v in VARS if v not in moving)
         }
         assert values <= set(range(start, start + extent))
-        if s.exact and not overlapping([d for d in s.digits if d.extent != 1]):
+        if s.exact and not overlapping(s.digits, bounds):
             assert values == set(range(start, start + extent))
-
-
-@pytest.mark.parametrize(
-    ("e", "digit"),
-    [
-        (X, Digit(X, 1, 12)),
-        (FloorDiv(X, IntImm(4)), Digit(X, 4, 12)),
-        (FloorMod(X, IntImm(4)), Digit(X, 1, 4)),
-        (FloorDiv(FloorMod(X, IntImm(6)), IntImm(2)), Digit(X, 2, 6)),
-        (FloorMod(FloorDiv(X, IntImm(2)), IntImm(3)), Digit(X, 2, 6)),
-        (FloorMod(FloorDiv(X, IntImm(2)), IntImm(4)), None),
-        (X * 2, None),
-        (FloorMod(X, Y), None),
-        (Var("m"), None),
-    ],
-)
-def test_digits(e: Expr, digit: Digit | None) -> None:
-    assert digit_of(e, bounds_of(12, 3)) == digit
 
 
 def test_unit_loops_stay_when_simplifying() -> None:
@@ -141,7 +119,7 @@ def test_symbolic_extents() -> None:
 
 @pytest.mark.parametrize(
     ("base", "offset", "places"),
-    [(3, 0, 2), (3, 9, 2), (7, 0, 2), (3, 0, 3), (5, 0, 3)],
+    [(3, 0, 2), (3, 9, 2), (7, 0, 2), (3, 0, 3), (5, 0, 3), (3, 1, 2), (7, 3, 2)],
 )
 def test_a_sum_in_a_mixed_radix(base: int, offset: int, places: int) -> None:
     """Loops fused and then split: ``e // c`` and ``e % c`` tell what ``e`` tells."""
@@ -170,13 +148,6 @@ def test_ranges_without_gaps() -> None:
     assert not steps_without_gap(X * 7 + Y * 2, 2, bounds, bounds)
 
 
-def test_sums() -> None:
-    terms, const = terms_of(X * 3 - Y + 5)
-    assert [(a.name, k) for a, k in terms if isinstance(a, Var)] == [("x", 3), ("y", -1)]
-    assert const == 5
-    assert print_expr(sum_of([(X, 2), (Y, -1)], -3)) == "x * 2 - y - 3"
-
-
 @given(st.lists(digit_exprs(), min_size=1, max_size=3), EXTENTS)
 @settings(max_examples=120, deadline=None, derandomize=True)
 def test_determined_variables_follow_from_the_values(
@@ -199,6 +170,34 @@ def test_variables_that_are_lost() -> None:
     assert undetermined([X, FloorDiv(Y, IntImm(2)), Z], bounds) == [Y]
     assert undetermined([FloorDiv(Y, IntImm(2)), FloorMod(Y, IntImm(2)), Z, X], bounds) == []
     assert undetermined([X * Y], bounds) is None
+
+
+def test_a_remainder_takes_all_its_values_only_if_the_loop_reaches_them() -> None:
+    m = Var("m")
+    few = Bounds({X: Range(IntImm(0), m)})
+    s = sweep(X % 8, few, few)
+    assert s is not None
+    assert print_expr(s.extent) == "8"
+    assert overlapping(s.digits, few), "m may be 3"
+    many = Bounds({X: Range(IntImm(0), m * 8)})
+    s = sweep(X % 8, many, many)
+    assert s is not None
+    assert s.exact
+    assert not overlapping(s.digits, many)
+    quotient = sweep(X // 8, few, few)
+    assert quotient is not None
+    assert quotient.exact
+    assert print_expr(quotient.extent) == "(m + 7) // 8"
+    assert not overlapping(quotient.digits, few)
+
+
+def test_loops_that_begin_elsewhere_are_bounded_and_tell_nothing() -> None:
+    bounds = Bounds({X: Range(IntImm(2), IntImm(4)), Y: Range(IntImm(0), IntImm(3))})
+    assert undetermined([X, Y], bounds) is None
+    assert undetermined([Y], bounds) == []
+    s = sweep(X + Y, bounds, bounds)
+    assert s is not None
+    assert (print_expr(s.start), print_expr(s.extent), s.exact) == ("2", "6", False)
 
 
 def test_equal_ranges_share_one_analyzer() -> None:

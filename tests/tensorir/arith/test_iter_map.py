@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.tensorir.arith import Analyzer, detect_iter_map, is_affine_binding
-from burnish.tensorir.arith.linear import render
+from burnish.tensorir.arith.iter_map import Decomposition, all_taken, undetermined
+from burnish.tensorir.arith.linear import constant, render
+from burnish.tensorir.arith.simplify import Simplifier
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import And, Expr, FloorDiv, FloorMod, IntImm, Var, as_expr, const
 from burnish.tensorir.printer import print_expr
@@ -65,6 +67,7 @@ def analyzer() -> Analyzer:
         ([F % 4, F % 6 // 4], {F: 8}, None, None, []),
         ([F % 6 % 4, F // 4], {F: 12}, None, None, []),
         ([F % 12 // 4, F % 12 % 4], {F: 24}, None, "surjective", ["3", "4"]),
+        ([I0 * 16 + I1], {I0: M, I1: 8}, None, "injective", [None]),
     ],
 )
 def test_detect(
@@ -151,7 +154,8 @@ def index_lists(draw: st.DrawFn) -> tuple[list[Expr], dict[Var, int]]:
     loops = {v: draw(EXTENTS) for v in (I0, I1, I2)}
 
     def term() -> Expr:
-        e: Expr = draw(st.sampled_from([I0, I1, I2, I0 * loops[I1] + I1]))
+        fused = I0 * loops[I1] + I1
+        e: Expr = draw(st.sampled_from([I0, I1, I2, fused, fused + 1]))
         for cut in draw(st.sampled_from(["/%", "%/", "%%", "%/%"])):
             factor = draw(FACTORS)
             e = e // factor if cut == "/" else e % factor
@@ -181,3 +185,86 @@ def test_claims_agree_with_counting(case: tuple[list[Expr], dict[Var, int]]) -> 
         sizes = [t.extent.const for t in found.sums if t.extent is not None]
         assert len(sizes) == len(indices)
         assert len(set(points)) == prod(sizes)
+
+
+def simplifier(loops: dict[Var, int]) -> Simplifier:
+    s = Simplifier()
+    for v, n in loops.items():
+        s.bind(v, n)
+    return s
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(index_lists())
+def test_loops_that_indices_tell_follow_from_them(case: tuple[list[Expr], dict[Var, int]]) -> None:
+    indices, loops = case
+    lost = undetermined(indices, {v: constant(n) for v, n in loops.items()}, simplifier(loops))
+    if lost is None:
+        return
+    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for point in itertools.product(*map(range, loops.values())):
+        env = dict(zip(loops, point, strict=True))
+        told = tuple([env[v] for v in loops if v not in lost])
+        assert seen.setdefault(tuple([value(i, env) for i in indices]), told) == told
+
+
+@pytest.mark.parametrize(
+    ("atom", "piece"),
+    [
+        (I0, (1, 12)),
+        (I0 // 4, (4, 3)),
+        (I0 % 4, (1, 4)),
+        (I0 % 6 // 2, (2, 3)),
+        (I0 // 2 % 3, (2, 3)),
+        (I0 // 2 % 4, (2, 4)),
+        (I0 % 6 // 4, None),
+        (I0 % 6 % 4, None),
+        (I0 % I1, None),
+        ((I0 * 3 + I1) // 2, None),
+        (M, None),
+    ],
+    ids=lambda e: print_expr(e) if isinstance(e, Expr) else None,
+)
+def test_pieces_of_one_loop(atom: Expr, piece: tuple[int, int] | None) -> None:
+    loops = {I0: 12, I1: 3}
+    s = simplifier(loops)
+    (canonical,) = s.linear(atom).terms
+    found = Decomposition(s, {v: constant(n) for v, n in loops.items()}).split(canonical)
+    assert (found and (found.lower.const, found.extent.const)) == piece
+
+
+def brute_force_all_taken(atoms: list[Expr], extent: int) -> bool:
+    points = [tuple([value(a, {I0: x}) for a in atoms]) for x in range(extent)]
+    sides = [{p[k] for p in points} for k in range(len(atoms))]
+    return len(set(points)) == prod([max(side) + 1 for side in sides])
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    st.integers(2, 24),
+    st.lists(st.tuples(FACTORS, st.integers(2, 6)), min_size=1, max_size=3),
+)
+def test_pieces_that_take_all_combinations_do(extent: int, cuts: list[tuple[int, int]]) -> None:
+    s = simplifier({I0: extent})
+    parts = Decomposition(s, {I0: constant(extent)})
+    forms = [s.linear(I0 // lower % size) for lower, size in cuts]
+    atoms = [form.single for form in forms if form.single is not None]
+    splits = [p for a in atoms if (p := parts.split(a)) is not None]
+    if len(splits) == len(atoms) and all_taken(splits, s):
+        assert brute_force_all_taken(atoms, extent)
+
+
+def test_digits_of_a_loop_take_all_combinations() -> None:
+    s = simplifier({I0: 24})
+    parts = Decomposition(s, {I0: constant(24)})
+
+    def taken(*atoms: Expr) -> bool:
+        splits = [parts.split(form) for a in atoms for form in s.linear(a).terms]
+        return all_taken([p for p in splits if p is not None], s)
+
+    assert taken(I0 // 8, I0 // 4 % 2, I0 % 4)
+    assert taken(I0 // 5)
+    assert taken(I0 // 8, I0 % 4)
+    assert not taken(I0 // 4, I0 % 8), "they share a bit"
+    assert not taken(I0 // 5, I0 % 5), "24 is no multiple of 5"
+    assert not taken(I0 // 6, I0 % 4), "cut unevenly"

@@ -77,6 +77,8 @@ def test_constant_divisors(analyzer: Analyzer, before: Expr, after: str) -> None
         ((I_ * M + J) // M // 4, "i // 4"),
         (0 // M, "0"),
         (X // M, "x // m"),
+        (X // M // N, "x // (m * n)"),
+        (X // 4 // M, "x // (m * 4)"),
     ],
 )
 def test_symbolic_divisors(analyzer: Analyzer, before: Expr, after: str) -> None:
@@ -87,6 +89,7 @@ def test_nothing_is_assumed_of_an_undeclared_divisor() -> None:
     a = Analyzer()
     a.bind(J, Range(as_expr(0), M))
     assert print_expr(a.simplify(J // M)) == "j // m"
+    assert print_expr(a.simplify(X // N // M)) == "x // n // m"
     assert print_expr(a.simplify((X * M + J) // M)) == "x + j // m"
 
 
