@@ -17,8 +17,9 @@ from ..arith import Analyzer
 from ..arith.iter_map import Decomposition, IterSplit, all_taken
 from ..arith.iter_map import undetermined as undetermined_loops
 from ..arith.linear import Linear, constant, render
+from ..arith.simplify import Simplifier
 from ..buffer import Range
-from ..expr import Expr, IntImm, Var, add, is_const, maximum, minimum, sub
+from ..expr import Expr, IntImm, Var, add, maximum, minimum, sub
 from ..stmt import For
 
 
@@ -30,12 +31,13 @@ class Bounds:
     is sound: fewer facts).
     """
 
-    __slots__ = ("_prover", "_simplifier", "ranges")
+    __slots__ = ("_parts", "_prover", "_simplifier", "ranges")
 
     def __init__(self, ranges: Mapping[Var, Range] | None = None) -> None:
         self.ranges: dict[Var, Range] = dict(ranges or {})
         self._simplifier: Analyzer | None = None
         self._prover: Analyzer | None = None
+        self._parts: Decomposition | None = None
 
     def __or__(self, other: Bounds) -> Bounds:
         return Bounds(self.ranges | other.ranges) if other.ranges else self
@@ -58,6 +60,14 @@ class Bounds:
     def linear(self, e: Expr) -> Linear:
         """The canonical form itself; loops of extent 1 stay."""
         return self.simplifier.simplifier.linear(e)
+
+    def digits_of(self, inner: Bounds) -> Decomposition:
+        """What takes forms apart into digits of the loops of ``inner`` that begin at 0."""
+        s = self.simplifier.simplifier
+        parts = inner._parts
+        if parts is None or parts.s is not s:
+            parts = inner._parts = Decomposition(s, _extents(inner, s))
+        return parts
 
     def key(self) -> tuple[Hashable, ...]:
         """The same for the same ranges of the same variables."""
@@ -173,11 +183,21 @@ def undetermined(values: Sequence[Expr], bounds: Bounds) -> list[Var] | None:
     apart. Symbolic dimensions may be added as constants, and variables must begin at 0.
     """
     s = bounds.prover.simplifier
-    loops = {v: s.linear(r.extent) for v, r in bounds.ranges.items() if is_const(r.min, 0)}
-    others = Bounds({v: r for v, r in bounds.ranges.items() if v not in loops})
-    if others.ranges and any(mentions(e, others) for e in values):
-        return None
+    loops = _extents(bounds, s)
+    if len(loops) < len(bounds.ranges):
+        others = Bounds({v: r for v, r in bounds.ranges.items() if v not in loops})
+        if any(mentions(e, others) for e in values):
+            return None
     return undetermined_loops(values, loops, s)
+
+
+def _extents(bounds: Bounds, s: Simplifier) -> dict[Var, Linear]:
+    """The extents of the variables that begin at 0."""
+    return {
+        v: s.linear(r.extent)
+        for v, r in bounds.ranges.items()
+        if type(r.min) is IntImm and r.min.value == 0
+    }
 
 
 def is_independent(values: Sequence[Expr], bounds: Bounds) -> bool:
@@ -224,9 +244,11 @@ def sweep(index: Expr, inner: Bounds, bounds: Bounds) -> Sweep | None:
         low += min(k * limits.min, k * limits.max)
         length += abs(k) * (limits.max - limits.min)
     start = render(Linear(fixed, form.const + low))
+    length += sum([k * (p.extent.const - 1) for k, p in steps])
     extent = constant(length + 1)
     for k, p in steps:
-        extent = extent + p.extent.shift(-1).scale(k)
+        if p.extent.terms:
+            extent = extent + Linear(p.extent.terms).scale(k)
     exact = not others and _leaves_no_gap(steps, 1)
     return Sweep(start, bounds.simplify(render(extent)), exact, [p for _, p in steps])
 
@@ -235,8 +257,7 @@ def _steps(
     form: Linear, inner: Bounds, bounds: Bounds
 ) -> tuple[list[tuple[int, IterSplit]], list[tuple[Expr, int]]]:
     """The terms that move with loops of ``inner``: digits that move up, and others."""
-    loops = {v: bounds.linear(r.extent) for v, r in inner.ranges.items() if is_const(r.min, 0)}
-    parts = Decomposition(bounds.simplifier.simplifier, loops)
+    parts = bounds.digits_of(inner)
     steps: list[tuple[int, IterSplit]] = []
     others: list[tuple[Expr, int]] = []
     for atom, k in form.terms.items():

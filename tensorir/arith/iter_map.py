@@ -93,6 +93,10 @@ def _is_one(x: Linear) -> bool:
     return not x.terms and x.const == 1
 
 
+def _is_whole(p: IterSplit) -> bool:
+    return _is_one(p.lower) and p.extent is p.mark.extent
+
+
 class Decomposition:
     """Indices as sums of splits of ``loops``, which begin at 0 and have these extents.
 
@@ -306,6 +310,8 @@ class Decomposition:
 
     def _cover(self, mark: IterMark, splits: list[IterSplit]) -> tuple[bool, bool]:
         """Whether the splits of a mark tell its value, and take all combinations of theirs."""
+        if len(splits) == 1 and _is_whole(splits[0]):
+            return True, True
         is_full, reached = True, ONE
         for p in _by_lower(self.s, splits):
             if p.lower.key != reached.key:
@@ -386,6 +392,8 @@ def all_taken(splits: Sequence[IterSplit], s: Simplifier) -> bool:
     for p in splits:
         by_loop.setdefault(p.mark.source, []).append(p)
     for group in by_loop.values():
+        if len(group) == 1 and _is_whole(group[0]):
+            continue
         most, step = ZERO, ONE
         for p in sorted(group, key=lambda p: (len(p.lower.terms), p.lower.const)):
             if p.lower.key != step.key and (
