@@ -14,12 +14,13 @@ other threads write with it computes all of its values before it stores the firs
 conditions that memory decides. What is private to a thread (memory other than shared one, whose
 indices do not tell threads apart) gets a dimension of threads. Where an exchange stands in anything
 else, there is no order of plain loops: that is an error, never an old value. A thread loop without
-an exchange stays as it is.
+an exchange stays as it is. Virtual threads are threads; blocks of threads do not wait for each
+other, so an exchange between them is an error everywhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,20 +47,47 @@ from ..stmt import (
 )
 from ..visitor import Mutator, replace_buffers, substitute, uses
 from .thread_accesses import accesses_below, depends, is_same_place, same_index, tells_threads
-from .thread_exchanges import EXCHANGED, Exchanges, is_threads
+from .thread_exchanges import EXCHANGED, Exchanges, is_thread_blocks, is_threads
 
 
 def split_threads(func: PrimFunc) -> PrimFunc:
     """``func`` whose thread loops may run one thread after another. Raises CodegenError where that
     cannot be had."""
     shared = frozenset([b for b in all_buffers(func) if b.scope in EXCHANGED])
-    if not any(is_threads(p[-1]) for p in walk_paths(func.body)):
-        return func
-    split = _Split(func, shared)
-    body = split.visit(func.body, [])
-    if split.private:
-        body = replace_buffers(body, split.private)
+    kinds = [(is_threads(p[-1]), is_thread_blocks(p[-1])) for p in walk_paths(func.body)]
+    body = func.body
+    if any(threads for threads, _ in kinds):
+        split = _Split(func, shared)
+        body = split.visit(func.body, [])
+        if split.private:
+            body = replace_buffers(body, split.private)
+    if any(blocks for _, blocks in kinds):
+        _require_blocks_apart(func.name, body, shared)
     return func if body is func.body else replace(func, body=body)
+
+
+def _require_blocks_apart(name: str, body: Stmt, shared: frozenset[Buffer]) -> None:
+    """No block of threads reads what another one wrote. In ``body`` each statement has thread loops
+    of its own where that matters."""
+    for path in walk_paths(body):
+        loop = path[-1]
+        if not isinstance(loop, For) or not is_thread_blocks(loop):
+            continue
+        own = frozenset(_allocated_in(loop))
+        outer = [n for n in path[:-1] if isinstance(n, For)]
+        if Exchanges(shared - own, own, of_blocks=True).of_loop(loop, outer):
+            written = {n.buffer for n in walk(loop) if isinstance(n, BufferStore)}
+            loads = [n for n in walk(loop) if isinstance(n, BufferLoad)]
+            read = {n.buffer.name for n in loads if n.buffer in written}
+            raise CodegenError(
+                f"{name}: the blocks of threads of the loop {loop.var.name!r} exchange values "
+                f"through {', '.join(sorted(read))}, and no block waits for another. Write a loop "
+                "over the blocks that ends before the exchange, and one after it."
+            )
+
+
+def _allocated_in(s: Stmt) -> Iterator[Buffer]:
+    return (b for n in walk(s) if isinstance(n, Block) for b in n.alloc_buffers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +139,7 @@ class _Split:
     def _splits(self, loop: For, outer: Sequence[For]) -> bool:
         """Whether the threads of a loop exchange values through memory that is allocated outside
         of it."""
-        own = frozenset([b for n in walk(loop) if isinstance(n, Block) for b in n.alloc_buffers])
+        own = frozenset(_allocated_in(loop))
         self.exchanges = Exchanges(self.all_shared - own, own)
         return self.exchanges.of_loop(loop, outer)
 
@@ -261,7 +289,7 @@ class _Split:
                 continue
             if b.scope == "global" and _is_common(b, accesses):
                 continue
-            axes = sorted({t.thread for _, _, threads in accesses for t in threads})
+            axes = sorted({axis for _, _, threads in accesses for axis in _by_axis(threads)})
             sizes = [_extent_of(axis, accesses) for axis in axes]
             if None in sizes or b.strides or any(isinstance(x, MatchBuffer) for x in here):
                 raise self._refused(top, f"loops of different threads around {b.name!r}")
@@ -308,11 +336,25 @@ def _extent_of(
     """The number of threads of an axis around every access; None where it is not the same."""
     found: set[int] = set()
     for _, _, threads in accesses:
-        own = [t.extent.value for t in threads if t.thread == axis and isinstance(t.extent, IntImm)]
-        if not own:
+        loop = _by_axis(threads).get(axis)
+        if loop is None or not isinstance(loop.extent, IntImm):
             return None
-        found.add(own[-1])
+        found.add(loop.extent.value)
     return IntImm(found.pop()) if len(found) == 1 else None
+
+
+def _by_axis(threads: Sequence[For]) -> dict[str, For]:
+    """Nested thread loops by the names of their axes. Virtual threads have one name, and may be
+    nested: the second loop of that name is another axis."""
+    found: dict[str, For] = {}
+    for loop in threads:
+        found[_new_axis(loop, found)] = loop
+    return found
+
+
+def _new_axis(loop: For, outer: Iterable[str]) -> str:
+    own = sum(axis.startswith(loop.thread) for axis in outer)
+    return f"{loop.thread} {own}" if own else loop.thread
 
 
 class _PerThread(Mutator):
@@ -325,7 +367,7 @@ class _PerThread(Mutator):
     def visit_For(self, n: For) -> For:  # noqa: N802
         before = self.threads
         if is_threads(n):
-            self.threads = before | {n.thread: n.var}
+            self.threads = before | {_new_axis(n, before): n.var}
         result: For = self.generic_visit(n)
         self.threads = before
         return result

@@ -42,8 +42,14 @@ _IN_ANY_ORDER = (Add, Mul, Min, Max)
 
 
 def is_threads(s: Stmt) -> bool:
-    """Whether a statement is a loop over the threads of a block."""
-    return isinstance(s, For) and s.thread.startswith("threadIdx")
+    """Whether a statement is a loop over the threads of a block, or over the virtual ones of one of
+    these."""
+    return isinstance(s, For) and s.thread.startswith(("threadIdx", "vthread"))
+
+
+def is_thread_blocks(s: Stmt) -> bool:
+    """Whether a statement is a loop over blocks of threads."""
+    return isinstance(s, For) and s.thread.startswith("blockIdx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +68,13 @@ class _Access:
 @dataclass(frozen=True)
 class Exchanges:
     """Exchanges through memory of ``shared`` scopes, and through other memory but ``own``: what is
-    allocated inside of the thread loop."""
+    allocated inside of the thread loop. ``of_blocks`` asks about blocks of threads in place of
+    threads: each has a copy of that memory, so that what is written last is nobody's matter, and
+    only what one reads of another's counts."""
 
     shared: frozenset[Buffer]
     own: frozenset[Buffer] = frozenset()
+    of_blocks: bool = False
 
     def of_loop(self, loop: For, outer: Sequence[For]) -> bool:
         """Whether the threads of a loop exchange values; those of a loop inside are another
@@ -86,7 +95,8 @@ class Exchanges:
             return True
         for n in blocks_below(s):
             inner = n.loops[skip:]
-            kept = [*fixed, *[loop for loop in inner if not is_threads(loop)]]
+            serial = [x for x in inner if not is_threads(x) and not is_thread_blocks(x)]
+            kept = [*fixed, *serial]
             if self.inside(n.realize, kept, [*varied, *inner]):
                 return True
         return False
@@ -110,7 +120,8 @@ class _Search:
         varied: Sequence[For],
     ) -> None:
         self.memory, self.fixed, self.varied = memory, fixed, varied
-        self.threads = [loop for loop in fixed if is_threads(loop)]
+        at_once = is_thread_blocks if memory.of_blocks else is_threads
+        self.threads = [loop for loop in fixed if at_once(loop)]
         self.reads: dict[Buffer, list[_Access]] = {}
         self.writes: dict[Buffer, list[_Access]] = {}
         for position, n in enumerate(nested):
@@ -141,9 +152,10 @@ class _Search:
 
     def _hands_over(self, b: Buffer) -> bool:
         writes = self.writes[b]
-        return (
-            any(self._sees_others(r, writes) for r in self.reads.get(b, ()))
-            or any(self._overwrites(a, z) for a, z in combinations(writes, 2))
+        if any(self._sees_others(r, writes) for r in self.reads.get(b, ())):
+            return True
+        return not self.memory.of_blocks and (
+            any(self._overwrites(a, z) for a, z in combinations(writes, 2))
             or any(w.is_one_store and not self._is_orderly(w) for w in writes)
         )
 

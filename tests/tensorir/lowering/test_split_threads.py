@@ -94,6 +94,85 @@ def test_threads_see_what_others_wrote(text: str) -> None:
     np.testing.assert_array_equal(b, a[:, ::-1])
 
 
+@pytest.mark.parametrize("text", [REVERSED, IN_A_SERIAL_LOOP, TWO_AXES, HALF_OF_THEM])
+def test_virtual_threads_see_what_others_wrote(text: str) -> None:
+    text = text.replace("threadIdx.x", "vthread").replace("threadIdx.y", "vthread")
+    func = of(text)
+    verify_func(split_threads(func))
+    a, b = np.random.default_rng(0).random((2, 4, 32), np.float32)
+    call_native(func, a, b)
+    np.testing.assert_array_equal(b, a[:, ::-1])
+
+
+PRIVATE_OF_TWO_AXES = """
+for y in T.thread_binding(4, thread="vthread"):
+    for x in T.thread_binding(8, thread="vthread"):
+        with T.block("P"):
+            vy, vx = T.axis.remap("SS", [y, x])
+            P[0] = A[0, vy * 8 + vx]
+        with T.block("S"):
+            vy, vx = T.axis.remap("SS", [y, x])
+            S[vy * 8 + vx] = A[1, vy * 8 + vx]
+        with T.block("B"):
+            vy, vx = T.axis.remap("SS", [y, x])
+            B[2, vy * 8 + vx] = S[31 - vy * 8 - vx] + P[0]
+"""
+
+
+def test_nested_virtual_threads_keep_their_own_memory() -> None:
+    func = of(PRIVATE_OF_TWO_AXES)
+    verify_func(split_threads(func))
+    a, b = np.random.default_rng(0).random((2, 4, 32), np.float32)
+    call_native(func, a, b)
+    np.testing.assert_array_equal(b[2], a[1, ::-1] + a[0])
+
+
+BETWEEN_BLOCKS_INSIDE_OF_ONE = """
+for t in T.thread_binding(32, thread="blockIdx.x"):
+    with T.block("O"):
+        vt = T.axis.spatial(32, t)
+        T.reads(A[0:4, 0:32], S[0:32])
+        T.writes(S[0:32], B[0:4, 0:32])
+        with T.block("S"):
+            S[vt] = A[0, vt]
+        with T.block("B"):
+            B[0, vt] = S[31 - vt]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "scope"),
+    [
+        (REVERSED.replace("threadIdx", "blockIdx"), "shared"),
+        (REVERSED.replace("threadIdx", "blockIdx"), "global"),
+        (TWO_AXES.replace("threadIdx", "blockIdx"), "shared"),
+        (TWO_AXES.replace("threadIdx.y", "blockIdx.x"), "shared"),
+        (BETWEEN_BLOCKS_INSIDE_OF_ONE, "shared"),
+    ],
+)
+def test_blocks_of_threads_that_exchange_values_are_refused(text: str, scope: str) -> None:
+    with pytest.raises(CodegenError, match="no block waits for another"):
+        split_threads(of(text, scope=scope))
+
+
+TILES = """
+for y in T.thread_binding(4, thread="blockIdx.x"):
+    for t in T.thread_binding(32, thread="threadIdx.x"):
+        with T.block("S"):
+            vy, vt = T.axis.remap("SS", [y, t])
+            S[vt] = A[vy, vt]
+        with T.block("B"):
+            vy, vt = T.axis.remap("SS", [y, t])
+            B[vy, vt] = S[31 - vt]
+"""
+
+
+def test_blocks_of_threads_may_use_the_same_memory_one_after_the_other() -> None:
+    a, b = np.random.default_rng(0).random((2, 4, 32), np.float32)
+    call_native(of(TILES), a, b)
+    np.testing.assert_array_equal(b, a[:, ::-1])
+
+
 def test_each_thread_keeps_its_own_memory() -> None:
     func = of(PRIVATE)
     verify_func(split_threads(func))
@@ -107,8 +186,8 @@ def test_the_loop_is_split_at_the_exchange(golden: object) -> None:
 
 
 def test_without_an_exchange_nothing_changes() -> None:
-    for text in (REVERSED.replace("31 - vt", "vt"), REVERSED.replace("threadIdx.x", "blockIdx.x")):
-        func = of(text)
+    for thread in ("threadIdx.x", "vthread", "blockIdx.x"):
+        func = of(REVERSED.replace("31 - vt", "vt").replace("threadIdx.x", thread))
         assert split_threads(func) is func
     func = of(REVERSED.replace("31 - vt", "vt"), scope="global")
     assert split_threads(func) is func
