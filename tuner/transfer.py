@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..support.errors import BurnishError
+from ..support.errors import InternalError
 from ..tensorir.function import PrimFunc
 from ..tensorir.parser import parse_func
 from ..tensorir.schedule import Schedule, Trace
@@ -42,7 +42,9 @@ def _trace_for(record: TuningRecord, func: PrimFunc, database: TuningDatabase) -
         trace = rename(Trace.from_json(record.trace), {old.name: new.name for old, new in pairs})
         # With all checks: what was legal there need not be in another version.
         replay_trace(trace, Schedule(func, seed=0))
-    except (BurnishError, ValueError):
+    except InternalError:
+        raise
+    except Exception:  # a trace may break any primitive: that is about the trace
         return None
     return trace
 

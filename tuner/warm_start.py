@@ -11,7 +11,8 @@ import time
 
 import numpy as np
 
-from ..support.errors import BurnishError
+from ..support.errors import InternalError
+from ..support.structural import structural_hash
 from ..tensorir.function import PrimFunc
 from ..tensorir.parser import parse_func
 from ..tensorir.schedule import Schedule, Trace
@@ -20,6 +21,7 @@ from .database import TuningDatabase, TuningRecord
 from .features import Floats, Machine, features_of
 from .nest_summary import summarize
 from .replay import replay_trace
+from .task import strip_attrs
 
 MOST_RECORDS = 256
 MOST_OF_A_GROUP = 64
@@ -38,7 +40,8 @@ def teach_records(
     deadline: float | None = None,
 ) -> int:
     """Add the newest records of each group that the model does not know yet, and train it; how
-    many were added. Records whose traces no longer replay are left out."""
+    many were added. Records whose traces do not replay, with all checks, to the candidates they
+    name are left out."""
     groups: dict[str, list[TuningRecord]] = {}
     for record in reversed(database.records()):
         groups.setdefault(group_name(record.workload, record.target), []).append(record)
@@ -68,11 +71,14 @@ def _features(
     try:
         if record.source not in texts:
             texts[record.source] = parse_func(database.text(record.source))
-        # The record says that the program was legal; whether it still replays is seen here.
-        sch = Schedule(texts[record.source], seed=0, enable_checks=False)
+        sch = Schedule(texts[record.source], seed=0)
         replay_trace(Trace.from_json(record.trace), sch)
-    except BurnishError:
+    except InternalError:
+        raise
+    except Exception:  # a trace may break any primitive: that is about the trace
         return None
+    if structural_hash(strip_attrs(sch.func)) != record.candidate:
+        return None  # its time is another program's
     summary = summarize(sch.func)
     leaves = summary.leaves.astype(np.float64)[None, :]
     return np.asarray(features_of(summary.structure, leaves, machine)[0])

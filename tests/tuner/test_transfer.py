@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from burnish.support.errors import InternalError
 from burnish.support.target import Target
-from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.tuner.programs import InlineExecutor, matmul, tiled
 from burnish.tuner.candidate import make_candidate
 from burnish.tuner.database import TuningDatabase
@@ -50,6 +51,20 @@ def test_records_that_do_not_replay_are_left_out(database: TuningDatabase) -> No
     assert renamed.workload == TASK.workload
     assert transferred(database, renamed) == []  # the block C is called Z there
     assert len(transferred(database, TASK)) == 4
+
+
+def test_a_trace_may_break_any_primitive(
+    database: TuningDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def apply_to(self: Trace, sch: Schedule) -> None:
+        raise errors[len(self) % 2]
+
+    errors: list[Exception] = [ZeroDivisionError("split"), KeyError("b7")]
+    monkeypatch.setattr(Trace, "apply_to", apply_to)
+    assert transferred(database, TASK) == []
+    errors[:] = [InternalError("ours")] * 2
+    with pytest.raises(InternalError, match="ours"):
+        transferred(database, TASK)
 
 
 @pytest.mark.parametrize("strategy", ["random", "evolutionary"])

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
+from burnish.support.errors import InternalError
 from burnish.support.target import Target
 from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.printer import print_func
-from burnish.tests.tuner.programs import matmul, tiled
+from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tests.tuner.programs import forged, matmul, tiled
 from burnish.tuner.cost_model import LearnedModel
 from burnish.tuner.database import TuningDatabase, TuningRecord
 from burnish.tuner.features import Machine
@@ -45,7 +49,31 @@ def test_records_that_do_not_replay_are_left_out() -> None:
         workload = fill(db, 32, 4)
         source = db.records()[0].source
         db.add(TuningRecord(workload, "other machine", "bad", source, "[[3]]", (1.0,)))
+        db.add(TuningRecord(workload, "other machine", "another", source, "[]", (1.0,)))
         assert teach_records(LearnedModel(), db, MACHINE) == 4
+
+
+def test_a_trace_may_break_any_primitive(monkeypatch: pytest.MonkeyPatch) -> None:
+    def apply_to(self: Trace, sch: Schedule) -> None:
+        raise error
+
+    error: Exception = ZeroDivisionError("split")
+    monkeypatch.setattr(Trace, "apply_to", apply_to)
+    with TuningDatabase() as db:
+        fill(db, 32, 4)
+        assert teach_records(LearnedModel(), db, MACHINE) == 0
+        error = InternalError("ours")
+        with pytest.raises(InternalError, match="ours"):
+            teach_records(LearnedModel(), db, MACHINE)
+
+
+def test_a_schedule_without_its_proofs_teaches_nothing() -> None:
+    def overlapping(sch: Schedule) -> None:
+        sch.parallel(sch.get_loops("C")[2])
+
+    with TuningDatabase() as db:
+        forged(db, matmul(32), overlapping)
+        assert teach_records(LearnedModel(), db, MACHINE) == 0
 
 
 def test_a_deadline_ends_the_lesson() -> None:
