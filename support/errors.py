@@ -279,7 +279,12 @@ class BuildError(TuningError):
     """A candidate that does not build."""
 
 
-class WorkerDied(BuildError):
+class WorkerFailed(BuildError):
+    """A job that did not get to an end, for want of memory or files or by a defect: that says
+    nothing about the candidate."""
+
+
+class WorkerDied(WorkerFailed):
     """A worker process that ended in the middle of a job, by the job's fault or another's."""
 
 

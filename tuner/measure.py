@@ -7,7 +7,8 @@ one is timed. ``measure_candidate`` does both in one process.
 
 What a candidate computes is compared with what the unscheduled function computes on the same seeded
 inputs (``tuner.reference``); one that differs is an error, never a time. Everything that goes wrong
-with a candidate is a BuildError. Nothing here knows of databases or searches.
+with a candidate is a BuildError, and what may not be its fault a WorkerFailed. Nothing here knows
+of databases or searches.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from ..support.errors import BuildError
+from ..support.errors import BuildError, BurnishError, WorkerFailed
 from ..support.structural import structural_hash
 from ..support.target import Target
 from ..tensorir.codegen import emit_object
@@ -109,13 +110,15 @@ def measure_candidate(
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Whatever a candidate breaks, and it may break any part of the compiler, is a BuildError."""
+    """Whatever goes wrong is a BuildError. What the compiler says of a candidate is about that; all
+    else, such as no memory or no file, may not be its fault."""
     try:
         yield
     except BuildError:
         raise
     except Exception as error:
-        raise BuildError(f"{type(error).__name__}: {error}") from error
+        kind = BuildError if isinstance(error, BurnishError) else WorkerFailed
+        raise kind(f"{type(error).__name__}: {error}") from error
 
 
 def _build(func: PrimFunc, target: Target) -> Built:

@@ -13,7 +13,7 @@ import hashlib
 from contextlib import suppress
 from dataclasses import replace
 
-from ..support.errors import BuildError, TuningError, WorkerDied
+from ..support.errors import BuildError, TuningError, WorkerFailed
 from ..tensorir.codegen.host import native_target
 from ..tensorir.schedule import Instruction, Trace
 from .database import TuningDatabase, TuningRecord
@@ -52,7 +52,7 @@ def compare_once(database: TuningDatabase, record: TuningRecord, task: TuneTask,
 
     Nothing is run where the database knows of an earlier comparison on a machine like this one.
     Raises NotComparedError where none can be made: the function is for another machine, or the
-    worker did not live to answer, which may have been another's fault.
+    worker died or had no memory or files left, which may have been another's fault.
     """
     content = "\0".join((target_key(native_target()), text, record.trace, record.candidate))
     key = f"compared:{hashlib.sha256(content.encode()).hexdigest()}"
@@ -71,12 +71,12 @@ def compare_once(database: TuningDatabase, record: TuningRecord, task: TuneTask,
                 seconds=0.0,
                 repeat=1,
             ).result()
-    except WorkerDied as error:
+    except WorkerFailed as error:
         raise NotComparedError(error.message) from error
-    except BuildError as error:  # what a worker says that lived to the end
+    except BuildError as error:  # what the comparison says, or the compiler
         return error.message
-    except TuningError as error:
-        raise NotComparedError(error.message) from error
+    except (TuningError, OSError) as error:
+        raise NotComparedError(str(error)) from error
     with suppress(TuningError):  # a file that may only be read: the next one compares again
         database.remember(key)
     return ""

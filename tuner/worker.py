@@ -1,9 +1,9 @@
 """A worker process: runs jobs for a WorkerPool, one at a time.
 
 Jobs come as JSON lines on stdin, ``{"job": "module:name", "args": [...], "kwargs": {...}}``;
-answers go as JSON lines to stdout, ``{"result": ...}`` or ``{"error": text}``, after a first line
-that says the worker is ready. A job is a function that is imported by name and takes and returns
-what JSON has.
+answers go as JSON lines to stdout, ``{"result": ...}`` or ``{"error": text, "failed": bool}``
+(``failed`` says that the job did not raise this on purpose), after a first line that says the
+worker is ready. A job is a function that is imported by name and takes and returns what JSON has.
 
 The end of stdin means that nobody listens any more: the worker ends at once with all it started, in
 the middle of a job or not. It knows nothing of candidates and schedules.
@@ -23,7 +23,7 @@ from functools import reduce
 from importlib import import_module
 from typing import Any, BinaryIO
 
-from ..support.errors import TuningError
+from ..support.errors import TuningError, WorkerFailed
 
 
 def main() -> int:
@@ -68,9 +68,10 @@ def answer(line: bytes) -> bytes:
         result = resolve(job["job"])(*job["args"], **job["kwargs"])
         return json.dumps({"result": result}).encode()
     except TuningError as error:
-        return json.dumps({"error": str(error)}).encode()
+        failed = isinstance(error, WorkerFailed)
+        return json.dumps({"error": str(error), "failed": failed}).encode()
     except Exception as error:
-        return json.dumps({"error": f"{type(error).__name__}: {error}"}).encode()
+        return json.dumps({"error": f"{type(error).__name__}: {error}", "failed": True}).encode()
 
 
 def resolve(job: str) -> Callable[..., Any]:

@@ -7,8 +7,9 @@ the same burnish wherever it starts. It lives in a session of its own: a job tha
 limit, or a worker that dies, costs that job alone; the worker is killed with all its children and
 replaced.
 
-A job's failure is BuildError (WorkerDied where it took the worker along) or MeasureTimeout. A
-worker that does not even start is a plain TuningError: it says nothing about the job.
+A job's failure is BuildError (WorkerFailed where it raised what it does not raise on purpose,
+WorkerDied where it took the worker along) or MeasureTimeout. A worker that does not even start is a
+plain TuningError: it says nothing about the job.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..support.errors import BuildError, MeasureTimeout, TuningError, WorkerDied
+from ..support.errors import BuildError, MeasureTimeout, TuningError, WorkerDied, WorkerFailed
 
 PACKAGE = __package__.split(".")[0]
 BOOT = f"""
@@ -306,7 +307,8 @@ def _serve(state: _State) -> None:
                 job.future.set_exception(killed or error)
                 continue
             if "error" in answer:
-                job.future.set_exception(BuildError(answer["error"]))
+                kind = WorkerFailed if answer["failed"] else BuildError
+                job.future.set_exception(kind(answer["error"]))
             else:
                 job.future.set_result(answer["result"])
     finally:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from burnish import te
-from burnish.support.errors import BuildError
+from burnish.support.errors import BuildError, WorkerFailed
 from burnish.support.target import Target
 from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.function import PrimFunc
@@ -82,6 +82,18 @@ def test_a_candidate_that_does_not_lower_says_why() -> None:
 def test_whatever_goes_wrong_is_a_build_error(changes: dict[str, str], reason: str) -> None:
     with pytest.raises(BuildError, match=reason):
         measure_candidate(**request(matmul(16), tiled, **changes))
+
+
+@pytest.mark.parametrize("error", [MemoryError("none left"), OSError("no space left")])
+def test_what_is_not_the_candidates_fault_says_so(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(measure, "_bind", fail)
+    with pytest.raises(WorkerFailed, match=rf"{type(error).__name__}: {error}"):
+        measure_candidate(**request(matmul(16), tiled))
 
 
 def test_weights_are_packed_before_they_are_passed() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from burnish.support.errors import MeasureTimeout, TuningError, WorkerDied
+from burnish.support.errors import MeasureTimeout, TuningError, WorkerDied, WorkerFailed
 from burnish.support.structural import structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
@@ -92,15 +92,22 @@ def test_a_function_for_another_machine_cannot_be_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [MeasureTimeout("no answer"), WorkerDied("killed"), TuningError("does not start")]
+    "error",
+    [
+        MeasureTimeout("no answer"),
+        WorkerDied("killed"),
+        WorkerFailed("MemoryError"),
+        TuningError("does not start"),
+        OSError("too many open files"),
+    ],
 )
 def test_a_worker_that_does_not_answer_says_nothing_of_the_record(
-    error: TuningError, monkeypatch: pytest.MonkeyPatch
+    error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next record is taken, and the first one the next time."""
 
     class Pool(InlineExecutor):
-        fault: TuningError | None = error
+        fault: Exception | None = error
 
         def __init__(self, *_: object, **__: object) -> None:
             super().__init__()

@@ -24,9 +24,13 @@ def ask(job: str, *args: object, **kwargs: object) -> dict[str, object]:
 def test_an_answer_is_a_result_or_an_error() -> None:
     assert ask("operator:add", 1, 2) == {"result": 3}
     assert ask("builtins:sorted", [2, 1], reverse=True) == {"result": [2, 1]}
-    assert ask("operator:getitem", {}, "x") == {"error": "KeyError: 'x'"}
+    assert ask("operator:getitem", {}, "x") == {
+        "error": "KeyError: 'x'",
+        "failed": True,
+    }
     assert ask("burnish.tuner.worker:resolve", "x:y") == {
-        "error": "The worker cannot import the job 'x:y': No module named 'x'"
+        "error": "The worker cannot import the job 'x:y': No module named 'x'",
+        "failed": False,
     }
 
 
