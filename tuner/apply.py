@@ -119,12 +119,10 @@ def _replay(
     found = _candidate(record, task.func, make, {})
     text = task.stripped
     if isinstance(found, str):
-        try:
-            text = parse_func(database.text(record.source))
-        except BurnishError as error:
-            return f"the text it was recorded on is none: {_first_line(error)}"
-        if structural_hash(strip_attrs(text)) != task.workload:
-            return "the text it was recorded on is another workload's"
+        kept = kept_text(database, record, task)
+        if isinstance(kept, str):
+            return kept
+        text = kept
         pairs = zip(text.buffers, task.func.buffers, strict=True)
         names = {old.name: new.name for old, new in pairs}
         found = _candidate(record, adopt(text, task.func), make, names)
@@ -134,6 +132,18 @@ def _replay(
     if is_promised:
         return compare_once(database, record, task, print_func(strip_attrs(text))) or sch
     return sch
+
+
+def kept_text(database: TuningDatabase, record: TuningRecord, task: TuneTask) -> PrimFunc | str:
+    """The function that a record was made with, which is the task's under other names; or why it
+    cannot be had."""
+    try:
+        text = parse_func(database.text(record.source))
+    except BurnishError as error:
+        return f"the text it was recorded on is none: {_first_line(error)}"
+    if structural_hash(strip_attrs(text)) != task.workload:
+        return "the text it was recorded on is another workload's"
+    return text
 
 
 def _candidate(

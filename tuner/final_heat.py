@@ -22,9 +22,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ..support.errors import BuildError, MeasureTimeout, ScheduleError, WorkerDied
+from ..support.errors import BuildError, MeasureTimeout, ScheduleError, WorkerFailed
 from ..tensorir.printer import print_func
 from ..tensorir.schedule import Schedule
+from .apply import kept_text
 from .candidate import make_candidate
 from .database import TuningDatabase, TuningRecord
 from .measure import build_candidate, run_candidate
@@ -46,9 +47,10 @@ def final_heat(
     """Time the leading records of a task in turns, and record the new times; how many took part.
 
     Nothing is done where the analytic choice leads, or is not recorded. A candidate that fails now
-    has the reason in its record in place of its times; one whose worker died does not take part.
-    At the ``deadline`` (of ``time.monotonic``) the heat ends, in the middle of a job too, and what
-    was not timed anew keeps its old times. Raises TuningError for an executor that is of no use.
+    has the reason in its record in place of its times; one whose worker died or failed does not
+    take part. At the ``deadline`` (of ``time.monotonic``) the heat ends, in the middle of a job
+    too, and what was not timed anew keeps its old times. Raises TuningError for an executor that is
+    of no use.
     """
     if deadline is not None and time.monotonic() >= deadline:
         return 0
@@ -59,7 +61,7 @@ def final_heat(
     if min(records.values(), key=_best).candidate == analytic:
         return 0
     with TemporaryDirectory(prefix="burnish-heat-") as folder, suppress(TimeoutError):
-        heat = _Heat(task, pools, str(Path(folder) / "reference.npz"), deadline)
+        heat = _Heat(task, database, pools, str(Path(folder) / "reference.npz"), deadline)
         leaders = sorted(records.values(), key=_best)[:LEADERS]
         heat.enter([records[analytic], *[r for r in leaders if r.candidate != analytic]])
         while True:
@@ -98,9 +100,15 @@ class _Heat:
     """Candidates that are built, and their times in this heat."""
 
     def __init__(
-        self, task: TuneTask, pools: Pools, reference: str, deadline: float | None
+        self,
+        task: TuneTask,
+        database: TuningDatabase,
+        pools: Pools,
+        reference: str,
+        deadline: float | None,
     ) -> None:
-        self.task, self.pools, self.deadline = task, pools, deadline
+        self.task, self.database = task, database
+        self.pools, self.deadline = pools, deadline
         self.text = print_func(task.stripped)
         self.reference = reference
         pipeline = Pipeline(pools, self.text, str(task.target), reference, SECONDS)
@@ -121,13 +129,19 @@ class _Heat:
             job.cancel()
             raise
 
+    def _text_of(self, record: TuningRecord) -> str:
+        """The text that a record's trace speaks of, whose blocks may have other names than those of
+        the function that is tuned now; that one's where the database has it no more."""
+        kept = kept_text(self.database, record, self.task)
+        return self.text if isinstance(kept, str) else print_func(kept)
+
     def enter(self, records: list[TuningRecord]) -> None:
         """Build candidates; one that does not build any more is out at once."""
         builder: Executor = self.pools.builder or self.pools.runner
         jobs = [
             builder.submit(
                 build_candidate,
-                text=self.text,
+                text=self._text_of(record),
                 trace=record.trace,
                 candidate=record.candidate,
                 target=str(self.task.target),
@@ -138,7 +152,7 @@ class _Heat:
             self.entered[record.candidate] = record
             try:
                 answer = self._answer(job)
-            except WorkerDied:  # it was built once: something else ended the builder
+            except WorkerFailed:  # it was built once: something else stops the builder
                 continue
             except (BuildError, MeasureTimeout) as error:
                 self.entered[record.candidate] = replace(record, seconds=(), error=str(error))
@@ -172,7 +186,7 @@ class _Heat:
         )
         try:
             answer = self._answer(job)
-        except WorkerDied:  # it ran before: something else may have ended the runner
+        except WorkerFailed:  # it ran before: something else may stop the runner
             del self._built[candidate]
             self._times[candidate] = []
         except (BuildError, MeasureTimeout) as error:

@@ -13,10 +13,11 @@ import pytest
 from burnish.support.errors import BuildError, WorkerDied
 from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
-from burnish.tests.tuner.programs import matmul, tiled
+from burnish.tests.tuner.programs import matmul, record, tiled
 from burnish.tuner.candidate import make_candidate
 from burnish.tuner.database import TuningDatabase, TuningRecord
 from burnish.tuner.final_heat import MOST, final_heat
+from burnish.tuner.measure import replay
 from burnish.tuner.pipeline import Pools, local_pools
 from burnish.tuner.session import tune_task
 from burnish.tuner.space import analytic_choices
@@ -153,6 +154,27 @@ def test_a_runner_that_dies_takes_no_record_along(task: TuneTask, analytic: str)
     with database_of(task, {analytic: 10.0, "fast": 7.0}) as database:
         final_heat(task, database, Pools(watch))
         assert best(database, task) == ("fast", 7.0)
+
+
+def test_records_are_built_on_the_text_that_they_were_made_with(
+    task: TuneTask, analytic: str
+) -> None:
+    """Their traces speak of its blocks; the function tuned now may name its own otherwise."""
+
+    class Building(Stopwatch):
+        def submit(self, fn: Callable[..., Any], /, *_: Any, **options: Any) -> Future[Any]:
+            if fn.__name__ == "build_candidate":
+                replay(options["text"], options["trace"], options["candidate"])
+            return super().submit(fn, **options)
+
+    renamed = matmul(16, names="XYZ")
+    with TuningDatabase() as database:
+        made = record(database, renamed, lambda sch: tiled(sch, "Z"), 7.0)
+        choose = analytic_choices(task.stripped, task.target)[0]
+        assert record(database, task.func, choose, 10.0).hash == analytic
+        watch = Building({analytic: 10.0, made.hash: 8.0})
+        assert final_heat(task, database, Pools(watch)) == 2
+        assert best(database, task) == (made.hash, 8.0)
 
 
 @pytest.mark.tuning
