@@ -79,7 +79,7 @@ class Packed:
 class Weight:
     """The values of one constant. Without an origin the array is held for as long as this is."""
 
-    __slots__ = ("_alive", "_digest", "_held", "origin", "shape", "type")
+    __slots__ = ("_alive", "_digest", "_held", "is_read", "origin", "shape", "type")
 
     def __init__(
         self,
@@ -89,6 +89,8 @@ class Weight:
     ) -> None:
         self.type, self.shape, self.origin = kind, array.shape, origin
         self._held: np.ndarray | None = _read_only(array)
+        self.is_read = False
+        """Some kernel reads the array as it is: packing does not let go of it."""
         self._alive = weakref.ref(array)
         self._digest: str | None = None
 
@@ -128,13 +130,15 @@ class Weight:
         self.origin = None
 
     def pack(self, layout: Layout) -> Weight:
-        """The values in another layout, and what this weight is unpacked from from here on."""
+        """The values in another layout, and what this weight is unpacked from from here on, unless
+        it is read itself."""
         if isinstance(self.origin, Packed) and self.origin.layout == layout:
             return self.origin.weight
         dtype = self.type.dtype
         array = pack_values(self.array(), layout, str(dtype))
         made = Weight(array_type(array, dtype), array)
-        self.origin, self._held = Packed(made, layout), None
+        if not self.is_read:
+            self.origin, self._held = Packed(made, layout), None
         return made
 
     @property
@@ -270,6 +274,7 @@ def forked(tables: Sequence[Weights]) -> list[Weights]:
     def fork(weight: Weight) -> Weight:
         if id(weight) not in made:
             known = made[id(weight)] = copy(weight)
+            known.is_read = False
             match weight.origin:
                 case Derived(compute, inputs):
                     known.origin = Derived(compute, tuple([fork(w) for w in inputs]))

@@ -70,7 +70,7 @@ class _Lifter(ExprMutator):
         func = self.module.functions.get(call.func.name)
         maps = layout_maps(func)
         if not maps or not isinstance(func, PrimFunc):
-            return call
+            return super().visit_CallDPS(call)
         if any(not isinstance(type_of(a), TensorType) for a in call.args):
             raise _refuse(
                 func, "it is called with a tuple, and its parameters cannot be told apart"
@@ -83,6 +83,12 @@ class _Lifter(ExprMutator):
         )
         return replace(call, args=args)
 
+    def visit_Constant(self, constant: Constant) -> Atom:  # noqa: N802
+        """One that is read as it is: it need not be unpacked where another call packs it."""
+        if constant.bits is None:
+            self.builder.weights.weight(constant.name).is_read = True
+        return constant
+
     def visit_CallDPSPacked(self, call: CallDPSPacked) -> Value:  # noqa: N802
         func = self.module.functions.get(call.name)
         if layout_maps(func) and isinstance(func, PrimFunc):
@@ -91,7 +97,7 @@ class _Lifter(ExprMutator):
 
     def pack(self, func: PrimFunc, atom: Atom, index: int, maps: tuple[LayoutMap, ...]) -> Atom:
         if not maps:
-            return atom
+            return self.visit_atom(atom)
         if not isinstance(atom, Constant):
             raise _refuse(
                 func, f"argument {index} of a call is no constant, but its layout changed"

@@ -123,6 +123,17 @@ def test_packed_weights_are_unpacked_bit_by_bit() -> None:
     assert held(weights) == ["w.packed", "w.packed_1"]
 
 
+def test_what_a_kernel_reads_stays_when_it_is_packed() -> None:
+    weights = Weights()
+    w = weights.add("w", numbers(6, 4))
+    weights.weight(w.name).is_read = True
+    weights.pack(w, TILES)
+    assert held(weights) == ["w", "w.packed"]
+    (other,) = forked([weights])
+    other.pack(w, TILES)
+    assert held(other) == ["w.packed", "w.packed_1"]
+
+
 def test_what_is_packed_alike_is_packed_once() -> None:
     weights = Weights()
     w = weights.add("w", numbers(6, 4))
