@@ -12,7 +12,6 @@ same with a function of the module called ``name`` or, failing that, an environm
 
 from __future__ import annotations
 
-import math
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,10 +52,6 @@ class Constant(Node):
     def shape(self) -> tuple[int, ...]:
         """The shape, as ints."""
         return tuple([d.value for d in self.type.shape if isinstance(d, tir.IntImm)])
-
-    @property
-    def nbytes(self) -> int:
-        return math.prod(self.shape) * self.type.dtype.itemsize
 
     def values(self) -> np.ndarray:
         """The values of a constant that has them itself, as an aligned, read-only array (bfloat16

@@ -89,7 +89,7 @@ class _Folder(ExprMutator):
         if not shapes or any(s is None or t.dtype == "bfloat16" for t, s in shapes):
             return None
         out_bytes = sum(prod(s or ()) * t.dtype.itemsize for t, s in shapes)
-        in_bytes = sum(c.nbytes for c in constants)
+        in_bytes = sum(prod(c.shape) * c.type.dtype.itemsize for c in constants)
         return constants if out_bytes <= max(self.max_bytes, in_bytes) else None
 
     def _folded(self, func: PrimFunc, constants: Sequence[Constant], kind: Type) -> Value:
