@@ -11,7 +11,7 @@ from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
-from tests.native import call_native, load_native, lower
+from burnish.tests.native import call_native, load_native, lower
 
 RNG = np.random.default_rng(0)
 AVX512 = Target("llvm -mcpu=skylake-avx512")

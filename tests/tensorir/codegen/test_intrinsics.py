@@ -12,7 +12,7 @@ from burnish.tensorir.expr import Call
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import BufferStore
-from tests.native import call_native, lower
+from burnish.tests.native import call_native, lower
 
 X = np.array([-7.5, -1, -0.5, 0, 0.5, 3, 8, 100], "float32")
 BITS = np.array([0, 1, 2, 3, 255, 256, 2**30, 2**31 - 1], "int32")

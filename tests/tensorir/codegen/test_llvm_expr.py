@@ -13,8 +13,8 @@ from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
+from burnish.tests.native import call_native
 from tests import assembly
-from tests.native import call_native
 
 TARGETS = ("native", "llvm -mcpu=haswell")
 N = 37

@@ -14,7 +14,7 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import For
 from burnish.tensorir.visitor import substitute
-from tests.native import call_native, lower
+from burnish.tests.native import call_native, lower
 
 
 def run(body: str, n: int, size: int = 64) -> list[float]:

@@ -14,7 +14,7 @@ from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.expr import INDEX, IntImm, Ramp, Var
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
-from tests.native import call_native
+from burnish.tests.native import call_native
 
 TARGETS = ("native", "llvm -mcpu=haswell", "llvm -mcpu=x86-64-v2")
 RNG = np.random.default_rng(0)

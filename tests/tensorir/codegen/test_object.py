@@ -15,7 +15,7 @@ from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
-from tests.native import Native, call_native, lower
+from burnish.tests.native import Native, call_native, lower
 
 TEXT = """
 @T.prim_func

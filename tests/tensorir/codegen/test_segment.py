@@ -15,7 +15,7 @@ from burnish.tensorir.codegen.segment import emit_segment
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.segment import SegmentCall
-from tests.native import Native, lower, prepare
+from burnish.tests.native import Native, lower, prepare
 
 SCALE = """
 @T.prim_func
