@@ -50,6 +50,21 @@ for _ in range(2):
 assert interrupted(lambda: lib["main"](x, x, out))
 """
 
+EXTENTS_IN_MEMORY = """
+lib = burnish.build(burnish.parse('''
+@T.prim_func
+def main(D: T.Buffer((3,), "int64"), A: T.Buffer((64,), "float32")):
+    for i in range(2):
+        for k in range(D[i], D[i + 1]):
+            A[k % 64] = A[k % 64] * T.float32(1.0001) + T.float32(1)
+'''), target="native -threads=THREADS")
+long, short, a = np.array([0, 1, 10**12]), np.array([0, 1, 2]), np.zeros(64, np.float32)
+assert interrupted(lambda: lib["main"](long, a))
+a[:] = 0
+lib["main"](short, a)
+assert a.sum() == 2
+"""
+
 MACHINE = """
 module = burnish.parse('''
 @I.ir_module
@@ -108,6 +123,7 @@ for _ in range(2):
     [
         pytest.param(NAIVE + LIBRARY, 1, id="library"),
         pytest.param(NAIVE + LIBRARY, 2, id="library-2"),
+        pytest.param(EXTENTS_IN_MEMORY, 1, id="extents-in-memory"),
         pytest.param(MACHINE, 2, id="machine"),
         pytest.param(MODEL, 1, id="model"),
     ],

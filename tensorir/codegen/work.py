@@ -1,9 +1,11 @@
 """How long a lowered function may run, and where it looks whether it should stop.
 
 Work is counted in vector operations: what a core issues once for a whole vector (or a scalar) is
-one, whatever its latency; accesses to registers are free, functions such as ``exp`` count several.
-Sizes that are not known count as large where the question is how long something may take, and as 1
-where it is how often a look is worth its price.
+one, whatever its latency; what registers hold as it is asked for is free, functions such as ``exp``
+count several, and so does what a cache will not hold: accesses of large buffers, and of places that
+other memory tells. Sizes that are not known count as large where the question is how long something
+may take, and as 1 where it is how often a look is worth its price. A loop whose extent is in memory
+may run for ever: it looks, and a call that comes to one counts as long.
 
 A loop of much work (``POLLED_WORK``) looks once an iteration, or once a strip of iterations where
 one is too short; below it only loops look that are that long in one iteration. So no code runs for
@@ -12,11 +14,12 @@ long without a look, and inner loops stay as they were.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
-from ...support.abi import POLLED_WORK
-from ...support.node import children, map_children, replace
+from ...support.abi import LONG_WORK, POLLED_WORK
+from ...support.node import children, map_children, replace, walk
+from ..buffer import Buffer
 from ..expr import (
     INDEX,
     Add,
@@ -38,7 +41,10 @@ from ..expr import (
     Var,
     add,
     const,
+    floordiv,
+    is_const,
     maximum,
+    minimum,
     mul,
 )
 from ..stmt import (
@@ -59,8 +65,17 @@ STRIP_WORK = 512
 """Work of the shortest iterations after each of which a look costs nothing that could be seen."""
 LARGE = 1 << 20
 """What a symbolic size may well be."""
-_UNKNOWN = 100
-"""What stands for a value that only the run knows; every integer type has it."""
+_UNKNOWN = Var("unknown", INDEX)
+"""What stands for a value that only the run knows."""
+_CACHED = 1 << 25
+"""Bytes of the largest buffer whose elements a cache may hold."""
+_FAR = 10
+"""Operations that an access of a larger one takes beside its own, where memory is read in order."""
+_FIRST_WRITE = 512
+"""How much longer a loop may take that writes a buffer as large for the first time, row by row: the
+system hands out, and clears, a page with each row."""
+_MISS = 60
+"""Operations of an access at a place that is read from memory: nothing can be fetched ahead."""
 _FUNCTION = 12
 """Operations of a call such as ``exp``."""
 _FREE = (Var, IntImm, FloatImm, StringImm, Broadcast, Ramp)
@@ -77,14 +92,18 @@ class Work:
         self._dims = {id(d) for d in dims}
         self._vector_bits = max(vector_bits, 64)
         self._of: dict[int, Expr] = {}
-        self.total = without_traps(self._stmt(body, {}))
+        self._innermost: Var | None = None
+        total = without_traps(self._stmt(body, {}))
+        if _is_unknown([total]):
+            total = maximum(substitute(total, {_UNKNOWN: IntImm(1)}), IntImm(LONG_WORK))
+        self.total = total
         """Of the whole body, over the symbolic sizes; of any sizes, 0 included."""
         self.is_polled = self.at_most(body) >= POLLED_WORK
         """Whether the function looks at all."""
 
     def at_most(self, s: Stmt) -> int:
-        """The work of a statement where symbolic sizes are large."""
-        return evaluate(self._of[id(s)], LARGE)
+        """The work of a statement where symbolic sizes are large, and unknown ones too large."""
+        return evaluate(self._of[id(s)], LARGE, POLLED_WORK)
 
     def looks_before(self, s: Stmt) -> bool:
         """Whether a statement in a sequence is worth a look before it."""
@@ -92,9 +111,14 @@ class Work:
 
     def strip(self, loop: For) -> int | None:
         """After how many iterations a loop looks; None where it does not."""
-        if not self.is_polled or self.at_most(loop) < POLLED_WORK:
+        least = POLLED_WORK // _FIRST_WRITE if self._writes_far(loop) else POLLED_WORK
+        if not self.is_polled or self.at_most(loop) < least:
             return None
         return max(1, STRIP_WORK // max(1, evaluate(self._of[id(loop.body)], 1)))
+
+    def _writes_far(self, loop: For) -> bool:
+        stores = [n for n in walk(loop) if isinstance(n, BufferStore)]
+        return any(is_const(self._is_far(s.buffer), 1) for s in stores)
 
     # -- counting ---------------------------------------------------------------------------------
     def _stmt(self, s: Stmt, bounds: Bounds) -> Expr:
@@ -113,24 +137,26 @@ class Work:
                 low, high = self._limits(extent, bounds)
                 size = low if low is high else maximum(low, high)
                 inner = {**bounds, var: (first, add(last, add(size, IntImm(-1))))}
-                return mul(size, self._stmt(s.body, inner))
+                outer, self._innermost = self._innermost, var
+                work = mul(size, self._stmt(s.body, inner))
+                self._innermost = outer
+                return work
             case IfThenElse(condition, then_case, else_case):
                 work = self._stmt(then_case, bounds)
                 if else_case is not None:
                     work = maximum(work, self._stmt(else_case, bounds))
-                return add(work, IntImm(self._operations(condition)))
+                return add(work, self._operations(condition))
             case LetStmt(var, value, body):
                 inner = bounds
                 if var.dtype is INDEX:
                     inner = {**bounds, var: self._limits(value, bounds)}
-                return add(self._stmt(body, inner), IntImm(self._operations(value)))
+                return add(self._stmt(body, inner), self._operations(value))
             case Allocate(_, body):
                 return self._stmt(body, bounds)
-            case BufferStore(buffer, value):
-                store = 0 if buffer.scope == "register" else self._vectors(value)
-                return IntImm(self._operations(value) + store)
+            case BufferStore(buffer, value, indices):
+                return add(self._operations(value), self._access(buffer, indices, value))
             case Evaluate(value):
-                return IntImm(self._operations(value))
+                return self._operations(value)
             case Block() | BlockRealize():
                 return IntImm(0)
             case _:
@@ -138,31 +164,75 @@ class Work:
 
     def _limits(self, e: Expr, bounds: Bounds) -> tuple[Expr, Expr]:
         """The expression at either end of the loops around it."""
+        if isinstance(e, Min):
+            a, b = (self._limits(x, bounds) for x in (e.a, e.b))
+            if _is_unknown(a) or _is_unknown(b):
+                return b if _is_unknown(a) else a
+            return minimum(a[0], b[0]), minimum(a[1], b[1])
         used = [v for v in free_vars([e]) if id(v) not in self._dims]
         if not used and not any(isinstance(n, BufferLoad) for n in _nodes(e)):
             return e, e
-        if any(isinstance(n, BufferLoad) for n in _nodes(e)):
-            return const(1, e.dtype), const(_UNKNOWN, e.dtype)
-        unknown = {v: (const(1, v.dtype), const(_UNKNOWN, v.dtype)) for v in used}
-        ends = {v: bounds.get(v, unknown[v]) for v in used}
+        if any(v not in bounds for v in used) or any(isinstance(n, BufferLoad) for n in _nodes(e)):
+            return IntImm(1), _UNKNOWN
+        ends = {v: bounds[v] for v in used}
         low, high = (substitute(e, {v: pair[i] for v, pair in ends.items()}) for i in (0, 1))
         return low, high
 
-    def _operations(self, value: Expr) -> int:
+    def _operations(self, value: Expr) -> Expr:
         """Vector operations of one evaluation; what is shared in it is evaluated once."""
-        count = 0
+        count: Expr = IntImm(0)
         for n in _nodes(value):
             if isinstance(n, BufferLoad):
-                count += 0 if n.buffer.scope == "register" else self._vectors(n)
+                count = add(count, self._access(n.buffer, n.indices, n))
             elif isinstance(n, Call) and n.op != "fma":
-                count += _FUNCTION * self._vectors(n)
+                count = add(count, IntImm(_FUNCTION * self._vectors(n)))
             elif not isinstance(n, _FREE):
-                count += self._vectors(n)
+                count = add(count, IntImm(self._vectors(n)))
         return count
+
+    def _access(self, buffer: Buffer, indices: Sequence[Expr], value: Expr) -> Expr:
+        """Operations of a load or a store of ``value``: of the lanes one after another, where they
+        are apart, and of the vectors it takes otherwise."""
+        index, lanes = indices[-1], value.dtype.lanes
+        is_row = lanes == 1 or (isinstance(index, Ramp) and is_const(index.stride, 1))
+        if buffer.scope == "register":
+            return IntImm(0 if is_row and _is_whole(index, lanes) else self._vectors(value))
+        count = self._vectors(value) if is_row else lanes
+        if self._is_random(indices):
+            return IntImm(_MISS * (1 if is_row else lanes))
+        return add(IntImm(count), mul(self._is_far(buffer), IntImm(_FAR * count)))
+
+    def _is_random(self, indices: Sequence[Expr]) -> bool:
+        """Whether memory tells the place of an access anew in each iteration of the loop around."""
+        nodes = [n for i in indices for n in _nodes(i)]
+        if not any(isinstance(n, BufferLoad) for n in nodes):
+            return False
+        return not any(n is self._innermost for n in nodes)
+
+    def _is_far(self, buffer: Buffer) -> Expr:
+        """1 where a buffer is too large for a cache, 0 otherwise."""
+        size: Expr = IntImm(buffer.dtype.itemsize)
+        for extent in buffer.shape:
+            size = mul(size, extent)
+        if any(id(v) not in self._dims for v in free_vars([size])):
+            return IntImm(0)
+        return minimum(floordiv(size, IntImm(_CACHED)), IntImm(1))
 
     def _vectors(self, e: Expr) -> int:
         """The registers that a value takes."""
         return -(-e.dtype.lanes * e.dtype.itemsize * 8 // self._vector_bits)
+
+
+def _is_unknown(values: Iterable[Expr]) -> bool:
+    return any(v is _UNKNOWN for v in free_vars(values))
+
+
+def _is_whole(index: Expr, lanes: int) -> bool:
+    """Whether an access of registers takes one of them as it is; else it puts lanes of several
+    together."""
+    return lanes == 1 or (
+        isinstance(index, Ramp) and isinstance(index.base, IntImm) and index.base.value % lanes == 0
+    )
 
 
 def _nodes(value: Expr) -> Iterable[Expr]:
@@ -188,26 +258,27 @@ def without_traps(e: Expr) -> Expr:
     return e
 
 
-def evaluate(e: Expr, size: int) -> int:
-    """The value of an index expression where every variable is ``size``."""
+def evaluate(e: Expr, size: int, unknown: int = 1) -> int:
+    """The value of an index expression where every symbolic size is ``size``, and what only the run
+    knows is ``unknown``."""
     match e:
         case IntImm(value):
             return int(value)
         case Var():
-            return size
+            return unknown if e is _UNKNOWN else size
         case Add(a, b):
-            return evaluate(a, size) + evaluate(b, size)
+            return evaluate(a, size, unknown) + evaluate(b, size, unknown)
         case Sub(a, b):
-            return evaluate(a, size) - evaluate(b, size)
+            return evaluate(a, size, unknown) - evaluate(b, size, unknown)
         case Mul(a, b):
-            return evaluate(a, size) * evaluate(b, size)
+            return evaluate(a, size, unknown) * evaluate(b, size, unknown)
         case Min(a, b):
-            return min(evaluate(a, size), evaluate(b, size))
+            return min(evaluate(a, size, unknown), evaluate(b, size, unknown))
         case Max(a, b):
-            return max(evaluate(a, size), evaluate(b, size))
+            return max(evaluate(a, size, unknown), evaluate(b, size, unknown))
         case FloorDiv(a, b):
-            return evaluate(a, size) // (evaluate(b, size) or 1)
+            return evaluate(a, size, unknown) // (evaluate(b, size, unknown) or 1)
         case FloorMod(a, b):
-            return evaluate(a, size) % (evaluate(b, size) or 1)
+            return evaluate(a, size, unknown) % (evaluate(b, size, unknown) or 1)
         case _:
             return size

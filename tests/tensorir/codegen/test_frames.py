@@ -61,11 +61,11 @@ def f(A: T.Buffer((8,), "float32"), B: T.Buffer((8, 4), "float32")):
 
 GATHER = """
 @T.prim_func
-def f(P: T.Buffer((8,), "int64"), x: T.handle, y: T.handle):
+def f(P: T.Buffer((2,), "int64"), x: T.handle, y: T.handle):
     n = T.int64()
     X = T.match_buffer(x, (9, n), "float32")
-    Y = T.match_buffer(y, (8, n), "float32")
-    for i in range(8):
+    Y = T.match_buffer(y, (2, n), "float32")
+    for i in range(2):
         for j in range({extent}):
             with T.block("Y"):
                 vi, vj = T.axis.remap("SS", [i, j])

@@ -15,7 +15,7 @@ from burnish.tensorir.codegen.work import STRIP_WORK, Work, evaluate
 from burnish.tensorir.expr import IntImm, Var, maximum
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import For, SeqStmt
-from tests.native import Native, lower, prepare
+from burnish.tests.native import Native, lower, prepare
 
 
 def function(body: str, *, size: int = 64, scheduled: bool = False) -> str:
@@ -48,7 +48,11 @@ def work_of(body: str, bits: int = 512) -> Work:
 
 def strips(body: str) -> list[int | None]:
     """Of each loop, outermost first, after how many iterations it looks."""
-    lowered = lower(parse_func(function(body)))
+    return _strips_of(function(body))
+
+
+def _strips_of(text: str) -> list[int | None]:
+    lowered = lower(parse_func(text))
     work = Work(lowered.func.body, lowered.dims, 512)
     return [work.strip(n) for n in walk(lowered.func.body) if isinstance(n, For)]
 
@@ -71,12 +75,75 @@ def test_bounds_of_outer_loops_count_at_their_worst() -> None:
     assert evaluate(work_of(up).total, 1) == evaluate(work_of(down).total, 1) == 8 * 8 * 2
 
 
-def test_a_size_that_is_read_is_some_size() -> None:
-    body = """
+READ_EXTENT = """
     for i in range(T.Cast("int64", D[0])):
+        A[i % 64] = D[0]
+"""
+
+
+def test_a_loop_whose_extent_is_read_looks_and_makes_calls_long() -> None:
+    work = work_of(READ_EXTENT)
+    assert evaluate(work.total, 1) == LONG_WORK
+    assert work.is_polled
+    assert strips(READ_EXTENT) == [STRIP_WORK // 2]
+    in_rows = """
+    for i in range(n):
+        for j in range(T.Cast("int64", D[i]), T.Cast("int64", D[i + 1])):
+            A[j % 64] = A[j % 64] + D[j]
+"""
+    outer, inner = strips(in_rows)
+    assert outer is not None
+    assert inner is not None
+    assert min(outer, inner) >= STRIP_WORK // 8
+
+
+def test_what_is_read_may_have_a_bound() -> None:
+    """That no iteration exceeds."""
+    body = """
+    for i in range(T.min(T.Cast("int64", D[0]), 64)):
         A[i] = D[0]
 """
-    assert evaluate(work_of(body).total, 1) == 200
+    assert not work_of(body).is_polled
+    assert evaluate(work_of(body).total, 1) == 64 * 2
+
+
+def test_places_that_memory_tells_count_as_what_a_miss_costs() -> None:
+    random = "    for i in range(64):\n        A[i] = D[T.Cast('int64', A[i])]\n"
+    rows = """
+    for i in range(8):
+        for j in range(8):
+            A[j] = D[T.Cast("int64", A[i]) * 8 + j]
+"""
+    assert evaluate(work_of(random).total, 1) > 64 * 50
+    assert evaluate(work_of(rows).total, 1) < 64 * 10  # in order, row after row
+
+
+def test_lanes_that_are_apart_are_stored_one_after_another() -> None:
+    apart, row = (
+        f"    for i in T.vectorized(8):\n        A[i * {stride}] = D[0]\n" for stride in (8, 1)
+    )
+    assert evaluate(work_of(apart).total, 1) == evaluate(work_of(row).total, 1) + 7
+
+
+def test_registers_that_are_put_together_of_two_count() -> None:
+    def body(first: int) -> str:
+        return f"""
+    R = T.alloc_buffer((16,), scope="register")
+    for i in T.vectorized(16):
+        R[i] = A[i]
+    for i in T.vectorized(8):
+        A[i] = R[i + {first}] + R[i] + R[i + 8]
+"""
+
+    whole, shuffled = (evaluate(work_of(body(first)).total, 1) for first in (8, 7))
+    assert shuffled == whole + 1
+
+
+def test_large_buffers_count_as_far() -> None:
+    body = "    for i in range(64):\n        A[i] = D[i]\n"
+    near, far = (evaluate(work_of(body).total, n) for n in (1, 1 << 25))
+    assert near == 64 * 2
+    assert far > 5 * near
 
 
 def test_the_larger_branch_counts() -> None:
@@ -94,6 +161,17 @@ def test_small_functions_do_not_look() -> None:
     body = "    for i in range(64):\n        for k in range(64):\n            A[i] = A[i] + D[0]\n"
     assert not work_of(body).is_polled
     assert strips(body) == [None, None]
+
+
+def test_loops_that_write_rows_of_a_large_buffer_look_more_often() -> None:
+    """Each row may be on a page that nobody has written yet."""
+    rows = """
+    for j in range(4000):
+        for i in range(40000):
+            A[i * 4000 + j] = A[i * 4000 + j] + D[0]
+"""
+    assert _strips_of(function(rows, size=4000 * 40000))[1] is not None
+    assert strips(rows.replace("i * 4000 + j", "(i * 4000 + j) % 64")) == [1, None]
 
 
 def test_the_outermost_loops_of_much_work_look() -> None:
