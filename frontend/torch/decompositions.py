@@ -149,6 +149,11 @@ def bucketize(
     return searchsorted(boundaries, x, out_int32=out_int32, right=right)
 
 
+@decomposes(aten.bucketize.Scalar)
+def bucketize_number(x: float, boundaries: Tensor, **options: Any) -> Tensor:
+    return searchsorted_number(boundaries, x, **options)
+
+
 # -- scans ---------------------------------------------------------------------------------------
 def _scanned(
     parts: tuple[Tensor, ...],

@@ -50,6 +50,8 @@ def test_places_in_sorted_sequences(size: int) -> None:
     check_all(
         {
             "left": lambda x: torch.bucketize(x, edges),
+            "bucket of a number": lambda x: torch.bucketize(0.3, edges) + x,
+            "bucket of an integer": lambda x: torch.bucketize(1, edges, right=True) + x,
             "right": lambda x: torch.bucketize(x, edges, right=True),
             "int32": lambda x: torch.bucketize(x, edges, out_int32=True),
             "rows": lambda x: torch.searchsorted(rows, x),
