@@ -38,7 +38,7 @@ from .rules.inline import inline_elementwise
 from .rules.panels import copy_read
 from .rules.reduction import schedule_rest
 from .rules.rule import Decide, Decisions, Rule, choice
-from .rules.tiles import MANY_REGISTERS, outlets, store_tile, sum_in_blocks
+from .rules.tiles import MANY_REGISTERS, annotate_sum_blocks, outlets, store_tile
 from .workload import Matmul, block_named, blocks_in_order, match_matmul, static_extent
 
 MOST_UNROLLED = 8
@@ -221,7 +221,7 @@ def _tile(
         sch.unroll(loop)
     if lanes > 1:
         sch.vectorize(jl)
-    sum_in_blocks(sch, product, k0, depth)
+    annotate_sum_blocks(sch, product, k0, depth)
     sch.decompose_reduction(product, k0)
 
 

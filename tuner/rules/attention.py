@@ -57,6 +57,7 @@ from .reduction import SHORT, vectorize_terms
 from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share_tiles
 from .tiles import (
+    annotate_sum_blocks,
     depth_below,
     divisor,
     pad_columns,
@@ -65,7 +66,6 @@ from .tiles import (
     reserved_registers,
     steps_unrolled,
     store_tile,
-    sum_in_blocks,
 )
 from .trial import attempt
 
@@ -380,7 +380,9 @@ def _finish_product(
     for loop in unrolled:
         sch.unroll(loop)
     sch.vectorize(lane)
-    sum_in_blocks(sch, product, terms, static_extent(block_named(sch.func, product), COLUMN + 1))
+    annotate_sum_blocks(
+        sch, product, terms, static_extent(block_named(sch.func, product), COLUMN + 1)
+    )
     sch.decompose_reduction(product, terms)
 
 

@@ -30,7 +30,7 @@ from .panels import is_layout_free
 from .reduction import combine_lanes, first_blocks, merge_statements, schedule_rest
 from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share_tiles
-from .tiles import consumer_or_copy, sum_in_blocks
+from .tiles import annotate_sum_blocks, consumer_or_copy
 
 MOST_ROWS = 4
 
@@ -173,7 +173,7 @@ def _tile_partial(
     k0, k1 = sch.split(steps, [None, unroll])
     sch.reorder(k0, k1, columns, lane)
     parts = sch.loop_partition(k0, [full, None]) if has_rest else [k0]
-    sum_in_blocks(sch, partial, parts[0], full * unroll)
+    annotate_sum_blocks(sch, partial, parts[0], full * unroll)
     children = [sch.get_child_blocks(part)[0] for part in parts]
     for child in children:
         *_, k1, columns, lane = sch.get_loops(child)

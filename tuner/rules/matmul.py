@@ -69,6 +69,7 @@ from .tiles import (
     CACHE_SHARE,
     MANY_REGISTERS,
     NEXT,
+    annotate_sum_blocks,
     bytes_of,
     divisor,
     fetch_ahead,
@@ -78,7 +79,6 @@ from .tiles import (
     reserved_registers,
     steps_unrolled,
     store_tile,
-    sum_in_blocks,
 )
 
 FMA_LATENCY = 4
@@ -520,7 +520,7 @@ def _tile(
     for loop in (k1, *rows, jp, jv):
         sch.unroll(loop)
     fetch_ahead(sch, k0, tiling.ahead)
-    sum_in_blocks(sch, product, k0, tiling.depth)
+    annotate_sum_blocks(sch, product, k0, tiling.depth)
     if not tiling.packed and (tiling.columns is None or tiling.columns % lanes):
         _keep_rows_apart(sch, product, lanes)
     if lanes > 1:

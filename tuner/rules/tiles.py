@@ -17,6 +17,7 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.block_sums import SUM_BLOCK
 from ...tensorir.schedule import LoopRV, Schedule
 from ..workload import block_named, buffer_bytes, is_spatial, uses_intrinsic
+from .partial_sums import LONGEST
 
 MANY_REGISTERS = 32
 """With AVX-512's number of registers comes the broadcast of a memory operand."""
@@ -24,10 +25,6 @@ MANY_REGISTERS = 32
 LOADED = 2
 """Registers more where every operand must be loaded, none read from memory by the instruction that
 uses it."""
-
-SUMMED = 192
-"""Terms that are added up in order: enough to pay for what a block costs, and so few that errors
-are those of libraries that block for the caches."""
 
 CACHE_SHARE = 0.5
 """The part of a core's cache that one operand may fill."""
@@ -139,12 +136,12 @@ def fetch_ahead(sch: Schedule, loop: LoopRV, distance: int) -> None:
         sch.annotate(loop, PREFETCH, distance)
 
 
-def sum_in_blocks(sch: Schedule, product: str, loop: LoopRV, terms: int | None) -> None:
-    """Add up what a loop sums in blocks of SUMMED terms; ``terms`` is how many there are of each
+def annotate_sum_blocks(sch: Schedule, product: str, loop: LoopRV, terms: int | None) -> None:
+    """Add up what a loop sums in blocks of LONGEST terms; ``terms`` is how many there are of each
     sum (None: symbolic). Nothing changes where one block holds all, or where sums are exact."""
     is_exact = not block_named(sch.func, product).writes[0].buffer.dtype.is_float
-    if not is_exact and (terms is None or terms > SUMMED):
-        sch.annotate(loop, SUM_BLOCK, SUMMED)
+    if not is_exact and (terms is None or terms > LONGEST):
+        sch.annotate(loop, SUM_BLOCK, LONGEST)
 
 
 def divisor(extent: int | None, wanted: int) -> int:
