@@ -28,7 +28,7 @@ from ..workload import blocks_in_order, is_reduction, is_spatial, static_extent
 from .elementwise import is_plain
 from .lanes import lanes_of, vectorize_loop, width_for
 from .long_sums import block_long_sum
-from .nests import Nest, accesses, axis_of, nest_of, spatial_axes
+from .nests import Nest, accesses, axis_of, nest_of, operands_of, spatial_axes
 from .rule import Decisions, choice
 from .sharing import PARALLEL_GRAIN, points_of
 
@@ -48,10 +48,7 @@ def vector_column(nests: list[Nest]) -> int | None:
     """Which of the kept axes the largest operand of the first reduction runs along in memory; None
     where it runs along a reduced axis."""
     nest = next(n for n in nests if is_reduction(n.block))
-    store = next(a for a in accesses(nest.block) if isinstance(a, BufferStore))
-    loads = [a for a in accesses(nest.block) if a.buffer is not store.buffer]
-    loads.sort(key=lambda a: -len(a.indices))
-    for load in loads:
+    for load in operands_of(nest):
         for index in reversed(load.indices):
             axis = _axis_along(nest, index)
             if axis is not None:

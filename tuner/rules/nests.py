@@ -68,9 +68,7 @@ def nest_of(block: Block, kept: tuple[int, ...]) -> Nest:
 def in_memory_order(nest: Nest) -> Nest:
     """The nest of a reduction with its rest in the order in which the largest operand lies in
     memory, where that has all of it."""
-    written = [w.buffer for w in nest.block.writes]
-    loads = [a for a in accesses(nest.block) if a.buffer not in written]
-    largest = max(loads, key=lambda a: len(a.indices), default=None)
+    largest = next(iter(operands_of(nest)), None)
     places = (
         {}
         if largest is None
@@ -79,6 +77,18 @@ def in_memory_order(nest: Nest) -> Nest:
     if not all(axis in places for axis in nest.rest):
         return nest
     return replace(nest, rest=tuple(sorted(nest.rest, key=lambda axis: places[axis])))
+
+
+def operands_of(nest: Nest) -> list[BufferLoad]:
+    """What a reduction loads, the largest first: what most of its axes run through, whichever of
+    them its expression names first."""
+    many = {nest.block.iter_vars[i].var for i in (*nest.kept, *nest.rest)}
+    written = [w.buffer for w in nest.block.writes]
+    loads = [n for n in walk(nest.block.body) if isinstance(n, BufferLoad)]
+    return sorted(
+        [a for a in loads if a.buffer not in written],
+        key=lambda a: (-len(many & {n for i in a.indices for n in walk(i)}), -len(a.indices)),
+    )
 
 
 def spatial_axes(block: Block) -> tuple[int, ...]:

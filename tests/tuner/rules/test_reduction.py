@@ -188,6 +188,31 @@ def test_all_blocks_of_a_row_stand_under_one_loop() -> None:
     assert "* 1000" in text
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_order_of_operands_changes_no_loops(axis: int) -> None:
+    """An operand of one element a row says nothing about how rows lie in memory."""
+    single = (96, 1) if axis == 1 else (1, 200)
+
+    def loops(workload: Workload) -> list[str]:
+        check_rule(workload, "reduction")
+        text = print_func(scheduled(workload.func)[1])
+        return [line.strip() for line in text.splitlines() if "for " in line]
+
+    first = Workload(
+        lambda a, b: op.sum(op.subtract(b, a), axis),
+        lambda a, b: (b - a).sum(axis),
+        (96, 200),
+        single,
+    )
+    last = Workload(
+        lambda a, b: op.sum(op.subtract(a, b), axis),
+        lambda a, b: (a - b).sum(axis),
+        (96, 200),
+        single,
+    )
+    assert loops(first) == loops(last)
+
+
 def test_powers_are_summed_as_they_are_made_and_scaled_by_one_reciprocal() -> None:
     _, func = scheduled(softmax(1, 4, 1000).func, target=SKYLAKE)
     text = func.script()
