@@ -310,6 +310,9 @@ def test_the_helper_leaves_other_signals_alone_but_takes_its_own_faults() -> Non
 
 
 def test_at_the_limit_of_recursion_the_call_never_begins() -> None:
+    """Or it begins and ends: the first level on the way up that has room makes it, once."""
+    made: list[int] = []
+
     def descend() -> None:
         descend_or_run()
 
@@ -317,7 +320,8 @@ def test_at_the_limit_of_recursion_the_call_never_begins() -> None:
         try:
             descend()
         except RecursionError:
-            run_interruptibly(lambda: None, never)
+            run_interruptibly(lambda: made.append(1), never)
 
     with contextlib.suppress(RecursionError):
         descend_or_run()
+    assert made == [1]
