@@ -216,7 +216,7 @@ class CompiledModel:
         return made
 
     def refresh(self) -> None:
-        """Take the weights that the torch module has now, as it were compiled for the first time.
+        """Take the weights that the torch module has now, as if it were compiled anew.
 
         A fixed signature is compiled again here, the others with their next calls; schedules that
         ``tune`` has put in use stay in use. Raises FrontendError where the model has no module to
@@ -397,7 +397,9 @@ def compile(
 
     A compiled model has the weights that the module had at its first compilation, in every
     signature, whatever becomes of the module afterwards: a new signature whose module has other
-    weights by then is refused, and ``model.refresh()`` takes the present ones for all. ``threads``
+    weights by then is refused, and ``model.refresh()`` takes the present ones for all. Compared
+    are the tensors that the module holds, in lists, tuples and dicts too; those of plain objects
+    (``self.options.w``) and closures, and NumPy arrays, are not seen to change. ``threads``
     bounds the threads of a call. ``precision="fast"`` lets convolutions of 3 x
     3 be computed by Winograd's algorithm where that is faster, with errors several times as large;
     ``"strict"`` computes all operators as they are defined.
