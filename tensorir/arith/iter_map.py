@@ -371,7 +371,7 @@ def undetermined(
     None where an index is no sum of splits, and where splits overlap or leave open what a sum of
     loops is. ``s`` knows the loops, which begin at 0 and have these extents.
     """
-    used = {v: extent for v, extent in loops.items() if not _is_one(extent)}
+    used = {v: extent for v, extent in loops.items() if not _runs_once(extent, s)}
     parts = Decomposition(s, used, with_offsets=True)
     try:
         for i in indices:
@@ -380,6 +380,11 @@ def undetermined(
     except _NotAffineError:
         return None
     return [v for v in loops if v in lost]
+
+
+def _runs_once(extent: Linear, s: Simplifier) -> bool:
+    """Whether a loop has one iteration, or none; the simplifier writes 0 for the variable then."""
+    return _is_one(extent) or (bool(extent.terms) and prove_nonneg(s, ONE - extent))
 
 
 def all_taken(splits: Sequence[IterSplit], s: Simplifier) -> bool:

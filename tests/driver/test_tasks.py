@@ -168,7 +168,7 @@ k = te.reduce_axis((0, 16), "k")
 c = te.compute((16, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=[k]), name="C")
 func = te.create_prim_func([a, b, c])
 database = burnish.tune_tir(func, max_trials=1)
-print([r.error for r in database.records()], len(burnish.compile_tir(database, func).trace) > 3)
+print([r.error for r in database.records()], len(burnish.compile_tir(database, func).trace) > 0)
 """
 
 

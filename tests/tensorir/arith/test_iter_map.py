@@ -208,6 +208,13 @@ def test_loops_that_indices_tell_follow_from_them(case: tuple[list[Expr], dict[V
         assert seen.setdefault(tuple([value(i, env) for i in indices]), told) == told
 
 
+def test_a_loop_that_runs_once_at_most_is_told() -> None:
+    s = simplifier({I0: 1, I1: 4})
+    once = s.linear(M % 8 // 4)
+    assert undetermined([M // 8 * 8 + I1], {I0: once, I1: constant(4)}, s) == []
+    assert undetermined([M // 8 * 8 + I1], {I0: s.linear(M % 8 // 2), I1: constant(4)}, s) == [I0]
+
+
 @pytest.mark.parametrize(
     ("atom", "piece"),
     [
