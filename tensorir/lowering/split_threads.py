@@ -148,8 +148,10 @@ class _Split:
         """``s`` with the thread loops in it split."""
         match s:
             case For():
-                if is_threads(s) and self._splits(s, outer):
-                    return self.spread(self._with_private(s), outer, _Threads())
+                if is_threads(s):
+                    self._require_own(s, outer)
+                    if self._splits(s, outer):
+                        return self.spread(self._with_private(s), outer, _Threads())
                 body = self.visit(s.body, [*outer, s])
                 return s if body is s.body else replace(s, body=body)
             case BlockRealize():
@@ -273,6 +275,20 @@ class _Split:
         )
 
     # -- memory of each thread ---------------------------------------------------------------------
+    def _require_own(self, loop: For, outer: Sequence[For]) -> None:
+        """Raises CodegenError where a thread reads of memory that each has of its own (scopes local
+        and register) what another one wrote."""
+        every = frozenset(all_buffers(self.func))
+        for b in every - frozenset(_allocated_in(loop)):
+            if b.scope in (*EXCHANGED, "global") or not _is_common(b, _accesses_below(loop, b)):
+                continue
+            if Exchanges(frozenset([b]), every - {b}).of_loop(loop, outer):
+                raise CodegenError(
+                    f"{self.func.name}: threads of the loop {loop.var.name!r} read what others "
+                    f"wrote to {b.name!r}, whose scope {b.scope!r} is memory of each thread's own. "
+                    "What threads exchange is kept in the scope 'shared'."
+                )
+
     def _with_private(self, top: For) -> For:
         """The nest with a dimension of threads for each buffer that threads would share now."""
         inside = {n for n in walk(top) if isinstance(n, Block)}
