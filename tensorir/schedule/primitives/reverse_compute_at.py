@@ -7,12 +7,19 @@ from collections.abc import Sequence, Set
 from ....support.errors import DependenceError
 from ....support.node import walk
 from ...analysis.affine import Bounds, loop_bounds, overlapping, steps_without_gap, sweep
-from ...analysis.block_kinds import axis_bindings, binds, is_complete, is_reduction
+from ...analysis.block_kinds import axis_bindings, binding_map, binds, is_complete, is_reduction
 from ...analysis.certain_writes import written_box
 from ...analysis.nested_blocks import Nested, blocks_below, producers_of, scope_blocks
 from ...analysis.paths import all_loops_above
 from ...analysis.preconditions import require_complete
-from ...analysis.region_cover import Box, axis_of_index, contains, covers_domain, whole_boxes
+from ...analysis.region_cover import (
+    Box,
+    axis_of_index,
+    contains,
+    covers_domain,
+    instances_clash,
+    whole_boxes,
+)
 from ...arith import IterSplit
 from ...buffer import Buffer, Range
 from ...expr import Expr, IntImm, Var, add, is_const, sub
@@ -129,6 +136,7 @@ def reverse_compute_at(
     if checks:
         _require_final(move, [*producers, *settled])
         _require_unobserved(move, known)
+        _require_unread(move)
     boxes: dict[int, Box] = {}
     for region in block.reads:
         makers = [*settled, *producers]
@@ -179,6 +187,30 @@ def _require_final(move: Move, producers: Sequence[Nested]) -> None:
                     f"{n.block.name!r}: under {move.loop.var.name!r} its result is not final."
                 )
                 raise move.error(DependenceError, found, loop)
+
+
+def _require_unread(move: Move) -> None:
+    """No block reads, in each iteration of a loop that the block leaves, what a later one writes
+    over."""
+    target = {loop.var for loop in move.outer}
+    writes = {id(w.buffer) for w in move.block.writes}
+    readers = [
+        n
+        for n in scope_blocks(move.scope)
+        if n.block is not move.block and any(id(r.buffer) in writes for r in n.block.reads)
+    ]
+    for loop in all_loops_above(move.path):
+        inside = [n for n in readers if any(x.var is loop.var for x in n.loops)]
+        if loop.var in target or not inside:
+            continue
+        bound = [v for v, value in binding_map(move.realize).items() if binds([value], loop.var)]
+        if instances_clash(move.block, bound):
+            found = (
+                f"Several iterations of {loop.var.name!r} write the same elements, and "
+                f"{inside[0].block.name!r} reads them in each: without the loop it would see the "
+                "last ones only."
+            )
+            raise move.error(DependenceError, found, move.block)
 
 
 def _require_unobserved(move: Move, settled: Set[int]) -> None:

@@ -299,3 +299,30 @@ for i in range(8):
     sch = Schedule(func, seed=0)
     with pytest.raises(DependenceError, match="no place under 'i' that is after the producers and"):
         sch.reverse_compute_at("C", sch.get_loops("B")[0])
+
+
+SCRATCH = """
+@T.prim_func
+def main(A: T.Buffer((6, 8), "float32"), C: T.Buffer((6, 8), "float32")):
+    P = T.alloc_buffer((6, 8))
+    S = T.alloc_buffer((8,))
+    for j, i in T.grid(8, 6):
+        with T.block("P"):
+            vj, vi = T.axis.remap("SS", [j, i])
+            P[vi, vj] = A[vi, vj]
+    for i in range(6):
+        for j in range(8):
+            with T.block("S"):
+                vj, vi = T.axis.remap("SS", [j, i])
+                S[vj] = P[vi, vj]
+        for j in range(8):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = S[7 - vj]
+"""
+
+
+def test_a_row_that_is_read_before_it_is_written_over_stays() -> None:
+    sch = Schedule(parse_func(SCRATCH), seed=0)
+    with pytest.raises(DependenceError, match="'C' reads them in each"):
+        sch.reverse_compute_at("S", sch.get_loops("P")[0])
