@@ -21,6 +21,7 @@ from ....support.errors import DependenceError, LoopKindError
 from ....support.node import replace, walk
 from ...analysis.affine import loop_bounds
 from ...analysis.block_kinds import axis_bindings, binds, is_reduction
+from ...analysis.circular_buffers import require_no_circle
 from ...analysis.conditions import conjunction
 from ...analysis.loop_order import box_text
 from ...analysis.nested_blocks import Nested, blocks_below, writers_of
@@ -155,6 +156,7 @@ def _require_repeated(func: PrimFunc, path: Path, depth: int, guard: For) -> Non
     if not is_reduction(block):
         require_complete(func, block, PRIMITIVE)
     require_own_axes(func, block, PRIMITIVE)
+    require_no_circle(func, block, PRIMITIVE)
     _require_independent(func, path, depth, guard)
     scope = scope_of(path)
     for region in block.writes:

@@ -225,3 +225,27 @@ def test_a_part_of_a_sum() -> None:
         ScheduleError, match="One iteration of 'u' computes only a part of the sums"
     ):
         sch.stage_memory("C", unit)
+
+
+ROLLED = """
+@T.prim_func
+def main(A: T.Buffer((10,), "float32"), C: T.Buffer((3, 8), "float32")):
+    B = T.alloc_buffer((10,))
+    for i in range(10):
+        with T.block("B"):
+            vi = T.axis.spatial(10, i)
+            B[vi] = A[vi] * T.float32(2)
+    for o, i in T.grid(3, 8):
+        with T.block("C"):
+            vo, vi = T.axis.remap("SS", [o, i])
+            C[vo, vi] = B[vi] + B[vi + 2]
+"""
+
+
+def test_a_circular_buffer_is_not_there_in_later_iterations() -> None:
+    sch = Schedule(parse_func(ROLLED), seed=0)
+    o, i = sch.get_loops("C")
+    sch.compute_at("B", i)
+    sch.rolling_buffer("B", 0)
+    with pytest.raises(DependenceError, match="uses the circular buffer 'B'"):
+        sch.stage_memory("B", o, o)
