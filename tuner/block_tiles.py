@@ -26,6 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..support.abi import LINE_BYTES
 from ..support.errors import ScheduleValueError
 from ..support.target import Target
 from ..tensorir.expr import IntImm, Var
@@ -37,8 +38,9 @@ from .candidate import SpaceFunction
 from .rules.inline import inline_elementwise
 from .rules.panels import copy_read
 from .rules.reduction import schedule_rest
+from .rules.register_tile import TileLoops, fill_tile
 from .rules.rule import Decide, Decisions, Rule, choice
-from .rules.tiles import MANY_REGISTERS, annotate_sum_blocks, outlets, store_tile
+from .rules.tiles import MANY_REGISTERS, outlets
 from .workload import Matmul, block_named, blocks_in_order, match_matmul, static_extent
 
 MOST_UNROLLED = 8
@@ -202,7 +204,7 @@ def _tile(
     lanes = _lanes(block, target)
     if nest.rows:
         copy = copy_read(sch, product, matmul.x_read, matmul.x)
-        line = 64 * 8 // matmul.x.buffer.dtype.bits
+        line = LINE_BYTES * 8 // matmul.x.buffer.dtype.bits
         sch.storage_align(copy, 0, -2, 2 * line, line)
     if nest.weights:
         _pack(sch, product, lanes)
@@ -215,14 +217,8 @@ def _tile(
     j0, j1, j2 = sch.split(j, cut(sch, j, 3, wide, BLOCK_COLUMNS * wide))
     k0, k1 = sch.split(k, cut(sch, k, 2, MOST_UNROLLED, MOST_UNROLLED // 2))
     outer = (j0, i0) if nest.columns_outside else (i0, j0)
-    sch.reorder(*outer, i1, j1, k0, k1, i2, j2, jl)
-    store_tile(sch, stored, j1, lanes)
-    for loop in (k1, i2, j2):
-        sch.unroll(loop)
-    if lanes > 1:
-        sch.vectorize(jl)
-    annotate_sum_blocks(sch, product, k0, depth)
-    sch.decompose_reduction(product, k0)
+    loops = TileLoops((*outer, i1, j1), (k0,), (k1,), (i2,), (j2,), jl)
+    fill_tile(sch, (product, *stored), loops, lanes, length=depth)
 
 
 def _pack(sch: Schedule, product: str, lanes: int) -> None:

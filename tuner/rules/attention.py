@@ -44,28 +44,18 @@ from ..workload import (
     static_extent,
 )
 from .lanes import up_to_power, vectorize_loop
-from .matmul import (
-    STEPS,
-    SYMBOLIC_TILES,
-    TALLEST_TILE,
-    VECTORS,
-    TileShape,
-    best_tile,
-    row_parts,
-)
 from .reduction import SHORT, vectorize_terms
+from .register_tile import ProductLoops, RegisterTile, parts_of_rows, tile_product
 from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share_tiles
+from .tile_model import STEPS, SYMBOLIC_TILES, TALLEST_TILE, VECTORS, TileShape, best_tile
 from .tiles import (
-    annotate_sum_blocks,
     depth_below,
     divisor,
     pad_columns,
-    partition_together,
     reads_in_order,
     reserved_registers,
     steps_unrolled,
-    store_tile,
 )
 from .trial import attempt
 
@@ -250,32 +240,32 @@ def schedule_attention(
     """Tile the rows, and both products and all between them in each tile."""
     attention = roles.attention
     depth = static_extent(roles.scores, COLUMN + 1)
+    lanes, rows = roles.lanes(target), decisions.rows
     tiling = _Tiling(
-        decisions.rows,
-        decisions.keys,
-        decisions.values,
-        roles.lanes(target),
-        divisor(depth, decisions.unroll),
-        divisor(roles.keys, decisions.unroll),
+        RegisterTile(
+            rows, (decisions.keys, lanes), divisor(depth, decisions.unroll), length=depth
+        ),
+        RegisterTile(
+            rows, (decisions.values, lanes), divisor(roles.keys, decisions.unroll),
+            length=roles.keys,
+        ),
         decisions.row_vectors,
-    )
+    )  # fmt: skip
     copies = _prepare(sch, attention, tiling)
     prepared = match_attention(sch.func)
     assert prepared is not None
     attention = prepared
     sch.set_scope(attention.scores, 0, "register")
     sch.set_scope(attention.values, 0, "register")
-    parts = row_parts(sch.get(sch.get_loops(attention.scores)[ROW]).extent, tiling.rows)
-    own = attention.names if copies.queries is None else (copies.queries, *attention.names)
-    cut = partition_together(sch, own, ROW, [extent for extent, _ in parts])
+    own = attention.names if copies.queries is None else (*attention.names, copies.queries)
+    parts = parts_of_rows(sch, own, ROW, tiling.keys)
     points = points_of(block_named(sch.func, attention.scores))
     tiles: list[tuple[Attention, LoopRV]] = []
-    for names, (_, rows) in zip(cut, parts, strict=True):
-        queries = None if copies.queries is None else names[0]
-        names = names[-len(attention.names) :]
-        part = Attention(names[0], names[1], names[2:-2], names[-2], names[-1])
-        tiles.append((part, _tile_part(sch, part, queries, rows, tiling)))
-    last = sch.get_loops(cut[0][-1])
+    for names, keys in parts:
+        first, masked, *between, values, result = names[: len(attention.names)]
+        part = Attention(first, masked, tuple(between), values, result)
+        tiles.append((part, _tile_part(sch, part, names[len(attention.names) :], keys, tiling)))
+    last = sch.get_loops(tiles[0][0].result)
     sch.compute_at(copies.keys, last[HEAD], preserve_unit_loops=True)
     _vectorize_keys(sch, copies.keys, tiling)
     heads = sch.fuse(*last[: HEAD + 1])
@@ -286,15 +276,16 @@ def schedule_attention(
 
 @dataclass(frozen=True)
 class _Tiling:
-    """Decisions, and what all parts have in common."""
+    """The tiles of the product with ``keys`` and of that with ``values``, and the vectors of a
+    row's arithmetic."""
 
-    rows: int
-    key_vectors: int
-    value_vectors: int
-    lanes: int
-    key_unroll: int
-    value_unroll: int
+    keys: RegisterTile
+    values: RegisterTile
     row_vectors: int
+
+    @property
+    def lanes(self) -> int:
+        return self.keys.lanes
 
 
 def _value_vectors(columns: int, lanes: int, limit: int) -> int:
@@ -322,7 +313,7 @@ def _prepare(sch: Schedule, attention: Attention, tiling: _Tiling) -> _Copies:
     keys, queries = _operands(scores)
     widened = {id(b.writes[0].buffer): b.name for b in blocks_in_order(sch.func) if _widens(b)}
     wide_queries = widened.get(id(queries.buffer))
-    panel = tiling.key_vectors * tiling.lanes
+    panel = tiling.keys.width
     place = next(i for i, r in enumerate(scores.reads) if r.buffer is keys.buffer)
     n, c = (next(d for d, i in enumerate(keys.indices) if i is v) for v in (column, depth))
 
@@ -350,40 +341,20 @@ def _inline(sch: Schedule, block: str) -> None:
 
 
 def _tile_part(
-    sch: Schedule, part: Attention, queries: str | None, rows: int, tiling: _Tiling
+    sch: Schedule, part: Attention, queries: tuple[str, ...], keys: RegisterTile, tiling: _Tiling
 ) -> LoopRV:
-    """One part of the rows; the loop over its tiles."""
+    """One part of the rows, with its tile of ``keys``; the loop over its tiles."""
     *_, i, j, c = sch.get_loops(part.scores)
-    i0, i1 = sch.split(i, [None, rows])
-    j0, jv, jl = sch.split(j, [None, tiling.key_vectors, tiling.lanes])
-    c0, c1 = sch.split(c, [None, tiling.key_unroll])
-    sch.reorder(i0, j0, c0, c1, i1, jv, jl)
-    store_tile(sch, (part.masked,), j0, tiling.lanes)
-    _finish_product(sch, part.scores, (c1, i1, jv), jl, c0)
+    i0, _ = tile_product(sch, (part.scores, part.masked), ProductLoops(i, (), j, (c,)), keys)
     for name in (*part.rows, part.values, part.result):
         sch.reverse_compute_at(name, i0, preserve_unit_loops=True)
     *_, i1, e, j = sch.get_loops(part.values)
-    e0, ev, el = sch.split(e, [None, tiling.value_vectors, tiling.lanes])
-    j0, j1 = sch.split(j, [None, tiling.value_unroll])
-    sch.reorder(e0, j0, j1, i1, ev, el)
-    store_tile(sch, (part.result,), e0, tiling.lanes)
-    _finish_product(sch, part.values, (j1, i1, ev), el, j0)
-    if queries is not None:
-        sch.compute_at(queries, i0, preserve_unit_loops=True)
-        _vectorize_last(sch, queries, tiling)
+    loops = ProductLoops(None, (i1,), e, (j,))
+    tile_product(sch, (part.values, part.result), loops, tiling.values)
+    for name in queries:
+        sch.compute_at(name, i0, preserve_unit_loops=True)
+        _vectorize_last(sch, name, tiling)
     return i0
-
-
-def _finish_product(
-    sch: Schedule, product: str, unrolled: tuple[LoopRV, ...], lane: LoopRV, terms: LoopRV
-) -> None:
-    for loop in unrolled:
-        sch.unroll(loop)
-    sch.vectorize(lane)
-    annotate_sum_blocks(
-        sch, product, terms, static_extent(block_named(sch.func, product), COLUMN + 1)
-    )
-    sch.decompose_reduction(product, terms)
 
 
 # -- rows ------------------------------------------------------------------------------------------
@@ -440,7 +411,7 @@ def _vectorize_keys(sch: Schedule, keys: str, tiling: _Tiling) -> None:
     else:
         # ... else over the keys' own dimensions.
         *_, key, depth = sch.get_loops(keys)
-        _, vectors, lane = sch.split(key, [None, tiling.key_vectors, tiling.lanes])
+        _, vectors, lane = sch.split(key, [None, *tiling.keys.columns])
     sch.reorder(vectors, depth, lane)
     sch.unroll(lane)
 

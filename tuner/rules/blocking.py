@@ -49,7 +49,7 @@ MANY_MORE_PANELS = 32
 STEPS_ACROSS = 8
 """Steps of k that are copied of all slivers before the next: a set of the first cache has as many
 lines."""
-SHORT_TILE = 8
+SLIVER = 8
 """Rows of a sliver of a transposed operand: a power of two, which one vector moves."""
 
 MOST_CONVERTED = 3

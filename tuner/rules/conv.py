@@ -22,7 +22,6 @@ where the loops come from.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -37,34 +36,23 @@ from .borders import image_of, offset_of
 from .groups import group_size, panel_of, wants_groups_apart
 from .inline import inline_elementwise
 from .lanes import lanes_of, up_to_power
-from .matmul import (
-    MOST_SUMS,
-    STEPS,
-    TALLEST_TILE,
-    VECTORS,
-    TileShape,
-    best_tile,
-    row_parts,
-    steps_a_cycle,
-)
 from .panels import lay_out
-from .partial_sums import Blocks, cut_blocks, plan_blocks_of_steps, sum_in_blocks
+from .partial_sums import Blocks, plan_blocks_of_steps
 from .reduction import schedule_rest
+from .register_tile import RegisterTile, tile_parts
 from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share
+from .tile_model import STEPS, TALLEST_TILE, VECTORS, TileShape, row_tile, rows_of_tile
 from .tiles import (
     CACHE_SHARE,
     MANY_REGISTERS,
     bytes_of,
     consumer_or_copy,
-    depth_below,
     divisor,
     outlets,
     pad_columns,
-    partition_together,
     reserved_registers,
     steps_unrolled,
-    store_tile,
 )
 
 ROWS_TOGETHER = 8
@@ -197,8 +185,7 @@ class ConvRoles:
 
 
 def _pixels(roles: ConvRoles, vectors: int, target: Target) -> tuple[int, ...]:
-    limit = max(1, (target.vector_registers - vectors - 1) // vectors)
-    return tuple(range(1, min(limit, TALLEST_TILE, roles.width or TALLEST_TILE) + 1))
+    return rows_of_tile(roles.width or TALLEST_TILE, vectors, target)
 
 
 @dataclass(frozen=True)
@@ -244,7 +231,7 @@ def schedule_conv(
 ) -> None:
     """Tile the convolution, the block that pads for it, and the epilogue behind it."""
     conv, block = roles.conv, roles.block
-    lanes, vectors, tile = roles.lanes(target), decisions.vectors, decisions.pixels
+    lanes, vectors = roles.lanes(target), decisions.vectors
     panel = vectors * lanes
     weights_first = bool(decisions.weights_first)
     unroll = _unroll(block, conv, decisions.unroll, target)
@@ -257,67 +244,19 @@ def schedule_conv(
         conv = _groups_apart(sch, conv, stored)
     _pack(sch, conv, panel, target)
     pad_columns(sch, conv.block, panel)
-    plan = _Plan(conv, vectors, lanes, tile, weights_first, unroll, blocks)
-    outer = _order(sch, plan, stored, rows_together(block, conv.pixels))
-    parts = row_parts(sch.get(sch.get_loops(conv.block)[outer]).extent, tile)
-    names = partition_together(sch, (conv.block, *stored), outer, [extent for extent, _ in parts])
-    for part, (_, pixels) in zip(names, parts, strict=True):
-        _tile(sch, part, pixels, outer, plan)
-    front = sch.get_loops(names[0][1])[: outer + 1]
+    tile = RegisterTile(decisions.pixels, (vectors, lanes), unroll, blocks=blocks)
+    outer = _order(
+        sch, conv, stored, panel, rows_together(block, conv.pixels), weights_first=weights_first
+    )
+    between = 0 if weights_first else 1
+    parts = tile_parts(sch, (conv.block, *stored), outer, tile, between=between, is_panel=True)
+    front = sch.get_loops(parts[0][0][1])[: outer + 1]
     together = bool(conv.pad) and not weights_first and len(conv.pixels) > 1
     if together:
         sch.compute_at(conv.pad, front[len(conv.pixels) - 1], preserve_unit_loops=True)
     share(sch, target, front, points_of(block))
     if conv.pad:
         vectorize_pad(sch, conv.pad, target, alone=not together)
-
-
-def row_tile(
-    columns: int | None, width: int | None, lanes: int, registers: int, reserved: int = 0
-) -> TileShape:
-    """The tile of pixels x vectors with which a row of ``width`` pixels takes the fewest cycles,
-    and that leaves the ``reserved`` registers.
-
-    What remains of a row behind full tiles is a tile of its own. Of tiles that are as good, that
-    with fewer registers. Symbolic sizes are left to ``best_tile``.
-    """
-    if columns is None or width is None:
-        return best_tile(columns, width, lanes, registers, reserved)
-    best: tuple[float, TileShape] | None = None
-    for vectors in range(1, min(4, math.ceil(columns / lanes)) + 1):
-        # One register for what is broadcast; where there are few, another to load ahead into, but
-        # that three vectors leave enough to do meanwhile.
-        spare = reserved + (1 if registers >= MANY_REGISTERS or vectors > 2 else 2)
-        for pixels in range(1, min(TALLEST_TILE, width) + 1):
-            if pixels * vectors + vectors + spare > registers:
-                break
-            if reserved and pixels * vectors > MOST_SUMS * registers:
-                break
-            cycles = width // pixels / steps_a_cycle(pixels, vectors)
-            if width % pixels:
-                cycles += 1 / steps_a_cycle(width % pixels, vectors)
-            cycles *= math.ceil(columns / (vectors * lanes))
-            if best is None or cycles < best[0] * 0.9999:
-                best = (cycles, TileShape(pixels, vectors))
-    assert best is not None
-    return best[1]
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """The decisions about a convolution."""
-
-    conv: Convolution
-    vectors: int
-    lanes: int
-    tile: int
-    weights_first: bool
-    unroll: int
-    blocks: Blocks | None
-
-    @property
-    def panel(self) -> int:
-        return self.vectors * self.lanes
 
 
 def _blocks(block: Block, conv: Convolution, unroll: int) -> Blocks | None:
@@ -407,12 +346,19 @@ def _pack(sch: Schedule, conv: Convolution, panel: int, target: Target) -> None:
         sch.vectorize(lane)
 
 
-def _order(sch: Schedule, plan: _Plan, stored: tuple[str, ...], together: int) -> int:
+def _order(
+    sch: Schedule,
+    conv: Convolution,
+    stored: tuple[str, ...],
+    panel: int,
+    together: int,
+    *,
+    weights_first: bool,
+) -> int:
     """Order the loops of product and epilogue; the number of loops in front of a row's pixels.
 
     Panels outside: o0, n, rows..., q, o1, kernel, c. Else: n, rows..., q, o0, o1, kernel, c.
     """
-    conv = plan.conv
     for name in (conv.block, *stored):
         loops = sch.get_loops(name)
         if name != conv.block:
@@ -422,7 +368,7 @@ def _order(sch: Schedule, plan: _Plan, stored: tuple[str, ...], together: int) -
             channel = loops[conv.channel]
             group = None if conv.group is None else loops[conv.group]
             spatial = [loops[i] for i in (conv.batch, *conv.pixels)]
-        o0, o1 = sch.split(channel, [None, plan.panel])
+        o0, o1 = sch.split(channel, [None, panel])
         if group is not None:
             sch.reorder(group, o0)
             o0 = sch.fuse(group, o0)
@@ -431,34 +377,11 @@ def _order(sch: Schedule, plan: _Plan, stored: tuple[str, ...], together: int) -
             p0, p1 = sch.split(rows[-1], [None, together])
             rows = [*rows[:-1], p0, p1]
         inner = [loops[i] for i in (*conv.kernel, conv.depth)] if name == conv.block else []
-        if plan.weights_first:
+        if weights_first:
             sch.reorder(o0, *rows, q, o1, *inner)
         else:
             sch.reorder(*rows, q, o0, o1, *inner)
-    return len(rows) + int(plan.weights_first)
-
-
-def _tile(sch: Schedule, blocks: tuple[str, ...], pixels: int, outer: int, plan: _Plan) -> None:
-    """Tile the pixels of one part and the channels: the loops in the drawing above."""
-    product, *stored = blocks
-    q, *rest = sch.get_loops(product)[outer:]
-    q0, q1 = sch.split(q, [None, pixels])
-    o0 = [] if plan.weights_first else [rest.pop(0)]
-    o1, *kernel, depth = rest
-    ov, ol = sch.split(o1, [None, plan.lanes])
-    outside, (*inside, depth) = cut_blocks(sch, (*kernel, depth), plan.blocks)
-    c0, c1 = sch.split(depth, [None, plan.unroll])
-    sch.reorder(q0, *o0, *outside, *inside, c0, c1, q1, ov, ol)
-    place = o0[0] if o0 else q0
-    store_tile(sch, stored, place, plan.lanes, in_registers=not outside)
-    if outside:
-        product = sum_in_blocks(sch, product, sch.fuse(*outside))
-        *inside, c0, c1, q1, ov, ol = sch.get_loops(product)[depth_below(sch, place, product) + 1 :]
-    for loop in (c1, q1, ov):
-        sch.unroll(loop)
-    if plan.lanes > 1:
-        sch.vectorize(ol)
-    sch.decompose_reduction(product, (*inside, c0)[0])
+    return len(rows) + int(weights_first)
 
 
 def vectorize_pad(sch: Schedule, pad: str, target: Target, *, alone: bool) -> None:

@@ -39,12 +39,13 @@ from .direct_window import (
 )
 from .inline import inline_elementwise
 from .lanes import up_to_power
-from .matmul import FMA_LATENCY, TALLEST_TILE, row_parts
 from .panels import lay_out
 from .reduction import schedule_rest
+from .register_tile import RegisterTile, TileLoops, fill_tile, parts_of_rows
 from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share
-from .tiles import outlets, partition_together, store_tile
+from .tile_model import FMA_LATENCY, TALLEST_TILE
+from .tiles import outlets
 from .window_match import Window, match_window
 
 MOST_STEPS = 32
@@ -145,11 +146,14 @@ def schedule_copied(sch: Schedule, roles: WindowRoles, tile: int, target: Target
     is_small = _steps(block, window) <= MOST_STEPS
     stored = outlets(sch, window.block)
     outer = _order(sch, window, stored, rows_together(block, window.pixels), lanes)
-    parts = row_parts(sch.get(sch.get_loops(window.block)[outer]).extent, tile)
-    names = partition_together(sch, (window.block, *stored), outer, [e for e, _ in parts])
-    for blocks, (_, pixels) in zip(names, parts, strict=True):
-        _tile(sch, blocks, pixels, outer, lanes, unrolled=is_small)
-    front = sch.get_loops(names[0][1])[: outer + 1]
+    parts = parts_of_rows(sch, (window.block, *stored), outer, RegisterTile(tile, (lanes,)))
+    for blocks, own in parts:
+        q, *kernel, lane = sch.get_loops(blocks[0])[outer:]
+        q0, q1 = sch.split(q, [None, own.rows])
+        terms, steps = ((), kernel) if is_small else (kernel, ())
+        loops = TileLoops((q0,), tuple(terms), tuple(steps), (q1,), (), lane)
+        fill_tile(sch, blocks, loops, lanes)
+    front = sch.get_loops(parts[0][0][1])[: outer + 1]
     together = bool(window.pad) and len(window.pixels) > 1
     if together:
         sch.compute_at(window.pad, front[len(window.pixels) - 1], preserve_unit_loops=True)
@@ -208,23 +212,3 @@ def _order(
             rows = [*rows[:-1], p0, p1]
         sch.reorder(*rows, c0, q, *inner, c1)
     return len(rows) + 1
-
-
-def _tile(
-    sch: Schedule,
-    blocks: tuple[str, ...],
-    pixels: int,
-    outer: int,
-    lanes: int,
-    *,
-    unrolled: bool,
-) -> None:
-    product, *stored = blocks
-    q, *kernel, lane = sch.get_loops(product)[outer:]
-    q0, q1 = sch.split(q, [None, pixels])
-    sch.reorder(q0, *kernel, q1, lane)
-    store_tile(sch, stored, q0, lanes)
-    for loop in [*(kernel if unrolled else []), q1]:
-        sch.unroll(loop)
-    sch.vectorize(lane)
-    sch.decompose_reduction(product, kernel[0])

@@ -25,19 +25,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...support.target import Target
-from ...tensorir.expr import Expr, IntImm, Var
+from ...tensorir.expr import Expr, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .inline import inline_elementwise
 from .lanes import up_to_power
-from .matmul import SYMBOLIC_TILES, VECTORS, Product, match, order_loops, row_parts
+from .matmul import Product, match, order_loops
 from .panels import copy_read, is_layout_free, lay_out
 from .reduction import schedule_rest
+from .register_tile import Instruction, RegisterTile, tile_parts
 from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share_tiles
-from .tiles import outlets, pad_columns, partition_together, store_tile
+from .tile_model import SYMBOLIC_TILES, VECTORS, useful_part
+from .tiles import outlets, pad_columns
 
 GROUP = 4
 """Bytes of one sum that lie side by side."""
@@ -82,10 +84,7 @@ def best_tile(columns: int, rows: int | None, lanes: int, registers: int) -> tup
                 continue
             if rows is None and tile_rows not in SYMBOLIC_TILES:
                 continue
-            width = vectors * lanes
-            useful = columns / (-(-columns // width) * width)
-            if rows is not None:
-                useful *= rows / (-(-rows // tile_rows) * tile_rows)
+            useful = useful_part(columns, vectors * lanes) * useful_part(rows, tile_rows)
             sums = tile_rows * vectors
             score = useful * sums / (sums + tile_rows + vectors)
             best = max(best, (score, tile_rows, vectors))
@@ -160,15 +159,11 @@ def schedule_bytes(
     pad_columns(sch, matmul.block, vectors * lanes)
     order_loops(sch, matmul, roles, stored)
     outer = len(roles.front)
-    inner = roles.inner_count(block)
-    extent = sch.get(sch.get_loops(matmul.block)[outer]).extent
-    parts = row_parts(extent, max(1, tile_rows // inner))
-    names = partition_together(sch, (matmul.block, *stored), outer, [e for e, _ in parts])
     intrinsic = f"dot_{_SHORT[matmul.x.dtype]}{_SHORT[matmul.w.dtype]}i32_{lanes}x{GROUP}"
-    points = points_of(block)
-    for blocks, (_, steps) in zip(names, parts, strict=True):
-        _tile(sch, blocks, outer, (steps, vectors, lanes), intrinsic)
-        share_tiles(sch, target, sch.get_loops(blocks[1])[: outer + 2], points)
+    height = max(1, tile_rows // roles.inner_count(block))
+    tile = RegisterTile(height, (vectors, lanes), instruction=Instruction(intrinsic, GROUP))
+    for blocks, _ in tile_parts(sch, (matmul.block, *stored), outer, tile):
+        share_tiles(sch, target, sch.get_loops(blocks[1])[: outer + 2], points_of(block))
 
 
 def grouped_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple[Expr, ...]]:
@@ -199,40 +194,3 @@ def _lay_out_rows(sch: Schedule, matmul: Matmul, block: Block) -> None:
         return (*rest, indices[depth] // GROUP, indices[depth] % GROUP)
 
     sch.transform_layout(copy, ("write", 0), turned, pad_value=0)
-
-
-def _tile(
-    sch: Schedule,
-    blocks: tuple[str, ...],
-    outer: int,
-    tile: tuple[int, int, int],
-    intrinsic: str,
-) -> None:
-    """Tile one part of the rows; ``tile`` is rows, vectors, lanes."""
-    product, *stored = blocks
-    steps, vectors, lanes = tile
-    row, *inner, j, k = sch.get_loops(product)[outer:]
-    i0, i1 = sch.split(row, [None, steps])
-    j0, jv, jl = sch.split(j, [None, vectors, lanes])
-    sch.reorder(i0, j0, k, i1, *inner, jv, jl)
-    store_tile(sch, stored, j0, lanes)
-    depth = sch.get(k).extent
-    assert isinstance(depth, IntImm)
-    full = depth.value // GROUP * GROUP
-    parts = sch.loop_partition(k, [full, None]) if full < depth.value else [k]
-    children = [sch.get_child_blocks(part)[0] for part in parts]
-    for n, child in enumerate(children):
-        k, *unrolled, lane = sch.get_loops(child)[outer + 2 :]
-        if n:
-            sch.unroll(k)
-            sch.vectorize(lane)
-        else:
-            k, four = sch.split(k, [None, GROUP])
-            sch.reorder(k, *unrolled, lane, four)
-        for loop in unrolled:
-            sch.unroll(loop)
-    update = children[0]
-    sch.decompose_reduction(update, sch.get_loops(update)[outer + 2])
-    init = sch.get_child_blocks(sch.get_loops(update)[outer + 1])[0]
-    sch.vectorize(sch.get_loops(init)[-1])
-    sch.tensorize(sch.get_loops(update)[-2], intrinsic)

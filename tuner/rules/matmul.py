@@ -24,11 +24,10 @@ How large products are blocked for the caches is said in ``blocking.py``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...support.target import Target
-from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
@@ -41,7 +40,7 @@ from ..workload import (
 )
 from .blocking import (
     AHEAD,
-    SHORT_TILE,
+    SLIVER,
     best_distance,
     best_group,
     best_way,
@@ -63,46 +62,34 @@ from .panels import (
     wants_packing,
 )
 from .reduction import schedule_rest
+from .register_tile import ProductLoops, RegisterTile, parts_of_rows, tile_product
 from .rule import Decide, Decisions, Rule, choice
 from .sharing import points_of, share_tiles
+from .tile_model import (
+    STEPS,
+    TALLEST_TILE,
+    VECTORS,
+    TileShape,
+    best_tile,
+    rows_of_tile,
+)
 from .tiles import (
     CACHE_SHARE,
     MANY_REGISTERS,
     NEXT,
-    annotate_sum_blocks,
     bytes_of,
     divisor,
-    fetch_ahead,
     outlets,
     pad_columns,
     partition_together,
     reserved_registers,
     steps_unrolled,
-    store_tile,
 )
 
-FMA_LATENCY = 4
-"""Cycles from one fused multiply-add to the next on the same register; two are issued a cycle."""
-TALLEST_TILE = 14
-VECTORS = (1, 2, 3, 4)
-"""Vectors of a tile."""
-STEPS = (1, 2, 4, 8)
-"""Steps of k that may be written out."""
-MOST_SUMS = 3 / 4
-"""The part of the registers that sums may take where some are reserved: of more, one is spilled."""
+ONLY_TILE = 8
+"""Rows up to which one tile takes all of them, where two would read the weight twice."""
 FEW_ROWS = TALLEST_TILE // 2
 """Rows of a short axis that are put into a tile together with several steps of the axis before."""
-SYMBOLIC_TILES = (1, 2, 4, 6, 8, 12)
-"""Rows of a tile where the number of rows is symbolic: what remains is cut by divisors of these."""
-
-
-@dataclass(frozen=True)
-class TileShape:
-    """``rows`` x ``vectors`` of ``lanes``; ``panels`` panels of columns are worked on together."""
-
-    rows: int
-    vectors: int
-    panels: int = 1
 
 
 def match(func: PrimFunc) -> Matmul | None:
@@ -114,80 +101,6 @@ def match(func: PrimFunc) -> Matmul | None:
     block = block_named(func, found[0].block)
     last = max(i for i, v in enumerate(block.iter_vars) if v.kind == "spatial")
     return found[0] if found[0].columns[-1] == last else None
-
-
-def steps_a_cycle(rows: int, vectors: int) -> float:
-    """Steps of k that a tile does in a cycle: bounded by FMA ports, load ports, issue, and latency.
-
-    The last factor is measured: with few sums in flight, cache latency is not hidden.
-    """
-    fma = rows * vectors
-    loads = rows + vectors
-    cycles = max(fma / 2, loads / 2, (fma + loads) / 4, FMA_LATENCY)
-    return fma / (fma + 4) / cycles
-
-
-def best_tile(
-    columns: int | None, rows: int | None, lanes: int, registers: int, reserved: int = 0
-) -> TileShape:
-    """The tile with the most useful multiply-adds a cycle that fits the registers but for those
-    ``reserved``.
-
-    Partial tiles of rows and columns count as full ones; ``rows`` None (symbolic) counts no
-    remainder.
-    """
-    best: tuple[float, TileShape] | None = None
-    # One register for what is broadcast; without memory operands of that kind another, to load
-    # ahead into.
-    spare = reserved + (1 if registers >= MANY_REGISTERS else 2)
-    # Of equals the one of fewer rows, but with few registers that which reads less of the weight.
-    few_rows = registers >= MANY_REGISTERS
-    for vectors in range(1, 5):
-        width = vectors * lanes
-        if columns is not None and vectors > math.ceil(columns / lanes):
-            continue
-        for tile_rows in range(1, min(TALLEST_TILE, rows or TALLEST_TILE) + 1):
-            if tile_rows * vectors + vectors + spare > registers:
-                continue
-            if reserved and tile_rows * vectors > MOST_SUMS * registers:
-                continue
-            useful = 1.0
-            if columns is not None:
-                useful *= columns / (math.ceil(columns / width) * width)
-            if rows is not None:
-                useful *= rows / (math.ceil(rows / tile_rows) * tile_rows)
-            elif tile_rows not in SYMBOLIC_TILES:
-                continue
-            score = useful * tile_rows * vectors * steps_a_cycle(tile_rows, vectors)
-            if (
-                best is None
-                or score >= best[0] * 1.0001
-                or (few_rows and score >= best[0] * 0.9999 and tile_rows < best[1].rows)
-            ):
-                best = (score, TileShape(tile_rows, vectors))
-    assert best is not None
-    return best[1]
-
-
-def row_parts(rows: Expr, tile_rows: int) -> list[tuple[Expr, int]]:
-    """Consecutive ranges of rows as (extent, rows of a tile): full tiles first, then what remains.
-
-    A constant remainder is one tile; a symbolic one is cut into halves, quarters ... down to 1, of
-    which each is there or not (12 rows: 6, 3, 1).
-    """
-    if isinstance(rows, IntImm):
-        full = rows.value // tile_rows * tile_rows
-        parts: list[tuple[Expr, int]] = [(IntImm(full), tile_rows)] if full else []
-        if rows.value > full:
-            parts.append((IntImm(rows.value - full), rows.value - full))
-        return parts or [(rows, 1)]
-    parts = [(rows // tile_rows * tile_rows, tile_rows)]
-    below = tile_rows
-    while below > 1:
-        size = below // 2 if below % 2 == 0 else 1
-        parts.append(((rows % below) // size * size, size))
-        below = size
-    return parts
 
 
 @dataclass(frozen=True)
@@ -228,9 +141,9 @@ class Product:
         short = across and target.vector_registers >= MANY_REGISTERS
         rows = self.row_count()
         if self._reads_once(rows, target):
-            return TileShape(SHORT_TILE, 1)
+            return TileShape(ONLY_TILE, 1)
         reserved = reserved_registers(target)
-        tallest = SHORT_TILE if short else rows
+        tallest = SLIVER if short else rows
         return best_tile(columns, tallest, self.lanes(target), target.vector_registers, reserved)
 
     def _reads_once(self, rows: int | None, target: Target) -> bool:
@@ -241,20 +154,11 @@ class Product:
             return False
         far = weights > CACHE_SHARE * target.l2_bytes
         few = target.vector_registers < MANY_REGISTERS
-        return far and few and SHORT_TILE - 2 < rows <= SHORT_TILE
+        return far and few and ONLY_TILE - 2 < rows <= ONLY_TILE
 
     def panel(self, target: Target, before: Any) -> int:
         """Columns of a panel; 0 where W is read as it is."""
         return int(before.vectors * self.lanes(target)) if before.packed else 0
-
-
-def rows_of_tile(rows: int | None, vectors: int, target: Target) -> tuple[int, ...]:
-    """The numbers of rows that a tile of so many ``vectors`` has registers for, of ``rows`` (None
-    where that is symbolic)."""
-    limit = max(1, (target.vector_registers - vectors - 1) // vectors)
-    if rows is None:
-        return tuple([r for r in SYMBOLIC_TILES if r <= limit])
-    return tuple(range(1, min(limit, rows, TALLEST_TILE) + 1))
 
 
 def _ways(product: Product) -> tuple[int, ...]:
@@ -357,15 +261,13 @@ def schedule_product(
     if copy is not None:
         packing = packing_of(sch, copy, matmul, panel, grouped=grouped)
         place_copy(sch, copy, matmul, panel, grouped=grouped)
-    tiling = _Tiling(
-        packed, columns, vectors, lanes, unroll, outer, target, points, decisions.ahead, reduce
-    )
     inner = roles.inner_count(block)
-    rows = sch.get(sch.get_loops(matmul.block)[outer]).extent
-    parts = row_parts(rows, max(1, tile_rows // inner))
-    names = partition_together(sch, (matmul.block, *stored), outer, [e for e, _ in parts])
-    for blocks, (_, steps) in zip(names, parts, strict=True):
-        _tile_part(sch, blocks, steps, steps * inner, tiling)
+    tiling = _Tiling(packed, columns, inner, outer, target, points)
+    tile = RegisterTile(
+        max(1, tile_rows // inner), (vectors, lanes), unroll, decisions.ahead, reduce
+    )
+    for blocks, own in parts_of_rows(sch, (matmul.block, *stored), outer, tile):
+        _tile_part(sch, blocks, own, tiling)
     if packing is not None:
         schedule_copy(sch, packing, target)
 
@@ -421,18 +323,15 @@ def roles_of(block: Block, matmul: Matmul) -> Roles:
 
 @dataclass(frozen=True)
 class _Tiling:
-    """What all parts of a product have in common; ``outer`` loops stand around the rows."""
+    """What all parts of a product have in common; ``outer`` loops stand around the rows, of which
+    one value of the row axis has ``inner``."""
 
     packed: bool
     columns: int | None
-    vectors: int
-    lanes: int
-    unroll: int
+    inner: int
     outer: int
     target: Target
     points: int
-    ahead: int
-    depth: int | None
 
 
 def _together(panels: int, vectors: int, rows: int, registers: int) -> int:
@@ -461,71 +360,48 @@ def order_loops(sch: Schedule, matmul: Matmul, roles: Roles, stored: tuple[str, 
             sch.add_unit_loop(loops[column])
 
 
-def _tile_part(
-    sch: Schedule, blocks: tuple[str, ...], steps: int, rows: int, tiling: _Tiling
-) -> None:
+def _tile_part(sch: Schedule, blocks: tuple[str, ...], tile: RegisterTile, tiling: _Tiling) -> None:
     """Tile one part of the rows: packed columns reach as far as whole panels, others have a part of
     their own for what does not fill a tile."""
-    lanes, columns = tiling.lanes, tiling.columns
-    vectors = tiling.vectors
-    panels = columns // (vectors * lanes) if columns is not None else 1
+    columns, outer = tiling.columns, tiling.outer
+    vectors, lanes = tile.columns
+    panels = columns // tile.width if columns is not None else 1
     if tiling.packed and columns is not None:
-        panels = math.ceil(columns / (vectors * lanes))
+        panels = math.ceil(columns / tile.width)
+    rows = tile.rows * tiling.inner
     together = _together(panels, vectors, rows, tiling.target.vector_registers)
-    shape = TileShape(steps, vectors, together)
-    width = together * vectors * lanes
-    outer = tiling.outer
+    whole = replace(tile, columns=(together, vectors, lanes))
     row, *inner, j, _ = sch.get_loops(blocks[0])[outer:]
-    i0, i1 = sch.split(row, [None, steps])
+    i0, i1 = sch.split(row, [None, tile.rows])
     sch.reorder(i0, j, i1, *inner)
-    if tiling.packed or (columns is not None and columns % width == 0):
-        tiles = [(blocks, shape, lanes)]
-    elif columns is not None and columns < width:
-        tiles = [(blocks, *_rest_tile(steps, columns, lanes))]
+    if tiling.packed or (columns is not None and columns % whole.width == 0):
+        tiles = [(blocks, whole)]
+    elif columns is not None and columns < whole.width:
+        tiles = [(blocks, _rest_tile(tile, columns))]
     else:
         extent = sch.get(j).extent
-        cuts = [extent // width * width, extent % width]
+        cuts = [extent // whole.width * whole.width, extent % whole.width]
         places = (outer + 1, *[-1 for _ in blocks[1:]])
         full, rest = partition_together(sch, blocks, places, cuts)
-        few = (TileShape(steps, 1), lanes)
+        few = replace(tile, columns=(1, 1, lanes))
         if columns is not None:
-            few = _rest_tile(steps, columns % width, lanes)
-        tiles = [(full, shape, lanes), (rest, *few)]
-    for names, tile, own_lanes in tiles:
-        _tile(sch, names, tile, own_lanes, tiling)
+            few = _rest_tile(tile, columns % whole.width)
+        tiles = [(full, whole), (rest, few)]
+    for names, own in tiles:
+        j, *inner, k = sch.get_loops(names[0])[outer + 1 :]
+        if not tiling.packed and (columns is None or columns % own.lanes):
+            _keep_rows_apart(sch, names[0], own.lanes)
+        tile_product(sch, names, ProductLoops(None, tuple(inner), j, (k,)), own)
     # One loop of a part is shared; where columns are cut, that around both cuts is the rows'.
-    for names, _, _ in tiles:
+    for names, _ in tiles:
         share_tiles(sch, tiling.target, sch.get_loops(names[1])[: outer + 2], tiling.points)
 
 
-def _rest_tile(steps: int, columns: int, lanes: int) -> tuple[TileShape, int]:
-    """One tile for a few columns, and its lanes: fewer than a register has where that is enough."""
-    if columns < lanes:
-        return TileShape(steps, 1), up_to_power(columns)
-    return TileShape(steps, math.ceil(columns / lanes)), lanes
-
-
-def _tile(
-    sch: Schedule, blocks: tuple[str, ...], shape: TileShape, lanes: int, tiling: _Tiling
-) -> None:
-    """Tile the columns of one part: the loops in the drawing above."""
-    product, *stored = blocks
-    outer = tiling.outer + 1
-    loops = sch.get_loops(product)
-    j, *rows, k = loops[outer:]
-    j0, jp, jv, jl = sch.split(j, [None, shape.panels, shape.vectors, lanes])
-    k0, k1 = sch.split(k, [None, tiling.unroll])
-    sch.reorder(j0, k0, k1, *rows, jp, jv, jl)
-    store_tile(sch, stored, j0, lanes)
-    for loop in (k1, *rows, jp, jv):
-        sch.unroll(loop)
-    fetch_ahead(sch, k0, tiling.ahead)
-    annotate_sum_blocks(sch, product, k0, tiling.depth)
-    if not tiling.packed and (tiling.columns is None or tiling.columns % lanes):
-        _keep_rows_apart(sch, product, lanes)
-    if lanes > 1:
-        sch.vectorize(jl)
-    sch.decompose_reduction(product, k0)
+def _rest_tile(tile: RegisterTile, columns: int) -> RegisterTile:
+    """One tile for a few columns; it has fewer lanes than a register where that is enough."""
+    if columns < tile.lanes:
+        return replace(tile, columns=(1, 1, up_to_power(columns)))
+    return replace(tile, columns=(1, math.ceil(columns / tile.lanes), tile.lanes))
 
 
 def _keep_rows_apart(sch: Schedule, product: str, lanes: int) -> None:

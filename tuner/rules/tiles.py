@@ -15,6 +15,7 @@ from ...support.target import Target
 from ...tensorir.expr import BufferLoad, Expr
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.block_sums import SUM_BLOCK
+from ...tensorir.lowering.place_prefetches import PREFETCH, PREFETCH_NEXT
 from ...tensorir.schedule import LoopRV, Schedule
 from ..workload import block_named, buffer_bytes, is_spatial, uses_intrinsic
 from .partial_sums import LONGEST
@@ -29,10 +30,6 @@ uses it."""
 CACHE_SHARE = 0.5
 """The part of a core's cache that one operand may fill."""
 
-PREFETCH = "prefetch_distance"
-"""The annotation of a loop that lowering turns into prefetches."""
-PREFETCH_NEXT = "prefetch_next"
-"""The annotation of a loop that asks for what it reads once the loops around have moved on."""
 NEXT = -1
 """In place of a distance: what the loops around will move on to."""
 

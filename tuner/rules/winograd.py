@@ -40,6 +40,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ...support.abi import LINE_BYTES
 from ...support.errors import ScheduleValueError
 from ...support.node import walk
 from ...support.target import Target
@@ -57,27 +58,30 @@ from ..workload import (
     match_matmul,
     static_extent,
 )
+from .blocking import WAY
 from .inline import inline_elementwise
-from .matmul import STEPS, TALLEST_TILE, VECTORS, TileShape, row_parts, steps_a_cycle
 from .panels import lay_out
-from .partial_sums import Blocks, cut_blocks, plan_blocks_of_steps, sum_in_blocks
+from .partial_sums import plan_blocks_of_steps
+from .register_tile import RegisterTile, tile_parts
 from .rule import Decide, Decisions, Rule, choice
 from .sharing import ENOUGH_TILES, points_of, share, share_tiles
+from .tile_model import (
+    STEPS,
+    TALLEST_TILE,
+    VECTORS,
+    TileShape,
+    cycles_of_rows,
+    rows_of_tile,
+)
 from .tiles import (
     MANY_REGISTERS,
     divisor,
-    fetch_ahead,
-    partition_together,
     reserved_registers,
     steps_unrolled,
-    store_tile,
 )
 
 PANELS_AHEAD = 2
 """Panels of weights that are asked for before they are read, where the products come first."""
-SPREAD_BYTES, SPREAD_OFFSET = 4096, 64
-"""Products lie a line more than a multiple of a way of the first cache apart: what a transform
-reads and writes of all of them shares no set."""
 
 
 @dataclass(frozen=True)
@@ -153,25 +157,16 @@ def _reader(blocks: list[Block], producer: Block) -> Block | None:
 
 @dataclass(frozen=True)
 class _Plan:
-    """The decisions: ``together`` rows of ``across`` tiles are a block of tiles; ``rows`` of them x
-    ``vectors`` of ``lanes`` are summed in registers, in blocks of channels if there are ``sums``;
-    ``several`` blocks are shared among threads, else the panels of one. ``first`` says that the
-    products come first, see the module."""
+    """The decisions: ``together`` rows of ``across`` tiles are a block of tiles; ``tile`` is what
+    is summed in registers; ``several`` blocks are shared among threads, else the panels of one.
+    ``first`` says that the products come first, see the module."""
 
     together: int
     across: int
     several: bool
     first: bool
-    rows: int
-    vectors: int
-    lanes: int
-    unroll: int
-    sums: Blocks | None
+    tile: RegisterTile
     points: int
-
-    @property
-    def panel(self) -> int:
-        return self.vectors * self.lanes
 
 
 @dataclass(frozen=True)
@@ -227,8 +222,7 @@ class WinogradRoles:
     def heights(self, together: int, vectors: int, target: Target) -> tuple[int, ...]:
         """The rows that a tile of so many vectors may have."""
         blocks, tiles = self.blocks(together)
-        limit = max(1, (target.vector_registers - vectors - 1) // vectors)
-        heights = range(1, min(limit, tiles, TALLEST_TILE) + 1)
+        heights = rows_of_tile(tiles, vectors, target)
         # What is left of a block's tiles could not be told from the next block's.
         return tuple([r for r in heights if blocks == 1 or tiles % r == 0])
 
@@ -303,11 +297,11 @@ def schedule_winograd(
     def packed(*indices: Var) -> tuple[Expr, ...]:
         i, j, o, c = indices
         if plan.first:
-            return (i, j, o // plan.panel, c, o % plan.panel)
-        return (o // plan.panel, i, j, c, o % plan.panel)
+            return (i, j, o // plan.tile.width, c, o % plan.tile.width)
+        return (o // plan.tile.width, i, j, c, o % plan.tile.width)
 
     lay_out(sch, found.product, found.w_read, packed)
-    scope = "register" if plan.sums is None else "global"
+    scope = "register" if plan.tile.blocks is None else "global"
     taken = sch.cache_write(found.product, 0, scope).name
     block, panels, vector, row = _order_result(sch, found, plan)
     sch.set_scope(found.output, 0, "register")
@@ -332,7 +326,7 @@ def schedule_winograd(
     else:
         share(sch, target, [tiles], plan.points)
     if found.pad:
-        _vectorize_pad(sch, found.pad, plan.lanes)
+        _vectorize_pad(sch, found.pad, plan.tile.lanes)
 
 
 def _plan(roles: WinogradRoles, decisions: WinogradDecisions, target: Target) -> _Plan:
@@ -340,16 +334,19 @@ def _plan(roles: WinogradRoles, decisions: WinogradDecisions, target: Target) ->
     _, _, across = roles.size
     blocks, _ = roles.blocks(decisions.together)
     unroll = divisor(found.channels, decisions.unroll)
+    tile = RegisterTile(
+        decisions.rows,
+        (decisions.vectors, roles.lanes(target)),
+        unroll,
+        ahead=PANELS_AHEAD * found.channels // unroll if decisions.products_first else 0,
+        blocks=plan_blocks_of_steps([found.channels], unroll),
+    )
     return _Plan(
         decisions.together,
         across,
         blocks >= ENOUGH_TILES,
         bool(decisions.products_first),
-        decisions.rows,
-        decisions.vectors,
-        roles.lanes(target),
-        unroll,
-        plan_blocks_of_steps([found.channels], unroll),
+        tile,
         points_of(roles.product),
     )
 
@@ -366,9 +363,7 @@ def _best_tile(tiles: int, columns: int, rest: bool, target: Target) -> TileShap
                 continue
             if rows * vectors + vectors + spare > registers:
                 continue
-            steps = tiles // rows / steps_a_cycle(rows, vectors)
-            if tiles % rows:
-                steps += 1 / steps_a_cycle(tiles % rows, vectors)
+            steps = cycles_of_rows(tiles, rows, vectors)
             costs[TileShape(rows, vectors)] = steps * (columns // vectors)
     return min(costs, key=lambda shape: costs[shape])
 
@@ -384,7 +379,7 @@ def _order_result(sch: Schedule, found: Winograd, plan: _Plan) -> tuple[LoopRV, 
     n, p, q, o = sch.get_loops(found.result)
     y0, y1, p1 = sch.split(p, [None, plan.together, found.tile])
     x, q1 = sch.split(q, [None, found.tile])
-    o0, ov, ol = sch.split(o, [None, plan.vectors, plan.lanes])
+    o0, ov, ol = sch.split(o, [None, *plan.tile.columns])
     sch.reorder(n, y0, o0, y1, x, ov, p1, q1, ol)
     sch.unroll(q1)
     sch.vectorize(ol)
@@ -408,10 +403,11 @@ def _by_rows(sch: Schedule, name: str) -> None:
 
 
 def _spread(sch: Schedule, blocks: tuple[str, ...]) -> None:
-    """Give what blocks write, of a * a products, the distances that ``SPREAD_BYTES`` is about."""
+    """Put the a * a products that blocks write a line more than a multiple of a way of the first
+    cache apart: what a transform reads and writes of all of them shares no set."""
     for name in blocks:
         size = block_named(sch.func, name).writes[0].buffer.dtype.bits // 8
-        sch.storage_align(name, 0, 1, SPREAD_BYTES // size, SPREAD_OFFSET // size)
+        sch.storage_align(name, 0, 1, WAY // size, LINE_BYTES // size)
 
 
 def _panels_outside(sch: Schedule, blocks: tuple[str, ...], plan: _Plan) -> None:
@@ -419,34 +415,14 @@ def _panels_outside(sch: Schedule, blocks: tuple[str, ...], plan: _Plan) -> None
     for name in blocks:
         loops = sch.get_loops(name)
         t, o, *rest = loops[4:]
-        o0, o1 = sch.split(o, [None, plan.panel])
+        o0, o1 = sch.split(o, [None, plan.tile.width])
         sch.reorder(o0, t, o1, *rest)
 
 
 def _schedule_product(sch: Schedule, product: str, taken: str, plan: _Plan) -> None:
     """Cut the tiles of a block into tiles of rows, which ``taken`` takes out of registers."""
     outer = len(sch.get_loops(product)) - 3
-    channels = static_extent(block_named(sch.func, product), 4)
-    assert channels is not None
-    parts = row_parts(sch.get(sch.get_loops(product)[outer]).extent, plan.rows)
-    names = partition_together(sch, (product, taken), outer, [extent for extent, _ in parts])
-    for (own, copy), (_, rows) in zip(names, parts, strict=True):
-        t, o, c = sch.get_loops(own)[outer:]
-        t0, t1 = sch.split(t, [None, rows])
-        ov, ol = sch.split(o, [None, plan.lanes])
-        blocks, (c,) = cut_blocks(sch, [c], plan.sums)
-        c0, c1 = sch.split(c, [None, plan.unroll])
-        sch.reorder(t0, *blocks, c0, c1, t1, ov, ol)
-        store_tile(sch, (copy,), t0, plan.lanes, in_registers=not blocks)
-        if blocks:
-            own = sum_in_blocks(sch, own, blocks[0])
-            c0, c1, t1, ov, ol = sch.get_loops(own)[outer + 2 :]
-        if plan.first:
-            fetch_ahead(sch, c0, PANELS_AHEAD * channels // plan.unroll)
-        for loop in (c1, t1, ov):
-            sch.unroll(loop)
-        sch.vectorize(ol)
-        sch.decompose_reduction(own, c0)
+    tile_parts(sch, (product, taken), outer, plan.tile, is_panel=True)
 
 
 def _schedule_input(sch: Schedule, found: Winograd, block: LoopRV, plan: _Plan) -> LoopRV:
@@ -455,7 +431,7 @@ def _schedule_input(sch: Schedule, found: Winograd, block: LoopRV, plan: _Plan) 
     sch.compute_at(found.input, block, preserve_unit_loops=True)
     *_, i, j, t, c = sch.get_loops(found.input)
     y, x = sch.split(t, [plan.together, plan.across])
-    c0, lane = sch.split(c, [None, plan.lanes])
+    c0, lane = sch.split(c, [None, plan.tile.lanes])
     sch.reorder(y, x, c0, i, j, lane)
     sch.compute_at(found.rows, c0)
     _by_columns(sch, found.rows)

@@ -21,8 +21,7 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
-from burnish.tuner.rules.conv import match_conv, row_tile
-from burnish.tuner.rules.matmul import TileShape, best_tile
+from burnish.tuner.rules.conv import match_conv
 from burnish.tuner.rules.sharing import PARALLEL_GRAIN
 
 
@@ -174,23 +173,6 @@ def test_a_small_group_is_a_part_of_a_register() -> None:
     inner = max(blocks, key=lambda b: b.count("vfmadd"))
     assert len(re.findall(r"vfmadd\w+\s.*%xmm\d+", inner)) == 14 * 4
     assert "(%rsp)" not in inner.split("\tj")[0]
-
-
-def test_the_remainder_of_a_row_is_a_tile_of_its_own() -> None:
-    # Rows of 7 and 14 pixels with 16 registers: 4 + 3 pixels of 3 vectors, 5 + 5 + 4 of 2.
-    assert row_tile(512, 7, 8, 16) == TileShape(4, 3)
-    assert row_tile(256, 14, 8, 16) == TileShape(5, 2)
-    assert row_tile(64, 56, 8, 16) == TileShape(6, 2)
-    assert [row_tile(512, n, 16, 32) for n in (7, 14, 28)] == [
-        TileShape(7, 3), TileShape(14, 2), TileShape(14, 2)
-    ]  # fmt: skip
-    assert row_tile(64, 56, 4, 32) == TileShape(14, 2)
-    assert row_tile(64, 56, 4, 32, 2).rows < 14
-    # Symbolic rows have no known remainder.
-    assert row_tile(64, None, 8, 16) == best_tile(64, None, 8, 16)
-    assert row_tile(64, None, 4, 32, 2) == best_tile(64, None, 4, 32, 2)
-    # No tile is worth more than what is there.
-    assert row_tile(5, 1, 8, 16) == TileShape(1, 1)
 
 
 def test_the_few_channels_of_a_first_layer_are_written_out() -> None:

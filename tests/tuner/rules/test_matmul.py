@@ -26,7 +26,7 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
-from burnish.tuner.rules.matmul import MatmulRule, TileShape, best_tile, match, roles_of, row_parts
+from burnish.tuner.rules.matmul import MatmulRule, match, roles_of
 from burnish.tuner.workload import block_named
 
 
@@ -302,21 +302,6 @@ def test_threads_change_no_bit(threads: int) -> None:
 
 
 # -- decisions -------------------------------------------------------------------------------------
-def test_tiles_fit_their_registers() -> None:
-    # Twelve or eight sums, two vectors of the weight, one broadcast, and one to load ahead into.
-    assert best_tile(1024, 1024, 8, 16) == TileShape(6, 2)
-    assert best_tile(4096, 4, 8, 16) == TileShape(4, 2)
-    assert best_tile(1024, 4, 8, 16).rows == 4
-    # The 28 sums of 14 rows would leave two vectors and a broadcast no register to load ahead into.
-    assert best_tile(64, 56, 4, 32) == TileShape(14, 2)
-    assert best_tile(64, 56, 4, 32, 2).rows < 14
-    for rows in (*range(1, 20), None):
-        for registers in (16, 32):
-            for reserved in (0, 2):
-                tile = best_tile(1024, rows, 8, registers, reserved)
-                assert (tile.rows + 1) * tile.vectors + 1 + reserved <= registers
-
-
 @pytest.mark.parametrize("rows", [5, 7, 9, 11, 13])
 def test_all_rows_that_registers_hold_may_be_said(rows: int) -> None:
     work = matmul((29, 40), (40, 24))
@@ -345,16 +330,6 @@ def test_a_weight_from_far_away_is_read_once(rows: int, depth: int, panel: int) 
     _, func = scheduled(layer(rows, 1024, depth), target=few)
     shape = [d.value for d in func.buffers[1].shape if isinstance(d, IntImm)]
     assert shape == [1024 // panel, depth, panel]
-
-
-def test_parts_of_rows() -> None:
-    def parts(rows: int, tile: int) -> list[tuple[int, int]]:
-        return [(e.value, t) for e, t in row_parts(IntImm(rows), tile) if isinstance(e, IntImm)]
-
-    assert parts(24, 12) == [(24, 12)]
-    assert parts(29, 12) == [(24, 12), (5, 5)]
-    assert parts(5, 12) == [(5, 5)]
-    assert [t for _, t in row_parts(Var("m"), 12)] == [12, 6, 3, 1]
 
 
 def test_roles() -> None:

@@ -1,0 +1,137 @@
+"""What a register tile costs: the cycles of a step of k, and the tiles that take the fewest.
+
+A tile of rows x vectors does rows * vectors multiply-adds for rows + vectors loads, and all of its
+sums are in registers, beside the vectors of a row of the weight and what is broadcast. Large square
+tiles load least; small ones waste least where rows or columns do not fill them. Products weigh both
+(``best_tile``), convolutions know the length of a row of pixels (``row_tile``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...support.target import Target
+from .tiles import MANY_REGISTERS
+
+FMA_LATENCY = 4
+"""Cycles from one fused multiply-add to the next on the same register; two are issued a cycle."""
+TALLEST_TILE = 14
+VECTORS = (1, 2, 3, 4)
+"""Vectors of a tile."""
+STEPS = (1, 2, 4, 8)
+"""Steps of k that may be written out."""
+MOST_SUMS = 3 / 4
+"""The part of the registers that sums may take where some are reserved: of more, one is spilled."""
+SYMBOLIC_TILES = (1, 2, 4, 6, 8, 12)
+"""Rows of a tile where the number of rows is symbolic: what remains is cut by divisors of these."""
+
+
+@dataclass(frozen=True)
+class TileShape:
+    """``rows`` x ``vectors``."""
+
+    rows: int
+    vectors: int
+
+
+def steps_a_cycle(rows: int, vectors: int) -> float:
+    """Steps of k that a tile does in a cycle: bounded by FMA ports, load ports, issue, and latency.
+
+    The last factor is measured: with few sums in flight, cache latency is not hidden.
+    """
+    fma = rows * vectors
+    loads = rows + vectors
+    cycles = max(fma / 2, loads / 2, (fma + loads) / 4, FMA_LATENCY)
+    return fma / (fma + 4) / cycles
+
+
+def useful_part(extent: int | None, tile: int) -> float:
+    """The part of the work on tiles that is not in vain, where what remains of ``extent`` costs as
+    much as a full tile; all of it where that is symbolic."""
+    return 1.0 if extent is None else extent / (math.ceil(extent / tile) * tile)
+
+
+def cycles_of_rows(rows: int, tile_rows: int, vectors: int) -> float:
+    """Cycles that a step of k takes for one panel of all rows, where what remains of them is a tile
+    of its own."""
+    cycles = rows // tile_rows / steps_a_cycle(tile_rows, vectors)
+    if rows % tile_rows:
+        cycles += 1 / steps_a_cycle(rows % tile_rows, vectors)
+    return cycles
+
+
+def best_tile(
+    columns: int | None, rows: int | None, lanes: int, registers: int, reserved: int = 0
+) -> TileShape:
+    """The tile with the most useful multiply-adds a cycle that fits the registers but for those
+    ``reserved``.
+
+    Partial tiles of rows and columns count as full ones; ``rows`` None (symbolic) counts no
+    remainder.
+    """
+    best: tuple[float, TileShape] | None = None
+    # One register for what is broadcast; without memory operands of that kind another, to load
+    # ahead into.
+    spare = reserved + (1 if registers >= MANY_REGISTERS else 2)
+    # Of equals the one of fewer rows, but with few registers that which reads less of the weight.
+    few_rows = registers >= MANY_REGISTERS
+    for vectors in range(1, 5):
+        width = vectors * lanes
+        if columns is not None and vectors > math.ceil(columns / lanes):
+            continue
+        for tile_rows in range(1, min(TALLEST_TILE, rows or TALLEST_TILE) + 1):
+            if tile_rows * vectors + vectors + spare > registers:
+                continue
+            if reserved and tile_rows * vectors > MOST_SUMS * registers:
+                continue
+            if rows is None and tile_rows not in SYMBOLIC_TILES:
+                continue
+            useful = useful_part(columns, width) * useful_part(rows, tile_rows)
+            score = useful * tile_rows * vectors * steps_a_cycle(tile_rows, vectors)
+            if (
+                best is None
+                or score >= best[0] * 1.0001
+                or (few_rows and score >= best[0] * 0.9999 and tile_rows < best[1].rows)
+            ):
+                best = (score, TileShape(tile_rows, vectors))
+    assert best is not None
+    return best[1]
+
+
+def rows_of_tile(rows: int | None, vectors: int, target: Target) -> tuple[int, ...]:
+    """The numbers of rows that a tile of so many ``vectors`` has registers for, of ``rows`` (None
+    where that is symbolic)."""
+    limit = max(1, (target.vector_registers - vectors - 1) // vectors)
+    if rows is None:
+        return tuple([r for r in SYMBOLIC_TILES if r <= limit])
+    return tuple(range(1, min(limit, rows, TALLEST_TILE) + 1))
+
+
+def row_tile(
+    columns: int | None, width: int | None, lanes: int, registers: int, reserved: int = 0
+) -> TileShape:
+    """The tile of pixels x vectors with which a row of ``width`` pixels takes the fewest cycles,
+    and that leaves the ``reserved`` registers.
+
+    What remains of a row behind full tiles is a tile of its own. Of tiles that are as good, that
+    with fewer registers. Symbolic sizes are left to ``best_tile``.
+    """
+    if columns is None or width is None:
+        return best_tile(columns, width, lanes, registers, reserved)
+    best: tuple[float, TileShape] | None = None
+    for vectors in range(1, min(4, math.ceil(columns / lanes)) + 1):
+        # One register for what is broadcast; where there are few, another to load ahead into, but
+        # that three vectors leave enough to do meanwhile.
+        spare = reserved + (1 if registers >= MANY_REGISTERS or vectors > 2 else 2)
+        for pixels in range(1, min(TALLEST_TILE, width) + 1):
+            if pixels * vectors + vectors + spare > registers:
+                break
+            if reserved and pixels * vectors > MOST_SUMS * registers:
+                break
+            cycles = cycles_of_rows(width, pixels, vectors)
+            cycles *= math.ceil(columns / (vectors * lanes))
+            if best is None or cycles < best[0] * 0.9999:
+                best = (cycles, TileShape(pixels, vectors))
+    assert best is not None
+    return best[1]
