@@ -10,7 +10,7 @@ import pytest
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.printer import print_func
-from burnish.tests.assembly import innermost_loops, kernel_lines, stack_stores
+from burnish.tests.assembly import innermost_loops, kernel_lines, read_lines, stack_stores
 from burnish.tests.native import call_native, lower
 from burnish.tests.tuner.rules.checking import (
     HASWELL,
@@ -287,7 +287,10 @@ def test_the_main_loop_of_a_sum_is_loads_and_adds() -> None:
 def test_no_spills_and_no_calls(workload: Workload, target: Target) -> None:
     _, func = scheduled(workload.func, target=target.with_options(threads=1))
     assembly = assembly_of(func, target)
-    assert "Spill" not in assembly
+    # A constant of a norm may wait in memory on AVX2, outside of the loops along a row.
+    lines = read_lines(assembly)
+    for loop in innermost_loops(lines) or [lines]:
+        assert [line.code for line in loop if line.is_spill] == []
     assert "callq" not in assembly
 
 
