@@ -44,8 +44,7 @@ def run_demo(data_dir: str | Path | None, *, download: bool, trials: int, thread
     failed = _classify(model, module, images, data.labels)
     single = compile(module, (images[:1],), threads=threads)
     times = _time("Before tuning", single, module, images[:1])
-    if trials > 0:
-        _tune(single, trials)
+    if trials > 0 and _tune(single, trials):
         times = _time("After tuning", single, module, images[:1])
     print(f"\n{_gain(times)}")
     return failed
@@ -111,7 +110,8 @@ def _time(title: str, model: CompiledModel, module: Any, image: Any) -> dict[str
     return times
 
 
-def _tune(model: CompiledModel, trials: int) -> None:
+def _tune(model: CompiledModel, trials: int) -> bool:
+    """Tune, and say what came of it; whether the model is another one now."""
     print(f"\nTuning, {trials} trials ...")
     with progress("tuning", trials) as display:
         result = model.tune(
@@ -126,3 +126,4 @@ def _tune(model: CompiledModel, trials: int) -> None:
             f"best {best}"
         )
     print(f"  {result.verdict}")
+    return result.kept

@@ -65,8 +65,8 @@ class TuneResult:
             return f"the tuned model is {gain:.2f} times as fast; it is in use"
         before, after = (format_seconds(t.minimum) for t in (self.before, self.after))
         return (
-            f"the model was as fast as tuning makes it: a call took {before}, and {after} with the "
-            "best candidates, in turns; the present schedules stay in use"
+            f"no faster schedules were found (a call takes {before}, and {after} with the best "
+            "candidates): the present schedules stay in use"
         )
 
 
