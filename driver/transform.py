@@ -22,6 +22,7 @@ from ..graphir.passes.fold_constant import FoldConstant as _FoldConstant
 from ..graphir.passes.fuse_ops import FuseOps
 from ..graphir.passes.fuse_prim_funcs import FusePrimFuncs
 from ..graphir.passes.legalize import LegalizeOps
+from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms
 from ..graphir.passes.replace_prim_funcs import ReplacePrimFuncs
 from ..support.errors import TuningError
 from ..support.module_pass import module_pass
@@ -73,7 +74,8 @@ class DefaultSchedule(Pass):
 @dataclass(frozen=True)
 class ApplyDatabase(Pass):
     """Give every PrimFunc that is not scheduled its best record of a tuning database (or of a file
-    of records, by its path), where there is one; the others stay as they are."""
+    of records, by its path), where there is one; the others stay as they are. Constants get the
+    layouts that these schedules want."""
 
     database: TuningDatabase | str | Path
     target: Target | str = field(default="native")
@@ -89,7 +91,7 @@ class ApplyDatabase(Pass):
         for name, func in list(module.prim_funcs.items()):
             if not func.attr("is_scheduled"):
                 module[name] = best_or_none(func, target, database) or func
-        return module
+        return LiftWeightTransforms().run(module)
 
 
 def best_or_none(

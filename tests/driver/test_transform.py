@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import burnish
 from burnish import errors, transform
@@ -169,3 +170,18 @@ def test_a_database_is_applied_from_its_file(tmp_path: Path) -> None:
     assert other is func
     with pytest.raises(errors.PassError, match=r"There is no file '.*nowhere\.db'"):
         transform.ApplyDatabase(tmp_path / "nowhere.db")(module)
+
+
+def test_constants_get_the_layout_of_a_schedule_from_the_database() -> None:
+    layer, x = torch.nn.Linear(64, 48).eval(), torch.rand(4, 64)
+    model = burnish.compile(layer, (x,), threads=1)
+    module = model.executable.stages["30-fused"]
+    ((name, func),) = module.prim_funcs.items()
+    # The first candidate is the analytic schedule, which packs the weight.
+    with burnish.tune_tir(func, target="native -threads=1", max_trials=1, seed=0) as database:
+        applied = transform.ApplyDatabase(database, "native -threads=1")(module)
+    assert applied[name].attr("packed_layouts")
+    found = burnish.VirtualMachine(burnish.build(applied, target="native -threads=1"))["main"](
+        x.numpy()
+    )
+    np.testing.assert_allclose(found.numpy(), layer(x).detach().numpy(), rtol=1e-5, atol=1e-6)
