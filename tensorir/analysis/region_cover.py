@@ -23,7 +23,7 @@ from .affine import (
     steps_without_gap,
     sweep,
 )
-from .block_kinds import binding_map
+from .block_kinds import binding_map, binds
 from .conditions import conjuncts
 from .nested_blocks import Nested
 from .paths import Path, all_loops_above, realize_of
@@ -198,6 +198,12 @@ def instances_clash(block: Block, varied: Collection[Var]) -> bool:
             if any(_meet(w, places[v], place, bounds) for w in block.writes):
                 return True
     return False
+
+
+def iterations_clash(realize: BlockRealize, var: Var) -> bool:
+    """``instances_clash`` for the axes that run over a loop."""
+    bound = [v for v, value in binding_map(realize).items() if binds([value], var)]
+    return instances_clash(realize.block, bound)
 
 
 def _meet(w: BufferRegion, a: Mapping[Var, Expr], b: Mapping[Var, Expr], bounds: Bounds) -> bool:

@@ -26,7 +26,7 @@ from ...analysis.paths import (
     with_body,
 )
 from ...analysis.preconditions import fail
-from ...analysis.region_cover import instances_clash
+from ...analysis.region_cover import iterations_clash
 from ...expr import Var, is_const
 from ...function import PrimFunc
 from ...stmt import LIFTED, Block, For, annotation
@@ -303,8 +303,7 @@ def _writes_apart(loop: For, n: Nested, outer: Sequence[For]) -> bool:
     that does not say where tells no elements apart."""
     if is_const(loop.extent, 1):
         return True
-    axes = zip(n.block.iter_vars, n.realize.iter_values, strict=True)
-    if instances_clash(n.block, [it.var for it, v in axes if binds([v], loop.var)]):
+    if iterations_clash(n.realize, loop.var):
         return False
     written = [{v for v in walk(w) if isinstance(v, Var)} for w in n.block.writes]
     spatial = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from ....support.errors import DependenceError
 from ....support.node import walk
 from ...analysis.affine import Bounds, loop_bounds, overlapping, steps_without_gap, sweep
-from ...analysis.block_kinds import axis_bindings, binding_map, binds, is_complete, is_reduction
+from ...analysis.block_kinds import axis_bindings, binds, is_complete, is_reduction
 from ...analysis.certain_writes import written_box
 from ...analysis.nested_blocks import Nested, blocks_below, producers_of, scope_blocks
 from ...analysis.paths import all_loops_above
@@ -17,7 +17,7 @@ from ...analysis.region_cover import (
     axis_of_index,
     contains,
     covers_domain,
-    instances_clash,
+    iterations_clash,
     whole_boxes,
 )
 from ...arith import IterSplit
@@ -203,8 +203,7 @@ def _require_unread(move: Move) -> None:
         inside = [n for n in readers if any(x.var is loop.var for x in n.loops)]
         if loop.var in target or not inside:
             continue
-        bound = [v for v, value in binding_map(move.realize).items() if binds([value], loop.var)]
-        if instances_clash(move.block, bound):
+        if iterations_clash(move.realize, loop.var):
             found = (
                 f"Several iterations of {loop.var.name!r} write the same elements, and "
                 f"{inside[0].block.name!r} reads them in each: without the loop it would see the "

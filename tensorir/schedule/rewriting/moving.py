@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from ....support.errors import DependenceError, NotAncestorError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, loop_bounds, overlapping, sweep
-from ...analysis.block_kinds import binding_map, binds
 from ...analysis.block_site import BlockSite
 from ...analysis.circular_buffers import require_no_circle
 from ...analysis.conditions import conjunction, conjuncts
@@ -44,7 +43,7 @@ from ...analysis.region_cover import (
     contains,
     covers_domain,
     in_conflict,
-    instances_clash,
+    iterations_clash,
     says_domain,
     whole_boxes,
 )
@@ -111,8 +110,7 @@ def _require_own_elements(move: Move) -> None:
     target = {loop.var for loop in move.outer}
     shared = [loop for loop in all_loops_above(move.path) if loop.var in target]
     for loop in shared:
-        bound = [v for v, value in binding_map(move.realize).items() if binds([value], loop.var)]
-        if instances_clash(move.block, bound):
+        if iterations_clash(move.realize, loop.var):
             found = (
                 f"{move.block.name!r} writes the same elements in several iterations of "
                 f"{loop.var.name!r}, which stands around both places: it would run for all of them "
