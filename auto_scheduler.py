@@ -1,12 +1,12 @@
 """A search with a log file, under the names programs know: ``from burnish import auto_scheduler``.
 
-Names only; the definitions are in ``driver.search_task`` and ``driver.search_policy``.
+Names only; the definitions are in ``faces.search_task`` and ``faces.search_policy``.
 """
 
 from __future__ import annotations
 
-from .driver.search_policy import PreloadMeasuredStates, RandomModel, SketchPolicy, XGBModel
-from .driver.search_task import (
+from .faces.search_policy import PreloadMeasuredStates, RandomModel, SketchPolicy, XGBModel
+from .faces.search_task import (
     ComputeDAG,
     RecordReader,
     RecordToFile,

@@ -1,10 +1,10 @@
 """Templates with named knobs, under the names programs know: ``from burnish import autotvm``.
 
-Names only; the definitions are in ``tuner.template``.
+Names only; the definitions are in ``faces.template``.
 """
 
 from __future__ import annotations
 
-from .tuner.template import Config, Template, get_template, template
+from .faces.template import Config, Template, get_template, template
 
 __all__ = ["Config", "Template", "get_template", "template"]

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from burnish import te
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
-from burnish.tuner.database import TuningDatabase
-from burnish.tuner.pipeline import local_pools
+from burnish.tuner.measuring.pipeline import local_pools
+from burnish.tuner.records.database import TuningDatabase
+from burnish.tuner.search.strategies import make_model
 from burnish.tuner.session import tune_task
-from burnish.tuner.strategies import make_model
 from burnish.tuner.task import TuneTask
 
 TARGET = "native -threads=1"

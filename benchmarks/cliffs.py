@@ -36,7 +36,7 @@ from burnish.tensorir.expr import BufferLoad, Call, Div, FloorDiv, FloorMod, Int
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import is_costly
 from burnish.tensorir.stmt import For
-from burnish.tuner.roofline import Peaks, bytes_of, measure_peaks
+from burnish.tuner.measuring.roofline import Peaks, bytes_of, measure_peaks
 from burnish.tuner.task import count_flop
 from burnish.tuner.workload import blocks_in_order
 

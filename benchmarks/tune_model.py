@@ -27,9 +27,9 @@ from burnish.support.target import Target
 from burnish.tensorir import compute as te
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
-from burnish.tuner.database import TuningDatabase
-from burnish.tuner.pipeline import Pools, local_pools
-from burnish.tuner.reference_pool import ReferencePool
+from burnish.tuner.measuring.pipeline import Pools, local_pools
+from burnish.tuner.measuring.reference_pool import ReferencePool
+from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.session import tune_task
 from burnish.tuner.task import TuneTask
 

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 
 from ..support.config import flag
 from ..support.target import Target
+from ..support.worker_pool import WorkerPool
 from ..tensorir.codegen.host import cores
-from ..tuner.worker_pool import WorkerPool
 from ..vm.parallel import cpu_quota
 from .emit import get_ready
 

@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     130 where it was interrupted."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments == ["worker"]:
-        from ..tuner.worker import main as serve
+        from ..support.worker import main as serve
 
         serve()
         return 0

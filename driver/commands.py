@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ..support.errors import ArgumentError
-from ..tuner.database import TuningDatabase
-from ..tuner.remote_worker import serve_cluster
+from ..tuner.measuring.remote_worker import serve_cluster
+from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
 from ..vm import parallel
 from .arrays import random_inputs

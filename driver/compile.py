@@ -33,7 +33,7 @@ from ..support.errors import (
 )
 from ..support.target import Target
 from ..tuner.analytic import schedule_analytically
-from ..tuner.database import TuningDatabase
+from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
 from ..vm.disassembler import print_program
 from ..vm.tensor import Tensor

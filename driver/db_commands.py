@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ..support.errors import TuningError
 from ..tensorir.schedule import Trace
-from ..tuner.database import TuningDatabase, TuningRecord
-from ..tuner.records_io import export_records, import_records, open_records
-from ..tuner.stats import WorkloadStats, database_stats, failure_reasons, find_workload
+from ..tuner.records.database import TuningDatabase, TuningRecord
+from ..tuner.records.records_io import export_records, import_records, open_records
+from ..tuner.records.stats import WorkloadStats, database_stats, failure_reasons, find_workload
 from .console import format_seconds, print_table
 
 

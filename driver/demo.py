@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..support.errors import MissingExtraError
-from ..tuner.database import TuningDatabase
+from ..tuner.records.database import TuningDatabase
 from .compile import CompiledModel, compile
 from .console import format_seconds, print_table, progress
 from .timing import Timing, time_interleaved

@@ -24,14 +24,14 @@ from ..support.errors import (
 )
 from ..support.structural import structural_hash
 from ..support.target import Target
+from ..support.worker_pool import WorkerPool
 from ..tensorir.codegen.host import native_target
 from ..tensorir.codegen.segment import emit_segment
 from ..tensorir.expr import Expr, Var
 from ..tensorir.function import PrimFunc
 from ..tensorir.printer import print_expr
 from ..tensorir.visitor import substitute
-from ..tuner.kernel import describe_kernel
-from ..tuner.worker_pool import WorkerPool
+from ..tuner.measuring.kernel import describe_kernel
 from ..vm.program import Kernel
 from .emit import Emitted, dump_code, emit_kernel, job_of, read_result, run_job
 from .report import CompileReport

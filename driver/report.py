@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from ..tuner.cost.slowdown import FAR_OFF
 from ..tuner.schedule_log import KernelSchedule
-from ..tuner.slowdown import FAR_OFF
 from .emit import EmitTimes
 
 

@@ -13,8 +13,8 @@ from ..support.errors import TuningError
 from ..support.node import walk
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
-from ..tuner.apply import best_schedule
-from ..tuner.database import TuningDatabase
+from ..tuner.records.apply import best_schedule
+from ..tuner.records.database import TuningDatabase
 from ..tuner.session import Space, TuningProgress, database_path, tune_task
 from ..tuner.task import TuneTask
 from .kernels import resolve_target

@@ -38,9 +38,9 @@ from ..support.passes import (
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
-from ..tuner.apply import best_schedule
-from ..tuner.database import TuningDatabase
-from ..tuner.records_io import open_records
+from ..tuner.records.apply import best_schedule
+from ..tuner.records.database import TuningDatabase
+from ..tuner.records.records_io import open_records
 from ..tuner.task import TuneTask
 from .evaluate import evaluate_prim_func
 from .kernels import resolve_target

@@ -17,15 +17,15 @@ from ..support.errors import TuningError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
-from ..tuner.apply import set_aside_notes
-from ..tuner.database import TuningDatabase
-from ..tuner.final_heat import final_heat
-from ..tuner.pipeline import CANDIDATE_LIMIT, Pools, local_pools
-from ..tuner.reference_pool import ReferencePool
-from ..tuner.remote import Cluster
-from ..tuner.roofline import measure_peaks, roofline_seconds
+from ..tuner.measuring.pipeline import CANDIDATE_LIMIT, Pools, local_pools
+from ..tuner.measuring.reference_pool import ReferencePool
+from ..tuner.measuring.remote import Cluster
+from ..tuner.measuring.roofline import measure_peaks, roofline_seconds
+from ..tuner.records.apply import set_aside_notes
+from ..tuner.records.database import TuningDatabase
+from ..tuner.search.final_heat import final_heat
+from ..tuner.search.strategies import make_model, verify_strategy
 from ..tuner.session import default_seed, tune_task
-from ..tuner.strategies import make_model, verify_strategy
 from ..tuner.task import TuneTask
 from ..tuner.task_scheduler import PATIENCE, Moment, TaskScheduler, TaskState
 from .console import format_seconds
@@ -121,7 +121,7 @@ def tune_tasks(
     divides between them; one cost model learns from all. Candidates are built and timed by worker
     processes of this machine, or, with the address of a dask scheduler as ``cluster``, by the
     machines there. Here the leading candidates of each task are timed once more in turns
-    (``tuner.final_heat``), within the minutes, before anything is made of them.
+    (``tuner.search.final_heat``), within the minutes, before anything is made of them.
 
     ``verbose`` shows a table or lines on stderr; ``on_progress`` gets the number of measurements
     and a line of text, ``watch`` the scheduler itself. Raises TuningError for a budget that is

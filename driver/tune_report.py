@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..support.errors import TuningError
-from ..tuner.database import TuningDatabase
+from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import Moment
 from .console import format_seconds, table_lines
 from .svg_plot import plot

@@ -17,7 +17,7 @@ from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tests.steps import is_led_by_data, steps_in_vectors, steps_of
 from burnish.tests.strategies.cliff_cases import ROWS, Case, Operand, draw_case
-from burnish.tuner.roofline import Peaks
+from burnish.tuner.measuring.roofline import Peaks
 
 FEW_STEPS = 4096
 """Steps below which a schedule is not worth vectors."""

@@ -13,7 +13,7 @@ import pytest
 from burnish.support.config import FLAGS
 
 ROOT = Path(__file__).resolve().parent.parent
-ROOMS = ("driver", "frontend", "models", "graphir", "tuner", "tensorir", "vm", "support")
+ROOMS = ("driver", "faces", "frontend", "models", "graphir", "tuner", "tensorir", "vm", "support")
 Rule = Callable[[ast.Module], Iterator[ast.AST]]
 BARE = ("RuntimeError", "Exception", "NotImplementedError", "BaseException")
 OPTIONAL_PACKAGES = ("torch", "onnx", "xgboost", "rich", "pygments", "ml_dtypes")

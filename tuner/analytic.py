@@ -9,10 +9,10 @@ from ..support.errors import RuleMismatchError, ScheduleError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule
+from .cost.slowdown import FAR_OFF, slowdown
 from .rules.registry import RULES
-from .rules.streaming import stream_results
 from .schedule_log import KernelSchedule, reason_of, write_down
-from .slowdown import FAR_OFF, slowdown
+from .tiling.streaming import stream_results
 
 
 def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from .database import TuningRecord
-from .pipeline import PipelineTimes
+from .measuring.pipeline import PipelineTimes
+from .records.database import TuningRecord
 from .task import TuneTask
 
 

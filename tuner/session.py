@@ -16,22 +16,22 @@ from pathlib import Path
 
 from ..support.config import flag
 from ..support.errors import TuningError
-from .apply import verify_best
-from .candidate import SpaceFunction
-from .cost_model import CostModel, LearnedModel
-from .database import TuningDatabase
-from .evolution import EvolutionarySearch
-from .features import Machine
-from .final_heat import final_heat
-from .measuring import Measuring
-from .pipeline import CANDIDATE_LIMIT, Pools, local_pools
+from .cost.cost_model import CostModel, LearnedModel
+from .cost.features import Machine
+from .cost.warm_start import group_name, teach_records
+from .measuring.measurements import Measuring
+from .measuring.pipeline import CANDIDATE_LIMIT, Pools, local_pools
 from .progress import TuningProgress
-from .search import SearchStrategy
-from .space import analytic_choices, default_space
-from .strategies import make_model, make_strategy, verify_strategy
+from .records.apply import verify_best
+from .records.database import TuningDatabase
+from .records.transfer import transferred
+from .search.candidate import SpaceFunction
+from .search.evolution import EvolutionarySearch
+from .search.final_heat import final_heat
+from .search.search import SearchStrategy
+from .search.space import analytic_choices, default_space
+from .search.strategies import make_model, make_strategy, verify_strategy
 from .task import TuneTask
-from .transfer import transferred
-from .warm_start import group_name, teach_records
 
 Space = SpaceFunction | Sequence[SpaceFunction] | None
 

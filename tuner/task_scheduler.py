@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 
 from ..support.choices import TASK_SCHEDULERS
 from ..support.errors import TuningError, nearest
-from .database import TuningDatabase
+from .records.database import TuningDatabase
 from .session import TuningProgress, tune_task
 from .task import TuneTask
 

@@ -24,7 +24,7 @@ most, an error of F(m, 3) with C channels is ``error_bound(m, C) * X * W`` at mo
 inputs are and in whatever order products are summed; to first order that is 64 C (C + 22) u X W for
 F(2, 3) and 564 C (C + 30) u X W for F(4, 3), where u is 2**-24. Direct convolution has 9 C (L + 1)
 u X W, where no product goes through more than L sums; as these are summed in blocks
-(``tuner/rules/partial_sums.py``), that is less for any C.
+(``tuner/tiling/partial_sums.py``), that is less for any C.
 
 As in all such bounds for sums, what is found is far below. On normal and on positive random data of
 32 to 1024 channels the largest error, relative to the largest result, is 2e-7 to 7e-7 for F(2, 3)

@@ -19,10 +19,10 @@ from burnish.driver.report import CompileReport
 from burnish.driver.sources import import_torch_module
 from burnish.driver.stages import compile_module
 from burnish.support.dump import Dump
+from burnish.support.worker_pool import WorkerPool
 from burnish.tensorir.function import PrimFunc
 from burnish.tests.driver.programs import add_one
 from burnish.tests.driver.test_emit import UNROLLED
-from burnish.tuner.worker_pool import WorkerPool
 
 NATIVE = resolve_target("native")
 NONE = Dump(None)

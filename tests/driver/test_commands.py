@@ -13,8 +13,8 @@ import pytest
 from burnish.driver.cli import main
 from burnish.driver.compile import CompiledModel
 from burnish.driver.tune import TuneResult
-from burnish.tuner import remote
-from burnish.tuner.database import TuningDatabase
+from burnish.tuner.measuring import remote
+from burnish.tuner.records.database import TuningDatabase
 
 onnx = pytest.importorskip("onnx")
 

@@ -12,9 +12,9 @@ from burnish import Schedule
 from burnish.driver.cli import main
 from burnish.support.target import Target
 from burnish.tests.tuner.programs import InlineExecutor, matmul, tiled
-from burnish.tuner.apply import verify_best
-from burnish.tuner.database import TuningDatabase, TuningRecord
-from burnish.tuner.records_io import open_records
+from burnish.tuner.records.apply import verify_best
+from burnish.tuner.records.database import TuningDatabase, TuningRecord
+from burnish.tuner.records.records_io import open_records
 from burnish.tuner.session import tune_task
 from burnish.tuner.task import TuneTask
 

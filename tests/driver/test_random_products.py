@@ -13,9 +13,9 @@ import torch
 import burnish
 from burnish.driver.compile import CompiledModel
 from burnish.tests.tuner.rules.checking import refuse
-from burnish.tuner.block_tiles import ProductsRule
+from burnish.tuner.cost.slowdown import FAR_OFF
 from burnish.tuner.rules.matmul import MatmulRule
-from burnish.tuner.slowdown import FAR_OFF
+from burnish.tuner.search.block_tiles import ProductsRule
 
 PRODUCT_RULES = ("matmul", "dot", "int8", "chain", "products", "attention")
 SIZES = (1, 3, 8, 17, 33, 64, 200)

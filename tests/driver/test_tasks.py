@@ -22,7 +22,7 @@ from burnish.support.errors import TuningError
 from burnish.support.structural import structural_hash
 from burnish.tensorir.function import PrimFunc
 from burnish.tests.tuner.programs import InlineExecutor, matmul, tiled, unbuildable, wrong
-from burnish.tuner.database import TuningDatabase
+from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.session import tune_task
 from burnish.tuner.task import strip_attrs
 

@@ -15,8 +15,8 @@ from burnish.graphir.module import IRModule
 from burnish.support.passes import Pass, Pipeline
 from burnish.tests.driver.programs import add_one
 from burnish.tests.tuner.programs import matmul, tiled
-from burnish.tuner.database import TuningDatabase
-from burnish.tuner.records_io import export_records
+from burnish.tuner.records.database import TuningDatabase
+from burnish.tuner.records.records_io import export_records
 
 LINEAR = """
 @I.ir_module

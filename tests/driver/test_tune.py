@@ -27,7 +27,7 @@ from burnish.tensorir.schedule import Schedule
 from burnish.tests.cluster import running_machines, running_scheduler
 from burnish.tests.tuner.programs import forged, matmul, record
 from burnish.tuner.analytic import schedule_analytically
-from burnish.tuner.database import TuningDatabase
+from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.session import TuningProgress
 from burnish.tuner.task import TuneTask, strip_attrs
 

@@ -11,7 +11,7 @@ import pytest
 from burnish.driver.tune_display import format_clock, summary, task_row, tune_display
 from burnish.support.target import Target
 from burnish.tests.tuner.programs import matmul
-from burnish.tuner.database import TuningDatabase
+from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.session import TuningProgress
 from burnish.tuner.task import TuneTask
 from burnish.tuner.task_scheduler import TaskScheduler, TaskState

@@ -13,7 +13,7 @@ from burnish.driver.tune_report import report_text, save_report, what_time_bough
 from burnish.support.errors import TuningError
 from burnish.support.target import Target
 from burnish.tests.tuner.programs import matmul
-from burnish.tuner.database import TuningDatabase, TuningRecord
+from burnish.tuner.records.database import TuningDatabase, TuningRecord
 from burnish.tuner.task import TuneTask
 from burnish.tuner.task_scheduler import Moment, TaskState
 

@@ -41,7 +41,7 @@ from burnish.tensorir.verify_bounds import verify_bounds
 from burnish.tensorir.verify_regions import verify_regions
 from burnish.tests.native import Native, prepare, value
 from burnish.tests.strategies.corpus import program
-from burnish.tuner.kernel import describe_kernel
+from burnish.tuner.measuring.kernel import describe_kernel
 
 MARGIN = 64
 """Elements before and after an array: never results, and never to be written."""

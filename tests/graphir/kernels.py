@@ -9,7 +9,7 @@ from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.codegen.segment import emit_segment
 from burnish.tensorir.lowering.pipeline import lower_func
-from burnish.tuner.kernel import describe_kernel
+from burnish.tuner.measuring.kernel import describe_kernel
 from burnish.vm.program import Program
 
 

@@ -8,8 +8,8 @@ import math
 from burnish.tensorir import compute as te
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
-from burnish.tuner.candidate import Candidate
-from burnish.tuner.decisions import draws_of_trace
+from burnish.tuner.search.candidate import Candidate
+from burnish.tuner.search.decisions import draws_of_trace
 
 
 def doubled(n: int = 256) -> PrimFunc:

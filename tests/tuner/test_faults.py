@@ -18,13 +18,13 @@ import pytest
 
 from burnish.support.errors import BuildError, TuningError
 from burnish.support.target import Target
+from burnish.support.worker_pool import WorkerPool
 from burnish.tests.tuner.programs import InlineExecutor, is_gone, matmul, tiled
-from burnish.tuner.database import TuningDatabase
-from burnish.tuner.measure import save_reference
-from burnish.tuner.pipeline import Pools
+from burnish.tuner.measuring.measure import save_reference
+from burnish.tuner.measuring.pipeline import Pools
+from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.session import TuningProgress, tune_task
 from burnish.tuner.task import TuneTask
-from burnish.tuner.worker_pool import WorkerPool
 
 TASK = TuneTask("main", matmul(16), Target("native -threads=1"))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from burnish.support.target import Target
 from burnish.tests.tuner.programs import matmul
-from burnish.tuner.database import TuningRecord
 from burnish.tuner.progress import TuningProgress
+from burnish.tuner.records.database import TuningRecord
 from burnish.tuner.task import TuneTask
 
 

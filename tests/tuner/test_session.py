@@ -19,15 +19,16 @@ import pytest
 from burnish import te
 from burnish.support.errors import TuningError
 from burnish.support.target import Target
+from burnish.support.worker_pool import WorkerPool
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import InlineExecutor, is_gone, matmul, tiled, unbuildable, wrong
-from burnish.tuner import measure, pipeline, session
-from burnish.tuner.cost_model import LearnedModel
-from burnish.tuner.database import TuningDatabase
-from burnish.tuner.reference import make_reference
+from burnish.tuner import session
+from burnish.tuner.cost.cost_model import LearnedModel
+from burnish.tuner.measuring import measure, pipeline
+from burnish.tuner.measuring.reference import make_reference
+from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.session import TuningProgress, database_path, default_seed, tune_task
 from burnish.tuner.task import TuneTask
-from burnish.tuner.worker_pool import WorkerPool
 
 TASK = TuneTask("main", matmul(16), Target("native -threads=1"))
 

@@ -12,7 +12,7 @@ import pytest
 from burnish.support.errors import TuningError
 from burnish.support.target import Target
 from burnish.tests.tuner.programs import InlineExecutor, matmul, tiled
-from burnish.tuner.database import TuningDatabase, TuningRecord
+from burnish.tuner.records.database import TuningDatabase, TuningRecord
 from burnish.tuner.session import TuningProgress, tune_task
 from burnish.tuner.task import TuneTask
 from burnish.tuner.task_scheduler import TaskScheduler, TaskState, weighted

@@ -35,6 +35,18 @@ from ...tensorir.expr import BufferLoad, Cast, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore, SeqStmt
+from ..tiling.lanes import up_to_power, vectorize_loop
+from ..tiling.register_tile import ProductLoops, RegisterTile, parts_of_rows, tile_product
+from ..tiling.sharing import points_of, share_tiles
+from ..tiling.tile_model import STEPS, SYMBOLIC_TILES, TALLEST_TILE, VECTORS, TileShape, best_tile
+from ..tiling.tiles import (
+    depth_below,
+    divisor,
+    pad_columns,
+    reads_in_order,
+    reserved_registers,
+    steps_unrolled,
+)
 from ..workload import (
     block_named,
     blocks_in_order,
@@ -43,20 +55,8 @@ from ..workload import (
     product_of,
     static_extent,
 )
-from .lanes import up_to_power, vectorize_loop
 from .reduction import SHORT, vectorize_terms
-from .register_tile import ProductLoops, RegisterTile, parts_of_rows, tile_product
 from .rule import Decide, Decisions, Rule, choice
-from .sharing import points_of, share_tiles
-from .tile_model import STEPS, SYMBOLIC_TILES, TALLEST_TILE, VECTORS, TileShape, best_tile
-from .tiles import (
-    depth_below,
-    divisor,
-    pad_columns,
-    reads_in_order,
-    reserved_registers,
-    steps_unrolled,
-)
 from .trial import attempt
 
 HEAD, ROW, COLUMN = 1, 2, 3

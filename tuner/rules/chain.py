@@ -14,9 +14,9 @@ from __future__ import annotations
 from ...support.target import Target
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
-from ..block_tiles import products_of
+from ..search.block_tiles import products_of
+from ..tiling.inline import inline_elementwise
 from ..workload import Matmul, block_named, match_matmul
-from .inline import inline_elementwise
 from .matmul import Product, ProductDecisions, schedule_product
 from .reduction import schedule_rest
 from .rule import Decide, NoDecisions, Rule

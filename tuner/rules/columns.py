@@ -24,13 +24,13 @@ from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
+from ..tiling.lanes import lanes_of, vectorize_loop, width_for
+from ..tiling.long_sums import block_long_sum
+from ..tiling.nests import Nest, accesses, axis_of, nest_of, operands_of, spatial_axes
+from ..tiling.sharing import PARALLEL_GRAIN, points_of
 from ..workload import blocks_in_order, is_reduction, is_spatial, static_extent
 from .elementwise import is_plain
-from .lanes import lanes_of, vectorize_loop, width_for
-from .long_sums import block_long_sum
-from .nests import Nest, accesses, axis_of, nest_of, operands_of, spatial_axes
 from .rule import Decisions, choice
-from .sharing import PARALLEL_GRAIN, points_of
 
 FEW_ROWS = 16
 """Rows that are fetched side by side as fast as one after another."""

@@ -31,19 +31,16 @@ from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
-from ..workload import block_named, blocks_in_order, product_of, static_extent
-from .borders import image_of, offset_of
-from .groups import group_size, panel_of, wants_groups_apart
-from .inline import inline_elementwise
-from .lanes import lanes_of, up_to_power
-from .panels import lay_out
-from .partial_sums import Blocks, plan_blocks_of_steps
-from .reduction import schedule_rest
-from .register_tile import RegisterTile, tile_parts
-from .rule import Decide, Decisions, Rule, choice
-from .sharing import points_of, share
-from .tile_model import STEPS, TALLEST_TILE, VECTORS, TileShape, row_tile, rows_of_tile
-from .tiles import (
+from ..tiling.borders import image_of, offset_of
+from ..tiling.groups import group_size, panel_of, wants_groups_apart
+from ..tiling.inline import inline_elementwise
+from ..tiling.lanes import lanes_of, up_to_power
+from ..tiling.panels import lay_out
+from ..tiling.partial_sums import Blocks, plan_blocks_of_steps
+from ..tiling.register_tile import RegisterTile, tile_parts
+from ..tiling.sharing import points_of, share
+from ..tiling.tile_model import STEPS, TALLEST_TILE, VECTORS, TileShape, row_tile, rows_of_tile
+from ..tiling.tiles import (
     CACHE_SHARE,
     MANY_REGISTERS,
     bytes_of,
@@ -54,6 +51,9 @@ from .tiles import (
     reserved_registers,
     steps_unrolled,
 )
+from ..workload import block_named, blocks_in_order, product_of, static_extent
+from .reduction import schedule_rest
+from .rule import Decide, Decisions, Rule, choice
 
 ROWS_TOGETHER = 8
 """Rows of pixels that are padded together."""

@@ -27,6 +27,14 @@ from ...tensorir.expr import Expr, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
+from ..tiling.inline import inline_elementwise
+from ..tiling.lanes import up_to_power
+from ..tiling.panels import lay_out
+from ..tiling.register_tile import RegisterTile, TileLoops, fill_tile, parts_of_rows
+from ..tiling.sharing import points_of, share
+from ..tiling.tile_model import FMA_LATENCY, TALLEST_TILE
+from ..tiling.tiles import outlets
+from ..tiling.window_match import Window, match_window
 from ..workload import block_named, static_extent
 from .conv import rows_together, vectorize_pad
 from .direct_window import (
@@ -37,16 +45,8 @@ from .direct_window import (
     schedule_direct,
     tile_heights,
 )
-from .inline import inline_elementwise
-from .lanes import up_to_power
-from .panels import lay_out
 from .reduction import schedule_rest
-from .register_tile import RegisterTile, TileLoops, fill_tile, parts_of_rows
 from .rule import Decide, Decisions, Rule, choice
-from .sharing import points_of, share
-from .tile_model import FMA_LATENCY, TALLEST_TILE
-from .tiles import outlets
-from .window_match import Window, match_window
 
 MOST_STEPS = 32
 """Elements of a window up to which all of it is written out."""

@@ -27,11 +27,11 @@ from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
+from ..tiling.borders import Axis, image_of, offset_of, padded_axis
+from ..tiling.sharing import ENOUGH_TILES, points_of, share
+from ..tiling.tiles import bytes_of, depth_below, outlets, partition_together, store_tile
+from ..tiling.window_match import Window
 from ..workload import block_named, static_extent
-from .borders import Axis, image_of, offset_of, padded_axis
-from .sharing import ENOUGH_TILES, points_of, share
-from .tiles import bytes_of, depth_below, outlets, partition_together, store_tile
-from .window_match import Window
 
 MOST_PIXEL_AXES = 2
 """Axes of pixels up to which borders are peeled: each triples the code."""

@@ -23,14 +23,14 @@ from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
+from ..tiling.inline import inline_elementwise
+from ..tiling.panels import is_layout_free
+from ..tiling.sharing import points_of, share_tiles
+from ..tiling.tiles import annotate_sum_blocks, consumer_or_copy
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
-from .inline import inline_elementwise
 from .matmul import Product, match
-from .panels import is_layout_free
 from .reduction import combine_lanes, first_blocks, merge_statements, schedule_rest
 from .rule import Decide, Decisions, Rule, choice
-from .sharing import points_of, share_tiles
-from .tiles import annotate_sum_blocks, consumer_or_copy
 
 MOST_ROWS = 4
 

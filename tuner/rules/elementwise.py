@@ -30,6 +30,12 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
+from ..tiling.inline import inline_elementwise
+from ..tiling.lanes import lanes_of, vectorize_loop, width_for
+from ..tiling.seams import cut_at_seams, has_seams
+from ..tiling.sharing import points_of, share
+from ..tiling.streaming import vectors_of_line
+from ..tiling.tiles import bytes_of
 from ..workload import (
     block_named,
     blocks_in_order,
@@ -38,13 +44,7 @@ from ..workload import (
     load_is_contiguous,
     uses_intrinsic,
 )
-from .inline import inline_elementwise
-from .lanes import lanes_of, vectorize_loop, width_for
 from .rule import Decide, Decisions, NoDecisions, Rule, choice
-from .seams import cut_at_seams, has_seams
-from .sharing import points_of, share
-from .streaming import vectors_of_line
-from .tiles import bytes_of
 from .transpose import crossed_axis, fits_registers, transpose_in_registers
 from .trial import attempt
 

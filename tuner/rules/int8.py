@@ -29,17 +29,17 @@ from ...tensorir.expr import Expr, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
+from ..tiling.inline import inline_elementwise
+from ..tiling.lanes import up_to_power
+from ..tiling.panels import copy_read, is_layout_free, lay_out
+from ..tiling.register_tile import Instruction, RegisterTile, tile_parts
+from ..tiling.sharing import points_of, share_tiles
+from ..tiling.tile_model import SYMBOLIC_TILES, VECTORS, useful_part
+from ..tiling.tiles import outlets, pad_columns
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
-from .inline import inline_elementwise
-from .lanes import up_to_power
 from .matmul import Product, match, order_loops
-from .panels import copy_read, is_layout_free, lay_out
 from .reduction import schedule_rest
-from .register_tile import Instruction, RegisterTile, tile_parts
 from .rule import Decide, Decisions, Rule, choice
-from .sharing import points_of, share_tiles
-from .tile_model import SYMBOLIC_TILES, VECTORS, useful_part
-from .tiles import outlets, pad_columns
 
 GROUP = 4
 """Bytes of one sum that lie side by side."""

@@ -31,14 +31,7 @@ from ...support.target import Target
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
-from ..workload import (
-    Matmul,
-    block_named,
-    blocks_in_order,
-    match_matmul,
-    static_extent,
-)
-from .blocking import (
+from ..tiling.blocking import (
     AHEAD,
     SLIVER,
     best_distance,
@@ -49,9 +42,9 @@ from .blocking import (
     reads_across,
     ways_of_rows,
 )
-from .inline import inline_elementwise
-from .lanes import up_to_power
-from .panels import (
+from ..tiling.inline import inline_elementwise
+from ..tiling.lanes import up_to_power
+from ..tiling.panels import (
     MANY_TILES,
     is_layout_free,
     may_pack,
@@ -61,19 +54,10 @@ from .panels import (
     schedule_copy,
     wants_packing,
 )
-from .reduction import schedule_rest
-from .register_tile import ProductLoops, RegisterTile, parts_of_rows, tile_product
-from .rule import Decide, Decisions, Rule, choice
-from .sharing import points_of, share_tiles
-from .tile_model import (
-    STEPS,
-    TALLEST_TILE,
-    VECTORS,
-    TileShape,
-    best_tile,
-    rows_of_tile,
-)
-from .tiles import (
+from ..tiling.register_tile import ProductLoops, RegisterTile, parts_of_rows, tile_product
+from ..tiling.sharing import points_of, share_tiles
+from ..tiling.tile_model import STEPS, TALLEST_TILE, VECTORS, TileShape, best_tile, rows_of_tile
+from ..tiling.tiles import (
     CACHE_SHARE,
     MANY_REGISTERS,
     NEXT,
@@ -85,6 +69,15 @@ from .tiles import (
     reserved_registers,
     steps_unrolled,
 )
+from ..workload import (
+    Matmul,
+    block_named,
+    blocks_in_order,
+    match_matmul,
+    static_extent,
+)
+from .reduction import schedule_rest
+from .rule import Decide, Decisions, Rule, choice
 
 ONLY_TILE = 8
 """Rows up to which one tile takes all of them, where two would read the weight twice."""

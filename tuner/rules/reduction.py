@@ -28,6 +28,11 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BlockRealize, SeqStmt
+from ..tiling.inline import inline_elementwise
+from ..tiling.lanes import lanes_of, up_to_power, vectorize_loop
+from ..tiling.long_sums import block_long_sum
+from ..tiling.nests import Nest, accesses, common_nests, in_memory_order, nest_of, spatial_axes
+from ..tiling.sharing import points_of, share
 from ..workload import block_named, blocks_in_order, is_reduction, is_spatial, uses_intrinsic
 from .columns import (
     ColumnDecisions,
@@ -38,13 +43,8 @@ from .columns import (
     vectorize_rows,
 )
 from .elementwise import is_plain, same_extent, schedule_block
-from .inline import inline_elementwise
-from .lanes import lanes_of, up_to_power, vectorize_loop
-from .long_sums import block_long_sum
-from .nests import Nest, accesses, common_nests, in_memory_order, nest_of, spatial_axes
 from .rows_together import is_busy, next_rows_fit, rows_at_once, run_rows_together
 from .rule import Decide, Decisions, NoDecisions, Rule, choice
-from .sharing import points_of, share
 from .transpose import fits_registers
 from .trial import attempt
 

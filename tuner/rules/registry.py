@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensorir.schedule.apply_rule import register_rule
-from ..block_tiles import ProductsRule
+from ..search.block_tiles import ProductsRule
 from .attention import AttentionRule
 from .chain import ChainRule
 from .conv import ConvRule

@@ -35,15 +35,15 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
+from ..tiling.borders import Axis, image_of, offset_of, padded_axis
+from ..tiling.inline import inline_elementwise
+from ..tiling.sharing import points_of, share, share_tiles
+from ..tiling.tiles import bytes_of, depth_below, outlets, partition_together, store_tile
+from ..tiling.window_match import RowWindow, match_row_window
 from ..workload import block_named, static_extent
-from .borders import Axis, image_of, offset_of, padded_axis
 from .direct_window import combine_rows, count_of
-from .inline import inline_elementwise
 from .reduction import schedule_rest
 from .rule import Decide, Decisions, Rule, choice
-from .sharing import points_of, share, share_tiles
-from .tiles import bytes_of, depth_below, outlets, partition_together, store_tile
-from .window_match import RowWindow, match_row_window
 
 NARROWEST = 3
 """Results in a row that are worth a vector."""

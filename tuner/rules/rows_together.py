@@ -22,8 +22,8 @@ from ...tensorir.intrinsics import is_costly
 from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import SeqStmt, annotation
+from ..tiling.nests import Nest, accesses
 from ..workload import buffer_bytes
-from .nests import Nest, accesses
 
 TOGETHER = 2
 """Rows at a time, where registers are many."""

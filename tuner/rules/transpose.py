@@ -22,9 +22,9 @@ from ...support.target import Target
 from ...tensorir.expr import Add, BufferLoad, Call, Expr, IntImm, Mul, Sub, Var, is_const
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
-from .lanes import lanes_of
+from ..tiling.lanes import lanes_of
+from ..tiling.sharing import points_of, share
 from .rule import Decide, Decisions, choice
-from .sharing import points_of, share
 
 LARGEST_SIDE = 16
 """Rows of the largest tile: a vector register each."""

@@ -51,21 +51,13 @@ from ...tensorir.operators.winograd import KERNEL, plan_blocks
 from ...tensorir.operators.winograd import Blocks as TileBlocks
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
-from ..workload import (
-    block_named,
-    blocks_in_order,
-    is_spatial,
-    match_matmul,
-    static_extent,
-)
-from .blocking import WAY
-from .inline import inline_elementwise
-from .panels import lay_out
-from .partial_sums import plan_blocks_of_steps
-from .register_tile import RegisterTile, tile_parts
-from .rule import Decide, Decisions, Rule, choice
-from .sharing import ENOUGH_TILES, points_of, share, share_tiles
-from .tile_model import (
+from ..tiling.blocking import WAY
+from ..tiling.inline import inline_elementwise
+from ..tiling.panels import lay_out
+from ..tiling.partial_sums import plan_blocks_of_steps
+from ..tiling.register_tile import RegisterTile, tile_parts
+from ..tiling.sharing import ENOUGH_TILES, points_of, share, share_tiles
+from ..tiling.tile_model import (
     STEPS,
     TALLEST_TILE,
     VECTORS,
@@ -73,12 +65,15 @@ from .tile_model import (
     cycles_of_rows,
     rows_of_tile,
 )
-from .tiles import (
-    MANY_REGISTERS,
-    divisor,
-    reserved_registers,
-    steps_unrolled,
+from ..tiling.tiles import MANY_REGISTERS, divisor, reserved_registers, steps_unrolled
+from ..workload import (
+    block_named,
+    blocks_in_order,
+    is_spatial,
+    match_matmul,
+    static_extent,
 )
+from .rule import Decide, Decisions, Rule, choice
 
 PANELS_AHEAD = 2
 """Panels of weights that are asked for before they are read, where the products come first."""

@@ -26,7 +26,7 @@ from burnish.tests.tuner.rules.checking import (
     scheduled,
 )
 from burnish.tuner.rules.attention import match_attention
-from burnish.tuner.rules.tile_model import TALLEST_TILE
+from burnish.tuner.tiling.tile_model import TALLEST_TILE
 from burnish.tuner.workload import blocks_in_order
 
 

@@ -22,7 +22,7 @@ from burnish.tests.tuner.rules.checking import (
     scheduled,
 )
 from burnish.tuner.rules.conv import match_conv
-from burnish.tuner.rules.sharing import PARALLEL_GRAIN
+from burnish.tuner.tiling.sharing import PARALLEL_GRAIN
 
 
 def conv(

@@ -21,7 +21,7 @@ from burnish.tests.assembly import (
 from burnish.tests.tuner.rules.checking import SKYLAKE, Workload, assembly_of, scheduled
 from burnish.tests.tuner.rules.test_depthwise import depthwise
 from burnish.tuner.rules.direct_window import column_of, direct_window
-from burnish.tuner.rules.window_match import match_window
+from burnish.tuner.tiling.window_match import match_window
 from burnish.tuner.workload import block_named
 
 

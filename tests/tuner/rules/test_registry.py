@@ -32,8 +32,8 @@ from burnish.tests.tuner.rules import (
 )
 from burnish.tests.tuner.rules.checking import Workload, rules_of
 from burnish.tests.tuner.test_analytic import arrays
-from burnish.tuner.decisions import DecidedSchedule, redraw
 from burnish.tuner.rules.registry import RULES
+from burnish.tuner.search.decisions import DecidedSchedule, redraw
 
 FUNCTIONS: dict[str, Callable[[], PrimFunc]] = {
     **{name: CORPUS[name] for name in ("chain", "softmax", "matmul", "two_matmuls")},

@@ -20,7 +20,7 @@ from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Workload, scheduled
 from burnish.tuner.analytic import schedule_analytically
 from burnish.tuner.rules.row_window import fits_row_window
-from burnish.tuner.rules.window_match import match_row_window
+from burnish.tuner.tiling.window_match import match_row_window
 
 AVX512 = Target("llvm -mcpu=skylake-avx512 -threads=1")
 SSE2 = Target("llvm -mcpu=x86-64 -threads=1")

@@ -10,8 +10,8 @@ from burnish.tests import assembly
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Workload, check_rule, scheduled
 from burnish.tests.tuner.rules.test_reduction import layer_norm, softmax, total
-from burnish.tuner.rules.nests import Nest, common_nests
 from burnish.tuner.rules.rows_together import TOGETHER, next_rows_fit, rows_at_once
+from burnish.tuner.tiling.nests import Nest, common_nests
 from burnish.tuner.workload import blocks_in_order
 
 

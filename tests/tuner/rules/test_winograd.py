@@ -32,8 +32,8 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
-from burnish.tuner.rules.partial_sums import plan_blocks_of_steps
 from burnish.tuner.rules.winograd import match_winograd
+from burnish.tuner.tiling.partial_sums import plan_blocks_of_steps
 
 ONES = (1, 1, 1, 1)
 

@@ -1,0 +1,45 @@
+"""The roofline: what a function moves, which of its two bounds holds, and real measurements."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.support.target import Target
+from burnish.tensorir.expr import Var
+from burnish.tests.tuner.programs import matmul
+from burnish.tuner.measuring.roofline import Peaks, bytes_of, measure_peaks, roofline_seconds
+from burnish.tuner.task import TuneTask
+
+TARGET = Target("native -threads=1")
+PEAKS = Peaks(1e9, ((1000, 4e9), (100_000, 2e9)))
+
+
+def test_bytes_are_those_of_the_parameters() -> None:
+    assert bytes_of(matmul(32)) == 3 * 32 * 32 * 4
+    assert bytes_of(matmul(8, "float64")) == 3 * 8 * 8 * 8
+    assert bytes_of(matmul(Var("n"))) == 0
+
+
+def test_the_bandwidth_is_that_of_the_level_that_holds_the_bytes() -> None:
+    rates = [PEAKS.bandwidth(n) for n in (1000, 1001, 100_000, 10**9)]
+    assert rates == [4e9, 2e9, 2e9, 2e9]
+
+
+def test_the_slower_bound_holds() -> None:
+    product = TuneTask("main", matmul(64), TARGET)
+    assert roofline_seconds(product, PEAKS) == pytest.approx(2 * 64**3 / 1e9)
+    assert roofline_seconds(product, Peaks(1e15, PEAKS.memory)) == pytest.approx(
+        3 * 64**2 * 4 / 2e9
+    )
+    double = TuneTask("main", matmul(64, "float64"), TARGET)
+    assert roofline_seconds(double, PEAKS) == pytest.approx(4 * 64**3 / 1e9)
+
+
+def test_the_peaks_of_this_machine() -> None:
+    target = TuneTask("main", matmul(8), TARGET).target
+    peaks = measure_peaks(target)
+    assert measure_peaks(target) is peaks
+    assert 1e9 < peaks.flops < 1e13
+    sizes = [size for size, _ in peaks.memory]
+    assert sizes == sorted(sizes)
+    assert all(1e8 < rate < 1e13 for _, rate in peaks.memory)

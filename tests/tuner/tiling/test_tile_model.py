@@ -1,0 +1,57 @@
+"""What tiles cost: the best ones fit the registers, and waste little of rows and columns."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.tuner.tiling.tile_model import (
+    TileShape,
+    best_tile,
+    cycles_of_rows,
+    row_tile,
+    steps_a_cycle,
+    useful_part,
+)
+
+
+def test_what_does_not_fill_a_tile_is_in_vain() -> None:
+    assert useful_part(12, 6) == useful_part(None, 6) == 1
+    assert useful_part(7, 6) == pytest.approx(7 / 12)
+
+
+def test_what_remains_of_rows_is_a_tile_of_its_own() -> None:
+    full, rest = (1 / steps_a_cycle(rows, 2) for rows in (6, 1))
+    assert cycles_of_rows(12, 6, 2) == pytest.approx(2 * full)
+    assert cycles_of_rows(13, 6, 2) == pytest.approx(2 * full + rest)
+
+
+def test_tiles_fit_their_registers() -> None:
+    # Twelve or eight sums, two vectors of the weight, one broadcast, and one to load ahead into.
+    assert best_tile(1024, 1024, 8, 16) == TileShape(6, 2)
+    assert best_tile(4096, 4, 8, 16) == TileShape(4, 2)
+    assert best_tile(1024, 4, 8, 16).rows == 4
+    # The 28 sums of 14 rows would leave two vectors and a broadcast no register to load ahead into.
+    assert best_tile(64, 56, 4, 32) == TileShape(14, 2)
+    assert best_tile(64, 56, 4, 32, 2).rows < 14
+    for rows in (*range(1, 20), None):
+        for registers in (16, 32):
+            for reserved in (0, 2):
+                tile = best_tile(1024, rows, 8, registers, reserved)
+                assert (tile.rows + 1) * tile.vectors + 1 + reserved <= registers
+
+
+def test_the_remainder_of_a_row_is_a_tile_of_its_own() -> None:
+    # Rows of 7 and 14 pixels with 16 registers: 4 + 3 pixels of 3 vectors, 5 + 5 + 4 of 2.
+    assert row_tile(512, 7, 8, 16) == TileShape(4, 3)
+    assert row_tile(256, 14, 8, 16) == TileShape(5, 2)
+    assert row_tile(64, 56, 8, 16) == TileShape(6, 2)
+    assert [row_tile(512, n, 16, 32) for n in (7, 14, 28)] == [
+        TileShape(7, 3), TileShape(14, 2), TileShape(14, 2)
+    ]  # fmt: skip
+    assert row_tile(64, 56, 4, 32) == TileShape(14, 2)
+    assert row_tile(64, 56, 4, 32, 2).rows < 14
+    # Symbolic rows have no known remainder.
+    assert row_tile(64, None, 8, 16) == best_tile(64, None, 8, 16)
+    assert row_tile(64, None, 4, 32, 2) == best_tile(64, None, 4, 32, 2)
+    # No tile is worth more than what is there.
+    assert row_tile(5, 1, 8, 16) == TileShape(1, 1)

@@ -1,0 +1,1 @@
+"""From a candidate to its times: builders, runners, here or elsewhere, what results must be."""

@@ -1,0 +1,149 @@
+"""The roofline: how fast a workload could be at best on this machine.
+
+A call can be no faster than its arithmetic at the machine's peak, and no faster than its parameters
+can be brought from the level of memory that holds them. Both rates are measured, once a process,
+with kernels that do nothing else: products that stay in registers, and copies of arrays that fit
+each cache. It says where tuning has headroom; it decides nothing about what is correct.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from ...support.target import Target
+from ...tensorir.expr import IntImm
+from ...tensorir.function import PrimFunc
+from ...tensorir.parser import parse_func
+from ...tensorir.schedule import Schedule
+from ...vm.tensor import array
+from ...vm.timing import time_call
+from ..task import TuneTask
+from .measure import build_kernel
+
+_ROWS, _DEPTH = 12, 192
+_PRODUCTS = 64
+_REPEAT = 5
+_MILLISECONDS = 2.0
+_MOST_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What a machine does at most: float32 operations a second, and for each level of memory its
+    size and the bytes a second that a copy moves there, the smallest level first."""
+
+    flops: float
+    memory: tuple[tuple[int, float], ...]
+
+    def bandwidth(self, footprint: float) -> float:
+        """Bytes a second where so many bytes are used again and again."""
+        for size, rate in self.memory:
+            if footprint <= size:
+                return rate
+        return self.memory[-1][1]
+
+
+def bytes_of(func: PrimFunc) -> float:
+    """The bytes of a static function's parameters: what a call has to move at least."""
+    total = 0.0
+    for p in func.buffers:
+        extents = [d.value if isinstance(d, IntImm) else 0 for d in p.shape]
+        total += prod(extents) * p.dtype.bits / 8
+    return total
+
+
+def roofline_seconds(task: TuneTask, peaks: Peaks) -> float:
+    """The least time of a call."""
+    moved = bytes_of(task.func)
+    widest = max([p.dtype.bits for p in task.func.buffers if p.dtype.is_float], default=32)
+    flops = peaks.flops / max(1.0, widest / 32)
+    return max(task.flop / flops, moved / peaks.bandwidth(moved))
+
+
+@lru_cache(maxsize=8)
+def measure_peaks(target: Target) -> Peaks:
+    """The peaks of this machine for a target's vectors and threads; takes about a second."""
+    levels = [target.l1_bytes, target.l2_bytes, target.l3_bytes]
+    sizes = [min(size, _MOST_BYTES) for size in levels if size] + [_MOST_BYTES * 2]
+    # Half of a level: the other half is for what else it holds.
+    rates = [(size, _copy_rate(size // 2, target)) for size in sorted(set(sizes))]
+    # A copy within the smallest level takes less than its call: it is at least as fast as further
+    # out.
+    rising = [(size, max(rate for _, rate in rates[i:])) for i, (size, _) in enumerate(rates)]
+    return Peaks(_product_rate(target), tuple(rising))
+
+
+def _product_rate(target: Target) -> float:
+    """Operations a second of products whose sums stay in registers, on every thread."""
+    lanes = max(1, target.vector_bits // 32)
+    threads, columns = target.threads or target.cores, 2 * lanes
+    products = threads * _PRODUCTS
+    sch = Schedule(parse_func(_product_text(products, columns)), seed=0)
+    out = sch.cache_write("z", 0, "register")
+    p, u, v, k = sch.get_loops("z")
+    k0, k1 = sch.split(k, [None, 4])
+    sch.reorder(p, k0, k1, u, v)
+    sch.reverse_compute_at(out, p)
+    sch.unroll(k1)
+    sch.decompose_reduction("z", k0)
+    for block in ("z_init", "z_update", "z_register"):
+        *_, u, v = sch.get_loops(block)
+        v0, v1 = sch.split(v, [2, lanes])
+        sch.unroll(u)
+        sch.unroll(v0)
+        sch.vectorize(v1)
+    if threads > 1:
+        sch.parallel(sch.split(p, [threads, None])[0])
+    shapes = [(_DEPTH, columns), (_DEPTH, _ROWS), (products, _ROWS, columns)]
+    seconds = _time(sch.func, shapes, target)
+    return 2.0 * products * _ROWS * _DEPTH * columns / seconds
+
+
+def _product_text(products: int, columns: int) -> str:
+    return f"""
+@T.prim_func
+def peak(x: T.Buffer(({_DEPTH}, {columns}), "float32"), y: T.Buffer(({_DEPTH}, {_ROWS}), "float32"),
+         z: T.Buffer(({products}, {_ROWS}, {columns}), "float32")):
+    for p, u, v, k in T.grid({products}, {_ROWS}, {columns}, {_DEPTH}):
+        with T.block("z"):
+            vp, vu, vv, vk = T.axis.remap("SSSR", [p, u, v, k])
+            with T.init():
+                z[vp, vu, vv] = T.float32(0)
+            z[vp, vu, vv] = z[vp, vu, vv] + x[vk, vv] * y[vk, vu]
+"""
+
+
+def _copy_rate(size: int, target: Target) -> float:
+    """Bytes a second, read and written, of copies of arrays of ``size`` bytes together."""
+    lanes = max(1, target.vector_bits // 32)
+    threads = target.threads or target.cores
+    count = max(1, size // 8 // (lanes * threads)) * lanes * threads
+    sch = Schedule(parse_func(_copy_text(count)), seed=0)
+    (i,) = sch.get_loops("z")
+    outer, _, inner = sch.split(i, [threads, None, lanes])
+    sch.vectorize(inner)
+    if threads > 1:
+        sch.parallel(outer)
+    return 8.0 * count / _time(sch.func, [(count,), (count,)], target)
+
+
+def _copy_text(count: int) -> str:
+    return f"""
+@T.prim_func
+def copy(x: T.Buffer(({count},), "float32"), z: T.Buffer(({count},), "float32")):
+    for i in range({count}):
+        with T.block("z"):
+            vi = T.axis.spatial({count}, i)
+            z[vi] = x[vi]
+"""
+
+
+def _time(func: PrimFunc, shapes: list[tuple[int, ...]], target: Target) -> float:
+    """The best time of a call on arrays of ones."""
+    arguments = [array(np.ones(s, np.float32)) for s in shapes]
+    call = build_kernel(func, target).prepare(*arguments)
+    return min(time_call(call, number=1, repeat=_REPEAT, min_repeat_ms=_MILLISECONDS).results)

@@ -1,0 +1,1 @@
+"""What is measured next: spaces, decisions, strategies, the final heat."""
