@@ -1,7 +1,7 @@
 """The names programs are written with: ``from burnish.script import I, T, R``.
 
 ``@T.prim_func``, ``@R.function`` and ``@I.ir_module`` do not run what they decorate: they take its
-source with ``inspect``, collect the names around it (closure, enclosing class, globals), and hand
+source (``inspect`` for functions, the decorator's own line for classes), collect the names around it (closure, enclosing class, globals), and hand
 both to the parsers. The other attributes of ``T``, ``R`` and ``I`` are words: they exist so that
 annotations evaluate when Python defines the function, and so that editors know them; they compute
 nothing.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import textwrap
 from collections.abc import Callable, Mapping
 from types import FrameType, FunctionType
@@ -159,12 +160,20 @@ class _Vocabulary:
 
 
 # -- source and surroundings ---------------------------------------------------------------------
-def source_of(definition: object) -> tuple[Source, ast.stmt]:
+def source_of(definition: object, frame: FrameType | None = None) -> tuple[Source, ast.stmt]:
     """The source of a function or class and its syntax tree.
+
+    ``frame`` is where the decorator was called. Of a class Python itself knows no more than a name
+    and a module, which is nothing in a notebook, and one of several where a file has several
+    classes of one name; the line of its decorator tells.
 
     Raises ParseError where Python keeps no source (``-c``, ``exec``, the plain interactive prompt).
     """
     name = getattr(definition, "__qualname__", repr(definition))
+    if isinstance(definition, type) and frame is not None:
+        found = _decorated_class(definition.__name__, frame)
+        if found is not None:
+            return found
     try:
         lines, first = inspect.getsourcelines(definition)  # type: ignore[arg-type]
         path = inspect.getsourcefile(definition) or "<source>"  # type: ignore[arg-type]
@@ -173,6 +182,10 @@ def source_of(definition: object) -> tuple[Source, ast.stmt]:
             f"Python keeps no source for {name!r} (it was made by -c, exec or a plain prompt). "
             "Put the program in a file, or in a string read by burnish.parse(text)."
         ) from None
+    return _one_statement(path, lines, first)
+
+
+def _one_statement(path: str, lines: list[str], first: int) -> tuple[Source, ast.stmt]:
     text = textwrap.dedent("".join(lines))
     if text[:1].isspace():
         # A comment at the left margin keeps the text indented: give it a suite to stand in.
@@ -180,6 +193,24 @@ def source_of(definition: object) -> tuple[Source, ast.stmt]:
     source = Source(path, text, first)
     stmt = parse_python(source).body[0]
     return source, stmt.body[0] if isinstance(stmt, ast.If) else stmt
+
+
+def _decorated_class(name: str, frame: FrameType) -> tuple[Source, ast.stmt] | None:
+    """The class of this name whose decorator ``frame`` is about to call; None where there is none,
+    as after ``ir_module(SomeClass)``."""
+    path, line = frame.f_code.co_filename, frame.f_lineno
+    linecache.checkcache(path)
+    lines = linecache.getlines(path, frame.f_globals)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return None  # The file is no longer what runs.
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == name and node.decorator_list:
+            first = node.decorator_list[0].lineno
+            if first <= line <= node.lineno:
+                return _one_statement(path, lines[first - 1 : node.end_lineno], first)
+    return None
 
 
 def names_around(frame: FrameType | None, definition: object) -> dict[str, object]:
@@ -268,8 +299,9 @@ class _I(_Vocabulary):
         """The IRModule that a class describes. Raises ParseError."""
         if not isinstance(cls, type):
             _expected("a class", cls, "@I.ir_module")
-        env = names_around(_caller(1), cls)
-        source, stmt = source_of(cls)
+        frame = _caller(1)
+        env = names_around(frame, cls)
+        source, stmt = source_of(cls, frame)
         if not isinstance(stmt, ast.ClassDef):
             _expected("a class", cls, "@I.ir_module")
         return parse_module_class(stmt, source, env)

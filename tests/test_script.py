@@ -8,6 +8,7 @@ The functions below are never run by Python: their names are words of the vocabu
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -134,6 +135,46 @@ def test_no_source_names_parse() -> None:
     text = "@T.prim_func\ndef f(A: T.Buffer((4,), 'float32')):\n    A[0] = 1.0\n"
     with pytest.raises(ParseError, match=r"Python keeps no source for 'f'.*burnish\.parse"):
         exec(text, {"T": T})
+
+
+CELL = """
+def of(size):
+    @I.ir_module
+    class Made:
+# a comment at the left margin
+        @R.function
+        def main(x: R.Tensor((size,), "float32")):
+            return R.relu(x)
+    return Made
+
+first = of(3)
+
+@I.ir_module
+class Twice:
+    @R.function
+    def main(x: R.Tensor((4,), "float32")):
+        return R.relu(x)
+
+second = Twice
+
+@I.ir_module
+class Twice:
+    @R.function
+    def main(x: R.Tensor((5,), "float32")):
+        return R.exp(x)
+"""
+
+
+def test_classes_of_a_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A notebook's cell has a name that is no file; its text is where tracebacks find it.
+    name = "/nowhere/ipykernel_1/2.py"
+    lines = CELL.splitlines(keepends=True)
+    monkeypatch.setitem(linecache.cache, name, (len(CELL), None, lines, name))
+    names: dict[str, object] = {"__name__": "__main__", "I": I, "R": R}
+    exec(compile(CELL, name, "exec"), names)
+    for found, size in (("first", 3), ("second", 4), ("Twice", 5)):
+        assert f"x: R.Tensor(({size},)" in str(names[found])
+    assert "R.exp" in str(names["Twice"])
 
 
 @pytest.mark.parametrize(
