@@ -47,7 +47,7 @@ def print_shape(shape: Sequence[Expr], name_of: Callable[[Var], str] = lambda v:
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
-def parse_dim(text: str, var_of: Callable[[str], Var]) -> Expr:
+def parse_dim(text: str, var_of: Callable[[str], Expr]) -> Expr:
     """The dim that ``print_dim`` wrote; ``var_of`` gives the Var of a name. Raises DimError."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
@@ -65,7 +65,7 @@ _PARSED: dict[type[ast.operator], type[Add | Sub | Mul | FloorDiv | FloorMod]] =
 }
 
 
-def _parse(tree: ast.expr, text: str, var_of: Callable[[str], Var]) -> Expr:
+def _parse(tree: ast.expr, text: str, var_of: Callable[[str], Expr]) -> Expr:
     match tree:
         case ast.Constant(value=int() as value) if not isinstance(value, bool):
             return IntImm(value)

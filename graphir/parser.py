@@ -242,6 +242,10 @@ class _FunctionParser(ValueParser):
                 self.dataflow(node)
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 self.assign(name, value, None, node)
+            case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value) if self.declare_dims(
+                [ast.unparse(t) for t in targets], value
+            ):
+                pass
             case ast.AnnAssign(target=ast.Name(id=name), value=value, annotation=annotation) if (
                 value
             ):
@@ -294,10 +298,8 @@ class _FunctionParser(ValueParser):
             self.hidden.pop(name, None)
 
     def assign(self, name: str, value: ast.expr, annotated: Type | None, node: ast.stmt) -> None:
-        match value:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="T"), attr="int64"), args=[]):
-                self.dim_var(name)  # `m = T.int64()` declares a symbolic dim
-                return
+        if self.declare_dims([name], value):
+            return
         found = self.value(value, annotated)
         try:
             kind = type_of(found)

@@ -15,7 +15,7 @@ from ..support.errors import DTypeError, ParseError
 from ..support.source import Source, Span
 from ..tensorir.expr import Expr, IntImm
 from ..tensorir.expr import Var as DimVar
-from .dim import DimError, parse_dim
+from .dim import DimError, fold_dim, parse_dim
 from .expr import ShapeExpr
 from .type import ShapeType, TensorType, TupleType, Type
 
@@ -37,18 +37,35 @@ def literal(node: ast.expr, source: Source) -> object:
         raise ParseError("Expected a literal.", span_of(node, source)) from None
 
 
+def _is_dim(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="T"), attr="int64"), args=[]):
+            return True
+    return False
+
+
 class TypeParser:
     """Reads the types of one function; ``dims`` maps its symbolic names to their Vars."""
 
     def __init__(self, source: Source, env: Mapping[str, object]) -> None:
         self.source, self.env = source, env
         self.dims: dict[str, DimVar] = {}
+        self.declared: set[str] = set()
 
     def error(self, message: str, node: ast.AST) -> ParseError:
         return ParseError(message, span_of(node, self.source))
 
     def dim_var(self, name: str) -> DimVar:
         return self.dims.setdefault(name, DimVar(name))
+
+    def declare_dims(self, names: Sequence[str], value: ast.expr) -> bool:
+        """Whether ``value`` declares symbolic dims of these names: ``m, n = T.int64(), T.int64()``.
+        From there on the names mean the dims, whatever they are called around the program."""
+        values = value.elts if isinstance(value, ast.Tuple) else [value]
+        if len(values) != len(names) or any(not _is_dim(v) for v in values):
+            return False
+        self.declared.update([self.dim_var(name).name for name in names])
+        return True
 
     def attribute(self, node: ast.expr) -> Any:
         match node:
@@ -77,25 +94,23 @@ class TypeParser:
             match node:
                 case ast.Constant(value=str() as text):
                     return parse_dim(text, self.dim_var)
-                case ast.Name(id=name):
-                    value = self.env.get(name)
-                    if isinstance(value, int):
-                        return IntImm(value)
-                    if name in self.dims:
-                        return self.dims[name]
-                    raise self.error(
-                        f"{name!r} is no dimension; write a symbolic one as a string: {name!r}.",
-                        node,
-                    )
                 case _:
-                    return parse_dim(ast.unparse(node), self._dim_name)
+                    return fold_dim(parse_dim(ast.unparse(node), self._dim_name))
         except DimError as error:
             raise self.error(error.message, node) from None
 
-    def _dim_name(self, name: str) -> DimVar:
-        if name not in self.dims:
-            raise DimError(f"{name!r} is no dimension; write the whole dim as a string.")
-        return self.dims[name]
+    def _dim_name(self, name: str) -> Expr:
+        """What a name outside of a string means: the dim that the function declared, the integer
+        around the program, the dim that a string named; the nearest of them, as in Python."""
+        value = self.env.get(name)
+        if isinstance(value, int) and name not in self.declared:
+            return IntImm(value)
+        if name in self.dims:
+            return self.dims[name]
+        raise DimError(
+            f"{name!r} is no dimension; declare it, `{name} = T.int64()`, or write the whole dim "
+            f"as a string: {name!r}."
+        )
 
     def type(self, node: ast.expr) -> Type:
         match node:

@@ -163,6 +163,27 @@ def test_names_come_from_env() -> None:
     assert format_type(module["main"].ret_type) == 'R.Tensor((7,), dtype="float32")'  # type: ignore[union-attr]
 
 
+def test_declared_dims_stand_before_names_around_the_program() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("m", "n"), "float32"), y: R.Tensor((size * 2, "k"), "float32")):
+    m, n = T.int64(), T.int64()
+    k = T.int64()
+    lv: R.Tensor((m, n), "float32") = R.relu(x)
+    lw: R.Tensor((size * 2, k), "float32") = R.relu(y)
+    out: R.Tuple(R.Tensor((m, n), "float32"), R.Tensor((18, k), "float32")) = (lv, lw)
+    return out
+"""
+    module = parse_module(text, env={"n": 9, "k": 3, "size": 9})
+    assert [format_type(p.type) for p in module["main"].params] == [  # type: ignore[union-attr]
+        'R.Tensor(("m", "n"), dtype="float32")',
+        'R.Tensor((18, "k"), dtype="float32")',
+    ]
+    plain = text.replace("    k = T.int64()\n", "")
+    with pytest.raises(ParseError, match=r"is annotated R.Tensor\(\(18, 3\)"):
+        parse_module(plain, env={"n": 9, "k": 3, "size": 9})
+
+
 def test_functions_from_env_join_the_module() -> None:
     relu = parse_module(
         '@T.prim_func\ndef relu(X: T.Buffer((2, 3), "float32"), Y: T.Buffer((2, 3), "float32")):\n'
@@ -264,7 +285,7 @@ ERRORS = [
     ("y = R.const([[1], [1, 2]])\nreturn y", "inhomogeneous", "R.const"),
     (
         "y = R.reshape(x, R.shape([k, 2]))\nreturn y",
-        "'k' is no dimension; write a symbolic one as a string",
+        "'k' is no dimension; declare it, `k = T.int64()`, or write the whole dim as a string",
         "k",
     ),
     ('y = R.reshape(x, R.shape(["m **"]))\nreturn y', "Expected a dimension", '"m **"'),
