@@ -1,10 +1,10 @@
 """The names programs are written with: ``from burnish.script import I, T, R``.
 
 ``@T.prim_func``, ``@R.function`` and ``@I.ir_module`` do not run what they decorate: they take its
-source (``inspect`` for functions, the decorator's own line for classes), collect the names around it (closure, enclosing class, globals), and hand
-both to the parsers. The other attributes of ``T``, ``R`` and ``I`` are words: they exist so that
-annotations evaluate when Python defines the function, and so that editors know them; they compute
-nothing.
+source (``inspect`` for functions, the decorator's own line for classes), collect the names around
+it (closure, enclosing class, globals), and hand both to the parsers. The other attributes of ``T``,
+``R`` and ``I`` are words: they exist so that annotations evaluate when Python defines the function,
+and so that editors know them; they compute nothing.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from pathlib import Path
 from ..graphir.module import IRModule
 from ..graphir.passes.annotate_pattern import AnnotatePattern
 from ..graphir.passes.bind_params import BindParams
+from ..graphir.passes.bind_symbolic_vars import BindSymbolicVars
 from ..graphir.passes.canonicalize import Canonicalize
 from ..graphir.passes.collapse_leading_dims import CollapseLeadingDims
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
@@ -125,6 +126,7 @@ __all__ = [
     "AnnotatePattern",
     "ApplyDatabase",
     "BindParams",
+    "BindSymbolicVars",
     "Canonicalize",
     "CollapseLeadingDims",
     "DeadCodeElimination",

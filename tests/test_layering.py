@@ -61,6 +61,7 @@ ONLY_FROM: dict[str, tuple[str, ...]] = {
         "tensorir/stages/",
         "tuner/",
         "driver/",
+        "faces/",
         "graphir/",
         "__init__.py",
     ),

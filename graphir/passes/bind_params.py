@@ -12,11 +12,14 @@ from ...support.aligned import aligned_copy
 from ...support.errors import DTypeMismatchError, ShapeMismatchError, VMError, nearest
 from ...support.node import replace
 from ...support.passes import Pass
+from ...tensorir.expr import Expr
+from ...tensorir.expr import Var as DimVar
 from ..dim import DimError, print_shape, solve_dims
 from ..expr import Constant, Function, Var
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..type import TensorType
+from ..type import TensorType, dims_of
+from .bind_symbolic_vars import bind_dims
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class BindParams(Pass):
 
     ``params`` maps names to arrays, anything ``np.asarray`` takes, or tensors with ``.numpy()``. A
     name that is no parameter, or a value of another shape or dtype, is an error: nothing is cast. A
-    symbolic dim in a bound parameter's type must agree between the values, and stays symbolic
-    elsewhere.
+    symbolic dim in a bound parameter's type gets its size from the value, in the whole function;
+    two values that disagree about it are an error.
 
     *requires*: the function exists. *ensures*: the bound names are parameters no more.
 
@@ -54,9 +57,11 @@ class BindParams(Pass):
                     f"{', '.join(by_name)}.{nearest(name, by_name)}"
                 )
         bound = {by_name[n]: _constant(module, by_name[n], v) for n, v in self.params.items()}
+        func = bind_dims(module, func, _dims(self.func_name, bound))
+        values = {p.name: c for p, c in bound.items()}
         binder = ExprMutator(module)
-        binder.replaced.update(bound)
-        kept = tuple([p for p in func.params if p not in bound])
+        binder.replaced.update({p: values[p.name] for p in func.params if p.name in values})
+        kept = tuple([p for p in func.params if p.name not in values])
         module[self.func_name] = replace(binder.visit_function(func), params=kept)
         return module
 
@@ -81,3 +86,16 @@ def _constant(module: IRModule, param: Var, value: object) -> Constant:
     except DimError:
         raise ShapeMismatchError(param.name, *shapes) from None
     return found
+
+
+def _dims(func_name: str, bound: Mapping[Var, Constant]) -> dict[DimVar, Expr]:
+    """What the bound values say about the function's symbolic dims."""
+    patterns = [d for p in bound for d in dims_of(p.type)]
+    actual = [d for c in bound.values() for d in c.type.shape]
+    try:
+        return solve_dims(patterns, actual)
+    except DimError as error:
+        shapes = ", ".join(f"{p.name} {print_shape(c.type.shape)}" for p, c in bound.items())
+        raise VMError(
+            f"BindParams: the values of {func_name!r} disagree: {error.message} ({shapes})."
+        ) from None

@@ -12,6 +12,7 @@ from ...support.errors import ConfigError, nearest
 from ...support.passes import Pass, Pipeline
 from .annotate_pattern import AnnotatePattern
 from .bind_params import BindParams
+from .bind_symbolic_vars import BindSymbolicVars
 from .canonicalize import Canonicalize
 from .channels_last import ChannelsLast
 from .collapse_leading_dims import CollapseLeadingDims
@@ -31,6 +32,7 @@ from .select_winograd import SelectWinograd
 
 PASSES: tuple[type[Pass], ...] = (
     BindParams,
+    BindSymbolicVars,
     Canonicalize,
     ChannelsLast,
     CollapseLeadingDims,

@@ -51,7 +51,17 @@ TESTS = (
     ("tests/graphir",),
     ("tests/vm",),
     ("tests/frontend",),
-    tuple([f"tests/tuner/test_{n}.py" for n in ("apply", "database", "task", "candidate")]),
+    tuple(
+        [
+            f"tests/tuner/{n}.py"
+            for n in (
+                "records/test_apply",
+                "records/test_database",
+                "test_task",
+                "search/test_candidate",
+            )
+        ]
+    ),
     tuple([f"tests/driver/test_{n}.py" for n in ("compile", "numerics", "signature", "stages")]),
     ("tests/tensorir/lowering",),
     tuple([f"tests/tensorir/stages/test_{n}.py" for n in ("stage_lowering", "stage_schedule")]),

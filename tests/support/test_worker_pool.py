@@ -225,7 +225,7 @@ def test_an_interpreter_that_does_not_know_itself(monkeypatch: pytest.MonkeyPatc
 
 # -- where the parent's program comes from ----------------------------------
 PROGRAM = """
-from burnish.tuner.worker_pool import WorkerPool
+from burnish.support.worker_pool import WorkerPool
 pool = WorkerPool(1)
 print(pool.submit("operator:add", 20, 22).result(), pool.submit("os:getpid").result())
 """

@@ -169,10 +169,10 @@ PROGRAM = """
 import sys
 from burnish.support.target import Target
 from burnish.tests.tuner.programs import matmul, tiled
-from burnish.tuner.database import TuningDatabase
+from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.session import tune_task
 from burnish.tuner.task import TuneTask
-from burnish.tuner.worker_pool import WorkerPool
+from burnish.support.worker_pool import WorkerPool
 
 runner, builder = WorkerPool(1, limit=60), WorkerPool(1, limit=60)
 

@@ -80,3 +80,29 @@ def test_large_values_are_weights_by_the_parameters_name() -> None:
     assert list(module.weights) == []
     (name,) = verify_module(BindParams("main", {"w": constant(w)})(module)).constants
     assert name.startswith("sha256:")
+
+
+SIZED = """
+@R.function
+def main(x: R.Tensor(("b", "m")), w: R.Tensor(("n", "m")), v: R.Tensor(("n",))):
+    b, n = T.int64(), T.int64()
+    y: R.Tensor((b, n), "float32") = R.linear(x, w, v)
+    z: R.Tensor((b * n,), "float32") = R.reshape(y, R.shape([b * n]))
+    return z
+"""
+
+
+def test_a_parameter_binds_its_dims() -> None:
+    module = verify_module(BindParams("main", {"w": W})(parse_module(SIZED)))
+    text = module.script()
+    assert 'x: R.Tensor(("b", 2)' in text
+    assert "v: R.Tensor((3,)" in text
+    assert 'R.reshape(y, R.shape(["b * 3"]))' in text
+    x, v = np.ones((4, 2), "float32"), np.ones(3, "float32")
+    np.testing.assert_array_equal(run(module, "main", x, v), (x @ W.T + v).reshape(12))
+
+
+def test_values_that_disagree_about_a_dim() -> None:
+    values = {"w": W, "v": np.zeros(4, "float32")}
+    with pytest.raises(PassError, match=r"disagree: symbolic dim n would be both 3 and 4 .*w \(3"):
+        BindParams("main", values)(parse_module(SIZED))

@@ -291,7 +291,7 @@ def test_a_file_that_must_exist_is_not_made(tmp_path: Path) -> None:
 # -- killed writers ----------------------------------
 WRITER = """
 import sys
-from burnish.tuner.database import TuningDatabase, TuningRecord
+from burnish.tuner.records.database import TuningDatabase, TuningRecord
 who = sys.argv[2]
 with TuningDatabase(sys.argv[1]) as db:
     n = 0

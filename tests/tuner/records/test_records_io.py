@@ -94,8 +94,8 @@ def test_a_text_stands_once_in_a_log(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from burnish.tests.tuner.test_records_io import TEXT, record
-from burnish.tuner.records_io import append_records
+from burnish.tests.tuner.records.test_records_io import TEXT, record
+from burnish.tuner.records.records_io import append_records
 n = 0
 while n < int(sys.argv[3]):
     append_records(sys.argv[1], [(record(f"{sys.argv[2]}.{n}", 1.0), TEXT)])
