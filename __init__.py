@@ -18,6 +18,7 @@ if _TYPE_CHECKING:  # what type checkers and editors read; the table below is wh
     from .driver import transform as transform
     from .driver.build import build as build
     from .driver.compile import compile as compile
+    from .driver.load import load as load
     from .driver.lower import lower as lower
     from .driver.schedule import Schedule as Schedule
     from .driver.tasks import compile_tir as compile_tir
@@ -41,6 +42,7 @@ if _TYPE_CHECKING:  # what type checkers and editors read; the table below is wh
 _PUBLIC = {
     # compile and run
     "compile": "driver.compile",
+    "load": "driver.load",
     "build": "driver.build",
     "lower": "driver.lower",
     "VirtualMachine": "vm.interpreter",

@@ -1,4 +1,4 @@
-"""The command line: ``burnish compile|run|bench|show|tune|worker|db|info|demo``.
+"""The command line: ``burnish compile|inspect|run|bench|show|tune|worker|db|info|demo``.
 
 This file parses; what a command does is in ``commands`` and ``db_commands``, which are imported
 when it runs.
@@ -62,7 +62,7 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     def add_model(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("model", help="an ONNX file")
+        sub.add_argument("model", help="an ONNX file, or one of burnish's")
         sub.add_argument(
             "--target", default="native", help="e.g. 'native -threads=1', 'llvm -mcpu=haswell'"
         )
@@ -70,6 +70,15 @@ def _parser() -> argparse.ArgumentParser:
 
     sub = add("compile", "Compile a model and print the report.")
     add_model(sub)
+    sub.add_argument("-o", "--output", metavar="FILE.burnish", help="save the compiled model")
+    sub.add_argument(
+        "--variant",
+        action="append",
+        metavar="TARGET",
+        help="a CPU that the saved file has kernels for, e.g. x86-64-v3; repeatable",
+    )
+    sub = add("inspect", "Check a saved model and print what is in it.")
+    sub.add_argument("file", metavar="FILE.burnish")
     sub = add("run", "Run a model on .npy inputs (or random ones) and print or keep the outputs.")
     add_model(sub)
     sub.add_argument(

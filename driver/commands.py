@@ -16,29 +16,62 @@ from typing import Any
 import numpy as np
 
 from ..support.errors import ArgumentError
+from ..support.target import Target
 from ..tuner.measuring.remote_worker import serve_cluster
 from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
 from ..vm import parallel
+from ..vm.artifact import is_artifact, read_artifact
 from .arrays import random_inputs
 from .compile import CompiledModel, compile
 from .console import format_seconds, print_table
 from .kernels import resolve_target
+from .load import LoadedModel, load
 from .timing import time_interleaved
 from .tune import verify_budget
 from .tune_report import report_text, save_report
 
 
-def _load(options: argparse.Namespace) -> CompiledModel:
+def _compile(options: argparse.Namespace) -> CompiledModel:
     return compile(Path(options.model), target=options.target, threads=options.threads)
 
 
+def _load(options: argparse.Namespace) -> CompiledModel | LoadedModel:
+    """A model compiled now, or one from a file of ``save``."""
+    if is_artifact(options.model):
+        return load(options.model, threads=options.threads)
+    return _compile(options)
+
+
 def run_compile(options: argparse.Namespace) -> int:
-    print(_load(options).report)
+    model = _compile(options)
+    print(model.report)
+    if options.output:
+        saved = model.save(options.output, targets=options.variant or None)
+        print(f"wrote {saved.path}: {saved.size / 1e6:.1f} MB, for {', '.join(saved.targets)}")
     return 0
 
 
-def _inputs(model: CompiledModel, files: Sequence[str]) -> list[Any]:
+def run_inspect(options: argparse.Namespace) -> int:
+    artifact = read_artifact(options.file)
+    model = artifact.model
+    sizes = {name: artifact.part(name).nbytes for name in artifact.names}
+    rows = [["model", model["name"]], ["saved by", f"burnish {model['burnish']}"]]
+    for number, signature in enumerate(model["signatures"]):
+        rows.append([f"signature {number}", f"imported from {signature['source']}"])
+        for variant in signature["variants"]:
+            objects = sum(sizes[n] for n in variant["objects"])
+            constants = sum({n: sizes[n] for n, *_ in variant["constants"]}.values())
+            text = f"code {objects / 1e3:.1f} kB, constants {constants / 1e6:.2f} MB"
+            if variant["environment"]:
+                text += f", calls {', '.join(variant['environment'])}"
+            rows.append([f"  for {Target(variant['target']).cpu}", text])
+    rows.append(["parts", f"{len(sizes)}, {sum(sizes.values()) / 1e6:.2f} MB; hashes are right"])
+    print_table(str(options.file), ["", "value"], rows)
+    return 0
+
+
+def _inputs(model: CompiledModel | LoadedModel, files: Sequence[str]) -> list[Any]:
     """The arrays of some files, or random ones for a model of static shapes."""
     if not files:
         params = model.executable.program.functions["main"].params
@@ -84,7 +117,7 @@ def run_show(options: argparse.Namespace) -> int:
 
 def run_tune(options: argparse.Namespace) -> int:
     verify_budget(options.trials, options.minutes)
-    model = _load(options)
+    model = _compile(options)
     # The database outlives the search: what was measured is in it whatever happens.
     with TuningDatabase(options.database) as database:
         result = model.tune(

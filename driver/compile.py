@@ -1,23 +1,16 @@
 """burnish.compile: a model in, a callable out.
 
-    model = burnish.compile(module)             lazy: compiled at the first call of each signature
-    model = burnish.compile(module, (x,))       compiled now, for this signature alone
-    model = burnish.compile("mlp.onnx")         the file states its signature
-
-A call takes the *entry* of the library its arrays come from: Python generated for one signature,
-which checks and calls native code. Whatever it does not know falls through to ``_dispatch``, which
-converts, checks and explains.
+model = burnish.compile(module)             lazy: compiled at the first call of each signature
+model = burnish.compile(module, (x,))       compiled now, for this signature alone
+model = burnish.compile("mlp.onnx")         the file states its signature
 """
 
 from __future__ import annotations
 
-import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ..frontend.imported import Imported
 from ..graphir.module import IRModule
@@ -36,14 +29,8 @@ from ..tuner.analytic import schedule_analytically
 from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
 from ..vm.disassembler import print_program
-from ..vm.tensor import Tensor
-from .arrays import (
-    is_torch_tensor,
-    like_inputs,
-    random_inputs,
-    tensor_to_torch,
-    write_outputs,
-)
+from .arrays import random_inputs
+from .callable_model import CallableModel
 from .executable import Executable
 from .kernels import resolve_target
 from .report import CompileReport
@@ -62,6 +49,9 @@ from .timing import Timing, time_interleaved
 from .tune import ScheduledBy, TuneResult, tune_tasks
 from .weights import changed_weights, digest_weights
 
+if TYPE_CHECKING:
+    from .save import SavedFile
+
 MAX_SIGNATURES = 16
 NOTE_SIGNATURES = 4
 _ADVICE = 'Name the dims that vary, once: burnish.compile(module, dynamic_shapes=({0: "batch"},)).'
@@ -72,7 +62,14 @@ _TIMED_SIZE = 16
 """What symbolic dims are when the programs before and after tuning are timed."""
 
 
-class CompiledModel:
+class ModelSignature(CompiledSignature):
+    """One that was compiled here, with all stages at hand."""
+
+    imported: Imported
+    executable: Executable
+
+
+class CompiledModel(CallableModel[ModelSignature]):
     """A compiled model: call it like the module it came from. See ``compile``."""
 
     def __init__(
@@ -85,85 +82,23 @@ class CompiledModel:
         precision: str = "fast",
         again: Callable[[], Imported] | None = None,
     ) -> None:
+        super().__init__(is_torch=is_torch_module(source))
         # A source that is not imported again is not kept: its weights are the caller's.
         self._source = source if imported is None else None
         self._again = again
         self._weights: dict[str, str] | None = None
         """Digests of the weights that the compiled signatures have."""
         self._source_name = type(source).__name__
-        self._is_torch = is_torch_module(source)
         self._dynamic_shapes = dynamic_shapes
         self._target = target
         self._threads = threads
         self._precision = precision
         self._schedule: ScheduleChoice = schedule_analytically
-        self._signatures: dict[tuple[Any, ...], CompiledSignature] = {}
-        self._current: CompiledSignature | None = None
+        self._current: ModelSignature | None = None
         self._fixed = self._adopt((), imported) if imported is not None else None
-        self._entry: Callable[..., Any] = self._dispatch
-        self._lock = threading.Lock()
 
     # -- calls -------------------------------------------------------------------------------------
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model: torch in, torch out; NumPy in, NumPy out; anything with ``__dlpack__`` in,
-        burnish tensors out.
-
-        Raises ArityError, ShapeMismatchError, DTypeMismatchError or ArgumentError before any work.
-        """
-        if kwargs:
-            return self._dispatch(*args, **kwargs)
-        return self._entry(*args)
-
-    def run(self, inputs: Any, out: Any = None, threads: int | None = None) -> Any:
-        """Run on ``inputs``: one array, a sequence of inputs, or a dict by input name.
-
-        ``out`` (an array, a sequence of them, or a dict in the outputs' order) receives the outputs
-        and is returned; it may be strided and may share memory with an input. ``threads`` bounds
-        this call. Raises as a call does, and for an ``out`` that does not fit.
-        """
-        is_named = isinstance(inputs, Mapping)
-        args = () if is_named else tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
-        signature = self._select(args, dict(inputs) if is_named else {})
-        values = signature.imported.flatten_inputs(args, dict(inputs) if is_named else {})
-        outputs = signature.run(values, threads)
-        if out is None:
-            return self._wrap(signature, outputs, values)
-        write_outputs(out, outputs)
-        return out
-
-    def _dispatch(self, *args: Any, **kwargs: Any) -> Any:
-        """The complete way: pick (or compile) the signature, convert, run, wrap; and remember the
-        entry that will take the next call of this kind directly."""
-        signature = self._select(args, kwargs)
-        values = signature.imported.flatten_inputs(args, kwargs)
-        outputs = signature.run(values)
-        if values and not kwargs:
-            if all([type(v) is np.ndarray for v in values]):
-                self._take_entry(signature, "numpy")
-            elif all([is_torch_tensor(v) for v in values]):
-                self._take_entry(signature, "torch")
-        return self._wrap(signature, outputs, values)
-
-    def _take_entry(self, signature: CompiledSignature, kind: str) -> None:
-        """Have the next call go to a signature directly, unless it was replaced meanwhile."""
-        entry = signature.entry(kind, self._dispatch)
-        with self._lock:
-            if any(signature is known for known in self._signatures.values()):
-                self._entry = entry
-
-    def _wrap(
-        self, signature: CompiledSignature, outputs: list[Tensor], values: Sequence[Any]
-    ) -> Any:
-        """Outputs in the library of the inputs (of the source, where it takes none) and in the
-        structure of the model."""
-        if not values and self._is_torch:
-            wrapped = [tensor_to_torch(t) for t in outputs]
-        else:
-            wrapped = like_inputs(outputs, values)
-        imported = signature.imported
-        return wrapped[0] if imported.single_output else imported.unflatten_outputs(wrapped)
-
-    def _select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CompiledSignature:
+    def _select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSignature:
         """The signature of a call, compiled if it is new."""
         if self._fixed is not None:
             return self._fixed
@@ -177,7 +112,7 @@ class CompiledModel:
 
     def _compile_lazily(
         self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> CompiledSignature:
+    ) -> ModelSignature:
         count = len(self._signatures)
         if count >= MAX_SIGNATURES:
             raise VMError(
@@ -199,7 +134,7 @@ class CompiledModel:
             )
         return adopted
 
-    def _adopt(self, key: tuple[Any, ...], imported: Imported) -> CompiledSignature:
+    def _adopt(self, key: tuple[Any, ...], imported: Imported) -> ModelSignature:
         executable = compile_module(
             imported.module,
             self._target,
@@ -211,7 +146,7 @@ class CompiledModel:
         if isinstance(self._schedule, ScheduledBy):
             executable.report.notes += self._schedule.take_notes()
         executable.report.frontend |= imported.seconds
-        made = CompiledSignature(imported.without_module(), executable, self._threads)
+        made = ModelSignature(imported.without_module(), executable, self._threads)
         self._signatures[key] = self._current = made
         return made
 
@@ -238,8 +173,30 @@ class CompiledModel:
             self._signatures, self._weights = {}, None
             self._current, self._entry = None, self._dispatch
 
+    # -- keeping -----------------------------------------------------------------------------------
+    def save(self, path: str | Path, *, targets: Sequence[Target | str] | None = None) -> SavedFile:
+        """Write the compiled signatures to one file that ``burnish.load`` reads, here or elsewhere,
+        without torch, onnx or a compiler.
+
+        ``targets`` are the CPUs that it holds kernels for (``["x86-64-v3", "native"]``); loading
+        takes the best that the machine can run. By default it is the target that the model was
+        compiled for. What stood at ``path`` is replaced when the new file is complete.
+
+        Raises NotCompiledError before the first call, TargetError, and ArtifactError where inputs
+        or outputs are of classes that a file cannot tell, or the file cannot be written.
+        """
+        from .save import save_model
+
+        self._require("save")
+        with self._lock:
+            signatures = tuple(self._signatures.values())
+        return save_model(
+            path, signatures, targets, name=self._source_name, is_torch=self._is_torch,
+            schedule=self._schedule, precision=self._precision,
+        )  # fmt: skip
+
     # -- looking inside ----------------------------------------------------------------------------
-    def _require(self, what: str) -> CompiledSignature:
+    def _require(self, what: str) -> ModelSignature:
         if self._current is None:
             raise NotCompiledError(
                 f"{what}: the model is not compiled yet; it compiles at its first call. Call it "
@@ -358,7 +315,7 @@ class CompiledModel:
         known += [note for note in found if note not in known]
         if executable.program.objects == current.executable.program.objects:
             return result
-        new = CompiledSignature(current.imported, executable, self._threads)
+        new = ModelSignature(current.imported, executable, self._threads)
         result.before, result.after = _time_both(current, new)
         result.kept = result.after.is_less_than(result.before)
         if result.kept:
@@ -366,7 +323,7 @@ class CompiledModel:
             result.kept = self._replace(current, new)
         return result
 
-    def _replace(self, old: CompiledSignature, new: CompiledSignature) -> bool:
+    def _replace(self, old: CompiledSignature, new: ModelSignature) -> bool:
         """Put a signature in the place of one; whether that is still there, with its weights."""
         with self._lock:
             key = next((k for k, v in self._signatures.items() if v is old), None)
@@ -443,7 +400,7 @@ def _refuse_examples(model: Any, example_inputs: Any, dynamic_shapes: Any) -> No
         )
 
 
-def _time_both(old: CompiledSignature, new: CompiledSignature) -> list[Timing]:
+def _time_both(old: CompiledSignature, new: ModelSignature) -> list[Timing]:
     params = old.executable.program.functions["main"].params
     inputs = random_inputs(params, size=_TIMED_SIZE)
     before, after = old.machine()["main"], new.machine()["main"]

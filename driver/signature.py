@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..frontend.imported import Imported
 from ..support.errors import ArgumentError, ArityError, ShapeMismatchError
 from ..vm.fast_entry import NUMPY
 from ..vm.interpreter import VirtualMachine
 from ..vm.tensor import Tensor
 from .arrays import to_tensors, torch_kind
-from .executable import Executable
 from .runnable import check_runnable
 from .threads import check_threads, runtime
+
+if TYPE_CHECKING:
+    from ..frontend.imported import Imported
+    from .executable import Executable
+    from .load import SavedCalls, SavedProgram
 
 Entry = Callable[..., Any]
 
@@ -21,7 +24,12 @@ Entry = Callable[..., Any]
 class CompiledSignature:
     """A program for one signature, with its entries for NumPy arrays and torch tensors."""
 
-    def __init__(self, imported: Imported, executable: Executable, threads: int) -> None:
+    def __init__(
+        self,
+        imported: Imported | SavedCalls,
+        executable: Executable | SavedProgram,
+        threads: int,
+    ) -> None:
         self.imported = imported
         self.executable = executable
         self.threads = threads

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from ..graphir.expr import Function, Tuple
 from ..graphir.module import IRModule
 from ..graphir.op import type_of
 from ..graphir.type import TensorType, TupleType
-from ..support.errors import ArityError, FrontendError, MissingExtraError, nearest
+from ..support.call_form import TENSOR, CallForm
+from ..support.errors import FrontendError, MissingExtraError
 from ..vm.tensor import Tensor, array
 from .arrays import is_torch_tensor, tensor_to_torch
 
@@ -151,29 +153,16 @@ def import_ir_module(module: IRModule) -> Imported:
             "main returns a nested tuple or a shape; a compiled model returns tensors. "
             "Build the module with burnish.build instead."
         )
-    names = tuple([p.name for p in func.params])
-    is_single = isinstance(type_of(result), TensorType) if not isinstance(result, Tuple) else False
-
-    def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        given = dict(zip(names, args, strict=False))
-        for name, value in kwargs.items():
-            if name not in names or name in given:
-                problem = "was given twice" if name in given else "is no input of main"
-                hint = "" if name in given else nearest(name, names)
-                raise ArityError(f"{name!r} {problem}, which takes {', '.join(names)}.{hint}")
-            given[name] = value
-        if len(args) > len(names) or len(given) != len(names):
-            raise ArityError(
-                f"main takes {len(names)} input{'s' if len(names) != 1 else ''} "
-                f"({', '.join(names)}); got {len(args) + len(kwargs)}."
-            )
-        return [given[n] for n in names]
-
+    is_single = not isinstance(result, Tuple) and isinstance(type_of(result), TensorType)
+    form = CallForm.plain([p.name for p in func.params], 1 if is_single else len(fields))
+    if len(fields) == 1 and not is_single:
+        form = replace(form, result={"tuple": [TENSOR]})
     return Imported(
         module,
-        names,
-        flatten,
-        (lambda tensors: tensors[0]) if is_single else tuple,
+        form.names,
+        form.flatten,
+        form.unflatten,
+        form=lambda: form,
         single_output=is_single,
         source="IRModule",
     )

@@ -111,6 +111,18 @@ def recompile(
         return _finish(module, corridor, schedule, segments=segments, threads=threads)
 
 
+def compile_again(
+    executable: Executable, target: Target, schedule: ScheduleChoice, precision: str
+) -> Executable:
+    """The program of a compiled module for another target, from its import on. Weights come out of
+    the program, as in ``recompile``."""
+    known = executable.stages["00-import"]
+    (table,) = forked([known.weights])
+    module = IRModule(known.functions, known.attrs, table)
+    threads = executable.threads
+    return compile_module(module, target, schedule=schedule, threads=threads, precision=precision)
+
+
 @dataclass
 class _Corridor:
     """What one compilation walks with."""

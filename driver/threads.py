@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..support.errors import ArgumentError
 from ..support.target import Target
 from ..tensorir.codegen.host import native_target
-from ..tensorir.codegen.thread_pool import emit_thread_pool
 from ..vm import parallel
 from ..vm.native import load_objects
 
@@ -34,5 +33,7 @@ def runtime(threads: int) -> int:
     """Address of the Runtime record for a number of threads; the pool's object code is emitted and
     linked at the first request for more than one."""
     if threads > 1 and not parallel.is_installed():
+        from ..tensorir.codegen.thread_pool import emit_thread_pool
+
         parallel.install(load_objects([emit_thread_pool(native_target())]))
     return parallel.pool(threads)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..graphir.module import IRModule
+from ..support.call_form import CallForm
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class Imported:
     """The names users know the tensor inputs by, in parameter order."""
     flatten_inputs: Callable[[tuple[Any, ...], dict[str, Any]], list[Any]]
     unflatten_outputs: Callable[[list[Any]], Any]
+    form: Callable[[], CallForm]
+    """How calls look, as data: what a saved model keeps of the functions above. Raises
+    ArtifactError where that cannot be said."""
     single_output: bool = True
     """The model gives one bare tensor: ``unflatten_outputs`` is ``lambda outputs: outputs[0]``."""
     bare_tuple: bool = False

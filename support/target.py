@@ -4,7 +4,8 @@ The text form is a kind and options: ``native -threads=1``, ``llvm -mcpu=haswell
 ``Target(str(t)) == t``, and prints only what differs from what the rest of the text implies.
 
 * ``native`` is the machine at hand; ``llvm`` without ``-mcpu`` is the same.
-* ``llvm -mcpu=NAME`` takes sizes from the table below; options override them.
+* ``llvm -mcpu=NAME`` takes sizes from the table below; options override them. The name alone will
+  do.
 * ``target.resolved(host)`` fills in what is still open from the host's description.
 """
 
@@ -217,10 +218,13 @@ _SIZES = ("triple", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes", "
 
 def _parse(text: str) -> dict[str, Any]:
     kind, *options = shlex.split(text) or [""]
+    if kind in CPUS:
+        kind, options = "llvm", [f"-mcpu={kind}", *options]
     if kind not in KINDS:
         raise TargetError(
             f"Expected a target such as 'native -threads=1' or 'llvm -mcpu=haswell' (a kind, one "
-            f"of {', '.join(KINDS)}, then options); found {text!r}.{nearest(kind, KINDS)}"
+            f"of {', '.join(KINDS)}, or the name of a CPU, then options); found {text!r}."
+            f"{nearest(kind, (*KINDS, *CPUS))}"
         )
     values: dict[str, Any] = {"kind": kind}
     for option in options:

@@ -7,9 +7,7 @@ only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnx.inliner
@@ -19,7 +17,8 @@ from ...graphir import ops
 from ...graphir.builder import BlockBuilder
 from ...graphir.expr import Tuple, Var
 from ...graphir.type import TensorType
-from ...support.errors import ArityError, BurnishError, FrontendError, nearest
+from ...support.call_form import CallForm
+from ...support.errors import BurnishError, FrontendError
 from ...support.writer import NameTable
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.expr import Var as DimVar
@@ -91,14 +90,15 @@ def import_onnx(model: str | Path | bytes | ModelProto) -> Imported:
             outputs = [context.tensor(context.lookup(o.name, where), where) for o in graph.output]
             results = [o if isinstance(o, Var) else builder.emit_output(o) for o in outputs]
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
-    single = len(results) == 1
+    form = CallForm.plain(names, len(results), takes_dict=True)
     return Imported(
         builder.get(),
-        tuple(names),
-        _flattener(names),
-        (lambda tensors: tensors[0]) if single else tuple,
-        single_output=single,
-        bare_tuple=not single,
+        form.names,
+        form.flatten,
+        form.unflatten,
+        form=lambda: form,
+        single_output=form.is_single,
+        bare_tuple=form.is_tuple,
         dim_names=dims.names,
         source=source,
         variables={n: v.name for n, v in context.values.items() if isinstance(v, Var)},
@@ -216,28 +216,3 @@ def _convert(context: Context, node: NodeProto) -> None:
     for name, value in zip(node.output, results, strict=False):
         if name:
             context.values[name] = value
-
-
-# -- calls -----------------------------------------------------------------------------------
-def _flattener(names: list[str]) -> Callable[[tuple[Any, ...], dict[str, Any]], list[Any]]:
-    """Inputs by position, by keyword, or as one dict."""
-
-    def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        first = args[0] if len(args) == 1 and not kwargs else None
-        if isinstance(first, Mapping):
-            args, kwargs = (), first
-        unknown = [k for k in kwargs if k not in names]
-        if unknown:
-            raise ArityError(
-                f"the model has no input {unknown[0]!r}; it has {', '.join(names)}."
-                + nearest(unknown[0], names)
-            )
-        given = dict(zip(names, args, strict=False)) | dict(kwargs)
-        if len(args) + len(kwargs) != len(names) or len(given) != len(names):
-            raise ArityError(
-                f"the model takes {len(names)} input{'s' if len(names) != 1 else ''} "
-                f"({', '.join(names)}); got {len(args) + len(kwargs)}."
-            )
-        return [given[n] for n in names]
-
-    return flatten

@@ -131,6 +131,7 @@ def import_exported_program(
         tuple([p.name for p in params]),
         structure.flatten,
         structure.unflatten,
+        form=structure.form,
         single_output=structure.is_single,
         bare_tuple=structure.is_tuple,
         positional_only=structure.is_flat,

@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
+from ...support.call_form import TENSOR, CallForm, SizeRange, tree_of, value_tree
 from ...support.errors import (
     ArgumentError,
     ArityError,
@@ -95,6 +96,22 @@ class CallStructure:
         bare = pytree.tree_structure(tuple([0] * count))
         return count > 1 and all(x is _TENSOR for x in self.outputs) and self.out_spec == bare
 
+    def form(self) -> CallForm:
+        """All of it as data. Raises ArtifactError for what data cannot say: other containers than
+        lists, tuples and dicts."""
+        inputs = {i: _said(known, f"input {i}") for i, known in enumerate(self.inputs)}
+        outputs = {i: _said(known, f"output {i}") for i, known in enumerate(self.outputs)}
+        args, kwargs = pytree.tree_unflatten(list(inputs), self.in_spec)
+        given = [*zip(self.positional, args, strict=True), *kwargs.items()]
+        result = pytree.tree_unflatten(list(outputs), self.out_spec)
+        place = {leaf: sum(x is _TENSOR for x in self.inputs[:leaf]) for leaf in inputs}
+        return CallForm(
+            tuple([name for name, _ in given]),
+            tuple([tree_of(tree, inputs, f"input {name!r}") for name, tree in given]),
+            tree_of(result, outputs, "the result"),
+            tuple([SizeRange(r.name, place[r.leaf], r.axis, r.low, r.high) for r in self.ranges]),
+        )
+
     # -- inputs -------------------------------------------------------------------------------
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
         """The tensors of a call, in order.
@@ -160,6 +177,10 @@ class CallStructure:
         rest = iter(tensors)
         leaves = [next(rest) if known is _TENSOR else known for known in self.outputs]
         return pytree.tree_unflatten(leaves, self.out_spec)
+
+
+def _said(known: Any, what: str) -> Any:
+    return TENSOR if known is _TENSOR else value_tree(known, what)
 
 
 def _check_range(r: DimRange, x: Any, owner: str) -> None:

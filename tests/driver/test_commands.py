@@ -53,6 +53,30 @@ def test_compile_prints_the_report(tiny: str, capsys: pytest.CaptureFixture[str]
     assert "kernels: fused_add_relu" in out
 
 
+def test_compiled_models_are_saved_inspected_and_run(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = str(tmp_path / "tiny.burnish")
+    variants = ["--variant", "native", "--variant", "x86-64"]
+    code, out, _ = run(capsys, "compile", tiny, "-o", saved, *variants)
+    assert code == 0
+    assert f"wrote {saved}" in out
+    code, out, _ = run(capsys, "inspect", saved)
+    assert code == 0
+    assert "for x86-64" in out
+    assert "hashes are right" in out
+    np.save(tmp_path / "x.npy", np.array([[-2, 0, 1], [3, 4, 5]], np.float32))
+    code, out, _ = run(capsys, "run", saved, "--input", str(tmp_path / "x.npy"))
+    assert out == "output 0: float32 (2, 3)\n[[0. 0. 2.]\n [2. 4. 6.]]\n"
+    code, out, _ = run(capsys, "show", saved, "--stage", "70-bytecode")
+    assert "kernel:fused_add_relu" in out
+    Path(saved).write_bytes(Path(saved).read_bytes()[:-1])
+    code, _, err = run(capsys, "inspect", saved)
+    assert code == 2
+    assert "ArtifactError" in err
+    assert "is truncated" in err
+
+
 def test_run_prints_outputs(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "x.npy", np.array([[-2, 0, 1], [3, 4, 5]], np.float32))
     code, out, _ = run(capsys, "run", tiny, "--input", str(tmp_path / "x.npy"))

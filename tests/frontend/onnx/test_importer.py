@@ -170,8 +170,12 @@ def test_names_that_are_no_identifiers_stay_the_users() -> None:
     [
         ((1,), {}, "the model takes 2 inputs (x, z); got 1."),
         ((1, 2, 3), {}, "the model takes 2 inputs (x, z); got 3."),
-        ((1,), {"x": 2}, "the model takes 2 inputs (x, z); got 2."),
-        (({"x": 1, "zz": 2},), {}, "the model has no input 'zz'; it has x, z. Did you mean 'z'?"),
+        ((1,), {"x": 2}, "'x' was given twice; the inputs are x, z."),
+        (
+            ({"x": 1, "zz": 2},),
+            {},
+            "'zz' is no input of this model; the inputs are x, z. Did you mean 'z'?",
+        ),
     ],
 )
 def test_calls_that_do_not_fit(args: Any, kwargs: Any, message: str) -> None:

@@ -1,0 +1,92 @@
+"""CallableModel: what is called like the model it came from, whether compiled here or loaded.
+
+A call takes the *entry* of the library its arrays come from: Python generated for one signature,
+which checks and calls native code. Whatever it does not know falls through to ``_dispatch``, which
+converts, checks and explains.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from ..vm.tensor import Tensor
+from .arrays import is_torch_tensor, like_inputs, tensor_to_torch, write_outputs
+from .signature import CompiledSignature
+
+S = TypeVar("S", bound=CompiledSignature)
+
+
+class CallableModel(ABC, Generic[S]):
+    """Signatures by key, and the entry that takes the next call."""
+
+    def __init__(self, *, is_torch: bool) -> None:
+        self._is_torch = is_torch
+        self._signatures: dict[tuple[Any, ...], S] = {}
+        self._entry: Callable[..., Any] = self._dispatch
+        self._lock = threading.Lock()
+
+    @abstractmethod
+    def _select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> S:
+        """The signature of a call."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model: torch in, torch out; NumPy in, NumPy out; anything with ``__dlpack__`` in,
+        burnish tensors out.
+
+        Raises ArityError, ShapeMismatchError, DTypeMismatchError or ArgumentError before any work.
+        """
+        if kwargs:
+            return self._dispatch(*args, **kwargs)
+        return self._entry(*args)
+
+    def run(self, inputs: Any, out: Any = None, threads: int | None = None) -> Any:
+        """Run on ``inputs``: one array, a sequence of inputs, or a dict by input name.
+
+        ``out`` (an array, a sequence of them, or a dict in the outputs' order) receives the outputs
+        and is returned; it may be strided and may share memory with an input. ``threads`` bounds
+        this call. Raises as a call does, and for an ``out`` that does not fit.
+        """
+        is_named = isinstance(inputs, Mapping)
+        args = () if is_named else tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
+        signature = self._select(args, dict(inputs) if is_named else {})
+        values = signature.imported.flatten_inputs(args, dict(inputs) if is_named else {})
+        outputs = signature.run(values, threads)
+        if out is None:
+            return self._wrap(signature, outputs, values)
+        write_outputs(out, outputs)
+        return out
+
+    def _dispatch(self, *args: Any, **kwargs: Any) -> Any:
+        """The complete way: pick (or compile) the signature, convert, run, wrap; and remember the
+        entry that will take the next call of this kind directly."""
+        signature = self._select(args, kwargs)
+        values = signature.imported.flatten_inputs(args, kwargs)
+        outputs = signature.run(values)
+        if values and not kwargs:
+            if all([type(v) is np.ndarray for v in values]):
+                self._take_entry(signature, "numpy")
+            elif all([is_torch_tensor(v) for v in values]):
+                self._take_entry(signature, "torch")
+        return self._wrap(signature, outputs, values)
+
+    def _take_entry(self, signature: S, kind: str) -> None:
+        """Have the next call go to a signature directly, unless it was replaced meanwhile."""
+        entry = signature.entry(kind, self._dispatch)
+        with self._lock:
+            if any(signature is known for known in self._signatures.values()):
+                self._entry = entry
+
+    def _wrap(self, signature: S, outputs: list[Tensor], values: Sequence[Any]) -> Any:
+        """Outputs in the library of the inputs (of the source, where it takes none) and in the
+        structure of the model."""
+        if not values and self._is_torch:
+            wrapped = [tensor_to_torch(t) for t in outputs]
+        else:
+            wrapped = like_inputs(outputs, values)
+        imported = signature.imported
+        return wrapped[0] if imported.single_output else imported.unflatten_outputs(wrapped)

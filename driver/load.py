@@ -1,0 +1,262 @@
+"""Loading a saved model: its parts are mapped, its object code linked. No compiler, no torch.
+
+Of several variants the best that this machine can run is taken: that of its own CPU, else the one
+with the widest vectors. ``model.report`` says which, and why not the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..support.abi import ABI_VERSION
+from ..support.call_form import CallForm
+from ..support.dtype import DType
+from ..support.errors import (
+    ArgumentError,
+    ArityError,
+    ArtifactError,
+    ShapeMismatchError,
+    TargetError,
+)
+from ..support.target import Target
+from ..tensorir.codegen.host import native_target
+from ..vm import parallel
+from ..vm.artifact import Artifact, read_artifact
+from ..vm.disassembler import parse_program, print_program
+from ..vm.native import load_objects
+from ..vm.program import Program
+from ..vm.tensor import Tensor, dtype_of, wrap
+from .callable_model import CallableModel
+from .runnable import check_runnable
+from .signature import CompiledSignature
+from .threads import thread_count
+
+
+@dataclass(frozen=True)
+class SavedCalls:
+    """How calls look: what ``Imported`` is to a model compiled here."""
+
+    input_names: tuple[str, ...]
+    flatten_inputs: Callable[[tuple[Any, ...], dict[str, Any]], list[Any]]
+    unflatten_outputs: Callable[[Sequence[Any]], Any]
+    single_output: bool
+    bare_tuple: bool
+    positional_only: bool
+    dim_names: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class SavedProgram:
+    """A program and the CPU that it was compiled for."""
+
+    program: Program
+    target: Target
+
+
+class LoadedSignature(CompiledSignature):
+    """One that was compiled elsewhere."""
+
+    imported: SavedCalls
+    executable: SavedProgram
+
+
+class LoadedModel(CallableModel[LoadedSignature]):
+    """A model from a file: call it like the module it came from. See ``load``."""
+
+    def __init__(
+        self,
+        artifact: Artifact,
+        signatures: Sequence[LoadedSignature],
+        reports: Sequence[str],
+        scheduled: Sequence[str],
+    ) -> None:
+        super().__init__(is_torch=False)
+        self._artifact = artifact
+        self._signatures = {(i,): s for i, s in enumerate(signatures)}
+        self._current = signatures[0]
+        self._reports, self._scheduled = tuple(reports), tuple(scheduled)
+
+    def _select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadedSignature:
+        known = list(self._signatures.values())
+        if len(known) == 1:
+            return known[0]
+        for signature in known:
+            if _fits(signature, args, kwargs):
+                self._current = signature
+                return signature
+        first = [", ".join(map(str, s.executable.program.functions["main"].params)) for s in known]
+        raise ShapeMismatchError("the inputs", " or ".join(first), "inputs that fit none of them")
+
+    @property
+    def inputs(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+        """(name, shape, dtype) of each input tensor of the signature used last; symbolic dims by
+        name."""
+        params = self._current.executable.program.functions["main"].params
+        names = self._current.imported.input_names
+        return tuple([(n, p.spec.shape, p.spec.dtype) for n, p in zip(names, params, strict=True)])
+
+    @property
+    def executable(self) -> SavedProgram:
+        """The program of the signature used last."""
+        return self._current.executable
+
+    @property
+    def target(self) -> Target:
+        """The CPU that the kernels in use were compiled for."""
+        return self._current.executable.target
+
+    @property
+    def report(self) -> str:
+        """Which kernels were taken and why, and what their compilation said of itself."""
+        return self._reports[self._number()]
+
+    def script(self, stage: str = "40-scheduled") -> str:
+        """The scheduled module (``40-scheduled``) or the program (``70-bytecode``) as text.
+
+        Raises ArgumentError for another stage: a file keeps no more.
+        """
+        if stage == "40-scheduled":
+            return bytes(self._artifact.part(self._scheduled[self._number()])).decode()
+        if stage == "70-bytecode":
+            return print_program(self._current.executable.program)
+        raise ArgumentError(
+            f"A loaded model has the stages 40-scheduled and 70-bytecode; found {stage!r}."
+        )
+
+    def show(self, stage: str = "40-scheduled") -> None:
+        """Print a stage."""
+        print(self.script(stage))
+
+    def _number(self) -> int:
+        return list(self._signatures.values()).index(self._current)
+
+    def __repr__(self) -> str:
+        count = len(self._signatures)
+        plural = "s" if count != 1 else ""
+        return f"<burnish model of {self._artifact.path}: {count} signature{plural}>"
+
+
+def load(
+    path: str | Path,
+    *,
+    threads: int | None = None,
+    target: Target | str | None = None,
+    verify: bool = True,
+) -> LoadedModel:
+    """A model that ``CompiledModel.save`` wrote. Needs numpy and llvmlite alone.
+
+    The file is mapped: several processes that load it have its weights once. ``threads`` bounds the
+    threads of a call; ``target`` asks for the kernels of one of the file's targets instead of the
+    best. ``verify=False`` leaves out the comparison of the parts' hashes, which reads the whole
+    file.
+
+    Raises ArtifactError for a file that is not whole, not a saved model or from a newer burnish,
+    and TargetError where it has no kernels that this machine can run.
+    """
+    artifact = read_artifact(path, verify=verify)
+    model = artifact.model
+    if model["abi"] != ABI_VERSION:
+        raise ArtifactError(
+            f"{path} was saved by burnish {model['burnish']}, whose kernels speak version "
+            f"{model['abi']} of the kernel ABI; this one speaks {ABI_VERSION}. Save it again."
+        )
+    signatures, reports, scheduled = [], [], []
+    for known in model["signatures"]:
+        variant, why = _best_variant(known["variants"], target, Path(path))
+        form = CallForm.from_json(known["form"])
+        calls = SavedCalls(
+            tuple(known["inputs"]),
+            form.flatten,
+            form.unflatten,
+            form.is_single,
+            form.is_tuple,
+            form.is_flat,
+            tuple(known["dims"]),
+            known["source"],
+        )
+        chosen = Target(variant["target"])
+        program = _program(artifact, variant)
+        count = thread_count(chosen, threads)
+        _take_pool(artifact, variant, count)
+        signatures.append(LoadedSignature(calls, SavedProgram(program, chosen), count))
+        report = bytes(artifact.part(variant["report"])).decode()
+        reports.append(f"loaded from {path}, {why}\nwhen it was saved:\n{report}")
+        scheduled.append(variant["scheduled"])
+    return LoadedModel(artifact, signatures, reports, scheduled)
+
+
+def _program(artifact: Artifact, variant: Mapping[str, Any]) -> Program:
+    constants = {
+        name: _array(artifact.part(name), dtype, tuple(shape))
+        for name, dtype, shape in variant["constants"]
+    }
+    objects = {name: bytes(artifact.part(name)) for name in variant["objects"]}
+    text = bytes(artifact.part(variant["program"])).decode()
+    return parse_program(text, constants, objects, name=f"{artifact.path}: {variant['program']}")
+
+
+def _array(part: memoryview, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    held = np.dtype("uint16") if dtype == "bfloat16" else DType(dtype).to_numpy()
+    flat = np.frombuffer(part, held)
+    return wrap(flat.reshape(shape), DType(dtype) if dtype == "bfloat16" else dtype_of(flat))
+
+
+def _take_pool(artifact: Artifact, variant: Mapping[str, Any], threads: int) -> None:
+    if threads > 1 and not parallel.is_installed():
+        parallel.install(load_objects([bytes(artifact.part(variant["pool"]))]))
+
+
+def _best_variant(
+    variants: Sequence[Mapping[str, Any]], wanted: Target | str | None, path: Path
+) -> tuple[Mapping[str, Any], str]:
+    """The variant to run, and a sentence that says why."""
+    host = native_target()
+    asked = None if wanted is None else Target(str(wanted)).resolved(host).cpu
+    usable: list[tuple[tuple[bool, int, int], Mapping[str, Any]]] = []
+    reasons: list[str] = []
+    for variant in variants:
+        target = Target(variant["target"])
+        if asked not in (None, target.cpu):
+            reasons.append(f"{target.cpu} was not asked for")
+            continue
+        try:
+            check_runnable(target, host)
+        except TargetError as error:
+            reasons.append(error.message)
+            continue
+        rank = (target.cpu == host.cpu, target.vector_bits, len(target.features))
+        usable.append((rank, variant))
+    if not usable:
+        raise TargetError(f"{path} has no kernels that can be used here. " + " ".join(reasons))
+    usable.sort(key=lambda pair: pair[0], reverse=True)
+    chosen = usable[0][1]
+    others = [f"{Target(v['target']).cpu} would do too" for _, v in usable[1:]] + reasons
+    cpu = Target(chosen["target"]).cpu
+    return chosen, f"with its kernels for {cpu}" + (f" ({'; '.join(others)})" if others else "")
+
+
+def _fits(signature: LoadedSignature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is of the signature, by its structure, ranks, fixed sizes and dtypes."""
+    try:
+        values = signature.imported.flatten_inputs(args, kwargs)
+    except (ArityError, ArgumentError, ShapeMismatchError):
+        return False
+    params = signature.executable.program.functions["main"].params
+    for value, param in zip(values, params, strict=True):
+        shape = tuple(getattr(value, "shape", ()))
+        dtype = str(getattr(value, "dtype", "")).removeprefix("torch.")
+        if len(shape) != len(param.spec.shape) or dtype != param.spec.dtype:
+            return False
+        known = zip(shape, param.spec.shape, strict=True)
+        if any(text.isdecimal() and int(text) != size for size, text in known):
+            return False
+    return True
+
+
+__all__ = ["LoadedModel", "SavedCalls", "SavedProgram", "load"]

@@ -1,0 +1,184 @@
+"""How a call of a model looks, as data: what a saved model knows of the one it was made from.
+
+A *tree* is a nest of plain Python: ``TENSOR`` where a tensor stands, ``{"value": x}`` for a plain
+value that became part of the program, ``{"list": [...]}``, ``{"tuple": [...]}`` and
+``{"dict": [[key, tree], ...]}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from .errors import ArgumentError, ArityError, ArtifactError, ShapeMismatchError, nearest
+
+TENSOR = "tensor"
+Tree: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class SizeRange:
+    """The sizes that a named dim may have: of axis ``axis`` of the ``tensor``-th tensor."""
+
+    name: str
+    tensor: int
+    axis: int
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True)
+class CallForm:
+    """Inputs by name, in the order of positions, each with its tree; the result's tree."""
+
+    names: tuple[str, ...]
+    trees: tuple[Tree, ...]
+    result: Tree
+    ranges: tuple[SizeRange, ...] = ()
+    takes_dict: bool = False
+    """One dict of inputs by name may stand for all."""
+
+    @staticmethod
+    def plain(names: Sequence[str], outputs: int, *, takes_dict: bool = False) -> CallForm:
+        """Tensors by position or name; one result bare, several as a tuple."""
+        result = TENSOR if outputs == 1 else {"tuple": [TENSOR] * outputs}
+        return CallForm(tuple(names), (TENSOR,) * len(names), result, takes_dict=takes_dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_json(known: Mapping[str, Any]) -> CallForm:
+        return CallForm(
+            tuple(known["names"]),
+            tuple(known["trees"]),
+            known["result"],
+            tuple([SizeRange(**r) for r in known["ranges"]]),
+            known["takes_dict"],
+        )
+
+    # -- what entries ask ------------------------------------------------------------------------
+    @property
+    def is_flat(self) -> bool:
+        """Every call with the right number of positional tensors flattens to itself."""
+        return all(tree == TENSOR for tree in self.trees) and not self.ranges
+
+    @property
+    def is_single(self) -> bool:
+        """The result is one bare tensor."""
+        return bool(self.result == TENSOR)
+
+    @property
+    def is_tuple(self) -> bool:
+        """The result is a tuple of bare tensors."""
+        return isinstance(self.result, dict) and set(self.result.get("tuple", [0])) == {TENSOR}
+
+    # -- calls -----------------------------------------------------------------------------------
+    def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """The tensors of a call, in order. Raises ArityError, ArgumentError, ShapeMismatchError."""
+        first = args[0] if args and not args[1:] and not kwargs else None
+        if self.takes_dict and isinstance(first, Mapping):
+            args, kwargs = (), first
+        given = dict(zip(self.names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in self.names or name in given:
+                problem = "was given twice" if name in given else "is no input of this model"
+                raise ArityError(
+                    f"{name!r} {problem}; the inputs are {', '.join(self.names)}."
+                    + ("" if name in given else nearest(name, self.names))
+                )
+            given[name] = value
+        if len(args) > len(self.names) or len(given) < len(self.names):
+            raise ArityError(
+                f"the model takes {len(self.names)} input{'s' if len(self.names) != 1 else ''} "
+                f"({', '.join(self.names)}); got {len(args) + len(kwargs)}."
+            )
+        found: list[Any] = []
+        owners: list[str] = []
+        for name, tree in zip(self.names, self.trees, strict=True):
+            found += _leaves(tree, given[name], f"input {name!r}")
+            owners += [f"input {name!r}"] * (len(found) - len(owners))
+        for r in self.ranges:
+            size = found[r.tensor].shape[r.axis]
+            if size < r.low or (r.high is not None and size > r.high):
+                wanted = f"{r.low} and more" if r.high is None else f"{r.low} to {r.high}"
+                raise ShapeMismatchError(
+                    f"{owners[r.tensor]}, dim {r.axis}",
+                    f"of {r.name} from {wanted}",
+                    str(size),
+                    "It was exported for these.",
+                )
+        return found
+
+    def unflatten(self, tensors: Sequence[Any]) -> Any:
+        """The outputs in the structure of the result."""
+        return _fill(self.result, iter(tensors))
+
+
+def tree_of(value: Any, leaves: Mapping[int, Tree], what: str) -> Tree:
+    """The tree of a nest of list, tuple and dict whose integers are numbers of ``leaves``.
+
+    Raises ArtifactError for any other class, which a saved model could not build again.
+    """
+    if type(value) is int:
+        return leaves[value]
+    if type(value) in (list, tuple):
+        return {type(value).__name__: [tree_of(v, leaves, what) for v in value]}
+    if isinstance(value, dict) and all(isinstance(k, str) for k in value):
+        return {"dict": [[k, tree_of(v, leaves, what)] for k, v in value.items()]}
+    if value is None:
+        return {"value": None}
+    raise ArtifactError(
+        f"{what} is a {type(value).__name__}; a saved model knows tensors, plain values, lists, "
+        "tuples and dicts with string keys. Wrap the module in one whose forward() uses these."
+    )
+
+
+def value_tree(value: Any, what: str) -> Tree:
+    """The tree of a plain value. Raises ArtifactError for one that JSON has not."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return {"value": value}
+    raise ArtifactError(f"{what} is a {type(value).__name__}, which cannot be saved.")
+
+
+def _leaves(tree: Tree, value: Any, what: str) -> Iterator[Any]:
+    if tree == TENSOR:
+        yield value
+        return
+    ((kind, inner),) = tree.items()
+    if kind == "value":
+        if type(value) is not type(inner) or value != inner:
+            raise ArgumentError(
+                f"{what}: {inner!r} at compilation, which became part of the program; got "
+                f"{value!r}. Compile again for another value."
+            )
+    elif kind == "dict":
+        if not isinstance(value, Mapping) or list(value) != [k for k, _ in inner]:
+            keys = ", ".join(repr(k) for k, _ in inner)
+            raise ArityError(f"{what}: expected a dict of {keys}, found {_shown(value)}.")
+        for key, part in inner:
+            yield from _leaves(part, value[key], f"{what}[{key!r}]")
+    else:
+        if not isinstance(value, (list, tuple)) or len(value) != len(inner):
+            raise ArityError(f"{what}: expected a {kind} of {len(inner)}, found {_shown(value)}.")
+        for i, (part, item) in enumerate(zip(inner, value, strict=True)):
+            yield from _leaves(part, item, f"{what}[{i}]")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, tuple, Mapping)):
+        return f"a {type(value).__name__} of {len(value)}"
+    return f"a {type(value).__name__}"
+
+
+def _fill(tree: Tree, tensors: Iterator[Any]) -> Any:
+    if tree == TENSOR:
+        return next(tensors)
+    ((kind, inner),) = tree.items()
+    if kind == "value":
+        return inner
+    if kind == "dict":
+        return {key: _fill(part, tensors) for key, part in inner}
+    made = [_fill(part, tensors) for part in inner]
+    return made if kind == "list" else tuple(made)

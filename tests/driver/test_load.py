@@ -1,0 +1,78 @@
+"""load: the best kernels of a file, without torch and without a compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import burnish
+from burnish.driver.compile import CompiledModel
+from burnish.support.errors import (
+    TargetError,
+)
+
+
+class Small(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.last = torch.nn.Linear(8 * 36, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.relu(self.conv(x)).flatten(1))
+
+
+@pytest.fixture(scope="module")
+def small() -> tuple[CompiledModel, torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    model, x = Small().eval(), torch.randn(2, 3, 6, 6)
+    compiled = burnish.compile(model, (x,))
+    return compiled, x, compiled(x)
+
+
+def test_kernels_for_several_targets(small: Any, tmp_path: Path) -> None:
+    compiled, x, expected = small
+    targets = ["x86-64", "neoverse-n1", "native"]
+    saved = compiled.save(tmp_path / "m.burnish", targets=targets)
+    best = burnish.load(saved.path)
+    assert torch.equal(best(x), expected)
+    assert best.target == compiled.executable.target
+    assert "compiled for aarch64" in best.report
+    plain = burnish.load(saved.path, target="x86-64")
+    assert plain.target.cpu == "x86-64"
+    torch.testing.assert_close(plain(x), expected)
+    with pytest.raises(TargetError, match=r"no kernels that can be used here.*aarch64"):
+        burnish.load(saved.path, target="neoverse-n1")
+    one = compiled.save(tmp_path / "one.burnish", targets=["neoverse-n1"])
+    with pytest.raises(TargetError, match=r"no kernels that can be used here.*aarch64"):
+        burnish.load(one.path)
+
+
+def test_it_loads_without_torch_and_without_the_compiler(small: Any, tmp_path: Path) -> None:
+    compiled, x, expected = small
+    saved = compiled.save(tmp_path / "m.burnish")
+    np.save(tmp_path / "x.npy", x.numpy())
+    program = """
+        import sys
+        import numpy as np
+        for name in ("torch", "onnx", "networkx", "xgboost", "rich", "scipy"):
+            sys.modules[name] = None
+        import burnish
+        folder = sys.argv[1]
+        model = burnish.load(folder + "/m.burnish", threads=2)
+        np.save(folder + "/y.npy", model(np.load(folder + "/x.npy")))
+        names = ("burnish.graphir.passes", "burnish.tensorir.schedule", "burnish.tuner")
+        print(sorted(m for m in sys.modules if m.startswith(names)))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected.numpy())
+    assert saved.path.exists()

@@ -1,0 +1,86 @@
+"""CallForm: calls as data."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from burnish.support.call_form import TENSOR, CallForm, SizeRange, tree_of, value_tree
+from burnish.support.errors import (
+    ArgumentError,
+    ArityError,
+    ArtifactError,
+    BurnishError,
+    ShapeMismatchError,
+)
+
+NESTED = CallForm(
+    ("x", "scale", "more"),
+    (
+        TENSOR,
+        {"value": 2.0},
+        {"dict": [["a", {"list": [TENSOR, TENSOR]}], ["b", {"tuple": [{"value": None}]}]]},
+    ),
+    {"dict": [["y", TENSOR], ["rest", {"tuple": [{"list": [TENSOR]}, {"value": "done"}]}]]},
+)
+
+
+def test_calls_come_apart_and_results_together() -> None:
+    form = CallForm.from_json(json.loads(json.dumps(NESTED.to_json())))
+    assert form == NESTED
+    assert form.flatten(("X", 2.0), {"more": {"a": ["P", "Q"], "b": (None,)}}) == ["X", "P", "Q"]
+    assert form.unflatten(["Y", "R"]) == {"y": "Y", "rest": (["R"], "done")}
+    assert not form.is_flat
+    assert not form.is_single
+    assert not form.is_tuple
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "error", "message"),
+    [
+        (("X",), {}, ArityError, r"takes 3 inputs \(x, scale, more\); got 1"),
+        (("X", 2.0, {}, 1), {}, ArityError, "got 4"),
+        (("X", 2.0), {"moer": {}}, ArityError, "'moer' is no input of this model.*'more'"),
+        (("X", 2.0), {"x": 1}, ArityError, "'x' was given twice"),
+        (("X", 3.0, {"a": [1, 2], "b": (None,)}), {}, ArgumentError, r"2\.0 at compilation"),
+        (("X", 2, {"a": [1, 2], "b": (None,)}), {}, ArgumentError, "got 2"),
+        (("X", 2.0, {"a": [1], "b": (None,)}), {}, ArityError, r"\['a'\]: expected a list of 2"),
+        (("X", 2.0, {"b": 1, "a": 2}), {}, ArityError, "expected a dict of 'a', 'b'"),
+        (("X", 2.0, 7), {}, ArityError, "found a int"),
+    ],
+)
+def test_calls_that_do_not_fit(
+    args: tuple[Any, ...], kwargs: dict[str, Any], error: type[BurnishError], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        NESTED.flatten(args, kwargs)
+
+
+def test_plain_forms() -> None:
+    one, two = CallForm.plain(["x"], 1), CallForm.plain(["x", "y"], 2, takes_dict=True)
+    assert one.is_flat
+    assert one.is_single
+    assert two.is_tuple
+    assert two.flatten(({"y": 1, "x": 2},), {}) == [2, 1]
+    assert two.unflatten([1, 2]) == (1, 2)
+    assert one.unflatten([1]) == 1
+
+
+def test_sizes_outside_of_a_range() -> None:
+    form = CallForm(("x",), (TENSOR,), TENSOR, (SizeRange("n", 0, 1, 2, 8),))
+    x = SimpleNamespace(shape=(4, 9))
+    with pytest.raises(
+        ShapeMismatchError, match=r"input 'x', dim 1: expected shape of n from 2 to 8, got 9"
+    ):
+        form.flatten((x,), {})
+    assert not form.is_flat
+
+
+def test_what_cannot_be_said() -> None:
+    with pytest.raises(ArtifactError, match=r"the result is a SimpleNamespace.*Wrap the module"):
+        tree_of(SimpleNamespace(), {}, "the result")
+    with pytest.raises(ArtifactError, match="input 1 is a object, which cannot be saved"):
+        value_tree(object(), "input 1")

@@ -1,0 +1,122 @@
+"""The file of a saved model: parts come back, and nothing that was changed does."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from burnish.support.errors import ArtifactError
+from burnish.vm import artifact
+from burnish.vm.artifact import MAGIC, read_artifact, write_artifact
+
+PARTS = {"small": b"abc", "empty": b"", "large": bytes(range(256)) * 40, "last": b"z" * 65}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    write_artifact(tmp_path / "m.burnish", {"name": "m", "list": [1, 2.5, None]}, PARTS)
+    return tmp_path / "m.burnish"
+
+
+def test_parts_come_back_mapped_and_aligned(path: Path) -> None:
+    found = read_artifact(path)
+    assert found.model == {"name": "m", "list": [1, 2.5, None]}
+    assert found.names == tuple(PARTS)
+    assert {n: bytes(found.part(n)) for n in PARTS} == PARTS
+    assert all(found.part(n).readonly for n in PARTS)
+    assert path.stat().st_size < 5 * 4096
+    with pytest.raises(ArtifactError, match="has no part 'other'"):
+        found.part("other")
+
+
+def test_the_same_model_is_the_same_file(path: Path, tmp_path: Path) -> None:
+    write_artifact(tmp_path / "again", {"name": "m", "list": [1, 2.5, None]}, PARTS)
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_every_changed_byte_is_seen_or_means_nothing(path: Path) -> None:
+    whole = path.read_bytes()
+    rng = random.Random(0)
+    places = [*range(60), *rng.sample(range(60, len(whole)), 200)]
+    for place in places:
+        path.write_bytes(
+            whole[:place] + bytes([whole[place] ^ 1 << rng.randrange(8)]) + whole[place + 1 :]
+        )
+        try:
+            found = read_artifact(path)
+        except ArtifactError:
+            continue
+        # The gaps between parts are nobody's.
+        assert {n: bytes(found.part(n)) for n in found.names} == PARTS
+
+
+def test_every_cut_is_seen(path: Path) -> None:
+    whole = path.read_bytes()
+    for size in [0, 7, 8, 15, 47, 48, 60, *range(100, len(whole), 611), len(whole) - 1]:
+        path.write_bytes(whole[:size])
+        with pytest.raises(ArtifactError, match=r"truncated|not a model saved|cannot be read"):
+            read_artifact(path)
+
+
+def test_without_verification_the_table_is_still_compared(path: Path) -> None:
+    whole = bytearray(path.read_bytes())
+    whole[-1] ^= 1
+    path.write_bytes(whole)
+    assert bytes(read_artifact(path, verify=False).part("small")) == b"abc"
+    with pytest.raises(ArtifactError, match="hash of part 'last'"):
+        read_artifact(path)
+    whole[50] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(ArtifactError, match="hash of its table of contents"):
+        read_artifact(path, verify=False)
+
+
+def test_a_newer_format_is_refused(path: Path) -> None:
+    contents = json.dumps({"schema": 99, "model": None, "parts": {}}).encode()
+    digest = hashlib.sha256(contents).digest()
+    path.write_bytes(MAGIC + len(contents).to_bytes(8, "little") + digest + contents)
+    with pytest.raises(ArtifactError, match="has format 99; this burnish reads up to 1"):
+        read_artifact(path)
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="cannot be read: No such file"):
+        read_artifact(tmp_path / "nothing")
+    (tmp_path / "other").write_bytes(b"\x80\x04pickle" * 100)
+    with pytest.raises(ArtifactError, match="is not a model saved by burnish"):
+        read_artifact(tmp_path / "other")
+    with pytest.raises(ArtifactError, match="cannot be written: No such file"):
+        write_artifact(tmp_path / "no" / "folder", {}, {})
+
+
+def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = path.read_bytes()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(artifact.os, "fsync", full)
+    with pytest.raises(ArtifactError, match="No space left"):
+        write_artifact(path, {}, {"a": b"1"})
+    assert path.read_bytes() == before
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_killed_writer_leaves_the_old_file_whole(path: Path) -> None:
+    program = """
+        import os, signal, sys
+        from burnish.vm import artifact
+        artifact.os.replace = lambda *a: os.kill(os.getpid(), signal.SIGKILL)
+        artifact.write_artifact(sys.argv[1], {}, {"a": b"1" * 100000})
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(path)]
+    assert subprocess.run(command, check=False).returncode == -9
+    assert bytes(read_artifact(path).part("small")) == b"abc"

@@ -1,0 +1,173 @@
+"""The file of a saved model: named parts behind a table of contents, each with its hash.
+
+    bytes       what
+    8           magic: ``b"BURNISH\\n"``
+    8           size of the table of contents, little-endian
+    32          its SHA-256
+    ...         the table of contents: JSON, UTF-8
+    ...         the parts, each at a multiple of 64 bytes, large ones at a multiple of 4,096
+
+The table of contents is an object: ``schema`` (an integer; a reader refuses newer ones), ``parts``
+(name to ``[offset, size, SHA-256]``, offsets from the end of the table rounded up to 4,096), and
+``model``, which is ``driver.saved_model``'s.  Nothing in a file is ever executed or unpickled
+before its hash was compared; parts are mapped into memory, so that several processes have one copy
+of the weights.
+
+A file is written beside its place and moved there when it is complete, so that whoever looks finds
+the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import mmap
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..support.errors import ArtifactError
+
+MAGIC = b"BURNISH\n"
+SCHEMA = 1
+_HEAD = len(MAGIC) + 8 + 32
+_PAGE = 4096
+_LINE = 64
+_MOST_CONTENTS = 1 << 28
+
+
+class Artifact:
+    """An opened file. ``model`` is the description; ``part(name)`` the bytes of a part, mapped and
+    read-only. Parts stay valid as long as somebody holds one."""
+
+    def __init__(self, path: Path, model: Any, parts: Mapping[str, memoryview]) -> None:
+        self.path, self.model = path, model
+        self._parts = parts
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parts, in the order of the file."""
+        return tuple(self._parts)
+
+    def part(self, name: str) -> memoryview:
+        """The bytes of a part. Raises ArtifactError for one that the file has not."""
+        try:
+            return self._parts[name]
+        except KeyError:
+            raise ArtifactError(f"{self.path} has no part {name!r}: it is incomplete.") from None
+
+
+def is_artifact(path: str | Path) -> bool:
+    """Whether a file begins as saved models do."""
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
+
+
+def write_artifact(path: str | Path, model: Any, parts: Mapping[str, Any]) -> int:
+    """Write a file; ``parts`` are names to bytes-like objects, ``model`` anything JSON has. Returns
+    the file's size in bytes.
+
+    Raises ArtifactError where the file cannot be written; what stood at ``path`` then still does.
+    """
+    path = Path(path)
+    views = {name: memoryview(part).cast("B") for name, part in parts.items()}
+    table: dict[str, list[Any]] = {}
+    offset = 0
+    for name, view in views.items():
+        offset = _up(offset, _PAGE if view.nbytes >= _PAGE else _LINE)
+        table[name] = [offset, view.nbytes, hashlib.sha256(view).hexdigest()]
+        offset += view.nbytes
+    contents = json.dumps({"schema": SCHEMA, "model": model, "parts": table}).encode()
+    head = MAGIC + len(contents).to_bytes(8, "little") + hashlib.sha256(contents).digest()
+    start = _up(_HEAD + len(contents), _PAGE)
+    try:
+        with _replacing(path) as file:
+            file.write(head + contents)
+            for name, view in views.items():
+                _fill(file, start + table[name][0])
+                file.write(view)
+            return int(file.tell())
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def read_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
+    """Open a file. ``verify=False`` does not compare the parts' hashes, which reads all of them;
+    the table of contents is always compared.
+
+    Raises ArtifactError for what is no such file, was written by a newer version, is truncated, or
+    has a byte that is not as it was written.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            head = file.read(_HEAD)
+            if head[: len(MAGIC)] != MAGIC or len(head) < _HEAD:
+                raise ArtifactError(f"{path} is not a model saved by burnish.")
+            length = int.from_bytes(head[len(MAGIC) : len(MAGIC) + 8], "little")
+            if length > min(size - _HEAD, _MOST_CONTENTS):
+                raise ArtifactError(f"{path} is truncated: its table of contents is not whole.")
+            contents = file.read(length)
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if hashlib.sha256(contents).digest() != head[len(MAGIC) + 8 :]:
+        raise ArtifactError(f"{path} is damaged: the hash of its table of contents is another.")
+    table = json.loads(contents)
+    if table["schema"] > SCHEMA:
+        raise ArtifactError(
+            f"{path} has format {table['schema']}; this burnish reads up to {SCHEMA}. Load it with "
+            "a newer burnish, or save the model again with this one."
+        )
+    start = _up(_HEAD + length, _PAGE)
+    parts: dict[str, memoryview] = {}
+    for name, (offset, count, digest) in table["parts"].items():
+        part = view[start + offset : start + offset + count]
+        if part.nbytes != count:
+            raise ArtifactError(
+                f"{path} is truncated: part {name!r} ends behind the end of the file "
+                f"({size} bytes)."
+            )
+        if verify and hashlib.sha256(part).hexdigest() != digest:
+            raise ArtifactError(f"{path} is damaged: the hash of part {name!r} is another.")
+        parts[name] = part
+    return Artifact(path, table["model"], parts)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Any:
+    """A file that takes the place of ``path`` when it is complete and on the disk."""
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
+    ) as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o666 & ~_umask())
+            os.replace(file.name, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    known = os.umask(0)
+    os.umask(known)
+    return known
+
+
+def _fill(file: Any, position: int) -> None:
+    file.write(bytes(position - file.tell()))
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
