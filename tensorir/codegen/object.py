@@ -8,6 +8,7 @@ Nothing here runs the code or links it.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,11 +18,17 @@ from llvmlite import binding, ir
 
 from ...support.errors import CodegenError, InternalError
 from ...support.node import walk
-from ...support.target import Target
+from ...support.target import FEW_REGISTERS, Target
 from ..expr import Broadcast, Ramp
 from ..lowering.pipeline import LoweredFunc
 from .function import FunctionEmitter
 from .host import resolve
+
+_SIGN_BITS = re.compile(
+    rb"(?:\xc5[\x78\x79\x7c\x7d\xf8\xf9\xfc\xfd]"
+    rb"|\xc4[\x01\x21\x41\x61\x81\xa1\xc1\xe1][\x78\x79\x7c\x7d])[\x50\xd7][\xc0-\xff]"
+)
+"""``vmovmskps``, ``vmovmskpd`` and ``vpmovmskb``: the signs of a vector's lanes as an integer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,9 @@ def emit_object(
 ) -> ObjectCode:
     """Machine code for ``lowered``, each under its ``global_symbol`` and the kernel ABI.
 
+    LLVM 22 can lose a mask of AVX-512 (``may_lack_masks``). Code that it may have happened to is
+    made again without 128-bit and 256-bit masks; dot products of these widths go with them.
+
     Raises CodegenError for two functions of one name, a register buffer with an index that is not
     constant, or an operation that has no machine code.
     """
@@ -52,6 +62,27 @@ def emit_object(
                 f"Two functions are called {name}. Give each a global_symbol of its own."
             )
     target = resolve(target)
+    code = _emit(lowered, target, keep_text=keep_text)
+    if not may_lack_masks(code.image, target):
+        return code
+    features = (*target.features, "-avx512vl", "-avx512vnni")
+    again = _emit(lowered, target.with_options(features=features), keep_text=keep_text)
+    return replace(again, llvm_seconds=code.llvm_seconds + again.llvm_seconds)
+
+
+def may_lack_masks(image: bytes, target: Target) -> bool:
+    """Whether code may use a mask register that nothing has written.
+
+    LLVM 22 makes one ``vmovmskps`` of a ``vpmovd2m`` to a mask and the ``kmov`` of that mask, also
+    where a ``kshift`` in place reads the mask afterwards, and where the vector is one of the upper
+    sixteen, which ``vmovmskps`` cannot name (LLVM's issues 198197 and 191304). On CPUs with masks
+    it has hardly another use for that instruction.
+    """
+    has_masks = target.is_x86 and target.vector_registers > FEW_REGISTERS
+    return has_masks and _SIGN_BITS.search(image) is not None
+
+
+def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) -> ObjectCode:
     context = binding.create_context()
     parts: list[binding.ModuleRef] = []
     seconds = 0.0

@@ -26,6 +26,7 @@ from burnish.tensorir.codegen.host import native_target, resolve
 from burnish.tensorir.codegen.object import (
     emit_module,
     emit_object,
+    may_lack_masks,
     new_module,
     parsed_module,
     run_scheduled_passes,
@@ -224,7 +225,8 @@ def quick_image(lowered: LoweredFunc) -> bytes:
     FunctionEmitter(module, lowered, target).emit()
     parsed = parsed_module(module, binding.create_context())
     run_scheduled_passes(parsed, target)
-    return emit_module(parsed, target).image
+    image = emit_module(parsed, target).image
+    return emit_object([lowered], target).image if may_lack_masks(image, target) else image
 
 
 def check_results(name: str, func: PrimFunc, variant: int) -> None:

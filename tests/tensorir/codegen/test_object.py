@@ -8,14 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llvmlite import binding
 
-from burnish.support.errors import CodegenError
+from burnish.driver.runnable import check_runnable
+from burnish.support.errors import CodegenError, TargetError
 from burnish.support.target import Target
 from burnish.tensorir.codegen.host import native_target
-from burnish.tensorir.codegen.object import emit_object
+from burnish.tensorir.codegen.object import emit_module, emit_object, may_lack_masks
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
-from burnish.tests.native import Native, call_native, lower
+from burnish.tests.native import Native, call_native, lower, value
 
 TEXT = """
 @T.prim_func
@@ -133,6 +135,79 @@ def f(
     z = np.empty((5, 8), "float32")
     call_native(func, x, w, b, z)
     np.testing.assert_allclose(z, np.maximum(x @ w.T + b, 0), rtol=1e-5, atol=1e-6)
+
+
+SIGNS = """
+target triple = "x86_64-unknown-linux-gnu"
+define void @signs(ptr %a, ptr %b, ptr %c) {{
+  %l = load <{n} x i{k}>, ptr %a, align 1
+  %v = add <{n} x i{k}> %l, %l
+  %m = icmp slt <{n} x i{k}> %v, zeroinitializer
+  %bits = bitcast <{n} x i1> %m to i{n}
+  %wide = zext i{n} %bits to i64
+  %high = shufflevector <{n} x i1> %m, <{n} x i1> poison, <{h} x i32> <{high}>
+  %w = sext <{h} x i1> %high to <{h} x i{k}>
+  store <{h} x i{k}> %w, ptr %c, align 1
+  store i64 %wide, ptr %b
+  ret void
+}}
+"""
+
+
+@pytest.mark.parametrize(("n", "k"), [(4, 32), (8, 32), (4, 64), (16, 8)])
+def test_masks_that_llvm_loses_are_seen_in_the_code(n: int, k: int) -> None:
+    high = ", ".join([f"i32 {i}" for i in range(n // 2, n)])
+    text = SIGNS.format(n=n, k=k, h=n // 2, high=high)
+    target = Target("llvm -mcpu=skylake-avx512")
+    for features, seen in (((), True), (("-avx512vl",), False)):
+        chosen = target.with_options(features=features)
+        parsed = binding.parse_assembly(text, binding.create_context())
+        code = emit_module(parsed, chosen, keep_text=True)
+        assert may_lack_masks(code.image, chosen) is seen
+        lost = "movmsk" in code.assembly and "2m" not in code.assembly
+        assert lost is seen, "LLVM no longer loses masks: what avoids it can go"
+    assert not may_lack_masks(code.image, Target("llvm -mcpu=haswell"))
+
+
+def test_code_whose_masks_llvm_loses_is_made_again_without_them() -> None:
+    # The signs of the remainders of four indices are one mask, of which one lane is used alone.
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((6, 8), "float32"), I: T.Buffer((6,), "int32"), C: T.Buffer((6, 8), "float32")):
+    T.func_attr({"is_scheduled": True})
+    B = T.alloc_buffer((6, 8))
+    for i in range(6):
+        for j in T.parallel(8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+    for i in T.unroll(6):
+        for j in range(8):
+            with T.block("twice"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = B[vi, vj] * T.float32(2)
+    for k, i, j in T.grid(3, 6, 8):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                C[vi, vj] = T.float32(0)
+            C[vi, vj] = T.max(C[vi, vj], A[T.Cast("int64", I[vi] % T.int32(6)), (vj + vk) % 8])
+""")
+    target = Target("llvm -mcpu=znver4")
+    lowered = lower_func(func, target)
+    code = emit_object([lowered], target, keep_text=True)
+    assert "movmsk" not in code.assembly
+    try:
+        check_runnable(target)
+    except TargetError as error:
+        pytest.skip(str(error))
+    a = np.arange(48, dtype="float32").reshape(6, 8)
+    i = np.array([-4, 3, -1, -2, 0, -3], "int32")
+    c = np.zeros((6, 8), "float32")
+    workspace = sum([value(e, lowered, ()) for e in (lowered.shared_bytes, lowered.thread_bytes)])
+    Native([code.image], ["f"]).call("f", [a, i, c], [], workspace, 1)
+    expected = np.max([np.roll(a[i % 6], -k, axis=1) for k in range(3)], axis=0)
+    np.testing.assert_array_equal(c, expected)
 
 
 def test_scheduled_and_other_functions_share_an_image() -> None:
