@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...support.errors import DependenceError, NotCompleteBlockError
+from ..arith import Analyzer, is_affine_binding
 from ..buffer import Buffer
 from ..expr import Var, is_const
 from ..function import PrimFunc
-from ..stmt import Block
 from .affine import Bounds, loop_bounds
 from .nested_blocks import Nested
 from .paths import Path, all_loops_above, conditions_above, realize_of
@@ -24,23 +24,30 @@ def is_unconditional(path: Path) -> bool:
     return covers_domain(here, loop_bounds(loops))
 
 
-def runs_over(block: Block, axes: Sequence[Var | None], buffer: Buffer) -> bool:
-    """Whether the axes, one for each dimension, take every index of a buffer."""
-    domains = {it.var: it.dom for it in block.iter_vars}
-    return all(
-        axis is not None
-        and is_const(domains[axis].min, 0)
-        and Bounds().proves_equal(domains[axis].extent, dim)
-        for axis, dim in zip(axes, buffer.shape, strict=True)
+def runs_over(path: Path, axes: Sequence[Var | None], buffer: Buffer) -> bool:
+    """Whether the block's axes, one for each dimension, take every index of a buffer: their domains
+    have it, and so have the values that the loops give them."""
+    realize, loops = realize_of(path), all_loops_above(path)
+    domains = {it.var: it.dom for it in realize.block.iter_vars}
+    return (
+        all(
+            axis is not None
+            and is_const(domains[axis].min, 0)
+            and Bounds().proves_equal(domains[axis].extent, dim)
+            for axis, dim in zip(axes, buffer.shape, strict=True)
+        )
+        and all(is_const(x.min, 0) for x in loops)
+        and is_affine_binding(realize, {x.var: x.extent for x in loops}, Analyzer())
     )
 
 
 def require_reads_all(
-    func: PrimFunc, block: Block, axes: Sequence[Var | None], buffer: Buffer, primitive: str
+    func: PrimFunc, path: Path, axes: Sequence[Var | None], buffer: Buffer, primitive: str
 ) -> None:
     """Raises DependenceError unless the block, which reads a buffer at these axes, reads all of
     it."""
-    if not runs_over(block, axes, buffer):
+    if not runs_over(path, axes, buffer):
+        block = realize_of(path).block
         found = f"{block.name!r} does not read all of {buffer.name!r}."
         raise fail(DependenceError, primitive, func, [block], found)
 

@@ -8,7 +8,7 @@ and the whole dimension where nothing is known. Boxes never get smaller than the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 from ...support.node import Node, walk
@@ -265,12 +265,15 @@ class _Accesses(Visitor):
         self.reads: dict[Buffer, BufferRegion] = {}
         self.writes: dict[Buffer, BufferRegion] = {}
         self.local: set[Buffer] = set()
+        self.views: set[Buffer] = set()
 
     def _note(self, table: dict[Buffer, BufferRegion], region: BufferRegion) -> None:
         if region.buffer in self.local:
             return
         if self.lets:
             region = _map_region(region, self.lets)
+        if self.local or self.views:
+            region = _seen_outside(region, self.local | self.views)
         relaxed = relax_region(region, self.loops, self.analyzer)
         if relaxed is not region:
             relaxed = _clip_constants(relaxed, self.analyzer)
@@ -327,6 +330,18 @@ class _Accesses(Visitor):
             for r in regions:
                 if r.buffer not in block.alloc_buffers:
                     self._note(table, _map_region(r, values))
+
+
+def _seen_outside(region: BufferRegion, inner: Collection[Buffer]) -> BufferRegion:
+    """A box in terms that mean something outside of the block that declares the buffers ``inner``:
+    whole along an axis where their values tell the place."""
+    ranges = [
+        Range(const(0), size)
+        if any(isinstance(n, BufferLoad) and n.buffer in inner for n in walk(r))
+        else r
+        for r, size in zip(region.region, region.buffer.shape, strict=True)
+    ]
+    return BufferRegion(region.buffer, tuple(ranges))
 
 
 def _without_lookups(a: BufferRegion, b: BufferRegion) -> tuple[BufferRegion, BufferRegion]:
@@ -387,6 +402,7 @@ def infer_regions(
             analyzer.bind(iv.var, iv.dom)
     accesses = _Accesses(analyzer)
     accesses.local.update(alloc_buffers)
+    accesses.views.update([m.buffer for m in match_buffers])
     if init is not None:
         accesses.visit(init)
     accesses.visit(block_body)

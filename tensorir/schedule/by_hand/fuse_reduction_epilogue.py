@@ -298,9 +298,9 @@ def _epilogue_term(pair: _Pair, total: _Sum, store: BufferStore) -> tuple[list[V
 
 def _require_every_element(pair: _Pair, buffer: Buffer, axes: Sequence[Var]) -> None:
     """The epilogue runs for each element, so that none is written now that was not before."""
-    require_reads_all(pair.func, pair.after, axes, buffer, _PRIMITIVE)
     for path in (pair.reduction, pair.epilogue):
         require_unconditional(pair.func, path, _PRIMITIVE)
+    require_reads_all(pair.func, pair.epilogue, axes, buffer, _PRIMITIVE)
 
 
 def _require_final(pair: _Pair) -> None:

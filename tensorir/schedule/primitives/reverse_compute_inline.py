@@ -117,8 +117,8 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
         found = f"{block_name!r} does not read {buffer.name!r} at exactly its own axes."
         raise fail(NotCompleteBlockError, primitive, func, [block], found)
     if checks:
-        require_reads_all(func, block, axes, buffer, primitive)
         require_unconditional(func, path, primitive)
+        require_reads_all(func, path, axes, buffer, primitive)
         producer_path = find_block(func, producer.name, primitive)
         require_sole_whole_writer(func, producer_path, scope, buffer, primitive)
         _require_output_unused(func, scope, producer, block, store.buffer)

@@ -345,7 +345,7 @@ def _require_whole_runs(
     there."""
     realize = realize_of(path)
     writer = realize.block
-    if is_unconditional(path) and runs_over(writer, axes, buffer):
+    if is_unconditional(path) and runs_over(path, axes, buffer):
         return
     sizes = zip(axes, buffer.shape, strict=True)
     bounds = Bounds({a: Range(IntImm(0), dim) for a, dim in sizes if a is not None})

@@ -20,6 +20,7 @@ for i in range(8):
         T.where(i < 6)
         B[vi] = A[vi] + T.float32(1)
 """
+WHOLE = PART.replace("        T.where(i < 6)\n", "")
 
 
 def test_a_predicate_of_split_leaves_nothing_out() -> None:
@@ -36,12 +37,22 @@ def test_a_predicate_of_split_leaves_nothing_out() -> None:
 
 
 def test_axes_that_take_every_index() -> None:
-    func = program(PART, A="(8,)", B="(10,)")
-    block = realize_of(find_block(func, "B", "test")).block
+    func = program(WHOLE, A="(8,)", B="(10,)")
+    path = find_block(func, "B", "test")
+    block = realize_of(path).block
     axes = [block.iter_vars[0].var]
     a, b = block.reads[0].buffer, block.writes[0].buffer
-    assert runs_over(block, axes, a)
-    assert not runs_over(block, [None], a)
-    require_reads_all(func, block, axes, a, "test")
+    assert runs_over(path, axes, a)
+    assert not runs_over(path, [None], a)
+    require_reads_all(func, path, axes, a, "test")
     with pytest.raises(DependenceError, match="'B' does not read all of 'B'"):
-        require_reads_all(func, block, axes, b, "test")
+        require_reads_all(func, path, axes, b, "test")
+
+
+def test_loops_that_stop_before_the_end_of_the_axes() -> None:
+    for loop, whole in (("range(8)", True), ("range(2)", False)):
+        func = program(WHOLE.replace("range(8)", loop), A="(8,)", B="(8,)")
+        path = find_block(func, "B", "test")
+        block = realize_of(path).block
+        axes = [block.iter_vars[0].var]
+        assert runs_over(path, axes, block.reads[0].buffer) is whole

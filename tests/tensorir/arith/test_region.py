@@ -40,6 +40,7 @@ from burnish.tensorir.stmt import (
     IfThenElse,
     IterVar,
     LetStmt,
+    MatchBuffer,
     Stmt,
     seq,
 )
@@ -281,3 +282,16 @@ def test_places_that_data_tell_are_somewhere_along_the_axis() -> None:
     twice = A[VI, places[VI]] * A[VI, places[VI]]
     reads, _ = infer_regions(store(C, (VI, const(0)), twice), None, axes((VI, 16, "spatial")))
     assert texts(reads[:1]) == ["A[vi, places[vi]]"]
+
+
+def test_places_that_data_of_the_block_tell_are_anywhere_outside_of_it() -> None:
+    here, view = make_buffer("here", (16,), "int64"), make_buffer("view", (1,), "int64")
+    given_places = make_buffer("given", (16,), "int64")
+    views = (MatchBuffer(view, point_region(given_places, (VI,))),)
+    for index in (here[VI], view[0] + 1):
+        body = store(C, (VI, index), A[index, VI])
+        reads, writes = infer_regions(
+            body, None, axes((VI, 16, "spatial")), alloc_buffers=(here,), match_buffers=views
+        )
+        assert texts(reads[:1]) == ["A[0 +: 128, vi]"]
+        assert texts(writes) == ["C[vi, 0 +: 128]"]

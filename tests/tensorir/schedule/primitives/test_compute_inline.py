@@ -8,6 +8,7 @@ from burnish.tensorir.expr import Let, Var
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify_regions import verify_regions
 from burnish.tests.tensorir.schedule.programs import (
     B_OF_A,
     REWRITTEN,
@@ -272,3 +273,37 @@ def test_a_value_does_not_leave_a_loop_that_overwrites_what_it_reads() -> None:
     sch = Schedule(parse_func(REWRITTEN), seed=0)
     with pytest.raises(DependenceError, match="again in later iterations of 'i'"):
         sch.compute_inline("U")
+
+
+def test_a_block_around_the_consumer_names_no_buffer_that_it_declares() -> None:
+    func = parse_func(
+        """
+@T.prim_func
+def main(
+    A: T.Buffer((8, 4), "float32"), I: T.Buffer((8,), "int64"), C: T.Buffer((8, 4), "float32")
+):
+    B = T.alloc_buffer((8, 4))
+    for i, j in T.grid(8, 4):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            T.reads(B[0:8, 0:4], I[0:8])
+            T.writes(C[vi, 0:4])
+            J = T.alloc_buffer((8,), "int64")
+            for k in range(8):
+                with T.block("J"):
+                    vk = T.axis.spatial(8, k)
+                    J[vk] = T.max(T.min(I[vk], 7), 0)
+            for j in range(4):
+                with T.block("C_i"):
+                    vj = T.axis.spatial(4, j)
+                    C[vi, vj] = B[J[vi], vj] * T.float32(2)
+"""
+    )
+    sch = Schedule(func, seed=0)
+    sch.compute_inline("B")
+    verify_regions(verify_func(sch.func))
+    assert "T.reads(I_1[0:8], A[0:8, 0:4])" in body(sch.func)

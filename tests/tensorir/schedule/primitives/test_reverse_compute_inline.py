@@ -151,3 +151,28 @@ def test_a_result_does_not_leave_a_loop_in_which_it_is_read() -> None:
     sch = Schedule(parse_func(REWRITTEN), seed=0)
     with pytest.raises((DependenceError, NotCompleteBlockError)):
         sch.reverse_compute_inline("S")
+
+
+def test_a_consumer_of_some_elements_only_is_not_made_one_of_all() -> None:
+    text = """
+B = T.alloc_buffer((8, 3))
+for i, j in T.grid(8, 3):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B[vi, vj] = A[vi, vj] + T.float32(1)
+for i, j in T.grid(8, 1):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        vj = T.axis.spatial(3, j)
+        C[vi, vj] = B[vi, vj] * T.float32(2)
+"""
+    sch = Schedule(program(text, A="(8, 3)", C="(8, 3)"), seed=0)
+    with pytest.raises(DependenceError, match="'C' does not read all of 'B'"):
+        sch.reverse_compute_inline("C")
+    whole = program(text.replace("T.grid(8, 1)", "T.grid(8, 3)"), A="(8, 3)", C="(8, 3)")
+    for fused, factor in ((True, 4), (False, 5)):
+        sch = Schedule(whole, seed=0)
+        loops = sch.get_loops("C")
+        sch.split(sch.fuse(*loops) if fused else loops[0], [None, factor])
+        sch.reverse_compute_inline("C")
+        assert_same(whole, sch.func)
