@@ -120,6 +120,14 @@ def test_any_decisions(seed: int) -> None:
     case.check(func)
 
 
+@pytest.mark.parametrize("depth", [3, 15, 33, 47])
+def test_queries_that_do_not_fill_vectors_are_widened(depth: int) -> None:
+    case = Case(37, 40, depth, dtype="float16")
+    rule, func = scheduled(case.func())
+    assert rule == "attention"
+    case.check(func)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_other_dtypes(dtype: str) -> None:
     case = Case(21, 40, 16, 8, dtype=dtype, mask=(21, 40), mask_dtype="float")
