@@ -115,7 +115,7 @@ def match_matmul(block: Block) -> Matmul | None:
     if not all(r in a and r in b for r in reduce):
         return None
     # W is the operand that has the innermost spatial axis: its columns become vectors.
-    last = spatial[-1] if spatial else -1
+    last = last_axis(block)
     x, w, in_x, in_w = (first, second, a, b) if last in b else (second, first, b, a)
     rows = tuple([i for i in spatial if i in in_x and i not in in_w])
     columns = tuple([i for i in spatial if i in in_w and i not in in_x])
@@ -127,6 +127,15 @@ def match_matmul(block: Block) -> Matmul | None:
         block.name, rows, columns, batch, reduce,
         _position(reads, x.buffer), _position(reads, w.buffer), x, w,
     )  # fmt: skip
+
+
+def last_axis(block: Block) -> int:
+    """The innermost spatial axis of more than one iteration: the rows of a matrix times a single
+    column are the columns of that times the matrix. The last of all where there is none; -1 where
+    the block has no spatial axis."""
+    spatial = [i for i, v in enumerate(block.iter_vars) if v.kind == "spatial"]
+    many = set(non_unit_axes(block))
+    return max([i for i in spatial if i in many] or spatial, default=-1)
 
 
 def _position(buffers: list[Buffer], wanted: Buffer) -> int:

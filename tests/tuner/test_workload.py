@@ -68,6 +68,8 @@ def matched(func: PrimFunc) -> Matmul | None:
         ((3, 4, 5), (5, 6), False, False, ((0, 1), (2,), ())),
         ((4, 5), (3, 5, 6), False, False, ((1,), (0, 2), ())),
         ((5,), (5, 6), False, False, ((), (0,), ())),
+        ((1, 5), (5, 6), False, False, ((0,), (1,), ())),
+        ((1, 5), (5, 1), False, False, ((0,), (1,), ())),
         ((4, 5), (5,), False, False, ((), (0,), ())),
     ],
 )
@@ -86,6 +88,14 @@ def test_products(
     assert block.reads[found.x_read].buffer is found.x.buffer
     column = block.iter_vars[found.columns[-1]].var
     assert load_is_contiguous(found.w, column) == (not tb and len(b) > 1)
+
+
+def test_the_columns_of_a_product_of_one_column_are_its_rows() -> None:
+    func = Workload(op.matmul, np.matmul, (4, 5), (5, 1)).func
+    found = matched(func)
+    assert found is not None
+    assert (found.rows, found.columns, found.batch) == ((1,), (0,), ())
+    assert found.w.buffer is func.buffers[0]
 
 
 def test_a_product_of_halves_is_one_too() -> None:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...support.target import Target
+from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
@@ -73,6 +74,7 @@ from ..workload import (
     Matmul,
     block_named,
     blocks_in_order,
+    last_axis,
     match_matmul,
     static_extent,
 )
@@ -92,8 +94,7 @@ def match(func: PrimFunc) -> Matmul | None:
     if len(found) != 1 or len(found[0].reduce) != 1:
         return None
     block = block_named(func, found[0].block)
-    last = max(i for i, v in enumerate(block.iter_vars) if v.kind == "spatial")
-    return found[0] if found[0].columns[-1] == last else None
+    return found[0] if found[0].columns[-1] == last_axis(block) else None
 
 
 @dataclass(frozen=True)
@@ -400,5 +401,8 @@ def _rest_tile(tile: RegisterTile, columns: int) -> RegisterTile:
 def _keep_rows_apart(sch: Schedule, product: str, lanes: int) -> None:
     """Begin each row of sums with a register of its own: the last vector of a row that does not
     fill it shares none with the next row."""
-    if len(block_named(sch.func, product).writes[0].region) > 1:
-        sch.storage_align(product, 0, -2, lanes, 0)
+    shape = block_named(sch.func, product).writes[0].buffer.shape
+    many = [d for d, n in enumerate(shape) if not (isinstance(n, IntImm) and n.value == 1)]
+    columns = max(many, default=0)
+    if columns:
+        sch.storage_align(product, 0, columns - 1, lanes, 0)

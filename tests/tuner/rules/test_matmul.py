@@ -171,6 +171,22 @@ def test_a_partial_vector_of_columns_keeps_sums_in_registers(
         assert not [line for line in body if "byte Spill" in line and "mm" in line]
 
 
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("rows", [6, 40, 100])
+@pytest.mark.parametrize("tb", [False, True])
+def test_the_rows_of_a_turned_matrix_times_a_column_are_in_vectors(
+    rows: int, tb: bool, batch: Shape
+) -> None:
+    work = matmul((*batch, 37, rows), (*batch, 1, 37) if tb else (*batch, 37, 1), ta=True, tb=tb)
+    check_rule(work, "matmul")
+    found = match(work.func)
+    assert found is not None
+    assert found.w.buffer is work.func.buffers[0]
+    _, func = scheduled(work.func, target=SKYLAKE)
+    loads = [x for x in assembly_of(func, SKYLAKE).splitlines() if "gather" in x or "scatter" in x]
+    assert loads == []  # each row of sums is a row of registers
+
+
 def test_a_strange_order_of_axes() -> None:
     # Rows behind columns: the operand with the last axis is the one in vectors.
     check_rule(
