@@ -23,7 +23,8 @@ from itertools import pairwise
 from ...support.errors import ScheduleError
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, Expr, IntImm
+from ...tensorir.codegen.math import SPLITS_BLOCK
+from ...tensorir.expr import BufferLoad, Call, Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
@@ -33,7 +34,14 @@ from ..tiling.lanes import lanes_of, up_to_power, vectorize_loop
 from ..tiling.long_sums import block_long_sum
 from ..tiling.nests import Nest, accesses, common_nests, in_memory_order, nest_of, spatial_axes
 from ..tiling.sharing import points_of, share
-from ..workload import block_named, blocks_in_order, is_reduction, is_spatial, uses_intrinsic
+from ..workload import (
+    block_named,
+    blocks_in_order,
+    is_reduction,
+    is_spatial,
+    static_extent,
+    uses_intrinsic,
+)
 from .columns import (
     ColumnDecisions,
     cut_columns,
@@ -142,6 +150,8 @@ def schedule_nests(
     others = set(first_blocks(sch.func)) - own
     kept = nests[0].kept
     column = vector_column(nests)
+    if column is None and _is_short_and_busy(nests, target):
+        column = len(kept) - 1
     cut, rows = None, 1
     if column is None:
         decisions = decide(RowDecisions, nests, part)
@@ -158,6 +168,21 @@ def schedule_nests(
     share(sch, target, outer, max([points_of(n.block) for n in nests]))
     if cut is not None:
         vectorize_rows(sch, cut)
+
+
+def _is_short_and_busy(nests: list[Nest], target: Target) -> bool:
+    """Whether the terms of a sum take an elementary function each and do not fill a vector, which
+    the rows do: each lane is to sum a row of its own. LLVM finds vectors in very few terms, but
+    not where functions branch."""
+    long = [n for n in nests if n.rest]
+    if len(long) != 1 or not long[0].kept or not is_busy(long[0]):
+        return False
+    block = long[0].block
+    calls = {n.op for n in walk(block.body) if isinstance(n, Call)}
+    terms = math.prod([static_extent(block, i) or 0 for i in long[0].rest])
+    fewest = 2 if calls & SPLITS_BLOCK else SHORT
+    lanes = lanes_of(target, block)
+    return fewest <= terms < lanes <= (static_extent(block, long[0].kept[-1]) or 0)
 
 
 def _several_rows(sch: Schedule, outer: list[LoopRV], count: int) -> None:

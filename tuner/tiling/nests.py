@@ -67,16 +67,13 @@ def nest_of(block: Block, kept: tuple[int, ...]) -> Nest:
 
 def in_memory_order(nest: Nest) -> Nest:
     """The nest of a reduction with its rest in the order in which the largest operand lies in
-    memory, where that has all of it."""
+    memory; outermost the axes along which that is the same (of an expanded tensor)."""
     largest = next(iter(operands_of(nest)), None)
-    places = (
-        {}
-        if largest is None
-        else {axis_of(nest.block, i): d for d, i in enumerate(largest.indices)}
-    )
-    if not all(axis in places for axis in nest.rest):
-        return nest
-    return replace(nest, rest=tuple(sorted(nest.rest, key=lambda axis: places[axis])))
+    indices = () if largest is None else largest.indices
+    places = {n: d for d, index in enumerate(indices) for n in walk(index) if isinstance(n, Var)}
+    axes = nest.block.iter_vars
+    order = sorted(nest.rest, key=lambda axis: places.get(axes[axis].var, -1))
+    return replace(nest, rest=tuple(order))
 
 
 def operands_of(nest: Nest) -> list[BufferLoad]:

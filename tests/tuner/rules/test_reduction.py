@@ -265,6 +265,35 @@ def test_short_rows_fetch_nothing_ahead() -> None:
     assert "prefetch_distance" not in func.script()
 
 
+@pytest.mark.parametrize(
+    ("function", "terms"), [("sin", 2), ("sin", 7), ("sin", 15), ("exp", 9), ("tanh", 15)]
+)
+def test_short_rows_of_an_elementary_function_have_a_lane_each(function: str, terms: int) -> None:
+    work = Workload(
+        lambda a: op.sum(getattr(op, function)(a), 1),
+        lambda a: getattr(np, function)(a).sum(1),
+        (70, terms),
+    )
+    check_rule(work, "reduction")
+    _, func = scheduled(work.func, target=SKYLAKE)
+    text = print_func(lower(func, SKYLAKE).func)
+    # Each lane loads from a row of its own, and none is idle.
+    assert f", {terms}, 16)]" in text
+    assert f"T.{function}(x[T.Ramp(" in text or f"T.{function}(a[T.Ramp(" in text
+
+
+@pytest.mark.parametrize("axis", [None, (1, 2)])
+def test_a_sum_along_which_an_operand_is_the_same_is_in_vectors(axis: tuple[int, ...]) -> None:
+    work = Workload(
+        lambda a: op.sum(op.broadcast_to(a, (2, 300, 3)), axis),
+        lambda a: np.broadcast_to(a, (2, 300, 3)).sum(axis),
+        (2, 300, 1),
+    )
+    check_rule(work, "reduction")
+    _, func = scheduled(work.func, target=SKYLAKE)
+    assert "x[T.Ramp(" in print_func(lower(func, SKYLAKE).func).replace("a[", "x[")
+
+
 def test_the_main_loop_of_a_sum_is_loads_and_adds() -> None:
     _, func = scheduled(total(1, 8, 1024).func, target=SKYLAKE)
     assembly = assembly_of(func, SKYLAKE)
