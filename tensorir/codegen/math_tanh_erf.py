@@ -12,8 +12,8 @@
   whole line.
 * ``erfc(a) = exp(-a*a) G(y) / (1 + 2a)`` with ``y = (a - 4) / (a + 4)`` (after Shepherd and
 Laframboise,
-  1981), ``a*a`` as an unevaluated sum. float32 goes through float64, which absorbs the
-  exponential's magnification of errors.
+  1981), ``a*a`` as an unevaluated sum. float32 goes through float64, where ``a*a`` is exact, with
+  a quotient of polynomials for the rest.
 """
 
 from __future__ import annotations
@@ -22,8 +22,16 @@ from fractions import Fraction
 
 import llvmlite.ir as ir
 
-from .lanes import Lanes
-from .math_exp import LOWEST, exp_polynomial, expm1_polynomial, reduced, reduced_once, scaled
+from .lanes import LOG2_E, Lanes
+from .math_exp import (
+    LOWEST,
+    exp_polynomial,
+    expm1_polynomial,
+    power_of_two,
+    reduced,
+    reduced_once,
+    scaled,
+)
 
 _TWO_OVER_SQRT_PI = Fraction("1.12837916709551257389615890312154517168810125865799771368817")
 _TANH_LIMIT = {32: 9.25, 64: 19.5}
@@ -90,6 +98,37 @@ _ERFCX = (
     1.6774215515908293e-09,
     1.198182485692268e-09,
 )
+_SHORT_LIMIT = 10.1
+"""erfc of float32 is zero from here on."""
+# exp(a**2) erfc(a) as a quotient in a up to the limit; relative error below 2**-33.
+_SHORT_TOP = (
+    0.9999999999156797,
+    1.4335878365131909,
+    0.9998519473913922,
+    0.4019276104175812,
+    0.09268370897692199,
+    0.009996110490693082,
+)
+_SHORT_BOTTOM = (
+    1.0,
+    2.561966992540421,
+    2.8907223679412475,
+    1.8540422582291831,
+    0.7212800077608655,
+    0.1642764986979123,
+    0.01771766787299229,
+)
+# 2**r on |r| <= 1/2; relative error below 2**-34.
+_SHORT_POWER = (
+    0.9999999999621082,
+    0.6931471807322563,
+    0.24022651196047182,
+    0.05550410343201454,
+    0.009618027431092134,
+    0.0013333930508823719,
+    0.00015469249508855544,
+    1.5200134020627509e-05,
+)
 
 
 def tanh(lanes: Lanes, x: ir.Value) -> ir.Value:
@@ -131,21 +170,41 @@ def _erf_by_exp(lanes: Lanes, x: ir.Value) -> ir.Value:
 
 
 def erfc(lanes: Lanes, x: ir.Value) -> ir.Value:
-    if lanes.bits == 32:
-        wide = lanes.widened()
-        return lanes.truncate(erfc(wide, wide.extend(x)))
+    wide = lanes if lanes.bits == 64 else lanes.widened()
+    wide_x = x if lanes.bits == 64 else wide.extend(x)
+    tail = _wide_tail(wide, wide_x) if lanes.bits == 64 else _short_tail(wide, wide_x)
+    negative = wide.compare("<", wide_x, wide.const(0.0))
+    value = wide.select(negative, wide.sub(wide.const(2.0), tail), tail)
+    return value if lanes.bits == 64 else lanes.truncate(value)
+
+
+def _short_tail(lanes: Lanes, x: ir.Value) -> ir.Value:
+    """``erfc(|x|)`` in float64 for x of float32, to more digits than it has."""
+    a = lanes.at_most(lanes.abs(x), _SHORT_LIMIT)
+    exponent = lanes.mul(a, lanes.mul(a, lanes.const(-LOG2_E)))
+    magic = lanes.const(1.5 * 2.0**lanes.mantissa + lanes.bias + lanes.bias // 2)
+    shifted = lanes.add(exponent, magic)
+    n = lanes.sub(shifted, magic)
+    power = lanes.poly(lanes.sub(exponent, n), _SHORT_POWER)
+    g = lanes.div(lanes.poly(a, _SHORT_TOP), lanes.poly(a, _SHORT_BOTTOM))
+    return lanes.mul(g, power_of_two(lanes, power, n, shifted))
+
+
+def _wide_tail(lanes: Lanes, x: ir.Value) -> ir.Value:
+    """``erfc(|x|)`` in float64."""
     a = lanes.at_most(lanes.abs(x), 28.0)
-    # y as 2a / (a + 4) - 1, which is rounded but once near a = 0, where G is steepest.
-    y = lanes.div(lanes.add(a, a), lanes.add(a, lanes.const(4.0)))
-    y = lanes.sub(y, lanes.const(1.0))
-    bottom, lost = lanes.two_sum(lanes.const(1.0), lanes.add(a, a))
-    g = lanes.div(lanes.poly(y, _ERFCX), bottom)
-    g = lanes.sub(g, lanes.mul(g, lanes.div(lost, bottom)))
+    one, twice, four = lanes.const(1.0), lanes.add(a, a), lanes.add(a, lanes.const(4.0))
+    bottom, lost = lanes.two_sum(one, twice)
+    # Both quotients from one: 1 / bottom with that of y, which is 2a / (a + 4) - 1, so that it is
+    # right near a = 0, where G is steepest.
+    inverse = lanes.div(one, lanes.mul(four, bottom))
+    y = lanes.fma(lanes.mul(twice, bottom), inverse, lanes.const(-1.0))
+    inverse = lanes.mul(inverse, four)
+    g = lanes.mul(lanes.poly(y, _ERFCX), inverse)
+    g = lanes.sub(g, lanes.mul(g, lanes.mul(lost, inverse)))
     # exp(-a*a) with a*a = high*high + (a - high) (a + high), the first product exact.
     high = lanes.masked(a, 27)
     exponent = lanes.at_least(lanes.neg(lanes.mul(high, high)), 2 * LOWEST[64])
     r, bits = reduced(lanes, exponent, 2 * lanes.bias)
     r = lanes.sub(r, lanes.mul(lanes.sub(a, high), lanes.add(a, high)))
-    tail = scaled(lanes, lanes.mul(exp_polynomial(lanes, r), g), bits)
-    negative = lanes.compare("<", x, lanes.const(0.0))
-    return lanes.select(negative, lanes.sub(lanes.const(2.0), tail), tail)
+    return scaled(lanes, lanes.mul(exp_polynomial(lanes, r), g), bits)

@@ -3,9 +3,10 @@
     x = n pi/2 + r,  |r| <= pi/4,    sin(x) = one of sin(r), cos(r), -sin(r), -cos(r) by n mod 4
 
 Below ``2**20 pi/2`` pi/2 is cut into pieces of 33 bits (Cody and Waite), so that ``n * piece`` is
-exact with fma and without; float32 is reduced in float64, which leaves r right to far below its
-last bit however close x is to a multiple of pi/2. Larger arguments take the reduction of
-``payne_hanek``, in a block of its own that is entered only if some lane needs it.
+exact with fma and without; float32 is reduced in float64, where two pieces leave r right to far
+below its last bit however close x is to a multiple of pi/2. Larger arguments take the reduction of
+``payne_hanek``, in a block of its own that is entered only if some lane needs it. tan of float32 is
+a quotient of polynomials in float64 too: rounded but once.
 
 These three leave the builder in another basic block than they found it in.
 """
@@ -44,16 +45,22 @@ _COS = {
         -1.1359924801039257e-11,
     ),
 }
+# tan(r) / r as a quotient in r**2, |r| <= pi/4; relative error below 2**-35.
+_TAN_TOP = (1.0, -0.11135504734488293, 0.0010747113376474635)
+_TAN_BOTTOM = (1.0, -0.44468837949135676, 0.01597082049215126)
 
 
-def _reduce_small(wide: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """``(high, low, n as bits)``: ``x - n pi/2`` as an unevaluated sum, for ``|x| < 2**20
-    pi/2``."""
+def _reduce_small(wide: Lanes, x: ir.Value, whole: bool) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """``(high, low, n as bits)``: ``x - n pi/2`` as an unevaluated sum, for ``|x| < 2**20 pi/2``;
+    ``low`` is 0 where not the ``whole`` of it is wanted, as x is of float32."""
     first, second, third, rest = wide.pieces(PI / 2, [33, 33, 33])
     magic = wide.const(1.5 * 2.0**wide.mantissa)
     shifted = wide.fma(x, wide.const(Fraction(2) / PI), magic)
     n = wide.sub(shifted, magic)
     r = wide.fma(n, wide.const(-first), x)
+    if not whole:
+        r = wide.fma(n, wide.const(-float(PI / 2 - Fraction(first))), r)
+        return r, wide.const(0.0), wide.to_bits(shifted)
     high, low = wide.two_sum(r, wide.mul(n, wide.const(-second)))
     high, more = wide.two_sum(high, wide.mul(n, wide.const(-third)))
     low = wide.fma(n, wide.const(-rest), wide.add(low, more))
@@ -61,10 +68,10 @@ def _reduce_small(wide: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Valu
     return high, low, wide.to_bits(shifted)
 
 
-def _reduced(wide: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+def _reduced(wide: Lanes, x: ir.Value, whole: bool) -> tuple[ir.Value, ir.Value, ir.Value]:
     """As ``_reduce_small`` for every x; infinities and NaN give NaN."""
     builder = wide.builder
-    small = _reduce_small(wide, x)
+    small = _reduce_small(wide, x, whole)
     large = builder.fcmp_unordered(">=", wide.abs(x), wide.const(_LIMIT))
     before = builder.block
     with builder.if_then(wide.any(large), likely=False):
@@ -100,23 +107,24 @@ def _quadrants(lanes: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value,
     """``(sin r, cos r, n as integers of the format's width, whether n is odd)``."""
     builder = lanes.builder
     if lanes.bits == 64:
-        high, low, n = _reduced(lanes, x)
+        high, low, n = _reduced(lanes, x, True)
         sine, cosine = sin_cos(lanes, high, low)
     else:
         wide = lanes.widened()
-        high, _, n = _reduced(wide, wide.extend(x))
+        high, _, n = _reduced(wide, wide.extend(x), False)
         sine, cosine = sin_cos(lanes, lanes.truncate(high), None)
         n = builder.trunc(n, lanes.int_type)
-    odd = builder.icmp_signed("!=", builder.and_(n, lanes.int_const(1)), lanes.int_const(0))
-    return sine, cosine, n, odd
+    return sine, cosine, n, _is_odd(lanes, n)
+
+
+def _is_odd(lanes: Lanes, n: ir.Value) -> ir.Value:
+    builder = lanes.builder
+    return builder.icmp_signed("!=", builder.and_(n, lanes.int_const(1)), lanes.int_const(0))
 
 
 def in_quadrant(lanes: Lanes, sine: ir.Value, cosine: ir.Value, n: ir.Value) -> ir.Value:
     """The sine of ``r + n pi/2`` from those of r."""
-    odd = lanes.builder.icmp_signed(
-        "!=", lanes.builder.and_(n, lanes.int_const(1)), lanes.int_const(0)
-    )
-    return _negated_where(lanes, lanes.select(odd, cosine, sine), n)
+    return _negated_where(lanes, lanes.select(_is_odd(lanes, n), cosine, sine), n)
 
 
 def _negated_where(lanes: Lanes, value: ir.Value, n: ir.Value) -> ir.Value:
@@ -141,11 +149,19 @@ def cos(lanes: Lanes, x: ir.Value) -> ir.Value:
 
 
 def tan(lanes: Lanes, x: ir.Value) -> ir.Value:
-    """Sine over cosine; float32 through float64."""
-    if lanes.bits == 32:
-        wide = lanes.widened()
-        return lanes.truncate(tan(wide, wide.extend(x)))
-    sine, cosine, _, odd = _quadrants(lanes, x)
+    """Sine over cosine, or the like; where n is odd, the negative inverse."""
+    if lanes.bits == 64:
+        sine, cosine, _, odd = _quadrants(lanes, x)
+        return _tan(lanes, x, sine, cosine, odd)
+    wide = lanes.widened()
+    x = wide.extend(x)
+    r, _, n = _reduced(wide, x, False)
+    z = wide.mul(r, r)
+    sine, cosine = wide.mul(r, wide.poly(z, _TAN_TOP)), wide.poly(z, _TAN_BOTTOM)
+    return lanes.truncate(_tan(wide, x, sine, cosine, _is_odd(wide, n)))
+
+
+def _tan(lanes: Lanes, x: ir.Value, sine: ir.Value, cosine: ir.Value, odd: ir.Value) -> ir.Value:
     top = lanes.select(odd, lanes.neg(cosine), sine)
     value = lanes.div(top, lanes.select(odd, sine, cosine))
     return lanes.select(lanes.compare("==", x, lanes.const(0.0)), x, value)
