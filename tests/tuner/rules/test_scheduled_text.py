@@ -1,0 +1,130 @@
+"""What each rule makes of one small function, as text: a golden file a rule, with the decisions on
+top, the program for a CPU with AVX-512, and what is different of it for one without.
+
+After a change that is meant to alter schedules,
+
+    python -m pytest tests/tuner/rules/test_scheduled_text.py --update-golden
+
+writes them anew, and the diff says what the change does to the programs of every rule.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from burnish.support.target import Target
+from burnish.tensorir import operators as op
+from burnish.tensorir.compute import Tensor
+from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.schedule import Schedule
+from burnish.tests.conftest import golden_path
+from burnish.tests.tuner.rules import (
+    test_attention,
+    test_conv,
+    test_depthwise,
+    test_int8,
+    test_row_window,
+    test_winograd,
+)
+from burnish.tests.tuner.rules.checking import Shape, Workload
+from burnish.tuner.rules.registry import RULES
+
+WIDE, NARROW = [Target(f"llvm -mcpu={cpu} -cores=2") for cpu in ("znver4", "haswell")]
+MOST_LINES = 250
+"""Of a file that somebody shall read."""
+
+
+def function(build: Callable[..., Tensor], *shapes: Shape) -> PrimFunc:
+    return Workload(build, np.matmul, *shapes).func
+
+
+def linear(rows: int) -> PrimFunc:
+    """relu(x @ w.T + bias)."""
+    return function(lambda x, w, b: op.relu(op.linear(x, w, b)), (rows, 64), (32, 64), (32,))
+
+
+FUNCTIONS: dict[str, tuple[str, Callable[[], PrimFunc]]] = {
+    "winograd": (
+        "a convolution of 3 x 3 without padding, by tiles of 2 x 2",
+        lambda: test_winograd.winograd(1, 4, 4, 16, 16, 2, (0, 0, 0, 0), epilogue=False).func,
+    ),
+    "int8": ("x @ w of bytes, doubled", lambda: test_int8.product((8, 16), (16, 32))),
+    "dot": ("relu(x @ w.T + bias) of one row, whose weight has its layout", lambda: linear(1)),
+    "matmul": (
+        "relu(x @ w.T + bias) of 16 rows, whose weight may have any layout",
+        lambda: linear(16).with_attr("layout_free", [1]),
+    ),
+    "conv": (
+        "relu of a convolution of 3 x 3",
+        lambda: test_conv.conv((1, 6, 6, 8), (16, 8, 3, 3)).func,
+    ),
+    "attention": (
+        "attention of 8 queries to 4 keys",
+        lambda: test_attention.Case(8, 4, 16, heads=1).func(),
+    ),
+    "window": (
+        "relu of a depthwise convolution of 3 x 3",
+        lambda: test_depthwise.depthwise((1, 4, 4, 16), (3, 3)).func,
+    ),
+    "row_window": (
+        "the maximum of windows of 2 x 2, channels first",
+        lambda: test_row_window.pool("max", (1, 1, 5, 32), kernel=2, stride=2),
+    ),
+    "chain": (
+        "a @ b @ c",
+        lambda: function(
+            lambda a, b, c: op.matmul(op.matmul(a, b), c), (4, 16), (16, 16), (16, 16)
+        ),
+    ),
+    "products": ("a @ b", lambda: function(op.matmul, (16, 8), (8, 64))),
+    "reduction": ("the sum of each row", lambda: function(lambda x: op.sum(x, [1]), (4, 64))),
+    "elementwise": (
+        "relu(a + b), b broadcast",
+        lambda: function(lambda a, b: op.relu(op.add(a, b)), (4, 64), (64,)),
+    ),
+}
+"""A function for each rule, and what it computes."""
+
+
+def decided(rule: str, target: Target) -> tuple[dict[str, int], str]:
+    """The analytic decisions of a rule about its function, and the text of the program."""
+    sch = Schedule(FUNCTIONS[rule][1](), seed=0)
+    sch.apply_rule(rule, target, {})
+    (decisions,) = sch.trace.decisions.values()
+    assert isinstance(decisions, dict)
+    return decisions, sch.func.script()
+
+
+@pytest.mark.parametrize("rule", [rule.name for rule in RULES])
+def test_the_program_of(rule: str, golden: Callable[[str], None]) -> None:
+    (wide, program), (narrow, other) = decided(rule, WIDE), decided(rule, NARROW)
+    lines = [f"# {rule}: {FUNCTIONS[rule][0]}"]
+    lines += [f"# {t.cpu}: {said(d)}" for t, d in ((WIDE, wide), (NARROW, narrow))]
+    lines += ["", *program.strip().splitlines()]
+    both = program.strip().splitlines(), other.strip().splitlines()
+    changes = list(difflib.unified_diff(*both, n=0, lineterm=""))[2:]
+    lines += ["", f"# {NARROW.cpu}:", *(changes or ["# the same program"])]
+    assert len(lines) <= MOST_LINES
+    golden("\n".join(lines))
+
+
+def said(decisions: dict[str, int]) -> str:
+    return ", ".join([f"{name}={value}" for name, value in decisions.items()]) or "nothing"
+
+
+def test_every_rule_has_a_function_and_a_file() -> None:
+    names = [rule.name for rule in RULES]
+    assert sorted(FUNCTIONS) == sorted(names)
+    files = {name: golden_file(name) for name in names}
+    assert [name for name, path in files.items() if not path.exists()] == []
+    folder = files[names[0]].parent
+    assert sorted(folder.iterdir()) == sorted(files.values()), "a file without its rule"
+
+
+def golden_file(rule: str) -> Path:
+    return golden_path(Path(__file__), f"test_the_program_of[{rule}]")
