@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs fuzz-schedules mutants numerics prove ulp clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs fuzz-schedules mutants numerics prove random-programs ulp clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,10 @@ prove: $(VENV)/.stamp  ## what the arithmetic of indices proves, asked of z3 (N=
 
 numerics: $(VENV)/.stamp  ## errors of long sums beside PyTorch's, into docs/math.md (a few minutes)
 	$(BIN)/python -m burnish.benchmarks.numerics $(or $(NUMERICS_ARGS),--write)
+
+random-programs: $(VENV)/.stamp  ## random small programs on every CPU of the table (N= SEED= JOBS=)
+	$(BIN)/python -m burnish.tests.fuzz.programs --count $(or $(N),1000) --seed $(or $(SEED),0) \
+	  --jobs $(or $(JOBS),2)
 
 ulp: $(VENV)/.stamp  ## elementary functions on every float32 there is (ULP_ARGS="--functions erf")
 	$(BIN)/python -m burnish.tests.ulp.sweep $(ULP_ARGS)

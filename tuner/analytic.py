@@ -13,6 +13,7 @@ from .cost.slowdown import FAR_OFF, slowdown
 from .rules.registry import RULES
 from .schedule_log import KernelSchedule, reason_of, write_down
 from .tiling.streaming import stream_results
+from .workload import is_empty
 
 
 def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str | None:
@@ -24,6 +25,9 @@ def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str 
     is written down (``schedule_log``).
     """
     func = sch.func
+    if is_empty(func):
+        write_down(KernelSchedule(func.name, "empty"))
+        return None
     refusals: list[tuple[str, str]] = []
     best: tuple[float, str, Schedule] | None = None
     for rule in RULES:

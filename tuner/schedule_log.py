@@ -25,7 +25,8 @@ LONGEST = 200
 class KernelSchedule:
     """How a function got its schedule.
 
-    ``rule`` is the one that scheduled it (None: none did, and it runs as it was written);
+    ``rule`` is the one that scheduled it (None: none did, and it runs as it was written; ``empty``:
+    some axis has no iterations, and there is nothing to schedule);
     ``refusals`` are the rules before that and why they refused; ``slowdown`` is how many times its
     estimated time is that of its arithmetic and its bytes alone, None where that is not known.
     """

@@ -74,14 +74,21 @@ def _reason(message: str) -> str:
 
 # -- workers ---------------------------------------------------------------------------------------
 def _worker(*arguments: object, given: str | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "burnish.tests.fuzz.worker", *map(str, arguments)]
+    return run_worker("burnish.tests.fuzz.worker", *arguments, given=given)
+
+
+def run_worker(
+    module: str, *arguments: object, given: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A process that runs a module and says what it found, a line of JSON each."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     return subprocess.run(
         command, input=given, capture_output=True, text=True, check=False, env=environment
     )
 
 
-def _lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+def lines_of(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     """What a worker said; a last line that it did not finish is dropped."""
     found = []
     for line in done.stdout.splitlines():
@@ -92,7 +99,7 @@ def _lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     return found
 
 
-def _ending(done: subprocess.CompletedProcess[str]) -> str:
+def ending_of(done: subprocess.CompletedProcess[str]) -> str:
     """How a process ended that should not have."""
     if done.returncode == -signal.SIGPROF or "Timeout (" in done.stderr:
         return f"hangs: no end in {LIMIT:.0f} s"
@@ -108,7 +115,7 @@ def run_chunk(name: str, first: int, count: int) -> list[dict[str, Any]]:
     last = first + count
     while first < last:
         done = _worker("run", name, first, last - first, LIMIT)
-        said = _lines(done)
+        said = lines_of(done)
         reports += [line for line in said if "end" in line or "times" in line]
         begun = [line["begin"] for line in said if "begin" in line]
         if done.returncode == 0:
@@ -117,7 +124,7 @@ def run_chunk(name: str, first: int, count: int) -> list[dict[str, Any]]:
         failure = {
             "program": name,
             "seed": seed,
-            "signature": _ending(done),
+            "signature": ending_of(done),
             "message": done.stderr[-1500:],
             "trace": "",
             "after": "",
@@ -134,14 +141,14 @@ def run_chunk(name: str, first: int, count: int) -> list[dict[str, Any]]:
 def shrink_crash(failure: dict[str, Any]) -> None:
     """Find the trace of a sequence that ended its process, and shrink it, in processes."""
     name, seed = failure["program"], failure["seed"]
-    said = _lines(_worker("trace", name, seed))
+    said = lines_of(_worker("trace", name, seed))
     if not said:
         return
     trace = Trace.from_json(said[0]["trace"])
 
     def fails(candidate: Trace) -> bool:
         done = _worker("check", name, seed, LIMIT, given=json.dumps(candidate.as_json()))
-        return done.returncode != 0 and _ending(done) == failure["signature"]
+        return done.returncode != 0 and ending_of(done) == failure["signature"]
 
     failure["trace"] = str(shrink(trace, fails, limit=ATTEMPTS))
 

@@ -42,6 +42,13 @@ def watch(seconds: float) -> None:
         faulthandler.dump_traceback_later(max(60.0, ASLEEP * seconds), exit=True)
 
 
+def arm_watchdog() -> None:
+    """Let ``watch`` end this process."""
+    faulthandler.enable()
+    faulthandler.register(signal.SIGPROF, chain=True)
+    _watchdog["on"] = True
+
+
 def random_run(name: str, seed: int) -> RandomSchedule:
     """The generator of a sequence: the same for the same name and seed."""
     func, _ = expected(name)
@@ -151,7 +158,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    faulthandler.enable()
-    faulthandler.register(signal.SIGPROF, chain=True)
-    _watchdog["on"] = True
+    arm_watchdog()
     main(sys.argv[1:])

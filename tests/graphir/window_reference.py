@@ -4,6 +4,7 @@ out."""
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,7 +55,8 @@ def conv(
     own = w.shape[1]
     parts = []
     for g in range(groups):
-        part = found[:, g * own : (g + 1) * own].reshape(x.shape[0], -1, *counts)
+        part = found[:, g * own : (g + 1) * own]
+        part = part.reshape(x.shape[0], own * math.prod(kernel), *counts)
         weight = w[g * w.shape[0] // groups : (g + 1) * w.shape[0] // groups]
         parts.append(np.moveaxis(np.tensordot(weight.reshape(len(weight), -1), part, (1, 1)), 1, 0))
     result = np.concatenate(parts, 1)
