@@ -18,10 +18,9 @@ from typing import Any
 
 from .dtype import DType
 from .errors import TargetError, nearest
+from .instructions import Instructions, instructions_of
 
 KINDS = ("native", "llvm")
-FEW_REGISTERS = 16
-"""The vector registers of x86 without AVX-512."""
 _KIB, _MIB = 1024, 1024 * 1024
 _X86, _ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 
@@ -145,18 +144,13 @@ class Target:
         return self.triple.startswith(("aarch64", "arm64"))
 
     @property
-    def has_many_registers(self) -> bool:
-        """Whether what an elementary function needs, its constants and a vector or two of each of
-        its values, fits the vector registers."""
-        return self.vector_registers > FEW_REGISTERS
-
-    @property
-    def has_fma(self) -> bool:
-        """Whether a multiplication and the addition of its result are one instruction. Of x86 the
-        CPUs with vectors of 256 bits have it, unless the features say otherwise."""
-        if "-fma" in self.features:
-            return False
-        return not self.is_x86 or self.vector_bits > 128 or "+fma" in self.features
+    def instructions(self) -> Instructions:
+        """What the CPU's instructions can do."""
+        return instructions_of(
+            *(self.cpu, self.features, self.vector_bits, self.vector_registers),
+            x86=self.is_x86,
+            arm=self.is_aarch64,
+        )
 
     def __str__(self) -> str:
         """The shortest text that parses back to this target."""

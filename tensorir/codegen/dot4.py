@@ -29,29 +29,6 @@ from .llvm_types import Literal, int_vector, register_type, shuffle_mask, splat
 
 I8 = ir.IntType(8)
 
-_WITH_VNNI = (
-    "cascadelake",
-    "cooperlake",
-    "icelake",
-    "tigerlake",
-    "rocketlake",
-    "alderlake",
-    "raptorlake",
-    "meteorlake",
-    "arrowlake",
-    "lunarlake",
-    "sapphirerapids",
-    "emeraldrapids",
-    "graniterapids",
-    "sierraforest",
-    "znver4",
-    "znver5",
-)
-"""The beginnings of the names of CPUs that have it, for targets that list no features."""
-
-_WITH_DOTPROD = ("neoverse-", "apple-m", "cortex-a76", "cortex-a78", "cortex-x", "ampere1")
-"""The same for the dot products of AArch64."""
-
 Signs = tuple[bool, bool]
 """Whether the bytes of the first and of the second operand are signed."""
 
@@ -68,24 +45,14 @@ class DotUnit:
 
 def dot_unit(target: Target) -> DotUnit:
     """The target's unit."""
+    known = target.instructions
+    mixed, same = (known.dot_product(x, "int8") for x in ("uint8", "int8"))
+    lanes = target.vector_bits // 32
     if target.is_x86:
-        vnni = vnni_lanes(target)
-        return DotUnit("vnni", vnni, True) if vnni else DotUnit("madd", target.vector_bits // 32)
+        return DotUnit("vnni", mixed.lanes, True) if mixed else DotUnit("madd", lanes)
     if not target.is_aarch64:
         return DotUnit()
-    named = "+dotprod" in target.features or target.cpu.startswith(_WITH_DOTPROD)
-    if named and "-dotprod" not in target.features:
-        return DotUnit("dotprod", 4, "+i8mm" in target.features)
-    return DotUnit("neon", 4)
-
-
-def vnni_lanes(target: Target) -> int:
-    """How many int32 lanes the target's instruction takes at most; 0 where it has none."""
-    named = any(f"+{f}" in target.features for f in ("avx512vnni", "avxvnni"))
-    removed = any(f"-{f}" in target.features for f in ("avx512vnni", "avxvnni"))
-    if not target.is_x86 or removed or not (named or target.cpu.startswith(_WITH_VNNI)):
-        return 0
-    return target.vector_bits // 32
+    return DotUnit("dotprod", same.lanes, mixed is not None) if same else DotUnit("neon", lanes)
 
 
 def interleave(b: ir.IRBuilder, parts: list[ir.Value], lanes: int) -> ir.Value:

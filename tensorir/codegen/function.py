@@ -240,7 +240,7 @@ class FunctionEmitter:
     def _check_buffers(self, region: _Region) -> None:
         """Raises CodegenError for a buffer from nowhere, or of a dtype the CPU cannot convert."""
         params = {id(p) for p in self.func.params}
-        has_half = not (self.target.is_x86 and self.target.vector_bits < 256)
+        has_half = self.target.instructions.half
         for buffer in region.buffers:
             if id(buffer) not in self.storage and id(buffer) not in params:
                 raise CodegenError(
@@ -268,9 +268,9 @@ class FunctionEmitter:
         function = declare(self.module, name, ir.FunctionType(VOID, kinds), internal=True)
         b = ir.IRBuilder(function.append_basic_block("entry"))
         emitter = StmtEmitter(b, self._no_parallel, may_alias=self.may_alias)
-        has_avx512 = self.target.is_x86 and self.target.vector_bits >= 512
-        emitter.has_gather = emitter.has_scatter = emitter.has_scale = has_avx512
-        if self.target.is_x86 and not (self.target.has_many_registers or self.target.has_fma):
+        known = self.target.instructions
+        emitter.has_gather = emitter.has_scatter = emitter.has_scale = known.masks
+        if self.target.is_x86 and not (known.has_many_registers or known.fma):
             emitter.stepwise = self.target.vector_bits
         emitter.dot_unit = dot_unit(self.target)
         for arg, buffer in zip(function.args, region.buffers, strict=False):

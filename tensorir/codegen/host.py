@@ -12,6 +12,7 @@ from pathlib import Path
 
 from llvmlite import binding
 
+from ...support.instructions import implied_features
 from ...support.target import CPUS, Target
 
 _DEFAULT_L1, _DEFAULT_L2, _DEFAULT_L3 = 32 * 1024, 512 * 1024, 8 * 1024 * 1024
@@ -31,7 +32,7 @@ def native_target() -> Target:
         "llvm",
         triple=triple,
         cpu=cpu,
-        features=_feature_list(features),
+        features=_feature_list(features, cpu),
         vector_bits=bits,
         vector_registers=registers,
         l1_bytes=caches.get(1) or (known.l1_bytes if known else _DEFAULT_L1),
@@ -62,9 +63,11 @@ def _vectors(triple: str, features: set[str]) -> tuple[int, int]:
     return (256, 16) if "avx2" in features else (128, 16)
 
 
-def _feature_list(features: set[str]) -> tuple[str, ...]:
-    """The machine's features; where 512-bit vectors exist, LLVM is told to use them."""
+def _feature_list(features: set[str], cpu: str) -> tuple[str, ...]:
+    """The machine's features, and those that others of its name have and it has not: a virtual
+    machine may hide some. Where 512-bit vectors exist, LLVM is told to use them."""
     listed = [f"+{name}" for name in sorted(features)]
+    listed += [f"-{name}" for name in implied_features(cpu) if name not in features]
     if "avx512f" in features:
         listed.append("-prefer-256-bit")
     return tuple(listed)

@@ -70,7 +70,7 @@ def _side_by_side(op: str, target: Target) -> int:
     """How many vectors of an elementary function are computed at once, step by step: the CPU waits
     less for each step, and one load of a constant serves them all. Registers that are many hold
     its constants, and the CPU runs ahead to the next vector."""
-    if target.has_many_registers:
+    if target.instructions.has_many_registers:
         return 1
     return 1 << max(1, target.vector_registers // _VALUES[op]).bit_length() - 1
 

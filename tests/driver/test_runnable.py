@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from burnish import errors
-from burnish.driver.runnable import CPU_FEATURES, check_runnable
+from burnish.driver.runnable import check_runnable
+from burnish.support.instructions import CPU_FEATURES, implied_features
 from burnish.support.target import CPUS, Target
 from burnish.tensorir.codegen.host import native_target
 
 
 def machine(cpu: str) -> Target:
     """A host that has just what its CPU needs."""
-    return Target(f"llvm -mcpu={cpu}", features=tuple([f"+{f}" for f in CPU_FEATURES[cpu]]))
+    return Target(f"llvm -mcpu={cpu}", features=tuple([f"+{f}" for f in implied_features(cpu)]))
 
 
 def test_this_machine_runs_its_own_code() -> None:
@@ -49,4 +50,5 @@ def test_another_architecture() -> None:
 
 
 def test_every_x86_cpu_is_in_the_table() -> None:
-    assert set(CPU_FEATURES) == {n for n, row in CPUS.items() if row.triple.startswith("x86")}
+    named = {n for n, row in CPUS.items() if row.triple.startswith("x86")}
+    assert all(any(name.startswith(known) for known in CPU_FEATURES) for name in named)

@@ -58,7 +58,7 @@ def test_a_cpu_name_implies_its_sizes() -> None:
     ],
 )
 def test_which_cpus_multiply_and_add_at_once(text: str, fused: bool) -> None:
-    assert Target(text).has_fma is fused
+    assert Target(text).instructions.fma is fused
 
 
 def test_which_cpus_have_registers_for_all_constants() -> None:
@@ -67,7 +67,7 @@ def test_which_cpus_have_registers_for_all_constants() -> None:
 
 
 def _many(cpu: str) -> bool:
-    return Target(f"llvm -mcpu={cpu}").has_many_registers
+    return Target(f"llvm -mcpu={cpu}").instructions.has_many_registers
 
 
 def test_options_override_the_table() -> None:

@@ -44,7 +44,7 @@ from burnish.tests.ulp.sweep import (
 )
 
 RECORD = load_record()
-RUNNABLE = [v for v in VARIANTS if v == "plain" or native_target().has_fma]
+RUNNABLE = [v for v in VARIANTS if v == "plain" or native_target().instructions.fma]
 BROKEN = 1 << 30
 """A slice of numbers from 2 on."""
 

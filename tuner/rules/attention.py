@@ -38,13 +38,20 @@ from ...tensorir.stmt import Block, BufferStore, SeqStmt
 from ..tiling.lanes import up_to_power, vectorize_loop
 from ..tiling.register_tile import ProductLoops, RegisterTile, parts_of_rows, tile_product
 from ..tiling.sharing import points_of, share_tiles
-from ..tiling.tile_model import STEPS, SYMBOLIC_TILES, TALLEST_TILE, VECTORS, TileShape, best_tile
+from ..tiling.tile_model import (
+    STEPS,
+    SYMBOLIC_TILES,
+    TALLEST_TILE,
+    VECTORS,
+    TileShape,
+    best_tile,
+    reserved_registers,
+)
 from ..tiling.tiles import (
     depth_below,
     divisor,
     pad_columns,
     reads_in_order,
-    reserved_registers,
     steps_unrolled,
 )
 from ..workload import (
@@ -163,8 +170,7 @@ class AttentionRoles:
 
     def best_tile(self, target: Target) -> TileShape:
         """The tile of the first product that the model suggests."""
-        lanes, registers = self.lanes(target), target.vector_registers
-        return best_tile(self.keys, self.rows, lanes, registers, reserved_registers(target))
+        return best_tile(self.keys, self.rows, self.lanes(target), target.instructions)
 
     def heights(self, target: Target) -> tuple[int, ...]:
         """The rows that a tile may have, whose scores stay in the cache."""
@@ -181,7 +187,8 @@ class AttentionRoles:
 
 def _limit(rows: int, target: Target) -> int:
     """Vectors of a tile of so many rows that the registers hold."""
-    return max(1, (target.vector_registers - reserved_registers(target) - 1) // (rows + 1))
+    known = target.instructions
+    return max(1, (known.registers - reserved_registers(known) - 1) // (rows + 1))
 
 
 def _vectors(rows: int, target: Target) -> tuple[int, ...]:

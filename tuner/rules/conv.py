@@ -42,13 +42,11 @@ from ..tiling.sharing import points_of, share
 from ..tiling.tile_model import STEPS, TALLEST_TILE, VECTORS, TileShape, row_tile, rows_of_tile
 from ..tiling.tiles import (
     CACHE_SHARE,
-    MANY_REGISTERS,
     bytes_of,
     consumer_or_copy,
     divisor,
     outlets,
     pad_columns,
-    reserved_registers,
     steps_unrolled,
 )
 from ..workload import block_named, blocks_in_order, product_of, static_extent
@@ -175,8 +173,7 @@ class ConvRoles:
         columns = self.conv.each
         if columns is None:
             columns = static_extent(self.block, self.conv.channel)
-        lanes, registers = self.lanes(target), target.vector_registers
-        return row_tile(columns, self.width, lanes, registers, reserved_registers(target))
+        return row_tile(columns, self.width, self.lanes(target), target.instructions)
 
     def best_vectors(self, target: Target) -> int:
         """Those of the best tile, or as many fewer as a group takes."""
@@ -272,7 +269,7 @@ def _unroll(block: Block, conv: Convolution, wanted: int, target: Target) -> int
     small, while large tiles would spill. Not a row of the window: neighbouring pixels share its
     elements, which are then kept, in the sums' registers."""
     depth = static_extent(block, conv.depth)
-    small = target.vector_registers < MANY_REGISTERS
+    small = not target.instructions.has_many_registers
     return depth if small and depth is not None and depth <= wanted else divisor(depth, wanted)
 
 

@@ -158,7 +158,7 @@ def best_tile(direct: DirectWindow, block: Block, target: Target, lanes: int) ->
     sums, tiles are lower: what rows share needs registers as well.
     """
     axes = direct.axes
-    fused = direct.window.w is None or target.has_fma
+    fused = direct.window.w is None or target.instructions.fma
     width = axes[-1].extent
     high = min(TILE_ROWS, axes[0].extent) if len(axes) > 1 else 1
     by_rows = _combines_rows(direct, block)
@@ -180,7 +180,7 @@ def column_of(direct: DirectWindow, block: Block, target: Target, chunks: int) -
     threads that share rows get as few as possible at the borders, which are one thread's.
     """
     window, axes = direct.window, direct.axes
-    if target.has_many_registers or not target.has_fma or window.w is None:
+    if target.instructions.has_many_registers or not target.instructions.fma or window.w is None:
         return None
     if len(axes) != 2 or axes[0].stride > 1:
         return None

@@ -79,7 +79,7 @@ class Vectors:
     def best(self, target: Target) -> int:
         """How many the model takes."""
         # With few registers, lowering computes a function's vectors side by side.
-        busy = 2 if target.has_many_registers else 4
+        busy = 2 if target.instructions.has_many_registers else 4
         return max(self.least(target), busy if uses_intrinsic(self.block) else 1)
 
 

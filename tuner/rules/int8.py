@@ -98,7 +98,7 @@ def _lanes(product: Product, target: Target) -> int:
 
 
 def _registers(target: Target) -> int:
-    return target.vector_registers - (0 if target.is_x86 else LOADED)
+    return target.instructions.registers - (0 if target.instructions.reads_memory else LOADED)
 
 
 def _best_tile(product: Product, target: Target) -> tuple[int, int]:

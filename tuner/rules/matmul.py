@@ -60,14 +60,12 @@ from ..tiling.sharing import points_of, share_tiles
 from ..tiling.tile_model import STEPS, TALLEST_TILE, VECTORS, TileShape, best_tile, rows_of_tile
 from ..tiling.tiles import (
     CACHE_SHARE,
-    MANY_REGISTERS,
     NEXT,
     bytes_of,
     divisor,
     outlets,
     pad_columns,
     partition_together,
-    reserved_registers,
     steps_unrolled,
 )
 from ..workload import (
@@ -132,13 +130,12 @@ class Product:
         columns = static_extent(self.block, self.matmul.columns[-1])
         across = reads_across(self.block, self.matmul, target)
         # With few registers every tile is short.
-        short = across and target.vector_registers >= MANY_REGISTERS
+        short = across and target.instructions.has_many_registers
         rows = self.row_count()
         if self._reads_once(rows, target):
             return TileShape(ONLY_TILE, 1)
-        reserved = reserved_registers(target)
         tallest = SLIVER if short else rows
-        return best_tile(columns, tallest, self.lanes(target), target.vector_registers, reserved)
+        return best_tile(columns, tallest, self.lanes(target), target.instructions)
 
     def _reads_once(self, rows: int | None, target: Target) -> bool:
         """Whether one tile takes all rows, where few registers would make two of them: a packed
@@ -147,7 +144,7 @@ class Product:
         if rows is None or weights is None or not is_layout_free(self.func, self.matmul.w.buffer):
             return False
         far = weights > CACHE_SHARE * target.l2_bytes
-        few = target.vector_registers < MANY_REGISTERS
+        few = not target.instructions.has_many_registers
         return far and few and ONLY_TILE - 2 < rows <= ONLY_TILE
 
     def panel(self, target: Target, before: Any) -> int:

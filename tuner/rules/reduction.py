@@ -80,7 +80,7 @@ class RowDecisions(Decisions):
 def _best_vectors(nests: list[Nest], target: Target) -> int:
     together = rows_at_once(nests, target) > 1
     busy = any(uses_intrinsic(n.block) if together else is_busy(n) for n in nests)
-    return 2 if busy and target.has_many_registers else 4
+    return 2 if busy and target.instructions.has_many_registers else 4
 
 
 class ReductionRule(Rule[tuple[Block, ...], NoDecisions]):
@@ -265,11 +265,11 @@ def _reduce_as_made(
             continue
         lanes = min(lanes_of(target, maker.block), lanes_of(target, nest.block))
         width, sums = lanes * wanted, lanes * wanted
-        if uses_intrinsic(maker.block) and not target.has_many_registers:
+        if uses_intrinsic(maker.block) and not target.instructions.has_many_registers:
             # An elementary function takes longer than a few additions one after another, and needs
             # the registers of their sums. Fused, it has half the steps to wait for, and fewer
             # vectors suffice; they leave a register to the sum.
-            width, sums = width // 2 if target.has_fma else width, lanes
+            width, sums = width // 2 if target.instructions.fma else width, lanes
         size = (extent.value, max(width, lanes), lanes, sums)
         if extent.value >= SHORT and attempt(sch, _make_and_reduce, maker, nest, *size):
             done |= {maker.block.name, nest.block.name}

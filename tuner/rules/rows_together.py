@@ -38,7 +38,7 @@ def rows_at_once(nests: Sequence[Nest], target: Target) -> int:
     """How many rows to work on at a time: 1 where registers are few, where rows are passed over
     once, of unknown length, or so long that the first cache cannot hold several."""
     size = _row_bytes(nests)
-    if not target.has_many_registers or not nests[0].kept or size is None:
+    if not target.instructions.has_many_registers or not nests[0].kept or size is None:
         return 1
     rows = nests[0].block.iter_vars[nests[0].kept[-1]].dom.extent
     if isinstance(rows, IntImm) and rows.value < TOGETHER:
@@ -55,7 +55,7 @@ def next_rows_fit(nests: Sequence[Nest], target: Target) -> bool:
     """Whether registers are many, and the first cache holds the next rows beside those that are
     worked on."""
     size = _row_bytes(nests)
-    if not target.has_many_registers or not nests[0].kept or size is None:
+    if not target.instructions.has_many_registers or not nests[0].kept or size is None:
         return False
     if _comes_from_memory(nests, target):
         return False

@@ -63,9 +63,10 @@ from ..tiling.tile_model import (
     VECTORS,
     TileShape,
     cycles_of_rows,
+    operand_registers,
     rows_of_tile,
 )
-from ..tiling.tiles import MANY_REGISTERS, divisor, reserved_registers, steps_unrolled
+from ..tiling.tiles import divisor, steps_unrolled
 from ..workload import (
     block_named,
     blocks_in_order,
@@ -350,13 +351,13 @@ def _best_tile(tiles: int, columns: int, rest: bool, target: Target) -> TileShap
     """The tile of a product of ``tiles`` rows and ``columns`` vectors that takes the fewest cycles:
     whole panels, and without ``rest`` tiles of one height."""
     costs: dict[TileShape, float] = {}
-    registers = target.vector_registers
-    spare = reserved_registers(target) + (1 if registers >= MANY_REGISTERS else 2)
+    known = target.instructions
+    spare = operand_registers(known)
     for vectors in range(1, 5):
         for rows in range(1, min(TALLEST_TILE, tiles) + 1):
             if columns % vectors or (tiles % rows and not rest):
                 continue
-            if rows * vectors + vectors + spare > registers:
+            if rows * vectors + vectors + spare > known.registers:
                 continue
             steps = cycles_of_rows(tiles, rows, vectors)
             costs[TileShape(rows, vectors)] = steps * (columns // vectors)

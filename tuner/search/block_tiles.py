@@ -39,7 +39,7 @@ from ..rules.rule import Decide, Decisions, Rule, choice
 from ..tiling.inline import inline_elementwise
 from ..tiling.panels import copy_read
 from ..tiling.register_tile import TileLoops, fill_tile
-from ..tiling.tiles import MANY_REGISTERS, outlets
+from ..tiling.tiles import outlets
 from ..workload import Matmul, block_named, blocks_in_order, match_matmul, static_extent
 from .candidate import SpaceFunction
 
@@ -254,12 +254,12 @@ def _lanes(block: Block, target: Target) -> int:
 
 
 def _most_rows(target: Target) -> int:
-    return 8 if target.vector_registers >= MANY_REGISTERS else 4
+    return 8 if target.instructions.has_many_registers else 4
 
 
 def _widest(rows: int, target: Target) -> int:
     """Vectors of a tile: with that many rows (see ``_most_rows``) they fit the registers."""
-    wide = 3 if target.vector_registers >= MANY_REGISTERS else 2
+    wide = 3 if target.instructions.has_many_registers else 2
     return wide if rows > 1 else 4 * wide
 
 

@@ -28,7 +28,7 @@ from ...tensorir.stmt import Block
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .panels import copy_read, is_layout_free, runs_over_layout
 from .sharing import points_of, share
-from .tiles import CACHE_SHARE, MANY_REGISTERS, NEXT, bytes_of, divisor
+from .tiles import CACHE_SHARE, NEXT, bytes_of, divisor
 
 MOST_PANELS = 8
 """Panels of a group."""
@@ -119,7 +119,7 @@ def _streams(func: PrimFunc, matmul: Matmul, target: Target) -> bool:
     """Whether to ask for the next group of panels during the work on one: each is read once from
     far away. Tiles of many registers work longer on a line, and hide more."""
     free = is_layout_free(func, matmul.w.buffer)
-    return free and target.vector_registers < MANY_REGISTERS
+    return free and not target.instructions.has_many_registers
 
 
 def _columns_first(func: PrimFunc, matmul: Matmul, target: Target) -> bool:
@@ -184,7 +184,7 @@ def _rows_collide(block: Block, matmul: Matmul, tile_rows: int, target: Target) 
     distance = k.value * matmul.x.buffer.dtype.bits // 8
     # A way of a set is left to the panel; with few registers rows are read faster, and two more are
     # left to what the hardware fetches ahead of them (measured).
-    left = 1 if target.vector_registers >= MANY_REGISTERS else 3
+    left = 1 if target.instructions.has_many_registers else 3
     in_a_set = math.ceil(tile_rows * math.gcd(distance, WAY) / WAY)
     many = columns >= MANY_PANELS * _lanes(matmul, target)
     return in_a_set + left > target.l1_bytes // WAY and many

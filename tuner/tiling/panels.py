@@ -20,7 +20,7 @@ from ...tensorir.stmt import Block
 from ..workload import Matmul, block_named, is_same_element, load_is_contiguous, static_extent
 from .lanes import lanes_of
 from .sharing import points_of, share
-from .tiles import MANY_REGISTERS, fetch_ahead
+from .tiles import fetch_ahead
 
 MANY_TILES = 8
 """Tiles of rows from which on a copy of a weight with contiguous columns pays."""
@@ -112,7 +112,7 @@ def wants_packing(
         return may_pack(func, matmul)[0] == 1
     columns = static_extent(block_named(func, matmul.block), matmul.columns[-1])
     assert columns is not None
-    distance = FAR if target.vector_registers >= MANY_REGISTERS else FAR_FOR_SMALL_TILES
+    distance = FAR if target.instructions.has_many_registers else FAR_FOR_SMALL_TILES
     far = columns * matmul.w.dtype.bits // 8 >= distance
     return far and (rows is None or rows >= MANY_TILES * tile_rows)
 

@@ -11,18 +11,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ...support.instructions import Instructions
 from ...support.target import Target
-from .tiles import MANY_REGISTERS
 
 FMA_LATENCY = 4
-"""Cycles from one fused multiply-add to the next on the same register; two are issued a cycle."""
+"""Cycles from one fused multiply-add to the next on the same register; two are issued a cycle. With
+the factor below this is one model, fitted as a whole: it ranks tiles alike for all cores."""
+LOADED = 2
+"""Registers more where every operand must be loaded, none read from memory by the instruction that
+uses it."""
 TALLEST_TILE = 14
 VECTORS = (1, 2, 3, 4)
 """Vectors of a tile."""
 STEPS = (1, 2, 4, 8)
 """Steps of k that may be written out."""
 MOST_SUMS = 3 / 4
-"""The part of the registers that sums may take where some are reserved: of more, one is spilled."""
+"""The part of the registers that sums may take where every operand must be loaded: of more, one is
+spilled."""
 SYMBOLIC_TILES = (1, 2, 4, 6, 8, 12)
 """Rows of a tile where the number of rows is symbolic: what remains is cut by divisors of these."""
 
@@ -33,6 +38,22 @@ class TileShape:
 
     rows: int
     vectors: int
+
+
+def reserved_registers(known: Instructions) -> int:
+    """Registers that a tile of sums leaves to what instructions cannot do."""
+    return 0 if known.reads_memory else LOADED
+
+
+def operand_registers(known: Instructions) -> int:
+    """Registers beside a tile's sums and the vectors of a row of the weight: one for what is
+    broadcast, and others to load ahead into where no instruction broadcasts from memory."""
+    return 1 if known.broadcast_from_memory else max(2, 1 + reserved_registers(known))
+
+
+def most_sums(known: Instructions) -> float:
+    """The sums that a tile may have."""
+    return known.registers * (1 if known.reads_memory else MOST_SUMS)
 
 
 def steps_a_cycle(rows: int, vectors: int) -> float:
@@ -61,21 +82,16 @@ def cycles_of_rows(rows: int, tile_rows: int, vectors: int) -> float:
     return cycles
 
 
-def best_tile(
-    columns: int | None, rows: int | None, lanes: int, registers: int, reserved: int = 0
-) -> TileShape:
-    """The tile with the most useful multiply-adds a cycle that fits the registers but for those
-    ``reserved``.
+def best_tile(columns: int | None, rows: int | None, lanes: int, known: Instructions) -> TileShape:
+    """The tile with the most useful multiply-adds a cycle that fits the registers.
 
     Partial tiles of rows and columns count as full ones; ``rows`` None (symbolic) counts no
     remainder.
     """
     best: tuple[float, TileShape] | None = None
-    # One register for what is broadcast; without memory operands of that kind another, to load
-    # ahead into.
-    spare = reserved + (1 if registers >= MANY_REGISTERS else 2)
+    registers, spare = known.registers, operand_registers(known)
     # Of equals the one of fewer rows, but with few registers that which reads less of the weight.
-    few_rows = registers >= MANY_REGISTERS
+    few_rows = known.has_many_registers
     for vectors in range(1, 5):
         width = vectors * lanes
         if columns is not None and vectors > math.ceil(columns / lanes):
@@ -83,7 +99,7 @@ def best_tile(
         for tile_rows in range(1, min(TALLEST_TILE, rows or TALLEST_TILE) + 1):
             if tile_rows * vectors + vectors + spare > registers:
                 continue
-            if reserved and tile_rows * vectors > MOST_SUMS * registers:
+            if tile_rows * vectors > most_sums(known):
                 continue
             if rows is None and tile_rows not in SYMBOLIC_TILES:
                 continue
@@ -108,26 +124,22 @@ def rows_of_tile(rows: int | None, vectors: int, target: Target) -> tuple[int, .
     return tuple(range(1, min(limit, rows, TALLEST_TILE) + 1))
 
 
-def row_tile(
-    columns: int | None, width: int | None, lanes: int, registers: int, reserved: int = 0
-) -> TileShape:
-    """The tile of pixels x vectors with which a row of ``width`` pixels takes the fewest cycles,
-    and that leaves the ``reserved`` registers.
+def row_tile(columns: int | None, width: int | None, lanes: int, known: Instructions) -> TileShape:
+    """The tile of pixels x vectors with which a row of ``width`` pixels takes the fewest cycles.
 
     What remains of a row behind full tiles is a tile of its own. Of tiles that are as good, that
     with fewer registers. Symbolic sizes are left to ``best_tile``.
     """
     if columns is None or width is None:
-        return best_tile(columns, width, lanes, registers, reserved)
+        return best_tile(columns, width, lanes, known)
     best: tuple[float, TileShape] | None = None
     for vectors in range(1, min(4, math.ceil(columns / lanes)) + 1):
-        # One register for what is broadcast; where there are few, another to load ahead into, but
-        # that three vectors leave enough to do meanwhile.
-        spare = reserved + (1 if registers >= MANY_REGISTERS or vectors > 2 else 2)
+        # Three vectors leave enough to do while an operand is loaded.
+        waits = vectors <= 2 or not known.reads_memory
+        spare = operand_registers(known) if waits else 1
         for pixels in range(1, min(TALLEST_TILE, width) + 1):
-            if pixels * vectors + vectors + spare > registers:
-                break
-            if reserved and pixels * vectors > MOST_SUMS * registers:
+            sums = pixels * vectors
+            if sums + vectors + spare > known.registers or sums > most_sums(known):
                 break
             cycles = cycles_of_rows(width, pixels, vectors)
             cycles *= math.ceil(columns / (vectors * lanes))

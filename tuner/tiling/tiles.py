@@ -20,13 +20,6 @@ from ...tensorir.schedule import LoopRV, Schedule
 from ..workload import block_named, buffer_bytes, is_spatial, uses_intrinsic
 from .partial_sums import LONGEST
 
-MANY_REGISTERS = 32
-"""With AVX-512's number of registers comes the broadcast of a memory operand."""
-
-LOADED = 2
-"""Registers more where every operand must be loaded, none read from memory by the instruction that
-uses it."""
-
 CACHE_SHARE = 0.5
 """The part of a core's cache that one operand may fill."""
 
@@ -82,16 +75,11 @@ def partition_together(
     ]
 
 
-def reserved_registers(target: Target) -> int:
-    """Registers that a tile of sums leaves to what the target's instructions cannot do."""
-    return 0 if target.is_x86 else LOADED
-
-
 def steps_unrolled(target: Target, sums: int) -> int:
     """Steps of a tile of so many sums that are written out. Where a product needs a register of its
     own before it is added, one: no registers are left to move sums and loads between steps."""
     few = sums < target.vector_registers // 2
-    return 4 if target.has_fma or few else 1
+    return 4 if target.instructions.fma or few else 1
 
 
 def store_tile(

@@ -10,7 +10,7 @@ import pytest
 from burnish.support.dtype import DType
 from burnish.support.errors import DTypeError
 from burnish.support.target import Target
-from burnish.tensorir.codegen.dot4 import DotUnit, dot_unit, vnni_lanes
+from burnish.tensorir.codegen.dot4 import DotUnit, dot_unit
 from burnish.tensorir.codegen.host import native_target, resolve
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.expr import Var
@@ -178,17 +178,15 @@ def test_who_has_what() -> None:
     assert unit("skylake-avx512") == DotUnit("madd", 16)
     assert unit("haswell") == DotUnit("madd", 8)
     assert unit("x86-64") == DotUnit("madd", 4)
+    assert unit("alderlake -mtriple=x86_64-linux-gnu -vector-bits=256 -l1=32K") == DotUnit(
+        "vnni", 8, True
+    )
+    assert unit("cascadelake -mattr=-avx512vnni") == DotUnit("madd", 16)
     assert unit("neoverse-n1") == DotUnit("dotprod", 4)
     assert unit("neoverse-n1 -mattr=-dotprod") == DotUnit("neon", 4)
     assert unit("generic -mattr=+dotprod,+i8mm") == DotUnit("dotprod", 4, True)
     other = Target("llvm -mcpu=generic-rv64").with_options(triple="riscv64-unknown-linux-gnu")
     assert dot_unit(other) == DotUnit()
-
-
-def test_who_has_the_instruction() -> None:
-    assert vnni_lanes(Target("llvm -mcpu=cascadelake")) == 16
-    assert vnni_lanes(Target("llvm -mcpu=skylake-avx512")) == 0
-    assert vnni_lanes(without_vnni()) == 0
 
 
 def test_operands_are_checked() -> None:

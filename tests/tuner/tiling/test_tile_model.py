@@ -4,14 +4,29 @@ from __future__ import annotations
 
 import pytest
 
+from burnish.support.target import Target
 from burnish.tuner.tiling.tile_model import (
     TileShape,
     best_tile,
     cycles_of_rows,
+    operand_registers,
+    reserved_registers,
     row_tile,
     steps_a_cycle,
     useful_part,
 )
+
+SSE2, AVX2, AVX512, NEON = (
+    Target(f"llvm -mcpu={cpu}").instructions for cpu in ("x86-64", "haswell", "znver4", "generic")
+)
+
+
+def test_what_instructions_lack_costs_registers() -> None:
+    assert [reserved_registers(known) for known in (SSE2, AVX2, AVX512, NEON)] == [0, 0, 0, 2]
+    assert [operand_registers(known) for known in (SSE2, AVX2, AVX512, NEON)] == [2, 2, 1, 3]
+    # It is no matter of how many registers there are.
+    few = Target("llvm -mcpu=znver4 -vector-registers=16").instructions
+    assert operand_registers(few) == 1
 
 
 def test_what_does_not_fill_a_tile_is_in_vain() -> None:
@@ -27,31 +42,31 @@ def test_what_remains_of_rows_is_a_tile_of_its_own() -> None:
 
 def test_tiles_fit_their_registers() -> None:
     # Twelve or eight sums, two vectors of the weight, one broadcast, and one to load ahead into.
-    assert best_tile(1024, 1024, 8, 16) == TileShape(6, 2)
-    assert best_tile(4096, 4, 8, 16) == TileShape(4, 2)
-    assert best_tile(1024, 4, 8, 16).rows == 4
+    assert best_tile(1024, 1024, 8, AVX2) == TileShape(6, 2)
+    assert best_tile(4096, 4, 8, AVX2) == TileShape(4, 2)
+    assert best_tile(1024, 4, 8, AVX2).rows == 4
     # The 28 sums of 14 rows would leave two vectors and a broadcast no register to load ahead into.
-    assert best_tile(64, 56, 4, 32) == TileShape(14, 2)
-    assert best_tile(64, 56, 4, 32, 2).rows < 14
+    assert best_tile(64, 56, 4, AVX512) == TileShape(14, 2)
+    assert best_tile(64, 56, 4, NEON).rows < 14
     for rows in (*range(1, 20), None):
-        for registers in (16, 32):
-            for reserved in (0, 2):
-                tile = best_tile(1024, rows, 8, registers, reserved)
-                assert (tile.rows + 1) * tile.vectors + 1 + reserved <= registers
+        for known in (SSE2, AVX2, AVX512, NEON):
+            tile = best_tile(1024, rows, 8, known)
+            taken = (tile.rows + 1) * tile.vectors + operand_registers(known)
+            assert taken <= known.registers
 
 
 def test_the_remainder_of_a_row_is_a_tile_of_its_own() -> None:
     # Rows of 7 and 14 pixels with 16 registers: 4 + 3 pixels of 3 vectors, 5 + 5 + 4 of 2.
-    assert row_tile(512, 7, 8, 16) == TileShape(4, 3)
-    assert row_tile(256, 14, 8, 16) == TileShape(5, 2)
-    assert row_tile(64, 56, 8, 16) == TileShape(6, 2)
-    assert [row_tile(512, n, 16, 32) for n in (7, 14, 28)] == [
+    assert row_tile(512, 7, 8, AVX2) == TileShape(4, 3)
+    assert row_tile(256, 14, 8, AVX2) == TileShape(5, 2)
+    assert row_tile(64, 56, 8, AVX2) == TileShape(6, 2)
+    assert [row_tile(512, n, 16, AVX512) for n in (7, 14, 28)] == [
         TileShape(7, 3), TileShape(14, 2), TileShape(14, 2)
     ]  # fmt: skip
-    assert row_tile(64, 56, 4, 32) == TileShape(14, 2)
-    assert row_tile(64, 56, 4, 32, 2).rows < 14
+    assert row_tile(64, 56, 4, AVX512) == TileShape(14, 2)
+    assert row_tile(64, 56, 4, NEON).rows < 14
     # Symbolic rows have no known remainder.
-    assert row_tile(64, None, 8, 16) == best_tile(64, None, 8, 16)
-    assert row_tile(64, None, 4, 32, 2) == best_tile(64, None, 4, 32, 2)
+    assert row_tile(64, None, 8, AVX2) == best_tile(64, None, 8, AVX2)
+    assert row_tile(64, None, 4, NEON) == best_tile(64, None, 4, NEON)
     # No tile is worth more than what is there.
-    assert row_tile(5, 1, 8, 16) == TileShape(1, 1)
+    assert row_tile(5, 1, 8, AVX2) == TileShape(1, 1)

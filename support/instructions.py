@@ -1,0 +1,238 @@
+"""What a CPU's instructions can do: one description, which rules and codegen ask.
+
+``target.instructions`` is made from the CPU's name, its features and its vectors, and says
+
+* where an instruction's operands may be: in memory, in memory and spread to all lanes;
+* the vector registers there are at each width, and whether there are registers for masks;
+* what a core does in a cycle with vectors of the full width (``Ports``), and how soon sums go on;
+* sums of products of two or four narrow elements in one instruction (``DotProduct``);
+* registers that are tiles, and the products of tiles (``Tiles``).
+
+A rule asks for what it means, ``instructions.broadcast_from_memory``, and not for a CPU or for a
+number that goes with it. What a CPU has is told by LLVM's names of features: those that its name
+implies (the table here), and those that the target adds or takes away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeVar
+
+_Row = TypeVar("_Row")
+
+FEW_REGISTERS = 16
+"""The vector registers of x86 without AVX-512."""
+
+_V2 = ("sse4.2", "ssse3", "popcnt")
+_V3 = (*_V2, "avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe")
+_V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
+_ICELAKE = (*_V4, "avx512vnni", "avx512vbmi", "avx512vbmi2", "avx512ifma", "gfni", "vaes")
+_SAPPHIRE = (*_ICELAKE, "avx512bf16", "avx512fp16", "avxvnni", "amx-tile", "amx-int8", "amx-bf16")
+_ALDER = (*_V3, "avxvnni", "gfni", "vaes")
+_DOTPROD = ("fullfp16", "dotprod")
+_I8MM = (*_DOTPROD, "bf16", "i8mm")
+CPU_FEATURES: dict[str, tuple[str, ...]] = {
+    "x86-64": (),
+    "x86-64-v2": _V2,
+    "x86-64-v3": _V3,
+    "x86-64-v4": _V4,
+    "haswell": _V3,
+    "skylake-avx512": _V4,
+    "cascadelake": (*_V4, "avx512vnni"),
+    "cooperlake": (*_V4, "avx512vnni", "avx512bf16"),
+    "icelake": _ICELAKE,
+    "tigerlake": _ICELAKE,
+    "rocketlake": _ICELAKE,
+    "sapphirerapids": _SAPPHIRE,
+    "emeraldrapids": _SAPPHIRE,
+    "graniterapids": (*_SAPPHIRE, "amx-fp16"),
+    "alderlake": _ALDER,
+    "raptorlake": _ALDER,
+    "meteorlake": _ALDER,
+    "arrowlake": _ALDER,
+    "lunarlake": (*_ALDER, "avxvnniint8"),
+    "sierraforest": (*_ALDER, "avxvnniint8"),
+    "znver3": (*_V3, "vaes", "vpclmulqdq"),
+    "znver4": (*_ICELAKE, "avx512bf16"),
+    "znver5": (*_ICELAKE, "avx512bf16", "avxvnni"),
+    "neoverse-": _DOTPROD,
+    "neoverse-n2": _I8MM,
+    "neoverse-v": _I8MM,
+    "apple-m1": _DOTPROD,
+    "apple-m": _I8MM,
+    "cortex-a76": _DOTPROD,
+    "cortex-a78": _DOTPROD,
+    "cortex-x": _DOTPROD,
+    "ampere1": _I8MM,
+}
+"""The features of CPUs that compiled code may use and older ones may lack, by LLVM's names. A name
+that is not here is that of the longest one that it begins with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What a core begins in a cycle, of the vectors that the target has: multiply-adds, loads,
+    stores, and instructions of any kind; a sum goes on ``latency`` cycles after a multiply-add."""
+
+    fmas: float = 2.0
+    loads: float = 2.0
+    stores: float = 1.0
+    issue: int = 4
+    latency: int = 4
+
+
+_PORTS = {
+    "haswell": Ports(latency=5),
+    "icelake": Ports(issue=5),
+    "sapphirerapids": Ports(issue=6),
+    "emeraldrapids": Ports(issue=6),
+    "graniterapids": Ports(issue=6),
+    "znver3": Ports(issue=6),
+    "znver4": Ports(fmas=1.0, loads=1.0, stores=0.5, issue=6),
+    "znver5": Ports(issue=8),
+    "neoverse-n1": Ports(),
+    "neoverse-v": Ports(fmas=4.0, loads=3.0, stores=2.0, issue=8),
+    "apple-m": Ports(fmas=4.0, loads=3.0, stores=2.0, issue=8),
+}
+"""By LLVM's names, as above. Those of most cores are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class DotProduct:
+    """An instruction that adds to each of ``lanes`` sums the products of ``elements`` pairs."""
+
+    name: str
+    operands: tuple[str, str]
+    result: str
+    elements: int
+    lanes: int
+    a_cycle: float
+
+
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """``registers`` tiles of at most ``rows`` rows of ``row_bytes`` bytes. A product adds to a tile
+    of sums a tile of rows times one of columns, whose elements stand by twos or fours as in
+    ``DotProduct``, in ``cycles`` cycles."""
+
+    registers: int
+    rows: int
+    row_bytes: int
+    cycles: int
+    products: tuple[tuple[str, str, str, int], ...]
+    """The types of the operands and of the sums, and the elements that stand together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """See the module. ``vectors`` are pairs of a width in bits and the number of registers, the
+    widest first; ``reads_memory`` says that an operand of arithmetic may be in memory, ``masks``
+    that lanes are chosen by registers of their own, also those of loads and stores at addresses of
+    each lane, ``half`` that vectors of float16 are converted."""
+
+    vectors: tuple[tuple[int, int], ...]
+    reads_memory: bool
+    broadcast_from_memory: bool
+    masks: bool
+    fma: bool
+    half: bool
+    ports: Ports
+    dots: tuple[DotProduct, ...]
+    tiles: Tiles | None
+
+    @property
+    def registers(self) -> int:
+        """Those of the widest vectors."""
+        return self.vectors[0][1]
+
+    @property
+    def has_many_registers(self) -> bool:
+        """Whether what an elementary function needs, its constants and a vector or two of each of
+        its values, fits the vector registers; large tiles of sums do too."""
+        return self.registers > FEW_REGISTERS
+
+    def dot_product(self, first: str, second: str) -> DotProduct | None:
+        """The instruction for operands of these types, None where there is none."""
+        return next((d for d in self.dots if d.operands == (first, second)), None)
+
+
+def implied_features(cpu: str) -> tuple[str, ...]:
+    """The features that come with a CPU's name."""
+    return _of_name(CPU_FEATURES, cpu, ())
+
+
+@cache
+def instructions_of(
+    cpu: str, listed: tuple[str, ...], bits: int, registers: int, *, x86: bool, arm: bool
+) -> Instructions:
+    """Those of a CPU with the features ``listed`` as LLVM has them, ``"+avx2"`` or ``"-fma"``, and
+    so many registers of so many bits."""
+    removed = {f[1:] for f in listed if f[:1] == "-"}
+    features = ({*implied_features(cpu)} | {f[1:] for f in listed if f[:1] == "+"}) - removed
+    masks = x86 and "avx512f" not in removed and ("avx512f" in features or bits >= 512)
+    narrow = registers if not masks or "avx512vl" in features else min(registers, FEW_REGISTERS)
+    widths = [w for w in (bits // 2, bits // 4) if w >= 128]
+    ports = _of_name(_PORTS, cpu, Ports())
+    return Instructions(
+        vectors=((bits, registers), *[(w, narrow) for w in widths]),
+        reads_memory=x86,
+        broadcast_from_memory=masks,
+        masks=masks,
+        fma="fma" not in removed and (not x86 or bits > 128 or "fma" in features),
+        half=not x86 or bits > 128 or "f16c" in features,
+        ports=ports,
+        dots=_dots(features, bits, ports, x86=x86, arm=arm),
+        tiles=_tiles(features),
+    )
+
+
+def _of_name(table: Mapping[str, _Row], cpu: str, default: _Row) -> _Row:
+    """The row of the longest name that ``cpu`` begins with."""
+    return table.get(max((n for n in table if cpu.startswith(n)), key=len, default=""), default)
+
+
+def _dots(
+    features: set[str], bits: int, ports: Ports, *, x86: bool, arm: bool
+) -> tuple[DotProduct, ...]:
+    """The instructions, those that take the widest vectors first."""
+    found = []
+    short = min(bits, 256)
+    rows: tuple[tuple[str, str, str, str, str, int, int], ...]
+    if x86:
+        rows = (
+            ("avx512vnni", "vpdpbusd", "uint8", "int8", "int32", 4, bits),
+            ("avxvnni", "vpdpbusd", "uint8", "int8", "int32", 4, short),
+            ("avxvnniint8", "vpdpbssd", "int8", "int8", "int32", 4, short),
+            ("avxvnniint8", "vpdpbuud", "uint8", "uint8", "int32", 4, short),
+            ("avx512bf16", "vdpbf16ps", "bfloat16", "bfloat16", "float32", 2, bits),
+            ("", "pmaddwd", "int16", "int16", "int32", 2, bits),
+        )
+    else:
+        rows = (
+            ("dotprod", "sdot", "int8", "int8", "int32", 4, bits),
+            ("dotprod", "udot", "uint8", "uint8", "int32", 4, bits),
+            ("i8mm", "usdot", "uint8", "int8", "int32", 4, bits),
+            ("bf16", "bfdot", "bfloat16", "bfloat16", "float32", 2, bits),
+        )
+    for feature, name, first, second, result, elements, width in rows if x86 or arm else ():
+        if not feature or feature in features:
+            operands = first, second
+            if all(d.operands != operands for d in found):
+                found.append(DotProduct(name, operands, result, elements, width // 32, ports.fmas))
+    return tuple(found)
+
+
+def _tiles(features: set[str]) -> Tiles | None:
+    """AMX."""
+    if "amx-tile" not in features:
+        return None
+    signs = ("int8", "uint8")
+    bytes_ = [(a, b, "int32", 4) for a in signs for b in signs if "amx-int8" in features]
+    halves = [
+        (kind, kind, "float32", 2)
+        for feature, kind in (("amx-bf16", "bfloat16"), ("amx-fp16", "float16"))
+        if feature in features
+    ]
+    return Tiles(8, 16, 64, 16, (*bytes_, *halves))

@@ -1,0 +1,77 @@
+"""What instructions can do, by CPU and by features."""
+
+from __future__ import annotations
+
+import pytest
+
+from burnish.support.instructions import CPU_FEATURES, Instructions, implied_features
+from burnish.support.target import Target
+
+
+def known(text: str) -> Instructions:
+    return Target(f"llvm -mcpu={text}").instructions
+
+
+def test_operands_and_registers() -> None:
+    sse2, avx2, avx512, neon = map(known, ("x86-64", "haswell", "znver4", "generic"))
+    assert [k.reads_memory for k in (sse2, avx2, avx512, neon)] == [True, True, True, False]
+    assert [k.broadcast_from_memory for k in (sse2, avx2, avx512, neon)] == [False] * 2 + [
+        True,
+        False,
+    ]
+    assert [k.has_many_registers for k in (sse2, avx2, avx512, neon)] == [False] * 2 + [True] * 2
+    assert [k.half for k in (sse2, avx2, avx512, neon)] == [False, True, True, True]
+    assert avx512.vectors == ((512, 32), (256, 32), (128, 32))
+    assert avx2.vectors == ((256, 16), (128, 16))
+    assert neon.vectors == ((128, 32),)
+    # Without AVX-512VL narrow vectors are those of AVX2.
+    assert known("skylake-avx512 -mattr=-avx512vl").vectors == ((512, 32), (256, 16), (128, 16))
+    assert not known("znver4 -mattr=-avx512f").masks
+
+
+def test_features_are_those_of_the_name_and_those_that_are_given() -> None:
+    assert known("x86-64").fma is False
+    assert known("x86-64 -mattr=+fma").fma is True
+    assert known("haswell -mattr=-fma").fma is False
+    assert implied_features("icelake-client") == CPU_FEATURES["icelake"]
+    assert implied_features("neoverse-v2") == CPU_FEATURES["neoverse-v"]
+    assert implied_features("unheard-of") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "operands", "name", "elements", "lanes"),
+    [
+        ("cascadelake", ("uint8", "int8"), "vpdpbusd", 4, 16),
+        ("sapphirerapids", ("bfloat16", "bfloat16"), "vdpbf16ps", 2, 16),
+        ("haswell", ("int16", "int16"), "pmaddwd", 2, 8),
+        ("haswell -mattr=+avxvnni", ("uint8", "int8"), "vpdpbusd", 4, 8),
+        ("znver5 -mattr=-avx512vnni", ("uint8", "int8"), "vpdpbusd", 4, 8),
+        ("neoverse-n1", ("int8", "int8"), "sdot", 4, 4),
+        ("generic -mattr=+bf16", ("bfloat16", "bfloat16"), "bfdot", 2, 4),
+        ("haswell", ("uint8", "int8"), None, 0, 0),
+        ("neoverse-n1", ("uint8", "int8"), None, 0, 0),
+        ("generic", ("int16", "int16"), None, 0, 0),
+    ],
+)
+def test_dot_products(
+    text: str, operands: tuple[str, str], name: str | None, elements: int, lanes: int
+) -> None:
+    found = known(text).dot_product(*operands)
+    if name is None:
+        assert found is None
+        return
+    assert found is not None
+    assert (found.name, found.elements, found.lanes) == (name, elements, lanes)
+    assert found.result == ("float32" if "float" in operands[0] else "int32")
+
+
+def test_tiles() -> None:
+    assert known("icelake-server").tiles is None
+    assert known("sapphirerapids -mattr=-amx-tile").tiles is None
+    tiles = known("sapphirerapids").tiles
+    assert tiles is not None
+    assert (tiles.registers, tiles.rows, tiles.row_bytes) == (8, 16, 64)
+    assert {(*p[:2], p[3]) for p in tiles.products} >= {
+        ("int8", "uint8", 4),
+        ("bfloat16", "bfloat16", 2),
+    }
