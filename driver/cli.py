@@ -126,7 +126,10 @@ def _parser() -> argparse.ArgumentParser:
         "db", help="Look into tuning databases, export, import, merge, prune."
     )
     _add_db_commands(sub)
-    add("info", "Print the machine as burnish sees it, and versions.")
+    sub = add("info", "Print the machine as burnish sees it, and versions.")
+    sub.add_argument(
+        "--probe", action="store_true", help="measure its memory, and keep the figures (a second)"
+    )
     sub = add("demo", "The Fashion-MNIST MLP: compile, check, time, tune, time again.")
     sub.add_argument(
         "--data", metavar="DIR", help="FashionMNIST/raw/*-ubyte[.gz], or fashion_mnist_900.npz"

@@ -16,7 +16,11 @@ from typing import Any
 import numpy as np
 
 from ..support.errors import ArgumentError
+from ..support.instructions import Instructions
+from ..support.memory import load_probe, save_probe
 from ..support.target import Target
+from ..tensorir.codegen.host import native_target
+from ..tuner.measuring.memory_probe import probe_memory
 from ..tuner.measuring.remote_worker import serve_cluster
 from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
@@ -144,13 +148,17 @@ def run_worker(options: argparse.Namespace) -> int:
 
 
 def run_info(options: argparse.Namespace) -> int:
+    if options.probe:
+        print(f"wrote {save_probe(probe_memory(resolve_target('native')))}")
+        native_target.cache_clear()
     target = resolve_target("native")
     caches = {"L1": target.l1_bytes, "L2": target.l2_bytes, "L3": target.l3_bytes}
     rows = [
         ["triple", target.triple],
         ["cpu", target.cpu],
-        ["vectors", f"{target.vector_registers} of {target.vector_bits} bits"],
+        *_instruction_rows(target.instructions),
         ["caches", ", ".join([f"{name} {size >> 10} KiB" for name, size in caches.items()])],
+        *_memory_rows(target),
         ["cores", str(target.cores)],
         ["threads of a call", str(parallel.default_threads())],
         ["python", sys.version.split()[0]],
@@ -172,6 +180,57 @@ def run_info(options: argparse.Namespace) -> int:
             rows.append([package, "not installed"])
     print_table("burnish", ["", "value"], rows)
     return 0
+
+
+def _instruction_rows(known: Instructions) -> list[list[str]]:
+    """What instructions can do."""
+    ports, tiles = known.ports, known.tiles
+    operands = {
+        "in memory": known.reads_memory,
+        "broadcast from memory": known.broadcast_from_memory,
+        "masked": known.masks,
+    }
+    rows = [
+        ["vectors", ", ".join([f"{count} of {bits} bits" for bits, count in known.vectors])],
+        ["operands", ", ".join([name for name, has in operands.items() if has]) or "in registers"],
+        [
+            "a cycle",
+            f"{ports.fmas:g} {'fused' if known.fma else 'separate'} multiply-adds (latency "
+            f"{ports.latency}), {ports.loads:g} loads, {ports.stores:g} stores of vectors",
+        ],
+    ]
+    rows += [
+        [
+            d.name,
+            f"{d.lanes} {d.result} += {d.elements} x {d.operands[0]} * {d.operands[1]}",
+        ]
+        for d in known.dots
+    ]
+    if tiles is not None:
+        kinds = sorted({f"{first} * {second}" for first, second, _, _ in tiles.products})
+        size = f"{tiles.registers} of {tiles.rows} x {tiles.row_bytes} bytes"
+        rows.append(["tiles", f"{size}: {', '.join(kinds)}"])
+    return rows
+
+
+def _memory_rows(target: Target) -> list[list[str]]:
+    """What memory can do, and who says so."""
+    probe = load_probe(target.cpu, target.cores)
+    memory = target.memory
+
+    def shown(names: Sequence[str], rates: Sequence[float]) -> str:
+        parts = [f"{name} {rate:g}" for name, rate in zip(names, rates, strict=True)]
+        if probe is not None:
+            parts[-1] += f" ({rates[-1] * probe.clock:.0f} GB/s)"
+        return ", ".join(parts)
+
+    measured = f"measured, at {probe.clock:g} GHz" if probe else "of the table; --probe measures"
+    levels = ("L1", "L2", "L3", "memory")
+    return [
+        ["bytes a cycle", measured],
+        ["of one core", shown(levels, memory.one_core)],
+        ["of all cores", shown(levels[2:], memory.all_cores)],
+    ]
 
 
 def run_demo(options: argparse.Namespace) -> int:

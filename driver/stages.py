@@ -208,7 +208,7 @@ def selection(target: Target, precision: str) -> tuple[Pass, ...]:
         )
     if precision == "strict":
         return ()
-    return (SelectWinograd(target.vector_bits, target.l2_bytes),)
+    return (SelectWinograd(str(target)),)
 
 
 MANY_OPERATIONS = 48

@@ -114,8 +114,22 @@ FLAGS: dict[str, Flag] = {
             None,
             "directory with the data set of the demo and the examples, where `--data` names none",
         ),
+        Flag(
+            "BURNISH_CACHE_DIR",
+            "dir",
+            None,
+            "directory of what is kept between processes; otherwise `burnish` in the next one",
+        ),
+        Flag("XDG_CACHE_HOME", "dir", Path("~/.cache"), "directory of all programs' such files"),
     )
 }
+
+
+def cache_dir() -> Path:
+    """The directory of what is kept between processes; it need not be there."""
+    own: Path | None = flag("BURNISH_CACHE_DIR")
+    home: Path = flag("XDG_CACHE_HOME")
+    return own or home.expanduser() / "burnish"
 
 
 def flag(name: str) -> Any:

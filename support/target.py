@@ -19,6 +19,7 @@ from typing import Any
 from .dtype import DType
 from .errors import TargetError, nearest
 from .instructions import Instructions, instructions_of
+from .memory import Memory
 
 KINDS = ("native", "llvm")
 _KIB, _MIB = 1024, 1024 * 1024
@@ -27,7 +28,8 @@ _X86, _ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 
 @dataclass(frozen=True, slots=True)
 class CPU:
-    """What a schedule wants to know of a CPU; caches in bytes, the L3 that of a core complex."""
+    """What a schedule wants to know of a CPU; caches in bytes, the L3 that of a core complex. The
+    bytes a cycle of its memory are as in ``Memory``."""
 
     triple: str
     vector_bits: int
@@ -35,7 +37,12 @@ class CPU:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    bandwidth: tuple[float, ...] = (64.0, 32.0, 16.0, 4.0)
+    shared_bandwidth: tuple[float, ...] = (64.0, 12.0)
 
+
+_MESH = ((128.0, 48.0, 12.0, 4.0), (48.0, 16.0))
+"""Of Intel's servers: large L2 caches, and an L3 that is in slices all over the chip."""
 
 CPUS: dict[str, CPU] = {
     "x86-64": CPU(_X86, 128, 16, 32 * _KIB, 256 * _KIB, 4 * _MIB),
@@ -43,15 +50,16 @@ CPUS: dict[str, CPU] = {
     "x86-64-v3": CPU(_X86, 256, 16, 32 * _KIB, 256 * _KIB, 8 * _MIB),
     "x86-64-v4": CPU(_X86, 512, 32, 32 * _KIB, 1 * _MIB, 16 * _MIB),
     "haswell": CPU(_X86, 256, 16, 32 * _KIB, 256 * _KIB, 8 * _MIB),
-    "skylake-avx512": CPU(_X86, 512, 32, 32 * _KIB, 1 * _MIB, 16 * _MIB),
-    "cascadelake": CPU(_X86, 512, 32, 32 * _KIB, 1 * _MIB, 16 * _MIB),
-    "icelake-server": CPU(_X86, 512, 32, 48 * _KIB, 1280 * _KIB, 24 * _MIB),
-    "sapphirerapids": CPU(_X86, 512, 32, 48 * _KIB, 2 * _MIB, 32 * _MIB),
+    "skylake-avx512": CPU(_X86, 512, 32, 32 * _KIB, 1 * _MIB, 16 * _MIB, *_MESH),
+    "cascadelake": CPU(_X86, 512, 32, 32 * _KIB, 1 * _MIB, 16 * _MIB, *_MESH),
+    "icelake-server": CPU(_X86, 512, 32, 48 * _KIB, 1280 * _KIB, 24 * _MIB, *_MESH),
+    "sapphirerapids": CPU(_X86, 512, 32, 48 * _KIB, 2 * _MIB, 32 * _MIB, *_MESH),
+    "emeraldrapids": CPU(_X86, 512, 32, 48 * _KIB, 2 * _MIB, 64 * _MIB, *_MESH),
     "znver3": CPU(_X86, 256, 16, 32 * _KIB, 512 * _KIB, 32 * _MIB),
     "znver4": CPU(_X86, 512, 32, 32 * _KIB, 1 * _MIB, 32 * _MIB),
-    "znver5": CPU(_X86, 512, 32, 48 * _KIB, 1 * _MIB, 32 * _MIB),
-    "generic": CPU(_ARM, 128, 32, 64 * _KIB, 512 * _KIB, 2 * _MIB),
-    "neoverse-n1": CPU(_ARM, 128, 32, 64 * _KIB, 1 * _MIB, 32 * _MIB),
+    "znver5": CPU(_X86, 512, 32, 48 * _KIB, 1 * _MIB, 32 * _MIB, (128.0, 64.0, 16.0, 4.0)),
+    "generic": CPU(_ARM, 128, 32, 64 * _KIB, 512 * _KIB, 2 * _MIB, (32.0, 16.0, 16.0, 4.0)),
+    "neoverse-n1": CPU(_ARM, 128, 32, 64 * _KIB, 1 * _MIB, 32 * _MIB, (32.0, 16.0, 16.0, 4.0)),
 }
 """CPUs one may cross-compile for, by LLVM's name. ``generic`` is baseline AArch64."""
 
@@ -74,6 +82,8 @@ class Target:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    bandwidth: tuple[float, ...]
+    shared_bandwidth: tuple[float, ...]
     cores: int
     threads: int
 
@@ -92,9 +102,10 @@ class Target:
             )
         values = _implied(values) | {k: v for k, v in values.items() if v}
         for f in fields(Target):
-            default: Any = () if f.name == "features" else 0 if f.type == "int" else ""
+            listed = f.type.startswith("tuple")
+            default: Any = () if listed else 0 if f.type == "int" else ""
             value = values.get(f.name, default)
-            object.__setattr__(self, f.name, tuple(value) if f.name == "features" else value)
+            object.__setattr__(self, f.name, tuple(value) if listed else value)
 
     @property
     def is_resolved(self) -> bool:
@@ -144,6 +155,16 @@ class Target:
         return self.triple.startswith(("aarch64", "arm64"))
 
     @property
+    def memory(self) -> Memory:
+        """What the memory can do."""
+        row = _implied({"cpu": self.cpu}) or {f.name: f.default for f in fields(CPU)}
+        return Memory(
+            (self.l1_bytes, self.l2_bytes, self.l3_bytes),
+            self.bandwidth or row["bandwidth"],
+            self.shared_bandwidth or row["shared_bandwidth"],
+        )
+
+    @property
     def instructions(self) -> Instructions:
         """What the CPU's instructions can do."""
         return instructions_of(
@@ -160,7 +181,9 @@ class Target:
             value = getattr(self, f.name)
             if f.name == "kind" or not value or value == implied.get(f.name):
                 continue
-            text = ",".join(value) if f.name == "features" else str(value)
+            text = str(value)
+            if isinstance(value, tuple):
+                text = ",".join([v if isinstance(v, str) else f"{v:g}" for v in value])
             parts.append(f"{_SHOWN[f.name]}={text}")
         return " ".join(parts)
 
@@ -190,6 +213,16 @@ def _features(text: str) -> tuple[str, ...]:
     return names
 
 
+def _rates(count: int) -> Callable[[str], tuple[float, ...]]:
+    def read(text: str) -> tuple[float, ...]:
+        found = tuple([float(part) for part in text.split(",")])
+        if len(found) != count or not all(0 < v < float("inf") for v in found):
+            raise ValueError(text)
+        return found
+
+    return read
+
+
 _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "-mtriple": ("triple", str),
     "-mcpu": ("cpu", str),
@@ -199,6 +232,8 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "-l1": ("l1_bytes", _size),
     "-l2": ("l2_bytes", _size),
     "-l3": ("l3_bytes", _size),
+    "-bandwidth": ("bandwidth", _rates(4)),
+    "-shared-bandwidth": ("shared_bandwidth", _rates(2)),
     "-cores": ("cores", int),
     "-threads": ("threads", int),
     "-num-cores": ("threads", int),

@@ -8,6 +8,7 @@ them, and the diff is then read like any other change.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import signal
 from collections.abc import Callable
@@ -27,7 +28,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure() -> None:
     """A shell starts what runs in the background with Ctrl-C ignored, and programs started from
-    there inherit that: tests of Ctrl-C need it to arrive."""
+    there inherit that: tests of Ctrl-C need it to arrive. What is kept on this machine's disk is no
+    test's business."""
+    os.environ["BURNISH_CACHE_DIR"] = os.devnull
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

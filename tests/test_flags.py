@@ -17,6 +17,7 @@ from burnish.driver.build_workers import build_jobs
 from burnish.graphir.module import IRModule
 from burnish.models import fashion_mnist
 from burnish.support.config import FLAGS
+from burnish.support.memory import probe_file
 from burnish.tests.driver.programs import mixed
 from burnish.tuner.session import default_seed
 from burnish.vm.parallel import default_threads
@@ -68,6 +69,10 @@ def data(_: str) -> object:
         return str(error)
 
 
+def cache(_: str) -> object:
+    return probe_file("znver4", 2)
+
+
 EFFECTS: dict[str, tuple[str, Callable[[str], object]]] = {
     "BURNISH_DUMP": ("dumps", dumped),
     "BURNISH_DEBUG_NODES": ("1", frozen_nodes),
@@ -78,6 +83,8 @@ EFFECTS: dict[str, tuple[str, Callable[[str], object]]] = {
     "OMP_NUM_THREADS": ("1", threads),
     "BURNISH_BUILD_JOBS": ("1", jobs),
     "BURNISH_DATA": ("empty", data),
+    "BURNISH_CACHE_DIR": ("kept", cache),
+    "XDG_CACHE_HOME": ("kept", cache),
 }
 """A value other than the default, and what is seen of it."""
 

@@ -17,11 +17,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from ...support.passes import Pass
+from ...support.target import Target
 from ...tensorir.expr import Expr
-from ...tensorir.operators.winograd import KERNEL, SIZES, plan_blocks, transform_weight
+from ...tensorir.operators.winograd import (
+    FARTHER,
+    KERNEL,
+    SIZES,
+    plan_blocks,
+    transform_weight,
+)
 from ..dim import fold_dim, static_shape
 from ..expr import Atom, Call, Constant, ShapeExpr, Value, Var
 from ..module import IRModule
@@ -36,10 +43,9 @@ GAIN = 1.2
 FMAS_A_CYCLE = 2
 DIRECT_SHARE, PRODUCT_SHARE = 0.7, 0.65
 """The parts of the peak that kernels of direct convolution and of the products come to."""
-BYTES_A_CYCLE = 4
-"""How fast weights come that are in no cache of the core."""
-FARTHER_BYTES_A_CYCLE = 16
-"""How fast transformed inputs and products go through a farther cache, each way."""
+HIDDEN = 0.5
+"""The part of the shorter time, of products and of fetching, that passes during the other where
+weights are asked for ahead."""
 TRANSFORM_CYCLES = {2: 150, 4: 330}
 """Cycles for the transform of a vector of tiles, of inputs or of outputs."""
 CACHED = 0.75
@@ -90,23 +96,27 @@ class SelectWinograd(Pass):
     kernels of 3 x 3, strides of 1, one group, channels last, constant weights, static sizes, any
     dilation.
 
-    ``vector_bits`` and ``l2_bytes`` are the target's. *requires*: channels-last. *ensures*: what is
-    replaced is faster by ``GAIN`` at least, as far as the estimate knows.
+    ``target`` tells how wide vectors are, what caches hold, and how fast bytes come.
+    *requires*: channels-last. *ensures*: what is replaced is faster by ``GAIN`` at least, as far as
+    the estimate knows.
 
         y = R.conv(x, w, strides=[1, 1], padding=[1, 1, 1, 1], ..., channels_last=True)
     becomes
         y = R.winograd_conv(x, u, padding=[1, 1, 1, 1], tile=4)     # u: (6, 6, 64, 64)
     """
 
-    vector_bits: int = 256
-    l2_bytes: int = 1 << 18
+    target: str = "llvm -mcpu=x86-64-v3"
+
+    @cached_property
+    def _target(self) -> Target:
+        return Target(self.target)
 
     def run(self, module: IRModule) -> IRModule:
         return _Selector(module, self).transform()
 
     def tile(self, shape: Shape) -> int | None:
         """The m of F(m, 3) for a convolution, or None where direct convolution is the choice."""
-        lanes = self.vector_bits // 32
+        lanes = self._target.vector_lanes("float32")
         few = min(shape.channels, shape.outputs) < FEWEST_CHANNELS
         if few or shape.channels % lanes or shape.outputs % lanes:
             return None
@@ -126,24 +136,33 @@ class SelectWinograd(Pass):
         tiles = shape.batch * down * across
         weights = (m + KERNEL - 1) ** 2 * shape.channels * shape.outputs
         products = tiles * weights / self._products_a_cycle(PRODUCT_SHARE)
-        vectors = tiles * (shape.channels + shape.outputs) * 32 / self.vector_bits
-        plan = plan_blocks(down, across, m, shape.channels, shape.outputs, self.l2_bytes)
+        values = tiles * (shape.channels + shape.outputs)
+        target = self._target
+        plan = plan_blocks(down, across, m, shape.channels, shape.outputs, target.l2_bytes)
         blocks = shape.batch * down // plan.together
         fetching = self._fetching(weights * 4, blocks)
-        transforms = vectors * TRANSFORM_CYCLES[m]
-        transforms += 2 * 4 * shape.moved / FARTHER_BYTES_A_CYCLE
+        transforms = values / target.vector_lanes("float32") * TRANSFORM_CYCLES[m]
+        transforms += self._moving(4 * shape.moved, FARTHER * target.l2_bytes)
         if not plan.products_first:
             return products + transforms + fetching
         # Weights are asked for ahead, while others are multiplied.
-        moved = 2 * 4 * (m + KERNEL - 1) ** 2 * tiles * (shape.channels + shape.outputs)
-        return max(products, fetching) + transforms + moved / FARTHER_BYTES_A_CYCLE
+        moved = 4 * (m + KERNEL - 1) ** 2 * values
+        work = products + fetching - HIDDEN * min(products, fetching)
+        return work + transforms + self._moving(moved, moved / blocks)
 
     def _products_a_cycle(self, share: float) -> float:
-        return FMAS_A_CYCLE * self.vector_bits / 32 * share
+        return FMAS_A_CYCLE * self._target.vector_lanes("float32") * share
 
     def _fetching(self, size: int, times: int) -> float:
-        """Cycles to fetch weights so many times; once they are small enough, they stay."""
-        return 0.0 if size <= CACHED * self.l2_bytes else times * size / BYTES_A_CYCLE
+        """Cycles to fetch weights so many times; once they are small enough, they stay. All of a
+        model's are more than caches hold."""
+        if size <= CACHED * self._target.l2_bytes:
+            return 0.0
+        return times * size / self._target.memory.one_core[-1]
+
+    def _moving(self, size: float, together: float) -> float:
+        """Cycles to write bytes and to read them, so many ``together``."""
+        return 2 * size / self._target.memory.bytes_a_cycle(together)
 
 
 class _Selector(ExprMutator):

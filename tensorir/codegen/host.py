@@ -1,7 +1,8 @@
 """Looks at the machine: CPU name, features, caches and cores, as a resolved Target.
 
 Nothing else in the compiler asks the machine anything. Sizes come from sysfs where it tells them,
-cores from the process's affinity.
+cores from the process's affinity, and what memory can do from a probe that somebody asked for
+(``support/memory.py``), where there was one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from llvmlite import binding
 
 from ...support.instructions import implied_features
+from ...support.memory import load_probe
 from ...support.target import CPUS, Target
 
 _DEFAULT_L1, _DEFAULT_L2, _DEFAULT_L3 = 32 * 1024, 512 * 1024, 8 * 1024 * 1024
@@ -26,7 +28,7 @@ def native_target() -> Target:
     cpu = binding.get_host_cpu_name()
     triple = binding.get_process_triple()
     bits, registers = _vectors(triple, features)
-    known = CPUS.get(cpu)
+    known, probe = CPUS.get(cpu), load_probe(cpu, cores())
     caches = _cache_sizes()
     return Target(
         "llvm",
@@ -38,6 +40,8 @@ def native_target() -> Target:
         l1_bytes=caches.get(1) or (known.l1_bytes if known else _DEFAULT_L1),
         l2_bytes=caches.get(2) or (known.l2_bytes if known else _DEFAULT_L2),
         l3_bytes=caches.get(3) or (known.l3_bytes if known else _DEFAULT_L3),
+        bandwidth=probe.bandwidth if probe else (),
+        shared_bandwidth=probe.shared_bandwidth if probe else (),
         cores=cores(),
     )
 

@@ -122,14 +122,19 @@ class Blocks:
 def plan_blocks(
     down: int, across: int, m: int, channels: int, outputs: int, l2_bytes: int
 ) -> Blocks:
-    """How ``down`` rows of ``across`` tiles are worked on. Blocks stay in a core's cache where all
-    tiles are one, or where the weights stay there too; else their number would be how often the
-    weights are fetched, and products come first, in blocks as large as a farther cache takes."""
+    """How ``down`` rows of ``across`` tiles are worked on. Where the weights stay in a core's cache
+    its blocks do too. Else the number of blocks would be how often the weights are fetched: one of
+    all tiles stays in the cache, with products first where their results fit there as well, as
+    weights are then asked for ahead; of others products come first, in blocks as large as a farther
+    cache takes."""
     together = rows_together(down, across, m, channels, outputs, l2_bytes)
     entries = (m + KERNEL - 1) ** 2 * 4
-    if together == down or entries * channels * outputs <= l2_bytes * WEIGHT_SHARE:
+    row = entries * across * (channels + outputs)
+    if entries * channels * outputs <= l2_bytes * WEIGHT_SHARE:
         return Blocks(together, products_first=False)
-    fitting = max(1, FARTHER * l2_bytes // (entries * across * (channels + outputs)))
+    if together == down:
+        return Blocks(together, products_first=down * row <= l2_bytes * CACHE_SHARE)
+    fitting = max(1, FARTHER * l2_bytes // row)
     together = max(d for d in range(1, down + 1) if down % d == 0 and d <= fitting)
     return Blocks(together, products_first=True)
 

@@ -9,6 +9,7 @@ import pytest
 
 from burnish.support.config import (
     FLAGS,
+    cache_dir,
     describe_flags,
     flag,
     unknown_flags,
@@ -33,7 +34,17 @@ def test_defaults() -> None:
         "OMP_NUM_THREADS": None,
         "BURNISH_BUILD_JOBS": None,
         "BURNISH_DATA": None,
+        "BURNISH_CACHE_DIR": None,
+        "XDG_CACHE_HOME": Path("~/.cache"),
     }
+
+
+def test_where_files_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache_dir() == Path("~/.cache/burnish").expanduser()
+    monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
+    assert cache_dir() == Path("/somewhere/burnish")
+    monkeypatch.setenv("BURNISH_CACHE_DIR", "/else")
+    assert cache_dir() == Path("/else")
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,10 @@ def measure_peaks(target: Target) -> Peaks:
     # A copy within the smallest level takes less than its call: it is at least as fast as further
     # out.
     rising = [(size, max(rate for _, rate in rates[i:])) for i, (size, _) in enumerate(rates)]
-    return Peaks(_product_rate(target), tuple(rising))
+    return Peaks(product_rate(target), tuple(rising))
 
 
-def _product_rate(target: Target) -> float:
+def product_rate(target: Target) -> float:
     """Operations a second of products whose sums stay in registers, on every thread."""
     lanes = max(1, target.vector_bits // 32)
     threads, columns = target.threads or target.cores, 2 * lanes
@@ -99,7 +99,7 @@ def _product_rate(target: Target) -> float:
     if threads > 1:
         sch.parallel(sch.split(p, [threads, None])[0])
     shapes = [(_DEPTH, columns), (_DEPTH, _ROWS), (products, _ROWS, columns)]
-    seconds = _time(sch.func, shapes, target)
+    seconds = time_on_ones(sch.func, shapes, target)
     return 2.0 * products * _ROWS * _DEPTH * columns / seconds
 
 
@@ -128,7 +128,7 @@ def _copy_rate(size: int, target: Target) -> float:
     sch.vectorize(inner)
     if threads > 1:
         sch.parallel(outer)
-    return 8.0 * count / _time(sch.func, [(count,), (count,)], target)
+    return 8.0 * count / time_on_ones(sch.func, [(count,), (count,)], target)
 
 
 def _copy_text(count: int) -> str:
@@ -142,7 +142,7 @@ def copy(x: T.Buffer(({count},), "float32"), z: T.Buffer(({count},), "float32"))
 """
 
 
-def _time(func: PrimFunc, shapes: list[tuple[int, ...]], target: Target) -> float:
+def time_on_ones(func: PrimFunc, shapes: list[tuple[int, ...]], target: Target) -> float:
     """The best time of a call on arrays of ones."""
     arguments = [array(np.ones(s, np.float32)) for s in shapes]
     call = build_kernel(func, target).prepare(*arguments)

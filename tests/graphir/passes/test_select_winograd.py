@@ -21,7 +21,7 @@ from burnish.tests.graphir.reference import run
 
 SAME = "strides=[1, 1], padding=[1, 1, 1, 1], dilation=[1, 1]"
 LAST = f"{SAME}, channels_last=True"
-SELECT = SelectWinograd(512, 1 << 20)
+SELECT = SelectWinograd("llvm -mcpu=znver4")
 
 
 def model(
@@ -161,13 +161,20 @@ def test_the_estimate_decides_by_the_use_that_is_made_of_a_weight() -> None:
     assert tiles == [4, 4, 2, None]
     assert SELECT.tile(Shape(1, 56, 56, 16, 64)) is None
     # Where a smaller cache makes the products come first, weights come while others are used.
-    small = SelectWinograd(256, 1 << 19)
+    small = SelectWinograd("llvm -mcpu=znver3")
     tiles = [
         small.tile(Shape(1, n, n, c, c)) for n, c in ((56, 64), (28, 128), (14, 256), (7, 512))
     ]
     assert tiles == [4, 4, 4, 2]
+    # Where the caches hold the results of all products, as here, weights come ahead of their use,
+    # and how fast they come decides.
+    server = "llvm -mcpu=sapphirerapids"
+    shapes = [Shape(1, n, n, c, c) for n, c in ((14, 256), (7, 512))]
+    for memory, expected in ((2, [2, None]), (4, [2, 2]), (8, [4, 2])):
+        given = SelectWinograd(f"{server} -bandwidth=128,48,12,{memory}")
+        assert [given.tile(shape) for shape in shapes] == expected
     # Vectors of eight halve what an instruction does, not what is to be fetched.
-    narrow = SelectWinograd(256, 1 << 20)
+    narrow = SelectWinograd("llvm -mcpu=haswell -l2=1M")
     assert narrow.direct_cycles(Shape(1, 56, 56, 64, 64)) > SELECT.direct_cycles(
         Shape(1, 56, 56, 64, 64)
     )

@@ -154,6 +154,10 @@ def test_weights_in_no_cache_are_fetched_once_a_block() -> None:
     # A quarter of that cache is too small for either.
     assert plan_blocks(7, 7, 4, 128, 128, 1 << 18) == Blocks(7, products_first=True)
     assert plan_blocks(4, 4, 2, 512, 512, 1 << 19) == Blocks(4, products_first=True)
+    # All of one block, beside weights that do not stay: products first, if their results do.
+    assert plan_blocks(7, 7, 4, 128, 128, 1 << 21) == Blocks(7, products_first=True)
+    assert plan_blocks(7, 7, 2, 256, 256, 1 << 21) == Blocks(7, products_first=True)
+    assert plan_blocks(7, 7, 2, 256, 256, 1 << 20) == Blocks(7, products_first=False)
     # The block stays within a farther cache.
     assert plan_blocks(28, 28, 4, 128, 128, 1 << 18) == Blocks(2, products_first=True)
 

@@ -1,0 +1,102 @@
+"""What a CPU's memory can do: the bytes that loads bring in a cycle, level by level.
+
+``target.memory`` has the figures: of one core from L1, L2, L3 and memory, and of all cores together
+from L3 and memory, which they share. They are data of the target (``-bandwidth``,
+``-shared-bandwidth``), in its text where they are not those of the table: equal targets give equal
+programs.
+
+The table (``target.py``) has figures by CPU. ``burnish info --probe`` measures those of this
+machine and keeps them on disk, in a file for each CPU and number of cores; ``native`` takes them
+from there. Nothing else writes the file: what is compiled changes when somebody asks for a probe,
+and at no other time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from .caller import callers_level
+from .config import cache_dir
+
+VERSION = 1
+"""Of the file."""
+_RATES = {"bandwidth": 4, "shared_bandwidth": 2}
+"""How many figures there are of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The ``sizes`` in bytes of L1, L2 and L3, and the bytes a cycle that come to one core from
+    each of them and from memory, and to all together from L3 and memory."""
+
+    sizes: tuple[int, ...]
+    one_core: tuple[float, ...]
+    all_cores: tuple[float, ...]
+
+    def bytes_a_cycle(self, size: float) -> float:
+        """What a core loads where so many bytes are used again and again."""
+        return self.one_core[sum([size > held for held in self.sizes])]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Figures that were measured: see ``Memory``; ``clock`` in GHz makes bytes a second of them."""
+
+    cpu: str
+    cores: int
+    clock: float
+    bandwidth: tuple[float, ...]
+    shared_bandwidth: tuple[float, ...]
+
+
+def probe_file(cpu: str, cores: int) -> Path:
+    """Where the figures of a CPU are kept."""
+    return cache_dir() / f"memory-{cpu}-{cores}.json"
+
+
+def save_probe(probe: Probe) -> Path:
+    """Keep figures. The file is there whole or not at all."""
+    path = probe_file(probe.cpu, probe.cores)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+        json.dump({"version": VERSION, **asdict(probe)}, file)
+    os.replace(file.name, path)
+    return path
+
+
+def load_probe(cpu: str, cores: int) -> Probe | None:
+    """The figures that are kept; None where there are none. A file that is no such probe is left
+    alone, with a warning."""
+    path = probe_file(cpu, cores)
+    try:
+        kept = json.loads(path.read_text())
+        if kept.pop("version") != VERSION:
+            raise ValueError("another version")
+        kept |= {name: _rates(kept[name], n) for name, n in _RATES.items()}
+        probe = Probe(**kept)
+        if (probe.cpu, probe.cores) != (cpu, cores) or not float(probe.clock) > 0:
+            raise ValueError("another machine")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        warnings.warn(
+            f"{path} is no probe of {cpu} with {cores} cores: the table's figures are used. "
+            "`burnish info --probe` measures and writes it anew.",
+            stacklevel=callers_level(),
+        )
+        return None
+    return probe
+
+
+def _rates(values: object, count: int) -> tuple[float, ...]:
+    if not isinstance(values, list) or len(values) != count:
+        raise ValueError(values)
+    found = tuple([float(v) for v in values])
+    if not all(0 < v < float("inf") for v in found):
+        raise ValueError(values)
+    return found
