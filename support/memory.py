@@ -22,6 +22,7 @@ from pathlib import Path
 
 from .caller import callers_level
 from .config import cache_dir
+from .errors import ConfigError
 
 VERSION = 1
 """Of the file."""
@@ -60,12 +61,18 @@ def probe_file(cpu: str, cores: int) -> Path:
 
 
 def save_probe(probe: Probe) -> Path:
-    """Keep figures. The file is there whole or not at all."""
+    """Keep figures. The file is there whole or not at all. Raises ConfigError where it cannot be
+    written."""
     path = probe_file(probe.cpu, probe.cores)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        json.dump({"version": VERSION, **asdict(probe)}, file)
-    os.replace(file.name, path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
+            json.dump({"version": VERSION, **asdict(probe)}, file)
+        os.replace(file.name, path)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error}. Set BURNISH_CACHE_DIR to a directory that can."
+        ) from error
     return path
 
 

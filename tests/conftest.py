@@ -30,7 +30,7 @@ def pytest_configure() -> None:
     """A shell starts what runs in the background with Ctrl-C ignored, and programs started from
     there inherit that: tests of Ctrl-C need it to arrive. What is kept on this machine's disk is no
     test's business."""
-    os.environ["BURNISH_CACHE_DIR"] = os.devnull
+    os.environ["BURNISH_CACHE_DIR"] = str(Path(__file__).parent / "nothing-is-kept-here")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -10,11 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from burnish.driver import commands
 from burnish.driver.cli import main
 from burnish.driver.compile import CompiledModel
 from burnish.driver.tune import TuneResult
+from burnish.support.memory import Probe
+from burnish.support.target import Target
+from burnish.tensorir.codegen.host import native_target
 from burnish.tuner.measuring import remote
 from burnish.tuner.records.database import TuningDatabase
+from burnish.tuner.task import target_key
 
 onnx = pytest.importorskip("onnx")
 
@@ -128,6 +133,30 @@ def test_info_prints_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     for word in ("cpu", "caches", "L1", "threads of a call", "numpy", "burnish"):
         assert word in out
+    for word in ("multiply-adds", "of one core", "of the table; --probe measures"):
+        assert word in out
+
+
+def test_a_probe_is_kept_and_counts_from_then_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = native_target()
+    probe = Probe(table.cpu, table.cores, 2.5, (50.0, 40.0, 30.0, 2.0), (20.0, 10.0))
+    monkeypatch.setenv("BURNISH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(commands, "probe_memory", lambda target: probe)
+    try:
+        code, out, _ = run(capsys, "info", "--probe")
+        assert code == 0
+        assert f"wrote {tmp_path}" in out
+        for shown in ("measured, at 2.5 GHz", "L3 30, memory 2 (5 GB/s)", "memory 10 (25 GB/s)"):
+            assert shown in out
+        found = native_target()
+        assert found.memory.one_core == probe.bandwidth
+        assert found == table.with_options(bandwidth=probe.bandwidth, shared_bandwidth=(20, 10))
+        assert Target(str(found)) == found
+        assert target_key(found) == target_key(table)
+    finally:
+        native_target.cache_clear()
 
 
 @pytest.mark.tuning

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from burnish.support.errors import ConfigError
 from burnish.support.memory import Memory, Probe, load_probe, probe_file, save_probe
 from burnish.support.target import CPUS, Target
 
@@ -65,6 +66,12 @@ def test_a_file_that_is_no_such_probe_is_left_alone(change: dict[str, object]) -
     with pytest.warns(UserWarning, match=r"is no probe of znver4 with 2 cores: .*info --probe"):
         assert load_probe("znver4", 2) is None
     assert json.loads(path.read_text()).keys() == kept.keys()
+
+
+def test_a_folder_that_cannot_be_is_an_error(folder: Path) -> None:
+    folder.write_text("a file")
+    with pytest.raises(ConfigError, match="cannot be written: .* Set BURNISH_CACHE_DIR"):
+        save_probe(PROBE)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "1", "{}", "\x00"])

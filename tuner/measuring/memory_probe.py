@@ -6,14 +6,12 @@ level. Takes less than a second.
         z[p, v] += x[p, k, v]               v: registers that are sums of their own
 
 With so many sums nothing waits for an addition, and what is left is loads. A block is half as large
-as the level that it is to be in, and at least twice as large as the one before; of memory, it is as
-large as can be afforded, which a cache that many cores share may hold a part of: so it does with
-the weights of a model. A cycle is what the peak of multiply-adds says (``roofline.py``).
+as the level that it is to be in, and several times as large as the one before; of memory, it is as
+large as can be afforded: a cache that many cores share may hold a part of it, as it does of a
+model's weights. A cycle is what the peak of multiply-adds says (``roofline.py``).
 """
 
 from __future__ import annotations
-
-from itertools import pairwise
 
 from ...support.memory import Probe
 from ...support.target import Target
@@ -34,10 +32,8 @@ def probe_memory(target: Target) -> Probe:
     clock = product_rate(one) / (2.0 * lanes * target.instructions.ports.fmas)
     sizes = _sizes(target)
     alone = [_bytes_a_second(size, 1, one) / clock for size in sizes]
-    shared = [
-        _bytes_a_second(max(size // target.cores, before), target.cores, target) / clock
-        for before, size in pairwise(sizes[1:])
-    ]
+    own = [max(size // target.cores, 2 * target.l2_bytes) for size in sizes[2:]]
+    shared = [_bytes_a_second(size, target.cores, target) / clock for size in own]
     # What is farther away comes no faster: so much is noise.
     falling = [min(alone[: i + 1]) for i in range(len(alone))]
     return Probe(
