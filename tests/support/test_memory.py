@@ -70,7 +70,7 @@ def test_a_file_that_is_no_such_probe_is_left_alone(change: dict[str, object]) -
 
 def test_a_folder_that_cannot_be_is_an_error(folder: Path) -> None:
     folder.write_text("a file")
-    with pytest.raises(ConfigError, match="cannot be written: .* Set BURNISH_CACHE_DIR"):
+    with pytest.raises(ConfigError, match=r"cannot be written: .* Set BURNISH_CACHE_DIR"):
         save_probe(PROBE)
 
 

@@ -1,4 +1,4 @@
-"""The probe of memory: its arrays are in the levels they are meant for, and its figures make sense."""
+"""The probe of memory: its arrays are in the levels they are meant for, its figures make sense."""
 
 from __future__ import annotations
 
