@@ -183,7 +183,7 @@ class Target:
                 continue
             text = str(value)
             if isinstance(value, tuple):
-                text = ",".join([v if isinstance(v, str) else f"{v:g}" for v in value])
+                text = ",".join([str(v).removesuffix(".0") for v in value])
             parts.append(f"{_SHOWN[f.name]}={text}")
         return " ".join(parts)
 

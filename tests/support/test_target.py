@@ -76,6 +76,21 @@ def test_options_override_the_table() -> None:
     assert str(t) == "llvm -mcpu=skylake-avx512 -vector-bits=256 -l1=49152 -l2=2097152"
 
 
+def test_what_memory_can_do_is_data() -> None:
+    t = Target("llvm -mcpu=znver4 -bandwidth=60,30.5,15,5")
+    assert t.memory.one_core == (60, 30.5, 15, 5)
+    assert t.memory.all_cores == Target("llvm -mcpu=znver4").memory.all_cores
+    assert str(t) == "llvm -mcpu=znver4 -bandwidth=60,30.5,15,5"
+    assert str(Target("llvm -mcpu=znver4", bandwidth=CPUS["znver4"].bandwidth)) == (
+        "llvm -mcpu=znver4"
+    )
+    exact = t.with_options(bandwidth=(1 / 3, 0.3, 0.2, 1e-9))
+    assert Target(str(exact)) == exact
+    # A machine that nothing is known of has figures too, and native has the host's.
+    assert len(Target("llvm -mcpu=future9").memory.one_core) == 4
+    assert Target("native").resolved(t.with_options(cores=2)).bandwidth == t.bandwidth
+
+
 def test_targets_are_values() -> None:
     a, b = Target("llvm -mcpu=znver4 -threads=2"), Target("llvm --threads=2 --mcpu=znver4")
     assert a == b
@@ -100,6 +115,9 @@ def test_targets_are_values() -> None:
         ("native -threads=many", "-threads cannot be 'many'."),
         ("native -threads=1 -num-cores=2", "gives -num-cores twice."),
         ("llvm -mattr=avx2", "-mattr cannot be 'avx2'."),
+        ("llvm -bandwidth=1,2,3", "-bandwidth cannot be '1,2,3'."),
+        ("llvm -shared-bandwidth=1,0", "-shared-bandwidth cannot be '1,0'."),
+        ("llvm -bandwidth=1,2,3,inf", "-bandwidth cannot be '1,2,3,inf'."),
         ("native -mcpu=haswell", "native is this machine's CPU; write 'llvm -mcpu=haswell'."),
     ],
 )
