@@ -202,7 +202,8 @@ def _instruction_rows(known: Instructions) -> list[list[str]]:
     rows += [
         [
             d.name,
-            f"{d.lanes} {d.result} += {d.elements} x {d.operands[0]} * {d.operands[1]}",
+            f"{d.lanes} {d.result} += {d.elements} x {d.operands[0]} * {d.operands[1]}"
+            + (f", {d.rows} x {d.rows} rows" if d.rows > 1 else ""),
         ]
         for d in known.dots
     ]

@@ -101,7 +101,9 @@ _PORTS = {
 
 @dataclass(frozen=True, slots=True)
 class DotProduct:
-    """An instruction that adds to each of ``lanes`` sums the products of ``elements`` pairs."""
+    """An instruction that adds to each of ``lanes`` sums the products of ``elements`` pairs, whose
+    elements stand side by side; ``pmaddwd`` takes an addition besides. Operands of two ``rows`` give
+    the sums of each row of the one with each of the other."""
 
     name: str
     operands: tuple[str, str]
@@ -109,6 +111,7 @@ class DotProduct:
     elements: int
     lanes: int
     a_cycle: float
+    rows: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,35 +196,52 @@ def _of_name(table: Mapping[str, _Row], cpu: str, default: _Row) -> _Row:
     return table.get(max((n for n in table if cpu.startswith(n)), key=len, default=""), default)
 
 
+_Dot = tuple[str, str, str, str, str, int]
+_BYTES: tuple[_Dot, ...] = (
+    ("avx512vnni", "vpdpbusd", "uint8", "int8", "int32", 4),
+    ("avx512vnni", "vpdpwssd", "int16", "int16", "int32", 2),
+    ("avx512bf16", "vdpbf16ps", "bfloat16", "bfloat16", "float32", 2),
+)
+_SHORT: tuple[_Dot, ...] = (
+    ("avxvnni", "vpdpbusd", "uint8", "int8", "int32", 4),
+    ("avxvnni", "vpdpwssd", "int16", "int16", "int32", 2),
+    ("avxvnniint8", "vpdpbssd", "int8", "int8", "int32", 4),
+    ("avxvnniint8", "vpdpbuud", "uint8", "uint8", "int32", 4),
+)
+_NEON: tuple[_Dot, ...] = (
+    ("dotprod", "sdot", "int8", "int8", "int32", 4),
+    ("dotprod", "udot", "uint8", "uint8", "int32", 4),
+    ("i8mm", "usdot", "uint8", "int8", "int32", 4),
+    ("bf16", "bfdot", "bfloat16", "bfloat16", "float32", 2),
+)
+_TWO_ROWS: tuple[_Dot, ...] = (
+    ("i8mm", "smmla", "int8", "int8", "int32", 8),
+    ("i8mm", "ummla", "uint8", "uint8", "int32", 8),
+    ("i8mm", "usmmla", "uint8", "int8", "int32", 8),
+    ("bf16", "bfmmla", "bfloat16", "bfloat16", "float32", 4),
+)
+
+
 def _dots(
     features: set[str], bits: int, ports: Ports, *, x86: bool, arm: bool
 ) -> tuple[DotProduct, ...]:
-    """The instructions, those that take the widest vectors first."""
+    """The instructions; of those for the same types the one that takes the widest vectors is the
+    first."""
     found = []
-    short = min(bits, 256)
-    rows: tuple[tuple[str, str, str, str, str, int, int], ...]
     if x86:
-        rows = (
-            ("avx512vnni", "vpdpbusd", "uint8", "int8", "int32", 4, bits),
-            ("avxvnni", "vpdpbusd", "uint8", "int8", "int32", 4, short),
-            ("avxvnniint8", "vpdpbssd", "int8", "int8", "int32", 4, short),
-            ("avxvnniint8", "vpdpbuud", "uint8", "uint8", "int32", 4, short),
-            ("avx512bf16", "vdpbf16ps", "bfloat16", "bfloat16", "float32", 2, bits),
-            ("", "pmaddwd", "int16", "int16", "int32", 2, bits),
-        )
+        pairs: _Dot = ("sse2", "pmaddwd", "int16", "int16", "int32", 2)
+        families = [(_BYTES, bits, 1), (_SHORT, min(bits, 256), 1), ((pairs,), bits, 1)]
+        features = features | {"sse2"}
     else:
-        rows = (
-            ("dotprod", "sdot", "int8", "int8", "int32", 4, bits),
-            ("dotprod", "udot", "uint8", "uint8", "int32", 4, bits),
-            ("i8mm", "usdot", "uint8", "int8", "int32", 4, bits),
-            ("bf16", "bfdot", "bfloat16", "bfloat16", "float32", 2, bits),
-        )
-    for feature, name, first, second, result, elements, width in rows if x86 or arm else ():
-        if not feature or feature in features:
-            operands = first, second
-            if all(d.operands != operands for d in found):
-                found.append(DotProduct(name, operands, result, elements, width // 32, ports.fmas))
-    return tuple(found)
+        families = [(_NEON, bits, 1), (_TWO_ROWS, bits, 2)] if arm else []
+    for table, width, rows in families:
+        for feature, name, first, second, result, elements in table:
+            if feature in features:
+                lanes = width // 32
+                found.append(
+                    DotProduct(name, (first, second), result, elements, lanes, ports.fmas, rows)
+                )
+    return tuple({d.name: d for d in reversed(found)}.values())[::-1]
 
 
 def _tiles(features: set[str]) -> Tiles | None:

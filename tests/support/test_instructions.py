@@ -48,6 +48,8 @@ def test_features_are_those_of_the_name_and_those_that_are_given() -> None:
         ("znver5 -mattr=-avx512vnni", ("uint8", "int8"), "vpdpbusd", 4, 8),
         ("neoverse-n1", ("int8", "int8"), "sdot", 4, 4),
         ("generic -mattr=+bf16", ("bfloat16", "bfloat16"), "bfdot", 2, 4),
+        ("cascadelake", ("int16", "int16"), "vpdpwssd", 2, 16),
+        ("neoverse-n1 -mattr=+i8mm", ("uint8", "int8"), "usdot", 4, 4),
         ("haswell", ("uint8", "int8"), None, 0, 0),
         ("neoverse-n1", ("uint8", "int8"), None, 0, 0),
         ("generic", ("int16", "int16"), None, 0, 0),
@@ -63,6 +65,18 @@ def test_dot_products(
     assert found is not None
     assert (found.name, found.elements, found.lanes) == (name, elements, lanes)
     assert found.result == ("float32" if "float" in operands[0] else "int32")
+
+
+def test_products_of_two_rows() -> None:
+    found = {d.name: d for d in known("generic -mattr=+bf16,+i8mm").dots if d.rows == 2}
+    assert {name: (d.elements, d.lanes) for name, d in found.items()} == {
+        "smmla": (8, 4),
+        "ummla": (8, 4),
+        "usmmla": (8, 4),
+        "bfmmla": (4, 4),
+    }
+    names = [d.name for d in known("znver5").dots]
+    assert len(names) == len(set(names))
 
 
 def test_tiles() -> None:
