@@ -102,8 +102,8 @@ _PORTS = {
 @dataclass(frozen=True, slots=True)
 class DotProduct:
     """An instruction that adds to each of ``lanes`` sums the products of ``elements`` pairs, whose
-    elements stand side by side; ``pmaddwd`` takes an addition besides. Operands of two ``rows`` give
-    the sums of each row of the one with each of the other."""
+    elements stand side by side; ``pmaddwd`` takes an addition besides. Operands of two ``rows``
+    give the sums of each row of the one with each of the other."""
 
     name: str
     operands: tuple[str, str]
