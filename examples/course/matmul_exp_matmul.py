@@ -179,7 +179,7 @@ def blocking_for(s: Sizes, target: Target) -> Blocking:
     there are 16. Blocks of some 1024 rows, as even as slivers allow; groups of up to four panels,
     half a second-level cache."""
     lanes = target.vector_bits // 32
-    mr = 14 if target.vector_registers >= 32 else 6
+    mr = 14 if target.instructions.has_many_registers else 6
     blocks = -(-s.m // 1040)
     mc = -(-s.m // (blocks * mr)) * mr
     panels = next(
@@ -385,7 +385,8 @@ def fma_peak(depth: int = 400000, repeat: int = 60) -> float:
     """GFLOP/s of fused multiply-adds on registers: a product whose operands do not change."""
     target = native()
     lanes = target.vector_bits // 32
-    rows, vectors = (8, 3) if target.vector_registers >= 32 else (3, 3)  # with their operands
+    # With their operands.
+    rows, vectors = (8, 3) if target.instructions.has_many_registers else (3, 3)
     a, b = te.placeholder((rows,), name="A"), te.placeholder((vectors * lanes,), name="B")
     rk = te.reduce_axis((0, depth), name="rk")
     shape = (rows, vectors * lanes)
