@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from torch.fx import Node
 
 from ...graphir.expr import Atom, constant
+from ...tensorir.expr import Expr
 from .registry import Context, arguments, base_name, converts, location, values_of
 
 
@@ -42,7 +42,16 @@ def zeros_and_ones(context: Context, node: Node) -> Atom:
     "aten.linspace.default", "aten.eye.default", "aten.eye.m",
 )  # fmt: skip
 def sequence(context: Context, node: Node) -> Atom:
-    """Evaluated now; its length must be known."""
+    """Evaluated now where its arguments are known; counted when the model runs otherwise."""
+    if base_name(node) == "arange" and any(isinstance(context.value(a), Expr) for a in node.args):
+        given, kind = arguments(node), context.result_type(node)
+        start, step = given.get("start", 0), given.get("step", 1)
+        places = context.cast(context.positions(kind.shape[0]), kind.dtype)
+        if step != 1:
+            places = context.op("multiply", places, context.operand(step, kind.dtype))
+        if start != 0:
+            places = context.op("add", places, context.operand(start, kind.dtype))
+        return places
     args: list[Any] = [context.static(a, "every argument of a sequence") for a in node.args]
     assert callable(node.target)
     return constant(*values_of(node.target(*args, **node.kwargs), location(node)))
@@ -50,13 +59,11 @@ def sequence(context: Context, node: Node) -> Atom:
 
 @converts("aten.tril.default", "aten.triu.default")
 def triangle(context: Context, node: Node) -> Atom:
-    """The elements on and below (above) a diagonal, 0 elsewhere; the last two dims must be
-    static."""
+    """The elements on and below (above) a diagonal, 0 elsewhere."""
     x = context.operand(node.args[0])
     kind = context.type(x)
-    sizes = [context.static(size, "the size of a triangle") for size in node.meta["val"].shape[-2:]]
-    diagonal = int(arguments(node)["diagonal"])
+    diagonal = int(context.static(arguments(node)["diagonal"], "the diagonal"))
     lower = base_name(node) == "tril"
-    below = np.tri(sizes[0], sizes[1], diagonal if lower else diagonal - 1) > 0
-    mask = below if lower else ~below
-    return context.op("where", constant(mask), x, context.number(0, kind.dtype))
+    below = context.below_diagonal(*kind.shape[-2:], diagonal if lower else diagonal - 1)
+    zero = context.number(0, kind.dtype)
+    return context.op("where", below, *((x, zero) if lower else (zero, x)))

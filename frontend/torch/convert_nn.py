@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from torch.fx import Node
 
 from ...graphir.dim import product, shape_equal, static_shape
-from ...graphir.expr import Atom, Var, constant
+from ...graphir.expr import Atom, Var
 from ...graphir.type import tensor_type
 from ..batch_norm import fold_batch_norm
 from .registry import Context, arguments, base_name, converts
@@ -134,10 +133,7 @@ def _attention_parts(
     scores = context.op("matmul", q, k, transpose_b=True)
     scores = context.op("multiply", scores, context.number(scale, dtype))
     if causal:
-        sizes = static_shape((context.type(q).shape[-2], context.type(k).shape[-2]))
-        if sizes is None:
-            raise context.refuse("a causal mask needs static lengths; make these dims static.")
-        mask = constant(np.tri(sizes[0], sizes[1]) > 0)
+        mask = context.below_diagonal(context.type(q).shape[-2], context.type(k).shape[-2])
     if mask is not None and context.type(mask).dtype.is_bool:
         scores = context.op("where", mask, scores, context.number(-math.inf, dtype))
     elif mask is not None:
@@ -163,8 +159,18 @@ def layer_norm(context: Context, node: Node) -> Any:
     return result if base_name(node) == "layer_norm" else [result]
 
 
-@converts("aten.batch_norm.default")
-def batch_norm(context: Context, node: Node) -> Var:
+@converts(
+    "aten.batch_norm.default", "aten._native_batch_norm_legit_no_training.default",
+    "aten._native_batch_norm_legit.no_stats", "aten._batch_norm_no_update.default",
+    "aten.native_batch_norm.default",
+)  # fmt: skip
+def batch_norm(context: Context, node: Node) -> Any:
+    """The statistics that the native forms also give cannot be imported."""
+    result = normalize_batch(context, node)
+    return result if base_name(node) == "batch_norm" else [result]
+
+
+def normalize_batch(context: Context, node: Node) -> Var:
     """Over all axes but 1; with the running statistics, or (where there are none) the batch's
     own."""
     given = arguments(node)

@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from ...graphir.expr import Atom
 from ..normalization import group_norm, rms_norm
-from .convert_nn import batch_norm
+from .convert_nn import normalize_batch
 from .registry import DTYPES, Context, arguments, base_name, converts
 
 
@@ -38,7 +38,7 @@ def instances(context: Context, node: Node) -> Atom:
     """With the statistics of each instance; running ones are a batch norm."""
     given = arguments(node)
     if not given["use_input_stats"]:
-        return batch_norm(context, node)
+        return normalize_batch(context, node)
     x = context.operand(given["input"])
     weight, bias = _parameters(context, given, x)
     return group_norm(context, x, None, weight, bias, float(given["eps"]))

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ...graphir.dim import dim_equal, static_value
+from ...graphir.dim import static_value
 from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType, types_equal
+from ...support.dtype import DType
 from ...tensorir.expr import Expr, IntImm
 from .registry import Context, arguments, base_name, converts, integers
 
@@ -99,20 +100,39 @@ def _cut(context: Context, x: Atom, axis: int, begin: Any, end: Any, step: int =
 
 @converts("aten.slice.Tensor", "aten.narrow.default")
 def slice_(context: Context, node: Node) -> Atom:
-    """Bounds are constants; an end at the symbolic size of its axis means the whole axis."""
-    given = arguments(node)
+    """Where its bounds are symbolic and it is not the whole axis, elements are looked up."""
+    given, kind = arguments(node), context.result_type(node)
     x, axis = context.operand(node.args[0]), int(given["dim"])
     begin, end = context.value(given.get("start")), context.value(given.get("end"))
-    if base_name(node) == "narrow":
-        length = context.value(given["length"])
-        whole = begin == 0 and dim_equal(context.dim(length), context.type(x).shape[axis])
-        end = None if whole else context.static(begin, "start") + context.static(length, "length")
-    if types_equal(context.type(x), context.result_type(node)) and begin in (None, 0):
+    step = int(given.get("step", 1))
+    if types_equal(context.type(x), kind) and (begin in (None, 0) or base_name(node) == "narrow"):
         return x
+    if base_name(node) == "narrow":
+        end = begin + context.value(given["length"])
     if isinstance(end, int) and end >= sys.maxsize:
         end = None
+    if static_value(context.type(x).shape[axis]) is None or isinstance(end, Expr):
+        if isinstance(begin, Expr) and given["start"].meta["val"].node.hint < 0:
+            begin = context.type(x).shape[axis] + begin
+        return _looked_up(context, x, axis, begin or 0, step, kind)
     begin, end = context.static(begin, "start of a slice"), context.static(end, "end of a slice")
-    return _cut(context, x, axis, begin, end, int(given.get("step", 1)))
+    return _cut(context, x, axis, begin, end, step)
+
+
+def _looked_up(
+    context: Context, x: Atom, axis: int, begin: Any, step: int, kind: TensorType
+) -> Var:
+    """A slice by the places of its elements; ``begin`` may be symbolic, and counts from the end
+    where it is a negative number."""
+    places = context.positions(kind.shape[axis])
+    index = DType("int64")
+    if step != 1:
+        places = context.op("multiply", places, context.number(step, index))
+    if isinstance(begin, int) and begin < 0:
+        begin = context.type(x).shape[axis] + begin
+    if isinstance(begin, Expr) or begin:
+        places = context.op("add", places, context.operand(begin, index))
+    return context.op("take", x, places, axis=axis)
 
 
 @converts("aten.select.int")

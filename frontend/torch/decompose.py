@@ -12,15 +12,18 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._decomp import global_decomposition_table
 from torch.export import ExportedProgram
 from torch.fx import Node
 
 from . import decompositions_image
-from .decompositions import DECOMPOSITIONS, FIRST_RESULT, SECOND_RESULT
+from .decompositions import DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
 from .export import quiet_torch
 from .registry import REGISTRY, operator_name
 
 _FURTHER_ROWS = decompositions_image
+_FURTHER = global_decomposition_table["post_autograd"]
+"""torch's own, of which its table for export leaves out those of core operators."""
 _WRAPPERS = ("wrap_with_set_grad_enabled",)
 """Operators that only hold a part of the graph, which torch inlines when it decomposes."""
 
@@ -43,11 +46,14 @@ def prepare_program(program: ExportedProgram) -> ExportedProgram:
         missing = {
             n.target
             for n in operators(program)
-            if _wants_second(n) or (operator_name(n) not in REGISTRY and not _wants_more(n))
+            if _wants_others(n) or (operator_name(n) not in REGISTRY and not _wants_more(n))
         } - tried
         if missing:
             table = table or dict(torch.export.default_decompositions().items())
-        found = {op: DECOMPOSITIONS.get(op) or table.get(op) or _composite(op) for op in missing}
+        found = {
+            op: DECOMPOSITIONS.get(op) or table.get(op) or _composite(op) or _FURTHER.get(op)
+            for op in missing
+        }
         chosen = {op: function for op, function in found.items() if function is not None}
         if not chosen and not any(map(_is_impure, operators(program))):
             return program
@@ -68,9 +74,9 @@ def _wants_more(node: Node) -> bool:
     return node.target in FIRST_RESULT and any(user.args[1] != 0 for user in node.users)
 
 
-def _wants_second(node: Node) -> bool:
+def _wants_others(node: Node) -> bool:
     """Whether a result is used that the operator's converter does not make."""
-    return node.target in SECOND_RESULT and any(user.args[1] == 1 for user in node.users)
+    return node.target in OTHER_RESULTS and any(user.args[1] != 0 for user in node.users)
 
 
 def _is_impure(node: Node) -> bool:

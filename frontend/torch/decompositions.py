@@ -19,18 +19,18 @@ FEW_BOUNDARIES = 64
 
 aten = torch.ops.aten
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {
-    op: global_decomposition_table["post_autograd"][op]
-    for op in (
-        aten.ldexp.Tensor, aten.tril_indices.default, aten.triu_indices.default,
-    )
-}  # fmt: skip
-"""By operator; these are torch's own, which its table for export leaves out."""
+DECOMPOSITIONS: dict[Any, Callable[..., Any]] = {}
+"""By operator."""
 _STEPWISE = global_decomposition_table["post_autograd"][aten.slice_scatter.default]
 FIRST_RESULT = (aten._embedding_bag.default, aten._embedding_bag_forward_only.default)
 """Operators of which only the first result is made here: others are for training."""
-SECOND_RESULT = (aten.max_pool2d_with_indices.default,)
-"""Operators that are decomposed where their second result is used."""
+OTHER_RESULTS = (
+    aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default,
+    aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default,
+    aten.adaptive_max_pool3d.default, aten.native_layer_norm.default,
+    aten.native_group_norm.default,
+)  # fmt: skip
+"""Operators that are decomposed where another than their first result is used."""
 
 
 def decomposes(*ops: Any) -> Callable[[_Function], _Function]:

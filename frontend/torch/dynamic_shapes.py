@@ -49,12 +49,14 @@ def plan_export(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    bounds: Mapping[str, Mapping[str, int]] | None = None,
 ) -> ExportPlan:
     """Normalise inputs and dynamic shapes.
 
     ``dynamic_shapes`` is None, a sequence with an entry for each input, or a mapping from parameter
     names. An entry follows the structure of its input down to tensors, whose entry maps dims to a
-    name, a ``torch.export.Dim`` (or arithmetic on one, or a hint), an int or None. Raises
+    name, a ``torch.export.Dim`` (or arithmetic on one, or a hint), an int or None. ``bounds`` are
+    the ``min`` and ``max`` of dims that are plain names. Raises
     FrontendError where inputs do not fit ``forward()`` or the entries do not fit the inputs.
     """
     signature = inspect.signature(module.forward)
@@ -74,7 +76,7 @@ def plan_export(
     values = _separate(given)
     entries = _entries(dynamic_shapes, values, kinds)
     if entries is not None:
-        planner = _Planner(values, _sizes(module, values))
+        planner = _Planner(values, _sizes(module, values), bounds or {})
         planner.collect(entries)
         planned = {n: planner.plan(v, entries.get(n), f"input {n!r}") for n, v in values.items()}
         values = {n: p[0] for n, p in planned.items()}
@@ -210,9 +212,15 @@ def _sizes(module: torch.nn.Module, values: Mapping[str, Any]) -> set[int]:
 class _Planner:
     """Walks inputs and entries together, collecting dims and resizing tensors."""
 
-    def __init__(self, values: Mapping[str, Any], taken: set[int]) -> None:
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        taken: set[int],
+        bounds: Mapping[str, Mapping[str, int]],
+    ) -> None:
         self.values = values
         self.taken = taken
+        self.bounds = bounds
         self.dims: dict[str, Any] = {}
         self.sizes: dict[str, int] = {}
         self.named: dict[int, list[tuple[int, str, Callable[[int], int]]]] = {}
@@ -225,18 +233,23 @@ class _Planner:
             if not isinstance(dim, (str, int, _Hint)) and hasattr(dim, "__name__"):
                 self._add(dim.__name__, dim)
 
-    def _add(self, name: str, dim: Any = None) -> Any:
+    def _add(self, name: str, dim: Any = None, least: int = 0) -> Any:
         if name in self.dims:
             return self.dims[name]
         if not name.isidentifier() or keyword.iskeyword(name):
             raise FrontendError(f"dynamic_shapes: {name!r} is no name; use letters, digits and _.")
-        self.dims[name] = Dim(name, min=0) if dim is None else dim
-        self.sizes[name] = self._free_size(self.dims[name])
+        if dim is None:
+            dim = Dim(name, **{"min": 0, **self.bounds.get(name, {})})
+        self.dims[name] = dim
+        self.sizes[name] = self._free_size(self.dims[name], least)
         return self.dims[name]
 
-    def _free_size(self, dim: Any) -> int:
+    def _free_size(self, dim: Any, least: int) -> int:
+        """One that nothing has, and no smaller than the example's, for which ``forward()`` is
+        known to work."""
         low = max(2, int(dim.min))
-        high = int(dim.max) if isinstance(dim.max, int) else low + _MOST_CANDIDATES
+        high = int(dim.max) if isinstance(dim.max, int) else low + least + _MOST_CANDIDATES
+        low = min(max(low, least), high)
         for size in _candidates(low, high):
             if size not in self.taken:
                 self.taken.add(size)
@@ -322,7 +335,7 @@ class _Planner:
         if dim is None or isinstance(dim, (int, _Hint)):
             return dim, size, ""
         if isinstance(dim, str):
-            return self._add(dim), self.sizes[dim], dim
+            return self._add(dim, least=size), self.sizes[dim], dim
         if isinstance(dim, _Derived):
             name = dim.root.__name__
             return dim, int(dim.fn(self.sizes[name])), name

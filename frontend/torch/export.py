@@ -10,6 +10,7 @@ at size 0 is always asked, because no rule of torch covers it.
 from __future__ import annotations
 
 import contextlib
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -62,12 +63,31 @@ def export_module(
     plan = plan_export(module, args, kwargs, dynamic_shapes)
     if not plan.names:
         return _export(module, plan), plan
-    program = _export_obliviously(module, plan)
+    program, is_oblivious = _export_obliviously(module, plan), True
     if program is None:
-        program = _export(module, plan)
-        check_at_size(1, module, program, plan)
-    check_at_size(0, module, program, plan)
+        try:
+            program, is_oblivious = _export(module, plan), False
+        except FrontendError as error:
+            bounds = _suggested_bounds(error)
+            if not bounds:
+                raise
+            plan = plan_export(module, args, kwargs, dynamic_shapes, bounds)
+            program = _export_obliviously(module, plan)
+            if program is None:
+                program, is_oblivious = _export(module, plan), False
+    for size in (0,) if is_oblivious else (1, 0):
+        check_at_size(size, module, program, plan)
     return program, plan
+
+
+def _suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
+    """The bounds of named dims under which torch says that a module would export: a table of
+    positions has so many rows. A dim that would have to be constant has none."""
+    found: dict[str, dict[str, int]] = {}
+    for name, given in re.findall(r"^\s*(\w+) = Dim\('\w+', ([^)]*)\)", str(error.__cause__), re.M):
+        sides = re.findall(r"(min|max)=(\d+)", given)
+        found[name] = {side: int(value) for side, value in sides}
+    return found
 
 
 def _export_obliviously(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram | None:

@@ -15,6 +15,7 @@ import torch
 from torch.fx import Node
 
 from ...graphir.builder import BlockBuilder, call_op
+from ...graphir.dim import print_dim, static_shape, static_value
 from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
@@ -22,7 +23,8 @@ from ...graphir.weights import Source, sample_of
 from ...support.aligned import aligned_copy
 from ...support.dtype import DType
 from ...support.errors import FrontendError, InternalError
-from ...tensorir.expr import Expr
+from ...tensorir.expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, Max, Min, Mul, Sub
+from ...tensorir.expr import Var as DimVar
 from ..registry import ConverterRegistry
 from .symbols import SymbolTable
 
@@ -46,6 +48,12 @@ DTYPES: dict[torch.dtype, DType] = {
     torch.uint8: DType("uint8"),
     torch.bool: DType("bool"),
 }
+_INDEX = DType("int64")
+_OF_SIZES: dict[type[Expr], str] = {
+    Add: "add", Sub: "subtract", Mul: "multiply", FloorDiv: "floor_divide", FloorMod: "floor_mod",
+    Max: "maximum", Min: "minimum",
+}  # fmt: skip
+"""Operators on tensors that compute what arithmetic on sizes does."""
 _TORCH = f"{Path(torch.__file__).parent}/"
 
 
@@ -126,10 +134,12 @@ class Context:
         value = self.value(argument)
         if isinstance(value, (bool, int, float)) and dtype is not None:
             return self.number(value, dtype)
-        if isinstance(value, (Expr, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        if isinstance(value, Expr):
+            return self.cast(self.counted(value), dtype or DType("int64"))
+        if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise FrontendError(
-                f"{self.place}: a symbolic size is used as tensor data, which cannot be imported; "
-                "make the dim static, or pass the number as an input."
+                f"{self.place}: a number made of symbolic sizes is used as tensor data, which "
+                "cannot be imported; make the dim static, or pass the number as an input."
             )
         if not isinstance(value, (Var, Constant)):
             raise InternalError(f"{self.place}: {value!r} where a tensor operand was expected")
@@ -179,6 +189,40 @@ class Context:
         """One size as an expression."""
         value = self.value(size)
         return value if isinstance(value, Expr) else self.symbols.convert(value)
+
+    def positions(self, size: Expr) -> Atom:
+        """The tensor 0, 1, ... of ``size`` int64; symbolic ones are counted when the model runs."""
+        known = static_value(size)
+        if known is not None:
+            return constant(np.arange(known))
+        counted = self.op("cumsum", self._ones(size), axis=0)
+        return self.op("subtract", counted, self.number(1, _INDEX))
+
+    def _ones(self, size: Expr) -> Atom:
+        return self.broadcast(self.number(1, _INDEX), TensorType((size,), _INDEX))
+
+    def counted(self, size: Expr) -> Atom:
+        """A size as a scalar int64: of each symbol the number of ones in a tensor of its size."""
+        known = static_value(size)
+        if known is not None:
+            return self.number(known, _INDEX)
+        if isinstance(size, DimVar):
+            return self.op(
+                "sum", self.broadcast(self.number(1, _INDEX), TensorType((size,), _INDEX))
+            )
+        if not isinstance(size, BinaryOp) or type(size) not in _OF_SIZES:
+            raise self.refuse(f"the symbolic size {print_dim(size)} cannot be used as data.")
+        return self.op(_OF_SIZES[type(size)], self.counted(size.a), self.counted(size.b))
+
+    def below_diagonal(self, rows: Expr, columns: Expr, diagonal: int = 0) -> Atom:
+        """A mask of (rows, columns): true on a diagonal and below."""
+        sizes = static_shape((rows, columns))
+        if sizes is not None:
+            return constant(np.tri(*sizes, diagonal) > 0)
+        row = self.op("add", self.positions(rows), self.number(diagonal, _INDEX))
+        return self.op(
+            "greater_equal", self.op("expand_dims", row, axis=1), self.positions(columns)
+        )
 
     def static(self, argument: Any, what: str) -> Any:
         """An argument that must be a plain Python value."""

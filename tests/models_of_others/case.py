@@ -1,0 +1,253 @@
+"""One model that somebody else wrote: how it is built, how it is called, how it is compared.
+
+Weights are random and then disturbed, so that no layer is the identity or zero; statistics of batch
+norms are those of the example. A model *agrees* when no element of an output is further from eager
+PyTorch's than TOLERANCE times the largest element of that output. Whether another input gives
+another output, by more than ten times as much, is checked of eager first: a constant agrees with
+anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import warnings
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+
+import burnish
+from burnish.support.errors import BurnishError
+
+TOLERANCE = 1e-3
+"""Of the largest element of an output: float32 sums in another order, Winograd, deep networks."""
+SIZES = {"batch": 2, "length": 12}
+OTHER_SIZES = ({"batch": 3, "length": 7}, {"batch": 1, "length": 16})
+ROUNDS = 3
+
+Inputs = tuple[torch.Tensor, ...] | Mapping[str, torch.Tensor]
+"""By position or by keyword."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """``build()`` gives the module, ``inputs(generator, batch, length)`` its inputs.
+
+    Dims that follow ``batch`` and ``length`` are found by drawing inputs of several sizes; those
+    named in ``dynamic`` are named to the compiler.
+    """
+
+    name: str
+    build: Callable[[], nn.Module]
+    inputs: Callable[[torch.Generator, int, int], Inputs]
+    dynamic: tuple[str, ...] = ("batch",)
+    mode: str = field(init=False)
+    """What surrounds the compilation and the calls: nothing, no_grad or inference_mode."""
+
+    def __post_init__(self) -> None:
+        modes = ("plain", "no_grad", "inference_mode")
+        object.__setattr__(self, "mode", modes[zlib.crc32(self.name.encode()) % len(modes)])
+
+    def draw(self, seed: int = 0, **sizes: int) -> Inputs:
+        """Inputs of some sizes, those of SIZES where none is given."""
+        wanted = {**SIZES, **sizes}
+        generator = torch.Generator().manual_seed(seed)
+        return self.inputs(generator, wanted["batch"], wanted["length"])
+
+    def dynamic_shapes(self) -> Any:
+        """The entry of each input: which of its dims follow which size."""
+        base = self.draw()
+        entries: dict[Any, dict[int, str]] = {key: {} for key in _keys(base)}
+        for size in self.dynamic:
+            other = self.draw(**{size: SIZES[size] + 1})
+            for key, dims in entries.items():
+                pairs = zip(base[key].shape, other[key].shape, strict=True)
+                dims |= {i: size for i, (a, b) in enumerate(pairs) if a != b}
+        found = {key: dims or None for key, dims in entries.items()}
+        return tuple(found.values()) if isinstance(base, tuple) else found
+
+
+def _keys(inputs: Inputs) -> list[Any]:
+    return list(range(len(inputs)) if isinstance(inputs, tuple) else inputs)
+
+
+def call(model: Callable[..., Any], inputs: Inputs) -> Any:
+    """The model on its inputs."""
+    return model(*inputs) if isinstance(inputs, tuple) else model(**inputs)
+
+
+@dataclass
+class Outcome:
+    """What one case gave: seconds of compilation, milliseconds of a call, or the reason why not."""
+
+    name: str
+    static: str = ""
+    """Empty where the model compiled for one shape agrees."""
+    dynamic: str = ""
+    frontend_seconds: float = 0.0
+    compile_seconds: float = 0.0
+    burnish_ms: float = 0.0
+    eager_ms: float = 0.0
+    kernels: int = 0
+    parameters: int = 0
+    train: str = ""
+    """How the module with train() left on was taken."""
+
+
+def disturb(module: nn.Module, inputs: Inputs) -> None:
+    """Random weights where they are constant, statistics of batch norms where they are defaults."""
+    generator = torch.Generator().manual_seed(1)
+
+    def noise(like: torch.Tensor) -> torch.Tensor:
+        return torch.randn(like.shape, generator=generator).to(like.dtype)
+
+    def settle(norm: nn.Module, args: tuple[torch.Tensor, ...]) -> None:
+        x = args[0].float()
+        axes = [i for i in range(x.ndim) if i != 1]
+        mean, variance = x.mean(axes), x.var(axes, correction=0)
+        spread = (variance + 0.01 * mean.square() + 1e-4).sqrt()
+        norm.running_mean.copy_(mean + 0.1 * spread * noise(mean))
+        norm.running_var.copy_(spread.square())
+
+    with torch.no_grad():
+        for p in module.parameters():
+            if p.is_floating_point() and (p.ndim < 2 or float(p.std()) < 1e-3):
+                p.add_(0.1 * noise(p)) if p.ndim < 2 else p.add_(0.05 * noise(p))
+        norms = [m for m in module.modules() if getattr(m, "running_mean", None) is not None]
+        hooks = [norm.register_forward_pre_hook(settle) for norm in norms]
+        call(module, inputs)
+        for hook in hooks:
+            hook.remove()
+
+
+def tensors(result: Any) -> list[torch.Tensor]:
+    """The tensors of an output, whatever holds them."""
+    return [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor)]
+
+
+def difference(found: Any, expected: Any, tolerance: float = TOLERANCE) -> str:
+    """What differs, or nothing."""
+    if type(found) is not type(expected):
+        return f"a {type(found).__name__} where eager gives a {type(expected).__name__}"
+    pairs = list(zip(tensors(found), tensors(expected), strict=False))
+    if len(pairs) != len(tensors(expected)) or len(pairs) != len(tensors(found)):
+        return f"{len(tensors(found))} outputs where eager gives {len(tensors(expected))}"
+    for i, (a, b) in enumerate(pairs):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"output {i}: {a.dtype} {tuple(a.shape)}, eager {b.dtype} {tuple(b.shape)}"
+        far = distance(a, b)
+        if not far <= tolerance:
+            return f"output {i} is {far:.1e} of its largest element from eager"
+    return ""
+
+
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    """The largest difference, in parts of the largest element of ``b``."""
+    if not b.numel():
+        return 0.0
+    wide, wanted = a.double(), b.double()
+    finite = wanted.isfinite()
+    if not torch.equal(wide[~finite].nan_to_num(0.5), wanted[~finite].nan_to_num(0.5)):
+        return float("inf")
+    largest = wanted[finite].abs().max() if finite.any() else torch.ones(())
+    return float((wide[finite] - wanted[finite]).abs().max() / largest.clamp(min=1e-30))
+
+
+def check_varies(module: nn.Module, case: Case) -> None:
+    """Of eager: some output depends on the input, and none that is finite is beyond float32."""
+    with torch.no_grad():
+        one, two = (tensors(call(module, case.draw(seed))) for seed in (0, 5))
+    assert any(
+        a.shape == b.shape and distance(a, b) > 10 * TOLERANCE
+        for a, b in zip(one, two, strict=True)
+        if a.is_floating_point()
+    ), f"{case.name}: its outputs hardly depend on the input; disturb its weights more"
+
+
+@contextlib.contextmanager
+def surroundings(mode: str) -> Iterator[None]:
+    """The mode of autograd that a user may have around calls; their library's warnings are not
+    ours."""
+    around = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
+    with warnings.catch_warnings(), around.get(mode, contextlib.nullcontext)():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def prepared(case: Case) -> nn.Module:
+    """The module of a case, ready to be compiled."""
+    torch.manual_seed(0)
+    with surroundings("plain"):
+        module = case.build().eval()
+        disturb(module, case.draw())
+        check_varies(module, case)
+    return module
+
+
+def run_eager(module: nn.Module, inputs: Inputs) -> Any:
+    with torch.no_grad():
+        return call(module, inputs)
+
+
+def compile_in_training(module: nn.Module, inputs: Inputs) -> tuple[Any, Any, str]:
+    """With train() left on: refused by name where that changes the result, else compiled.
+
+    Gives the model, its result and a word on how the module was taken. The module is in evaluation
+    mode again, its statistics are as they were.
+    """
+    module.train()
+    try:
+        model = burnish.compile(module, threads=1)
+        return model, call(model, inputs), "compiled"
+    except BurnishError as error:
+        if "at random" not in str(error) and "training mode" not in str(error):
+            raise
+    finally:
+        module.eval()
+    model = burnish.compile(module, threads=1)
+    return model, call(model, inputs), "refused"
+
+
+def check_static(case: Case, module: nn.Module, outcome: Outcome, *, timed: bool = True) -> None:
+    """Compile for one shape and compare."""
+    inputs = case.draw()
+    with surroundings(case.mode):
+        model, found, outcome.train = compile_in_training(module, inputs)
+        expected = run_eager(module, inputs)
+        report = model.report
+        outcome.frontend_seconds = sum(report.frontend.values())
+        outcome.compile_seconds = report.seconds
+        outcome.kernels = len(report.kernels)
+        outcome.static = difference(found, expected)
+        again = case.draw(7)
+        outcome.static = outcome.static or difference(call(model, again), run_eager(module, again))
+        if timed:
+            outcome.burnish_ms = best_ms(lambda: call(model, inputs))
+            outcome.eager_ms = best_ms(lambda: run_eager(module, inputs))
+
+
+def check_dynamic(case: Case, module: nn.Module, outcome: Outcome) -> None:
+    """Compile for any size of the dynamic dims and compare at several."""
+    with surroundings(case.mode):
+        model = burnish.compile(module, dynamic_shapes=case.dynamic_shapes(), threads=1)
+        for sizes in ({}, *OTHER_SIZES):
+            inputs = case.draw(3, **{k: v for k, v in sizes.items() if k in case.dynamic})
+            wrong = difference(call(model, inputs), run_eager(module, inputs))
+            outcome.dynamic = outcome.dynamic or (wrong and f"at {sizes or SIZES}: {wrong}")
+
+
+def best_ms(call: Callable[[], Any]) -> float:
+    """The best of ROUNDS calls in milliseconds; none where one takes a second."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        begin = time.perf_counter()
+        call()
+        best = min(best, (time.perf_counter() - begin) * 1e3)
+        if best > 1000:
+            break
+    return best

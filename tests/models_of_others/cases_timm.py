@@ -1,0 +1,3 @@
+from .case import Case
+
+CASES: list[Case] = []
