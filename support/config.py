@@ -104,6 +104,12 @@ FLAGS: dict[str, Flag] = {
             "each",
             "`each` verifies the module after every pass; `none` verifies only what is imported",
         ),
+        Flag(
+            "BURNISH_RAISE_DEFECTS",
+            "bool",
+            False,
+            "raise what goes wrong inside a schedule rule; otherwise the next rule takes over",
+        ),
         Flag("BURNISH_SEED", "int", None, "seed of every search that is not given one"),
         Flag("BURNISH_NUM_THREADS", "count", None, "most threads a kernel may use"),
         Flag("OMP_NUM_THREADS", "omp", None, "the same; the smaller of the two counts"),

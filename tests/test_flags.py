@@ -18,7 +18,11 @@ from burnish.graphir.module import IRModule
 from burnish.models import fashion_mnist
 from burnish.support.config import FLAGS
 from burnish.support.memory import probe_file
+from burnish.tensorir.codegen.host import native_target
 from burnish.tests.driver.programs import mixed
+from burnish.tests.strategies.schedules import CORPUS
+from burnish.tuner.analytic import schedule_analytically
+from burnish.tuner.rules.matmul import MatmulRule
 from burnish.tuner.session import default_seed
 from burnish.vm.parallel import default_threads
 
@@ -50,6 +54,20 @@ def verifications(_: str) -> object:
     return len(seen)
 
 
+def defects(_: str) -> object:
+    """A rule that falls over: the next one takes over, or the mistake is seen."""
+
+    def fail(*args: object) -> None:
+        raise AssertionError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MatmulRule, "apply", fail)
+        try:
+            return bool(schedule_analytically(CORPUS["matmul"](), native_target()))
+        except AssertionError:
+            return "raised"
+
+
 def seed(_: str) -> object:
     return default_seed()
 
@@ -78,6 +96,7 @@ EFFECTS: dict[str, tuple[str, Callable[[str], object]]] = {
     "BURNISH_DEBUG_NODES": ("1", frozen_nodes),
     "BURNISH_PRINT_AFTER": ("fuse-ops", printed),
     "BURNISH_VERIFY": ("none", verifications),
+    "BURNISH_RAISE_DEFECTS": ("1", defects),
     "BURNISH_SEED": ("5", seed),
     "BURNISH_NUM_THREADS": ("1", threads),
     "OMP_NUM_THREADS": ("1", threads),

@@ -5,13 +5,14 @@ Untuned code is scheduled by this, and it is the first member of every tuning po
 
 from __future__ import annotations
 
+from ..support.config import flag
 from ..support.errors import RuleMismatchError, ScheduleError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule
 from .cost.slowdown import FAR_OFF, slowdown
 from .rules.registry import RULES
-from .schedule_log import KernelSchedule, reason_of, write_down
+from .schedule_log import KernelSchedule, defect_of, reason_of, write_down
 from .tiling.streaming import stream_results
 from .workload import is_empty
 
@@ -21,8 +22,9 @@ def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str 
     ``sampled`` ones; its name, None where none did.
 
     Where nobody searches, a schedule that seems FAR_OFF what the function needs at least is not the
-    last word: the rules after it are tried too, and what seems fastest is taken. What was decided
-    is written down (``schedule_log``).
+    last word: the rules after it are tried too, and what seems fastest is taken. A rule that fails
+    by a mistake of its own gives way like one that refuses. What was decided is written down
+    (``schedule_log``).
     """
     func = sch.func
     if is_empty(func):
@@ -38,6 +40,11 @@ def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str 
             continue
         except ScheduleError as refusal:
             refusals.append((rule.name, reason_of(refusal)))
+            continue
+        except Exception as defect:  # a mistake in a rule must not stop a compilation
+            if flag("BURNISH_RAISE_DEFECTS"):
+                raise
+            refusals.append((rule.name, defect_of(defect)))
             continue
         stream_results(trial, target)
         slower = 1.0 if sampled else slowdown(func, trial.func, target)

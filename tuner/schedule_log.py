@@ -10,10 +10,12 @@ A rule that does not fit gives way to the next, which may be slower by far. So t
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..support.errors import ScheduleError
 
@@ -64,5 +66,16 @@ def write_down(schedule: KernelSchedule) -> None:
 
 def reason_of(error: ScheduleError) -> str:
     """Why a primitive refused, in one line, without the program."""
-    reason = " ".join(f"{error.primitive}: {error.found}".split())
+    return _line(f"{error.primitive}: {error.found}")
+
+
+def defect_of(error: Exception) -> str:
+    """What went wrong inside a rule, and where, in one line."""
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    return _line(f"a defect of the compiler, {type(error).__name__} at {place}: {error}")
+
+
+def _line(text: str) -> str:
+    reason = " ".join(text.split())
     return reason if len(reason) <= LONGEST else reason[: LONGEST - 3] + "..."

@@ -111,7 +111,8 @@ def slice_(context: Context, node: Node) -> Atom:
         end = begin + context.value(given["length"])
     if isinstance(end, int) and end >= sys.maxsize:
         end = None
-    if static_value(context.type(x).shape[axis]) is None or isinstance(end, Expr):
+    is_static = static_value(context.type(x).shape[axis]) is not None
+    if not is_static or isinstance(begin, Expr) or isinstance(end, Expr):
         if isinstance(begin, Expr) and given["start"].meta["val"].node.hint < 0:
             begin = context.type(x).shape[axis] + begin
         return _looked_up(context, x, axis, begin or 0, step, kind)

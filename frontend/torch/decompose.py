@@ -76,7 +76,9 @@ def _wants_more(node: Node) -> bool:
 
 def _wants_others(node: Node) -> bool:
     """Whether a result is used that the operator's converter does not make."""
-    return node.target in OTHER_RESULTS and any(user.args[1] != 0 for user in node.users)
+    return node.target in OTHER_RESULTS and any(
+        user.args[1] != 0 and user.users for user in node.users
+    )
 
 
 def _is_impure(node: Node) -> bool:

@@ -29,6 +29,7 @@ def test_defaults() -> None:
         "BURNISH_DEBUG_NODES": False,
         "BURNISH_PRINT_AFTER": (),
         "BURNISH_VERIFY": "each",
+        "BURNISH_RAISE_DEFECTS": False,
         "BURNISH_SEED": None,
         "BURNISH_NUM_THREADS": None,
         "OMP_NUM_THREADS": None,

@@ -29,6 +29,24 @@ def test_the_rule_and_what_refused_before(monkeypatch: pytest.MonkeyPatch) -> No
     assert str(found).startswith("main: reduction; matmul refused (unroll: The loop is too long.);")
 
 
+def test_a_rule_with_a_mistake_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In production; in tests it is raised."""
+
+    def fail(*args: object) -> None:
+        raise AssertionError("a tile of no rows")
+
+    monkeypatch.setattr(MatmulRule, "apply", fail)
+    with pytest.raises(AssertionError, match="a tile of no rows"):
+        schedule_analytically(CORPUS["matmul"](), native_target())
+    monkeypatch.setenv("BURNISH_RAISE_DEFECTS", "0")
+    with recorded() as log:
+        schedule_analytically(CORPUS["matmul"](), native_target())
+    assert log[0].rule == "products"
+    (refusal,) = log[0].refusals
+    assert refusal[0] == "matmul"
+    assert "a defect of the compiler, AssertionError at test_schedule_log.py:" in refusal[1]
+
+
 def test_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ElementwiseRule, "apply", refuse)
     with recorded() as log:

@@ -72,16 +72,21 @@ def test_shapes_may_be_symbolic() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda x: torch.arange(x.shape[0]), "every argument of a sequence must be a constant"),
-        (lambda x: x.tril(), "the size of a triangle must be a constant"),
-    ],
-)
-def test_sequences_of_symbolic_length_are_refused(function, message) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(FrontendError, match=message):
-        import_function(function, X, dynamic_shapes=({0: "batch"},))
+def test_sequences_of_symbolic_length() -> None:
+    check_all(
+        {
+            "arange": lambda x: torch.arange(x.shape[0]),
+            "float": lambda x: torch.arange(x.shape[0], dtype=torch.float32),
+            "steps": lambda x: torch.arange(3, 2 * x.shape[0] + 3, 2),
+            "backwards": lambda x: torch.arange(x.shape[0], 0, -1),
+            "tril": lambda x: x.tril(),
+            "triu": lambda x: x.triu(1),
+            "size": lambda x: x * (x.shape[0] * 3 - 1) + x.shape[0] // 2,
+        },
+        X,
+        dynamic_shapes=(({0: "batch"},),),
+        also=((X[:1],),),
+    )
 
 
 def test_random_numbers_are_no_constants() -> None:

@@ -9,7 +9,13 @@ from torch import nn
 
 from burnish.frontend.torch import import_module
 from burnish.support.errors import FrontendError
-from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
+from burnish.tests.frontend.torch.oracle import (
+    check_all,
+    compare,
+    evaluate,
+    import_function,
+    operators_of,
+)
 
 torch.manual_seed(0)
 A, B = torch.rand(3, 4), torch.rand(4, 5)
@@ -157,7 +163,6 @@ def test_an_encoder_layer_with_a_symbolic_batch() -> None:
         (lambda x: F.batch_norm(x, V[:3], V[:3], training=False) * F.batch_norm(
             x, V[:3].clone(), V[:3].clone(), training=True), X, "batch norm is in training mode"),
         (lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5), Q, "dropout in"),
-        (lambda x: torch.native_layer_norm(x, [4], V, V, 1e-5)[1], X, "its result 1 is used"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_imported(function, x, message) -> None:  # type: ignore[no-untyped-def]
@@ -176,10 +181,46 @@ def test_attention_of_symbolic_length(causal: bool) -> None:
     )
 
 
-def test_a_causal_mask_of_symbolic_length_over_keys_of_all_heads_is_refused() -> None:
-    with pytest.raises(FrontendError, match="a causal mask needs static lengths"):
-        import_function(
-            lambda x: F.scaled_dot_product_attention(x, x[:, :1], x[:, :1], is_causal=True),
-            Q,
-            dynamic_shapes=({2: "length"},),
-        )
+def test_a_causal_mask_of_symbolic_length_over_keys_of_all_heads() -> None:
+    check_all(
+        {"mqa": lambda x: F.scaled_dot_product_attention(x, x[:, :1], x[:, :1], is_causal=True)},
+        Q,
+        dynamic_shapes=(({2: "length"},),),
+        also=((Q[:, :, :2],),),
+    )
+
+
+def test_native_forms_of_norms() -> None:
+    """The statistics that they give beside their result, where somebody uses them."""
+    check_all(
+        {
+            "layer norm": lambda x: sum(
+                r.sum() for r in torch.native_layer_norm(x, [4], V, V, 1e-5)
+            ),
+            "batch norm": lambda x: torch.ops.aten._native_batch_norm_legit_no_training(
+                x, V[:3], V[:3], V[:3], V[:3].abs(), 0.1, 1e-5
+            )[0],
+            "batch norm of the batch": lambda x: torch.ops.aten._native_batch_norm_legit.no_stats(
+                x, V[:3], V[:3], True, 0.1, 1e-5
+            )[0],
+        },
+        X,
+    )
+
+
+class ReluInPlace(nn.Module):
+    """A program that functionalisation rewrites, batch norm with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.norm(x), inplace=True)
+
+
+def test_batch_norm_in_a_program_with_writes_in_place() -> None:
+    module = ReluInPlace().eval()
+    imported = import_module(module, (X,))
+    assert "add" in operators_of(imported)
+    assert compare("y", evaluate(imported, X)[0], module(X).detach()) == ""
