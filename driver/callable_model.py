@@ -84,9 +84,10 @@ class CallableModel(ABC, Generic[S]):
     def _wrap(self, signature: S, outputs: list[Tensor], values: Sequence[Any]) -> Any:
         """Outputs in the library of the inputs (of the source, where it takes none) and in the
         structure of the model."""
-        if not values and self._is_torch:
+        imported = signature.imported
+        given = values[: len(values) - len(imported.state)]
+        if not given and self._is_torch:
             wrapped = [tensor_to_torch(t) for t in outputs]
         else:
-            wrapped = like_inputs(outputs, values)
-        imported = signature.imported
+            wrapped = like_inputs(outputs, given)
         return wrapped[0] if imported.single_output else imported.unflatten_outputs(wrapped)

@@ -121,7 +121,9 @@ class CompiledModel(CallableModel[ModelSignature]):
             )
         weights = digest_weights(self._source)
         if self._weights is not None:
-            _refuse_changes(changed_weights(self._weights, weights))
+            state = {n for known in self._signatures.values() for n in known.imported.state}
+            changed = changed_weights(self._weights, weights)
+            _refuse_changes([name for name in changed if name not in state])
         imported = import_torch_module(self._source, args, kwargs, self._dynamic_shapes)
         adopted = self._adopt(key, imported)
         self._weights = weights

@@ -47,8 +47,10 @@ class SavedCalls:
     single_output: bool
     bare_tuple: bool
     positional_only: bool
+    written: tuple[int, ...]
     dim_names: tuple[str, ...]
     source: str
+    state: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,8 @@ def load(
             form.unflatten,
             form.is_single,
             form.is_tuple,
-            form.is_flat,
+            form.is_flat and not known["written"],
+            tuple(known["written"]),
             tuple(known["dims"]),
             known["source"],
         )

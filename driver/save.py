@@ -64,6 +64,11 @@ def save_model(
     described = []
     for signature in signatures:
         calls, executable = signature.imported, signature.executable
+        if calls.state:
+            raise ArtifactError(
+                f"Calls of {name} change tensors that the module holds ({', '.join(calls.state)}), "
+                "which a file cannot. Make them inputs and outputs of forward()."
+            )
         variants = []
         for target in resolved:
             again = target != executable.target
@@ -75,6 +80,7 @@ def save_model(
                 "inputs": list(calls.input_names),
                 "source": calls.source,
                 "dims": list(calls.dim_names),
+                "written": list(calls.written),
                 "variants": variants,
             }
         )

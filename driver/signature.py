@@ -9,7 +9,7 @@ from ..support.errors import ArgumentError, ArityError, ShapeMismatchError
 from ..vm.fast_entry import NUMPY
 from ..vm.interpreter import VirtualMachine
 from ..vm.tensor import Tensor
-from .arrays import to_tensors, torch_kind
+from .arrays import to_tensors, torch_kind, write_outputs
 from .runnable import check_runnable
 from .threads import check_threads, runtime
 
@@ -65,7 +65,8 @@ class CompiledSignature:
         return slow if fast is None else fast.call
 
     def run(self, values: Sequence[object], threads: int | None = None) -> list[Tensor]:
-        """Run on flattened inputs, checked; the flat list of outputs.
+        """Run on flattened inputs, checked; the flat list of outputs. Inputs and state that the
+        model changes are written.
 
         Raises ArityError, ShapeMismatchError, DTypeMismatchError, ArgumentError.
         """
@@ -86,7 +87,11 @@ class CompiledSignature:
                     'burnish.compile(module, (x,), dynamic_shapes=({0: "batch"},)).'
                 )
             raise
-        return list(result) if isinstance(result, tuple) else [result]
+        results = list(result) if isinstance(result, tuple) else [result]
+        written = self.imported.written
+        if written:
+            write_outputs([values[i] for i in written], results[: len(written)])
+        return results[len(written) :]
 
 
 def signature_key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:

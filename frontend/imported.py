@@ -39,6 +39,12 @@ class Imported:
     """The model gives a tuple of bare tensors, two or more: ``unflatten_outputs`` is ``tuple``."""
     positional_only: bool = True
     """Every call with exactly the right number of positional tensors flattens to itself."""
+    state: tuple[str, ...] = ()
+    """Tensors of the foreign model that calls change: the last inputs, which ``flatten_inputs``
+    adds by itself."""
+    written: tuple[int, ...] = ()
+    """The inputs that a call changes, in the order of its first results, which are what they become
+    and are no outputs."""
     dim_names: tuple[str, ...] = ()
     """The symbolic dims of ``main``, under the names the user gave them."""
     source: str = ""

@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """A shell starts what runs in the background with Ctrl-C ignored, and programs started from
     there inherit that: tests of Ctrl-C need it to arrive. What is kept on this machine's disk is no
-    test's business. A mistake in a schedule rule fails a test, though a compilation gets over it."""
+    test's business. A mistake in a schedule rule fails a test; a compilation gets over it."""
     os.environ["BURNISH_CACHE_DIR"] = str(Path(__file__).parent / "nothing-is-kept-here")
     os.environ.setdefault("BURNISH_RAISE_DEFECTS", "1")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

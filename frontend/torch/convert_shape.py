@@ -115,7 +115,7 @@ def slice_(context: Context, node: Node) -> Atom:
     if not is_static or isinstance(begin, Expr) or isinstance(end, Expr):
         if isinstance(begin, Expr) and given["start"].meta["val"].node.hint < 0:
             begin = context.type(x).shape[axis] + begin
-        return _looked_up(context, x, axis, begin or 0, step, kind)
+        return _looked_up(context, x, axis, 0 if begin is None else begin, step, kind)
     begin, end = context.static(begin, "start of a slice"), context.static(end, "end of a slice")
     return _cut(context, x, axis, begin, end, step)
 

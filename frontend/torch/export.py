@@ -178,7 +178,7 @@ def check_at_size(
     for i, shape in shapes.items():
         leaves[i] = torch.rand(shape, generator=generator).to(leaves[i].dtype)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
-    with quiet_torch(), torch.no_grad():
+    with quiet_torch(), torch.no_grad(), _unchanged(module):
         try:
             expected = pytree.tree_leaves(module(*args, **kwargs))
         except Exception:  # whatever the model's own code raises
@@ -193,6 +193,16 @@ def check_at_size(
             "branch in Python depends on a size, and torch.export took one side of it. Rewrite the "
             "branch, or make the dim static."
         )
+
+
+@contextlib.contextmanager
+def _unchanged(module: torch.nn.Module) -> Iterator[None]:
+    """Buffers have their values again afterwards, whatever calls do with them."""
+    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    yield
+    for buffer, values in kept:
+        if not torch.equal(buffer, values):
+            buffer.copy_(values)
 
 
 def _agree(a: Any, b: Any) -> bool:

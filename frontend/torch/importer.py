@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -80,7 +80,8 @@ def import_module(
     ``dynamic_shapes`` takes torch.export's forms, and plain names in them: ``({0: "batch"},)`` or
     ``{"input": {0: "batch"}}``. A name stands for every size from 0 up. Raises FrontendError
     (module in training mode, module that does not export, inputs that are no CPU tensors of a known
-    dtype, values changed in place) and UnsupportedOpError (all at once).
+    dtype) and UnsupportedOpError (all at once). Buffers and inputs that ``forward()`` changes in
+    place are changed by the compiled model.
     """
     start = time.perf_counter()
     with _export_lock:
@@ -110,15 +111,17 @@ def import_exported_program(
     with _export_lock:
         program = prepare_program(program)
     REGISTRY.check([(operator_name(n), location(n)) for n in operators(program)])
-    _check_pure(program)
     structure = CallStructure.of(program, parameters)
     fakes = _input_fakes(program)
     symbols = SymbolTable(symbols_of([s for f in fakes for s in _sizes(f)]), _names(fakes, places))
     structure.ranges = _ranges(program, fakes, symbols)
     builder = BlockBuilder()
     context = Context(builder, symbols)
-    params = _bind_placeholders(program, context)
-    with builder.function("main", params):
+    changed = _changed(program)
+    params, state = _bind_placeholders(program, context, changed)
+    inputs = [*params.values(), *[s.var for s in state.values()]]
+    held = [s.tensor for s in state.values()]
+    with builder.function("main", inputs):
         with builder.dataflow():
             for node in program.graph.nodes:
                 _convert(program, context, node)
@@ -128,13 +131,15 @@ def import_exported_program(
     values = {n: v.name for n, v in context.values.items() if isinstance(v, Var)}
     return Imported(
         module,
-        tuple([p.name for p in params]),
-        structure.flatten,
+        tuple([p.name for p in inputs]),
+        lambda args, kwargs: [*structure.flatten(args, kwargs), *held],
         structure.unflatten,
         form=structure.form,
         single_output=structure.is_single,
         bare_tuple=structure.is_tuple,
-        positional_only=structure.is_flat,
+        positional_only=structure.is_flat and not changed,
+        state=tuple([s.name for s in state.values()]),
+        written=tuple([[*params, *state].index(n) for n in changed]),
         dim_names=symbols.dim_names,
         source=source,
         notes=tuple([_describe(r) for r in structure.ranges]),
@@ -143,17 +148,25 @@ def import_exported_program(
     )
 
 
-def _check_pure(program: ExportedProgram) -> None:
-    for output in program.graph_signature.output_specs:
-        if output.kind is not OutputKind.USER_OUTPUT:
-            what = {
-                OutputKind.BUFFER_MUTATION: "the buffer",
-                OutputKind.USER_INPUT_MUTATION: "the input",
-            }.get(output.kind, output.kind.name.lower())
+_MUTATIONS = (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+
+
+def _changed(program: ExportedProgram) -> list[str]:
+    """The placeholders whose tensors the program changes, in the order of the results that they
+    become. Raises FrontendError for other results that are no outputs."""
+    specs = program.graph_signature
+    held = {s.target: s.arg.name for s in specs.input_specs if s.kind is InputKind.BUFFER}
+    found: list[str] = []
+    for output in specs.output_specs:
+        if output.kind in _MUTATIONS:
+            target = str(output.target)
+            found.append(held.get(target, target))
+        elif output.kind is not OutputKind.USER_OUTPUT:
             raise FrontendError(
-                f"forward() changes {what} {output.target!r} in place; a compiled model keeps no "
-                "state: return the new value instead."
+                f"forward() changes {output.kind.name.lower()} {output.target!r} in place, which "
+                "cannot be compiled: return the new value instead."
             )
+    return found
 
 
 # -- dims ------------------------------------------------------------------------------------
@@ -215,11 +228,24 @@ def _describe(r: DimRange) -> str:
     return f"dim {r.name} was exported for sizes of {sizes}."
 
 
+@dataclass(frozen=True)
+class _State:
+    """A weight that calls change: a parameter of main, its name in the model, its tensor."""
+
+    var: Var
+    name: str
+    tensor: torch.Tensor
+
+
 # -- values ----------------------------------------------------------------------------------
-def _bind_placeholders(program: ExportedProgram, context: Context) -> list[Var]:
-    """Bind every placeholder: weights to constants, user inputs to parameters (returned in order).
-    Weights that are one tensor become one constant."""
-    params: list[Var] = []
+def _bind_placeholders(
+    program: ExportedProgram, context: Context, changed: Sequence[str]
+) -> tuple[dict[str, Var], dict[str, _State]]:
+    """Bind every placeholder: weights to constants, user inputs to parameters, and so weights that
+    the program changes. Gives both kinds of parameters by placeholder, in order. Weights that are
+    one tensor become one constant."""
+    params: dict[str, Var] = {}
+    state: dict[str, _State] = {}
     known: dict[int, Constant] = {}
     nodes = {n.name: n for n in program.graph.nodes if n.op == "placeholder"}
     specs = program.graph_signature.input_specs
@@ -232,18 +258,23 @@ def _bind_placeholders(program: ExportedProgram, context: Context) -> list[Var]:
             fake = node.meta.get("val")
             if isinstance(fake, torch.Tensor):
                 kind = context.tensor_type(fake, f"input {node.name!r}")
-                params.append(Var(context.builder.unique(node.name), kind))
-                context.values[node.name] = params[-1]
+                params[node.name] = Var(context.builder.unique(node.name), kind)
+                context.values[node.name] = params[node.name]
             else:
                 context.values[node.name] = fake
             continue
         where = f"{spec.kind.name.lower().replace('_', ' ')} {spec.target or node.name!r}"
         if not isinstance(tensor, torch.Tensor):
             raise FrontendError(f"{where} is no tensor and cannot be imported.")
+        if node.name in changed:
+            var = Var(context.builder.unique(node.name), context.tensor_type(tensor, where))
+            state[node.name] = _State(var, str(spec.target), tensor)
+            context.values[node.name] = var
+            continue
         if id(tensor) not in known:
             known[id(tensor)] = context.weight(spec.target or node.name, tensor, where)
         context.values[node.name] = known[id(tensor)]
-    return params
+    return params, state
 
 
 def _convert(program: ExportedProgram, context: Context, node: Node) -> None:
@@ -280,9 +311,11 @@ def _outputs(program: ExportedProgram, context: Context, structure: CallStructur
     output = next(n for n in program.graph.nodes if n.op == "output")
     results = output.args[0]
     assert isinstance(results, (tuple, list))
-    atoms = [
+    changed = len(results) - len(structure.outputs)
+    atoms = [context.operand(a) for a in results[:changed]]
+    atoms += [
         context.operand(a)
-        for a, known in zip(results, structure.outputs, strict=True)
+        for a, known in zip(results[changed:], structure.outputs, strict=True)
         if is_tensor_leaf(known)
     ]
     return [a if isinstance(a, Var) else context.builder.emit_output(a) for a in atoms]

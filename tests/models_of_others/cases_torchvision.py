@@ -6,11 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torchvision
 from torch import nn
 
-from . import torchvision_operators  # noqa: F401 (before torchvision)
 from .case import Case, Inputs
+from .libraries import torchvision
 
 _SIDES = {"inception_v3": 96, "maxvit_t": 224, "alexnet": 96}
 _OPTIONS: dict[str, dict[str, Any]] = {

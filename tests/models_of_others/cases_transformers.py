@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-import transformers
 from torch import nn
 
 from .case import Case, Inputs
+from .libraries import transformers
 
 Draw = Callable[[torch.Generator, int, int], Inputs]
 _VOCABULARY = 99

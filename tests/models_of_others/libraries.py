@@ -1,8 +1,8 @@
-"""Operators that torchvision looks for when it is imported, declared for an installation whose
-compiled extension does not load beside this build of torch.
+"""The libraries whose models are compiled, imported in one place.
 
-Import this before torchvision. An extension that does load has declared them itself, and nothing
-happens here.
+torchvision looks for operators when it is imported. Where its compiled extension does not load
+beside this build of torch, they are declared here before; an extension that does load has declared
+them itself.
 """
 
 from __future__ import annotations
@@ -23,3 +23,9 @@ LIBRARY = torch.library.Library("torchvision", "FRAGMENT")
 for _schema in _SCHEMAS:
     if not hasattr(torch.ops.torchvision, _schema.split("(")[0]):
         LIBRARY.define(_schema)
+
+import timm  # noqa: E402
+import torchvision  # noqa: E402
+import transformers  # noqa: E402
+
+__all__ = ["timm", "torchvision", "transformers"]

@@ -1,0 +1,114 @@
+"""A graph that TorchDynamo captured, as a module whose weights are its own.
+
+Dynamo hands a backend a graph whose weights, sizes and tensors all are inputs. Here weights become
+parameters and buffers again, so that a compiler may pack and fold them, and sizes are read from the
+tensors that have them. What is left are the tensors of a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.fx import GraphModule
+
+_Mark = tuple[int, int]
+
+
+class CapturedGraph(nn.Module):
+    """``gm`` with the inputs at ``inputs`` alone; ``as_inputs`` are weights that change between
+    calls and therefore stay inputs."""
+
+    def __init__(
+        self, gm: GraphModule, examples: Sequence[Any], as_inputs: Sequence[int] = ()
+    ) -> None:
+        super().__init__()
+        self.gm = gm
+        nodes = [n for n in gm.graph.nodes if n.op == "placeholder"]
+        self._fakes = [n.meta.get("example_value", e) for n, e in zip(nodes, examples, strict=True)]
+        self.weights = [i for i, e in enumerate(examples) if _is_weight(e) and i not in as_inputs]
+        self.marks = {i: mark(examples[i]) for i in self.weights}
+        for i in self.weights:
+            self.register_buffer(f"weight_{i}", examples[i].detach())
+        symbols = self._symbols()
+        self.sizes = {
+            i: symbols[str(e)]
+            for i, e in enumerate(self._fakes)
+            if isinstance(e, torch.SymInt) and str(e) in symbols
+        }
+        self.inputs = [
+            i for i in range(len(examples)) if i not in self.sizes and i not in self.weights
+        ]
+
+    def _symbols(self) -> dict[str, tuple[int, int]]:
+        """Symbol to a tensor, by its place among all inputs, and an axis that has this size."""
+        found: dict[str, tuple[int, int]] = {}
+        for i, fake in enumerate(self._fakes):
+            if isinstance(fake, torch.Tensor) and i not in self.weights:
+                for axis, size in enumerate(fake.shape):
+                    if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
+                        found.setdefault(str(size), (i, axis))
+        return found
+
+    def forward(self, *inputs: Any) -> Any:
+        given = dict(zip(self.inputs, inputs, strict=True))
+        given |= {i: getattr(self, f"weight_{i}") for i in self.weights}
+        given |= {i: given[at].shape[axis] for i, (at, axis) in self.sizes.items()}
+        return self.gm(*[given[i] for i in range(len(self._fakes))])
+
+    def changed(self, args: Sequence[Any]) -> list[int]:
+        """The weights that a call gives in another state than the graph was captured with."""
+        return [i for i, known in self.marks.items() if mark(args[i]) != known]
+
+    def dynamic_shapes(self) -> tuple[dict[str, Any]] | None:
+        """Names for the dims whose sizes are symbols, in the compiler's form; None without any.
+        Numbers that no tensor has as a size are known at each call alone."""
+        symbols = self._symbols()
+        if not symbols or any(not isinstance(self._fakes[i], torch.Tensor) for i in self.inputs):
+            return None
+        entries = [
+            {axis: str(s) for axis, s in enumerate(self._fakes[i].shape) if str(s) in symbols}
+            for i in self.inputs
+        ]
+        return (tuple([e or None for e in entries]),)  # type: ignore[return-value]
+
+
+def _is_weight(example: Any) -> bool:
+    return isinstance(example, nn.Parameter) or (
+        isinstance(example, torch.Tensor)
+        and getattr(example, "_dynamo_static_input_type", None) is not None
+    )
+
+
+def mark(tensor: torch.Tensor) -> _Mark:
+    """What differs where a tensor was written, or is another one."""
+    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
+
+
+def wants_gradients(examples: Sequence[Any]) -> bool:
+    """Whether a graph that is captured now is one for training."""
+    return torch.is_grad_enabled() and any(
+        isinstance(e, torch.Tensor) and e.requires_grad for e in examples
+    )
+
+
+def gives_new_tensors(gm: GraphModule) -> bool:
+    """Whether a graph gives tensors, none of which is an input or a view of one."""
+    results = [
+        n.meta.get("example_value")
+        for output in gm.graph.find_nodes(op="output")
+        for n in output.all_input_nodes
+    ]
+    tensors = [r for r in results if isinstance(r, torch.Tensor)]
+    given = [n.meta.get("example_value") for n in gm.graph.find_nodes(op="placeholder")]
+    memory = {_memory(g) for g in given if isinstance(g, torch.Tensor)}
+    return bool(tensors) and not any(_memory(r) in memory for r in tensors)
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+__all__ = ["CapturedGraph", "gives_new_tensors", "mark", "wants_gradients"]

@@ -1,0 +1,103 @@
+"""torch.compile with our backend: dynamic sizes, graph breaks, weights and state that change."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+from burnish.driver import torch_backend
+from burnish.driver.torch_backend import burnish_backend
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+class Counting(nn.Module):
+    """A buffer that calls change, a branch on data (a graph break), a dict of outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: torch.Tensor
+        self.linear = nn.Linear(3, 4)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor, scale: float = 1.0) -> dict[str, torch.Tensor]:
+        self.seen += 1
+        y = self.linear(x) * scale
+        if y.sum() > 0:
+            y = y * x.shape[0]
+        return {"y": y, "next": y + self.seen}
+
+
+def pair(module: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The module, and one like it that runs eagerly."""
+    return module.eval(), copy.deepcopy(module).eval()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_sizes_that_vary_graph_breaks_and_state(mode) -> None:  # type: ignore[no-untyped-def]
+    torch.manual_seed(0)
+    module, eager = pair(Counting())
+    compiled = torch.compile(module, backend=burnish_backend)
+    with mode():
+        for n in (2, 4, 5, 1):
+            x = torch.randn(n, 3)
+            torch.testing.assert_close(compiled(x), eager(x))
+    assert module.seen == 4
+
+
+def test_one_compilation_serves_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    shapes: list[object] = []
+    original = torch_backend.compile
+
+    def spy(model, *, dynamic_shapes=None):  # type: ignore[no-untyped-def]
+        shapes.append(dynamic_shapes)
+        return original(model, dynamic_shapes=dynamic_shapes)
+
+    monkeypatch.setattr(torch_backend, "compile", spy)
+    module, eager = pair(nn.Linear(3, 4))
+    compiled = torch.compile(module, backend=burnish_backend, dynamic=True)
+    with torch.no_grad():
+        for n in (2, 4, 5):
+            x = torch.randn(n, 3)
+            torch.testing.assert_close(compiled(x), eager(x))
+    assert len(shapes) == 1
+    assert shapes[0] is not None
+
+
+def test_a_weight_that_is_written_becomes_an_input() -> None:
+    module, eager = pair(nn.Linear(3, 4))
+    compiled = torch.compile(module, backend=burnish_backend)
+    x = torch.randn(2, 3)
+    with torch.no_grad():
+        for _ in range(3):
+            torch.testing.assert_close(compiled(x), eager(x))
+            for m in (module, eager):
+                m.weight.mul_(2)
+
+
+def test_what_needs_gradients_runs_as_it_is() -> None:
+    module, eager = pair(nn.Linear(3, 4))
+    compiled = torch.compile(module, backend=burnish_backend)
+    x = torch.randn(2, 3)
+    with pytest.warns(UserWarning, match="burnish compiles for inference"):
+        compiled(x).sum().backward()
+    eager(x).sum().backward()
+    torch.testing.assert_close(module.weight.grad, eager.weight.grad)
+
+
+def test_views_of_inputs_stay_views() -> None:
+    def first(x: torch.Tensor) -> torch.Tensor:
+        return x[0]
+
+    x = torch.zeros(2, 3)
+    torch.compile(first, backend=burnish_backend)(x).add_(1)
+    assert x[0].tolist() == [1, 1, 1]

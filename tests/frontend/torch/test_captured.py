@@ -1,0 +1,53 @@
+"""Graphs of TorchDynamo as modules with weights of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from burnish.frontend.torch.captured import CapturedGraph, gives_new_tensors, mark, wants_gradients
+
+
+def capture(module: nn.Module, *inputs: torch.Tensor, **options: Any) -> tuple[Any, list[Any]]:
+    """The graph and the example inputs that a backend gets."""
+    found: list[Any] = []
+
+    def backend(gm: Any, examples: list[Any]) -> Any:
+        found.extend((gm, examples, gives_new_tensors(gm) and not wants_gradients(examples)))
+        return gm.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(module.eval(), backend=backend, **options)(*inputs)
+    assert found[2]
+    return found[0], found[1]
+
+
+def test_weights_and_sizes_are_no_inputs() -> None:
+    module = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+    x = torch.randn(5, 3)
+    gm, examples = capture(module, x, dynamic=True)
+    graph = CapturedGraph(gm, examples)
+    assert len(graph.weights) == 4
+    assert len(graph.inputs) == 1
+    ((entry,),) = graph.dynamic_shapes()
+    assert list(entry) == [0]
+    with torch.no_grad():
+        torch.testing.assert_close(graph(x)[0], module(x))
+
+
+def test_written_weights_are_told() -> None:
+    module = nn.Linear(3, 4)
+    gm, examples = capture(module, torch.randn(5, 3))
+    graph = CapturedGraph(gm, examples)
+    assert graph.changed(examples) == []
+    with torch.no_grad():
+        module.bias.add_(1)
+    (written,) = graph.changed(examples)
+    assert mark(examples[written]) == mark(module.bias)
+    kept = CapturedGraph(gm, examples, [written])
+    assert written in kept.inputs
+    assert kept.changed(examples) == []
+    assert kept.dynamic_shapes() is None
