@@ -89,12 +89,17 @@ def load_objects(images: Sequence[bytes]) -> NativeLibrary:
 
 
 def _lljit() -> llvm.LLJIT:
-    """The process's linker, made at the first load and kept."""
+    """The process's linker, made at the first load and kept.
+
+    JITLink puts all sections of an object into one reservation of memory and makes stubs for what is
+    far away; the older linker takes memory section by section, and ends the process where two of
+    them, which the code expects near each other, come to lie more than 2 GiB apart.
+    """
     global _linker
     if _linker is None:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-        _linker = llvm.create_lljit_compiler(suppress_errors=True)
+        _linker = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
     return _linker
 
 

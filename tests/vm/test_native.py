@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -92,3 +93,65 @@ def test_a_process_that_still_holds_a_library_ends_cleanly(assemble: Assemble) -
         check=False,
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "1\n", "")
+
+
+FAR_APART = '''
+import ctypes
+import numpy as np
+import burnish
+
+GIB, PAGE = 1 << 30, 4096
+NO_ACCESS, ANONYMOUS, AT_THIS_PLACE = 0, 0x4022, 0x100000
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def fill_gaps():
+    lines = open("/proc/self/maps").read().splitlines()
+    spans = [tuple(int(p, 16) for p in line.split()[0].split("-")) for line in lines]
+    for (_, end), (begin, _) in zip(spans, spans[1:]):
+        if 0 < begin - end < 64 * GIB:
+            libc.mmap(end, begin - end, NO_ACCESS, ANONYMOUS | AT_THIS_PLACE, -1, 0)
+
+
+module = burnish.parse("""
+@I.ir_module
+class M:
+    @R.function
+    def main(x: R.Tensor((4, 64), "float32")):
+        with R.dataflow():
+            a = R.gelu(x)
+            b = R.softmax(a, axis=-1)
+            R.output(b)
+        return b
+""")
+executable = burnish.build(module)
+x = np.random.default_rng(0).standard_normal((4, 64)).astype("float32")
+expected = burnish.VirtualMachine(executable)["main"](x).numpy().copy()
+kept = []
+for pages in range(1, 7):
+    fill_gaps()
+    base = libc.mmap(None, 4 * GIB, NO_ACCESS, ANONYMOUS, -1, 0)
+    fill_gaps()
+    libc.munmap(base + 4 * GIB - PAGE * (pages + 1), PAGE * pages)
+    kept.append(burnish.VirtualMachine(executable))
+    np.testing.assert_array_equal(kept[-1]["main"](x).numpy(), expected)
+print("linked", len(kept))
+'''
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/maps")
+def test_sections_are_linked_where_memory_near_them_is_taken() -> None:
+    """Where free places are so small that one takes the code and another, more than 2 GiB away, the
+    constants, an object must still be put into one place."""
+    path = os.pathsep.join(p for p in sys.path if p)
+    run = subprocess.run(
+        [sys.executable, "-c", FAR_APART],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert run.stdout == "linked 6\n"
