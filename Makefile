@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs fuzz-schedules mutants numerics prove random-programs ulp clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs fuzz-schedules mutants numerics opinfo prove random-programs ulp clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ prove: $(VENV)/.stamp  ## what the arithmetic of indices proves, asked of z3 (N=
 
 numerics: $(VENV)/.stamp  ## errors of long sums beside PyTorch's, into docs/math.md (a few minutes)
 	$(BIN)/python -m burnish.benchmarks.numerics $(or $(NUMERICS_ARGS),--write)
+
+opinfo: $(VENV)/.stamp  ## PyTorch's own database of operators, all samples (OPINFO_ARGS="--only '^add$$'")
+	$(BIN)/python -m burnish.tests.frontend.torch.opinfo.run --all --write $(OPINFO_ARGS)
 
 random-programs: $(VENV)/.stamp  ## random small programs on every CPU of the table (N= SEED= JOBS=)
 	$(BIN)/python -m burnish.tests.fuzz.programs --count $(or $(N),1000) --seed $(or $(SEED),0) \

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch.fx import Node
 
-from ...graphir.expr import Var
-from .registry import Context, arguments, converts
+from ...graphir.expr import Atom, Var
+from .registry import Context, arguments, base_name, converts
 
 
 @converts("aten.embedding.default")
@@ -17,15 +17,16 @@ def embedding(context: Context, node: Node) -> Var:
     )
 
 
-@converts("aten.index_select.default")
-def index_select(context: Context, node: Node) -> Var:
-    given = arguments(node)
-    x, indices = context.operand(given["self"]), context.operand(given["index"])
-    return context.op("take", x, indices, axis=int(given["dim"]))
+def _row(context: Context, x: Atom) -> Atom:
+    """A scalar as a vector of one, which has an axis."""
+    return x if context.type(x).ndim else context.op("expand_dims", x, axis=0)
 
 
-@converts("aten.gather.default")
-def gather(context: Context, node: Node) -> Var:
-    given = arguments(node)
-    x, indices = context.operand(given["self"]), context.operand(given["index"])
-    return context.op("gather_elements", x, indices, axis=int(given["dim"]))
+@converts("aten.index_select.default", "aten.gather.default")
+def select(context: Context, node: Node) -> Atom:
+    """Scalars are vectors of one."""
+    given, kind = arguments(node), context.result_type(node)
+    x, indices = (_row(context, context.operand(given[key])) for key in ("self", "index"))
+    name = "gather_elements" if base_name(node) == "gather" else "take"
+    result = context.op(name, x, indices, axis=int(given["dim"]))
+    return result if context.type(result).ndim == kind.ndim else context.reshaped(result, kind)

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.fx import Node
 
+from ...graphir.dim import product, static_value
 from ...graphir.expr import Atom, Var
 from ...support.dtype import DType
 from .registry import Context, arguments, base_name, converts, integers
@@ -64,12 +65,19 @@ def variance(context: Context, node: Node) -> Any:
     axes, keepdims = _axes(node)
     correction = given.get("correction")
     correction = 1 if correction is None else correction
-    if correction != int(correction) or correction < 0:
-        raise context.refuse(f"correction={correction} cannot be imported; use a whole number.")
     x = context.operand(node.args[0])
-    axis = axes if axes and context.type(x).ndim else None
+    kind = context.type(x)
+    axis = axes if axes and kind.ndim else None
     attrs: dict[str, Any] = {"axis": axis, "keepdims": keepdims}
-    result = context.op("variance", x, **attrs, correction=int(correction))
+    if correction == int(correction) and correction >= 0:
+        result = context.op("variance", x, **attrs, correction=int(correction))
+    else:
+        count = static_value(product([kind.shape[d] for d in axis or range(kind.ndim)]))
+        if count is None:
+            raise context.refuse(f"correction={correction} of a symbolic size; make it static.")
+        factor = count / (count - correction) if count > correction else math.inf
+        result = context.op("variance", x, **attrs)
+        result = context.op("multiply", result, context.number(factor, kind.dtype))
     if base_name(node) == "var_mean":
         return [result, context.op("mean", x, **attrs)]
     return context.op("sqrt", result) if base_name(node) == "std" else result

@@ -70,7 +70,7 @@ _PADS = ("reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replicatio
 
 @converts("aten.pad.default", *[f"aten.{name}.default" for name in _PADS])
 def pad(context: Context, node: Node) -> Atom:
-    """torch gives the widths last axis first."""
+    """torch gives the widths last axis first; negative ones cut what the others have made."""
     given = arguments(node)
     named = operator_name(node).split(".")[1].split("_")[0]
     short = {"reflection": "reflect", "replication": "replicate"}.get(named)
@@ -82,19 +82,19 @@ def pad(context: Context, node: Node) -> Atom:
     pairs = [(0, 0)] * ndim
     for i in range(len(widths) // 2):
         pairs[ndim - 1 - i] = (widths[2 * i], widths[2 * i + 1])
+    flat = tuple([max(0, w) for pair in pairs for w in pair])
+    if any(flat) and mode != "constant":
+        x = context.op("pad_edges", x, pad_width=flat, mode=mode)
+    elif any(flat):
+        value = given.get("value")
+        x = context.op("pad", x, pad_width=flat, pad_value=float(value or 0))
     for axis, (before, after) in enumerate(pairs):
         if before < 0 or after < 0:
             x = context.op(
                 "strided_slice", x, axes=(axis,), begin=(max(0, -before),),
                 end=(min(0, after) or None,), strides=(1,),
             )  # fmt: skip
-    flat = tuple([max(0, w) for pair in pairs for w in pair])
-    if not any(flat):
-        return x
-    if mode != "constant":
-        return context.op("pad_edges", x, pad_width=flat, mode=mode)
-    value = given.get("value")
-    return context.op("pad", x, pad_width=flat, pad_value=float(value or 0))
+    return x
 
 
 # -- between channels and space ------------------------------------------------------------------

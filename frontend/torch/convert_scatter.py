@@ -14,6 +14,7 @@ from ...support.dtype import DType
 from ...tensorir.expr import IntImm
 from .registry import Context, arguments, base_name, converts
 
+INT64 = DType("int64")
 _REDUCE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max",
            "amin": "min"}  # fmt: skip
 
@@ -50,22 +51,46 @@ def index(context: Context, node: Node) -> Var:
 
 @converts("aten.index_put.default")
 def index_put(context: Context, node: Node) -> Var:
-    """A mask, and a value for all that it chooses, is a where."""
+    """A mask alone is a where: of one value for all, or of the next one for each."""
     given = arguments(node)
     x = context.operand(given["self"])
     dtype = context.type(x).dtype
     updates = context.operand(given["values"], dtype)
-    places = [a for a in given["indices"] if a is not None]
-    if len(places) == 1 and given["indices"][0] is not None and not given["accumulate"]:
-        mask = context.operand(places[0])
-        if context.type(mask).dtype.is_bool and not context.type(updates).shape:
-            missing = context.type(x).ndim - context.type(mask).ndim
-            behind = tuple(range(-missing, 0))
-            wide = context.op("expand_dims", mask, axis=behind) if missing else mask
-            return context.op("where", wide, updates, x)
+    places = [(axis, a) for axis, a in enumerate(given["indices"]) if a is not None]
+    if len(places) == 1:
+        mask = context.operand(places[0][1])
+        if context.type(mask).dtype.is_bool:
+            return _put_masked(context, x, mask, updates, places[0][0], bool(given["accumulate"]))
     found, axes = _indices(context, node)
     how = "add" if given["accumulate"] else "none"
     return context.op("scatter_index", x, updates, *found, axes=tuple(axes), reduction=how)
+
+
+def _put_masked(
+    context: Context, x: Atom, mask: Atom, updates: Atom, axis: int, accumulate: bool
+) -> Var:
+    """``updates`` where a mask of the axes from ``axis`` on is true."""
+    kind, own, size = context.type(x), context.type(mask), context.type(updates)
+    behind = kind.ndim - axis - own.ndim
+    chosen = size.ndim - behind - 1  # the axis of the updates that runs over the chosen places
+    count = static_value(size.shape[chosen]) if chosen >= 0 else 1
+    if count is None:
+        raise context.refuse("puts a symbolic number of values under a mask; make it static.")
+    if count != 1:
+        flat = context.op("reshape", context.cast(mask, INT64), context.shape([-1]))
+        number = context.op("cumsum", flat, axis=0)
+        last = context.op("subtract", number, context.number(1, INT64))
+        number = context.op("clip", last, min=0, max=count - 1)
+        updates = context.op("take", updates, number, axis=chosen)
+    if chosen >= 0:
+        places = own.shape if count != 1 else (IntImm(1),) * own.ndim
+        shape = (*size.shape[:chosen], *places, *size.shape[chosen + 1 :])
+        updates = context.reshaped(updates, TensorType(shape, kind.dtype))
+    if accumulate:
+        updates = context.op("logical_or" if kind.dtype.is_bool else "add", x, updates)
+    if behind:
+        mask = context.op("expand_dims", mask, axis=tuple(range(-behind, 0)))
+    return context.op("where", mask, updates, x)
 
 
 @converts(

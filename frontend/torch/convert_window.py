@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.fx import Node
 
+from ...graphir.dim import static_value
 from ...graphir.expr import Atom, Var
 from ...graphir.type import TensorType
 from ...support.errors import InternalError
@@ -86,17 +87,30 @@ def conv_transpose(context: Context, node: Node) -> Var:
 
 
 def _transposed(context: Context, given: Any, x: Atom, w: Atom, extra: Any) -> Var:
+    """What is padded beyond the kernel's reach is cut off the result."""
     count = context.type(w).ndim - 2
     operands = [] if given.get("bias") is None else [context.operand(given["bias"])]
+    padding, dilation = (_spread(given[k], count) for k in ("padding", "dilation"))
+    reach = [
+        (static_value(k) or 1) * d - d
+        for k, d in zip(context.type(w).shape[2:], dilation, strict=True)
+    ]
+    cuts = [max(p - r, 0) for p, r in zip(padding, reach, strict=True)]
 
     def apply(x: Atom) -> Var:
-        return context.op(
+        y = context.op(
             "conv_transpose", x, w, *operands,
             strides=_spread(given["stride"], count),
-            padding=_both(_spread(given["padding"], count)),
-            dilation=_spread(given["dilation"], count),
+            padding=_both([p - c for p, c in zip(padding, cuts, strict=True)]),
+            dilation=dilation,
             output_padding=_spread(extra, count),
             groups=int(given["groups"]),
+        )  # fmt: skip
+        if not any(cuts):
+            return y
+        return context.op(
+            "strided_slice", y, axes=tuple(range(2, count + 2)), begin=tuple(cuts),
+            end=tuple([-c or None for c in cuts]),
         )  # fmt: skip
 
     return _batched(context, x, count, apply)

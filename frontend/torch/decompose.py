@@ -16,12 +16,12 @@ from torch._decomp import global_decomposition_table
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from . import decompositions_image
+from . import decompositions_counting, decompositions_image, decompositions_special
 from .decompositions import DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
 from .export import quiet_torch
 from .registry import REGISTRY, operator_name
 
-_FURTHER_ROWS = decompositions_image
+_FURTHER_ROWS = (decompositions_image, decompositions_counting, decompositions_special)
 _FURTHER = global_decomposition_table["post_autograd"]
 """torch's own, of which its table for export leaves out those of core operators."""
 _WRAPPERS = ("wrap_with_set_grad_enabled",)

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch._decomp import global_decomposition_table
 
+from ...support.errors import FrontendError
+
 FEW_BOUNDARIES = 64
 """Boundaries that are all compared; of more, the place is found by halving."""
 
@@ -87,6 +89,24 @@ def pdist(x: Tensor, p: float = 2) -> Tensor:
     return _norm(x.index_select(0, first) - x.index_select(0, second), p)
 
 
+@decomposes(aten.dist.default)
+def dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
+    result: Tensor = torch.linalg.vector_norm(a - b, p)
+    return result
+
+
+@decomposes(aten.addbmm.default)
+def addbmm(c: Tensor, a: Tensor, b: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """The products of a batch, added up."""
+    if not c.is_floating_point():
+        beta, alpha = int(beta), int(alpha)
+    total = torch.bmm(a, b).sum(0, dtype=c.dtype)
+    total = total * alpha if alpha != 1 else total
+    if beta == 0:  # then not even a NaN of c counts
+        return total.expand(torch.broadcast_shapes(c.shape, total.shape))
+    return (c * beta if beta != 1 else c) + total
+
+
 @decomposes(aten.conv_tbc.default)
 def conv_tbc(x: Tensor, weight: Tensor, bias: Tensor, pad: int = 0) -> Tensor:
     """A convolution of (time, batch, channels)."""
@@ -152,6 +172,79 @@ def bucketize(
 @decomposes(aten.bucketize.Scalar)
 def bucketize_number(x: float, boundaries: Tensor, **options: Any) -> Tensor:
     return searchsorted_number(boundaries, x, **options)
+
+
+# -- parts of numbers ----------------------------------------------------------------------------
+@decomposes(aten.angle.default)
+def angle(x: Tensor) -> Tensor:
+    """Of real numbers 0 or pi."""
+    turned = torch.where(x < 0, math.pi, 0.0)
+    if not x.is_floating_point():
+        return turned
+    return torch.where(x.isnan(), x, turned.to(x.dtype))
+
+
+@decomposes(aten.round.decimals)
+def round_decimals(x: Tensor, *, decimals: int) -> Tensor:
+    if not x.is_floating_point() or decimals == 0:
+        return x.round()
+    factor = float(10 ** abs(decimals))
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    rounded = (wide * factor).round() / factor
+    if decimals < 0:
+        rounded = (wide / factor).round() * factor
+    return rounded.to(x.dtype)
+
+
+def _power_of_two(exponent: Tensor) -> Tensor:
+    """In float64 and exactly, of exponents from -1074 to 1023."""
+    size, is_negative = exponent.abs(), exponent < 0
+    power = torch.ones(exponent.shape, dtype=torch.float64, device=exponent.device)
+    for k in range(11):
+        up = math.ldexp(1.0, 1 << k) if k < 10 else math.inf
+        scaled = torch.where(is_negative, power * math.ldexp(1.0, -(1 << k)), power * up)
+        power = torch.where((size >> k) & 1 != 0, scaled, power)
+    return power
+
+
+def _exponent(size: Tensor) -> Tensor:
+    """Of float64 above 0, the whole number e with ``2 ** e <= size < 2 ** (e + 1)``."""
+    near = torch.log2(size).floor().clamp(-1074, 1023).to(torch.int64)
+    near = torch.where(_power_of_two(near) > size, near - 1, near)
+    return torch.where((near < 1023) & (_power_of_two(near + 1) <= size), near + 1, near)
+
+
+@decomposes(aten.frexp.Tensor)
+def frexp(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The mantissa from a half up to 1, and the exponent of 2."""
+    wide = x.double()
+    is_number = wide.isfinite() & (wide != 0)
+    size = torch.where(is_number, wide.abs(), 1.0)
+    exponent = torch.where(is_number, _exponent(size) + 1, 0)
+    half = exponent // 2  # of the least numbers the inverse power is no number
+    mantissa = wide * _power_of_two(-half) * _power_of_two(half - exponent)
+    return torch.where(is_number, mantissa, wide).to(x.dtype), exponent.to(torch.int32)
+
+
+@decomposes(aten.nextafter.default)
+def nextafter(x: Tensor, y: Tensor) -> Tensor:
+    """Steps are exact in float64: half as wide below a power of two as above it."""
+    info = torch.finfo(x.dtype)
+    wide, goal = x.double(), y.double()
+    outward = (goal > wide) == (wide > 0)
+    size = wide.abs().clamp(max=info.max)
+    digits = round(-math.log2(info.eps))
+    least = info.smallest_normal * info.eps
+    exponent = _exponent(size.clamp(min=info.tiny))
+    is_power = (_power_of_two(exponent) == size) & ~outward & (size > info.tiny)
+    step = _power_of_two(exponent - digits - is_power.to(torch.int64)).clamp(min=least)
+    moved = torch.where(outward, size + step, torch.where(wide.isinf(), size, size - step))
+    moved = torch.copysign(torch.where(moved > info.max, math.inf, moved), wide)
+    first = torch.copysign(torch.full_like(wide, least), goal)
+    moved = torch.where(wide == 0, first, moved)
+    stays = (wide == goal) | (wide.isinf() & outward)
+    moved = torch.where(stays, torch.where(wide == goal, goal, wide), moved)
+    return torch.where(wide.isnan() | goal.isnan(), math.nan, moved).to(x.dtype)
 
 
 # -- scans ---------------------------------------------------------------------------------------
@@ -253,10 +346,67 @@ def masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     return torch.where(mask, source.reshape(-1)[number].reshape(x.shape), x)
 
 
+@decomposes(aten.put.default)
+def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """At places of the elements in a row."""
+    flat, places = x.reshape(-1), index.reshape(-1)
+    return flat.index_put((places,), source.reshape(-1), accumulate).reshape(x.shape)
+
+
+@decomposes(aten.take.default)
+def take(x: Tensor, index: Tensor) -> Tensor:
+    """At places of the elements in a row."""
+    return x.reshape(-1).index_select(0, index.reshape(-1)).reshape(index.shape)
+
+
+@decomposes(aten.as_strided.default, aten.as_strided_copy.default)
+def as_strided(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """Elements of the memory, where x is all of that."""
+    return _memory(x)[_places(x, size, stride, storage_offset)]
+
+
+@decomposes(aten.as_strided_scatter.default)
+def as_strided_scatter(
+    x: Tensor,
+    src: Tensor,
+    size: Sequence[int],
+    stride: Sequence[int],
+    storage_offset: int | None = None,
+) -> Tensor:
+    places = _places(x, size, stride, storage_offset)
+    return _memory(x).index_put((places,), src).reshape(x.shape)
+
+
+def _memory(x: Tensor) -> Tensor:
+    if not x.is_contiguous():
+        raise FrontendError(
+            "as_strided of a tensor that is not contiguous reads memory by its layout, which a "
+            "compiled model does not have; call .contiguous() first, or index."
+        )
+    return x.reshape(-1)
+
+
+def _places(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
+) -> Tensor:
+    own = int(x.storage_offset())
+    places = torch.full((1,) * len(size), (storage_offset or own) - own)
+    for d, (extent, step) in enumerate(zip(size, stride, strict=True)):
+        along = torch.arange(extent) * step
+        places = places + along.reshape([-1 if i == d else 1 for i in range(len(size))])
+    return places
+
+
 @decomposes(aten.index_reduce.default)
 def index_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
+    if not source.ndim:
+        x1, source1, places1 = (a.reshape(1) for a in (x, source, index))
+        one = x1.scatter_reduce(0, places1, source1, reduce, include_self=include_self)
+        return one.reshape(x.shape)
     shape = [1] * source.ndim
     shape[dim] = -1
     places = index.reshape(shape).expand(source.shape)
@@ -272,6 +422,15 @@ def diagonal_scatter(
     places = (row + max(-offset, 0), row + max(offset, 0))
     written = apart.index_put(places, src.movedim(-1, 0))
     return written.movedim((0, 1), (dim1, dim2))
+
+
+@decomposes(aten.embedding_renorm.default)
+def embedding_renorm(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    """The rows that are looked up, not longer than allowed."""
+    norm = torch.linalg.vector_norm(weight, norm_type, 1, keepdim=True)
+    asked = torch.zeros(weight.shape[0], dtype=torch.bool, device=weight.device)
+    asked = asked.index_fill(0, indices.reshape(-1), True).unsqueeze(1)
+    return torch.where(asked & (norm > max_norm), weight * (max_norm / (norm + 1e-7)), weight)
 
 
 # -- bags of embeddings --------------------------------------------------------------------------

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -103,41 +104,95 @@ def _cubic(distance: Tensor) -> Tensor:
 
 
 # -- pooling -------------------------------------------------------------------------------------
+_MAX_POOLS = {2: torch.max_pool2d, 3: torch.max_pool3d}
+
+
 @decomposes(aten.max_pool2d_with_indices.default)
 def max_pool_with_indices(
     x: Tensor,
     kernel_size: Sequence[int],
     stride: Sequence[int] = (),
-    padding: Sequence[int] = (0, 0),
-    dilation: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0,),
+    dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
+    *,
+    dims: int = 2,
 ) -> tuple[Tensor, Tensor]:
-    """The maxima, and where each is first found (the last NaN of a window that has some)."""
-    values = torch.max_pool2d(
-        x, tuple(kernel_size), tuple(stride), tuple(padding), tuple(dilation), ceil_mode
+    """The maxima, and where each is."""
+    kernel, steps, pads, gaps = (
+        list(v) * (dims // len(v)) for v in (kernel_size, stride or kernel_size, padding, dilation)
     )
-    kernel, pads, steps = (list(v) * (3 - len(v)) for v in (kernel_size, padding, dilation))
-    strides = list(stride or kernel) * (3 - len(stride or kernel))
-    rows, columns = x.shape[-2:]
+    values = _MAX_POOLS[dims](x, kernel, steps, pads, gaps, ceil_mode)
+    places, inside = [], []
+    for d, size in enumerate(x.shape[-dims:]):
+        first = torch.arange(values.shape[d - dims]) * steps[d] - pads[d]
+        at = first.unsqueeze(-1) + torch.arange(kernel[d]) * gaps[d]
+        places.append(at.clamp(0, size - 1))
+        inside.append((at >= 0) & (at < size))
+    return values, _places_of(x, values, places, inside)
 
-    def along(d: int, k: int) -> Tensor:
-        count = values.shape[d - 2]
-        return torch.arange(count) * strides[d] - pads[d] + k * steps[d]
 
-    found = torch.zeros_like(values, dtype=torch.int64)
+@decomposes(aten.max_pool3d_with_indices.default)
+def max_pool3d_with_indices(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+    return max_pool_with_indices(*args, **kwargs, dims=3)
+
+
+@decomposes(
+    aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default,
+    aten.adaptive_max_pool3d.default,
+)  # fmt: skip
+def adaptive_max_pool(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Windows that divide the axes evenly; those that are shorter than others read an element
+    twice."""
+    dims = len(output_size)
+    places = []
+    for size, out in zip(x.shape[-dims:], output_size, strict=True):
+        row = torch.arange(out, device=x.device)
+        first, last = row * size // out, ((row + 1) * size + out - 1) // out - 1
+        widest = max([-(-(i + 1) * size // out) - i * size // out for i in range(out)], default=1)
+        at = first.unsqueeze(-1) + torch.arange(widest, device=x.device)
+        places.append(torch.minimum(at, last.unsqueeze(-1)))
+    values = None
+    for _, taken in _taken(x, places):
+        values = taken if values is None else torch.maximum(values, taken)
+    assert values is not None
+    inside = [torch.ones_like(p, dtype=torch.bool) for p in places]
+    return values, _places_of(x, values, places, inside)
+
+
+def _taken(x: Tensor, places: Sequence[Tensor]) -> Iterator[tuple[tuple[int, ...], Tensor]]:
+    """For each place of a window: the elements of all windows there."""
+    dims = len(places)
+    for tap in itertools.product(*[range(p.shape[1]) for p in places]):
+        taken = x
+        for d, k in enumerate(tap):
+            taken = taken.index_select(d - dims, places[d][:, k])
+        yield tap, taken
+
+
+def _places_of(
+    x: Tensor, values: Tensor, places: Sequence[Tensor], inside: Sequence[Tensor]
+) -> Tensor:
+    """Where each maximum is first found in its window (the last NaN of one that has some), as
+    places of all elements in a row. ``places[d]`` has the windows of axis d as its rows."""
+    dims = len(places)
     terms = []
-    for i, j in itertools.product(range(kernel[0]), range(kernel[1])):
-        down, across = along(0, i), along(1, j)
-        inside = ((down >= 0) & (down < rows)).unsqueeze(-1) & (across >= 0) & (across < columns)
-        place = (down * columns).unsqueeze(-1) + across
-        taken = x.index_select(-2, down.clamp(0, rows - 1))
-        terms.append((taken.index_select(-1, across.clamp(0, columns - 1)), place, inside))
+    for tap, taken in _taken(x, places):
+        number = torch.zeros((), dtype=torch.int64)
+        counts = torch.ones((), dtype=torch.bool)
+        for d, k in enumerate(tap):
+            behind = [1] * (dims - 1 - d)
+            own = places[d][:, k].reshape(-1, *behind)
+            number = number * x.shape[d - dims] + own
+            counts = counts & inside[d][:, k].reshape(-1, *behind)
+        terms.append((taken, number, counts))
+    found = torch.zeros_like(values, dtype=torch.int64)
     if x.is_floating_point():
-        for taken, place, inside in terms:
-            found = torch.where(taken.isnan() & inside, place, found)
-    for taken, place, inside in reversed(terms):
-        found = torch.where((taken == values) & inside, place, found)
-    return values, found
+        for taken, number, counts in terms:
+            found = torch.where(taken.isnan() & counts, number, found)
+    for taken, number, counts in reversed(terms):
+        found = torch.where((taken == values) & counts, number, found)
+    return found
 
 
 # -- resizing ------------------------------------------------------------------------------------

@@ -298,6 +298,8 @@ def _convert(program: ExportedProgram, context: Context, node: Node) -> None:
             context.values[node.name] = context.symbols.convert(fake)
         elif isinstance(fake, (int, float, bool, torch.SymFloat, torch.SymBool)):
             context.values[node.name] = fake
+        elif isinstance(fake, torch.Tensor) and 0 in [s for s in fake.shape if type(s) is int]:
+            context.values[node.name] = context.empty(context.result_type(node))
         else:
             context.values[node.name] = REGISTRY[operator_name(node)](context, node)
     except BurnishError as error:

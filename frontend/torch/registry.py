@@ -260,6 +260,10 @@ class Context:
         """``atom`` under the shape of ``kind``."""
         return self.op("reshape", atom, self.shape_of(kind))
 
+    def empty(self, kind: TensorType) -> Atom:
+        """A tensor without elements, whatever operator it is of."""
+        return self.broadcast(self.number(0, kind.dtype), kind)
+
     def broadcast(self, atom: Atom, kind: TensorType) -> Atom:
         """``atom`` stretched to the shape of ``kind``; a scalar that is to stay one is itself."""
         if not kind.shape and not self.type(atom).shape:
