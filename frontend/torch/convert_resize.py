@@ -70,7 +70,8 @@ _PADS = ("reflection_pad1d", "reflection_pad2d", "reflection_pad3d", "replicatio
 
 @converts("aten.pad.default", *[f"aten.{name}.default" for name in _PADS])
 def pad(context: Context, node: Node) -> Atom:
-    """torch gives the widths last axis first; negative ones cut what the others have made."""
+    """torch gives the widths last axis first; negative ones cut what the others
+    have made; circular padding repeats what is left."""
     given = arguments(node)
     named = operator_name(node).split(".")[1].split("_")[0]
     short = {"reflection": "reflect", "replication": "replicate"}.get(named)
@@ -83,11 +84,18 @@ def pad(context: Context, node: Node) -> Atom:
     for i in range(len(widths) // 2):
         pairs[ndim - 1 - i] = (widths[2 * i], widths[2 * i + 1])
     flat = tuple([max(0, w) for pair in pairs for w in pair])
+    if mode == "circular":
+        x = _cut(context, x, pairs)
     if any(flat) and mode != "constant":
         x = context.op("pad_edges", x, pad_width=flat, mode=mode)
     elif any(flat):
         value = given.get("value")
         x = context.op("pad", x, pad_width=flat, pad_value=float(value or 0))
+    return x if mode == "circular" else _cut(context, x, pairs)
+
+
+def _cut(context: Context, x: Atom, pairs: Sequence[tuple[int, int]]) -> Atom:
+    """Without as many elements at the ends of each axis as negative widths say."""
     for axis, (before, after) in enumerate(pairs):
         if before < 0 or after < 0:
             x = context.op(

@@ -199,11 +199,11 @@ def round_decimals(x: Tensor, *, decimals: int) -> Tensor:
 def _power_of_two(exponent: Tensor) -> Tensor:
     """In float64 and exactly, of exponents from -1074 to 1023."""
     size, is_negative = exponent.abs(), exponent < 0
-    power = torch.ones(exponent.shape, dtype=torch.float64, device=exponent.device)
+    power = one = torch.ones((), dtype=torch.float64, device=exponent.device)
     for k in range(11):
-        up = math.ldexp(1.0, 1 << k) if k < 10 else math.inf
-        scaled = torch.where(is_negative, power * math.ldexp(1.0, -(1 << k)), power * up)
-        power = torch.where((size >> k) & 1 != 0, scaled, power)
+        up, down = math.ldexp(1.0, 1 << k) if k < 10 else math.inf, math.ldexp(1.0, -(1 << k))
+        factor = torch.where(is_negative, one * down, one * up)
+        power = power * torch.where((size >> k) & 1 != 0, factor, one)
     return power
 
 

@@ -26,7 +26,7 @@ from .decompositions import aten, decomposes
 
 Series = Sequence[float]
 _DEGREE = 40
-_NEGLIGIBLE = 1e-17
+_NEGLIGIBLE = 2e-15
 """The part of the first coefficient below which the last ones are left out."""
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 """Those of even index from 2 on."""
@@ -367,21 +367,18 @@ _Y0, _Y1 = Fit(_regular_y0, 1e-9, _WAVES), Fit(_regular_y1, 1e-9, _WAVES)
 @_special(aten.special_bessel_j0.default)
 def bessel_j0(x: Tensor) -> Tensor:
     size = x.abs()
-    value = torch.where(size < _WAVES, _J0(size), _FAR_0(size)[0])
-    return torch.where(size.isinf(), 0.0, value)
+    return torch.where(size <= _WAVES, _J0(size), _FAR_0(size)[0])
 
 
 @_special(aten.special_bessel_j1.default)
 def bessel_j1(x: Tensor) -> Tensor:
     size = x.abs()
-    value = torch.where(size < _WAVES, _J1(size), _FAR_1(size)[0])
-    return _odd_as(x, torch.where(size.isinf(), 0.0, value))
+    return _odd_as(x, torch.where(size <= _WAVES, _J1(size), _FAR_1(size)[0]))
 
 
 def _y(x: Tensor, near: Tensor, far: Tensor) -> Tensor:
-    value = torch.where(x < _WAVES, near, far)
-    value = torch.where(x == 0, -math.inf, torch.where(x < 0, math.nan, value))
-    return torch.where(x == math.inf, 0.0, value)
+    value = torch.where(x <= _WAVES, near, far)
+    return torch.where(x == 0, -math.inf, torch.where(x < 0, math.nan, value))
 
 
 @_special(aten.special_bessel_y0.default)

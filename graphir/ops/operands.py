@@ -94,6 +94,12 @@ def require_float(call: Call, kinds: Sequence[TensorType]) -> None:
         )
 
 
+def require_numbers(call: Call, kinds: Sequence[TensorType]) -> None:
+    """Raise unless no operand is bool."""
+    if any(k.dtype.is_bool for k in kinds):
+        raise fail(call, "this operator needs numbers", "float or integer operands")
+
+
 def broadcast(call: Call, kinds: Sequence[TensorType]) -> tuple[Expr, ...]:
     """The operands' shapes broadcast together, as NumPy does."""
     shape = kinds[0].shape

@@ -17,7 +17,16 @@ from ..dim import dim_equal, fold_dim, print_dim, static_value
 from ..expr import Call
 from ..op import REQUIRED, Op, attr, register
 from ..type import TensorType, Type
-from .operands import by_operator, describe, fail, require_float, same_dtype, tensor, tensors
+from .operands import (
+    by_operator,
+    describe,
+    fail,
+    require_float,
+    require_numbers,
+    same_dtype,
+    tensor,
+    tensors,
+)
 
 
 def ints(call: Call, key: str, count: int, least: int) -> tuple[int, ...]:
@@ -72,7 +81,7 @@ def _groups(call: Call, *divided: Expr) -> int:
 
 def _conv(call: Call) -> Type:
     kinds = tensors(call)
-    require_float(call, kinds)
+    require_numbers(call, kinds)
     same_dtype(call, kinds)
     x, w = kinds[:2]
     n = _spatial_rank(call, x)
@@ -97,7 +106,7 @@ def _conv(call: Call) -> Type:
 
 def _conv_transpose(call: Call) -> Type:
     kinds = tensors(call)
-    require_float(call, kinds)
+    require_numbers(call, kinds)
     same_dtype(call, kinds)
     x, w = kinds[:2]
     n = _spatial_rank(call, x)
@@ -150,10 +159,7 @@ register(
 def _pool(call: Call) -> Type:
     x = tensor(call, 0)
     n = _spatial_rank(call, x)
-    if call.op == "avg_pool":
-        require_float(call, [x])
-    elif x.dtype.is_bool:
-        raise fail(call, "a maximum needs numbers", "a float or integer operand")
+    require_numbers(call, [x])
     kernel, strides = ints(call, "kernel", n, 1), ints(call, "strides", n, 1)
     padding = ints(call, "padding", 2 * n, 0)
     dilation = ints(call, "dilation", n, 1) if call.op == "max_pool" else (1,) * n

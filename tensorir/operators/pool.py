@@ -69,12 +69,10 @@ def avg_pool(
     channels_last: bool = False,
 ) -> Tensor:
     """The mean of each window; ``divisor`` replaces the count. With ``count_include_pad`` padding
-    counts as elements (but what only ``ceil_mode`` adds never does). Floats only; raises
-    ComputeError for parameters that do not fit."""
+    counts as elements (but what only ``ceil_mode`` adds never does). Means of integers are
+    truncated. Raises ComputeError for parameters that do not fit."""
     ones = [1] * len(kernel)
     _check("avg_pool", x, kernel, strides, padding, ones)
-    if not x.dtype.is_float:
-        raise ComputeError(f"avg_pool: expected floats, found {x.dtype}.")
     reach = _whole_windows(x, kernel, strides, padding, ones, ceil_mode, channels_last)
     padded = pad_spatial(x, reach, 0.0, "avg_pool_pad", last=channels_last)
     sizes = _Sizes(tuple(kernel), tuple(strides), tuple(ones), channels_last)
@@ -88,7 +86,7 @@ def avg_pool(
             size = 1
             for k in kernel:
                 size *= k
-            count: Expr = const(float(divisor or size), wide)
+            count: Expr = const(divisor or size, wide)
         else:
             number: Expr = IntImm(1, INDEX)
             at = parts_of(indices, last=channels_last)[2]

@@ -113,12 +113,16 @@ def test_integers_have_a_maximum(run: Run) -> None:
     np.testing.assert_array_equal(found, [[[-11, -8, -5, -2]]])
 
 
+def test_a_mean_of_integers_is_truncated(run: Run) -> None:
+    x = np.array([[[-5, 2, 3, 4, 7, 7]]], dtype=np.int32)
+    found = run(lambda t: ops.avg_pool(t, kernel=[2], strides=[2], padding=[0, 0]), x)
+    np.testing.assert_array_equal(found, [[[-1, 3, 7]]])
+
+
 def test_errors() -> None:
     x = te.placeholder((1, 3, 5, 5))
     with pytest.raises(ComputeError, match="a kernel of 2 sizes"):
         ops.max_pool(x, kernel=[3], strides=[1, 1], padding=[0] * 4, dilation=[1, 1])
-    with pytest.raises(ComputeError, match="expected floats, found int32"):
-        ops.avg_pool(te.placeholder((1, 1, 4), "int32"), kernel=[2], strides=[2], padding=[0, 0])
     with pytest.raises(ComputeError, match="ceil_mode needs static"):
         ops.max_pool(
             te.placeholder((1, 1, te.var("n"))),

@@ -31,7 +31,7 @@ from burnish.tests.frontend.torch.opinfo.database import DTYPES, entries, pairs,
 LIST = Path(__file__).with_name("supported.txt")
 QUICK = 6
 """Samples of each operator and dtype without ``--all``."""
-LIMIT = 60.0
+LIMIT = 300.0
 """Seconds that the samples of one program may take."""
 
 
