@@ -356,7 +356,8 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
 @decomposes(aten.take.default)
 def take(x: Tensor, index: Tensor) -> Tensor:
     """At places of the elements in a row."""
-    return x.reshape(-1).index_select(0, index.reshape(-1)).reshape(index.shape)
+    result: Tensor = aten.index.Tensor(x.reshape(-1), [index])
+    return result
 
 
 @decomposes(aten.as_strided.default, aten.as_strided_copy.default)

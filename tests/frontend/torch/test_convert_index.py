@@ -32,6 +32,19 @@ def test_rows_and_elements() -> None:
     )
 
 
+def test_scalars_are_vectors_of_one_and_nothing_is_taken_of_nothing() -> None:
+    check_all(
+        {
+            "select": lambda x, i: x[0, 0].index_select(0, i[0, :1] * 0),
+            "by a scalar": lambda x, i: x.index_select(0, i[0, 0]),
+            "gather": lambda x, i: x[0, 0].gather(0, i[0, 0] * 0),
+            "nothing": lambda x, i: x[:0].index_select(0, i[0, :0]),
+        },
+        X,
+        AT,
+    )
+
+
 def test_symbolic_sizes() -> None:
     imported = check_all(
         {"embedding": lambda x, i: F.embedding(i, x)},

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from burnish.frontend.torch.decompositions import FEW_BOUNDARIES
-from burnish.support.errors import UnsupportedOpError
+from burnish.frontend.torch.decompositions import DECOMPOSITIONS, FEW_BOUNDARIES, aten
+from burnish.support.errors import FrontendError, UnsupportedOpError
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
 
 torch.manual_seed(0)
@@ -207,3 +207,58 @@ def test_a_number_is_searched_for_in_the_dtype_of_the_sequence() -> None:
         },
         torch.rand(2),
     )
+
+
+def check(op: Any, *args: Any, **kwargs: Any) -> None:
+    """A decomposition by itself."""
+    found, wanted = DECOMPOSITIONS[op](*args, **kwargs), op(*args, **kwargs)
+    torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_parts_of_numbers_are_exact(dtype: torch.dtype) -> None:
+    """Powers of two and their neighbours, the least and the largest numbers."""
+    info = torch.finfo(dtype)
+    x = torch.tensor(
+        [0.0, -0.0, 1.0, -1.0, 2.0, 0.75, -3.5, info.max, -info.max, info.tiny, INF, -INF, NAN],
+        dtype=dtype,
+    )
+    x = torch.cat([x, torch.nextafter(x, torch.ones_like(x)), torch.nextafter(x, -x)])
+    check(aten.nextafter.default, x.unsqueeze(1), x)
+    if dtype != torch.bfloat16:
+        check(aten.frexp.Tensor, x)
+    for decimals in (-2, 0, 2):
+        check(aten.round.decimals, x.clamp(-100, 100) * 77, decimals=decimals)
+    check(aten.angle.default, x)
+
+
+def test_places_of_elements_in_a_row() -> None:
+    x, at = torch.arange(12.0).reshape(3, 4), torch.tensor([[0, -1], [5, 5]])
+    check(aten.take.default, x, at)
+    check(aten.put.default, x, at[0], torch.tensor([7.0, 8.0]))
+    check(aten.put.default, x, at, torch.ones(2, 2), True)
+    check(aten.dist.default, x, x + 1, 3)
+
+
+def test_memory_is_read_by_strides_where_the_tensor_is_all_of_it() -> None:
+    x = torch.arange(12.0).reshape(3, 4)
+    check(aten.as_strided.default, x, (2, 3), (1, 2), 3)
+    check(aten.as_strided_scatter.default, x, torch.zeros(2, 3), (2, 3), (1, 4), 1)
+    with pytest.raises(FrontendError, match="not contiguous"):
+        DECOMPOSITIONS[aten.as_strided.default](x.t(), (2,), (1,))
+
+
+@pytest.mark.parametrize(("beta", "alpha"), [(1, 1), (0, 2), (0.5, 0.25)])
+def test_products_of_a_batch_are_added_up(beta: float, alpha: float) -> None:
+    a, b = torch.randn(3, 2, 4), torch.randn(3, 4, 5)
+    check(aten.addbmm.default, torch.full((5,), NAN), a, b, beta=beta, alpha=alpha)
+    whole = [t.mul(9).to(torch.int64) for t in (a, b)]
+    check(aten.addbmm.default, torch.ones(2, 5).long(), *whole, beta=beta, alpha=alpha)
+
+
+def test_rows_that_are_looked_up_are_not_longer_than_allowed() -> None:
+    weight, at = torch.randn(5, 3), torch.tensor([[0, 2], [2, 3]])
+    wanted = F.embedding(at, weight.clone(), max_norm=1.0)
+    renormed = DECOMPOSITIONS[aten.embedding_renorm.default](weight, at, 1.0, 2.0)
+    torch.testing.assert_close(F.embedding(at, renormed), wanted)
+    assert torch.equal(renormed[[1, 4]], weight[[1, 4]])

@@ -130,6 +130,28 @@ def test_where_maxima_are(options: dict[str, object]) -> None:
     )
 
 
+def test_where_maxima_of_volumes_are() -> None:
+    x = torch.randint(-2, 2, (2, 3, 5, 4, 6)).float()
+    check_all(
+        {"both": lambda x: F.max_pool3d(x, 2, 2, (0, 1, 0), return_indices=True)[1]},
+        x,
+    )
+
+
+@pytest.mark.parametrize("size", [1, 3, 5])
+def test_where_maxima_of_even_parts_are(size: int) -> None:
+    x = torch.randint(-2, 2, (2, 3, 7, 6)).float()
+    check_all(
+        {
+            "of rows": lambda x: F.adaptive_max_pool1d(x[0], size, True)[1],
+            "of images": lambda x: F.adaptive_max_pool2d(x, (size, 2), True)[1],
+            "values": lambda x: F.adaptive_max_pool2d(x, (size, 2), True)[0],
+            "of volumes": lambda x: F.adaptive_max_pool3d(x, (2, size, 3), True)[1],
+        },
+        x,
+    )
+
+
 def test_unpooling() -> None:
     check_all(
         {"back": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)},
