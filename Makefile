@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs fuzz-schedules mutants numerics opinfo prove random-programs ulp clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs fuzz-schedules mutants numerics onnx-suite opinfo prove random-programs ulp clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,9 @@ mutants: $(VENV)/.stamp  ## change the product in small ways and see tests fail 
 prove: $(VENV)/.stamp  ## what the arithmetic of indices proves, asked of z3 (N= SEED= JOBS=)
 	$(BIN)/python -m burnish.tests.fuzz.prove --count $(or $(N),100000) --seed $(or $(SEED),0) \
 	  --jobs $(or $(JOBS),2)
+
+onnx-suite: $(VENV)/.stamp  ## ONNX's own backend tests, all of them (MATCH=regex; WRITE=1: the list)
+	$(BIN)/python -m burnish.tests.frontend.onnx.node_suite --match '$(MATCH)' $(if $(WRITE),--write)
 
 numerics: $(VENV)/.stamp  ## errors of long sums beside PyTorch's, into docs/math.md (a few minutes)
 	$(BIN)/python -m burnish.benchmarks.numerics $(or $(NUMERICS_ARGS),--write)

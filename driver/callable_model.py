@@ -29,6 +29,8 @@ class CallableModel(ABC, Generic[S]):
         self._signatures: dict[tuple[Any, ...], S] = {}
         self._entry: Callable[..., Any] = self._dispatch
         self._lock = threading.Lock()
+        self._takes_entries = True
+        """Whether the signature of the next call may be that of the last."""
 
     @abstractmethod
     def _select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> S:
@@ -67,7 +69,7 @@ class CallableModel(ABC, Generic[S]):
         signature = self._select(args, kwargs)
         values = signature.imported.flatten_inputs(args, kwargs)
         outputs = signature.run(values)
-        if values and not kwargs:
+        if values and not kwargs and self._takes_entries:
             if all([type(v) is np.ndarray for v in values]):
                 self._take_entry(signature, "numpy")
             elif all([is_torch_tensor(v) for v in values]):

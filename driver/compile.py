@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,7 @@ from .arrays import random_inputs
 from .callable_model import CallableModel
 from .executable import Executable
 from .kernels import resolve_target
+from .questions import Asking
 from .report import CompileReport
 from .signature import CompiledSignature, signature_key
 from .sources import (
@@ -95,6 +97,13 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._precision = precision
         self._schedule: ScheduleChoice = schedule_analytically
         self._current: ModelSignature | None = None
+        self._asking: Asking[ModelSignature] | None = None
+        if imported is not None and imported.question is not None:
+            self._asking = Asking(
+                imported, partial(import_source, source), self._adopt_answered, self._compile
+            )
+            self._takes_entries = False
+            imported = None
         self._fixed = self._adopt((), imported) if imported is not None else None
 
     # -- calls -------------------------------------------------------------------------------------
@@ -102,6 +111,9 @@ class CompiledModel(CallableModel[ModelSignature]):
         """The signature of a call, compiled if it is new."""
         if self._fixed is not None:
             return self._fixed
+        if self._asking is not None:
+            self._current = self._asking.select(args, kwargs)
+            return self._current
         key = () if self._dynamic_shapes else signature_key(args, kwargs)
         found = self._signatures.get(key)
         if found is None:
@@ -137,6 +149,13 @@ class CompiledModel(CallableModel[ModelSignature]):
         return adopted
 
     def _adopt(self, key: tuple[Any, ...], imported: Imported) -> ModelSignature:
+        made = self._signatures[key] = self._current = self._compile(imported)
+        return made
+
+    def _adopt_answered(self, imported: Imported) -> ModelSignature:
+        return self._adopt((len(self._signatures),), imported)
+
+    def _compile(self, imported: Imported) -> ModelSignature:
         executable = compile_module(
             imported.module,
             self._target,
@@ -148,9 +167,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         if isinstance(self._schedule, ScheduledBy):
             executable.report.notes += self._schedule.take_notes()
         executable.report.frontend |= imported.seconds
-        made = ModelSignature(imported.without_module(), executable, self._threads)
-        self._signatures[key] = self._current = made
-        return made
+        return ModelSignature(imported.without_module(), executable, self._threads)
 
     def refresh(self) -> None:
         """Take the weights that the torch module has now, as if it were compiled anew.

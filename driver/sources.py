@@ -103,9 +103,9 @@ def _map_tensors(x: Any, change: Callable[[Any], Any]) -> Any:
     return x
 
 
-def import_source(source: Any) -> Imported:
+def import_source(source: Any, answers: Sequence[Any] = ()) -> Imported:
     """A model that states its signature: an IRModule, an ExportedProgram, or an ONNX model (a path,
-    bytes or a ModelProto).
+    bytes or a ModelProto), which may have a question, and is imported with ``answers`` then.
 
     Raises FrontendError for anything else and for what cannot be imported, UnsupportedOpError.
     """
@@ -124,7 +124,7 @@ def import_source(source: Any) -> Imported:
             if error.name is None or error.name.split(".")[0] != "onnx":
                 raise
             raise MissingExtraError("onnx", "onnx", "Reading an ONNX model") from None
-        return import_onnx(source)
+        return import_onnx(source, answers)
     raise FrontendError(
         "compile takes a torch.nn.Module, an ExportedProgram, an IRModule, or an ONNX model (path, "
         f"bytes or ModelProto); found {type(source).__name__}."

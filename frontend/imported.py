@@ -16,6 +16,24 @@ from ..support.call_form import CallForm
 
 
 @dataclass(frozen=True)
+class Question:
+    """What an import must know to go on, because the program depends on it: ``"types"``, the shapes
+    of all inputs, which earlier answers are forgotten for; or the value that ``main`` of this
+    module gives; or (a number) that of an input. ``reason`` says where that is so."""
+
+    wanted: str | int
+    reason: str
+
+
+@dataclass(frozen=True)
+class InputTypes:
+    """The answer to a question for types. ``shapes`` has a shape for each input; for a sequence a
+    list of them, and None for an absent optional."""
+
+    shapes: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
 class Imported:
     """``module`` has one graph Function ``main``: a parameter for each tensor input, weights as
     constants, a tuple of outputs as result (or a bare one).
@@ -55,6 +73,9 @@ class Imported:
     """What the front end took, by part: ``torch.export`` is not ours, ``import`` is."""
     variables: Mapping[str, str] = field(default_factory=dict)
     """Name of a value in the foreign model to the variable of ``main`` that holds it."""
+
+    question: Question | None = None
+    """The module is no model yet, but what answers this: import once more, with the answer."""
 
     def without_module(self) -> Imported:
         """What is left when the module is compiled: how calls look."""

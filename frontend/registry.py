@@ -49,6 +49,10 @@ class ConverterRegistry:
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self._table[name]
 
+    def get(self, name: str) -> Callable[..., Any] | None:
+        """The converter of an operator, or None."""
+        return self._table.get(name)
+
     @property
     def names(self) -> tuple[str, ...]:
         """Every operator that can be imported, sorted."""

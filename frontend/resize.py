@@ -12,8 +12,10 @@ and the one thing that works for symbolic sizes too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -30,6 +32,7 @@ COORDINATES = (
     "half_pixel_symmetric",
     "align_corners",
     "asymmetric",
+    "tf_crop_and_resize",
 )
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
@@ -54,6 +57,10 @@ class Interpolation:
     """Cubic: elements outside have no weight, rather than that of the nearest one."""
     single_precision: bool = False
     """Coordinates are computed in float32, where that decides which element is nearest."""
+    antialias: bool = False
+    """Linear and cubic: what is made smaller is a mean of all the elements it covers."""
+    extrapolation: float = 0.0
+    """tf_crop_and_resize: the value outside of the operand."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +71,13 @@ class AxisSize:
     size: int | None
     """None: the size times the whole scale."""
     scale: float
+    crop: tuple[float, float] = (0.0, 1.0)
+    """tf_crop_and_resize: the part of the axis that is resized, from 0 to 1."""
 
 
-def coordinates(how: Interpolation, size: int, out: int, scale: float) -> np.ndarray:
+def coordinates(
+    how: Interpolation, size: int, out: int, scale: float, crop: tuple[float, float] = (0.0, 1.0)
+) -> np.ndarray:
     """Where in the operand each element of the result lies."""
     i: np.ndarray = np.arange(out).astype("float32" if how.single_precision else "float64")
     inverse = np.array(1 / scale).astype(i.dtype)
@@ -74,6 +85,9 @@ def coordinates(how: Interpolation, size: int, out: int, scale: float) -> np.nda
         case "align_corners":
             step = np.array((size - 1) / (out - 1) if out > 1 else 0).astype(i.dtype)
             return np.asarray(i * step)
+        case "tf_crop_and_resize":
+            first, last = crop[0] * (size - 1), crop[1] * (size - 1)
+            return np.linspace(first, last, out) if out > 1 else np.array([(first + last) / 2])
         case "asymmetric":
             return np.asarray(i * inverse)
         case "pytorch_half_pixel" if out <= 1:
@@ -84,7 +98,21 @@ def coordinates(how: Interpolation, size: int, out: int, scale: float) -> np.nda
     return np.asarray((i + 0.5) * inverse - 0.5)
 
 
-def taps(how: Interpolation, x: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _triangle(d: np.ndarray) -> np.ndarray:
+    """The weight of an element at a distance, linear."""
+    return np.clip(1 - d, 0, None)
+
+
+def _cubic(d: np.ndarray, a: float) -> np.ndarray:
+    """The same, cubic. Keys, "Cubic convolution interpolation", 1981."""
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
+def taps(
+    how: Interpolation, x: np.ndarray, size: int, scale: float = 1.0
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Indices and weights of the elements that each result at coordinates ``x`` is made of."""
     if how.mode == "nearest":
         at = ROUNDINGS[how.rounding](x).astype(np.int64)
@@ -93,19 +121,21 @@ def taps(how: Interpolation, x: np.ndarray, size: int) -> list[tuple[np.ndarray,
     t = (x - first).astype(np.float64)
     base = first.astype(np.int64)
     if how.mode == "linear":
-        places, weights = [base, base + 1], [1 - t, t]
+        reach, kernel = 1, _triangle
     else:
-        a = how.cubic_coefficient
-        near = [((a + 2) * d - (a + 3)) * d * d + 1 for d in (t, 1 - t)]
-        far = [((a * d - 5 * a) * d + 8 * a) * d - 4 * a for d in (t + 1, 2 - t)]
-        places = [base + k for k in (-1, 0, 1, 2)]
-        weights = [far[0], near[0], near[1], far[1]]
-        if how.exclude_outside:
-            weights = [
-                np.where((p >= 0) & (p < size), w, 0) for p, w in zip(places, weights, strict=True)
-            ]
-            total = np.sum(weights, axis=0)
-            weights = [w / total for w in weights]
+        reach, kernel = 2, partial(_cubic, a=how.cubic_coefficient)
+    wide = min(scale, 1.0) if how.antialias else 1.0
+    low = math.floor(-reach / wide) + 1
+    offsets = range(low, 2 - low)
+    places = [base + k for k in offsets]
+    weights = [kernel(np.abs(k - t) * wide) for k in offsets]
+    if how.exclude_outside:
+        weights = [
+            np.where((p >= 0) & (p < size), w, 0) for p, w in zip(places, weights, strict=True)
+        ]
+    if how.exclude_outside or wide != 1.0:
+        total = np.sum(weights, axis=0)
+        weights = [w / total for w in weights]
     return [(np.clip(p, 0, size - 1), w) for p, w in zip(places, weights, strict=True)]
 
 
@@ -152,7 +182,8 @@ def _resize_axis(
             "a symbolic size can be resized by nearest with a whole scale only; make the dim "
             "static."
         )
-    found = taps(how, coordinates(how, size, a.size, a.scale), size)
+    x_at = coordinates(how, size, a.size, a.scale, a.crop)
+    found = taps(how, x_at, size, a.scale)
     if a.size == size and all(
         np.array_equal(at, np.arange(size)) or not w.any() for at, w in found
     ):
@@ -168,6 +199,11 @@ def _resize_axis(
             term = context.op("multiply", term, factor)
         result = term if result is None else context.op("add", result, term)
     assert result is not None
+    outside = (x_at < 0) | (x_at > size - 1)
+    if how.coordinate == "tf_crop_and_resize" and outside.any():
+        mask = constant(outside.reshape(-1, *[1] * (kind.ndim - 1 - a.axis)))
+        value = constant(np.array(how.extrapolation), str(context.type(result).dtype))
+        result = context.op("where", mask, value, result)
     return result
 
 

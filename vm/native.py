@@ -91,8 +91,8 @@ def load_objects(images: Sequence[bytes]) -> NativeLibrary:
 def _lljit() -> llvm.LLJIT:
     """The process's linker, made at the first load and kept.
 
-    JITLink puts all sections of an object into one reservation of memory and makes stubs for what is
-    far away; the older linker takes memory section by section, and ends the process where two of
+    JITLink puts all sections of an object into one reservation of memory and makes stubs for what
+    is far away; the older linker takes memory section by section, and ends the process where two of
     them, which the code expects near each other, come to lie more than 2 GiB apart.
     """
     global _linker

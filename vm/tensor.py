@@ -223,7 +223,8 @@ def as_tensor(x: object, name: str, *, copy: bool = True) -> Tensor:
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentError(f"{name}: a masked array's mask would be lost; pass x.filled(value).")
     if isinstance(x, np.ndarray):
-        tensor = wrap(x, dtype_of(x))
+        is_bfloat16 = x.dtype.name == "bfloat16"  # of ml_dtypes; NumPy itself has none
+        tensor = wrap(x.view("u2"), DType("bfloat16")) if is_bfloat16 else wrap(x, dtype_of(x))
     elif hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
         tensor = from_dlpack(x, name)
     else:

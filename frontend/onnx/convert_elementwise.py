@@ -8,16 +8,20 @@ import numpy as np
 from onnx import NodeProto
 
 from ...graphir.expr import Atom, Constant, constant
+from ...support.dtype import DType
 from ...support.errors import FrontendError
 from ..integer_division import divide_integers, remainder_of_truncation
 from ..integer_power import integer_power
+from .narrow import NARROW, narrow, widen
 from .registry import (
     MOST_SIZES,
     Context,
+    Narrow,
     ShapeValue,
     Value,
     attribute,
     converts,
+    densified,
     import_dtype,
     node_name,
     values_of,
@@ -75,6 +79,9 @@ def selu(context: Context, node: NodeProto) -> Value:
 def prelu(context: Context, node: NodeProto) -> Value:
     x, slope = context.operand(node, 0), context.operand(node, 1)
     positive = context.op("greater", x, context.scalar(0, context.type(x).dtype))
+    if context.opset < 7 and context.type(slope).ndim == 1:  # one of each channel
+        behind = [1] * (context.type(x).ndim - 2)
+        slope = context.reshape(slope, [*context.type(slope).shape, *behind])
     return context.op("where", positive, x, context.op("multiply", slope, x))
 
 
@@ -128,6 +135,9 @@ def binary(context: Context, node: NodeProto) -> Value:
         if folded is not None:
             return folded
     x, y = context.operand(node, 0), context.operand(node, 1)
+    if context.opset < 7 and attribute(node, "axis") is not None:
+        behind = context.type(x).ndim - int(attribute(node, "axis")) - context.type(y).ndim
+        y = context.reshape(y, [*context.type(y).shape, *[1] * behind])
     if node.op_type == "Mod" and attribute(node, "fmod", 0):
         return remainder_of_truncation(context, x, y)
     name = _BINARY[node.op_type]
@@ -152,10 +162,9 @@ def power(context: Context, node: NodeProto) -> Value:
             return context.op("sqrt", x)
     if not dtype.is_float:
         if context.type(y).dtype.is_float:
-            raise FrontendError(
-                f"{node_name(node)}: powers of integers are imported for integer exponents, and "
-                "the constants 1, 2 and 3."
-            )
+            wide = DType("float64")
+            made = context.op("power", context.cast(x, wide), context.cast(y, wide))
+            return context.cast(made, dtype)
         return integer_power(context, x, context.cast(y, dtype))
     return context.op("power", x, context.cast(y, dtype))
 
@@ -191,25 +200,57 @@ def where(context: Context, node: NodeProto) -> Value:
 
 @converts("Cast")
 def cast(context: Context, node: NodeProto) -> Value:
-    dtype = import_dtype(int(attribute(node, "to", 0)), node_name(node))
-    value = context.required(node, 0)
-    if isinstance(value, ShapeValue) and dtype == "int64":
-        return value
-    return context.cast(context.operand(node, 0), dtype)
+    return _cast(context, node, int(attribute(node, "to", 0)))
 
 
 @converts("CastLike")
 def cast_like(context: Context, node: NodeProto) -> Value:
-    return context.cast(context.operand(node, 0), context.type(context.operand(node, 1)).dtype)
+    return _cast(context, node, context.dtype_number(context.required(node, 1)))
+
+
+def _cast(context: Context, node: NodeProto, number: int) -> Value:
+    dtype = import_dtype(number, node_name(node))
+    value = context.required(node, 0)
+    if isinstance(value, ShapeValue) and dtype == "int64":
+        return value
+    if isinstance(value, Narrow):
+        if value.number == number:
+            return value
+        x = widen(context, value.stored, value.kind)
+    else:
+        x = context.operand(node, 0)
+    if number in NARROW:
+        saturate, rounding = attribute(node, "saturate", 1), attribute(node, "round_mode", "up")
+        made = narrow(context, x, NARROW[number], saturate=bool(saturate), rounding=str(rounding))
+        return Narrow(made, number)
+    return context.cast(x, dtype)
+
+
+@converts("BitCast")
+def bit_cast(context: Context, node: NodeProto) -> Value:
+    number = int(attribute(node, "to", 0))
+    value = context.required(node, 0)
+    x = value.stored if isinstance(value, Narrow) else context.operand(node, 0)
+    dtype = import_dtype(number, node_name(node))
+    if context.type(x).dtype is not dtype:
+        if "bool" in (dtype, context.type(x).dtype):
+            byte = DType("uint8")
+            x = context.op(
+                "reinterpret", context.cast(x, byte), dtype=str(byte if dtype.is_bool else dtype)
+            )
+            x = context.cast(x, dtype)
+        else:
+            x = context.op("reinterpret", x, dtype=str(dtype))
+    return Narrow(x, number) if number in NARROW else x
 
 
 @converts("Identity")
-def identity(context: Context, node: NodeProto) -> Value:
-    return context.required(node, 0)
+def identity(context: Context, node: NodeProto) -> list[Value]:
+    return [context.raw(node, 0)]
 
 
 @converts("Dropout")
-def dropout(context: Context, node: NodeProto) -> Value:
+def dropout(context: Context, node: NodeProto) -> Value | list[Value]:
     """At inference, where it does nothing."""
     training = context.number(node, 2) if context.opset >= 12 else False
     ratio = context.number(node, 1) if context.opset >= 12 else None
@@ -217,8 +258,13 @@ def dropout(context: Context, node: NodeProto) -> Value:
         raise FrontendError(
             f"{node_name(node)} is in training mode; export the model in evaluation mode."
         )
-    context.only_first(node)
-    return context.required(node, 0)
+    x = context.operand(node, 0)
+    if not context.reads_others(node):
+        return x
+    return [
+        x,
+        context.op("broadcast_to", constant(True, "bool"), context.shape(context.type(x).shape)),
+    ]
 
 
 # -- constants -------------------------------------------------------------------------------
@@ -234,15 +280,16 @@ _PLAIN: dict[str, Callable[[object], Constant]] = {
 def constant_node(context: Context, node: NodeProto) -> Value:
     tensor = attribute(node, "value")
     if tensor is not None:
-        return constant(*values_of(tensor, node_name(node), context.base_dir))
+        made = constant(*values_of(tensor, node_name(node), context.base_dir))
+        return Narrow(made, tensor.data_type) if tensor.data_type in NARROW else made
     for name, make in _PLAIN.items():
         value = attribute(node, name)
         if value is not None:
             return make(value)
-    raise FrontendError(
-        f"{node_name(node)}: only dense numeric constants can be imported, no strings and no "
-        "sparse tensors."
-    )
+    sparse = attribute(node, "sparse_value")
+    if sparse is not None:
+        return constant(*densified(sparse, node_name(node)))
+    raise FrontendError(f"{node_name(node)}: only numeric constants can be imported, no strings.")
 
 
 @converts("ConstantOfShape")

@@ -9,7 +9,8 @@ from onnx import NodeProto
 from ...graphir.dim import static_value
 from ...graphir.expr import Atom, constant
 from ...support.errors import FrontendError
-from .registry import Context, Value, attribute, converts, node_name
+from .registry import Context, Value, attribute, converts, import_dtype, node_name
+from .term import Term
 
 _REDUCTIONS = ("none", "add", "mul", "max", "min")
 
@@ -107,3 +108,31 @@ def one_hot(context: Context, node: NodeProto) -> Value:
         for i in range(2)
     )
     return context.op("where", hot, on, off)
+
+
+@converts("EyeLike")
+def eye_like(context: Context, node: NodeProto) -> Value:
+    """1 on a diagonal, else 0."""
+    value = context.required(node, 0)
+    rows, columns = Term(context, context.tensor(value, node_name(node))).sizes(node_name(node))
+    number = int(attribute(node, "dtype", 0)) or context.dtype_number(value)
+    diagonal = np.eye(rows, columns, int(attribute(node, "k", 0)))
+    return constant(diagonal, import_dtype(number, node_name(node)))
+
+
+@converts("TensorScatter")
+def tensor_scatter(context: Context, node: NodeProto) -> Value:
+    """A cache with new rows from a place on, which each batch has for itself."""
+    cache, update = (Term(context, context.operand(node, i)) for i in range(2))
+    axis = int(attribute(node, "axis", -2)) % cache.ndim
+    sizes = update.sizes(node_name(node))
+    whole = cache.sizes(node_name(node))[axis]
+    at = cache.data(np.arange(sizes[axis]), "int64").reshape(
+        *[n if d == axis else 1 for d, n in enumerate(sizes)]
+    )
+    if context.raw(node, 2) is not None:
+        first = Term(context, context.operand(node, 2)).cast("int64")
+        at = at + first.reshape(-1, *[1] * (cache.ndim - 1))
+    if str(attribute(node, "mode", "linear")) == "circular":
+        at = at.modulo(whole)
+    return cache.op("scatter_elements", at.expand(*sizes), update, axis=axis).atom

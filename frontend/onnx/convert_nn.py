@@ -74,14 +74,11 @@ SIDES = ("left", "right")
 @converts("Attention")
 def attention(context: Context, node: NodeProto) -> Value:
     """softmax(Q @ K^T * scale + mask) @ V; operands of three dims have their heads side by side."""
-    context.only_first(node)
     windows = any(attribute(node, f"{side}_window_size", -1) not in (-1, None) for side in SIDES)
     cached = any(context.raw(node, n) is not None for n in range(4, 7))
-    if windows or cached or attribute(node, "softcap", 0.0) != 0.0:
-        raise FrontendError(
-            f"{node_name(node)}: attention with a cache of keys, a window or softcap cannot be "
-            "imported; expected Q, K, V and perhaps a mask."
-        )
+    capped = attribute(node, "softcap", 0.0) != 0.0
+    if windows or cached or capped or context.reads_others(node):
+        return NotImplemented
     q, k, v = (context.operand(node, n) for n in range(3))
     shape = context.type(q).shape
     operands = [
@@ -123,7 +120,8 @@ def _with_heads(context: Context, node: NodeProto, x: Atom, heads: str) -> Atom:
 
 @converts("LayerNormalization")
 def layer_norm(context: Context, node: NodeProto) -> Value:
-    context.only_first(node)
+    if context.reads_others(node):
+        return NotImplemented
     x = context.operand(node, 0)
     ndim = context.type(x).ndim
     axis = int(attribute(node, "axis", -1)) % ndim

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from onnx import NodeProto
 
 from ...graphir.dim import dim_equal, divide
@@ -10,6 +11,7 @@ from ...support.errors import FrontendError
 from ...tensorir.expr import IntImm
 from ..normalization import group_norm, rms_norm
 from .registry import Context, Value, attribute, converts, node_name
+from .term import Term
 
 
 @converts("InstanceNormalization")
@@ -76,3 +78,42 @@ def by_norm(context: Context, node: NodeProto) -> Value:
     zero = context.op("equal", norm, context.scalar(0.0, dtype))
     divisor = context.op("where", zero, context.scalar(1.0, dtype), norm)
     return context.op("divide", x, divisor)
+
+
+@converts("LRN")
+def local_response(context: Context, node: NodeProto) -> Value:
+    """Divided by a power of the squares' sum over neighbouring channels."""
+    x = Term(context, context.operand(node, 0))
+    size = int(attribute(node, "size"))
+    alpha, beta = float(attribute(node, "alpha", 1e-4)), float(attribute(node, "beta", 0.75))
+    channels = x.sizes(node_name(node))[1]
+    widths = [0, 0, (size - 1) // 2, size // 2, *[0] * (2 * x.ndim - 4)]
+    squares = (x * x).op("pad", pad_width=tuple(widths))
+    total = squares.cut(1, 0, channels)
+    for i in range(1, size):
+        total = total + squares.cut(1, i, i + channels)
+    base = total * (alpha / size) + float(attribute(node, "bias", 1.0))
+    return (x / base.op("power", beta)).atom
+
+
+@converts("Det")
+def determinant(context: Context, node: NodeProto) -> Value:
+    """The product of the pivots: elimination with the largest element of each column on top."""
+    a = Term(context, context.operand(node, 0))
+    n = a.sizes(node_name(node))[-1]
+    result: Term | None = None
+    for k in range(n):
+        rows = a.data(np.arange(n - k)[:, None], "int64")
+        pivot = a.cut(-1, 0, 1).op("abs").op("argmax", axis=-2, keepdims=True)
+        order = rows.equals(pivot).where(rows * 0, rows)
+        order = rows.equals(0).where(pivot, order)
+        a = a.op("gather_elements", order.expand(*a.shape), axis=a.ndim - 2)
+        head = a.cut(-1, 0, 1).cut(-2, 0, 1)
+        signed = pivot.equals(0).where(head, -head)
+        result = signed if result is None else result * signed
+        if k + 1 < n:
+            safe = head.equals(0.0).where(1.0, head)
+            below, beside = a.cut(-2, 1, None), a.cut(-2, 0, 1)
+            a = (below - (below.cut(-1, 0, 1) / safe) * beside).cut(-1, 1, None)
+    assert result is not None
+    return result.reshape(*result.shape[:-2]).atom

@@ -11,17 +11,21 @@ All of it is int32 arithmetic and exact.
 
 from __future__ import annotations
 
-from onnx import NodeProto
+import numpy as np
+from onnx import NodeProto, TensorProto
 
-from ...graphir.expr import Atom, Constant
+from ...graphir.dim import static_value
+from ...graphir.expr import Atom, Constant, constant
 from ...support.dtype import DType
 from ...support.errors import FrontendError
-from .registry import Context, Value, attribute, converts, import_dtype, node_name
+from .narrow import NARROW, narrow, widen
+from .registry import Context, Narrow, Value, attribute, converts, import_dtype, node_name
 
 INT32, FLOAT32 = DType("int32"), DType("float32")
 _RANGES = {
-    "int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767), "uint16": (0, 65535),
-}  # fmt: skip
+    DType(name): (float(np.iinfo(name).min), float(np.iinfo(name).max))
+    for name in ("int8", "uint8", "int16", "uint16")
+}
 
 
 @converts("MatMulInteger")
@@ -29,7 +33,9 @@ def matmul_integer(context: Context, node: NodeProto) -> Value:
     """(A - a) @ (B - b) in int32; a zero point is a scalar, or one number a row of A, a column of
     B."""
     a, b = context.operand(node, 0), context.operand(node, 1)
-    return _product(context, a, b, _zero_point(context, node, 2), _zero_point(context, node, 3))
+    return integer_product(
+        context, a, b, _zero_point(context, node, 2), _zero_point(context, node, 3)
+    )
 
 
 @converts("QLinearMatMul")
@@ -38,50 +44,70 @@ def qlinear_matmul(context: Context, node: NodeProto) -> Value:
     a, a_scale, b, b_scale = (context.operand(node, i) for i in (0, 1, 3, 4))
     y_scale, y_zero = context.operand(node, 6), context.operand(node, 7)
     zeros = _zero_point(context, node, 2), _zero_point(context, node, 5)
-    product = _product(context, a, b, *zeros)
+    product = integer_product(context, a, b, *zeros)
     scales = context.op(
         "multiply", _like_rows(context, a_scale, 0), _like_rows(context, b_scale, 1)
     )
     scale = context.op("divide", scales, _like_rows(context, y_scale, 0))
-    kind = context.type(scale).dtype
-    scaled = context.op("multiply", context.cast(product, kind), scale)
+    wide = context.type(scale).dtype
+    scaled = context.op("multiply", context.cast(product, wide), scale)
     zero = _like_rows(context, y_zero, 0)
-    return _saturated(context, context.op("round", scaled), zero, context.type(y_zero).dtype)
+    kind = context.type(y_zero).dtype
+    return _saturated(context, context.op("round", scaled), zero, kind, _RANGES[kind])
 
 
 @converts("QuantizeLinear")
 def quantize(context: Context, node: NodeProto) -> Value:
-    """round(x / scale) + zero point, halves to even, saturated to the range of the result."""
-    _require_no_blocks(context, node)
+    """round(x / scale) + zero point, halves to even, saturated to the range of the result; floats
+    of 8 bits and fewer are rounded as floats are."""
     x, scale = context.operand(node, 0), context.operand(node, 1)
     zero = context.raw(node, 2)
-    kind = DType("uint8")
+    number = int(attribute(node, "output_dtype", 0)) or TensorProto.UINT8
     if zero is not None:
-        kind = context.type(context.operand(node, 2)).dtype
-    elif attribute(node, "output_dtype", 0):
-        kind = import_dtype(int(attribute(node, "output_dtype")), node_name(node))
-    if kind not in _RANGES:
+        number = context.dtype_number(zero)
+    kind, precision = import_dtype(number, node_name(node)), attribute(node, "precision", 0)
+    wide = import_dtype(int(precision), node_name(node)) if precision else context.type(scale).dtype
+    scale = context.cast(scale, wide)
+    x = context.cast(x, wide)
+    quotient = context.op("divide", x, _along(context, node, x, scale))
+    shift = None
+    if zero is not None:
+        shift = _along(context, node, x, _stored(zero) or context.operand(node, 2))
+    if number in NARROW and NARROW[number].is_float:
+        saturate = bool(attribute(node, "saturate", 1))
+        return Narrow(narrow(context, quotient, NARROW[number], saturate=saturate), number)
+    bounds = NARROW[number].range if number in NARROW else _RANGES.get(kind)
+    if bounds is None:
         raise FrontendError(
             f"{node_name(node)}: quantised numbers of dtype {kind} cannot be imported; expected "
             f"{', '.join(_RANGES)}."
         )
-    x = context.cast(x, context.type(scale).dtype)
-    steps = context.op("round", context.op("divide", x, _along(context, node, x, scale)))
-    shift = None if zero is None else _along(context, node, x, context.operand(node, 2))
-    return _saturated(context, steps, shift, kind)
+    made = _saturated(context, context.op("round", quotient), shift, kind, bounds)
+    return Narrow(made, number) if number in NARROW else made
+
+
+def _stored(value: Value) -> Atom | None:
+    return value.stored if isinstance(value, Narrow) else None
 
 
 @converts("DequantizeLinear")
 def dequantize(context: Context, node: NodeProto) -> Value:
     """(x - zero point) * scale."""
-    _require_no_blocks(context, node)
-    x, scale = context.operand(node, 0), context.operand(node, 1)
-    along = _along(context, node, x, scale)
-    wide = context.cast(x, INT32)
-    zero = _zero_point(context, node, 2)
-    if zero is not None:
-        wide = context.op("subtract", wide, _along(context, node, x, zero))
-    return context.op("multiply", context.cast(wide, context.type(scale).dtype), along)
+    value, scale = context.required(node, 0), context.operand(node, 1)
+    number = int(attribute(node, "output_dtype", 0))
+    kind = import_dtype(number, node_name(node)) if number else context.type(scale).dtype
+    if isinstance(value, Narrow) and value.kind.is_float:
+        wide: Atom = widen(context, value.stored, value.kind)
+    else:
+        x = _stored(value) or context.operand(node, 0)
+        wide = context.cast(x, INT32)
+        zero = context.raw(node, 2)
+        if zero is not None:
+            shift = context.cast(_stored(zero) or context.operand(node, 2), INT32)
+            if not (isinstance(shift, Constant) and not context.array(shift).any()):
+                wide = context.op("subtract", wide, _along(context, node, x, shift))
+    along = _along(context, node, wide, context.cast(scale, FLOAT32))
+    return context.cast(context.op("multiply", context.cast(wide, FLOAT32), along), kind)
 
 
 @converts("DynamicQuantizeLinear")
@@ -100,7 +126,9 @@ def dynamic_quantize(context: Context, node: NodeProto) -> list[Value]:
     return [context.cast(shifted, byte), scale, context.cast(zero, byte)]
 
 
-def _product(context: Context, a: Atom, b: Atom, a_zero: Atom | None, b_zero: Atom | None) -> Atom:
+def integer_product(
+    context: Context, a: Atom, b: Atom, a_zero: Atom | None, b_zero: Atom | None
+) -> Atom:
     """The product in int32, of operands from which their zero points (int32) are subtracted."""
     result: Atom = context.op("integer_matmul", a, b)
     matrices = context.type(a).ndim > 1, context.type(b).ndim > 1
@@ -141,29 +169,30 @@ def _zero_point(context: Context, node: NodeProto, index: int) -> Atom | None:
 
 
 def _along(context: Context, node: NodeProto, x: Atom, numbers: Atom) -> Atom:
-    """Numbers along the axis of ``x`` that the node names."""
-    ndim = context.type(x).ndim
-    if not _is_list(context, numbers):
+    """Numbers along the axis of ``x`` that the node names, or by blocks of it."""
+    shape, ndim = context.type(x).shape, context.type(x).ndim
+    block = int(attribute(node, "block_size", 0))
+    if not block and not _is_list(context, numbers):
         return context.reshape(numbers, []) if context.type(numbers).ndim else numbers
     axis = int(attribute(node, "axis", 1))
     if not -ndim <= axis < ndim:
         raise FrontendError(f"{node_name(node)}: axis {axis} of a tensor of {ndim} dims.")
-    behind = ndim - 1 - axis % ndim
-    return context.reshape(numbers, [*context.type(numbers).shape, *[1] * behind])
+    axis %= ndim
+    if not block:
+        return context.reshape(numbers, [*context.type(numbers).shape, *[1] * (ndim - 1 - axis)])
+    size = static_value(shape[axis])
+    if size is None or context.type(numbers).ndim != ndim:
+        raise FrontendError(
+            f"{node_name(node)}: blocks need a static axis, and a scale of the rank of x."
+        )
+    return context.op("take", numbers, constant(np.arange(size) // block, "int64"), axis=axis)
 
 
-def _saturated(context: Context, steps: Atom, zero: Atom | None, kind: DType) -> Value:
+def _saturated(
+    context: Context, steps: Atom, zero: Atom | None, kind: DType, bounds: tuple[float, float]
+) -> Atom:
     """Whole numbers in float, shifted by a zero point, in the range of ``kind``."""
     if zero is not None and not (isinstance(zero, Constant) and not context.array(zero).any()):
         steps = context.op("add", steps, context.cast(zero, context.type(steps).dtype))
-    low, high = _RANGES[kind]
+    low, high = bounds
     return context.cast(context.op("clip", steps, min=float(low), max=float(high)), kind)
-
-
-def _require_no_blocks(context: Context, node: NodeProto) -> None:
-    """Refuse scales by blocks of an axis."""
-    if attribute(node, "block_size", 0) or context.type(context.operand(node, 1)).ndim > 1:
-        raise FrontendError(
-            f"{node_name(node)}: scales by blocks cannot be imported; expected one scale, or one "
-            "along an axis."
-        )

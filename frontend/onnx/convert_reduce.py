@@ -6,6 +6,7 @@ from onnx import NodeProto
 
 from ...graphir.dim import product
 from ...graphir.expr import Atom
+from ...support.dtype import DType
 from .registry import Context, ShapeValue, Value, attribute, converts
 
 _REDUCE = {
@@ -33,7 +34,10 @@ def reduce(context: Context, node: NodeProto) -> Value:
     if node.op_type in _BEFORE:
         x = context.op(_BEFORE[node.op_type], x)
     if not nothing:
-        x = context.op(_REDUCE[node.op_type], x, axis=axis, keepdims=keep)
+        kind = context.type(x).dtype
+        if kind.is_bool:
+            x = context.cast(x, DType("uint8"))
+        x = context.cast(context.op(_REDUCE[node.op_type], x, axis=axis, keepdims=keep), kind)
     return context.op(_AFTER[node.op_type], x) if node.op_type in _AFTER else x
 
 

@@ -32,8 +32,6 @@ def _how(context: Context, node: NodeProto) -> Interpolation:
     mode = str(attribute(node, "mode", "nearest"))
     if mode not in ("nearest", "linear", "cubic"):
         raise FrontendError(f"{node_name(node)}: mode {mode!r} is unknown.")
-    if attribute(node, "antialias", 0):
-        raise FrontendError(f"{node_name(node)}: antialias cannot be imported.")
     if node.op_type == "Upsample" or context.opset < 11:
         return Interpolation(mode, "asymmetric")
     coordinate = str(attribute(node, "coordinate_transformation_mode", "half_pixel"))
@@ -49,6 +47,8 @@ def _how(context: Context, node: NodeProto) -> Interpolation:
         rounding,
         float(attribute(node, "cubic_coeff_a", -0.75)),
         exclude_outside=bool(attribute(node, "exclude_outside", 0)),
+        antialias=bool(attribute(node, "antialias", 0)),
+        extrapolation=float(attribute(node, "extrapolation_value", 0.0)),
     )
 
 
@@ -56,6 +56,7 @@ def _sizes(context: Context, node: NodeProto, x: Atom) -> list[AxisSize]:
     shape = context.type(x).shape
     given = attribute(node, "axes")
     axes = [int(a) % len(shape) for a in given] if given is not None else list(range(len(shape)))
+    crops = _crops(context, node, axes)
     scales = _scales(context, node)
     found: list[AxisSize] = []
     if scales is not None:
@@ -64,25 +65,44 @@ def _sizes(context: Context, node: NodeProto, x: Atom) -> list[AxisSize]:
         for axis, scale in zip(axes, scales, strict=True):
             own = static_value(shape[axis])
             size = None if own is None else math.floor(own * scale)
-            if scale != 1:
-                found.append(AxisSize(axis, size, scale))
+            if scale != 1 or axis in crops:
+                found.append(AxisSize(axis, size, scale, crops.get(axis, (0.0, 1.0))))
         return found
-    if str(attribute(node, "keep_aspect_ratio_policy", "stretch")) != "stretch":
-        raise FrontendError(
-            f"{node_name(node)}: only keep_aspect_ratio_policy stretch is imported."
-        )
     wanted = context.ints(node, 3)
     if wanted is None or len(wanted) != len(axes):
         raise FrontendError(f"{node_name(node)}: expected scales or sizes of {len(axes)} axes.")
-    for axis, size in zip(axes, wanted, strict=True):
-        own = static_value(shape[axis])
+    policy = str(attribute(node, "keep_aspect_ratio_policy", "stretch"))
+    sizes = [static_value(shape[axis]) for axis in axes]
+    for own, size in zip(sizes, wanted, strict=True):
         if own is None:
             raise FrontendError(
                 f"{node_name(node)}: a symbolic dim is resized to {size}; make the dim static."
             )
-        if own != size:
-            found.append(AxisSize(axis, size, size / max(own, 1)))
-    return found
+    ratios = [size / max(own or 0, 1) for own, size in zip(sizes, wanted, strict=True)]
+    if policy != "stretch":
+        ratio = min(ratios) if policy == "not_larger" else max(ratios)
+        ratios = [ratio] * len(axes)
+        wanted = [math.floor(ratio * (own or 0) + 0.5) for own in sizes]
+    return [
+        AxisSize(axis, size, ratio, crops.get(axis, (0.0, 1.0)))
+        for axis, own, size, ratio in zip(axes, sizes, wanted, ratios, strict=True)
+        if own != size or axis in crops
+    ]
+
+
+def _crops(
+    context: Context, node: NodeProto, axes: Sequence[int]
+) -> dict[int, tuple[float, float]]:
+    """The parts of the axes that are resized, from 0 to 1."""
+    if str(attribute(node, "coordinate_transformation_mode", "")) != "tf_crop_and_resize":
+        return {}
+    value = context.raw(node, 1)
+    if value is None:
+        raise FrontendError(f"{node_name(node)}: tf_crop_and_resize needs a roi.")
+    roi = [float(v) for v in context.array(context.known(value, node, 1)).reshape(-1)]
+    if len(roi) != 2 * len(axes):
+        raise FrontendError(f"{node_name(node)}: a roi of {len(roi)} for {len(axes)} axes.")
+    return {axis: (roi[i], roi[len(axes) + i]) for i, axis in enumerate(axes)}
 
 
 def _scales(context: Context, node: NodeProto) -> list[float] | None:
@@ -93,9 +113,12 @@ def _scales(context: Context, node: NodeProto) -> list[float] | None:
     value = context.raw(node, index)
     if value is None:
         return None
-    if not isinstance(value, Constant):
-        raise FrontendError(f"{node_name(node)}: its scales must be constant.")
-    scales = [float(s) for s in context.array(value).reshape(-1)]
+    if (
+        not isinstance(value, Constant)
+        and static_value(context.type(context.tensor(value, node_name(node))).shape[0]) == 0
+    ):
+        return None
+    scales = [float(s) for s in context.array(context.known(value, node, index)).reshape(-1)]
     return scales or None
 
 
@@ -139,4 +162,6 @@ def space_to_depth(context: Context, node: NodeProto) -> Value:
     block = IntImm(b)
     rows, columns = (IntImm((s or 0) // b) for s in sizes)
     apart = (n, c, rows, block, columns, block)
-    return _moved(context, x, apart, (0, 3, 5, 1, 2, 4), (n, c * (b * b), rows, columns))
+    in_front = attribute(node, "mode", "DCR") == "DCR"
+    axes = (0, 3, 5, 1, 2, 4) if in_front else (0, 1, 3, 5, 2, 4)
+    return _moved(context, x, apart, axes, (n, c * (b * b), rows, columns))

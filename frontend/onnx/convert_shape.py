@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from onnx import NodeProto
 
@@ -9,7 +11,7 @@ from ...graphir.dim import print_shape, product, static_shape
 from ...graphir.expr import Atom, Constant, constant
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm
-from .registry import Context, ShapeValue, Value, attribute, converts, node_name
+from .registry import MOST_ELEMENTS, Context, ShapeValue, Value, attribute, converts, node_name
 
 _LARGE = 1 << 31
 """Slice bounds from here on mean: to the end."""
@@ -296,10 +298,14 @@ def _dims_of(context: Context, node: NodeProto) -> tuple[Expr, ...]:
 
 @converts("Range")
 def range_(context: Context, node: NodeProto) -> Value:
-    """Of static bounds: a constant."""
-    bounds = [context.operand(node, i) for i in range(3)]
-    if not all(isinstance(b, Constant) for b in bounds):
-        raise FrontendError(f"{node_name(node)}: the bounds of a Range must be constant.")
-    numbers = [context.array(b).item() for b in bounds if isinstance(b, Constant)]
-    dtype = context.type(bounds[0]).dtype
-    return constant(np.arange(*numbers, dtype=dtype.to_numpy()), dtype)
+    """Of known bounds: a constant."""
+    dtype = context.type(context.operand(node, 0)).dtype
+    bounds = [context.number(node, i) or 0 for i in range(3)]
+    if not bounds[2] or (bounds[1] - bounds[0]) / bounds[2] > MOST_ELEMENTS:
+        raise FrontendError(
+            f"{node_name(node)}: from {bounds[0]} to {bounds[1]} by {bounds[2]}; expected at most "
+            f"{MOST_ELEMENTS} numbers."
+        )
+    start, stop, step = (np.array(b, "float64" if dtype.is_float else "int64") for b in bounds)
+    count = max(0, math.ceil((stop - start) / step))
+    return constant(start + np.arange(count) * step, dtype)

@@ -1,29 +1,33 @@
 """Import an ONNX model: check, report everything that is missing at once, convert node by node.
 
 Initializers become constants; ``dim_param`` names become symbolic dims, one for each name.
-Functions of the model are inlined first. External data is read from inside the model's own folder
-only.
+External data is read from inside the model's own folder only.
+
+Where the graph depends on data (a shape, the condition of an If, how many elements are not zero),
+the import *asks*: it stops and gives a module that computes the value in question. With the answers
+so far it is repeated, and goes on to the next question or to the end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import onnx
-import onnx.inliner
-from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, NodeProto
 
 from ...graphir import ops
 from ...graphir.builder import BlockBuilder
-from ...graphir.expr import Tuple, Var
-from ...graphir.type import TensorType
+from ...graphir.expr import Atom, Tuple, Var
+from ...graphir.module import IRModule
 from ...support.call_form import CallForm
-from ...support.errors import BurnishError, FrontendError
-from ...support.writer import NameTable
-from ...tensorir.expr import Expr, IntImm
-from ...tensorir.expr import Var as DimVar
-from ..imported import Imported
+from ...support.errors import ArtifactError, BurnishError, FrontendError
+from ..imported import Imported, InputTypes, Question
 from . import (
+    convert_contrib,
+    convert_control,
     convert_einsum,
     convert_elementary,
     convert_elementwise,
@@ -31,16 +35,25 @@ from . import (
     convert_nn,
     convert_norm,
     convert_quantized,
+    convert_recurrent,
     convert_reduce,
     convert_resize,
+    convert_sampling,
+    convert_select,
+    convert_sequence,
     convert_shape,
+    convert_signal,
     convert_sort,
     convert_window,
 )
 from .initializers import bind_initializers
-from .registry import REGISTRY, Context, import_dtype, node_name
+from .registry import REGISTRY, Context, NeedsValueError, node_name
+from .signature import Inputs, Outputs
+from .walk import all_nodes, convert_nodes, is_known, names_read, operator_name
 
 _CONVERTERS = (
+    convert_contrib,
+    convert_control,
     convert_einsum,
     convert_elementary,
     convert_elementwise,
@@ -48,18 +61,29 @@ _CONVERTERS = (
     convert_nn,
     convert_norm,
     convert_quantized,
+    convert_recurrent,
     convert_reduce,
     convert_resize,
+    convert_sampling,
+    convert_select,
+    convert_sequence,
     convert_shape,
+    convert_signal,
     convert_sort,
     convert_window,
 )
 _OPERATOR_ROWS = ops
-OLDEST_OPSET = 7
+OLDEST_OPSET = 6
+"""Models of older ones are read where their operators are still the same in this one."""
 
 
-def import_onnx(model: str | Path | bytes | ModelProto) -> Imported:
+def import_onnx(
+    model: str | Path | bytes | ModelProto, answers: Sequence[Any] | None = None
+) -> Imported:
     """Import a model from a path, its bytes, or a ModelProto.
+
+    With ``answers`` (none, at first) what is imported may be a question. Without, what would be
+    asked for is an error.
 
     Raises FrontendError (a file that cannot be read, an opset that is too old, an input without a
     known rank or dtype) and UnsupportedOpError (all operators at once, with the node each was first
@@ -68,41 +92,91 @@ def import_onnx(model: str | Path | bytes | ModelProto) -> Imported:
     if isinstance(model, (str, Path)):
         model = Path(model).resolve()
     proto, base_dir, source = _load(model)
-    opset = _opset(proto)
-    if proto.functions:
-        proto = onnx.inliner.inline_local_functions(proto)
+    types = next((a for a in answers or () if isinstance(a, InputTypes)), None)
     graph = proto.graph
-    REGISTRY.check([(_operator(n), node_name(n)) for n in graph.node])
     builder = BlockBuilder()
-    context = Context(builder, opset, base_dir)
-    context.used = frozenset(
-        [*(i for n in graph.node for i in n.input), *(o.name for o in graph.output)]
+    context = Context(
+        builder,
+        _opsets(proto),
+        base_dir,
+        {(f.domain, f.name, f.overload): f for f in proto.functions},
+        None if answers is None else [a for a in answers if a is not types],
     )
+    context.used = names_read(graph.node, [o.name for o in graph.output])
+    nodes = all_nodes([*graph.node, *[n for f in proto.functions for n in f.node]])
+    REGISTRY.check([(operator_name(n), node_name(n)) for n in nodes if not is_known(context, n)])
     bind_initializers(context, graph, model)
-    dims = _Dims()
-    params = _bind_inputs(context, graph, dims)
-    names = [v.name for v in graph.input if v.name not in {t.name for t in graph.initializer}]
-    with builder.function("main", params):
-        with builder.dataflow():
-            for node in graph.node:
-                _convert(context, node)
-            where = "the model's output"
-            outputs = [context.tensor(context.lookup(o.name, where), where) for o in graph.output]
-            results = [o if isinstance(o, Var) else builder.emit_output(o) for o in outputs]
-        builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
-    form = CallForm.plain(names, len(results), takes_dict=True)
+    inputs = Inputs([v for v in graph.input if v.name not in context.values])
+    may_ask_types = answers is not None and types is None
+    if may_ask_types and inputs.is_open:
+        return _ask_types(inputs, "an input has no shape of its own", source)
+    inputs.bind(context, types)
+    try:
+        question, outputs, results = _convert_graph(context, inputs, graph)
+    except BurnishError as error:
+        if not may_ask_types or not inputs.dim_names:
+            raise
+        return _ask_types(inputs, str(error), source)
+    is_plain = outputs is None or outputs.is_plain
+    is_single = results == 1
     return Imported(
         builder.get(),
-        form.names,
-        form.flatten,
-        form.unflatten,
-        form=lambda: form,
-        single_output=form.is_single,
-        bare_tuple=form.is_tuple,
-        dim_names=dims.names,
+        tuple([p.name for p in inputs.params]) if types else tuple(inputs.names),
+        inputs.flattened(),
+        tuple if outputs is None else outputs.restore(),
+        partial(_form, inputs, results, is_plain=is_plain and question is None and not answers),
+        single_output=is_single and is_plain,
+        bare_tuple=not is_single and is_plain,
+        positional_only=is_plain and not (types and inputs.is_open),
+        dim_names=inputs.dim_names,
         source=source,
         variables={n: v.name for n, v in context.values.items() if isinstance(v, Var)},
+        question=question,
     )
+
+
+def _convert_graph(
+    context: Context, inputs: Inputs, graph: GraphProto
+) -> tuple[Question | None, Outputs | None, int]:
+    """Build ``main``: of the graph's outputs, or of what it asks for; and how many results it
+    has."""
+    builder = context.builder
+    question, outputs = None, None
+    with builder.function("main", inputs.params):
+        with builder.dataflow():
+            try:
+                convert_nodes(context, graph.node)
+                where = "the model's output"
+                values = [context.lookup(o.name, where) for o in graph.output]
+                outputs = Outputs(context, values, where)
+                tensors: Sequence[Atom] = outputs.tensors
+            except NeedsValueError as need:
+                params: list[Atom] = [*inputs.params]
+                wanted = params.index(need.atom) if need.atom in params else "output"
+                question, tensors = Question(wanted, need.reason), [need.atom]
+            results = [o if isinstance(o, Var) else builder.emit_output(o) for o in tensors]
+        builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
+    return question, outputs, len(results)
+
+
+def _ask_types(inputs: Inputs, reason: str, source: str) -> Imported:
+    """An import that waits for the types of a call's inputs; its calls give these as they are."""
+    names = tuple(inputs.names)
+    question = Question("types", reason)
+    form = partial(_form, inputs, 1, is_plain=False)
+    return Imported(
+        IRModule(), names, inputs.nested(), tuple, form, source=source, question=question
+    )
+
+
+def _form(inputs: Inputs, results: int, *, is_plain: bool) -> CallForm:
+    """How calls look. Raises ArtifactError where that depends on what is called with."""
+    if not is_plain:
+        raise ArtifactError(
+            "This ONNX model takes or gives sequences, optionals or numbers of narrow dtypes, or "
+            "its program depends on values of its inputs; such a model cannot be saved."
+        )
+    return CallForm.plain(inputs.names, results, takes_dict=True)
 
 
 # -- the file --------------------------------------------------------------------------------
@@ -130,89 +204,24 @@ def _parse(data: bytes, where: str) -> ModelProto:
     return proto
 
 
-def _opset(proto: ModelProto) -> int:
-    versions = {o.domain: o.version for o in proto.opset_import}
+def _opsets(proto: ModelProto) -> dict[str, int]:
+    """The version of each domain's operators."""
+    versions = {o.domain: int(o.version) for o in proto.opset_import}
     opset = versions.get("", versions.get("ai.onnx"))
     if opset is None:
         raise FrontendError("the model names no version of the ai.onnx operators.")
-    if opset < OLDEST_OPSET:
+    if opset < OLDEST_OPSET and any(_changed(n, opset) for n in all_nodes(proto.graph.node)):
         raise FrontendError(
             f"the model is of opset {opset}; burnish reads {OLDEST_OPSET} and later. "
             "Convert it with onnx.version_converter.convert_version."
         )
-    return int(opset)
+    return versions
 
 
-def _operator(node: NodeProto) -> str:
-    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
-
-
-# -- values ----------------------------------------------------------------------------------
-def _bind_inputs(context: Context, graph: GraphProto, dims: _Dims) -> list[Var]:
-    """A parameter for each input that is no initializer (old models list those too)."""
-    names = NameTable()
-    params: list[Var] = []
-    for value in graph.input:
-        if value.name in context.values:
-            continue
-        kind = _input_type(value, dims)
-        params.append(Var(names.name(value.name, value.name), kind))
-        context.values[value.name] = params[-1]
-    return params
-
-
-class _Dims:
-    """Symbolic dims by the name the model gives them."""
-
-    def __init__(self) -> None:
-        self._names = NameTable()
-        self._vars: dict[str, DimVar] = {}
-
-    def get(self, name: str) -> DimVar:
-        if name not in self._vars:
-            self._vars[name] = DimVar(self._names.fresh(name))
-        return self._vars[name]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple([v.name for v in self._vars.values()])
-
-
-def _input_type(value: ValueInfoProto, dims: _Dims) -> TensorType:
-    where = f"input {value.name!r}"
-    if not value.type.HasField("tensor_type"):
-        raise FrontendError(f"{where} is no tensor.")
-    kind = value.type.tensor_type
-    if not kind.HasField("shape"):
-        raise FrontendError(
-            f"{where} has no shape; export the model with one, or set it in graph.input. Dims may "
-            "be symbolic."
-        )
-    shape: list[Expr] = []
-    for i, d in enumerate(kind.shape.dim):
-        if d.HasField("dim_value") and d.dim_value >= 0:
-            shape.append(IntImm(d.dim_value))
-            continue
-        name = d.dim_param or f"{value.name}_dim{i}"
-        if not isinstance(name, str):  # protobuf gives the bytes of what is no UTF-8
-            raise FrontendError(f"{where}: the name of dim {i} is no text; the file is damaged.")
-        shape.append(dims.get(name))
-    return TensorType(tuple(shape), import_dtype(kind.elem_type, where))
-
-
-def _convert(context: Context, node: NodeProto) -> None:
-    """Bind the results of one node; every error says which node it was."""
-    where = node_name(node)
+def _changed(node: NodeProto, opset: int) -> bool:
+    """Whether an operator is another one in the oldest opset that is read."""
     try:
-        result = REGISTRY[_operator(node)](context, node)
-    except BurnishError as error:
-        if where not in str(error):
-            raise error.note(f"while importing {where}") from None
-        raise
-    except (TypeError, ValueError, IndexError, ZeroDivisionError) as error:
-        # attributes of a wrong kind, axes out of range: the model breaks ONNX's rules
-        raise FrontendError(f"{where} is not valid ONNX: {error}.") from error
-    results = result if isinstance(result, (list, tuple)) else [result]
-    for name, value in zip(node.output, results, strict=False):
-        if name:
-            context.values[name] = value
+        then, now = (onnx.defs.get_schema(node.op_type, v, "") for v in (opset, OLDEST_OPSET))
+    except onnx.defs.SchemaError:
+        return True
+    return bool(then.since_version != now.since_version)

@@ -19,18 +19,19 @@ from onnx import GraphProto, ModelProto, TensorProto
 
 from ...graphir.weights import Source, sample_of
 from ...support.aligned import aligned_copy
-from ...support.errors import FrontendError
-from .registry import Context, values_of
+from .narrow import NARROW
+from .registry import Context, Narrow, densified, values_of
 
 Model: TypeAlias = Path | bytes | ModelProto
 
 
-def bind_initializers(context: Context, graph: GraphProto, model: Model) -> None:
-    """Bind each initializer to a constant of its name. Raises FrontendError for one that is sparse
-    or cannot be read."""
-    if graph.sparse_initializer:
-        name = graph.sparse_initializer[0].values.name
-        raise FrontendError(f"initializer {name!r} is sparse; store it as a dense tensor.")
+def bind_initializers(context: Context, graph: GraphProto, model: Model | None) -> None:
+    """Bind each initializer to a constant of its name; ``model`` is None for a graph inside of
+    another. Raises FrontendError for one that cannot be read."""
+    for sparse in graph.sparse_initializer:
+        name = sparse.values.name
+        array, dtype = densified(sparse, f"initializer {name!r}")
+        context.values[name] = context.builder.weights.add(name, aligned_copy(array), dtype)
     with _contents(model) as contents:
         end = 0
         for tensor in graph.initializer:
@@ -51,11 +52,12 @@ def bind_initializers(context: Context, graph: GraphProto, model: Model) -> None
                 read = partial(_read_at, model, place, len(raw), header, where)
             source = None if read is None else Source(read, sample_of(array))
             made = context.builder.weights.add(tensor.name, aligned_copy(array), dtype, source)
-            context.values[tensor.name] = made
+            is_narrow = tensor.data_type in NARROW
+            context.values[tensor.name] = Narrow(made, tensor.data_type) if is_narrow else made
 
 
 @contextmanager
-def _contents(model: Model) -> Iterator[bytes | mmap.mmap | None]:
+def _contents(model: Model | None) -> Iterator[bytes | mmap.mmap | None]:
     """The bytes of a model, those of a file without reading it; None for one that has none."""
     if not isinstance(model, Path):
         yield model if isinstance(model, bytes) else None

@@ -3,19 +3,24 @@
 A value of the graph is an atom (a tensor), or a *shape value*: a tuple of dim expressions that
 stands for an int64 tensor made of sizes (Shape, Gather of it, Concat of those ...). Shape values
 are computed here, so that a Reshape to ``Concat(Shape(x)[0], [784])`` keeps its symbolic dim; small
-int64 constants join them where a converter asks for sizes.
+int64 constants join them where a converter asks for sizes. A sequence is a list of values, an
+absent optional is ``None``, and a tensor of numbers narrower than ours is ``Narrow``.
+
+What a converter must know, and what is data, it *asks* for: ``Context.known``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import FunctionProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
 from ...graphir.builder import BlockBuilder, call_op
 from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
@@ -26,6 +31,7 @@ from ...support.dtype import DType
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm, as_expr
 from ..registry import ConverterRegistry
+from .narrow import NARROW, NarrowKind, to_stored
 
 REGISTRY = ConverterRegistry("onnx")
 converts = REGISTRY.converts
@@ -45,6 +51,10 @@ DTYPES: dict[int, DType] = {
     TensorProto.UINT8: DType("uint8"),
     TensorProto.BOOL: DType("bool"),
 }
+DEEPEST = 32
+"""Graphs and functions inside of one another; more is a damaged model."""
+MOST_ELEMENTS = 1 << 28
+"""Of a constant that does not stand in the file element by element."""
 MOST_SIZES = 64
 """An int64 constant with more elements than this is data, never a list of sizes."""
 
@@ -57,7 +67,29 @@ class ShapeValue:
     scalar: bool = False
 
 
-Value: TypeAlias = Atom | ShapeValue
+@dataclass(frozen=True)
+class Narrow:
+    """A tensor of a dtype that is none of ours, in memory of one that is (``narrow.py``)."""
+
+    stored: Atom
+    number: int
+    """Of the dtype in ONNX."""
+
+    @property
+    def kind(self) -> NarrowKind:
+        return NARROW[self.number]
+
+
+Value: TypeAlias = "Atom | ShapeValue | Narrow | list[Value] | None"
+
+
+class NeedsValueError(Exception):
+    """The import stops here: it cannot go on without the value of ``atom``. Never leaves it."""
+
+    def __init__(self, atom: Atom, reason: str) -> None:
+        super().__init__(reason)
+        self.atom = atom
+        self.reason = reason
 
 
 def node_name(node: NodeProto) -> str:
@@ -69,9 +101,10 @@ def node_name(node: NodeProto) -> str:
 
 
 def import_dtype(kind: int, where: str) -> DType:
-    """The dtype of ours; raises FrontendError for strings, complex, 8-bit float and 4-bit ones."""
+    """The dtype of ours; raises FrontendError for strings and complex numbers. Narrow dtypes have
+    the one they are stored in."""
     try:
-        return DTYPES[kind]
+        return NARROW[kind].stored if kind in NARROW else DTYPES[kind]
     except KeyError:
         known = TensorProto.DataType.values()
         name = TensorProto.DataType.Name(kind) if kind in known else f"number {kind}"
@@ -93,11 +126,27 @@ def values_of(tensor: TensorProto, where: str, base_dir: str = "") -> tuple[np.n
         array = np.asarray(numpy_helper.to_array(tensor, base_dir))
     except Exception as error:  # ValueError, OSError, and what onnx's own checks raise
         raise FrontendError(f"{where}: the tensor's data cannot be read: {error}") from error
+    if tensor.data_type in NARROW:
+        return to_stored(array), dtype
     if dtype != "bfloat16":
         return array, dtype
     if array.dtype.itemsize == 4:  # onnx before 1.17 widens bfloat16 to float32
         return (array.view(np.uint32) >> 16).astype(np.uint16), dtype
     return array.view(np.uint16), dtype
+
+
+def densified(sparse: SparseTensorProto, where: str) -> tuple[np.ndarray, DType]:
+    """A sparse tensor with its zeros. Raises FrontendError for indices outside, and for more
+    elements than a constant may have."""
+    values, dtype = values_of(sparse.values, where)
+    indices, _ = values_of(sparse.indices, where)
+    shape = tuple(sparse.dims)
+    if math.prod(shape) > MOST_ELEMENTS:
+        raise FrontendError(f"{where}: a sparse tensor of shape {shape} is too large.")
+    dense = np.zeros(math.prod(shape), values.dtype)
+    flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), shape)
+    dense[flat] = values
+    return dense.reshape(shape), dtype
 
 
 def _check_external(tensor: TensorProto, where: str, base_dir: str) -> None:
@@ -122,13 +171,78 @@ def _check_external(tensor: TensorProto, where: str, base_dir: str) -> None:
 class Context:
     """Values of the graph by name, and the builder operators are emitted with."""
 
-    def __init__(self, builder: BlockBuilder, opset: int, base_dir: str = "") -> None:
+    def __init__(
+        self,
+        builder: BlockBuilder,
+        opsets: Mapping[str, int],
+        base_dir: str = "",
+        functions: Mapping[tuple[str, str, str], FunctionProto] | None = None,
+        answers: Sequence[np.ndarray] | None = None,
+    ) -> None:
         self.builder = builder
-        self.opset = opset
+        self.opsets = opsets
         self.base_dir = base_dir
-        self.values: dict[str, Value] = {}
+        self.functions = functions or {}
+        self.values: ChainMap[str, Value] = ChainMap()
         self.used: frozenset[str] = frozenset()
         """Names that some node or output of the graph reads."""
+        self.depth = 0
+        """Of the graph or function that is read, inside of others."""
+        self.count = 0
+        """Nodes converted so far; those of a loop's body count each time."""
+        self._answers = answers
+        self._known: dict[Var, Constant] = {}
+
+    @property
+    def opset(self) -> int:
+        """The version of the operators of the default domain."""
+        return self.opsets.get("", self.opsets.get("ai.onnx", 0))
+
+    @contextmanager
+    def scope(
+        self,
+        values: Mapping[str, Value],
+        used: frozenset[str],
+        opsets: Mapping[str, int] | None = None,
+    ) -> Iterator[None]:
+        """Names of a graph inside of this one, which sees those around it; or, with ``opsets``, of
+        a function, which does not. Raises FrontendError where they are nested too deeply."""
+        outer = self.values, self.used, self.opsets
+        if self.depth >= DEEPEST:
+            raise FrontendError(f"graphs and functions are nested more than {DEEPEST} deep.")
+        around = ChainMap[str, Value]() if opsets is not None else self.values
+        self.values, self.used = around.new_child(dict(values)), used
+        self.opsets = self.opsets if opsets is None else opsets
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.values, self.used, self.opsets = outer
+            self.depth -= 1
+
+    # -- what must be known -------------------------------------------------------------------
+    def known(self, value: Value, node: NodeProto, index: int) -> Constant:
+        """The value of an input as a constant: it decides about sizes, or about what runs.
+
+        Where it is data, the import stops with this as its question; asked again with the answer,
+        it goes on. Raises FrontendError where nobody answers.
+        """
+        atom = self.tensor(value, node_name(node))
+        if isinstance(atom, Constant):
+            return atom
+        reason = f"{node_name(node)}: input {index} ({node.input[index]!r})"
+        if self._answers is None:
+            raise FrontendError(
+                f"{reason} decides about sizes and is computed from data; burnish.compile reads it "
+                "from the inputs of a call."
+            )
+        assert isinstance(atom, Var)
+        if atom not in self._known:
+            if len(self._known) == len(self._answers):
+                raise NeedsValueError(atom, reason)
+            answer = self._answers[len(self._known)]
+            self._known[atom] = constant(answer, self.type(atom).dtype)
+        return self._known[atom]
 
     # -- operands -----------------------------------------------------------------------------
     def lookup(self, name: str, reader: str) -> Value:
@@ -163,7 +277,15 @@ class Context:
         return self.tensor(self.required(node, index), node_name(node))
 
     def tensor(self, value: Value, where: str) -> Atom:
-        """A value as a tensor; FrontendError for sizes that are symbolic."""
+        """A value as a tensor; FrontendError for sizes that are symbolic, and for what is none."""
+        if isinstance(value, Narrow):
+            raise FrontendError(
+                f"{where}: numbers of dtype {value.kind.name} are imported for Cast, "
+                "QuantizeLinear, DequantizeLinear and what moves elements."
+            )
+        if value is None or isinstance(value, list):
+            found = "an absent optional" if value is None else "a sequence"
+            raise FrontendError(f"{where}: expected a tensor, found {found}.")
         if not isinstance(value, ShapeValue):
             return value
         sizes = [d.value for d in value.dims if isinstance(d, IntImm)]
@@ -199,15 +321,16 @@ class Context:
     def shape_value(self, node: NodeProto, index: int) -> ShapeValue:
         """An input that must be sizes."""
         value = self.required(node, index)
-        found = self.sizes(value)
-        if found is None and isinstance(value, Constant) and value.type.dtype.is_integer:
-            found = self.known_sizes(value)
-        if found is None:
+        sizes = self.sizes(value)
+        if sizes is not None:
+            return sizes
+        known = self.known(value, node, index)
+        if not known.type.dtype.is_integer:
             raise FrontendError(
-                f"{node_name(node)}: input {index} ({node.input[index]!r}) is a shape computed "
-                "from data, which cannot be compiled."
+                f"{node_name(node)}: input {index} ({node.input[index]!r}) has dtype "
+                f"{known.type.dtype}; expected integers."
             )
-        return found
+        return self.known_sizes(known)
 
     def ints(self, node: NodeProto, index: int) -> list[int] | None:
         """An input that must be a constant list of integers (axes, starts ...); None where
@@ -228,11 +351,11 @@ class Context:
         value = self.raw(node, index)
         if value is None:
             return None
-        value = self.tensor(value, node_name(node))
-        if not isinstance(value, Constant) or math.prod(value.shape) != 1:
+        value = self.known(value, node, index)
+        if math.prod(value.shape) != 1:
             raise FrontendError(
-                f"{node_name(node)}: input {index} ({node.input[index]!r}) must be a constant "
-                "scalar."
+                f"{node_name(node)}: input {index} ({node.input[index]!r}) has {value.shape} "
+                "elements; expected one number."
             )
         return readable(self.array(value), value.type.dtype).item()  # type: ignore[no-any-return]
 
@@ -245,6 +368,10 @@ class Context:
         assert isinstance(kind, TensorType)
         return kind
 
+    def reads_others(self, node: NodeProto) -> bool:
+        """Whether a result other than the first is read by somebody."""
+        return any(name and name in self.used for name in node.output[1:])
+
     def only_first(self, node: NodeProto) -> None:
         """Raise where a result other than the first is read by somebody."""
         for name in node.output[1:]:
@@ -252,6 +379,13 @@ class Context:
                 raise FrontendError(
                     f"{node_name(node)}: its result {name!r} is used, which cannot be imported."
                 )
+
+    def dtype_number(self, value: Value) -> int:
+        """The number by which ONNX knows a value's dtype."""
+        if isinstance(value, Narrow):
+            return value.number
+        dtype = self.type(self.tensor(value, "its operand")).dtype
+        return next(number for number, d in DTYPES.items() if d is dtype)
 
     # -- results ------------------------------------------------------------------------------
     def op(self, name: str, *args: Atom, **attrs: Any) -> Var:

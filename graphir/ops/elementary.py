@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...support.dtype import DType
 from ..expr import Call
-from ..op import Op, register
+from ..op import REQUIRED, Op, attr, register
 from ..type import TensorType, Type
 from .operands import (
     broadcast,
@@ -36,6 +37,13 @@ def _bits(call: Call) -> Type:
     return TensorType(broadcast(call, kinds), dtype)
 
 
+def _reinterpret(call: Call) -> Type:
+    kind, dtype = tensors(call)[0], DType(attr(call, "dtype"))
+    if dtype.bits != kind.dtype.bits or "bool" in (dtype, kind.dtype):
+        raise fail(call, f"dtype={dtype!r}", "a dtype of the same width, other than bool")
+    return TensorType(kind.shape, dtype)
+
+
 for _name in (
     "asin",
     "acos",
@@ -53,5 +61,6 @@ for _name in (
 for _name in ("atan2", "hypot", "copysign"):
     _register(Op(_name, ("a", "b"), _float_binary, by_operator()))
 _register(Op("bitwise_not", ("x",), _bits, by_operator()))
+_register(Op("reinterpret", ("x",), _reinterpret, by_operator(), {"dtype": REQUIRED}))
 for _name in ("bitwise_and", "bitwise_or", "bitwise_xor", "shift_left", "shift_right"):
     _register(Op(_name, ("a", "b"), _bits, by_operator()))

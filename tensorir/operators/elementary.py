@@ -70,3 +70,8 @@ def shift_right(a: Operand, b: Operand) -> Tensor:
     """``a >> b``, arithmetic for signed integers, broadcast; where ``b`` is out of range as if it
     were the number of bits."""
     return elementwise("shift_right", lambda u, v: _shift("shift_right", u, v), a, b)
+
+
+def reinterpret(x: Tensor, dtype: str) -> Tensor:
+    """The bits of each element as another dtype of the same width."""
+    return elementwise("reinterpret", lambda v: call_intrin("reinterpret", v, dtype=dtype), x)

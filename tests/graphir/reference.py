@@ -151,6 +151,7 @@ OPERATORS: dict[str, Any] = {
     "max_pool": window_reference.max_pool,
     "avg_pool": window_reference.avg_pool,
     "adaptive_pool": window_reference.adaptive_pool,
+    "reinterpret": lambda x, dtype: x.view("uint16" if dtype == "bfloat16" else dtype),
     "pad": lambda x, pad_width, pad_value: np.pad(
         x, np.reshape(pad_width, (-1, 2)), constant_values=pad_value
     ),
@@ -207,7 +208,7 @@ def _value(value: g.Value, env: dict[Any, Any], module: IRModule) -> Any:
             attrs = {**get_op(value.op).attrs, **dict(value.attrs)}
             args = [_atom(a, env) for a in value.args]
             result = np.asarray(function(*args, **attrs))
-            own = ("astype", "integer_matmul", "last_match")
+            own = ("astype", "integer_matmul", "last_match", "reinterpret")
             keeps = result.dtype == bool or value.op in own or value.op.startswith("arg")
             return (
                 result

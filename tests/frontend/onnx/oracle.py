@@ -11,6 +11,7 @@ import pytest
 from onnx import ModelProto, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
+from burnish.driver.compile import CompiledModel, compile
 from burnish.frontend.imported import Imported
 from burnish.frontend.onnx import import_onnx
 from burnish.graphir.analysis import bindings
@@ -75,3 +76,31 @@ def refusal(made: ModelProto) -> str:
     with pytest.raises(BurnishError) as caught:
         import_onnx(made)
     return "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+
+
+def check_compiled(made: ModelProto, *, tolerance: float = 2e-5, **values: Any) -> CompiledModel:
+    """Compile and run, and compare with onnx's reference evaluator: for models that ask for values
+    of their inputs."""
+    compiled = compile(made)
+    compare(compiled, made, tolerance=tolerance, **values)
+    return compiled
+
+
+def compare(
+    compiled: CompiledModel, made: ModelProto, *, tolerance: float = 2e-5, **values: Any
+) -> None:
+    """The outputs of a call, beside those of onnx's reference evaluator."""
+    arrays = {name: _as_given(v) for name, v in values.items()}
+    with np.errstate(all="ignore"):
+        expected = ReferenceEvaluator(made).run(None, arrays)
+    result = compiled.run(list(arrays.values()))
+    found = list(result) if len(expected) > 1 else [result]
+    for name, f, wanted in zip([o.name for o in made.graph.output], found, expected, strict=True):
+        parts = zip(f, wanted, strict=True) if isinstance(wanted, list) else [(f, wanted)]
+        for one, other in parts:
+            assert one.dtype == other.dtype, name
+            np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+def _as_given(value: Any) -> Any:
+    return [np.asarray(v) for v in value] if isinstance(value, list) else np.asarray(value)

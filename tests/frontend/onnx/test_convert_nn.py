@@ -86,7 +86,7 @@ def test_layer_normalization() -> None:
     two = {"g": normal(3, 4), "b": normal(3, 4)}
     check(model("y = LayerNormalization<axis = 1>(x, g, b)", weights=two), x=X)
     made = model("z, mean = LayerNormalization(x, g)\ny = Relu(mean)", weights=weights)
-    assert "its result 'mean' is used" in refusal(made)
+    check(made, x=X)  # by ONNX's own function
 
 
 BATCH_NORM = {"s": normal(3), "b": normal(3), "m": normal(3), "v": normal(3) ** 2 + np.float32(0.1)}
@@ -121,6 +121,7 @@ def test_batch_normalization_in_training_is_refused() -> None:
         ("y = Attention<scale = 0.3, is_causal = 1>(q, k, v)", [(1, 2, 4, 8)] * 3),
         ("y = Attention<q_num_heads = 2, kv_num_heads = 2>(q, k, v)", [(2, 4, 16)] * 3),
         ("y = Attention(q, k, v, mask)", [(1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8)]),
+        ("y = Attention<softcap = 2.0>(q, k, v)", [(1, 2, 3, 8), (1, 2, 5, 8), (1, 2, 5, 8)]),
     ],
 )
 def test_attention(text: str, shapes: list[tuple[int, ...]]) -> None:
@@ -133,9 +134,6 @@ def test_attention(text: str, shapes: list[tuple[int, ...]]) -> None:
 @pytest.mark.parametrize(
     ("text", "shape", "message"),
     [
-        ("y = Attention<softcap = 2.0>(q, q, q)", "1, 2, 3, 4", "softcap cannot be imported"),
-        ("y = Attention<left_window_size = 2>(q, q, q)", "1, 2, 3, 4", "a window or softcap"),
-        ("y = Attention<right_window_size = 0>(q, q, q)", "1, 2, 3, 4", "a window or softcap"),
         ("y = Attention<q_num_heads = 3, kv_num_heads = 3>(q, q, q)", "1, 2, 4",
          "found 3 dims and q_num_heads 3"),
     ],

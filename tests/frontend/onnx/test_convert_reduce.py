@@ -47,4 +47,4 @@ def test_the_number_of_elements_is_a_size() -> None:
 
 def test_axes_must_be_constant() -> None:
     made = model("a = Cast<to = 7>(x)\ny = ReduceSum(x, a)", "float[1] x", 13)
-    assert "input 1 ('a') is a shape computed from data" in refusal(made)
+    assert "input 1 ('a') decides about sizes and is computed from data" in refusal(made)

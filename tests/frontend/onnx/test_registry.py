@@ -69,7 +69,7 @@ def test_data_of_a_wrong_size_is_refused() -> None:
         values_of(tensor, "w")
 
 
-@pytest.mark.parametrize("kind", [TensorProto.STRING, TensorProto.COMPLEX64, TensorProto.INT4])
+@pytest.mark.parametrize("kind", [TensorProto.STRING, TensorProto.COMPLEX64])
 def test_other_dtypes_are_refused(kind: int) -> None:
     with pytest.raises(FrontendError) as caught:
         import_dtype(kind, "input 'x'")
@@ -147,7 +147,7 @@ def test_sizes_of_values() -> None:
     assert made.all_sizes([made.values["n"], made.values["ints"]]) is not None
     assert made.all_sizes([made.values["n"], made.values["floats"]]) is None
     assert made.all_sizes([]) is None
-    with pytest.raises(FrontendError, match=r"input 0 \('floats'\) is a shape computed from data"):
+    with pytest.raises(FrontendError, match=r"input 0 \('floats'\) has dtype float64"):
         made.shape_value(node("floats"), 0)
 
 
@@ -161,7 +161,7 @@ def test_constant_arguments() -> None:
     assert made.number(node("half"), 0) == 1.5
     with pytest.raises(FrontendError, match=r"\('n'\) must be constant, and depends on a symbolic"):
         made.ints(node("n"), 0)
-    with pytest.raises(FrontendError, match=r"\('ints'\) must be a constant scalar"):
+    with pytest.raises(FrontendError, match=r"\('ints'\) has \(2,\) elements; expected one number"):
         made.number(node("ints"), 0)
 
 

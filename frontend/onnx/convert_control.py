@@ -1,0 +1,140 @@
+"""Control flow of ONNX: If, Loop, Scan, SequenceMap.
+
+What is decided is known when the model is imported, or asked for: the branch that an If takes, and
+how often a Loop runs. So a branch stands in the place of its If, and a loop is written out, up to
+``MOST_NODES`` nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from onnx import NodeProto
+
+from ...graphir.dim import print_dim, static_value
+from ...graphir.expr import Atom, constant
+from ...support.errors import FrontendError
+from .registry import Context, Value, attribute, converts, node_name
+from .walk import run_graph
+
+
+@converts("If")
+def branch(context: Context, node: NodeProto) -> list[Value]:
+    taken = "then_branch" if context.number(node, 0) else "else_branch"
+    return run_graph(context, attribute(node, taken), [])
+
+
+@converts("Loop")
+def loop(context: Context, node: NodeProto) -> list[Value]:
+    """The body's outputs: a condition, the carried values, and an element of each scan."""
+    limit, condition = context.number(node, 0), context.number(node, 1)
+    body = attribute(node, "body")
+    carried = [context.lookup(n, node_name(node)) for n in node.input[2:]]
+    scans: list[list[Value]] = [[] for _ in body.output[1 + len(carried) :]]
+    count = 0
+    goes_on = condition is None or bool(condition)
+    while goes_on and (limit is None or count < limit):
+        going: Atom = constant(np.array(True))
+        found = run_graph(context, body, [constant(np.int64(count)), going, *carried])
+        count += 1
+        carried = found[1 : 1 + len(carried)]
+        for scan, value in zip(scans, found[1 + len(carried) :], strict=True):
+            scan.append(value)
+        if limit is None or count < limit:
+            after = context.known(found[0], node, 1)
+            goes_on = bool(context.array(after).all())
+    return [*carried, *[_stacked(context, node, s) for s in scans]]
+
+
+def _stacked(context: Context, node: NodeProto, values: Sequence[Value], axis: int = 0) -> Value:
+    """The elements of a scan along a new axis."""
+    if not values:
+        raise FrontendError(
+            f"{node_name(node)}: it runs no iteration, so what it collects has no known shape."
+        )
+    parts = [
+        context.op("expand_dims", context.tensor(v, node_name(node)), axis=axis) for v in values
+    ]
+    return parts[0] if len(parts) == 1 else context.op("concat", *parts, axis=axis)
+
+
+@converts("Scan")
+def scan(context: Context, node: NodeProto) -> list[Value]:
+    """States go from iteration to iteration; inputs are cut along an axis, outputs joined."""
+    if context.opset < 9:
+        return _batches(context, node)
+    return _scan(context, node, context.inputs(node))
+
+
+def _batches(context: Context, node: NodeProto) -> list[Value]:
+    """Scan of opset 8: the first axis is the batch, each of which is scanned alone; behind the
+    optional lengths come the states and the inputs."""
+    if context.raw(node, 0) is not None:
+        raise FrontendError(f"{node_name(node)}: lengths of its own for each batch are not read.")
+    given = [context.tensor(v, node_name(node)) for v in context.inputs(node)]
+    count = static_value(context.type(given[0]).shape[0])
+    if not count:
+        raise FrontendError(f"{node_name(node)}: its batches need a static number of them.")
+    rows = [_scan(context, node, [_element(context, x, 0, b) for x in given]) for b in range(count)]
+    return [_stacked(context, node, parts) for parts in zip(*rows, strict=True)]
+
+
+def _scan(context: Context, node: NodeProto, given: Sequence[Value]) -> list[Value]:
+    body, where = attribute(node, "body"), node_name(node)
+    count = int(attribute(node, "num_scan_inputs"))
+    states, inputs = list(given[:-count]), [context.tensor(v, where) for v in given[-count:]]
+    axes = _ints(node, "scan_input_axes", count)
+    backwards = _ints(node, "scan_input_directions", count)
+    if context.opset < 9:
+        backwards = _ints(node, "directions", count)
+    axes = [a % max(context.type(x).ndim, 1) for a, x in zip(axes, inputs, strict=True)]
+    lengths = [context.type(x).shape[a] for a, x in zip(axes, inputs, strict=True)]
+    length = static_value(lengths[0])
+    if length is None or any(static_value(n) != length for n in lengths):
+        found = ", ".join([print_dim(n) for n in lengths])
+        raise FrontendError(f"{where}: the lengths {found} are not one static number.")
+    collected: list[list[Value]] = [[] for _ in body.output[len(states) :]]
+    for i in range(length):
+        parts = [
+            _element(context, x, a, length - 1 - i if back else i)
+            for x, a, back in zip(inputs, axes, backwards, strict=True)
+        ]
+        made = run_graph(context, body, [*states, *parts])
+        states = made[: len(states)]
+        for values, value in zip(collected, made[len(states) :], strict=True):
+            values.append(value)
+    out_axes = _ints(node, "scan_output_axes", len(collected))
+    reversed_ = _ints(node, "scan_output_directions", len(collected))
+    joined = [
+        _stacked(context, node, values[::-1] if back else values, axis)
+        for values, axis, back in zip(collected, out_axes, reversed_, strict=True)
+    ]
+    return [*states, *joined]
+
+
+def _ints(node: NodeProto, name: str, count: int) -> list[int]:
+    found = attribute(node, name)
+    return [0] * count if found is None else [int(v) for v in found]
+
+
+def _element(context: Context, x: Atom, axis: int, index: int) -> Atom:
+    cut = context.op(
+        "strided_slice", x, axes=(axis,), begin=(index,), end=(index + 1,), strides=(1,)
+    )
+    return context.op("squeeze", cut, axis=axis)
+
+
+@converts("SequenceMap")
+def over_sequences(context: Context, node: NodeProto) -> list[Value]:
+    """The body for each element; operands that are no sequences are the same for all."""
+    given = context.inputs(node)
+    first = given[0]
+    if not isinstance(first, list):
+        raise FrontendError(f"{node_name(node)}: its first input is no sequence.")
+    body = attribute(node, "body")
+    rows = [
+        run_graph(context, body, [x[i] if isinstance(x, list) else x for x in given])
+        for i in range(len(first))
+    ]
+    return [[row[k] for row in rows] for k in range(len(body.output))]

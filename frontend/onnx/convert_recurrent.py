@@ -1,0 +1,195 @@
+"""RNN, GRU and LSTM of ONNX, written out step by step; a static number of steps.
+
+With H hidden units, a gate's row of W, R and B is H numbers; gates stand in ONNX's order (GRU:
+update, reset, hidden; LSTM: input, output, forget, cell). All gates' products with the inputs of
+all steps are one product before the first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from onnx import NodeProto
+
+from ...support.errors import FrontendError
+from .registry import Context, Value, attribute, converts, node_name
+from .term import Term, stack
+
+Activation = Callable[[Term], Term]
+_DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
+_ALPHAS = {"LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "HardSigmoid": 0.2, "Elu": 1.0}
+
+
+def _activation(node: NodeProto, name: str, alpha: float | None, beta: float | None) -> Activation:
+    a = _ALPHAS.get(name, 1.0) if alpha is None else alpha
+    b = (0.5 if name == "HardSigmoid" else 0.0) if beta is None else beta
+    table: dict[str, Activation] = {
+        "Tanh": lambda x: x.op("tanh"),
+        "Sigmoid": lambda x: x.op("sigmoid"),
+        "Relu": lambda x: x.op("relu"),
+        "Affine": lambda x: x * a + b,
+        "LeakyRelu": lambda x: x.op("leaky_relu", negative_slope=a),
+        "ThresholdedRelu": lambda x: (x > a).where(x, 0.0),
+        "ScaledTanh": lambda x: (x * b).op("tanh") * a,
+        "HardSigmoid": lambda x: (x * a + b).op("clip", min=0.0, max=1.0),
+        "Elu": lambda x: x.op("elu", alpha=a),
+        "Softsign": lambda x: x / (x.op("abs") + 1.0),
+        "Softplus": lambda x: x.op("softplus"),
+    }
+    known = {key.lower(): value for key, value in table.items()}
+    if name.lower() not in known:
+        raise FrontendError(f"{node_name(node)}: activation {name!r} is unknown.")
+    return known[name.lower()]
+
+
+@dataclass
+class _Cell:
+    """The weights of one direction, and how one step goes."""
+
+    kind: str
+    w: Term
+    r: Term
+    bias: list[Term] | None
+    """Those of W, then those of R, each of all gates."""
+    peephole: list[Term]
+    """LSTM: of the input, output and forget gate."""
+    act: list[Activation]
+    clip: float | None
+    linear_before_reset: bool
+    coupled: bool
+
+    def clipped(self, x: Term) -> Term:
+        return x if self.clip is None else x.op("clip", min=-self.clip, max=self.clip)
+
+    def inputs(self, x: Term) -> Term:
+        """The part of all gates that is known before the first step."""
+        made = x @ self.w.swap()
+        return made if self.bias is None else made + self.bias[0]
+
+    def step(self, x: Term, h: Term, c: Term | None) -> tuple[Term, Term | None]:
+        if self.kind == "GRU":
+            return self._gru(x, h), None
+        recurrent = h @ self.r.swap()
+        gates = x + (recurrent if self.bias is None else recurrent + self.bias[1])
+        if self.kind == "RNN":
+            return self.act[0](self.clipped(gates)), None
+        assert c is not None
+        return self._lstm(gates, c)
+
+    def _gru(self, x: Term, h: Term) -> Term:
+        xz, xr, xh = x.parts(-1, 3)
+        rz, rr, rh = [h @ r.swap() for r in self.r.parts(0, 3)]
+        bz, br, bh = [None] * 3 if self.bias is None else self.bias[1].parts(-1, 3)
+        z = self.act[0](self.clipped(xz + _plus(rz, bz)))
+        reset = self.act[0](self.clipped(xr + _plus(rr, br)))
+        if self.linear_before_reset:
+            inner = reset * _plus(rh, bh)
+        else:
+            inner = _plus((reset * h) @ self.r.parts(0, 3)[2].swap(), bh)
+        hidden = self.act[1](self.clipped(xh + inner))
+        return (1.0 - z) * hidden + z * h
+
+    def _lstm(self, gates: Term, c: Term) -> tuple[Term, Term]:
+        i, o, f, g = gates.parts(-1, 4)
+        pi, po, pf = self.peephole or [None] * 3
+        i = self.act[0](self.clipped(_plus(i, pi and c * pi)))
+        f = 1.0 - i if self.coupled else self.act[0](self.clipped(_plus(f, pf and c * pf)))
+        c = f * c + i * self.act[1](self.clipped(g))
+        o = self.act[0](self.clipped(_plus(o, po and c * po)))
+        return o * self.act[2](c), c
+
+
+def _plus(x: Term, y: Term | None) -> Term:
+    return x if y is None else x + y
+
+
+@converts("RNN", "GRU", "LSTM")
+def recurrent(context: Context, node: NodeProto) -> list[Value]:
+    """Y of all steps, and the last state (for LSTM that of the cell, too)."""
+    kind, where = node.op_type, node_name(node)
+
+    def term(index: int) -> Term | None:
+        given = context.raw(node, index) is not None
+        return Term(context, context.operand(node, index)) if given else None
+
+    x = Term(context, context.operand(node, 0))
+    batch_first = bool(attribute(node, "layout", 0))
+    if batch_first:
+        x = x.permute(1, 0, 2)
+    steps, batch, _ = x.sizes(where)
+    w, r = term(1), term(2)
+    assert w is not None
+    assert r is not None
+    directions, units = w.sizes(where)[0], r.sizes(where)[-1]
+    states = [_state(x, term(i), directions, batch, units, batch_first) for i in (5, 6)]
+    lengths = term(4)
+    found: list[list[Term]] = []
+    for d in range(directions):
+        cell = _cell(node, kind, d, w.at(0, d), r.at(0, d), term(3), term(7))
+        direction = str(attribute(node, "direction", "forward"))
+        backwards = direction == "reverse" or d == 1
+        h, c = states[0].at(0, d), states[1].at(0, d) if kind == "LSTM" else None
+        found.append(_run(cell, x, h, c, lengths, range(steps)[:: -1 if backwards else 1]))
+    results = [stack(parts, 1 if i == 0 else 0) for i, parts in enumerate(zip(*found, strict=True))]
+    if batch_first:
+        orders = ((2, 0, 1, 3), (1, 0, 2), (1, 0, 2))
+        results = [t.permute(*order) for t, order in zip(results, orders, strict=False)]
+    return [t.atom for t in results]
+
+
+def _state(
+    x: Term, given: Term | None, directions: int, batch: int, units: int, batch_first: bool
+) -> Term:
+    if given is None:
+        return x.data(0.0).expand(directions, batch, units)
+    return given.permute(1, 0, 2) if batch_first else given
+
+
+def _cell(
+    node: NodeProto, kind: str, d: int, w: Term, r: Term, b: Term | None, p: Term | None
+) -> _Cell:
+    each = len(_DEFAULTS[kind])
+    names = [n.decode() if isinstance(n, bytes) else n for n in attribute(node, "activations", [])]
+    names = names or _DEFAULTS[kind] * (d + 1)
+    alphas, betas = (list(attribute(node, f"activation_{k}", [])) for k in ("alpha", "beta"))
+    chosen = range(d * each, (d + 1) * each)
+    acts = [
+        _activation(
+            node,
+            names[i],
+            alphas[i] if i < len(alphas) else None,
+            betas[i] if i < len(betas) else None,
+        )
+        for i in chosen
+    ]
+    clip = attribute(node, "clip")
+    return _Cell(
+        kind, w, r,
+        None if b is None else b.at(0, d).parts(0, 2),
+        [] if p is None else p.at(0, d).parts(0, 3),
+        acts,
+        None if clip is None else float(clip),
+        bool(attribute(node, "linear_before_reset", 0)),
+        bool(attribute(node, "input_forget", 0)),
+    )  # fmt: skip
+
+
+def _run(
+    cell: _Cell, x: Term, h: Term, c: Term | None, lengths: Term | None, order: Sequence[int]
+) -> list[Term]:
+    """The states of all steps, and the last ones. Behind a row's own length nothing changes, and
+    its outputs are 0."""
+    known = cell.inputs(x)
+    outputs: dict[int, Term] = {}
+    for t in order:
+        new, cell_state = cell.step(known.at(0, t), h, c)
+        if lengths is None:
+            h, c, outputs[t] = new, cell_state, new
+            continue
+        runs = (lengths > t).unsqueeze(1)
+        h, outputs[t] = runs.where(new, h), runs.where(new, 0.0)
+        if c is not None and cell_state is not None:
+            c = runs.where(cell_state, c)
+    rows = stack([outputs[t] for t in sorted(outputs)], 0)
+    return [rows, h] if c is None else [rows, h, c]

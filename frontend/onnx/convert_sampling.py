@@ -1,0 +1,278 @@
+"""Operators of ONNX that read images between their pixels, or put pixels to places: GridSample,
+RoiAlign, DeformConv, Col2Im, MaxUnpool."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from onnx import NodeProto
+
+from ...support.errors import FrontendError
+from .registry import Context, Value, attribute, converts, node_name
+from .term import Term, join
+
+Neighbours = list[tuple[Term, Term]]
+"""Of one axis: places, and their weights."""
+
+
+def _read(x: Term, axes: Sequence[Neighbours], where: str, *, zeros: bool) -> Term:
+    """``x[n, c, places]`` weighted and summed, for each combination of the axes' neighbours.
+
+    Places are (n, points) numbers in float, weights the same; gives (n, points, c). Places outside
+    are 0 with ``zeros``, else those at the border.
+    """
+    sizes = x.sizes(where)
+    batch, channels, spatial = sizes[0], sizes[1], sizes[2:]
+    pixels = x.permute(0, *range(2, x.ndim), 1).reshape(batch * math.prod(spatial), channels)
+    first = x.data(np.arange(batch)[:, None] * math.prod(spatial), "int64")
+    result: Term | None = None
+    for chosen in itertools.product(*axes):
+        index, weight = first, None
+        for (place, w), size, behind in zip(
+            chosen, spatial, [math.prod(spatial[d + 1 :]) for d in range(len(spatial))], strict=True
+        ):
+            at = place.op("clip", min=0.0, max=float(size - 1)).cast("int64")
+            index = index + at * behind
+            weight = w if weight is None else weight * w
+            if zeros:
+                inside = (place >= 0.0) & (place <= float(size - 1))
+                weight = inside.where(weight, 0.0)
+        assert weight is not None
+        term = pixels.op("take", index, axis=0) * weight.cast(x.dtype).unsqueeze(-1)
+        result = term if result is None else result + term
+    assert result is not None
+    return result
+
+
+def _linear(place: Term) -> Neighbours:
+    low = place.op("floor")
+    part = place - low
+    return [(low, 1.0 - part), (low + 1.0, part)]
+
+
+def _cubic(place: Term, a: float = -0.75) -> Neighbours:
+    low = place.op("floor")
+    t = place - low
+
+    def near(d: Term) -> Term:
+        return ((a + 2) * d - (a + 3)) * d * d + 1.0
+
+    def far(d: Term) -> Term:
+        return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+    weights = [far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)]
+    return [(low + float(k), w) for k, w in zip((-1, 0, 1, 2), weights, strict=True)]
+
+
+_NEIGHBOURS: dict[str, Callable[[Term], Neighbours]] = {
+    "nearest": lambda p: [(p.op("round"), p * 0.0 + 1.0)],
+    "linear": _linear,
+    "bilinear": _linear,
+    "cubic": _cubic,
+    "bicubic": _cubic,
+}
+
+
+@converts("GridSample")
+def grid_sample(context: Context, node: NodeProto) -> Value:
+    """Pixels at the places of a grid, which are -1 to 1 from border to border, last axis first."""
+    x, grid = (Term(context, context.operand(node, i)) for i in range(2))
+    where = node_name(node)
+    sizes, points = x.sizes(where)[2:], grid.sizes(where)
+    mode = str(attribute(node, "mode", "linear"))
+    padding = str(attribute(node, "padding_mode", "zeros"))
+    if mode not in _NEIGHBOURS or padding not in ("zeros", "border", "reflection"):
+        raise FrontendError(f"{where}: mode {mode!r} with padding {padding!r} is unknown.")
+    corners = bool(attribute(node, "align_corners", 0))
+    flat = grid.reshape(points[0], math.prod(points[1:-1]), points[-1])
+    axes: list[Neighbours] = []
+    for d, size in enumerate(sizes):
+        place = flat.at(2, len(sizes) - 1 - d)
+        place = (place + 1.0) * ((size - 1) / 2 if corners else size / 2)
+        place = place if corners else place - 0.5
+
+        def bounded(p: Term, size: int = size) -> Term:
+            if padding == "reflection":
+                low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
+                p = _reflected(p, low, high)
+            return p if padding == "zeros" else p.op("clip", min=0.0, max=float(size - 1))
+
+        if "cubic" in mode:
+            axes.append([(bounded(p), w) for p, w in _NEIGHBOURS[mode](place)])
+        else:
+            axes.append(_NEIGHBOURS[mode](bounded(place)))
+    found = _read(x, axes, where, zeros=padding == "zeros")
+    return found.permute(0, 2, 1).reshape(points[0], x.shape[1], *points[1:-1]).atom
+
+
+def _reflected(place: Term, low: float, high: float) -> Term:
+    """Places outside turned back at the borders, as often as need be."""
+    span = high - low
+    if span <= 0:
+        return place * 0.0
+    distance = (place - low).op("abs")
+    turns = (distance / span).op("floor")
+    rest = distance - turns * span
+    odd = (turns - (turns * 0.5).op("floor") * 2.0) > 0.5
+    return odd.where(span - rest, rest) + low
+
+
+@converts("RoiAlign")
+def roi_align(context: Context, node: NodeProto) -> Value:
+    """Means (or maxima) of samples in the cells of regions; a region has its own batch."""
+    x, rois, batch = (Term(context, context.operand(node, i)) for i in range(3))
+    where = node_name(node)
+    count, channels = rois.sizes(where)[0], x.sizes(where)[1]
+    sizes = x.sizes(where)[2:]
+    half = str(attribute(node, "coordinate_transformation_mode", "half_pixel")) == "half_pixel"
+    half = half and context.opset >= 16
+    shift = 0.5 if half else 0.0
+    scale = float(attribute(node, "spatial_scale", 1.0))
+    out = [int(attribute(node, f"output_{side}", 1)) for side in ("height", "width")]
+    samples = [int(attribute(node, "sampling_ratio", 0))] * 2
+    corners = rois * scale - shift
+    starts = [corners.at(1, 1), corners.at(1, 0)]
+    extents = [corners.at(1, 3) - starts[0], corners.at(1, 2) - starts[1]]
+    if not half:
+        extents = [e.op("maximum", 1.0) for e in extents]
+    if samples[0] <= 0:
+        known = [context.array(context.known(e.atom, node, 1)) for e in extents]
+        needed = [np.ceil(k / o) for k, o in zip(known, out, strict=True)]
+        if any(n.size and n.min() != n.max() for n in needed):
+            raise FrontendError(
+                f"{where}: regions of several sizes are sampled alike; set sampling_ratio."
+            )
+        samples = [int(max(1, n.max(initial=1))) for n in needed]
+    places, outside = [], []
+    for d in range(2):
+        cells = np.arange(out[d] * samples[d])
+        parts = rois.data((cells // samples[d]) + (cells % samples[d] + 0.5) / samples[d])
+        place = starts[d].unsqueeze(1) + (extents[d] / float(out[d])).unsqueeze(1) * parts
+        outside.append((place < -1.0) | (place > float(sizes[d])))
+        places.append(place.op("clip", min=0.0, max=float(sizes[d] - 1)))
+    high, wide = (o * s for o, s in zip(out, samples, strict=True))
+    y = places[0].unsqueeze(2).expand(count, high, wide).reshape(count, high * wide)
+    z = places[1].unsqueeze(1).expand(count, high, wide).reshape(count, high * wide)
+    image = x.op("take", batch, axis=0)
+    is_max = str(attribute(node, "mode", "avg")) == "max"
+    if is_max:
+        corner = [
+            _read(image, [[a], [b]], where, zeros=False) for a in _linear(y) for b in _linear(z)
+        ]
+        value = corner[0]
+        for other in corner[1:]:
+            value = value.op("maximum", other)
+    else:
+        value = _read(image, [_linear(y), _linear(z)], where, zeros=False)
+    gone = (outside[0].unsqueeze(2) | outside[1].unsqueeze(1)).reshape(count, high * wide, 1)
+    value = gone.where(value * 0.0, value)
+    cells = value.reshape(count, out[0], samples[0], out[1], samples[1], channels)
+    made = cells.op("max" if is_max else "mean", axis=(2, 4))
+    return made.permute(0, 3, 1, 2).atom
+
+
+@converts("DeformConv")
+def deform_conv(context: Context, node: NodeProto) -> Value:
+    """A convolution each of whose taps is read at an offset, and perhaps has a factor."""
+    x, w, offsets = (Term(context, context.operand(node, i)) for i in range(3))
+    where = node_name(node)
+    (n, channels), (outputs, _, *kernel) = x.sizes(where)[:2], w.sizes(where)
+    count, taps = len(kernel), math.prod(kernel)
+    groups = int(attribute(node, "offset_group", 1))
+    strides, dilations, pads = (
+        list(attribute(node, name) or default)
+        for name, default in (
+            ("strides", [1] * count), ("dilations", [1] * count), ("pads", [0] * 2 * count),
+        )
+    )  # fmt: skip
+    extent = list(offsets.sizes(where)[2:])
+    shape = (n, groups, taps, count, *extent)
+    moved = offsets.reshape(*shape)
+    mask = Term(context, context.operand(node, 4)) if context.raw(node, 4) is not None else None
+    columns = []
+    for g in range(groups):
+        axes: list[Neighbours] = []
+        for d in range(count):
+            at = np.indices(kernel)[d].reshape(taps, *[1] * count) * dilations[d] - pads[d]
+            at = at + np.indices(extent)[d] * strides[d]
+            place = moved.at(1, g).at(2, d) + x.data(at)
+            axes.append(_linear(place.reshape(n, taps * math.prod(extent))))
+        each = channels // groups
+        read = _read(x.cut(1, g * each, (g + 1) * each), axes, where, zeros=True)
+        if mask is not None:
+            factor = mask.reshape(n, groups, taps * math.prod(extent)).at(1, g)
+            read = read * factor.unsqueeze(2)
+        columns.append(read)
+    parts = int(attribute(node, "group", 1))
+    pixels = join(columns, 2).reshape(n, taps, math.prod(extent), parts, channels // parts)
+    rows = pixels.permute(0, 3, 2, 4, 1).reshape(n, parts, math.prod(extent), -1)
+    weight = w.reshape(parts, outputs // parts, channels // parts * taps).swap()
+    made = (rows @ weight).permute(0, 1, 3, 2).reshape(n, outputs, *extent)
+    if context.raw(node, 3) is not None:
+        made = made + Term(context, context.operand(node, 3)).reshape(-1, *[1] * count)
+    return made.atom
+
+
+@converts("Col2Im")
+def col2im(context: Context, node: NodeProto) -> Value:
+    """Columns of blocks added up where the blocks lie."""
+    x = Term(context, context.operand(node, 0))
+    where = node_name(node)
+    image, block = context.ints(node, 1) or [], context.ints(node, 2) or []
+    count = len(image)
+    strides, dilations = (list(attribute(node, k) or [1] * count) for k in ("strides", "dilations"))
+    pads = list(attribute(node, "pads") or [0] * 2 * count)
+    n, columns, length = x.sizes(where)
+    channels = columns // math.prod(block)
+    steps = [
+        (image[d] + pads[d] + pads[d + count] - dilations[d] * (block[d] - 1) - 1) // strides[d] + 1
+        for d in range(count)
+    ]
+    index, is_inside = np.zeros((math.prod(block), length), np.int64), True
+    for d in range(count):
+        tap = np.indices(block)[d].reshape(-1, 1) * dilations[d] - pads[d]
+        at = tap + np.indices(steps)[d].reshape(1, -1) * strides[d]
+        is_inside = is_inside & (at >= 0) & (at < image[d])
+        index = index * image[d] + at
+    total = math.prod(image)
+    index = np.where(is_inside, index, total).reshape(-1)
+    zeros = x.data(0.0).expand(n, channels, total + 1)
+    updates = x.reshape(n, channels, math.prod(block) * length)
+    made = zeros.op("scatter_index", updates, x.data(index, "int64"), axes=(2,), reduction="add")
+    return made.cut(2, 0, total).reshape(n, channels, *image).atom
+
+
+@converts("MaxUnpool")
+def max_unpool(context: Context, node: NodeProto) -> Value:
+    """Values back at the places that a MaxPool took them from, 0 elsewhere."""
+    x, index = (Term(context, context.operand(node, i)) for i in range(2))
+    sizes = x.sizes(node_name(node))
+    kernel = list(attribute(node, "kernel_shape"))
+    count = len(kernel)
+    strides = list(attribute(node, "strides") or [1] * count)
+    pads = list(attribute(node, "pads") or [0] * 2 * count)
+    spatial = [
+        (s - 1) * strides[d] - pads[d] - pads[d + count] + kernel[d]
+        for d, s in enumerate(sizes[2:])
+    ]
+    wanted = context.ints(node, 2)
+    shape = list(wanted) if wanted is not None else [*sizes[:2], *spatial]
+    if wanted is not None:
+        index = _renumbered(index, [*sizes[:2], *spatial], shape)
+    zeros = x.data(0.0).expand(math.prod(shape))
+    made = zeros.op("scatter_index", x.reshape(-1), index.reshape(-1), axes=(0,))
+    return made.reshape(*shape).atom
+
+
+def _renumbered(index: Term, old: Sequence[int], new: Sequence[int]) -> Term:
+    """Numbers of elements of one shape as those of the same places of another."""
+    found: Term | None = None
+    for d in range(len(old)):
+        at = index.floor_divide(math.prod(old[d + 1 :])).modulo(old[d])
+        part = at * math.prod(new[d + 1 :])
+        found = part if found is None else found + part
+    assert found is not None
+    return found

@@ -1,0 +1,178 @@
+"""What goes into a model and comes out of it: tensors, sequences of them, optionals.
+
+A program takes and gives tensors alone. A sequence is a parameter for each of its elements, and an
+optional is one or none, as the call has it: their types are asked for (``Question``). Numbers of
+narrow dtypes come and go in memory of the dtype that they are stored in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from onnx import TypeProto, ValueInfoProto
+
+from ...graphir.expr import Atom, Var
+from ...graphir.type import TensorType
+from ...support.call_form import CallForm
+from ...support.errors import FrontendError, ShapeMismatchError
+from ...support.writer import NameTable
+from ...tensorir.expr import Expr, IntImm
+from ...tensorir.expr import Var as DimVar
+from ..imported import InputTypes
+from .narrow import NARROW, from_stored, to_stored
+from .registry import Context, Narrow, Value, import_dtype
+
+Shapes: TypeAlias = "tuple[int, ...] | list[Shapes] | None"
+Bound: TypeAlias = "Var | Narrow | list[Bound] | None"
+
+
+class Inputs:
+    """The inputs of a graph that are no initializers."""
+
+    def __init__(self, values: Sequence[ValueInfoProto]) -> None:
+        self.values = list(values)
+        self.names = [v.name for v in values]
+        self.params: list[Var] = []
+        self._dims: dict[str, DimVar] = {}
+        self._dim_names, self._names = NameTable(), NameTable()
+
+    @property
+    def dim_names(self) -> tuple[str, ...]:
+        """The symbolic dims, one for each name that the model gives them."""
+        return tuple([v.name for v in self._dims.values()])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether some input's shape is known from a call alone."""
+        return any(
+            not v.type.HasField("tensor_type") or not v.type.tensor_type.HasField("shape")
+            for v in self.values
+        )
+
+    def bind(self, context: Context, types: InputTypes | None) -> None:
+        """A parameter for each tensor. Raises FrontendError for what no call could give."""
+        shapes: Sequence[Any] = [()] * len(self.values) if types is None else types.shapes
+        for value, shape in zip(self.values, shapes, strict=True):
+            where = f"input {value.name!r}"
+            if types is None:
+                bound: Bound = self._declared(value, where)
+            else:
+                bound = self._given(value.type, shape, value.name, where)
+            context.values[value.name] = bound
+
+    def _declared(self, value: ValueInfoProto, where: str) -> Bound:
+        if not value.type.HasField("tensor_type"):
+            raise FrontendError(f"{where} is no tensor.")
+        kind = value.type.tensor_type
+        if not kind.HasField("shape"):
+            raise FrontendError(
+                f"{where} has no shape; export the model with one, or set it in graph.input. Dims "
+                "may be symbolic."
+            )
+        shape: list[Expr] = []
+        for i, d in enumerate(kind.shape.dim):
+            if d.HasField("dim_value") and d.dim_value >= 0:
+                shape.append(IntImm(d.dim_value))
+                continue
+            name = d.dim_param or f"{value.name}_dim{i}"
+            if not isinstance(name, str):  # protobuf gives the bytes of what is no UTF-8
+                raise FrontendError(
+                    f"{where}: the name of dim {i} is no text; the file is damaged."
+                )
+            if name not in self._dims:
+                self._dims[name] = DimVar(self._dim_names.fresh(name))
+            shape.append(self._dims[name])
+        return self._param(value.name, shape, kind.elem_type, where)
+
+    def _given(self, kind: TypeProto, shapes: Shapes, name: str, where: str) -> Bound:
+        if kind.HasField("optional_type"):
+            inner = kind.optional_type.elem_type
+            return None if shapes is None else self._given(inner, shapes, name, where)
+        if kind.HasField("sequence_type"):
+            if not isinstance(shapes, list):
+                raise FrontendError(f"{where}: expected a list of tensors.")
+            inner = kind.sequence_type.elem_type
+            return [self._given(inner, s, f"{name}_{i}", where) for i, s in enumerate(shapes)]
+        if not kind.HasField("tensor_type") or not isinstance(shapes, tuple):
+            raise FrontendError(f"{where} is no tensor.")
+        declared = [d.dim_value for d in kind.tensor_type.shape.dim]
+        if kind.tensor_type.HasField("shape") and (
+            len(declared) != len(shapes)
+            or any(d > 0 and d != s for d, s in zip(declared, shapes, strict=True))
+        ):
+            raise ShapeMismatchError(where, str(tuple(declared)), str(shapes))
+        dims = [IntImm(n) for n in shapes]
+        return self._param(name, dims, kind.tensor_type.elem_type, where)
+
+    def _param(self, name: str, shape: Sequence[Expr], number: int, where: str) -> Bound:
+        kind = TensorType(tuple(shape), import_dtype(number, where))
+        self.params.append(Var(self._names.name(name, name), kind))
+        return Narrow(self.params[-1], number) if number in NARROW else self.params[-1]
+
+    # -- calls -----------------------------------------------------------------------------------
+    def nested(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], list[Any]]:
+        """Inputs by position, by keyword, or as one dict; as they are given."""
+        return CallForm.plain(self.names, 1, takes_dict=True).flatten
+
+    def flattened(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], list[Any]]:
+        """The same as a tensor for each parameter."""
+        select = self.nested()
+
+        def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+            return _leaves(select(args, kwargs))
+
+        return flatten
+
+
+def _leaves(values: Sequence[Any]) -> list[Any]:
+    found: list[Any] = []
+    for v in values:
+        if isinstance(v, (list, tuple)):
+            found += _leaves(v)
+        elif v is not None:
+            found.append(to_stored(v) if isinstance(v, np.ndarray) else v)
+    return found
+
+
+class Outputs:
+    """The outputs of a graph: their tensors, and how a call has them."""
+
+    def __init__(self, context: Context, values: Sequence[Value], where: str) -> None:
+        self.tensors: list[Atom] = []
+        self._tree = [self._place(context, v, where) for v in values]
+
+    def _place(self, context: Context, value: Value, where: str) -> Any:
+        """None, a list, or (the place among the tensors, the dtype they stand for)."""
+        if value is None:
+            return None
+        if isinstance(value, list):
+            return [self._place(context, v, where) for v in value]
+        is_narrow = isinstance(value, Narrow)
+        self.tensors.append(value.stored if is_narrow else context.tensor(value, where))
+        return len(self.tensors) - 1, value.kind if is_narrow else None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the outputs are the tensors as they are."""
+        return all(isinstance(t, tuple) and t[1] is None for t in self._tree)
+
+    def restore(self) -> Callable[[list[Any]], Any]:
+        """From the tensors to what a call gives: a tuple, or the only output."""
+        tree = self._tree
+
+        def build(place: Any, tensors: list[Any]) -> Any:
+            if place is None:
+                return None
+            if isinstance(place, list):
+                return [build(p, tensors) for p in place]
+            made = tensors[place[0]]
+            is_viewed = place[1] is not None and isinstance(made, np.ndarray)
+            return from_stored(made, place[1]) if is_viewed else made
+
+        def restored(tensors: list[Any]) -> Any:
+            made = [build(p, tensors) for p in tree]
+            return made[0] if len(made) == 1 else tuple(made)
+
+        return restored

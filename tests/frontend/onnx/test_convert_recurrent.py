@@ -1,0 +1,78 @@
+"""RNN, GRU and LSTM beside torch's, and what only ONNX has beside its evaluator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from onnx import ModelProto
+
+from burnish.frontend.onnx import import_onnx
+from burnish.tests.frontend.onnx.oracle import Arrays, check, evaluate, model, refusal
+
+STEPS, BATCH, INPUTS, UNITS = 3, 2, 4, 5
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+X = np.random.default_rng(0).standard_normal((STEPS, BATCH, INPUTS)).astype(np.float32)
+
+
+def weights(kind: str, directions: int = 1) -> dict[str, np.ndarray]:
+    rng, rows = np.random.default_rng(1), GATES[kind] * UNITS
+    shapes = {"w": (rows, INPUTS), "r": (rows, UNITS), "b": (2 * rows,)}
+    return {
+        n: rng.standard_normal((directions, *s)).astype(np.float32) / 2 for n, s in shapes.items()
+    }
+
+
+def node(kind: str, inputs: str, attributes: str, arrays: Arrays) -> ModelProto:
+    body = f"y, h = {kind} <hidden_size = {UNITS}{attributes}> ({inputs})"
+    return model(body, f"float[{STEPS}, {BATCH}, {INPUTS}] x", outputs="float y, float h",
+                 weights=arrays)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", GATES)
+@pytest.mark.parametrize("attributes", ["", ", clip = 0.3"])
+def test_cells_are_those_of_onnx(kind: str, attributes: str) -> None:
+    check(node(kind, "x, w, r, b", attributes, weights(kind)), x=X)
+
+
+def test_both_directions_are_those_of_torch() -> None:
+    arrays = weights("LSTM", 2)
+    module = torch.nn.LSTM(INPUTS, UNITS, bidirectional=True)
+    # ONNX: input, output, forget, cell; torch: input, forget, cell, output
+    for d, suffix in enumerate(("", "_reverse")):
+        for name, part in (("weight_ih", "w"), ("weight_hh", "r")):
+            split = np.split(arrays[part][d], 4)
+            gates = np.concatenate([split[i] for i in (0, 2, 3, 1)])
+            getattr(module, f"{name}_l0{suffix}").data = torch.from_numpy(gates)
+        for i, name in enumerate(("bias_ih", "bias_hh")):
+            split = np.split(np.split(arrays["b"][d], 2)[i], 4)
+            gates = np.concatenate([split[i] for i in (0, 2, 3, 1)])
+            getattr(module, f"{name}_l0{suffix}").data = torch.from_numpy(gates)
+    made = node("LSTM", "x, w, r, b", ', direction = "bidirectional"', arrays)
+    with torch.no_grad():
+        expected, (last, _) = module(torch.from_numpy(X))
+    y, h = _run(made)
+    wanted = expected.numpy().reshape(STEPS, BATCH, 2, UNITS).transpose(0, 2, 1, 3)
+    np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(h, last.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def _run(made: ModelProto) -> list[np.ndarray]:
+    return evaluate(import_onnx(made), {"x": X})
+
+
+def test_rows_end_at_their_own_lengths() -> None:
+    arrays = weights("GRU") | {"n": np.array([3, 1], np.int32)}
+    y, h = _run(node("GRU", "x, w, r, b, n", "", arrays))
+    alone, _ = _run(node("GRU", "x, w, r, b", "", weights("GRU")))
+    np.testing.assert_allclose(y[:, :, 0], alone[:, :, 0], rtol=1e-6)
+    assert not y[1:, :, 1].any()
+    np.testing.assert_allclose(h[:, 1], alone[0, :, 1], rtol=1e-6)
+
+
+def test_unknown_activations_and_symbolic_lengths_are_refused() -> None:
+    made = node("RNN", "x, w, r", ', activations = ["Magic"]', weights("RNN"))
+    assert "activation 'Magic' is unknown" in refusal(made)
+    body = f"y = RNN <hidden_size = {UNITS}> (x, w, r)"
+    made = model(body, f"float[N, {BATCH}, {INPUTS}] x", weights=weights("RNN"))
+    assert "needs static sizes; make the dims static" in refusal(made)

@@ -1,0 +1,53 @@
+"""Pixels read between places, and put to places, beside torch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from burnish.frontend.onnx import import_onnx
+from burnish.tests.frontend.onnx.oracle import evaluate, model
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((2, 3, 5, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("corners", [0, 1])
+def test_grids(mode: str, padding: str, corners: int) -> None:
+    grid = (RNG.random((2, 6, 3, 2)) * 3 - 1.5).astype(np.float32)
+    attributes = f'mode = "{mode}", padding_mode = "{padding}", align_corners = {corners}'
+    made = model(
+        f"y = GridSample<{attributes}>(x, g)", "float[2, 3, 5, 4] x, float[2, 6, 3, 2] g", 20
+    )
+    found = evaluate(import_onnx(made), {"x": X, "g": grid})[0]
+    named = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}[mode]
+    expected = torch.nn.functional.grid_sample(
+        torch.from_numpy(X), torch.from_numpy(grid), named, padding, bool(corners)
+    )
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_columns_are_added_up_where_their_blocks_lie() -> None:
+    columns = torch.nn.functional.unfold(torch.from_numpy(X), (2, 3), 1, 1, 2)
+    shape = ", ".join(str(n) for n in columns.shape)
+    weights = {"image": np.array([5, 4]), "block": np.array([2, 3])}
+    made = model("y = Col2Im<pads = [1, 1, 1, 1], strides = [2, 2]>(x, image, block)",
+                 f"float[{shape}] x", 18, weights=weights)  # fmt: skip
+    found = evaluate(import_onnx(made), {"x": columns.numpy()})[0]
+    expected = torch.nn.functional.fold(columns, (5, 4), (2, 3), 1, 1, 2)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_maxima_go_back_to_their_places() -> None:
+    values, places = torch.nn.functional.max_pool2d(
+        torch.from_numpy(X[:, :, :4]), 2, return_indices=True
+    )
+    plane = np.arange(6).reshape(2, 3, 1, 1) * 16
+    made = model("y = MaxUnpool<kernel_shape = [2, 2], strides = [2, 2]>(x, i)",
+                 "float[2, 3, 2, 2] x, int64[2, 3, 2, 2] i", 18)  # fmt: skip
+    found = evaluate(import_onnx(made), {"x": values.numpy(), "i": places.numpy() + plane})[0]
+    expected = torch.nn.functional.max_unpool2d(values, places, 2)
+    np.testing.assert_array_equal(found, expected.numpy())
