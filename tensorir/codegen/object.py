@@ -18,7 +18,7 @@ from llvmlite import binding, ir
 
 from ...support.errors import CodegenError, InternalError
 from ...support.node import walk
-from ...support.target import FEW_REGISTERS, Target
+from ...support.target import Target
 from ..expr import Broadcast, Ramp
 from ..lowering.pipeline import LoweredFunc
 from .function import FunctionEmitter
@@ -78,7 +78,7 @@ def may_lack_masks(image: bytes, target: Target) -> bool:
     sixteen, which ``vmovmskps`` cannot name (LLVM's issues 198197 and 191304). On CPUs with masks
     it has hardly another use for that instruction.
     """
-    has_masks = target.is_x86 and target.vector_registers > FEW_REGISTERS
+    has_masks = target.is_x86 and target.instructions.masks
     return has_masks and _SIGN_BITS.search(image) is not None
 
 
