@@ -18,12 +18,20 @@ import numpy as np
 
 from ..support.aligned import aligned_copy
 from ..support.dtype import DType, bfloat16_bits
-from ..support.errors import DTypeError
+from ..support.errors import BurnishError, DTypeError
 from ..support.node import Node, node, replace
 from ..tensorir import expr as tir
 from .type import ShapeType, TensorType, Type
 
 Attrs: TypeAlias = tuple[tuple[str, Any], ...]
+
+
+def _hold_tuples(node: Node, *names: str) -> None:
+    """Lists that a node was given become tuples, which is what every walk goes through."""
+    for name in names:
+        value = getattr(node, name)
+        if type(value) is not tuple:
+            object.__setattr__(node, name, tuple(value))
 
 
 @node
@@ -83,6 +91,9 @@ class ShapeExpr(Node):
 class Tuple(Node):
     fields: tuple[Atom, ...]
 
+    def __post_init__(self) -> None:
+        _hold_tuples(self, "fields")
+
 
 @node
 class TupleGetItem(Node):
@@ -99,6 +110,15 @@ class Call(Node):
     args: tuple[Atom, ...]
     attrs: Attrs = ()
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.op, str):
+            raise BurnishError(
+                f"Call applies an operator, by its name: Call('add', (a, b)); found "
+                f"{type(self.op).__name__}. A PrimFunc of the module is called by CallDPS, a graph "
+                "function by CallFunction."
+            )
+        _hold_tuples(self, "args", "attrs")
+
     def attr(self, key: str, default: Any = None) -> Any:
         for k, v in self.attrs:
             if k == key:
@@ -114,6 +134,9 @@ class CallDPS(Node):
     args: tuple[Atom, ...]
     out_type: Type
 
+    def __post_init__(self) -> None:
+        _hold_tuples(self, "args")
+
 
 @node
 class CallDPSPacked(Node):
@@ -123,6 +146,9 @@ class CallDPSPacked(Node):
     args: tuple[Atom, ...]
     out_type: Type
 
+    def __post_init__(self) -> None:
+        _hold_tuples(self, "args")
+
 
 @node
 class CallFunction(Node):
@@ -131,6 +157,9 @@ class CallFunction(Node):
     func: GlobalVar
     args: tuple[Atom, ...]
     out_type: Type
+
+    def __post_init__(self) -> None:
+        _hold_tuples(self, "args")
 
 
 @node

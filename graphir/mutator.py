@@ -48,6 +48,7 @@ from .expr import (
 from .module import IRModule
 from .op import type_of
 from .type import types_equal
+from .visitor import refuse_unknown_visits
 from .weights import Compute
 
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
@@ -60,6 +61,10 @@ class ExprMutator:
 
     ``self.module`` is the module that was given, ``self.builder`` holds the one under construction.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        refuse_unknown_visits(cls, ExprMutator)
 
     def __init__(self, module: IRModule | None = None) -> None:
         self.module = module if module is not None else IRModule()

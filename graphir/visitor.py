@@ -16,8 +16,9 @@ does not call ``super()`` leaves the arguments out. Nothing is changed: ``ExprMu
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, assert_never
 
+from ..support.errors import BurnishError, nearest
 from .expr import (
     Atom,
     Binding,
@@ -40,8 +41,24 @@ from .expr import (
 from .module import IRModule
 
 
+def refuse_unknown_visits(cls: type, base: type) -> None:
+    """A method ``visit_...`` that ``base`` has not is a mistake in its name: nothing calls it.
+    Raises BurnishError with the nearest name."""
+    for name in vars(cls):
+        if name.startswith("visit_") and not hasattr(base, name):
+            known = [n for n in dir(base) if n.startswith("visit_")]
+            raise BurnishError(
+                f"{cls.__name__}.{name} would never be called; {base.__name__} has "
+                f"{', '.join(known)}.{nearest(name, known)}"
+            )
+
+
 class ExprVisitor:
     """Visits every value of a module, a function or a binding."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        refuse_unknown_visits(cls, ExprVisitor)
 
     def visit_module(self, module: IRModule) -> None:
         """Every graph function in order of definition."""

@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 
 from burnish.graphir.builder import call_op
-from burnish.graphir.expr import Var, constant
+from burnish.graphir.expr import (
+    Call,
+    CallDPS,
+    CallDPSPacked,
+    CallFunction,
+    GlobalVar,
+    Tuple,
+    Var,
+    constant,
+)
 from burnish.graphir.parser import parse_module
 from burnish.graphir.printer import format_type
 from burnish.graphir.type import tensor_type
-from burnish.support.errors import DTypeError
+from burnish.support.errors import BurnishError, DTypeError
 
 
 def test_a_constant_is_a_read_only_copy() -> None:
@@ -47,3 +56,17 @@ def test_a_bfloat16_constant_is_rounded_from_numbers() -> None:
     assert constant([1.0, -2.5, 1 / 3], "bfloat16").values().tolist() == [0x3F80, 0xC020, 0x3EAB]
     assert constant(True, "bfloat16").values().dtype == np.uint16
     assert constant(np.array([7], np.uint16), "bfloat16").values().tolist() == [7]
+
+
+def test_lists_become_tuples() -> None:
+    a, b = Var("a", tensor_type((2,))), Var("b", tensor_type((2,)))
+    assert Call("subtract", [a, b]).args == (a, b)  # type: ignore[arg-type]
+    assert Tuple([a, b]).fields == (a, b)  # type: ignore[arg-type]
+    assert CallDPS(GlobalVar("f"), [a], a.type).args == (a,)  # type: ignore[arg-type]
+    assert CallDPSPacked("f", [a], a.type).args == (a,)  # type: ignore[arg-type]
+    assert CallFunction(GlobalVar("f"), [a], a.type).args == (a,)  # type: ignore[arg-type]
+
+
+def test_a_call_names_its_operator() -> None:
+    with pytest.raises(BurnishError, match=r"by its name.*found GlobalVar.*CallDPS"):
+        Call(GlobalVar("f"), ())  # type: ignore[arg-type]

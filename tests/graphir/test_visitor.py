@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from burnish.graphir.expr import Call, CallDPS, Constant, GlobalVar, ShapeExpr, Var
+from burnish.graphir.mutator import ExprMutator
 from burnish.graphir.parser import parse_module
 from burnish.graphir.visitor import ExprVisitor
+from burnish.support.errors import BurnishError
 
 TEXT = """
 @T.prim_func
@@ -92,3 +96,9 @@ def test_a_method_without_super_leaves_the_arguments_out() -> None:
     counter.visit_function(parse_module(TEXT).graph_functions["inner"])
     assert counter.counts == {"exp": 1}
     assert counter.variables == 1
+
+
+@pytest.mark.parametrize("base", [ExprVisitor, ExprMutator])
+def test_a_method_that_nothing_calls_is_refused(base: type) -> None:
+    with pytest.raises(BurnishError, match=r"Mine\.visit_call_ would never be called.*visit_Call"):
+        type("Mine", (base,), {"visit_call_": lambda self, call: call})
