@@ -97,8 +97,9 @@ class Matmul:
     w: BufferLoad
 
 
-def match_matmul(block: Block) -> Matmul | None:
-    """The block as a matrix product, or None."""
+def match_matmul(block: Block, last: int | None = None) -> Matmul | None:
+    """The block as a matrix product, or None; ``last`` is the axis whose operand is W, where that
+    is not the innermost spatial one."""
     product = product_of(block)
     if product is None:
         return None
@@ -115,7 +116,7 @@ def match_matmul(block: Block) -> Matmul | None:
     if not all(r in a and r in b for r in reduce):
         return None
     # W is the operand that has the innermost spatial axis: its columns become vectors.
-    last = last_axis(block)
+    last = last if last is not None else max(spatial, default=-1)
     x, w, in_x, in_w = (first, second, a, b) if last in b else (second, first, b, a)
     rows = tuple([i for i in spatial if i in in_x and i not in in_w])
     columns = tuple([i for i in spatial if i in in_w and i not in in_x])

@@ -18,6 +18,7 @@ from burnish.tuner.workload import (
     is_empty,
     is_reduction,
     is_spatial,
+    last_axis,
     load_is_contiguous,
     match_matmul,
     non_unit_axes,
@@ -92,7 +93,8 @@ def test_products(
 
 def test_the_columns_of_a_product_of_one_column_are_its_rows() -> None:
     func = Workload(op.matmul, np.matmul, (4, 5), (5, 1)).func
-    found = matched(func)
+    (block,) = blocks_in_order(func)
+    found = match_matmul(block, last_axis(block))
     assert found is not None
     assert (found.rows, found.columns, found.batch) == ((1,), (0,), ())
     assert found.w.buffer is func.buffers[0]

@@ -88,7 +88,7 @@ FEW_ROWS = TALLEST_TILE // 2
 def match(func: PrimFunc) -> Matmul | None:
     """The one matrix product of a function, or None. It has one reduce axis, and its last spatial
     axis is a column."""
-    found = [m for b in blocks_in_order(func) if (m := match_matmul(b)) is not None]
+    found = [m for b in blocks_in_order(func) if (m := match_matmul(b, last_axis(b))) is not None]
     if len(found) != 1 or len(found[0].reduce) != 1:
         return None
     block = block_named(func, found[0].block)
