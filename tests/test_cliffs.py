@@ -10,6 +10,7 @@ import torch
 
 import burnish
 from burnish.benchmarks.cliffs import Found, line_of, roofline, summary
+from burnish.frontend.elementwise_names import NAMES
 from burnish.graphir.op import all_ops
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
@@ -67,10 +68,11 @@ def _torch_name(op_name: str) -> str:
         "negative": "neg",
         "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "lt",
         "greater_equal": "le", "power": "pow", "astype": ".to(", "clip": "clamp", "floor_mod": "%",
-        "hard_sigmoid": "hardsigmoid", "hard_swish": "hardswish", "floor_divide": "//",
+        "floor_divide": "//",
         "shift_left": "<<", "shift_right": "<<", "logical_or": "logical_xor",
     }  # fmt: skip
-    return names.get(op_name, op_name)
+    torch_name, _ = NAMES.get(op_name, ("", ""))
+    return names.get(op_name) or torch_name or op_name
 
 
 def test_a_case_says_what_it_is_and_runs() -> None:

@@ -1,5 +1,4 @@
-"""Elementary functions of ONNX beside those of ``convert_elementwise``, activations made of others,
-and operators on bits."""
+"""Activations of ONNX that are made of several operators, and shifts."""
 
 from __future__ import annotations
 
@@ -7,14 +6,6 @@ from onnx import NodeProto
 
 from ...support.errors import FrontendError
 from .registry import Context, Value, attribute, converts, node_name
-
-_UNARY = ("Asin", "Acos", "Atan", "Sinh", "Cosh", "Asinh", "Acosh", "Atanh")
-_BITWISE = {"BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor"}
-
-
-@converts(*_UNARY)
-def unary(context: Context, node: NodeProto) -> Value:
-    return context.op(node.op_type.lower(), context.operand(node, 0))
 
 
 @converts("Mish")
@@ -71,16 +62,6 @@ def shrink(context: Context, node: NodeProto) -> Value:
     up = context.op("add", x, context.scalar(bias, dtype))
     inner = context.op("where", high, down, context.scalar(0.0, dtype))
     return context.op("where", low, up, inner)
-
-
-@converts(*_BITWISE)
-def bitwise(context: Context, node: NodeProto) -> Value:
-    return context.op(_BITWISE[node.op_type], context.operand(node, 0), context.operand(node, 1))
-
-
-@converts("BitwiseNot")
-def bitwise_not(context: Context, node: NodeProto) -> Value:
-    return context.op("bitwise_not", context.operand(node, 0))
 
 
 @converts("BitShift")

@@ -10,6 +10,7 @@ from onnx import NodeProto
 from ...graphir.expr import Atom, Constant, constant
 from ...support.dtype import DType
 from ...support.errors import FrontendError
+from ..elementwise_names import ONNX
 from ..integer_division import divide_integers, remainder_of_truncation
 from ..integer_power import integer_power
 from .narrow import NARROW, narrow, widen
@@ -28,13 +29,6 @@ from .registry import (
 )
 from .sizes import choose, size_arithmetic
 
-_UNARY = {
-    "Relu": "relu", "Abs": "abs", "Neg": "negative", "Exp": "exp", "Log": "log", "Sqrt": "sqrt",
-    "Tanh": "tanh", "Sigmoid": "sigmoid", "Erf": "erf", "Floor": "floor", "Ceil": "ceil",
-    "Round": "round", "Reciprocal": "reciprocal", "Sign": "sign", "Sin": "sin", "Cos": "cos",
-    "Tan": "tan", "Not": "logical_not", "IsNaN": "isnan", "Softplus": "softplus",
-    "HardSwish": "hard_swish",
-}  # fmt: skip
 _BINARY = {
     "Add": "add", "Sub": "subtract", "Mul": "multiply", "Div": "divide", "Mod": "floor_mod",
     "Equal": "equal", "Less": "less", "LessOrEqual": "less_equal", "Greater": "greater",
@@ -44,9 +38,10 @@ _BINARY = {
 
 
 # -- unary -----------------------------------------------------------------------------------
-@converts(*_UNARY)
-def unary(context: Context, node: NodeProto) -> Value:
-    return context.op(_UNARY[node.op_type], context.operand(node, 0))
+@converts(*ONNX)
+def of_the_table(context: Context, node: NodeProto) -> Value:
+    operands = [context.operand(node, i) for i in range(len(node.input))]
+    return context.op(ONNX[node.op_type], *operands)
 
 
 @converts("Gelu")

@@ -1,4 +1,4 @@
-"""Elementary functions of torch beside those of ``convert_elementwise``, and shifts of bits."""
+"""Functions of torch that are made of several elementwise operators, and shifts of bits."""
 
 from __future__ import annotations
 
@@ -8,25 +8,6 @@ from torch.fx import Node
 
 from ...graphir.expr import Atom, Var
 from .registry import Context, arguments, base_name, converts
-
-_UNARY = ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "exp2", "log10",
-          "erfc")  # fmt: skip
-_BINARY = ("atan2", "hypot")
-
-
-@converts(*[f"aten.{name}.default" for name in _UNARY])
-def unary(context: Context, node: Node) -> Var:
-    """Integers are computed in the float dtype torch gives the result."""
-    x = context.operand(node.args[0], context.result_type(node).dtype)
-    return context.op(base_name(node), x)
-
-
-@converts(
-    *[f"aten.{name}.default" for name in _BINARY], "aten.copysign.Tensor", "aten.copysign.Scalar"
-)
-def binary(context: Context, node: Node) -> Var:
-    dtype = context.result_type(node).dtype
-    return context.op(base_name(node), *[context.operand(a, dtype) for a in node.args[:2]])
 
 
 @converts("aten.fmax.default", "aten.fmin.default")

@@ -16,6 +16,7 @@ from torch.fx import Node
 from ...graphir.expr import Atom, Constant, Var, constant
 from ...support.dtype import DType
 from ...support.errors import FrontendError
+from ..elementwise_names import TORCH
 from ..integer_division import divide_integers, remainder_of_truncation
 from ..integer_power import integer_power
 from .registry import (
@@ -31,12 +32,6 @@ from .registry import (
 BOOL = DType("bool")
 _UNARY = {"relu": "relu", "abs": "abs", "neg": "negative", "sign": "sign"}
 _ROUNDING = {"ceil": "ceil", "floor": "floor", "round": "round", "trunc": "trunc", "fix": "trunc"}
-_FLOAT_UNARY = {
-    "sigmoid": "sigmoid", "silu": "silu", "tanh": "tanh", "exp": "exp", "expm1": "expm1",
-    "log": "log", "log1p": "log1p", "log2": "log2", "sqrt": "sqrt", "rsqrt": "rsqrt", "erf": "erf",
-    "sin": "sin", "cos": "cos", "tan": "tan", "reciprocal": "reciprocal",
-    "hardsigmoid": "hard_sigmoid", "hardswish": "hard_swish",
-}  # fmt: skip
 _PREDICATES = {"isnan": "not_equal", "isinf": "not_equal", "isfinite": "equal"}
 """What the predicate of an integer x is: the comparison of x with itself."""
 
@@ -60,11 +55,11 @@ def rounding(context: Context, node: Node) -> Atom:
     return context.op(_ROUNDING[base_name(node)], x) if context.type(x).dtype.is_float else x
 
 
-@converts(*_names(_FLOAT_UNARY))
-def float_unary(context: Context, node: Node) -> Var:
+@converts(*_names(TORCH), "aten.copysign.Tensor", "aten.copysign.Scalar")
+def of_the_table(context: Context, node: Node) -> Var:
     """Integers are computed in the float dtype torch gives the result."""
-    x = context.operand(node.args[0], context.result_type(node).dtype)
-    return context.op(_FLOAT_UNARY[base_name(node)], x)
+    dtype, base = context.result_type(node).dtype, base_name(node)
+    return context.op(TORCH.get(base, base), *[context.operand(a, dtype) for a in node.args])
 
 
 @converts(*_names(_PREDICATES))

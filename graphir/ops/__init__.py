@@ -2,7 +2,6 @@
 
 from . import (
     attention,
-    elementary,
     elementwise,
     index,
     matmul,
@@ -16,6 +15,6 @@ from . import (
 )
 
 __all__ = [
-    "attention", "elementary", "elementwise", "index", "matmul", "nn", "reduce", "scatter", "shape",
+    "attention", "elementwise", "index", "matmul", "nn", "reduce", "scatter", "shape",
     "sort", "window", "winograd",
 ]  # fmt: skip

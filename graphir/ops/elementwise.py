@@ -1,5 +1,5 @@
-"""Rows of the elementwise operators: unary, binary with broadcasting, comparison, where, cast,
-clip.
+"""Rows of the elementwise operators: those of the table ``ELEMENTWISE`` of
+``tensorir/operators/elementwise.py``, and those with attributes.
 
 Operands of one call have one dtype: no row promotes. ``divide`` of integers truncates, as in C;
 ``floor_divide`` and ``floor_mod`` round towards minus infinity; comparisons and logic give bool.
@@ -7,11 +7,18 @@ Operands of one call have one dtype: no row promotes. ``divide`` of integers tru
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from ...support.dtype import DType
 from ...support.errors import TypeInferenceError
+from ...tensorir.operators.elementwise import (
+    BITS,
+    BOOLS,
+    ELEMENTWISE,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+)
 from ..expr import Call
 from ..op import REQUIRED, Op, attr, register
 from ..type import TensorType, Type
@@ -30,19 +37,28 @@ from .operands import (
 )
 
 BOOL = DType("bool")
+_OTHER_KINDS = {
+    NUMBERS: ("arithmetic needs numbers", "float or integer operands"),
+    BITS: ("this operator works on bits", "integer operands"),
+    INTEGERS: ("this operator works on bits", "integer operands"),
+    BOOLS: ("logic needs bools", "bool operands"),
+}
+"""What is wrong, and what is expected, where operands are of none of these kinds."""
 
 
-def _numeric(call: Call) -> Type:
-    kind = tensor(call, 0)
-    if kind.dtype.is_bool:
-        raise fail(call, "this operator needs numbers", "a float or integer operand")
-    return kind
+def _check_kinds(call: Call, found: list[TensorType], kinds: tuple[str, ...]) -> None:
+    if kinds == FLOATS:
+        require_float(call, found)
+    elif not all(k.dtype.kind in kinds for k in found):
+        raise fail(call, *_OTHER_KINDS[kinds])
 
 
-def _predicate(call: Call) -> Type:
-    kind = tensor(call, 0)
-    require_float(call, [kind])
-    return TensorType(kind.shape, BOOL)
+def _of_row(call: Call) -> Type:
+    """The rule of the table's operators."""
+    row, found = ELEMENTWISE[call.op], tensors(call)
+    _check_kinds(call, found, row.kinds)
+    dtype = same_dtype(call, found)
+    return TensorType(broadcast(call, found), BOOL if row.gives_bool else dtype)
 
 
 def _gelu(call: Call) -> Type:
@@ -55,92 +71,11 @@ def _register(op: Op) -> None:
     register(replace(op, is_elementwise=True))
 
 
-for _name in (
-    "sigmoid",
-    "silu",
-    "tanh",
-    "exp",
-    "expm1",
-    "log",
-    "log1p",
-    "log2",
-    "sqrt",
-    "rsqrt",
-    "erf",
-    "sin",
-    "cos",
-    "tan",
-    "ceil",
-    "floor",
-    "round",
-    "trunc",
-    "hard_sigmoid",
-    "hard_swish",
-    "softplus",
-    "reciprocal",
-):
-    _register(Op(_name, ("x",), same_as_first, by_operator()))
-for _name in ("relu", "abs", "negative", "sign", "square"):
-    _register(Op(_name, ("x",), _numeric, by_operator()))
-for _name in ("isnan", "isinf", "isfinite"):
-    _register(Op(_name, ("x",), _predicate, by_operator()))
+for _row in ELEMENTWISE.values():
+    _register(Op(_row.name, _row.params, _of_row, by_operator()))
 _register(Op("gelu", ("x",), _gelu, by_operator(), {"approximate": "none"}))
 _register(Op("leaky_relu", ("x",), same_as_first, by_operator(), {"negative_slope": 0.01}))
 _register(Op("elu", ("x",), same_as_first, by_operator(), {"alpha": 1.0}))
-
-
-def _logical_not(call: Call) -> Type:
-    kind = tensor(call, 0)
-    if not kind.dtype.is_bool:
-        raise fail(call, "logic needs bools", "a bool operand")
-    return kind
-
-
-_register(Op("logical_not", ("x",), _logical_not, by_operator()))
-
-
-# -- binary ------------------------------------------------------------------------------------
-def _binary(call: Call) -> Type:
-    kinds = tensors(call)
-    dtype = same_dtype(call, kinds)
-    if dtype.is_bool:
-        raise fail(call, "arithmetic needs numbers", "float or integer operands")
-    return TensorType(broadcast(call, kinds), dtype)
-
-
-def _float_binary(call: Call) -> Type:
-    require_float(call, tensors(call))
-    return _binary(call)
-
-
-def _integer_or_float_compare(call: Call) -> Type:
-    kinds = tensors(call)
-    same_dtype(call, kinds)
-    return TensorType(broadcast(call, kinds), BOOL)
-
-
-def _logical(call: Call) -> Type:
-    kinds = tensors(call)
-    if not all(k.dtype.is_bool for k in kinds):
-        raise fail(call, "logic needs bools", "bool operands")
-    return TensorType(broadcast(call, kinds), BOOL)
-
-
-def _rows(names: tuple[str, ...], rule: Callable[[Call], Type]) -> None:
-    for name in names:
-        _register(Op(name, ("a", "b"), rule, by_operator()))
-
-
-_rows(
-    ("add", "subtract", "multiply", "divide", "floor_divide", "floor_mod", "maximum", "minimum"),
-    _binary,
-)
-_rows(("fmod", "power"), _float_binary)
-_rows(
-    ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal"),
-    _integer_or_float_compare,
-)
-_rows(("logical_and", "logical_or", "logical_xor"), _logical)
 
 
 # -- where, cast, clip -------------------------------------------------------------------------
@@ -159,11 +94,20 @@ def _astype(call: Call) -> Type:
     return TensorType(tensor(call, 0).shape, DType(dtype))
 
 
+def _reinterpret(call: Call) -> Type:
+    kind, dtype = tensor(call, 0), DType(attr(call, "dtype"))
+    if dtype.bits != kind.dtype.bits or "bool" in (dtype, kind.dtype):
+        raise fail(call, f"dtype={dtype!r}", "a dtype of the same width, other than bool")
+    return TensorType(kind.shape, dtype)
+
+
 def _clip(call: Call) -> Type:
     low, high = attr(call, "min"), attr(call, "max")
     if low is None and high is None:
         raise fail(call, "neither min nor max is given", "at least one bound")
-    return _numeric(call)
+    kind = tensor(call, 0)
+    _check_kinds(call, [kind], NUMBERS)
+    return kind
 
 
 def _legalize_clip(call: Call) -> object:
@@ -175,4 +119,5 @@ def _legalize_clip(call: Call) -> object:
 
 _register(Op("where", ("condition", "x", "y"), _where, by_operator()))
 _register(Op("astype", ("x",), _astype, by_operator("cast"), {"dtype": REQUIRED}))
+_register(Op("reinterpret", ("x",), _reinterpret, by_operator(), {"dtype": REQUIRED}))
 _register(Op("clip", ("x",), _clip, by_operator(), {"min": None, "max": None}))

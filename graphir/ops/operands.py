@@ -15,6 +15,7 @@ from ...tensorir import operators
 from ...tensorir.compute import Tensor, create_prim_func, placeholder
 from ...tensorir.expr import Expr
 from ...tensorir.function import PrimFunc
+from ...tensorir.operators.elementwise import ELEMENTWISE
 from ..dim import DimError, broadcast_shapes, print_shape
 from ..expr import Call, ShapeExpr
 from ..op import attr, get_op, type_of
@@ -143,7 +144,8 @@ Compute = Callable[..., "Tensor"]
 
 def operator_function(name: str) -> Compute:
     """The function of ``tensorir.operators`` called ``name``."""
-    found: Compute | None = getattr(operators, name, None)
+    row = ELEMENTWISE.get(name)
+    found: Compute | None = row.function if row else getattr(operators, name, None)
     if found is None:
         raise InternalError(f"tensorir.operators has no function {name!r}")
     return found

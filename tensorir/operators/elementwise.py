@@ -1,5 +1,9 @@
 """Elementwise operators: one block each, one element from the same place of every operand.
 
+An operator without attributes is a row of ``ELEMENTWISE``: the formula of an element, or an
+intrinsic, and the kinds of dtypes that it takes. The graph's row, its type rule and its
+legalisation follow from that (``graphir/ops/elementwise.py``), its cost from the intrinsics in it.
+
 Operands are broadcast as NumPy does and have one dtype; nothing is promoted. Special values follow
 PyTorch: ``relu``, ``maximum``, ``minimum`` and ``clip`` propagate NaN, ``sign`` of NaN is 0,
 division and remainder of floats round towards minus infinity exactly.
@@ -7,8 +11,10 @@ division and remainder of floats round towards minus infinity exactly.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...support.errors import ComputeError
@@ -44,7 +50,7 @@ from ..expr import maximum as max_expr
 from ..expr import minimum as min_expr
 from ..expr import mul as mul_expr
 from ..expr import sub as sub_expr
-from ..intrinsics import call_intrin
+from ..intrinsics import call_intrin, intrinsic
 
 Operand: TypeAlias = "Tensor | ExprLike"
 """A tensor, or a scalar (an expression or a Python number) that stands at every place."""
@@ -110,23 +116,83 @@ def elementwise(name: str, fn: Callable[..., Expr], *operands: Operand) -> Tenso
     return compute(shape, element, name)
 
 
-def _rounded_once(name: str, fn: Callable[[Expr], Expr], x: Tensor) -> Tensor:
-    """``elementwise`` for a formula of several steps: half precision is computed in float32."""
-    if not x.dtype.is_float or x.dtype.bits >= 32:
-        return elementwise(name, fn, x)
-    return elementwise(name, lambda v: cast_expr(fn(cast_expr(v, FLOAT32)), v.dtype), x)
+# -- rows ----------------------------------------------------------------------------------------
+FLOATS, BOOLS, ANY = ("float",), ("bool",), ("float", "int", "uint", "bool")
+NUMBERS, INTEGERS, BITS = ("float", "int", "uint"), ("int", "uint"), ("int", "uint", "bool")
 
 
-# -- unary ---------------------------------------------------------------------------------------
-def _intrinsic(name: str, intrinsic: str = "") -> Callable[[Tensor], Tensor]:
-    def operator(x: Tensor) -> Tensor:
-        return elementwise(name, lambda v: call_intrin(intrinsic or name, v), x)
+@dataclass(frozen=True)
+class ElementwiseOperator:
+    """A row: the names of the operands, the kinds of dtypes that they may have, whether bools come
+    out (else their dtype), and the function of tensors."""
+
+    name: str
+    params: tuple[str, ...]
+    kinds: tuple[str, ...]
+    gives_bool: bool
+    function: Callable[..., Tensor]
+
+
+ELEMENTWISE: dict[str, ElementwiseOperator] = {}
+
+
+def elementwise_operator(
+    kinds: tuple[str, ...], *, gives_bool: bool = False, rounded_once: bool = False
+) -> Callable[[Callable[..., Expr]], Callable[..., Tensor]]:
+    """Makes a row of the formula of an element, whose parameters are the operands' names.
+
+    ``rounded_once`` is for formulas of several steps: half precision is computed in float32.
+    """
+
+    def define(formula: Callable[..., Expr]) -> Callable[..., Tensor]:
+        params = tuple(inspect.signature(formula).parameters)
+        return _row(formula.__name__, params, kinds, gives_bool, formula, rounded_once)
+
+    return define
+
+
+def _row(
+    name: str,
+    params: tuple[str, ...],
+    kinds: tuple[str, ...],
+    gives_bool: bool,
+    formula: Callable[..., Expr],
+    rounded_once: bool = False,
+) -> Callable[..., Tensor]:
+    def operator(*operands: Operand) -> Tensor:
+        whole = rounded_once and any(isinstance(x, Tensor) and _is_half(x) for x in operands)
+        return elementwise(name, _in_single(formula) if whole else formula, *operands)
 
     operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = f"``{intrinsic or name}`` of each element; the dtype and shape of ``x``."
+    operator.__doc__ = formula.__doc__ or f"``{name}`` of each element, broadcast."
+    ELEMENTWISE[name] = ElementwiseOperator(name, params, kinds, gives_bool, operator)
     return operator
 
 
+def _is_half(x: Tensor) -> bool:
+    return x.dtype.is_float and x.dtype.bits < 32
+
+
+def _in_single(formula: Callable[..., Expr]) -> Callable[..., Expr]:
+    def element(*values: Expr) -> Expr:
+        return cast_expr(formula(*[cast_expr(v, FLOAT32) for v in values]), values[0].dtype)
+
+    return element
+
+
+def _rounded_once(name: str, fn: Callable[[Expr], Expr], x: Tensor) -> Tensor:
+    """``elementwise`` for a formula of several steps with attributes, as ``rounded_once`` says."""
+    return elementwise(name, _in_single(fn) if _is_half(x) else fn, x)
+
+
+def _intrinsic(name: str, called: str = "") -> Callable[..., Tensor]:
+    """The row of an intrinsic, which says what it takes."""
+    row = intrinsic(called or name)
+    params = ("x",) if row.arity == 1 else ("a", "b")
+    return _row(name, params, row.kinds, row.result == "bool", lambda *v: call_intrin(row.name, *v))
+
+
+# -- unary ---------------------------------------------------------------------------------------
 exp = _intrinsic("exp")
 expm1 = _intrinsic("expm1")
 log = _intrinsic("log")
@@ -148,38 +214,102 @@ abs = _intrinsic("abs")
 isnan = _intrinsic("isnan")
 isinf = _intrinsic("isinf")
 isfinite = _intrinsic("isfinite")
+asin = _intrinsic("asin")
+acos = _intrinsic("acos")
+atan = _intrinsic("atan")
+sinh = _intrinsic("sinh")
+cosh = _intrinsic("cosh")
+asinh = _intrinsic("asinh")
+acosh = _intrinsic("acosh")
+atanh = _intrinsic("atanh")
+exp2 = _intrinsic("exp2")
+log10 = _intrinsic("log10")
+erfc = _intrinsic("erfc")
+atan2 = _intrinsic("atan2")
+hypot = _intrinsic("hypot")
+copysign = _intrinsic("copysign")
+fmod = _intrinsic("fmod")
+power = _intrinsic("power", "pow")
+bitwise_not = _intrinsic("bitwise_not")
+bitwise_and = _intrinsic("bitwise_and")
+bitwise_or = _intrinsic("bitwise_or")
+bitwise_xor = _intrinsic("bitwise_xor")
 
 
-def negative(x: Tensor) -> Tensor:
+@elementwise_operator(NUMBERS)
+def negative(x: Expr) -> Expr:
     """``-x``."""
-    return elementwise("negative", lambda v: -v, x)
+    return -x
 
 
-def square(x: Tensor) -> Tensor:
+@elementwise_operator(NUMBERS)
+def square(x: Expr) -> Expr:
     """``x * x``."""
-    return elementwise("square", lambda v: v * v, x)
+    return x * x
 
 
-def reciprocal(x: Tensor) -> Tensor:
-    """``1 / x`` of floats."""
-    return elementwise("reciprocal", lambda v: const(1, v.dtype) / v, x)
+@elementwise_operator(FLOATS)
+def reciprocal(x: Expr) -> Expr:
+    """``1 / x``."""
+    return const(1, x.dtype) / x
 
 
-def sign(x: Tensor) -> Tensor:
+@elementwise_operator(NUMBERS)
+def sign(x: Expr) -> Expr:
     """-1, 0 or 1; 0 for NaN."""
-
-    def element(v: Expr) -> Expr:
-        one, zero, minus = (const(c, v.dtype) for c in (1, 0, -1))
-        return Select(v > zero, one, Select(v < zero, minus, zero))
-
-    return elementwise("sign", element, x)
+    one, zero, minus = (const(c, x.dtype) for c in (1, 0, -1))
+    return Select(x > zero, one, Select(x < zero, minus, zero))
 
 
-def relu(x: Tensor) -> Tensor:
+def _relu(x: Expr) -> Expr:
+    return max_expr(x, const(0, x.dtype))
+
+
+@elementwise_operator(NUMBERS)
+def relu(x: Expr) -> Expr:
     """``max(x, 0)``."""
-    return elementwise("relu", lambda v: max_expr(v, const(0, v.dtype)), x)
+    return _relu(x)
 
 
+@elementwise_operator(FLOATS, rounded_once=True)
+def silu(x: Expr) -> Expr:
+    """``x * sigmoid(x)``."""
+    return x * call_intrin("sigmoid", x)
+
+
+def _softplus(x: Expr) -> Expr:
+    return _relu(x) + call_intrin("log1p", call_intrin("exp", -call_intrin("abs", x)))
+
+
+@elementwise_operator(FLOATS, rounded_once=True)
+def softplus(x: Expr) -> Expr:
+    """``log(1 + e ** x)``, written so that no large ``x`` overflows."""
+    return _softplus(x)
+
+
+def _relu6(v: Expr) -> Expr:
+    return min_expr(_relu(v), const(6, v.dtype))
+
+
+@elementwise_operator(FLOATS, rounded_once=True)
+def hard_sigmoid(x: Expr) -> Expr:
+    """``relu6(x + 3) / 6``."""
+    return _relu6(x + 3) / const(6, x.dtype)
+
+
+@elementwise_operator(FLOATS, rounded_once=True)
+def hard_swish(x: Expr) -> Expr:
+    """``x * relu6(x + 3) / 6``."""
+    return x * _relu6(x + 3) / const(6, x.dtype)
+
+
+@elementwise_operator(BOOLS)
+def logical_not(x: Expr) -> Expr:
+    """``not x``."""
+    return not_expr(x)
+
+
+# -- unary, with attributes ----------------------------------------------------------------------
 def leaky_relu(x: Tensor, negative_slope: float = 0.01) -> Tensor:
     """``x`` where positive, else ``x * negative_slope``."""
     return elementwise(
@@ -218,35 +348,6 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return _rounded_once("gelu", element, x)
 
 
-def silu(x: Tensor) -> Tensor:
-    """``x * sigmoid(x)``."""
-    return _rounded_once("silu", lambda v: v * call_intrin("sigmoid", v), x)
-
-
-def softplus(x: Tensor) -> Tensor:
-    """``log(1 + e ** x)``, written so that no large ``x`` overflows."""
-
-    def element(v: Expr) -> Expr:
-        tail = call_intrin("log1p", call_intrin("exp", -call_intrin("abs", v)))
-        return max_expr(v, const(0, v.dtype)) + tail
-
-    return _rounded_once("softplus", element, x)
-
-
-def _relu6(v: Expr) -> Expr:
-    return min_expr(max_expr(v, const(0, v.dtype)), const(6, v.dtype))
-
-
-def hard_sigmoid(x: Tensor) -> Tensor:
-    """``relu6(x + 3) / 6``."""
-    return _rounded_once("hard_sigmoid", lambda v: _relu6(v + 3) / const(6, v.dtype), x)
-
-
-def hard_swish(x: Tensor) -> Tensor:
-    """``x * relu6(x + 3) / 6``."""
-    return _rounded_once("hard_swish", lambda v: v * _relu6(v + 3) / const(6, v.dtype), x)
-
-
 def clip(x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:
     """``x`` no less than ``min`` and no more than ``max``; None bounds nothing, ``max`` wins a
     conflict.
@@ -282,41 +383,30 @@ def cast(x: Tensor, dtype: str) -> Tensor:
     return elementwise("cast", element, x)
 
 
-def logical_not(x: Tensor) -> Tensor:
-    """``not x`` of bools."""
-    return elementwise("logical_not", not_expr, x)
+def reinterpret(x: Tensor, dtype: str) -> Tensor:
+    """The bits of each element as another dtype of the same width."""
+    return elementwise("reinterpret", lambda v: call_intrin("reinterpret", v, dtype=dtype), x)
 
 
 # -- binary --------------------------------------------------------------------------------------
-def _binary(
-    name: str, doc: str, fn: Callable[[Expr, Expr], Expr]
-) -> Callable[[Operand, Operand], Tensor]:
-    def operator(a: Operand, b: Operand) -> Tensor:
-        return elementwise(name, fn, a, b)
-
-    operator.__name__ = operator.__qualname__ = name
-    operator.__doc__ = f"``{doc}``, broadcast."
-    return operator
-
-
 def _has_sign_of_divisor(remainder: Expr, b: Expr) -> Expr:
     """Whether a truncated remainder is already the floored one: 0, or of the divisor's sign."""
     zero = const(0, b.dtype)
     return or_expr(EQ(remainder, zero), EQ(remainder < zero, b < zero))
 
 
-def _floor_mod(a: Expr, b: Expr) -> Expr:
+@elementwise_operator(NUMBERS)
+def floor_mod(a: Expr, b: Expr) -> Expr:
+    """``a % b``, with the sign of ``b``."""
     if not a.dtype.is_float:
         return floormod(a, b)
     remainder = call_intrin("fmod", a, b)
     return Select(_has_sign_of_divisor(remainder, b), remainder, remainder + b)
 
 
-def _fmod(a: Expr, b: Expr) -> Expr:
-    return call_intrin("fmod", a, b)
-
-
-def _floor_divide(a: Expr, b: Expr) -> Expr:
+@elementwise_operator(NUMBERS)
+def floor_divide(a: Expr, b: Expr) -> Expr:
+    """``a // b``."""
     if not a.dtype.is_float:
         return floordiv(a, b)
     # floor(a / b) is off by one where the quotient rounds up to an integer; the remainder is exact.
@@ -327,31 +417,56 @@ def _floor_divide(a: Expr, b: Expr) -> Expr:
     return Select(EQ(b, const(0, b.dtype)), a / b, nearest)
 
 
-def _logical_xor(a: Expr, b: Expr) -> Expr:
-    return NE(a, b)
+def _binary(
+    name: str, kinds: tuple[str, ...], formula: Callable[[Expr, Expr], Expr], *, gives_bool: bool
+) -> Callable[..., Tensor]:
+    return _row(name, ("a", "b"), kinds, gives_bool, formula)
 
 
-add = _binary("add", "a + b", add_expr)
-subtract = _binary("subtract", "a - b", sub_expr)
-multiply = _binary("multiply", "a * b", mul_expr)
-divide = _binary("divide", "a / b (of integers truncated)", div)
-floor_divide = _binary("floor_divide", "a // b", _floor_divide)
-floor_mod = _binary("floor_mod", "a % b, with the sign of b", _floor_mod)
-fmod = _binary("fmod", "remainder of a / b of floats, with the sign of a", _fmod)
-power = _binary("power", "a ** b of floats", lambda a, b: call_intrin("pow", a, b))
-maximum = _binary("maximum", "max(a, b)", max_expr)
-minimum = _binary("minimum", "min(a, b)", min_expr)
-equal = _binary("equal", "a == b", EQ)
-not_equal = _binary("not_equal", "a != b", NE)
-less = _binary("less", "a < b", LT)
-less_equal = _binary("less_equal", "a <= b", LE)
-greater = _binary("greater", "a > b", GT)
-greater_equal = _binary("greater_equal", "a >= b", GE)
-logical_and = _binary("logical_and", "a and b of bools", and_expr)
-logical_or = _binary("logical_or", "a or b of bools", or_expr)
-logical_xor = _binary("logical_xor", "a != b of bools", _logical_xor)
+add = _binary("add", NUMBERS, add_expr, gives_bool=False)
+subtract = _binary("subtract", NUMBERS, sub_expr, gives_bool=False)
+multiply = _binary("multiply", NUMBERS, mul_expr, gives_bool=False)
+divide = _binary("divide", NUMBERS, div, gives_bool=False)
+maximum = _binary("maximum", NUMBERS, max_expr, gives_bool=False)
+minimum = _binary("minimum", NUMBERS, min_expr, gives_bool=False)
+equal = _binary("equal", ANY, EQ, gives_bool=True)
+not_equal = _binary("not_equal", ANY, NE, gives_bool=True)
+less = _binary("less", ANY, LT, gives_bool=True)
+less_equal = _binary("less_equal", ANY, LE, gives_bool=True)
+greater = _binary("greater", ANY, GT, gives_bool=True)
+greater_equal = _binary("greater_equal", ANY, GE, gives_bool=True)
+logical_and = _binary("logical_and", BOOLS, and_expr, gives_bool=True)
+logical_or = _binary("logical_or", BOOLS, or_expr, gives_bool=True)
+logical_xor = _binary("logical_xor", BOOLS, NE, gives_bool=True)
 
 
 def where(condition: Operand, x: Operand, y: Operand) -> Tensor:
     """``x`` where ``condition``, else ``y``, all three broadcast."""
     return elementwise("where", Select, condition, x, y)
+
+
+# -- shifts --------------------------------------------------------------------------------------
+def _shift(name: str, a: Expr, b: Expr) -> Expr:
+    """Shifts by less than nothing or by all bits are undefined on the CPU, and 0 (or the sign)
+    here."""
+    bits = const(a.dtype.bits, b.dtype)
+    inside = (b < bits) if b.dtype.kind == "uint" else and_expr(b < bits, b >= 0)
+    zero = const(0, a.dtype)
+    shifted = call_intrin(name, a, Select(inside, b, const(0, b.dtype)))
+    outside: Expr = zero
+    if name == "shift_right" and a.dtype.kind == "int":
+        outside = Select(a < zero, const(-1, a.dtype), zero)
+    return Select(inside, shifted, outside)
+
+
+@elementwise_operator(INTEGERS)
+def shift_left(a: Expr, b: Expr) -> Expr:
+    """``a << b``; 0 where ``b`` is negative or not less than the number of bits."""
+    return _shift("shift_left", a, b)
+
+
+@elementwise_operator(INTEGERS)
+def shift_right(a: Expr, b: Expr) -> Expr:
+    """``a >> b``, arithmetic for signed integers; where ``b`` is out of range as if it were the
+    number of bits."""
+    return _shift("shift_right", a, b)

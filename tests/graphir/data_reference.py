@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -97,14 +96,4 @@ OPERATORS: dict[str, Any] = {
     "scatter_index": scatter_index,
     "scatter_elements": scatter_elements,
     "pad_edges": pad_edges,
-    "erfc": np.vectorize(math.erfc, otypes=[np.float64]),
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "atan2": np.arctan2,
-    "shift_left": np.left_shift,
-    "shift_right": np.right_shift,
 }

@@ -17,16 +17,13 @@ from burnish.graphir.module import IRModule
 from burnish.graphir.op import get_op
 from burnish.graphir.type import TupleType, tensors_of
 from burnish.graphir.weights import Weights
+from burnish.tests import elementwise_cases
 from burnish.tests.graphir import data_reference, window_reference
 from burnish.tests.graphir.prim_func_reference import _eval, run_prim_func
 from burnish.vm.registry import get_func
 from burnish.vm.tensor import Tensor, empty
 
 ERF = np.vectorize(math.erf, otypes=[np.float64])
-
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
 
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray:
@@ -102,22 +99,10 @@ def reduction(function: Any) -> Any:
 
 OPERATORS: dict[str, Any] = {
     **data_reference.OPERATORS,
-    "relu": lambda x: np.maximum(x, 0),
-    "sigmoid": sigmoid,
-    "silu": lambda x: x * sigmoid(x),
+    **elementwise_cases.NUMPY,
     "gelu": gelu,
-    "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "erf": ERF,
-    "round": np.rint,
-    "softplus": lambda x: np.logaddexp(x, 0),
-    "reciprocal": lambda x: 1 / x,
-    "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
-    "hard_swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
     "leaky_relu": lambda x, negative_slope: np.where(x > 0, x, x * negative_slope),
     "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
-    "divide": lambda a, b: a / b if a.dtype.kind == "f" else np.trunc(a / b),
-    "floor_mod": np.mod,
     "astype": lambda x, dtype: x.astype(dtype),
     "clip": lambda x, min, max: np.clip(x, min, max),
     "linear": lambda x, w, bias=0: x @ w.T + bias,

@@ -18,6 +18,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from burnish.frontend.elementwise_names import TORCH
+from burnish.tensorir.operators.elementwise import ELEMENTWISE
+
 FLOATS = ("float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 NUMBERS = (*FLOATS, *INTEGERS)
@@ -340,16 +343,23 @@ def _convolutions() -> list[Row]:
     ]
 
 
-ROWS: tuple[Row, ...] = tuple(
-    [
-        row
-        for family in (
-            _unary, _binary, _reductions, _rows_whole, _moves, _lookups, _windows, _products,
-            _convolutions,
-        )
-        for row in family()
-    ]
+def _named_alike(rows: Sequence[Row]) -> list[Row]:
+    """The elementwise operators that torch has under one name and that no row is about."""
+    written = " ".join([row.text for row in rows])
+    made = []
+    for name, ours in TORCH.items():
+        binary = len(ELEMENTWISE[ours].params) == 2
+        text = f"torch.ops.aten.{name}({'{a}, {b}' if binary else '{a}'})"
+        if name not in written:
+            made.append(Row(name, text, "pair" if binary else "plane"))
+    return made
+
+
+_FAMILIES = (
+    _unary, _binary, _reductions, _rows_whole, _moves, _lookups, _windows, _products, _convolutions,
 )  # fmt: skip
+ROWS: tuple[Row, ...] = tuple([row for family in _FAMILIES for row in family()])
+ROWS += tuple(_named_alike(ROWS))
 
 # -- drawing ---------------------------------------------------------------------------------------
 _PLANES: tuple[tuple[int, ...], ...] = (
