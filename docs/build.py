@@ -221,12 +221,28 @@ def section(document: str, opening: str) -> str:
     raise SystemExit(f"{document} has no block with {opening!r}")
 
 
+def passage(file: str, opening: str, kind: str = "py") -> str:
+    """The lines of a file of the repository from one that begins with ``opening`` (after its
+    indentation), with its decorators, to the next that is indented no further."""
+    lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
+    found = [i for i, line in enumerate(lines) if line.lstrip().startswith(opening)]
+    if len(found) != 1:
+        raise SystemExit(f"{file} has {len(found)} lines that begin with {opening!r}, not one")
+    first, end = found[0], found[0] + 1
+    indent = len(lines[first]) - len(lines[first].lstrip())
+    while end < len(lines) and lines[end].startswith(" " * (indent + 1)):
+        end += 1
+    while lines[first - 1].lstrip().startswith("@"):
+        first -= 1
+    return fence("\n".join([line[indent:] for line in lines[first:end]]), kind)
+
+
 WORDS: dict[str, Callable[..., str]] = {
     f.__name__: f
     for f in (
         fence, brief, functions, thin, inner_loop, without_objects, read, dumped, usage, flags,
         operators, torch_operators, torch_decompositions, torch_refusals, onnx_operators,
-        primitives_contents, primitives, section, speed, results,
+        primitives_contents, primitives, section, passage, speed, results,
     )
 }  # fmt: skip
 

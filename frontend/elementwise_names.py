@@ -39,6 +39,7 @@ NAMES: dict[str, tuple[str, str]] = {
     "log1p": ("log1p", ""),
     "log2": ("log2", ""),
     "logical_not": ("", "Not"),
+    "mish": ("mish", "Mish"),
     "negative": ("", "Neg"),
     "reciprocal": ("reciprocal", "Reciprocal"),
     "relu": ("", "Relu"),

@@ -38,6 +38,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
     "floor_mod": np.mod,
     "hard_sigmoid": lambda x: np.clip(x / 6 + 0.5, 0, 1),
     "hard_swish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
     "reciprocal": lambda x: 1 / x,
     "relu": lambda x: np.maximum(x, 0),
     "round": np.rint,

@@ -16,6 +16,14 @@ from burnish.tests.native import call_native
 
 VALUES = np.array([-3.5, -2.0, -1.0, -0.5, -0.25, -0.0, 0.0, 0.25, 0.75, 1.0, 1.5, 2.5, 7.0])
 ROWS = list(ELEMENTWISE.values())
+OPERANDS = {"float": X, "int": N, "bool": B}
+CASES = [
+    (f"R.{row.name}({', '.join(row.params)})", dict.fromkeys(row.params, operand))
+    for row in ROWS
+    for kind, operand in OPERANDS.items()
+    if kind in row.kinds
+]
+"""A call of each row with each kind of operands."""
 OF_FLOATS = [row for row in ROWS if "float" in row.kinds]
 
 
@@ -58,10 +66,11 @@ def test_half_precision_is_rounded_once(row: ElementwiseOperator) -> None:
 def test_the_graph_has_the_row(row: ElementwiseOperator) -> None:
     assert get_op(row.name).is_elementwise
     assert row.function.__doc__
-    for kind, operand in (("float", X), ("int", N), ("bool", B)):
-        if kind in row.kinds:
-            call = f"R.{row.name}({', '.join(row.params)})"
-            check_kernel(call, dict.fromkeys(row.params, operand))
+
+
+@pytest.mark.parametrize(("expression", "params"), CASES)
+def test_kernel_computes_what_the_operator_means(expression: str, params: dict[str, str]) -> None:
+    check_kernel(expression, params)
 
 
 def test_the_numerics_table_has_nothing_else() -> None:

@@ -8,12 +8,6 @@ from ...support.errors import FrontendError
 from .registry import Context, Value, attribute, converts, node_name
 
 
-@converts("Mish")
-def mish(context: Context, node: NodeProto) -> Value:
-    x = context.operand(node, 0)
-    return context.op("multiply", x, context.op("tanh", context.op("softplus", x)))
-
-
 @converts("Swish")
 def swish(context: Context, node: NodeProto) -> Value:
     x = context.operand(node, 0)

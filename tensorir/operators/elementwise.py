@@ -287,6 +287,12 @@ def softplus(x: Expr) -> Expr:
     return _softplus(x)
 
 
+@elementwise_operator(FLOATS, rounded_once=True)
+def mish(x: Expr) -> Expr:
+    """``x * tanh(log(1 + e ** x))``. Misra, "Mish", arXiv 1908.08681."""
+    return x * call_intrin("tanh", _softplus(x))
+
+
 def _relu6(v: Expr) -> Expr:
     return min_expr(_relu(v), const(6, v.dtype))
 

@@ -161,6 +161,17 @@ def test_usage_has_commands_and_no_flags() -> None:
     assert "BURNISH_" not in builder.usage()
 
 
+def test_a_passage_is_a_definition_or_a_line() -> None:
+    text = builder.passage("docs/build.py", "def results")
+    assert text.splitlines()[:2] == ["```py", "def results() -> str:"]
+    assert text.splitlines()[-2:] == ["    return all_results()", "```"]
+    assert builder.passage("Makefile", "BENCH  :=", "make") == "```make\nBENCH  := .venv-bench\n```"
+    decorated = builder.passage("docs/build.py", "class Part")
+    assert decorated.splitlines()[1] == "@dataclass(frozen=True)"
+    with pytest.raises(SystemExit, match="0 lines that begin with 'def nothing'"):
+        builder.passage("docs/build.py", "def nothing")
+
+
 def test_section_finds_a_block() -> None:
     assert builder.section("docs/architecture.md", "00-import").startswith("```\n")
     with pytest.raises(SystemExit, match="has no block"):

@@ -33,7 +33,6 @@ FLOATS = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 ERRORS = {"float64": 1e-9, "float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1}
 """How far results may be off, of the largest; loose, since whole programs are compared."""
-EXACT_SUM = {"int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"}
 
 Size = int | DimVar
 
@@ -55,9 +54,9 @@ class OperatorProgram:
         """Arrays of floats (float64), integers and bools, for these sizes of named dims."""
         rng = np.random.default_rng(self.seed)
         known = self.sizes if sizes is None else sizes
-        shapes = [tuple([known.get(str(n), n) for n in shape]) for shape in self.shapes]
+        shapes = [[known[n] if isinstance(n, str) else n for n in shape] for shape in self.shapes]
         return [
-            _values(rng.random(shape), dtype)  # type: ignore[arg-type]
+            _values(rng.random(shape), dtype)
             for shape, dtype in zip(shapes, self.dtypes, strict=True)
         ]
 
@@ -209,7 +208,8 @@ class _Draw:
     # -- families ------------------------------------------------------------------------------
     def product(self) -> Atom:
         m, n, k = self.size(), self.size(), self.size()
-        batch = self.rng.choice(([], [], [], [self.size()], [self.size(), 1]))
+        batches: tuple[list[Size], ...] = ([], [], [], [self.size()], [self.size(), 1])
+        batch = self.rng.choice(batches)
         kinds = ["two", "two", "linear", "linear", "square", "gram", "across", "vector", "shared"]
         kind = self.rng.choice([*kinds, "bytes"] if "int8" in self.dtype else kinds)
         self.growth *= 2 * max(1, self.value(k if kind != "across" else m)) ** 0.5

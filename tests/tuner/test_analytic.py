@@ -18,6 +18,7 @@ from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.visitor import substitute
+from burnish.tests import test_elementwise_cases
 from burnish.tests.graphir.ops import (
     test_elementwise,
     test_matmul,
@@ -28,14 +29,22 @@ from burnish.tests.graphir.ops import (
 from burnish.tests.graphir.ops.kernel_cases import module_of
 from burnish.tests.native import call_native
 from burnish.tests.strategies.schedules import CORPUS
-from burnish.tests.tuner.rules.checking import refuse, rules_of
+from burnish.tests.tuner.rules.checking import Workload, refuse, rules_of
 from burnish.tuner.analytic import apply_rules, schedule_analytically
 from burnish.tuner.rules.elementwise import ElementwiseRule
 from burnish.tuner.rules.matmul import MatmulRule
+from burnish.tuner.schedule_log import KernelSchedule, recorded
 
 OPERATORS = [
     case
-    for cases in (test_elementwise, test_matmul, test_nn, test_reduce, test_shape)
+    for cases in (
+        test_elementwise,
+        test_elementwise_cases,
+        test_matmul,
+        test_nn,
+        test_reduce,
+        test_shape,
+    )
     for case in cases.CASES
 ]
 
@@ -140,3 +149,10 @@ def test_threads_change_no_bit_of_a_model() -> None:
     for a, b, c in zip(one, two, model(x), strict=True):
         assert torch.equal(a, b)
         torch.testing.assert_close(a, c, rtol=1e-4, atol=1e-4)
+
+
+def test_what_has_no_iterations_needs_no_rule() -> None:
+    func = Workload(op.relu, np.abs, (3, 0)).func
+    with recorded() as log:
+        assert apply_rules(Schedule(func, seed=0), native_target()) is None
+    assert log == [KernelSchedule(func.name, "empty")]
