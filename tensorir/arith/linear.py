@@ -301,3 +301,8 @@ def total(parts: Iterable[Linear]) -> Linear:
     for p in parts:
         result = result + p
     return result
+
+
+def same_extent(a: Expr, b: Expr) -> bool:
+    """Whether two extents are plainly the same."""
+    return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...support.errors import ComputeError
+from ..arith.linear import same_extent
 from ..buffer import Buffer, Range
 from ..compute import Tensor
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, add, all_of, const, maximum, minimum, mul
@@ -104,13 +105,13 @@ def scatter_elements(
         else:
             here = _in_run(size, at[-1])
             copies = loop("k", x.shape[d], lambda k: loop("j", here, lambda j: copy(k, j)))
-            inner = here if _same(size, given) else _in_run(given, at[-1], of=size)
+            inner = here if same_extent(size, given) else _in_run(given, at[-1], of=size)
             changes = loop("k", indices.shape[d], lambda k: run(lambda j: place(k, j), inner))
         others = [e for e in range(last) if e != d]
         within = [
             i < indices.shape[e]
             for i, e in zip(at, others, strict=False)
-            if not _same(indices.shape[e], x.shape[e])
+            if not same_extent(indices.shape[e], x.shape[e])
         ]
         return seq(copies, IfThenElse(all_of(within), changes) if within else changes), [held]
 
@@ -133,10 +134,6 @@ def _in_run(size: Expr, c: Expr, *, of: Expr | None = None) -> Expr:
     if of is None and isinstance(size, IntImm) and size.value % _RUN == 0:
         return IntImm(_RUN)
     return maximum(minimum(size - c * _RUN, IntImm(_RUN)), IntImm(0))
-
-
-def _same(a: Expr, b: Expr) -> bool:
-    return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
 
 
 def scatter_index(

@@ -166,7 +166,7 @@ class AttentionRoles:
         return columns
 
     def lanes(self, target: Target) -> int:
-        return max(1, target.vector_bits // self.scores.writes[0].buffer.dtype.bits)
+        return target.vector_lanes(self.scores.writes[0].buffer.dtype)
 
     def best_tile(self, target: Target) -> TileShape:
         """The tile of the first product that the model suggests."""

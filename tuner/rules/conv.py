@@ -146,7 +146,7 @@ class ConvRoles:
         return static_extent(self.block, self.conv.pixels[-1])
 
     def _register_lanes(self, target: Target) -> int:
-        return max(1, target.vector_bits // self.block.writes[0].buffer.dtype.bits)
+        return target.vector_lanes(self.block.writes[0].buffer.dtype)
 
     def apart(self, target: Target) -> bool:
         """Whether groups are an axis of their own."""

@@ -32,7 +32,7 @@ from ..tiling.lanes import up_to_power
 from ..tiling.panels import lay_out
 from ..tiling.register_tile import RegisterTile, TileLoops, fill_tile, parts_of_rows
 from ..tiling.sharing import points_of, share
-from ..tiling.tile_model import FMA_LATENCY, TALLEST_TILE
+from ..tiling.tile_model import TALLEST_TILE, cycles_of_rows, window_cycles
 from ..tiling.tiles import outlets
 from ..tiling.window_match import Window, match_window
 from ..workload import block_named, static_extent
@@ -71,7 +71,7 @@ class WindowRoles:
 
     def lanes(self, target: Target) -> int:
         """Channels of a vector."""
-        lanes = max(1, target.vector_bits // self.block.writes[0].buffer.dtype.bits)
+        lanes = target.vector_lanes(self.block.writes[0].buffer.dtype)
         channels = static_extent(self.block, self.window.channel)
         # Of vectors that are mostly empty LLVM makes bad code, and sometimes none.
         return lanes if channels is None else min(lanes, up_to_power(channels))
@@ -168,14 +168,10 @@ def _pixels(width: int | None, registers: int, weighted: bool) -> int:
     most = min(registers // 2 - 2, 8 if weighted else 14)
     if width is None:
         return 4
-
-    def cycles(tile: int) -> int:
-        rest = width % tile
-        return width // tile * max(tile, 2 * FMA_LATENCY) + (
-            max(rest, 2 * FMA_LATENCY) if rest else 0
-        )
-
-    return min(range(1, most + 1), key=lambda t: (cycles(t), width % t > 0, -t))
+    return min(
+        range(1, most + 1),
+        key=lambda t: (cycles_of_rows(width, t, 1, window_cycles), width % t > 0, -t),
+    )
 
 
 def _pack(sch: Schedule, window: Window, lanes: int) -> None:

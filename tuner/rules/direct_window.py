@@ -25,11 +25,12 @@ from ...support.abi import STACK_LIMIT
 from ...support.target import Target
 from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import LoopRV, Schedule
+from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
-from ..tiling.borders import Axis, image_of, offset_of, padded_axis
-from ..tiling.sharing import ENOUGH_TILES, points_of, share
-from ..tiling.tiles import bytes_of, depth_below, outlets, partition_together, store_tile
+from ..tiling.borders import Axis, cut_axis, window_image
+from ..tiling.register_tile import TileLoops, fill_tile
+from ..tiling.sharing import ENOUGH_TILES, points_of, share, share_longest
+from ..tiling.tiles import bytes_of, outlets
 from ..tiling.window_match import Window
 from ..workload import block_named, static_extent
 
@@ -70,27 +71,10 @@ class DirectWindow:
 def direct_window(func: PrimFunc, window: Window) -> DirectWindow | None:
     """The window as one that can do without a padded copy, or None: its sizes are symbolic, its
     image is not just padded, or it has many dimensions."""
-    block = block_named(func, window.block)
-    if len(window.pixels) > MOST_PIXEL_AXES:
-        return None
-    pad = block_named(func, window.pad) if window.pad else None
-    image = image_of(pad) if pad is not None else window.x
-    if image is None:
-        return None
-    axes: list[Axis] = []
-    for dim, (p, k) in enumerate(zip(window.pixels, window.kernel, strict=True), 1):
-        results, steps = static_extent(block, p), static_extent(block, k)
-        size = image.buffer.shape[dim]
-        before = offset_of(pad, image, dim) if pad is not None else 0
-        if results is None or steps is None or before is None or not isinstance(size, IntImm):
-            return None
-        pixel, step = block.iter_vars[p].var, block.iter_vars[k].var
-        index = window.x.indices[dim]
-        axis = padded_axis(index, pixel, step, (results, steps), before, size.value)
-        if axis is None:
-            return None
-        axes.append(axis)
-    return DirectWindow(window, tuple(axes))
+    image = window_image(func, window)
+    axes = tuple([axis for axis in image.axes if axis is not None])
+    is_known = image.pad == window.pad and len(axes) == len(window.pixels) <= MOST_PIXEL_AXES
+    return DirectWindow(window, axes) if is_known else None
 
 
 def schedule_direct(
@@ -111,7 +95,8 @@ def schedule_direct(
         _order(sch, window, name, lanes, chunks)
     groups = [(window.block, *stored)]
     for at, (axis, size) in enumerate(zip(axes, tile, strict=True), CHUNK + 1):
-        groups = [part for names in groups for part in _cut(sch, names, at, axis, size)]
+        parts = axis.parts(size)
+        groups = [part for names in groups for part in cut_axis(sch, names, at, parts, lanes=1)]
     if by_rows and steps is not None:
         sums = math.prod(tile) * lanes * block.writes[0].buffer.dtype.itemsize
         by_rows = tile[0] > 1 and len(groups) * sums * (len(stored) + steps) <= STACK_LIMIT
@@ -120,7 +105,7 @@ def schedule_direct(
     if not share(sch, target, sch.get_loops(groups[0][1])[: CHUNK + 1], points_of(block)):
         # The rows inside are nearly all.
         rows = [sch.get_loops(names[1])[CHUNK + 1] for names in groups]
-        share(sch, target, [max(rows, key=lambda r: count_of(sch, r))], points_of(block))
+        share_longest(sch, target, rows, points_of(block))
 
 
 def _rows_of_window(direct: DirectWindow, block: Block) -> int | None:
@@ -132,12 +117,6 @@ def _combines_rows(direct: DirectWindow, block: Block) -> bool:
     """Whether the rows of windows may be combined by themselves."""
     steps = _rows_of_window(direct, block)
     return direct.window.w is None and steps is not None and steps > direct.axes[0].stride
-
-
-def count_of(sch: Schedule, loop: LoopRV) -> int:
-    """The iterations of a loop, 0 where they are not known."""
-    extent = sch.get(loop).extent
-    return extent.value if isinstance(extent, IntImm) else 0
 
 
 def tile_heights(direct: DirectWindow, pixels: int, target: Target) -> tuple[int, ...]:
@@ -230,20 +209,6 @@ def _order(sch: Schedule, window: Window, name: str, lanes: int, chunks: int) ->
     sch.reorder(n, cc, *pixels, c0, *kernel, c1)
 
 
-def _cut(
-    sch: Schedule, names: tuple[str, ...], at: int, axis: Axis, size: int
-) -> list[tuple[str, ...]]:
-    """Cut the loop of an axis, which stands at a place among each block's, into borders and what is
-    inside, and each into tiles; the loop in a tile goes before the lanes."""
-    parts = axis.parts(size)
-    cut = partition_together(sch, names, at, [IntImm(extent) for extent, _ in parts])
-    for part, (_, tile) in zip(cut, parts, strict=True):
-        loops = sch.get_loops(part[0])
-        outer, inner = sch.split(loops[at], [None, tile])
-        sch.reorder(outer, *loops[at + 1 : -1], inner, loops[-1])
-    return cut
-
-
 def _tile(
     sch: Schedule,
     names: tuple[str, ...],
@@ -254,29 +219,12 @@ def _tile(
     by_columns: bool,
 ) -> None:
     """What stands inside of a tile's loops, ``count`` of them over pixels: see the drawing."""
-    product, *stored = names
-    c0, *inner, lane = sch.get_loops(product)[CHUNK + 1 + count :]
-    store_tile(sch, stored, c0, lanes)
+    c0, *inner, lane = sch.get_loops(names[0])[CHUNK + 1 + count :]
+    kernel, pixels = tuple(inner[:count]), tuple(inner[count:])
     if by_columns:
-        kernel_row, kernel_column, *pixels = inner
-        inner = [kernel_column, *pixels, kernel_row]
-        sch.reorder(*inner)
-    terms = combine_rows(sch, product, inner[count - 2], c0) if by_rows else product
-    for loop in inner:
-        sch.unroll(loop)
-    sch.vectorize(lane)
-    sch.decompose_reduction(terms, inner[0])
-
-
-def combine_rows(sch: Schedule, product: str, rows: LoopRV, place: LoopRV) -> str:
-    """Combine each row of a window by itself, then the rows: results of a tile have rows in common,
-    which are written out and found again. ``place`` is the loop around a tile, whose lanes are the
-    innermost loop; gives the block that combines a row."""
-    partial = sch.rfactor(rows, 0)
-    sch.set_scope(partial, 0, "register")
-    *outer, lane = sch.get_loops(product)[depth_below(sch, place, product) :]
-    for loop in outer:
-        sch.unroll(loop)
-    sch.vectorize(lane)
-    sch.decompose_reduction(product, outer[0])
-    return partial.name
+        rows, *columns = kernel
+        loops = TileLoops((c0,), (), tuple(columns), pixels, (rows,), lane)
+    else:
+        apart = kernel[-2] if by_rows else None
+        loops = TileLoops((c0,), (), kernel, pixels, (), lane, apart=apart)
+    fill_tile(sch, names, loops, lanes)

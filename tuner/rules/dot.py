@@ -20,13 +20,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...support.target import Target
-from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ..tiling.inline import inline_elementwise
+from ..tiling.lanes import write_out
 from ..tiling.panels import is_layout_free
+from ..tiling.register_tile import Part, RegisterTile, TileLoops, parts_of_rows, sum_tile
 from ..tiling.sharing import points_of, share_tiles
-from ..tiling.tiles import annotate_sum_blocks, consumer_or_copy
+from ..tiling.tiles import consumer_or_copy
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .matmul import Product, match
 from .reduction import combine_lanes, first_blocks, merge_statements, schedule_rest
@@ -92,71 +93,52 @@ class DotRule(Rule[Product, DotDecisions]):
 
     def apply(self, sch: Schedule, roles: Product, decisions: DotDecisions, decide: Decide) -> None:
         block, target = roles.block, decide.target
-        tile = (roles.lanes(target), decisions.unroll)
         epilogue = consumer_or_copy(sch, block.name, "register")
-        parts = _cut_columns(sch, block.name, epilogue, decisions.columns)
-        for product, stored, together in parts:
-            _schedule_part(sch, product, stored, (together, *tile), target, points_of(block))
+        tile = RegisterTile(decisions.columns, (roles.lanes(target),), decisions.unroll)
+        k = static_extent(block, roles.matmul.reduce[0])
+        assert k is not None
+        for names, own in _parts_of_columns(sch, (block.name, epilogue), tile):
+            _schedule_part(sch, *names, own, k, target, points_of(block))
         schedule_rest(sch, target, decide)
 
 
-def _cut_columns(
-    sch: Schedule, product: str, epilogue: str, together: int
-) -> list[tuple[str, str, int]]:
-    """The product and its epilogue in parts of so many columns at once: all that is full, and what
-    remains (one by one where that is symbolic)."""
-    *front, column, k = sch.get_loops(product)
-    extent = sch.get(column).extent
-    rest = extent.value % together if isinstance(extent, IntImm) else 1
-    if not rest:
-        return [(product, epilogue, together)]
-    *stored_front, stored_column = sch.get_loops(epilogue)
-    if front:
-        sch.reorder(column, *front, k)
-        sch.reorder(stored_column, *stored_front)
-    full: list[Expr | int | None] = [extent // together * together, None]
-    products = sch.loop_partition(column, full)
-    stores = sch.loop_partition(stored_column, full)
-    names = [
-        (sch.get(sch.get_child_blocks(a)[0]).name, sch.get(sch.get_child_blocks(b)[0]).name)
-        for a, b in zip(products, stores, strict=True)
-    ]
-    for product_part, stored_part in names:
-        column, *front, k = sch.get_loops(product_part)
-        stored_column, *stored_front = sch.get_loops(stored_part)
-        if front:
-            sch.reorder(*front, column, k)
-            sch.reorder(*stored_front, stored_column)
-    return [(*names[0], together), (*names[1], rest)]
+def _parts_of_columns(sch: Schedule, blocks: tuple[str, str], tile: RegisterTile) -> list[Part]:
+    """The product and its epilogue in parts of so many columns at once, each a nest of its own."""
+    front = len(sch.get_loops(blocks[1])) - 1
+    for name in blocks:
+        loops = sch.get_loops(name)
+        sch.reorder(loops[front], *loops[:front])
+    parts = parts_of_rows(sch, blocks, 0, tile)
+    for name in [name for names, _ in parts for name in names]:
+        column, *rest = sch.get_loops(name)
+        sch.reorder(*rest[:front], column)
+    return parts
 
 
 def _schedule_part(
     sch: Schedule,
     product: str,
     epilogue: str,
-    tile: tuple[int, int, int],
+    tile: RegisterTile,
+    k: int,
     target: Target,
     points: int,
 ) -> None:
-    """Schedule one part; ``tile`` is columns at once, lanes, and unrolled steps of k."""
-    together, lanes, unroll = tile
+    """Schedule one part: the rows of its tile are columns, the lanes are of ``k``."""
     others = set(first_blocks(sch.func)) - {product}
     loops = sch.get_loops(product)
     depth = len(loops) - 1
-    k = sch.get(loops[-1]).extent
-    assert isinstance(k, IntImm)
-    _, lane = sch.split(loops[-1], [None, lanes])
+    _, lane = sch.split(loops[-1], [None, tile.lanes])
     partial = sch.rfactor(lane, -1)
     sums = sch.get(partial).name
     sch.set_scope(partial, 0, "register")
-    combine_lanes(sch, product, lanes, lanes)
+    combine_lanes(sch, product, tile.lanes, tile.lanes)
     names = [name for name in first_blocks(sch.func) if name not in others]
     for name in names:
-        _, inner = sch.split(sch.get_loops(name)[depth - 1], [None, together])
+        _, inner = sch.split(sch.get_loops(name)[depth - 1], [None, tile.rows])
         if name != sums:
             sch.unroll(inner)
-    steps = lanes * unroll
-    _tile_partial(sch, sums, depth, k.value // steps, k.value % steps > 0, unroll)
+    _tile_partial(sch, sums, depth, tile, k)
     names = [name for name in first_blocks(sch.func) if name not in others]
     outer = merge_statements(sch, names, depth)
     sch.reverse_compute_at(epilogue, outer[-1], preserve_unit_loops=True)
@@ -165,19 +147,17 @@ def _schedule_part(
     share_tiles(sch, target, outer, points)
 
 
-def _tile_partial(
-    sch: Schedule, partial: str, depth: int, full: int, has_rest: bool, unroll: int
-) -> None:
-    """The lanes' sums: k outside (``full`` steps and a rest), columns unrolled, lanes vectors."""
+def _tile_partial(sch: Schedule, partial: str, depth: int, tile: RegisterTile, k: int) -> None:
+    """The lanes' sums: k outside (full steps and a rest), columns unrolled, lanes vectors."""
     columns, steps, lane = sch.get_loops(partial)[depth:]
-    k0, k1 = sch.split(steps, [None, unroll])
+    k0, k1 = sch.split(steps, [None, tile.unroll])
     sch.reorder(k0, k1, columns, lane)
+    full, has_rest = divmod(k, tile.lanes * tile.unroll)
     parts = sch.loop_partition(k0, [full, None]) if has_rest else [k0]
-    annotate_sum_blocks(sch, partial, parts[0], full * unroll)
-    children = [sch.get_child_blocks(part)[0] for part in parts]
-    for child in children:
-        *_, k1, columns, lane = sch.get_loops(child)
-        sch.unroll(k1)
-        sch.unroll(columns)
-        sch.vectorize(lane)
-    sch.decompose_reduction(children[0], sch.get_loops(children[0])[depth])
+    names = [sch.get_child_blocks(part)[0].name for part in parts]
+    for name in names[1:]:
+        *_, k1, columns, lane = sch.get_loops(name)
+        write_out(sch, [k1, columns], lane)
+    k0, k1, columns, lane = sch.get_loops(names[0])[depth:]
+    loops = TileLoops((), (k0,), (k1,), (columns,), (), lane)
+    sum_tile(sch, names[0], loops, tile.lanes, length=full * tile.unroll)

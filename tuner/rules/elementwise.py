@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from ...support.abi import LINE_BYTES
 from ...support.node import Node, walk
 from ...support.target import Target
+from ...tensorir.arith.linear import same_extent
 from ...tensorir.expr import Add, BufferLoad, Call, Expr, IntImm, Select, Sub, Var, is_const
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
@@ -346,8 +347,3 @@ def _is_moved(index: Expr, axis: Var) -> bool:
     if isinstance(index, Add | Sub) and isinstance(index.b, IntImm):
         index = index.a
     return index is axis
-
-
-def same_extent(a: Expr, b: Expr) -> bool:
-    """Whether two extents are plainly the same."""
-    return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)

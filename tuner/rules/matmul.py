@@ -112,7 +112,7 @@ class Product:
 
     def lanes(self, target: Target) -> int:
         """Columns of a vector."""
-        return max(1, target.vector_bits // self.block.writes[0].buffer.dtype.bits)
+        return target.vector_lanes(self.block.writes[0].buffer.dtype)
 
     def row_count(self) -> int | None:
         """See Roles."""

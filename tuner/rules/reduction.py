@@ -23,6 +23,7 @@ from itertools import pairwise
 from ...support.errors import ScheduleError
 from ...support.node import walk
 from ...support.target import Target
+from ...tensorir.arith.linear import same_extent
 from ...tensorir.codegen.math import SPLITS_BLOCK
 from ...tensorir.expr import BufferLoad, Call, Expr, IntImm
 from ...tensorir.function import PrimFunc
@@ -30,7 +31,7 @@ from ...tensorir.lowering.place_prefetches import PREFETCH
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BlockRealize, SeqStmt
 from ..tiling.inline import inline_elementwise
-from ..tiling.lanes import lanes_of, up_to_power, vectorize_loop
+from ..tiling.lanes import lanes_of, up_to_power, vectorize_loop, write_out
 from ..tiling.long_sums import block_long_sum
 from ..tiling.nests import Nest, accesses, common_nests, in_memory_order, nest_of, spatial_axes
 from ..tiling.sharing import points_of, share
@@ -50,7 +51,7 @@ from .columns import (
     vector_column,
     vectorize_rows,
 )
-from .elementwise import is_plain, same_extent, schedule_block
+from .elementwise import is_plain, schedule_block
 from .rows_together import is_busy, next_rows_fit, rows_at_once, run_rows_together
 from .rule import Decide, Decisions, NoDecisions, Rule, choice
 from .transpose import fits_registers
@@ -429,8 +430,7 @@ def combine_lanes(sch: Schedule, block: str, width: int, lanes: int) -> None:
         partial = sch.rfactor(inner, -1)
         sch.set_scope(partial, 0, "register")
         *_, outer, inner = sch.get_loops(partial)
-        sch.unroll(outer)
-        sch.vectorize(inner)
+        write_out(sch, [outer], inner)
         width = narrow
     sch.unroll(sch.get_loops(block)[-1])
 

@@ -12,7 +12,7 @@ becomes
           Y_tile[p1, ql] += R[.., ql * s + kw]
         E(Y_tile)
 
-Rows of windows that several results of a tile have in common are combined once (``combine_rows``).
+Rows of windows that several results of a tile have in common are combined once (``apart``).
 With a stride, rows are read in whole vectors into registers, from which code generation takes every
 s-th element by shuffles; memory is read in order, each element once a tile. What does not fit the
 third-level cache is asked for ahead, in the order of memory (``prefetch_region``): rows that are
@@ -30,18 +30,18 @@ from dataclasses import dataclass
 
 from ...support.abi import STACK_LIMIT
 from ...support.target import Target
-from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
-from ..tiling.borders import Axis, image_of, offset_of, padded_axis
+from ..tiling.borders import Axis, Image, cut_axis, window_image
 from ..tiling.inline import inline_elementwise
-from ..tiling.sharing import points_of, share, share_tiles
-from ..tiling.tiles import bytes_of, depth_below, outlets, partition_together, store_tile
+from ..tiling.lanes import write_out
+from ..tiling.register_tile import TileLoops, sum_tile
+from ..tiling.sharing import count_of, points_of, share_longest, share_tiles
+from ..tiling.tiles import depth_below, outlets, store_tile
 from ..tiling.window_match import RowWindow, match_row_window
 from ..workload import block_named, static_extent
-from .direct_window import combine_rows, count_of
 from .reduction import schedule_rest
 from .rule import Decide, Decisions, Rule, choice
 
@@ -56,16 +56,6 @@ TILE_ROWS = 4
 
 MOST_PIXEL_AXES = 2
 """Axes of pixels, from the last, whose borders are peeled: each triples the code."""
-
-
-@dataclass(frozen=True)
-class Image:
-    """Where windows read: the block that only pads what they read, or empty, the bytes of the image
-    and its axes of pixels (None for what is of unknown size)."""
-
-    pad: str
-    size: int | None
-    axes: tuple[Axis | None, ...]
 
 
 @dataclass(frozen=True)
@@ -85,7 +75,7 @@ def fits_row_window(func: PrimFunc, target: Target) -> bool:
         return False
     block = block_named(func, window.block)
     width, steps = (static_extent(block, i) for i in (window.pixels[-1], window.kernel[-1]))
-    axis = _image(func, window).axes[-1]
+    axis = window_image(func, window).axes[-1]
     return (
         width is not None
         and width >= NARROWEST
@@ -142,7 +132,7 @@ class RowWindowRule(Rule[RowWindowRoles, RowWindowDecisions]):
 
     def match(self, func: PrimFunc, target: Target) -> RowWindowRoles | None:
         window = match_row_window(func) if fits_row_window(func, target) else None
-        return None if window is None else RowWindowRoles(func, window, _image(func, window))
+        return None if window is None else RowWindowRoles(func, window, window_image(func, window))
 
     def prepare(self, sch: Schedule, roles: RowWindowRoles) -> None:
         inline_elementwise(sch, keep=(roles.window.x.buffer,), in_order=True)
@@ -166,7 +156,7 @@ def schedule_row_window(sch: Schedule, roles: RowWindowRoles, rows: int, target:
         parts = _parts(window, image, at, rows, lanes)
         tile.append(max([size for _, size in parts]))
         place = len(window.lead) + at
-        groups = [part for names in groups for part in _cut(sch, names, place, parts)]
+        groups = [part for names in groups for part in cut_axis(sch, names, place, parts, lanes=0)]
     how = _choose_registers(sch, window, image, tile, len(groups), len(stored))
     if image.pad and not how.read:
         sch.compute_inline(image.pad)
@@ -179,29 +169,7 @@ def schedule_row_window(sch: Schedule, roles: RowWindowRoles, rows: int, target:
 
 
 def _lanes(func: PrimFunc, window: RowWindow, target: Target) -> int:
-    dtype = block_named(func, window.block).writes[0].buffer.dtype
-    return max(1, target.vector_bits // max(8, dtype.bits))
-
-
-def _image(func: PrimFunc, window: RowWindow) -> Image:
-    """What the window reads: the image itself where a block only pads it."""
-    block = block_named(func, window.block)
-    pad = block_named(func, window.pad) if window.pad else None
-    image = image_of(pad) if pad is not None else None
-    if pad is None or image is None:
-        pad, image = None, window.x
-    axes: list[Axis | None] = []
-    for dim, (p, k) in enumerate(zip(window.pixels, window.kernel, strict=True), len(window.lead)):
-        results, steps = static_extent(block, p), static_extent(block, k)
-        size, index = image.buffer.shape[dim], window.x.indices[dim]
-        before = offset_of(pad, image, dim) if pad is not None else 0
-        if results is None or steps is None or before is None or not isinstance(size, IntImm):
-            axes.append(None)
-            continue
-        pixel, step = block.iter_vars[p].var, block.iter_vars[k].var
-        axis = padded_axis(index, pixel, step, (results, steps), before, size.value)
-        axes.append(axis)
-    return Image(pad.name if pad is not None else "", bytes_of(image), tuple(axes))
+    return target.vector_lanes(block_named(func, window.block).writes[0].buffer.dtype)
 
 
 def _parts(
@@ -247,19 +215,6 @@ def _choose_registers(
     return Registers(False, False, unrolled)
 
 
-def _cut(
-    sch: Schedule, names: tuple[str, ...], at: int, parts: list[tuple[int, int]]
-) -> list[tuple[str, ...]]:
-    """Cut the loop of an axis, which stands at a place among each block's, into parts (see
-    ``Axis.parts``) and each into tiles; the loop in a tile goes behind the kernel's."""
-    cut = partition_together(sch, names, at, [IntImm(extent) for extent, _ in parts])
-    for part, (_, tile) in zip(cut, parts, strict=True):
-        loops = sch.get_loops(part[0])
-        outer, inner = sch.split(loops[at], [None, tile])
-        sch.reorder(outer, *loops[at + 1 :], inner)
-    return cut
-
-
 def _tile(
     sch: Schedule, window: RowWindow, names: tuple[str, ...], how: Registers, *, ahead: bool
 ) -> None:
@@ -267,17 +222,17 @@ def _tile(
     next tiles while those of this one are read."""
     product, *stored = names
     place, *inner, lane = sch.get_loops(product)[len(window.lead) + len(window.pixels) - 1 :]
-    kernel, rows = inner[: len(window.kernel)], inner[len(window.kernel) :]
-    store_tile(sch, stored, place, count_of(sch, lane))
-    terms = combine_rows(sch, product, kernel[-2], place) if how.by_rows else product
+    kernel, rows = tuple(inner[: len(window.kernel)]), tuple(inner[len(window.kernel) :])
+    lanes = count_of(sch, lane)
+    store_tile(sch, stored, place, lanes)
     if how.read:
-        _read_rows(sch, terms, window, place if how.unrolled else kernel[-2])
-    for loop in (*(kernel if how.unrolled else kernel[-1:]), *rows):
-        sch.unroll(loop)
-    sch.vectorize(lane)
+        _read_rows(sch, product, window, place if how.unrolled else kernel[-2])
     if ahead:
         sch.annotate(place, PREFETCH_REGION, 1)
-    sch.decompose_reduction(terms, kernel[0])
+    terms = () if how.unrolled else kernel[:-1]
+    apart = kernel[-2] if how.by_rows else None
+    loops = TileLoops((place,), terms, kernel[len(terms) :], rows, (), lane, apart=apart)
+    sum_tile(sch, product, loops, lanes)
 
 
 def _read_rows(sch: Schedule, product: str, window: RowWindow, place: LoopRV) -> None:
@@ -287,10 +242,8 @@ def _read_rows(sch: Schedule, product: str, window: RowWindow, place: LoopRV) ->
     copy = sch.cache_read(product, read, "register", [product])
     sch.compute_at(copy, place)
     loops = sch.get_loops(copy)[depth_below(sch, place, copy.name) :]
-    for loop in loops[:-1]:
-        sch.unroll(loop)
     if loops:  # else a single element is read
-        sch.vectorize(loops[-1])
+        write_out(sch, loops[:-1], loops[-1])
 
 
 def _share(
@@ -300,5 +253,4 @@ def _share(
     count = len(window.lead)
     if share_tiles(sch, target, sch.get_loops(stored[0])[:count], points):
         return
-    rows = [sch.get_loops(name)[count] for name in stored]
-    share(sch, target, [max(rows, key=lambda r: count_of(sch, r))], points)
+    share_longest(sch, target, [sch.get_loops(name)[count] for name in stored], points)

@@ -53,6 +53,7 @@ from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ..tiling.blocking import WAY
 from ..tiling.inline import inline_elementwise
+from ..tiling.lanes import write_out
 from ..tiling.panels import lay_out
 from ..tiling.partial_sums import plan_blocks_of_steps
 from ..tiling.register_tile import RegisterTile, tile_parts
@@ -187,7 +188,7 @@ class WinogradRoles:
 
     def lanes(self, target: Target) -> int:
         """Channels of a vector."""
-        return max(1, target.vector_bits // self.product.writes[0].buffer.dtype.bits)
+        return target.vector_lanes(self.product.writes[0].buffer.dtype)
 
     def together(self) -> tuple[int, ...]:
         """How many rows of tiles may be a block."""
@@ -377,8 +378,7 @@ def _order_result(sch: Schedule, found: Winograd, plan: _Plan) -> tuple[LoopRV, 
     x, q1 = sch.split(q, [None, found.tile])
     o0, ov, ol = sch.split(o, [None, *plan.tile.columns])
     sch.reorder(n, y0, o0, y1, x, ov, p1, q1, ol)
-    sch.unroll(q1)
-    sch.vectorize(ol)
+    write_out(sch, [q1], ol)
     return y0, o0, ov, p1
 
 
@@ -387,15 +387,13 @@ def _by_columns(sch: Schedule, name: str) -> None:
     registers."""
     *_, rows, columns, lane = sch.get_loops(name)
     sch.reorder(columns, rows, lane)
-    sch.unroll(rows)
-    sch.vectorize(lane)
+    write_out(sch, [rows], lane)
 
 
 def _by_rows(sch: Schedule, name: str) -> None:
     """Run the second step row by row."""
     *_, columns, lane = sch.get_loops(name)
-    sch.unroll(columns)
-    sch.vectorize(lane)
+    write_out(sch, [columns], lane)
 
 
 def _spread(sch: Schedule, blocks: tuple[str, ...]) -> None:

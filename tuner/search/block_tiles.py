@@ -249,7 +249,7 @@ def _lanes(block: Block, target: Target) -> int:
     """Columns in a vector: as many as a register holds, or the largest power of two that divides
     them."""
     columns = static_extent(block, 1) or 1
-    most = max(1, target.vector_bits // block.writes[0].buffer.dtype.bits)
+    most = target.vector_lanes(block.writes[0].buffer.dtype)
     return math.gcd(columns, most)
 
 

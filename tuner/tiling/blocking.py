@@ -158,7 +158,7 @@ def _summed(block: Block) -> DType:
 
 
 def _lanes(matmul: Matmul, target: Target) -> int:
-    return max(1, target.vector_bits // matmul.x.buffer.dtype.bits)
+    return target.vector_lanes(matmul.x.buffer.dtype)
 
 
 def reads_across(block: Block, matmul: Matmul, target: Target) -> bool:

@@ -16,8 +16,13 @@ from dataclasses import dataclass
 
 from ...tensorir.arith.analyzer import Analyzer
 from ...tensorir.expr import EQ, BufferLoad, Call, Expr, FloatImm, IntImm, Var
+from ...tensorir.function import PrimFunc
+from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ...tensorir.visitor import substitute
+from ..workload import block_named, static_extent
+from .tiles import bytes_of, partition_together
+from .window_match import RowWindow, Window
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,51 @@ def padded_axis(
     low = min(max(low, 0), results)
     high = min(max(high, low), results)
     return Axis(results, low, high, stride, reach - first + 1)
+
+
+@dataclass(frozen=True)
+class Image:
+    """Where windows read: the block that only pads what they read, or empty, the bytes of the image
+    and its axes of pixels (None for what is of unknown size)."""
+
+    pad: str
+    size: int | None
+    axes: tuple[Axis | None, ...]
+
+
+def window_image(func: PrimFunc, window: Window | RowWindow) -> Image:
+    """What a window reads: the image itself where a block only pads it."""
+    block = block_named(func, window.block)
+    pad = block_named(func, window.pad) if window.pad else None
+    image = image_of(pad) if pad is not None else None
+    if pad is None or image is None:
+        pad, image = None, window.x
+    axes: list[Axis | None] = []
+    for dim, (p, k) in enumerate(zip(window.pixels, window.kernel, strict=True), len(window.lead)):
+        results, steps = static_extent(block, p), static_extent(block, k)
+        size, index = image.buffer.shape[dim], window.x.indices[dim]
+        before = offset_of(pad, image, dim) if pad is not None else 0
+        if results is None or steps is None or before is None or not isinstance(size, IntImm):
+            axes.append(None)
+            continue
+        pixel, step = block.iter_vars[p].var, block.iter_vars[k].var
+        axes.append(padded_axis(index, pixel, step, (results, steps), before, size.value))
+    return Image(pad.name if pad is not None else "", bytes_of(image), tuple(axes))
+
+
+def cut_axis(
+    sch: Schedule, names: tuple[str, ...], at: int, parts: list[tuple[int, int]], *, lanes: int
+) -> list[tuple[str, ...]]:
+    """Cut the loop of an axis, which stands at a place among each block's, into parts (see
+    ``Axis.parts``) and each into tiles; the loop in a tile of the product, the first block, goes
+    behind the others, but before the loops over ``lanes``. The names of the blocks of each part."""
+    cut = partition_together(sch, names, at, [IntImm(extent) for extent, _ in parts])
+    for part, (_, tile) in zip(cut, parts, strict=True):
+        loops = sch.get_loops(part[0])
+        outer, inner = sch.split(loops[at], [None, tile])
+        end = len(loops) - lanes
+        sch.reorder(outer, *loops[at + 1 : end], inner, *loops[end:])
+    return cut
 
 
 def image_of(pad: Block) -> BufferLoad | None:

@@ -8,6 +8,8 @@ so that full vectors carry no mask. Widths are powers of two.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...support.errors import ScheduleError
 from ...support.node import walk
 from ...support.target import Target
@@ -51,6 +53,16 @@ def width_for(extent: Expr, lanes: int, wanted: int) -> int:
 def up_to_power(n: int) -> int:
     """The smallest power of two that is at least ``n``."""
     return 1 << max(0, n - 1).bit_length()
+
+
+def write_out(
+    sch: Schedule, unrolled: Iterable[LoopRV], lane: LoopRV, lanes: int = FEWEST_LANES
+) -> None:
+    """Unroll loops, and vectorise the one over so many lanes, unless they are too few."""
+    for loop in unrolled:
+        sch.unroll(loop)
+    if lanes >= FEWEST_LANES:
+        sch.vectorize(lane)
 
 
 def vectorize_loop(sch: Schedule, loop: LoopRV, width: int, lanes: int) -> list[LoopRV]:

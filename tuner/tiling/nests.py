@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...support.node import walk
+from ...tensorir.arith.linear import same_extent
 from ...tensorir.expr import BufferLoad, Expr, Var
 from ...tensorir.stmt import Block, BufferStore
-from ..rules.elementwise import same_extent
 from ..workload import is_reduction, non_unit_axes
 
 Access = BufferLoad | BufferStore

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tensorir.schedule import LoopRV, Schedule
+from .lanes import write_out
 
 LONGEST = 192
 """Terms that are added up one after the other: about what other libraries add in a block, and so
@@ -101,9 +102,7 @@ def sum_in_blocks(sch: Schedule, product: str, blocks: LoopRV) -> str:
     partial = sch.rfactor(blocks, 0)
     sch.set_scope(partial, 0, "register")
     place, *tile, lane = sch.get_loops(product)[outer:]
-    for loop in tile:
-        sch.unroll(loop)
-    sch.vectorize(lane)
+    write_out(sch, tile, lane)
     merged = sch.merge(sch.get_loops(partial)[outer], place)
     sch.decompose_reduction(product, merged)
     return partial.name

@@ -31,6 +31,13 @@ computes, several terms of a sum for each lane. The tile is one of instructions 
           Y_tile += instruction(X[i, terms k0 ...], W[terms k0 ..., jv])
       for the last k, fewer than ``terms``     unrolled: Y_tile += X * W, in vectors
 
+Windows come with loops that stand as in the drawing already, cut at the borders of an image, and
+have the inside of a tile written out (``sum_tile``). What several results of a tile have in common
+of their windows is combined once, ``apart``:
+
+      for kh, p, kw: R[p, kh] += X[p * s + kh, ... + kw]      unrolled: most R are found again
+      for kh, p: Y_tile[p] += R[p, kh]                        unrolled
+
 Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication" (2008), calls the inside
 of ``around`` the kernel.
 """
@@ -44,6 +51,7 @@ from dataclasses import dataclass, replace
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
 from ..workload import block_named
+from .lanes import write_out
 from .partial_sums import Blocks, cut_blocks, sum_in_blocks
 from .tiles import annotate_sum_blocks, depth_below, fetch_ahead, partition_together, store_tile
 
@@ -109,7 +117,8 @@ class ProductLoops:
 
 @dataclass(frozen=True)
 class TileLoops:
-    """The loops of a product with tiles, in the order of the drawing."""
+    """The loops of a product with tiles, in the order of the drawing. ``apart`` is the one of
+    ``steps`` whose iterations are combined by themselves."""
 
     around: tuple[LoopRV, ...]
     terms: tuple[LoopRV, ...]
@@ -118,6 +127,7 @@ class TileLoops:
     columns: tuple[LoopRV, ...]
     lane: LoopRV
     blocks: tuple[LoopRV, ...] = ()
+    apart: LoopRV | None = None
 
 
 # -- parts -----------------------------------------------------------------------------------------
@@ -229,16 +239,40 @@ def fill_tile(
     if instruction is not None:
         _fill_with_instructions(sch, product, place, instruction)
         return
+    sum_tile(sch, product, loops, lanes, ahead=ahead, length=length)
+
+
+def sum_tile(
+    sch: Schedule,
+    product: str,
+    loops: TileLoops,
+    lanes: int,
+    *,
+    ahead: int = 0,
+    length: int | None = 0,
+) -> None:
+    """Write out the sums of a tile, whose loops stand in order."""
     if loops.blocks:
         product = sum_in_blocks(sch, product, sch.fuse(*loops.blocks))
-    for loop in (*loops.steps, *loops.rows, *loops.columns):
-        sch.unroll(loop)
-    if lanes > 1:
-        sch.vectorize(loops.lane)
+    if loops.apart is not None:
+        product = _combine_apart(sch, product, loops.apart, loops.around[-1])
+    write_out(sch, [*loops.steps, *loops.rows, *loops.columns], loops.lane, lanes)
     if loops.terms:
         fetch_ahead(sch, loops.terms[-1], ahead)
         annotate_sum_blocks(sch, product, loops.terms[-1], length)
     sch.decompose_reduction(product, (*loops.terms, *loops.steps)[0])
+
+
+def _combine_apart(sch: Schedule, product: str, steps: LoopRV, place: LoopRV) -> str:
+    """Combine what each of the ``steps`` of a sum has by itself, then these; the block that does
+    the first. Results of a tile, below ``place``, that have steps in common are written out and
+    found again."""
+    partial = sch.rfactor(steps, 0)
+    sch.set_scope(partial, 0, "register")
+    *unrolled, lane = sch.get_loops(product)[depth_below(sch, place, product) :]
+    write_out(sch, unrolled, lane)
+    sch.decompose_reduction(product, unrolled[0])
+    return partial.name
 
 
 def _fill_with_instructions(
@@ -255,9 +289,7 @@ def _fill_with_instructions(
     update, *rest = [sch.get_child_blocks(part)[0] for part in parts]
     for left in rest:
         *unrolled, lane = sch.get_loops(left)[outer:]
-        for loop in unrolled:
-            sch.unroll(loop)
-        sch.vectorize(lane)
+        write_out(sch, unrolled, lane)
     k, *unrolled, lane = sch.get_loops(update)[outer:]
     k0, k1 = sch.split(k, [None, instruction.terms])
     inner = [lane, k1]
@@ -270,7 +302,5 @@ def _fill_with_instructions(
     sch.decompose_reduction(update, k0)
     init = sch.get_child_blocks(sch.get_loops(update)[outer - 1])[0]
     *_, row, lane = sch.get_loops(init)
-    if instruction.rows > 1:
-        sch.unroll(row)
-    sch.vectorize(lane)
+    write_out(sch, [row] if instruction.rows > 1 else [], lane)
     sch.tensorize(inner[0], instruction.intrinsic)

@@ -37,6 +37,17 @@ def share(sch: Schedule, target: Target, loops: Sequence[LoopRV], points: int) -
     return False
 
 
+def share_longest(sch: Schedule, target: Target, loops: Sequence[LoopRV], points: int) -> bool:
+    """Make the one of several loops that has the most iterations parallel."""
+    return share(sch, target, [max(loops, key=lambda loop: count_of(sch, loop))], points)
+
+
+def count_of(sch: Schedule, loop: LoopRV) -> int:
+    """The iterations of a loop, 0 where they are not known."""
+    extent = sch.get(loop).extent
+    return extent.value if isinstance(extent, IntImm) else 0
+
+
 ENOUGH_TILES = 4
 """Iterations of a loop of tiles that divide well among threads."""
 

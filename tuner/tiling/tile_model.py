@@ -9,6 +9,7 @@ tiles load least; small ones waste least where rows or columns do not fill them.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...support.instructions import Instructions
@@ -73,13 +74,24 @@ def useful_part(extent: int | None, tile: int) -> float:
     return 1.0 if extent is None else extent / (math.ceil(extent / tile) * tile)
 
 
-def cycles_of_rows(rows: int, tile_rows: int, vectors: int) -> float:
+def product_cycles(rows: int, vectors: int) -> float:
+    """Cycles of a step of k of a tile."""
+    return 1 / steps_a_cycle(rows, vectors)
+
+
+def window_cycles(rows: int, vectors: int) -> float:
+    """Cycles of a step of a window, each of whose rows has a load of its own: the latency of the
+    sums, at least."""
+    return max(rows * vectors, 2 * FMA_LATENCY)
+
+
+def cycles_of_rows(
+    rows: int, tile_rows: int, vectors: int, cycles: Callable[[int, int], float] = product_cycles
+) -> float:
     """Cycles that a step of k takes for one panel of all rows, where what remains of them is a tile
-    of its own."""
-    cycles = rows // tile_rows / steps_a_cycle(tile_rows, vectors)
-    if rows % tile_rows:
-        cycles += 1 / steps_a_cycle(rows % tile_rows, vectors)
-    return cycles
+    of its own. ``cycles`` are those of one tile."""
+    full, rest = divmod(rows, tile_rows)
+    return full * cycles(tile_rows, vectors) + (cycles(rest, vectors) if rest else 0)
 
 
 def best_tile(columns: int | None, rows: int | None, lanes: int, known: Instructions) -> TileShape:

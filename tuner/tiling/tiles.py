@@ -18,6 +18,7 @@ from ...tensorir.lowering.block_sums import SUM_BLOCK
 from ...tensorir.lowering.place_prefetches import PREFETCH, PREFETCH_NEXT
 from ...tensorir.schedule import LoopRV, Schedule
 from ..workload import block_named, buffer_bytes, is_spatial, uses_intrinsic
+from .lanes import write_out
 from .partial_sums import LONGEST
 
 CACHE_SHARE = 0.5
@@ -92,11 +93,7 @@ def store_tile(
         depth = depth_below(sch, place, name)
         *rows, columns = sch.get_loops(name)[depth:]
         vectors, inner = sch.split(columns, [None, lanes])
-        if n == 0 and in_registers:
-            for loop in (*rows, vectors):
-                sch.unroll(loop)
-        if lanes > 1:
-            sch.vectorize(inner)
+        write_out(sch, [*rows, vectors] if n == 0 and in_registers else [], inner, lanes)
 
 
 def depth_below(sch: Schedule, place: LoopRV, block: str) -> int:

@@ -35,6 +35,11 @@ class Window:
     w: BufferLoad | None
     pad: str
 
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The axes before the pixels."""
+        return (self.batch,)
+
 
 @dataclass(frozen=True)
 class RowWindow:

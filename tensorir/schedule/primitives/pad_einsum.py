@@ -20,6 +20,7 @@ from ...analysis.conditions import TRUE
 from ...analysis.nested_blocks import blocks_below
 from ...analysis.paths import Path, find_block, loops_above, realize_of, rebuild, with_body
 from ...analysis.preconditions import fail
+from ...arith.linear import same_extent
 from ...buffer import Buffer, Range
 from ...expr import BufferLoad, Expr, IntImm, Var, add, floordiv, is_const, mul
 from ...function import PrimFunc
@@ -101,7 +102,7 @@ def pad_einsum(func: PrimFunc, block_name: str, padding: Sequence[int]) -> PrimF
     grown = [
         i
         for i, (v, e) in enumerate(zip(block.iter_vars, extents, strict=True))
-        if not _same(v.dom.extent, e)
+        if not same_extent(v.dom.extent, e)
     ]
     if not grown:
         return func
@@ -135,10 +136,6 @@ def _rounded(extent: Expr, multiple: int) -> Expr:
     return Bounds().simplify(mul(floordiv(add(extent, multiple - 1), multiple), multiple))
 
 
-def _same(a: Expr, b: Expr) -> bool:
-    return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)
-
-
 def _require_plain(func: PrimFunc, path: Path, padding: Sequence[int]) -> None:
     realize = realize_of(path)
     block = realize.block
@@ -159,7 +156,7 @@ def _require_plain(func: PrimFunc, path: Path, padding: Sequence[int]) -> None:
         if p == 1:
             continue
         loop = loops.get(id(value)) if isinstance(value, Var) else None
-        if loop is None or not _same(loop.extent, v.dom.extent):
+        if loop is None or not same_extent(loop.extent, v.dom.extent):
             found = (
                 f"The axis {v.var.name!r} is not bound to a whole loop of its own; pad before "
                 "splitting."
@@ -215,7 +212,7 @@ def _require_whole_dim(func: PrimFunc, block: Block, axis: int, output: Buffer, 
     """The axis runs over all of the dimension, which can then grow with it; what it leaves out is
     the business of other blocks."""
     v = block.iter_vars[axis]
-    if not is_const(v.dom.min, 0) or not _same(v.dom.extent, output.shape[dim]):
+    if not is_const(v.dom.min, 0) or not same_extent(v.dom.extent, output.shape[dim]):
         found = (
             f"The axis {v.var.name!r} runs over a part of dimension {dim} of {output.name!r}, "
             "which cannot grow with it."
@@ -245,7 +242,7 @@ def _require_in_bounds(
 def _resize_loops(func: PrimFunc, block_name: str, extents: dict[int, Expr]) -> PrimFunc:
     for loop in list(loops_above(find_block(func, block_name, "pad_einsum"))):
         wanted = extents.get(id(loop.var))
-        if wanted is None or _same(loop.extent, wanted):
+        if wanted is None or same_extent(loop.extent, wanted):
             continue
         path = find_block(func, block_name, "pad_einsum")
         at = next(i for i, s in enumerate(path) if isinstance(s, For) and s.var is loop.var)
