@@ -1,4 +1,4 @@
-"""Questions about graph functions: who uses what, until when, and which paths must meet again.
+"""Questions about graph functions: who uses what, and which paths must meet again.
 
 Every answer is computed from the IR when asked and kept nowhere. Dominators come from networkx; the
 IR itself never lives in one of its graphs.
@@ -23,7 +23,6 @@ from .expr import (
     BindingBlock,
     CallDPS,
     CallDPSPacked,
-    CallFunction,
     Function,
     GlobalVar,
     If,
@@ -70,19 +69,6 @@ def uses(func: Function) -> dict[Var, int]:
             for var in variables(read):
                 counts[var] = counts.get(var, 0) + 1
     return counts
-
-
-def last_uses(seq: SeqExpr) -> dict[Var, int]:
-    """Liveness: for each variable, the index of the last binding of ``seq`` (counted through all
-    its blocks) that reads it; the number of bindings if the result does."""
-    flat = [b for block in seq.blocks for b in block.bindings]
-    last: dict[Var, int] = {}
-    for index, binding in enumerate(flat):
-        for var in variables(binding.value):
-            last[var] = index
-    for var in variables(seq.result):
-        last[var] = len(flat)
-    return last
 
 
 def called_functions(func: Function, module_names: Sequence[str]) -> set[str]:
@@ -160,11 +146,4 @@ def dps_calls(func: Function) -> Iterator[CallDPS]:
     """The destination-passing calls of PrimFuncs in the function."""
     for binding in bindings(func):
         if isinstance(binding.value, CallDPS):
-            yield binding.value
-
-
-def function_calls(func: Function) -> Iterator[CallFunction]:
-    """The calls of graph functions in the function."""
-    for binding in bindings(func):
-        if isinstance(binding.value, CallFunction):
             yield binding.value

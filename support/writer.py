@@ -59,11 +59,6 @@ class Writer:
                 self.line("pass")
 
     @property
-    def num_lines(self) -> int:
-        """How many lines were written so far: the index of the next one."""
-        return len(self._lines)
-
-    @property
     def column(self) -> int:
         """The column the next line begins at."""
         return len(self._indent) * self._depth
@@ -118,10 +113,6 @@ class NameTable:
         self._counts[base] = number
         self._taken.add(candidate)
         return candidate
-
-    def reserve(self, name: str) -> None:
-        """Take a name out of use without a binder."""
-        self._taken.add(name)
 
     def bind(self, binder: object, name: str) -> str:
         """Give a binder exactly this name (two binders may share it, as disjoint scopes do)."""

@@ -1,4 +1,4 @@
-"""Uses, liveness, callees and post-dominators of small graphs."""
+"""Uses, callees and post-dominators of small graphs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from burnish.graphir.analysis import (
     called_functions,
     dataflow_graph,
     dps_calls,
-    function_calls,
-    last_uses,
     solve_shape_vars,
     uses,
 )
@@ -90,9 +88,6 @@ def test_uses_inside_of_branches_count() -> None:
     counts = {v.name: n for v, n in uses(func).items()}
     assert counts["a"] == 2
     assert counts["c"] == 1
-    last = {v.name: i for v, i in last_uses(func.body).items()}
-    assert last["a"] == 1
-    assert last["y"] == 2
 
 
 def test_packed_calls_of_the_module_are_calls() -> None:
@@ -105,7 +100,6 @@ def test_packed_calls_of_the_module_are_calls() -> None:
     main = module["main"]
     assert isinstance(main, Function)
     assert called_functions(main, list(module)) == {"f"}
-    assert [c.func.name for c in function_calls(main)] == ["f"]
     assert list(dps_calls(main)) == []
 
 

@@ -20,7 +20,6 @@ def test_blocks_indent_and_empty_ones_pass() -> None:
         with w.block("for i in x:"):
             pass
         w.line("y = [\n    2,\n]")
-    assert w.num_lines == 8
     assert w.text() == (
         "def f():\n    x = 1\n\n    for i in x:\n        pass\n    y = [\n        2,\n    ]\n"
     )
@@ -69,8 +68,7 @@ def test_names_are_unique_and_stable() -> None:
 
 
 def test_reserved_names_are_not_given() -> None:
-    table = NameTable(["A"])
-    table.reserve("B")
+    table = NameTable(["A", "B"])
     hints = ("A", "B", "T", "for", "range", "input")
     assert [table.fresh(h) for h in hints] == ["A_1", "B_1", "T_1", "for_1", "range_1", "input"]
 
