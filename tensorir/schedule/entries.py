@@ -3,8 +3,8 @@
 A docstring has a summary, paragraphs, a list after ``Requires:``, and an example of three blocks,
 ``Before::`` (a program), ``Schedule::`` (statements on ``sch``) and ``After::`` (the program that
 results). A method that leaves the program as it is has no ``After::``; what it gives is told by
-assertions among the statements. ``docs/primitives.md`` and the tests of the examples are made from
-it.
+assertions among the statements. One whose program is that of the method above it in the class has
+no ``Before::``. ``docs/primitives.md`` and the tests of the examples are made from it.
 """
 
 from __future__ import annotations
@@ -37,24 +37,30 @@ class Entry:
 def entries() -> Sequence[Entry]:
     """Every public method of what Schedule is made of, in the order of its bases; aliases are left
     out."""
-    return [
-        _entry(name, method)
-        for base in Schedule.__bases__
-        for name, method in vars(base).items()
-        if not name.startswith("_") and inspect.isfunction(method) and method.__name__ == name
-    ]
+    found: list[Entry] = []
+    for base in Schedule.__bases__:
+        above: str | None = None
+        for name, method in vars(base).items():
+            if name.startswith("_") or not inspect.isfunction(method) or method.__name__ != name:
+                continue
+            entry = _entry(name, method, above)
+            above = entry.example[0] if entry.example else above
+            found.append(entry)
+    return found
 
 
-def _entry(name: str, method: object) -> Entry:
+def _entry(name: str, method: object, above: str | None) -> Entry:
+    """The entry of a method; ``above`` is the program of the method above it."""
     assert callable(method)
     parts = _PART.split(inspect.getdoc(method) or "")
     found = tuple(parts[1::2])
-    if found not in ((), PARTS, PARTS[:2]):
+    if found not in ((), PARTS, PARTS[:2], PARTS[1:], PARTS[1:2]):
         raise InternalError(f"The docstring of {name!r} has the parts {found}; expected {PARTS}.")
-    example = None
-    if found:
-        before, schedule, *after = (inspect.cleandoc(p) for p in parts[2::2])
-        example = (before, schedule, after[0] if after else None)
+    texts = {p: inspect.cleandoc(text) for p, text in zip(found, parts[2::2], strict=True)}
+    before = texts.get("Before", above)
+    if found and before is None:
+        raise InternalError(f"Above the example of {name!r} there is no program.")
+    example = (before, texts["Schedule"], texts.get("After")) if found and before else None
     parameters = [
         p.replace(annotation=p.empty)
         for p in inspect.signature(method).parameters.values()

@@ -145,20 +145,6 @@ class QueryMethods(ScheduleState):
 
         - a block of the program (BlockNotFoundError), other than the root (ScheduleValueError).
 
-        Before::
-
-            @T.prim_func
-            def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-                B = T.alloc_buffer((8,))
-                for i in range(8):
-                    with T.block("B"):
-                        vi = T.axis.spatial(8, i)
-                        B[vi] = A[vi] + T.float32(1)
-                for i in range(8):
-                    with T.block("C"):
-                        vi = T.axis.spatial(8, i)
-                        C[vi] = B[vi] * T.float32(2)
-
         Schedule::
 
             assert [sch.get(b).name for b in sch.get_producers("C")] == ["B"]
@@ -173,20 +159,6 @@ class QueryMethods(ScheduleState):
         Requires:
 
         - a block of the program (BlockNotFoundError), other than the root (ScheduleValueError).
-
-        Before::
-
-            @T.prim_func
-            def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-                B = T.alloc_buffer((8,))
-                for i in range(8):
-                    with T.block("B"):
-                        vi = T.axis.spatial(8, i)
-                        B[vi] = A[vi] + T.float32(1)
-                for i in range(8):
-                    with T.block("C"):
-                        vi = T.axis.spatial(8, i)
-                        C[vi] = B[vi] * T.float32(2)
 
         Schedule::
 
@@ -211,20 +183,6 @@ class QueryMethods(ScheduleState):
         Requires:
 
         - a block of the program (BlockNotFoundError).
-
-        Before::
-
-            @T.prim_func
-            def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
-                B = T.alloc_buffer((8,))
-                for i in range(8):
-                    with T.block("B"):
-                        vi = T.axis.spatial(8, i)
-                        B[vi] = A[vi] + T.float32(1)
-                for i in range(8):
-                    with T.block("C"):
-                        vi = T.axis.spatial(8, i)
-                        C[vi] = B[vi] * T.float32(2)
 
         Schedule::
 
@@ -392,15 +350,6 @@ class QueryMethods(ScheduleState):
 
         - an int as seed, or None (ScheduleValueError).
 
-        Before::
-
-            @T.prim_func
-            def main(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
-                for i in range(30):
-                    with T.block("B"):
-                        vi = T.axis.spatial(30, i)
-                        B[vi] = A[vi] + T.float32(1)
-
         Schedule::
 
             (i,) = sch.get_loops("B")
@@ -423,15 +372,6 @@ class QueryMethods(ScheduleState):
     def become(self, other: Self) -> None:
         """Take over the state of a copy of this schedule: of what was tried on it, all is kept.
 
-        Before::
-
-            @T.prim_func
-            def main(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
-                for i in range(30):
-                    with T.block("B"):
-                        vi = T.axis.spatial(30, i)
-                        B[vi] = A[vi] + T.float32(1)
-
         Schedule::
 
             (i,) = sch.get_loops("B")
@@ -453,15 +393,6 @@ class QueryMethods(ScheduleState):
     def show(self) -> None:
         """Print the function worked on and the trace as Python, in colours on a terminal and in a
         notebook where pygments is installed. A notebook shows so a schedule that ends a cell.
-
-        Before::
-
-            @T.prim_func
-            def main(A: T.Buffer((30,), "float32"), B: T.Buffer((30,), "float32")):
-                for i in range(30):
-                    with T.block("B"):
-                        vi = T.axis.spatial(30, i)
-                        B[vi] = A[vi] + T.float32(1)
 
         Schedule::
 

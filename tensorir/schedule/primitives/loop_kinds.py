@@ -99,15 +99,6 @@ class LoopKinds(ScheduleState):
         - iterations that write different elements, and read none that another iteration writes
           (DependenceError).
 
-        Before::
-
-            @T.prim_func
-            def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32")):
-                for i, j in T.grid(8, 6):
-                    with T.block("B"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        B[vi, vj] = A[vi, vj] + T.float32(1)
-
         Schedule::
 
             i, j = sch.get_loops("B")
@@ -132,15 +123,6 @@ class LoopKinds(ScheduleState):
         Requires:
 
         - a serial loop (LoopKindError).
-
-        Before::
-
-            @T.prim_func
-            def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32")):
-                for i, j in T.grid(8, 6):
-                    with T.block("B"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        B[vi, vj] = A[vi, vj] + T.float32(1)
 
         Schedule::
 
@@ -172,15 +154,6 @@ class LoopKinds(ScheduleState):
           reduce axes (LoopKindError);
         - iterations that write different elements, and read none that another iteration writes
           (DependenceError).
-
-        Before::
-
-            @T.prim_func
-            def main(A: T.Buffer((8, 6), "float32"), B: T.Buffer((8, 6), "float32")):
-                for i, j in T.grid(8, 6):
-                    with T.block("B"):
-                        vi, vj = T.axis.remap("SS", [i, j])
-                        B[vi, vj] = A[vi, vj] + T.float32(1)
 
         Schedule::
 

@@ -69,3 +69,29 @@ def test_an_example_has_its_parts_in_order(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(QueryMethods, "odd", odd, raising=False)
     with pytest.raises(InternalError, match=r"docstring of 'odd' has the parts \('After',\)"):
         entries()
+
+
+def test_an_example_without_a_program_has_that_of_the_method_above() -> None:
+    assert "Before::" not in (Schedule.vectorize.__doc__ or "")
+    above, own = ENTRIES["parallel"].example, ENTRIES["vectorize"].example
+    assert above is not None
+    assert own is not None
+    assert own[0] == above[0]
+
+
+def test_the_first_example_of_a_class_has_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    class First:
+        def odd(self) -> None:
+            """Something.
+
+            Schedule::
+
+                pass
+            """
+
+    class Own(First):
+        pass
+
+    monkeypatch.setattr(f"{entries.__module__}.Schedule", Own)
+    with pytest.raises(InternalError, match="Above the example of 'odd' there is no program"):
+        entries()
