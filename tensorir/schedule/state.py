@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from ...support.display import show_text
@@ -261,6 +261,14 @@ class ScheduleState:
         if isinstance(block_or_loop, LoopHandle):
             return block_or_loop.func_name, block_or_loop.var
         return self._block(block_or_loop)
+
+    def _decide(
+        self, domain: tuple[Any, ...] | None, decision: Any, draw: Callable[[Any], Any]
+    ) -> Any:
+        """What a sampling primitive decides: ``draw`` checks the decision that was given, or draws
+        where it is None. The ``domain`` begins with the primitive's name; of one that is None there
+        is nothing to decide."""
+        return draw(decision)
 
     def _fresh_value(self, value: int, offset: int = 0) -> Var:
         """A variable that stands for a sampled value."""

@@ -11,8 +11,9 @@ numbers. A draw whose value the function has looked at (``sch.get``) may have st
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from ...support.errors import ScheduleValueError
@@ -29,6 +30,14 @@ DrawKey = tuple[str, tuple[int | str, ...], int]
 TILE, PARTED, CATEGORY, PLACE = "tile", "partitioned_tile", "category", "place"
 FIELD = "field"
 """A decision of a rule, by its name."""
+KINDS = {
+    "sample_perfect_tile": TILE,
+    "sample_partitioned_tile": PARTED,
+    "sample_categorical": CATEGORY,
+    "sample_compute_location": PLACE,
+    "apply_rule": FIELD,
+}
+"""The kinds of draws, by the primitives that make them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +56,16 @@ class Draw:
 
     @property
     def key(self) -> DrawKey:
-        # A field is the same decision whatever others leave of its domain.
-        domain = self.domain[:1] if self.kind == FIELD else self.domain
-        return (self.kind, domain, self.occurrence)
+        return (self.kind, _own_domain(self.kind, self.domain), self.occurrence)
 
     def with_decision(self, decision: Decision) -> Draw:
         return replace(self, decision=decision)
+
+
+def _own_domain(kind: str, domain: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """What tells a draw's domain from others: a field is the same decision whatever others leave of
+    its domain."""
+    return domain[:1] if kind == FIELD else domain
 
 
 Draws = tuple[Draw, ...]
@@ -69,21 +82,17 @@ class Ledger:
         self.numbers: dict[Var, int] = {}
 
     def next_key(self, kind: str, domain: tuple[int | str, ...]) -> DrawKey:
-        occurrence = self.counts.get((kind, domain), 0)
-        self.counts[kind, domain] = occurrence + 1
-        return (kind, domain, occurrence)
+        own = _own_domain(kind, domain)
+        occurrence = self.counts.get((kind, own), 0)
+        self.counts[kind, own] = occurrence + 1
+        return (kind, own, occurrence)
 
-    def note(self, key: DrawKey, decision: Decision, values: Sequence[Var], fixed: bool) -> None:
-        for var in values:
-            self.numbers[var] = len(self.draws)
-        self.draws.append(Draw(*key, decision, key[0] == PLACE, fixed))
-
-    def note_field(
-        self, name: str, domain: Sequence[int], occurrence: int, value: int, *, fixed: bool
+    def note(
+        self, key: DrawKey, domain: tuple[int | str, ...], decision: Decision, *, fixed: bool
     ) -> None:
-        self.draws.append(
-            Draw(FIELD, (name, *domain), occurrence, value, is_control=True, is_fixed=fixed)
-        )
+        kind, _, occurrence = key
+        is_control = kind in (PLACE, FIELD)
+        self.draws.append(Draw(kind, domain, occurrence, decision, is_control, fixed))
 
     def mark_read(self, e: Expr) -> None:
         """The value of an expression was asked for: what it consists of is control."""
@@ -99,6 +108,7 @@ class DecidedSchedule(Schedule):
     def __init__(self, func: PrimFunc, *, seed: int, given: Iterable[Draw] = ()) -> None:
         super().__init__(func, seed=seed)
         self.ledger = Ledger(given)
+        self._drawn: int | None = None
 
     @property
     def draws(self) -> Draws:
@@ -109,91 +119,34 @@ class DecidedSchedule(Schedule):
             self.ledger.mark_read(rv)
         return super().get(rv)
 
-    def sample_perfect_tile(
-        self,
-        loop: Any,
-        n: int,
-        max_innermost_factor: int = 16,
-        decision: Sequence[int] | None = None,
-    ) -> list[Var]:
-        extent = self._extent(loop)
-        if extent is None:
-            return super().sample_perfect_tile(loop, n, max_innermost_factor, decision)
-        key = self.ledger.next_key(TILE, (extent, n, max_innermost_factor))
-        taken = decision if decision is not None else self._given_tile(key)
-        values = super().sample_perfect_tile(loop, n, max_innermost_factor, taken)
-        self._note_tile(key, values, decision is not None)
-        return values
-
-    def sample_partitioned_tile(
-        self,
-        loop: Any,
-        n: int,
-        partition_pos: int = 0,
-        innerpart_factor: int = 1,
-        decision: Sequence[int] | None = None,
-    ) -> list[Var]:
-        extent = self._extent(loop)
-        if extent is None:
-            return super().sample_partitioned_tile(
-                loop, n, partition_pos, innerpart_factor, decision
-            )
-        key = self.ledger.next_key(PARTED, (extent, n, partition_pos, innerpart_factor))
-        taken = decision if decision is not None else self._given_tile(key)
-        values = super().sample_partitioned_tile(loop, n, partition_pos, innerpart_factor, taken)
-        self._note_tile(key, values, decision is not None)
-        return values
-
-    def sample_categorical(
-        self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None
-    ) -> Var:
-        key = self.ledger.next_key(CATEGORY, tuple([int(c) for c in candidates]))
+    def _decide(
+        self, domain: tuple[Any, ...] | None, decision: Any, draw: Callable[[Any], Any]
+    ) -> Any:
+        self._drawn = None
+        if domain is None:
+            return super()._decide(domain, decision, draw)
+        kind, values = KINDS[domain[0]], domain[1:]
+        key = self.ledger.next_key(kind, values)
         given = self.ledger.given.get(key)
-        taken = decision if decision is not None or not isinstance(given, int) else given
-        value = super().sample_categorical(candidates, probs, taken)
-        chosen = self._decision()
-        self.ledger.note(key, int(chosen), [value], decision is not None)
-        return value
-
-    def sample_compute_location(self, block: Any, decision: int | None = None) -> Any:
-        name = self._block(self._handle(block))[1]
-        key = self.ledger.next_key(PLACE, (name,))
-        given = self.ledger.given.get(key)
-        if decision is None and isinstance(given, int):
-            try:
-                place = super().sample_compute_location(block, given)
-            except ScheduleValueError:  # other decisions have made this place illegal
-                place = super().sample_compute_location(block)
-        else:
-            place = super().sample_compute_location(block, decision)
-        self.ledger.note(key, int(self._decision()), [], decision is not None)
-        return place
-
-    def _draw_decision(self, name: str, domain: Sequence[int], decision: int | None) -> int:
-        key = self.ledger.next_key(FIELD, (name,))
-        given = self.ledger.given.get(key)
-        fixed = decision is not None
         # Fields before may have left another domain than the one that was drawn from.
-        if decision is None and isinstance(given, int) and given in domain:
-            decision = given
-        drawn = super()._draw_decision(name, domain, decision)
-        self.ledger.note_field(name, domain, key[2], drawn, fixed=fixed)
-        return drawn
+        if decision is not None or (kind == FIELD and given not in values[1:]):
+            given = decision
+        try:
+            taken = draw(given)
+        except ScheduleValueError:
+            if decision is not None:
+                raise
+            taken = draw(None)  # other decisions have made this one illegal
+        noted = int(taken) if isinstance(taken, int) else tuple([int(f) for f in taken])
+        self._drawn = len(self.ledger.draws)
+        self.ledger.note(key, values, noted, fixed=decision is not None)
+        return taken
 
-    def _extent(self, loop: Any) -> int | None:
-        extent = getattr(super().get(loop).extent, "value", None)
-        return None if extent is None else int(extent)
-
-    def _given_tile(self, key: DrawKey) -> list[int] | None:
-        given = self.ledger.given.get(key)
-        return list(given) if isinstance(given, tuple) else None
-
-    def _note_tile(self, key: DrawKey, values: list[Var], fixed: bool) -> None:
-        self.ledger.note(key, tuple([int(f) for f in self._decision()]), values, fixed)
-
-    def _decision(self) -> Any:
-        assert self._instructions is not None
-        return self._instructions[1].decision
+    def _fresh_value(self, value: int, offset: int = 0) -> Var:
+        var = super()._fresh_value(value, offset)
+        if self._drawn is not None:
+            self.ledger.numbers[var] = self._drawn
+        return var
 
 
 def draws_of_trace(text: str) -> Draws:
@@ -201,31 +154,25 @@ def draws_of_trace(text: str) -> Draws:
     Those of rules that were given up are not in it."""
     ledger = Ledger()
     for inst in Trace.from_json(text):
-        attrs = dict(inst.attrs)
+        attrs, decision = dict(inst.attrs), inst.decision
+        decided: list[tuple[tuple[int | str, ...], Decision]] = []
         match inst.kind:
             case "sample_perfect_tile":
-                extent = _product(inst.decision)
-                domain = (extent, attrs["n"], attrs["max_innermost_factor"])
-                key, decision = ledger.next_key(TILE, domain), tuple(inst.decision)
+                tile = (prod(decision), attrs["n"], attrs["max_innermost_factor"])
+                decided.append((tile, tuple(decision)))
             case "sample_partitioned_tile":
                 inner = (attrs["partition_pos"], attrs["innerpart_factor"])
-                parted = (_product(inst.decision), attrs["n"], *inner)
-                key, decision = ledger.next_key(PARTED, parted), tuple(inst.decision)
+                decided.append(((prod(decision), attrs["n"], *inner), tuple(decision)))
             case "sample_categorical":
-                key = ledger.next_key(CATEGORY, tuple([int(c) for c in attrs["candidates"]]))
-                decision = inst.decision
+                decided.append((tuple([int(c) for c in attrs["candidates"]]), decision))
             case "sample_compute_location":
-                block = dict(inst.inputs)["block"]
-                key, decision = ledger.next_key(PLACE, (block.name,)), inst.decision
+                decided.append(((dict(inst.inputs)["block"].name,), decision))
             case "apply_rule":
-                for name, value in inst.decision.items():
-                    field = f"{attrs['rule']}.{name}"
-                    occurrence = ledger.next_key(FIELD, (field,))[2]
-                    ledger.note_field(field, (value,), occurrence, value, fixed=False)
-                continue
-            case _:
-                continue
-        ledger.note(key, decision, [], False)
+                fields = decision.items()
+                decided += [((f"{attrs['rule']}.{name}", value), value) for name, value in fields]
+        for domain, value in decided:
+            key = ledger.next_key(KINDS[inst.kind], domain)
+            ledger.note(key, domain, value, fixed=False)
     return tuple(ledger.draws)
 
 
@@ -252,10 +199,3 @@ def redraw_tile(extent: int, n: int, innermost: int, rng: random.Random) -> tupl
         fits = n if factors[-1] * p <= innermost or n == 1 else n - 1
         factors[rng.randrange(fits)] *= p
     return tuple(factors)
-
-
-def _product(factors: Iterable[int]) -> int:
-    product = 1
-    for f in factors:
-        product *= f
-    return product

@@ -135,18 +135,8 @@ class ReplayTraceSearch(_DrawingSearch):
     REPLAYS = 16
     """Replays of a trace before the space functions are asked for another."""
 
-    def __init__(
-        self,
-        func: PrimFunc,
-        space: Sequence[SpaceFunction],
-        *,
-        seed: int,
-        first: Sequence[SpaceFunction] = (),
-        seen: Collection[str] = (),
-    ) -> None:
-        super().__init__(func, space, seed=seed, first=first, seen=seen)
-        self._trace: Trace | None = None
-        self._left = 0
+    _trace: Trace | None = None
+    _left = 0
 
     def _draw(self) -> Candidate:
         seed = self.rng.randrange(1 << 30)

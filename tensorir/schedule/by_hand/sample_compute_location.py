@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 from ....support.errors import ScheduleError, ScheduleValueError
 from ...analysis.nested_blocks import consumers_of
@@ -67,23 +68,29 @@ class SampleComputeLocation(ScheduleState):
                             C[vi, vj] = B[vi, vj] * T.float32(2)
         """
         func, name = self._block(block)
-        place, var = compute_location(self._rng, self._functions[func], name, decision)
+        places = compute_locations(self._functions[func], name)
+        place = self._decide(
+            ("sample_compute_location", name),
+            decision,
+            lambda given: compute_location(self._rng, name, list(places), given),
+        )
         self._note(decision=place)
+        var = places[place]
         kinds = {ROOT: "root", INLINE: "inline"}
         return LoopHandle(var if var is not None else Var(kinds[place]), func, kinds.get(place, ""))
 
 
-def compute_locations(func: PrimFunc, block_name: str) -> list[tuple[int, Var | None]]:
-    """Where a block may be computed: ``(-2, None)`` inline, ``(-1, None)`` where it is, and
-    ``(i, var)`` under the i-th loop of its first consumer."""
+def compute_locations(func: PrimFunc, block_name: str) -> dict[int, Var | None]:
+    """Where a block may be computed: -2, inline; -1, where it is; and i, under the i-th loop of its
+    first consumer, whose variable is the value."""
     path = find_inner_block(func, block_name, "sample_compute_location")
-    places: list[tuple[int, Var | None]] = []
+    places: dict[int, Var | None] = {}
     try:
         compute_inline(func, block_name)
-        places.append((INLINE, None))
+        places[INLINE] = None
     except ScheduleError:
         pass
-    places.append((ROOT, None))
+    places[ROOT] = None
     scope = scope_path(path)[-1]
     block = realize_of(path).block
     consumers = consumers_of(scope, block)  # type: ignore[arg-type]
@@ -95,22 +102,20 @@ def compute_locations(func: PrimFunc, block_name: str) -> list[tuple[int, Var | 
             compute_at(func, block_name, loop.var, preserve_unit_loops=True)
         except ScheduleError:
             continue
-        places.append((i, loop.var))
+        places[i] = loop.var
     return places
 
 
 def compute_location(
-    rng: random.Random, func: PrimFunc, block_name: str, decision: int | None
-) -> tuple[int, Var | None]:
-    """One of ``compute_locations``, drawn uniformly; a decision that is not legal is refused."""
-    places = compute_locations(func, block_name)
+    rng: random.Random, block_name: str, places: Sequence[int], decision: int | None
+) -> int:
+    """One of the places, drawn uniformly; a decision that is not legal is refused."""
     if decision is None:
         return places[rng.randrange(len(places))]
-    for place in places:
-        if place[0] == decision:
-            return place
+    if decision in places:
+        return decision
     raise ScheduleValueError(
         "sample_compute_location",
         f"The block {block_name!r} cannot be computed at place {decision}; legal are "
-        f"{[p for p, _ in places]}.",
+        f"{list(places)}.",
     )

@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from math import prod
 
 from ....support.errors import ScheduleValueError
-from ...analysis.paths import find_loop, loop_of
 from ...expr import Var
 from ...function import PrimFunc
 from ..arguments import require_int, require_ints
 from ..primitive import ATTR, LOOP, SAMPLING, primitive
-from ..primitives.sample_perfect_tile import prime_factors
+from ..primitives.sample_perfect_tile import known_extent, prime_factors
 from ..state import ScheduleState
 from ..trace.handles import LoopRV
 
@@ -76,8 +75,13 @@ class SamplePartitionedTile(ScheduleState):
                         B[vi] = A[vi] + T.float32(1)
         """
         func = self._functions[loop.func_name]
-        factors = partitioned_tile(
-            self._rng, func, loop.var, n, partition_pos, innerpart_factor, decision
+        extent = known_extent(func, loop.var, _PRIMITIVE)
+        factors = self._decide(
+            None if extent is None else (_PRIMITIVE, extent, n, partition_pos, innerpart_factor),
+            decision,
+            lambda given: partitioned_tile(
+                self._rng, func, loop.var, n, partition_pos, innerpart_factor, given
+            ),
         )
         self._note(decision=list(factors))
         return [self._fresh_value(f, i) for i, f in enumerate(factors)]
@@ -101,7 +105,7 @@ def partitioned_tile(
     factor ``[extent, 1, ..., 1]``. A decision is checked and taken.
     """
     _require_numbers(n, partition_pos, innerpart_factor)
-    extent = getattr(loop_of(find_loop(func, var, _PRIMITIVE)).extent, "value", None)
+    extent = known_extent(func, var, _PRIMITIVE)
     if extent is None:
         return [-1, *([1] * (n - 1))]
     extent = max(extent, 1)

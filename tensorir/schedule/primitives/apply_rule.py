@@ -65,7 +65,7 @@ class ApplyRule(ScheduleState):
                             B[vi] = A[vi] + T.float32(1)
         """
         apply, known = rule_named(rule), require_target(target)
-        picked = Picked(rule, require_decisions(decision), self._draw_decision)
+        picked = Picked(rule, require_decisions(decision), self._decide_field)
         owner = self._function_name(func_name, "apply_rule")
         if self._functions[owner].attr("is_scheduled"):
             raise ScheduleValueError(
@@ -82,8 +82,11 @@ class ApplyRule(ScheduleState):
         self.__dict__.update(trial.__dict__ | {name: self.__dict__[name] for name in own})
         self._note(target=str(known), func_name=owner, decision=picked.taken)
 
-    def _draw_decision(self, name: str, domain: Sequence[int], decision: int | None) -> int:
+    def _decide_field(self, name: str, domain: Sequence[int], decision: int | None) -> int:
         """The decision, or a member of its domain, each as likely as the others."""
-        if decision is not None:
-            return decision
-        return domain[self._rng.randrange(len(domain))]
+
+        def draw(given: int | None) -> int:
+            return domain[self._rng.randrange(len(domain))] if given is None else given
+
+        taken: int = self._decide(("apply_rule", name, *domain), decision, draw)
+        return taken

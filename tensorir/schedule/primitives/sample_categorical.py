@@ -53,7 +53,14 @@ class SampleCategorical(ScheduleState):
                         T.block_attr({"pragma_auto_unroll_max_step": 16})
                         B[vi, vj] = A[vi, vj] + T.float32(1)
         """
-        index = categorical(self._rng, candidates, probs, decision)
+        index = self._decide(
+            (
+                "sample_categorical",
+                *require_ints(candidates, "the candidates", "sample_categorical"),
+            ),
+            decision,
+            lambda given: categorical(self._rng, candidates, probs, given),
+        )
         self._note(decision=index)
         return self._fresh_value(int(candidates[index]))
 

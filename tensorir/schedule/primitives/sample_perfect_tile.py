@@ -8,7 +8,7 @@ from functools import cache
 
 from ....support.errors import ScheduleValueError
 from ...analysis.paths import find_loop, loop_of
-from ...expr import Var
+from ...expr import IntImm, Var
 from ...function import PrimFunc
 from ..arguments import require_int, require_ints
 from ..primitive import ATTR, LOOP, SAMPLING, primitive
@@ -62,7 +62,12 @@ class SamplePerfectTile(ScheduleState):
                         B[vi] = A[vi] + T.float32(1)
         """
         func = self._functions[loop.func_name]
-        factors = perfect_tile(self._rng, func, loop.var, n, max_innermost_factor, decision)
+        extent = known_extent(func, loop.var, "sample_perfect_tile")
+        factors = self._decide(
+            None if extent is None else ("sample_perfect_tile", extent, n, max_innermost_factor),
+            decision,
+            lambda given: perfect_tile(self._rng, func, loop.var, n, max_innermost_factor, given),
+        )
         self._note(decision=list(factors))
         return [self._fresh_value(f, i) for i, f in enumerate(factors)]
 
@@ -80,6 +85,12 @@ def prime_factors(n: int) -> tuple[int, ...]:
     if n > 1:
         found.append(n)
     return tuple(found)
+
+
+def known_extent(func: PrimFunc, var: Var, primitive: str) -> int | None:
+    """The extent of a loop; None where it is symbolic."""
+    extent = loop_of(find_loop(func, var, primitive)).extent
+    return extent.value if isinstance(extent, IntImm) else None
 
 
 def perfect_tile(
@@ -109,8 +120,7 @@ def perfect_tile(
             "sample_perfect_tile",
             f"max_innermost_factor must be at least 1; found {max_innermost_factor}.",
         )
-    loop = loop_of(find_loop(func, var, "sample_perfect_tile"))
-    extent = getattr(loop.extent, "value", None)
+    extent = known_extent(func, var, "sample_perfect_tile")
     if extent is None:
         return [-1, *([1] * (n - 1))]
     if decision is not None:

@@ -15,6 +15,7 @@ from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import matmul, tiled
 from burnish.tests.tuner.spaces import doubled, four_levels, steered
+from burnish.tuner.rules.registry import RULES
 from burnish.tuner.rules.trial import attempt
 from burnish.tuner.search.candidate import make_candidate
 from burnish.tuner.search.decisions import DecidedSchedule, Draws, draws_of_trace, redraw_tile
@@ -60,6 +61,7 @@ def ruled(given: Draws = (), seed: int = 0) -> DecidedSchedule:
 
 
 def test_a_field_of_a_rule_is_a_named_draw() -> None:
+    assert "matmul" in [rule.name for rule in RULES]
     draws = {str(d.domain[0]): d for d in ruled().draws}
     vectors = draws["matmul.vectors"]
     assert vectors.domain[1:] == (1, 2, 3, 4)
