@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs fuzz-schedules mutants numerics onnx-suite opinfo prove random-programs ulp clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs coverage fuzz-schedules mutants numerics onnx-suite opinfo prove random-programs ulp clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,9 @@ bench-tune: $(VENV)/.stamp  ## how long tuning takes, beside known figures of TV
 cliffs: $(VENV)/.stamp  ## random small programs beside the roofline and eager PyTorch (N= SEED= OUT=)
 	$(BIN)/python -m burnish.benchmarks.cliffs --count $(or $(N),225) --seed $(or $(SEED),0) \
 	  $(if $(OUT),--out '$(OUT)') $(BENCH_ARGS)
+
+coverage: $(VENV)/.stamp  ## models of torchvision, timm and transformers, into docs/coverage.md (MATCH=regex)
+	$(BIN)/python -m burnish.tests.models_of_others.run --match '$(MATCH)' --jobs $(or $(JOBS),2)
 
 fuzz-schedules: $(VENV)/.stamp  ## random schedules, checked (N= SEED= JOBS= PROGRAM= OUT=docs/fuzzing.md)
 	$(BIN)/python -m burnish.tests.fuzz.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) \

@@ -12,7 +12,7 @@ REGISTRY.refuses(
     "shape (torch.where, masked_fill, topk)",
     "aten.nonzero.default", "aten.masked_select.default", "aten._unique2.default",
     "aten.unique_dim.default", "aten.unique_consecutive.default", "aten.bincount.default",
-    "aten.repeat_interleave.Tensor",
+    "aten.repeat_interleave.Tensor", "torchvision.nms.default",
 )  # fmt: skip
 REGISTRY.refuses(
     "it works on complex numbers, of which there is no dtype; compute with real and imaginary "

@@ -18,6 +18,7 @@ from torch.fx import Node
 
 from . import decompositions_counting, decompositions_image, decompositions_special
 from .decompositions import DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
+from .decompositions_packages import BY_NAME
 from .export import quiet_torch
 from .registry import REGISTRY, operator_name
 
@@ -51,7 +52,7 @@ def prepare_program(program: ExportedProgram) -> ExportedProgram:
         if missing:
             table = table or dict(torch.export.default_decompositions().items())
         found = {
-            op: DECOMPOSITIONS.get(op) or table.get(op) or _composite(op) or _FURTHER.get(op)
+            op: DECOMPOSITIONS.get(op) or table.get(op) or _composite(op) or _further(op)
             for op in missing
         }
         chosen = {op: function for op, function in found.items() if function is not None}
@@ -67,6 +68,11 @@ def _composite(op: Any) -> Callable[..., Any] | None:
     give a view (ravel, movedim); in a pure program that makes no difference."""
     is_composite = isinstance(op, torch._ops.OpOverload) and op._can_decompose()
     return op.decompose if is_composite else None
+
+
+def _further(op: Any) -> Callable[..., Any] | None:
+    """The decompositions of operators that torch or another package has for itself."""
+    return _FURTHER.get(op) or BY_NAME.get(str(op))
 
 
 def _wants_more(node: Node) -> bool:

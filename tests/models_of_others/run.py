@@ -2,7 +2,8 @@
 
 Each case runs in a process of its own, forked from one that has the libraries loaded, under a
 time limit and a limit of memory: one that hangs or crashes is a line of the table like any other.
-What was found is kept in ``docs/coverage.json``, from which ``docs/coverage.md`` is written.
+What was found is kept beside this file, from one call to the next, and ``docs/coverage.md`` is
+written from it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -23,12 +24,24 @@ from typing import Any
 
 import torch
 
-from .case import Case, Outcome, check_dynamic, check_static, prepared
+from .case import TOLERANCE, Case, Outcome, check_dynamic, check_static, prepared
 from .cases import BY_NAME, CASES
 
 LIMIT_SECONDS = 600
 LIMIT_BYTES = 12 << 30
-DATA = Path(__file__).parents[2] / "docs" / "coverage.json"
+DATA = Path(__file__).with_name("outcomes.json")
+PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
+HEAD = """# Models that others wrote
+
+`make coverage` compiles models of torchvision, timm and transformers and compares them with eager
+PyTorch. Weights are random and disturbed, so that no output is constant. A model agrees where no
+element of an output is further from eager's than {tolerance} times the largest of that output.
+It is compiled for one shape and, by itself, for any batch (of texts and waves any length too).
+Compilation and calls take place under nothing, under `no_grad` or under `inference_mode`, by
+the model's name; with `train()` left on a model is refused by name where that changes its result,
+and compiled otherwise. Export is torch.export and the import behind it; a call is timed on one
+thread. The run that wrote this had {count} of {all} models, of which {agree} agree both ways.
+"""
 _FORK = multiprocessing.get_context("fork")
 
 
@@ -68,9 +81,8 @@ def _work(name: str, options: dict[str, Any], answer: Connection) -> None:
 
 def run_all(
     names: Sequence[str], jobs: int, options: dict[str, Any], seconds: float = LIMIT_SECONDS
-) -> dict[str, dict[str, Any]]:
-    """The outcomes of cases by name, ``jobs`` at a time."""
-    found: dict[str, dict[str, Any]] = {}
+) -> Iterator[dict[str, Any]]:
+    """The outcomes of cases, ``jobs`` at a time, as they come."""
     waiting, running = list(names), {}
     while waiting or running:
         while waiting and len(running) < jobs:
@@ -95,10 +107,8 @@ def run_all(
             if result is None:
                 why = f"took over {seconds:.0f} s" if late else f"ended with {process.exitcode}"
                 result = asdict(Outcome(name, static=why, dynamic=why))
-            found[name] = result
             del running[pipe]
-            print(line(result), flush=True)
-    return found
+            yield result
 
 
 def line(result: dict[str, Any]) -> str:
@@ -120,14 +130,38 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     names = [case.name for case in CASES if re.search(given.match, case.name)]
     options = {"static_only": given.static, "trace": given.trace}
-    found = run_all(names, given.jobs, options, given.seconds)
     known = json.loads(given.data.read_text()) if given.data.exists() else {}
-    known |= found
-    ordered = {case.name: known[case.name] for case in CASES if case.name in known}
-    given.data.write_text(json.dumps(ordered, indent=1) + "\n")
-    bad = [n for n, r in found.items() if r["static"] or r["dynamic"]]
-    print(f"{len(found) - len(bad)} of {len(found)} agree")
+    for result in run_all(names, given.jobs, options, given.seconds):
+        print(line(result), flush=True)
+        known[result["name"]] = result
+        ordered = {case.name: known[case.name] for case in CASES if case.name in known}
+        given.data.write_text(json.dumps(ordered, indent=1) + "\n")
+    PAGE.write_text(page(json.loads(given.data.read_text())))
     return 0
+
+
+def page(outcomes: dict[str, dict[str, Any]]) -> str:
+    """The document: how many agree, a line for each model, the slowest to compile."""
+    rows = list(outcomes.values())
+    agree = sum(not r["static"] and not r["dynamic"] for r in rows)
+    slow = sorted(rows, key=lambda r: -r["compile_seconds"])[:10]
+    parts = [HEAD.format(tolerance=TOLERANCE, agree=agree, count=len(rows), all=len(CASES))]
+    parts += [
+        "| model | one shape | any batch (and length) | export, s | compile, s | ms | eager, ms |"
+    ]
+    parts += ["|---|---|---|---:|---:|---:|---:|"]
+    parts += [_row(r) for r in rows]
+    parts += ["", "## The ten slowest to compile", "", "| model | compile, s | kernels |"]
+    parts += ["|---|---:|---:|"]
+    parts += [f"| {r['name']} | {r['compile_seconds']:.1f} | {r['kernels']} |" for r in slow]
+    return "\n".join(parts) + "\n"
+
+
+def _row(r: dict[str, Any]) -> str:
+    words = [(r[kind] or "agrees").replace("|", "/")[:160] for kind in ("static", "dynamic")]
+    numbers = [f"{r[key]:.1f}" for key in ("frontend_seconds", "compile_seconds")]
+    numbers += [f"{r[key]:.2f}" for key in ("burnish_ms", "eager_ms")]
+    return f"| {r['name']} | {' | '.join([*words, *numbers])} |"
 
 
 if __name__ == "__main__":
