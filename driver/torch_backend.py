@@ -36,9 +36,11 @@ def burnish_backend(gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any
             stacklevel=2,
         )
     if trains or not gives_new_tensors(gm):
-        result: Callable[..., Any] = gm.forward
-        return result
-    return torch.compiler.disable(_Compiled(gm).__call__)
+        chosen: Callable[..., Any] = gm.forward
+    else:
+        untraced: Any = torch.compiler.disable
+        chosen = untraced(_Compiled(gm).__call__)
+    return chosen
 
 
 class _Compiled:

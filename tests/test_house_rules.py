@@ -38,6 +38,7 @@ TESTED_ELSEWHERE = {
 
 TOOLS_OF_TESTS = {
     "fuzz": "the generator of random schedules, a command of its own",
+    "models_of_others": "the comparison of other libraries' models, a command of its own",
     "mutation": "the mutation run, a command of its own",
     "ulp": "the sweep of elementary functions over all float32 numbers, another",
 }

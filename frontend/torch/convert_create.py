@@ -64,6 +64,7 @@ def triangle(context: Context, node: Node) -> Atom:
     kind = context.type(x)
     diagonal = int(context.static(arguments(node)["diagonal"], "the diagonal"))
     lower = base_name(node) == "tril"
-    below = context.below_diagonal(*kind.shape[-2:], diagonal if lower else diagonal - 1)
+    rows, columns = kind.shape[-2:]
+    below = context.below_diagonal(rows, columns, diagonal if lower else diagonal - 1)
     zero = context.number(0, kind.dtype)
     return context.op("where", below, *((x, zero) if lower else (zero, x)))

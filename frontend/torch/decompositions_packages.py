@@ -51,7 +51,7 @@ def roi_align(
         corners[:, 0], corners[:, 2], pooled_width, sampling_ratio, x.shape[3], aligned
     )
     channels_last = x.permute(0, 2, 3, 1)
-    result: Any = 0
+    result = torch.zeros((), dtype=x.dtype, device=x.device)
     for row, row_part in zip(rows, row_parts, strict=True):
         for column, column_part in zip(columns, column_parts, strict=True):
             part = row_part.unsqueeze(2) * column_part.unsqueeze(1)

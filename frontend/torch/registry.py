@@ -218,7 +218,7 @@ class Context:
         """A mask of (rows, columns): true on a diagonal and below."""
         sizes = static_shape((rows, columns))
         if sizes is not None:
-            return constant(np.tri(*sizes, diagonal) > 0)
+            return constant(np.tri(sizes[0], sizes[1], diagonal) > 0)
         row = self.op("add", self.positions(rows), self.number(diagonal, _INDEX))
         return self.op(
             "greater_equal", self.op("expand_dims", row, axis=1), self.positions(columns)
