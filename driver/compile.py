@@ -350,6 +350,8 @@ class CompiledModel(CallableModel[ModelSignature]):
                 return False
             self._signatures[key] = self._current = new
             self._fixed = new if self._fixed is not None else None
+            if self._asking is not None:
+                self._asking.replace(old, new)
             self._entry = self._dispatch
             return True
 

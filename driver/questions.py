@@ -57,7 +57,7 @@ class Asking(Generic[S]):
     ) -> None:
         self._root: _Step[S] = _Step(root)
         self._again, self._build, self._build_question = again, build, build_question
-        self._count = 0
+        self._leaves: list[_Step[S]] = []
         self._lock = threading.Lock()
 
     def select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> S:
@@ -76,9 +76,17 @@ class Asking(Generic[S]):
             step = step.after[key]
         with self._lock:
             if step.program is None:
-                self._check_count()
+                self._check_count(len(self._leaves))
                 step.program = self._build(step.imported)
+                self._leaves.append(step)
         return step.program
+
+    def replace(self, old: S, new: S) -> None:
+        """Put a program in the place of one."""
+        with self._lock:
+            for step in self._leaves:
+                if step.program is old:
+                    step.program = new
 
     def _answer(self, step: _Step[S], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         question = step.imported.question
@@ -95,16 +103,15 @@ class Asking(Generic[S]):
                 step.program = self._build_question(step.imported)
         return np.array(step.program.run(given)[0].data)
 
-    def _check_count(self) -> None:
+    def _check_count(self, count: int) -> None:
         question = self._root.imported.question
         reason = "" if question is None else f" The first of them: {question.reason}."
-        if self._count >= MOST_PROGRAMS:
+        if count >= MOST_PROGRAMS:
             raise VMError(
                 f"This model's program depends on values of its inputs, and was compiled for "
-                f"{self._count} of them; the next one is refused.{reason}"
+                f"{count} of them; the next one is refused.{reason}"
             )
-        self._count += 1
-        if self._count == NOTE_PROGRAMS:
+        if count + 1 == NOTE_PROGRAMS:
             warnings.warn(
                 "burnish compiled this model for the fourth time: its program depends on values of "
                 f"its inputs, and after {MOST_PROGRAMS} programs no more are made.{reason}",

@@ -20,6 +20,7 @@ from ...graphir.expr import Atom
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm
 from .registry import Context, Value, attribute, converts, node_name
+from .term import Term
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,10 @@ def einsum(context: Context, node: NodeProto) -> Value:
     operands = [context.operand(node, i) for i in range(len(node.input))]
     ranks = [context.type(x).ndim for x in operands]
     inputs, output = _parse(node, str(attribute(node, "equation")), ranks)
-    terms = [_Term(x, letters) for x, letters in zip(operands, inputs, strict=True)]
+    terms = [
+        _diagonal(context, _Term(x, letters)) for x, letters in zip(operands, inputs, strict=True)
+    ]
+    inputs = [t.letters for t in terms]
     _check_sizes(context, node, terms)
     result = _summed(context, terms[0], output + "".join(inputs[1:]))
     for i in range(1, len(terms)):
@@ -74,18 +78,31 @@ def _parse(node: NodeProto, equation: str, ranks: Sequence[int]) -> tuple[list[s
         once = sorted(c for c in set(joined) if joined.count(c) == 1)
         right = ("..." if "..." in left else "") + "".join(once)
     output = right.replace("...", "".join(reversed(spare[:widest])))
-    for letters in (*inputs, output):
-        if len(set(letters)) != len(letters):
-            raise FrontendError(
-                f"{node_name(node)}: {equation!r} names a dim twice in one term (a diagonal), "
-                "which cannot be imported."
-            )
+    if len(set(output)) != len(output):
+        raise FrontendError(f"{node_name(node)}: {equation!r} names a dim of its result twice.")
     missing = set(output) - set("".join(inputs))
     if missing:
         raise FrontendError(
             f"{node_name(node)}: {equation!r} makes dims {sorted(missing)} of nothing."
         )
     return inputs, output
+
+
+def _diagonal(context: Context, term: _Term) -> _Term:
+    """The elements at equal places of axes of one letter: of n * n numbers every (n + 1)th."""
+    twice = next((c for c in term.letters if term.letters.count(c) > 1), None)
+    if twice is None:
+        return term
+    first = term.letters.index(twice)
+    second = term.letters.index(twice, first + 1)
+    rest = [i for i in range(len(term.letters)) if i not in (first, second)]
+    turned = Term(context, term.value).permute(*rest, first, second)
+    rows, columns = turned.sizes("a diagonal", len(rest))
+    if rows != columns:
+        raise FrontendError(f"a diagonal of dims {rows} and {columns}, which are not equal.")
+    flat = turned.reshape(*turned.shape[:-2], rows * rows)
+    letters = "".join([term.letters[i] for i in rest]) + twice
+    return _diagonal(context, _Term(flat.cut(-1, 0, None, rows + 1).atom, letters))
 
 
 def _check_sizes(context: Context, node: NodeProto, terms: Sequence[_Term]) -> None:

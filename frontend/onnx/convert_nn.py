@@ -93,7 +93,6 @@ def attention(context: Context, node: NodeProto) -> Value:
         *operands,
         scale=None if scale is None else float(scale),
         causal=bool(attribute(node, "is_causal", 0)),
-        zero_masked_rows=False,
     )
     if len(shape) == 4:
         return y

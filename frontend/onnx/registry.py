@@ -23,6 +23,7 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
 from ...graphir.builder import BlockBuilder, call_op
+from ...graphir.dim import static_shape
 from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
 from ...graphir.literal import readable
 from ...graphir.op import type_of
@@ -55,6 +56,8 @@ DEEPEST = 32
 """Graphs and functions inside of one another; more is a damaged model."""
 MOST_ELEMENTS = 1 << 28
 """Of a constant that does not stand in the file element by element."""
+MOST_RESULTS = 1 << 38
+"""Elements of a tensor; more is refused before anything of it is made."""
 MOST_SIZES = 64
 """An int64 constant with more elements than this is data, never a list of sizes."""
 
@@ -121,7 +124,9 @@ def values_of(tensor: TensorProto, where: str, base_dir: str = "") -> tuple[np.n
     """
     dtype = import_dtype(tensor.data_type, where)
     if tensor.data_location == TensorProto.EXTERNAL:
-        _check_external(tensor, where, base_dir)
+        path = _check_external(tensor, where, base_dir)
+        if tensor.data_type not in NARROW:
+            return _mapped(tensor, dtype, path, where), dtype
     try:
         array = np.asarray(numpy_helper.to_array(tensor, base_dir))
     except Exception as error:  # ValueError, OSError, and what onnx's own checks raise
@@ -149,8 +154,9 @@ def densified(sparse: SparseTensorProto, where: str) -> tuple[np.ndarray, DType]
     return dense.reshape(shape), dtype
 
 
-def _check_external(tensor: TensorProto, where: str, base_dir: str) -> None:
-    """External data must lie inside the model's folder, symbolic links resolved."""
+def _check_external(tensor: TensorProto, where: str, base_dir: str) -> Path:
+    """The file of external data, which must lie inside the model's folder, symbolic links
+    resolved."""
     if not base_dir:
         raise FrontendError(
             f"{where} keeps its data in another file; pass the model's path instead of its "
@@ -166,6 +172,28 @@ def _check_external(tensor: TensorProto, where: str, base_dir: str) -> None:
         )
     if not path.is_file():
         raise FrontendError(f"{where}: its data file {location!r} is missing in {folder}.")
+    return path
+
+
+def _mapped(tensor: TensorProto, dtype: DType, path: Path, where: str) -> np.ndarray:
+    """A part of a file as an array, which is not read before somebody reads it."""
+    entries = {e.key: e.value for e in tensor.external_data}
+    shape = tuple(tensor.dims)
+    held = np.dtype("uint16" if dtype == "bfloat16" else str(dtype))
+    size = math.prod(shape) * held.itemsize
+    try:
+        offset, length = int(entries.get("offset", 0)), int(entries.get("length", size))
+    except ValueError as error:
+        raise FrontendError(f"{where}: the place of its data is no number: {error}.") from error
+    room = path.stat().st_size - offset
+    if min((*shape, offset)) < 0 or length != size or size > room:
+        raise FrontendError(
+            f"{where}: the tensor's data cannot be read: {shape} {dtype} takes {size} bytes; its "
+            f"file states {length}, and has {room} from {offset} on."
+        )
+    if not size:
+        return np.zeros(shape, held)
+    return np.memmap(path, held, "r", offset, shape)
 
 
 class Context:
@@ -389,8 +417,15 @@ class Context:
 
     # -- results ------------------------------------------------------------------------------
     def op(self, name: str, *args: Atom, **attrs: Any) -> Var:
-        """Emit an operator call."""
-        return self.builder.emit(call_op(name, *args, **attrs))
+        """Emit an operator call. Raises FrontendError for a result beyond all memory."""
+        made = self.builder.emit(call_op(name, *args, **attrs))
+        size = static_shape(self.type(made).shape)
+        if size is not None and math.prod(size) > MOST_RESULTS:
+            raise FrontendError(
+                f"{name} makes a tensor of shape {size}, which no memory holds; the model is "
+                "damaged, or its sizes are not what they should be."
+            )
+        return made
 
     def cast(self, atom: Atom, dtype: DType) -> Atom:
         """The value in another dtype; itself where it has it."""

@@ -7,13 +7,14 @@ import pytest
 from onnx import parser
 
 import burnish
-from burnish.driver.questions import MOST_PROGRAMS
+from burnish.driver import questions
+from burnish.driver.compile import CompiledModel
 from burnish.support.errors import ArityError, VMError
 
 X = np.arange(6, dtype=np.float32)
 
 
-def reshaping() -> burnish.driver.compile.CompiledModel:  # type: ignore[name-defined]
+def reshaping() -> CompiledModel:
     return burnish.compile(
         parser.parse_model(
             '<ir_version: 8, opset_import: ["" : 17]> '
@@ -46,20 +47,29 @@ def test_how_many_elements_are_not_zero_is_computed() -> None:
         assert np.array_equal(model(x), np.stack(np.nonzero(x)))
 
 
-def test_there_is_a_note_and_an_end() -> None:
+def test_there_is_a_note_and_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     model = burnish.compile(
         parser.parse_model(
             '<ir_version: 8, opset_import: ["" : 17]> '
             "g (float[1] x, int64[1] n) => (float y) { y = Expand(x, n) }"
         )
     )
-    asking = model._asking
-    assert asking is not None
     for n in range(3):
         model(X[1:2], np.array([n + 1]))
     with pytest.warns(UserWarning, match="for the fourth time: its program depends on values"):
         model(X[1:2], np.array([4]))
-    asking._count = MOST_PROGRAMS
-    with pytest.raises(VMError, match="and was compiled for 64 of them; the next one is refused"):
+    monkeypatch.setattr(questions, "MOST_PROGRAMS", 4)
+    with pytest.raises(VMError, match="and was compiled for 4 of them; the next one is refused"):
         model(X[1:2], np.array([5]))
     assert model(X[1:2], np.array([4])).tolist() == [1.0] * 4
+
+
+def test_a_tuned_program_takes_the_place_of_the_first() -> None:
+    model = reshaping()
+    model(X, np.array([2, 3]))
+    old = model._current
+    assert old is not None
+    new = questions.CompiledSignature(old.imported, old.executable, 1)
+    assert model._replace(old, new)
+    model(X, np.array([2, 3]))
+    assert model._current is new

@@ -35,7 +35,8 @@ def made_for(equation: str, arrays: list[np.ndarray]):  # type: ignore[no-untype
     [
         "ij,jk->ik", "ij,kj->ik", "ji,jk->ki", "bij,bjk->bik", "bhik,bhjk->bhij",
         "bhij,bhjk->bihk", "ij,j->i", "i,i->", "i,j->ij", "ij,ij->ij", "ij,ij->j", "bij->bji",
-        "ij->", "bij->j", "ijk,kjl->il", "bij,jk,kl->bil", "...ij,...jk->...ik", "...i->...",
+        "ij->", "bij->j", "...ii->...i", "ijij->ij", "ii->", "ijk,kjl->il", "bij,jk,kl->bil",
+        "...ij,...jk->...ik", "...i->...",
         "ij,jk", "bi,bj->bij", "bhi,bij->bhj", "ij,k->j", "i j , j k -> i k", "bihk,bjhk->bhij",
     ],
 )  # fmt: skip
@@ -74,7 +75,8 @@ def test_symbolic_sizes() -> None:
 @pytest.mark.parametrize(
     ("equation", "shapes", "message"),
     [
-        ("ii->i", [(3, 3)], "names a dim twice in one term (a diagonal)"),
+        ("ij->ii", [(3, 3)], "names a dim of its result twice"),
+        ("ii->i", [(3, 4)], "a diagonal of dims 3 and 4"),
         ("ij,jk->ik", [(3, 3)], "has 2 terms, and there are 1 operands"),
         ("ij->i", [(3, 3, 3)], "'ij' of 'ij->i' does not fit an operand of 3 dims"),
         ("ij->ik", [(3, 3)], "makes dims ['k'] of nothing"),

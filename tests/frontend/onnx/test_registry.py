@@ -26,7 +26,7 @@ from burnish.graphir.dim import print_shape
 from burnish.graphir.expr import constant
 from burnish.support.errors import FrontendError
 from burnish.tensorir.expr import IntImm, Var
-from burnish.tests.frontend.onnx.oracle import evaluate, model
+from burnish.tests.frontend.onnx.oracle import evaluate, model, refusal
 
 NODE = helper.make_node("Relu", ["x"], ["y"])
 
@@ -116,6 +116,10 @@ def test_external_data_that_is_missing_or_short(folder: Path) -> None:
         values_of(external("none.bin"), "w", str(folder))
     with pytest.raises(FrontendError, match="the tensor's data cannot be read"):
         values_of(external("w.bin", offset="8", length="8"), "w", str(folder))
+    with pytest.raises(FrontendError, match="its file states 4, and has 12 from 0 on"):
+        values_of(external("w.bin", length="4"), "w", str(folder))
+    with pytest.raises(FrontendError, match="the place of its data is no number"):
+        values_of(external("w.bin", offset="here"), "w", str(folder))
     with pytest.raises(FrontendError, match="pass the model's path instead of its contents"):
         values_of(external("w.bin"), "w")
 
@@ -178,3 +182,8 @@ def test_inputs_without_a_name_are_left_out() -> None:
     x = np.array([3.0, -1.0, 2.0], np.float32)
     (found,) = evaluate(import_onnx(made), {"x": x})
     np.testing.assert_array_equal(found, np.concatenate([x, x]))
+
+
+def test_results_beyond_all_memory_are_refused() -> None:
+    weights = {"s": np.array([1 << 30, 1 << 30, 4])}
+    assert "no memory holds" in refusal(model("y = Expand(x, s)", "float[1] x", weights=weights))
