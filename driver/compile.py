@@ -342,7 +342,7 @@ class CompiledModel(CallableModel[ModelSignature]):
             result.kept = self._replace(current, new)
         return result
 
-    def _replace(self, old: CompiledSignature, new: ModelSignature) -> bool:
+    def _replace(self, old: ModelSignature, new: ModelSignature) -> bool:
         """Put a signature in the place of one; whether that is still there, with its weights."""
         with self._lock:
             key = next((k for k, v in self._signatures.items() if v is old), None)

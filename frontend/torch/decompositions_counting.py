@@ -64,7 +64,8 @@ def histogram_of_equal_parts(
     weight: Tensor | None = None,
     density: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    low, high = _range(x.reshape(-1), *(range or (0.0, 0.0)), 0.5)
+    first, last = range or (0.0, 0.0)
+    low, high = _range(x.reshape(-1), first, last, 0.5)
     step = torch.arange(bins + 1, dtype=x.dtype, device=x.device) / bins
     edges = torch.where(step < 0.5, low + step * (high - low), high - (1 - step) * (high - low))
     return histogram(x, edges, weight=weight, density=density)

@@ -97,8 +97,8 @@ class DotRule(Rule[Product, DotDecisions]):
         tile = RegisterTile(decisions.columns, (roles.lanes(target),), decisions.unroll)
         k = static_extent(block, roles.matmul.reduce[0])
         assert k is not None
-        for names, own in _parts_of_columns(sch, (block.name, epilogue), tile):
-            _schedule_part(sch, *names, own, k, target, points_of(block))
+        for (product, outlet), own in _parts_of_columns(sch, (block.name, epilogue), tile):
+            _schedule_part(sch, product, outlet, own, k, target, points_of(block))
         schedule_rest(sch, target, decide)
 
 
