@@ -118,6 +118,7 @@ def test_a_flag_changes_what_is_seen(
 ) -> None:
     value, look = EFFECTS[name]
     monkeypatch.chdir(tmp_path)
+    native_target()  # Kept from here on: what follows is no such machine.
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     for flag in FLAGS:
         monkeypatch.delenv(flag, raising=False)
