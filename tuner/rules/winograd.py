@@ -64,6 +64,7 @@ from ..tiling.tile_model import (
     VECTORS,
     TileShape,
     cycles_of_rows,
+    most_sums,
     operand_registers,
     rows_of_tile,
 )
@@ -358,7 +359,8 @@ def _best_tile(tiles: int, columns: int, rest: bool, target: Target) -> TileShap
         for rows in range(1, min(TALLEST_TILE, tiles) + 1):
             if columns % vectors or (tiles % rows and not rest):
                 continue
-            if rows * vectors + vectors + spare > known.registers:
+            sums = rows * vectors
+            if sums + vectors + spare > known.registers or sums > most_sums(known):
                 continue
             steps = cycles_of_rows(tiles, rows, vectors)
             costs[TileShape(rows, vectors)] = steps * (columns // vectors)

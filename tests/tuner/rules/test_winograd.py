@@ -32,8 +32,9 @@ from burnish.tests.tuner.rules.checking import (
     check_rule,
     scheduled,
 )
-from burnish.tuner.rules.winograd import match_winograd
+from burnish.tuner.rules.winograd import WinogradRoles, match_winograd
 from burnish.tuner.tiling.partial_sums import plan_blocks_of_steps
+from burnish.tuner.tiling.tile_model import most_sums
 
 ONES = (1, 1, 1, 1)
 
@@ -214,3 +215,15 @@ def test_the_bound_of_direct_convolution_is_smaller(channels: int) -> None:
     )
     for m in SIZES:
         assert terms * (longest + 1) * 2.0**-24 < error_bound(m, channels)
+
+
+def test_a_tile_leaves_registers_to_operands_that_must_be_loaded() -> None:
+    # 13 tiles of rows in a block of one row would be one tile of 13 x 2.
+    target = Target("llvm -mcpu=neoverse-n1 -cores=2")
+    func = winograd(1, 4, 52, 16, 32, 4).func
+    found = match_winograd(func)
+    assert found is not None
+    roles = WinogradRoles(func, found)
+    assert roles.size == (1, 1, 13)
+    tile = roles.best_tile(1, target)
+    assert tile.rows * tile.vectors <= most_sums(target.instructions)
