@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch.fx import Node
 
-from .registry import REGISTRY, Context, converts
+from ...graphir.expr import Atom
+from .registry import REGISTRY, Context, arguments, converts
 
 REGISTRY.refuses(
     "its result has as many elements as the data say, and a compiled model's shapes must follow "
@@ -26,7 +27,7 @@ REGISTRY.refuses(
     "and pass them in",
     "aten.rand.default", "aten.rand_like.default", "aten.randn.default", "aten.randn_like.default",
     "aten.randint.low", "aten.randint.default", "aten.randperm.default", "aten.bernoulli.default",
-    "aten.bernoulli.p", "aten.multinomial.default", "aten.exponential.default",
+    "aten.multinomial.default", "aten.exponential.default",
     "aten.uniform.default", "aten.normal_functional.default",
 )  # fmt: skip
 
@@ -36,3 +37,15 @@ def size_of_data(context: Context, node: Node) -> None:
     """torch puts this behind operators whose result has a size that only data tell, which say more
     themselves where they come to be converted."""
     raise context.refuse("checks a size that depends on data, for which nothing can be compiled.")
+
+
+@converts("aten.bernoulli.p")
+def bernoulli(context: Context, node: Node) -> Atom:
+    """Never, or always: dropout whose rate a model's configuration has set to 0."""
+    probability, kind = arguments(node)["p"], context.result_type(node)
+    if probability not in (0, 1):
+        raise context.refuse(
+            "draws random numbers, and a compiled model is a function of its inputs; draw them "
+            "outside and pass them in."
+        )
+    return context.broadcast(context.number(probability, kind.dtype), kind)

@@ -58,7 +58,8 @@ def roi_align(
             taken = channels_last[image, row.unsqueeze(2), column.unsqueeze(1)]
             result = result + taken * part.unsqueeze(3)
     bins = (pooled_height, sampling_ratio, pooled_width, sampling_ratio)
-    return result.unflatten(2, bins[2:]).unflatten(1, bins[:2]).mean((2, 4)).permute(0, 3, 1, 2)
+    apart: Tensor = result.unflatten(2, bins[2:]).unflatten(1, bins[:2])
+    return apart.mean((2, 4)).permute(0, 3, 1, 2)
 
 
 def _samples(

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from burnish.support.errors import UnsupportedOpError
-from burnish.tests.frontend.torch.oracle import import_function
+from burnish.support.errors import FrontendError, UnsupportedOpError
+from burnish.tests.frontend.torch.oracle import check_all, import_function
 
 X = torch.rand(4, 8)
 SIZE = "its result has as many elements as the data say"
@@ -39,3 +39,10 @@ def test_reasons(function: Any, message: str) -> None:
     with pytest.raises(UnsupportedOpError) as caught:
         import_function(function, X)
     assert message in str(caught.value)
+
+
+def test_a_mask_that_is_never_or_always_drawn() -> None:
+    rates = {f"{p}": lambda x, p=p: x * torch.bernoulli(x, p=p) for p in (0.0, 1.0)}
+    check_all(rates, X)
+    with pytest.raises(FrontendError, match="draws random numbers"):
+        import_function(lambda x: torch.bernoulli(x, p=0.5), X)
