@@ -37,6 +37,7 @@ TESTED_ELSEWHERE = {
 
 
 TOOLS_OF_TESTS = {
+    "frontend/torch/opinfo": "PyTorch's own database of operators, another",
     "fuzz": "the generator of random schedules, a command of its own",
     "models_of_others": "the comparison of other libraries' models, a command of its own",
     "mutation": "the mutation run, a command of its own",

@@ -59,6 +59,9 @@ def put(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+HIGH, HIGH_ROWS = int((X > 0.5).sum()), int((X[:, 0, 0] > 0.5).sum())
+
+
 def test_writing() -> None:
     check_all(
         {
@@ -67,10 +70,10 @@ def test_writing() -> None:
             "second axis": lambda x: torch.ops.aten.index_put(x, [None, TO], x[:, :3]),
             "mask": lambda x: x.index_put((x > 0.5,), torch.tensor(0.0)),
             "mask of rows": lambda x: x.index_put((x[:, 0, 0] > 0.5,), torch.tensor(0.0)),
-            "a value each": lambda x: x.index_put((x > 0.5,), x.flatten()[: (X > 0.5).sum()]),
-            "a row each": lambda x: x.index_put((X[:, 0, 0] > 0.5,), x[: (X[:, 0, 0] > 0.5).sum()]),
+            "a value each": lambda x: x.index_put((x > 0.5,), x.flatten()[:HIGH]),
+            "a row each": lambda x: x.index_put((x[:, 0, 0] > 0.5,), x[:HIGH_ROWS]),
             "mask behind": lambda x: torch.ops.aten.index_put(
-                x, [None, X[0, :, 0] > 0.5], x[:, :1], True
+                x, [None, x[0, :, 0] > 0.5], x[:, :1], True
             ),
             "index_add": lambda x: x.index_add(0, TO, x[:3]),
             "index_copy": lambda x: x.index_copy(1, TO, x[:, :3] + 1),

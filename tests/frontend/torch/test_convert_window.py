@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from burnish.support.errors import FrontendError
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
 
 torch.manual_seed(0)
@@ -160,16 +159,3 @@ def test_each_is_one_operator() -> None:
         (nn.AdaptiveAvgPool2d(3), "adaptive_pool"),
     ]:
         assert operators_of(import_function(module, X2)) == [name]
-
-
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda x: F.max_pool3d(x, 1, return_indices=True)[1], "its result 1 is used"),
-        (lambda x: F.adaptive_max_pool2d(x, 2, return_indices=True)[1], "its result 1 is used"),
-    ],
-)
-def test_indices_of_maxima_are_refused(function: Any, message: str) -> None:
-    with pytest.raises(FrontendError) as caught:
-        import_function(function, X2)
-    assert message in str(caught.value)
