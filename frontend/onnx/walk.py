@@ -234,6 +234,10 @@ def _call(context: Context, node: NodeProto, function: FunctionProto) -> list[Va
         for i, name in enumerate(function.input)
     }
     attributes = {a.name: a for a in function.attribute_proto}
+    schema = None if _local(context, node) else _schema(context, node)
+    for name, known in schema.attributes.items() if schema is not None else ():
+        if known.default_value.name:
+            attributes[name] = known.default_value
     attributes |= {a.name: a for a in node.attribute}
     body = [_bound(n, attributes) for n in function.node]
     opsets = dict(context.opsets) | {o.domain: o.version for o in function.opset_import}

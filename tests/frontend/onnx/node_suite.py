@@ -248,6 +248,7 @@ def run_all(names: Sequence[str], jobs: int) -> dict[str, str]:
                 worker.close()
                 worker = _Worker()
             found[name] = answer
+            print(f"{name}: {answer or PASSES}", flush=True)
         worker.close()
 
     threads = [threading.Thread(target=serve) for _ in range(jobs)]
@@ -307,7 +308,7 @@ def main() -> int:
     found = run_all([n for n in chosen if reasons[n] is None], options.jobs)
     for name, text in sorted(found.items()):
         if text:
-            print(f"{name}: {text}")
+            print(f"fails: {name}: {text}")
     lost = [n for n, text in found.items() if text and known.get(n) == PASSES]
     for kind in KINDS:
         mine = [text for n, text in found.items() if n.startswith(kind + "/")]

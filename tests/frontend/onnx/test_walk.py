@@ -19,6 +19,12 @@ def test_operators_without_a_converter_are_their_own_functions() -> None:
     check(made, x=X.reshape(4, 3)[:2], t=np.array([2, 0]))
 
 
+def test_attributes_that_are_not_given_have_the_operators_defaults() -> None:
+    made = model("y = HannWindow(n)", "float[1] x", weights={"n": np.int64(6)})
+    found = evaluate(import_onnx(made), {"x": X[0, 0, :1]})[0]
+    np.testing.assert_allclose(found, np.hanning(7)[:6], atol=1e-6)
+
+
 def test_a_form_that_the_converter_leaves_is_the_function() -> None:
     body = "y, mean, deviation = LayerNormalization<axis = -1>(x, w)"
     made = model(body, outputs="float y, float mean", weights={"w": np.ones(4, np.float32)})
