@@ -92,7 +92,7 @@ class _Cell:
 
     def _lstm(self, gates: Term, c: Term) -> tuple[Term, Term]:
         i, o, f, g = gates.parts(-1, 4)
-        pi, po, pf = self.peephole or [None] * 3
+        pi, po, pf = self.peephole or (None, None, None)
         i = self.act[0](self.clipped(_plus(i, pi and c * pi)))
         f = 1.0 - i if self.coupled else self.act[0](self.clipped(_plus(f, pf and c * pf)))
         c = f * c + i * self.act[1](self.clipped(g))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 from onnx import NodeProto
@@ -139,8 +140,8 @@ def roi_align(context: Context, node: NodeProto) -> Value:
     if not half:
         extents = [e.op("maximum", 1.0) for e in extents]
     if samples[0] <= 0:
-        known = [context.array(context.known(e.atom, node, 1)) for e in extents]
-        needed = [np.ceil(k / o) for k, o in zip(known, out, strict=True)]
+        asked = [context.array(context.known(e.atom, node, 1)) for e in extents]
+        needed = [np.ceil(k / o) for k, o in zip(asked, out, strict=True)]
         if any(n.size and n.min() != n.max() for n in needed):
             raise FrontendError(
                 f"{where}: regions of several sizes are sampled alike; set sampling_ratio."
@@ -159,18 +160,16 @@ def roi_align(context: Context, node: NodeProto) -> Value:
     image = x.op("take", batch, axis=0)
     is_max = str(attribute(node, "mode", "avg")) == "max"
     if is_max:
-        corner = [
+        nearest = [
             _read(image, [[a], [b]], where, zeros=False) for a in _linear(y) for b in _linear(z)
         ]
-        value = corner[0]
-        for other in corner[1:]:
-            value = value.op("maximum", other)
+        value = reduce(lambda a, b: a.op("maximum", b), nearest)
     else:
         value = _read(image, [_linear(y), _linear(z)], where, zeros=False)
     gone = (outside[0].unsqueeze(2) | outside[1].unsqueeze(1)).reshape(count, high * wide, 1)
     value = gone.where(value * 0.0, value)
-    cells = value.reshape(count, out[0], samples[0], out[1], samples[1], channels)
-    made = cells.op("max" if is_max else "mean", axis=(2, 4))
+    sampled = value.reshape(count, out[0], samples[0], out[1], samples[1], channels)
+    made = sampled.op("max" if is_max else "mean", axis=(2, 4))
     return made.permute(0, 3, 1, 2).atom
 
 
@@ -231,7 +230,8 @@ def col2im(context: Context, node: NodeProto) -> Value:
         (image[d] + pads[d] + pads[d + count] - dilations[d] * (block[d] - 1) - 1) // strides[d] + 1
         for d in range(count)
     ]
-    index, is_inside = np.zeros((math.prod(block), length), np.int64), True
+    is_inside = np.full((math.prod(block), length), fill_value=True)
+    index: np.ndarray = np.zeros(is_inside.shape, np.int64)
     for d in range(count):
         tap = np.indices(block)[d].reshape(-1, 1) * dilations[d] - pads[d]
         at = tap + np.indices(steps)[d].reshape(1, -1) * strides[d]

@@ -11,7 +11,16 @@ from ...graphir.dim import print_shape, product, static_shape
 from ...graphir.expr import Atom, Constant, constant
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm
-from .registry import MOST_ELEMENTS, Context, ShapeValue, Value, attribute, converts, node_name
+from .registry import (
+    MOST_ELEMENTS,
+    Context,
+    Narrow,
+    ShapeValue,
+    Value,
+    attribute,
+    converts,
+    node_name,
+)
 
 _LARGE = 1 << 31
 """Slice bounds from here on mean: to the end."""
@@ -183,9 +192,7 @@ def gather(context: Context, node: NodeProto) -> Value:
     """Of sizes by constant indices: sizes. Of data: a take, or a slice where the indices are one
     run inside a static axis."""
     axis = int(attribute(node, "axis", 0))
-    index = context.required(node, 1)
-    if isinstance(index, ShapeValue):
-        index = context.tensor(index, node_name(node))
+    index = context.operand(node, 1)
     sizes = context.sizes(context.required(node, 0))
     if not isinstance(index, Constant):
         return context.op("take", context.operand(node, 0), index, axis=axis)
@@ -293,7 +300,9 @@ def _dims_of(context: Context, node: NodeProto) -> tuple[Expr, ...]:
     value = context.required(node, 0)
     if isinstance(value, ShapeValue):
         return () if value.scalar else (IntImm(len(value.dims)),)
-    return context.type(value).shape
+    if isinstance(value, Narrow):
+        return context.type(value.stored).shape
+    return context.type(context.tensor(value, node_name(node))).shape
 
 
 @converts("Range")

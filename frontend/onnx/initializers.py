@@ -44,7 +44,7 @@ def bind_initializers(context: Context, graph: GraphProto, model: Model | None) 
                 read = partial(_read, own, where, context.base_dir)
             elif isinstance(model, ModelProto):
                 read = partial(_read, tensor, where)
-            elif (raw := tensor.raw_data) and contents is not None:
+            elif (raw := tensor.raw_data) and contents is not None and model is not None:
                 # Tensors mostly stand in the order in which they are listed.
                 place = max(contents.find(raw, end), 0) or contents.find(raw)
                 end = place + len(raw)

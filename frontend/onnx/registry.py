@@ -385,7 +385,7 @@ class Context:
                 f"{node_name(node)}: input {index} ({node.input[index]!r}) has {value.shape} "
                 "elements; expected one number."
             )
-        return readable(self.array(value), value.type.dtype).item()  # type: ignore[no-any-return]
+        return readable(self.array(value), value.type.dtype).item()
 
     def array(self, constant: Constant) -> np.ndarray:
         """The values of a constant (bfloat16 as uint16)."""

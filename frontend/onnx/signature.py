@@ -57,7 +57,7 @@ class Inputs:
         for value, shape in zip(self.values, shapes, strict=True):
             where = f"input {value.name!r}"
             if types is None:
-                bound: Bound = self._declared(value, where)
+                bound: Any = self._declared(value, where)
             else:
                 bound = self._given(value.type, shape, value.name, where)
             context.values[value.name] = bound
@@ -149,9 +149,11 @@ class Outputs:
             return None
         if isinstance(value, list):
             return [self._place(context, v, where) for v in value]
-        is_narrow = isinstance(value, Narrow)
-        self.tensors.append(value.stored if is_narrow else context.tensor(value, where))
-        return len(self.tensors) - 1, value.kind if is_narrow else None
+        if isinstance(value, Narrow):
+            self.tensors.append(value.stored)
+            return len(self.tensors) - 1, value.kind
+        self.tensors.append(context.tensor(value, where))
+        return len(self.tensors) - 1, None
 
     @property
     def is_plain(self) -> bool:

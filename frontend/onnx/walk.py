@@ -203,7 +203,7 @@ def _function(context: Context, node: NodeProto) -> FunctionProto | None:
     if local is not None or not _has_function(schema):
         return local
     if schema.has_function:
-        return schema.function_body  # type: ignore[no-any-return]
+        return schema.function_body
     kinds = [_type_of(context, context.values.get(n)) for n in node.input]
     data = schema.get_context_dependent_function(
         node.SerializeToString(), [k.SerializeToString() for k in kinds]
@@ -219,8 +219,8 @@ def _type_of(context: Context, value: Value) -> TypeProto:
     if value is None:
         return TypeProto()
     if isinstance(value, ShapeValue):
-        shape = () if value.scalar else (IntImm(len(value.dims)),)
-        return helper.make_tensor_type_proto(onnx.TensorProto.INT64, [d.value for d in shape])
+        sizes = [] if value.scalar else [len(value.dims)]
+        return helper.make_tensor_type_proto(onnx.TensorProto.INT64, sizes)
     shape = context.type(value.stored if isinstance(value, Narrow) else value).shape
     number = context.dtype_number(value)
     dims_known = [d.value if isinstance(d, IntImm) else None for d in shape]
