@@ -29,9 +29,9 @@ from typing import Any
 
 import burnish
 from burnish.support.errors import BurnishError
+from burnish.support.host import resolve
 from burnish.support.node import Node, walk
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.expr import BufferLoad, Call, Div, FloorDiv, FloorMod, IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import is_costly

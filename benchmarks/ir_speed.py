@@ -16,10 +16,10 @@ from collections.abc import Callable
 
 from llvmlite import binding
 
+from burnish.support.host import resolve
 from burnish.support.target import Target
 from burnish.tensorir import compute as te
 from burnish.tensorir.codegen.function import FunctionEmitter
-from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.codegen.object import emit_object, new_module
 from burnish.tensorir.expr import const, maximum
 from burnish.tensorir.function import PrimFunc

@@ -9,7 +9,7 @@ import numpy as np
 
 import burnish
 from burnish import te
-from burnish.tensorir.codegen.host import native_target
+from burnish.support.host import native_target
 
 
 def llvm_name() -> str:

@@ -24,7 +24,7 @@ import numpy as np
 import burnish
 from burnish.support.aligned import aligned_empty
 from burnish.support.errors import InternalError
-from burnish.tensorir.codegen.host import resolve
+from burnish.support.host import resolve
 from burnish.vm.storage import data_pointer
 
 from .machine import cpu_seconds

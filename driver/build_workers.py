@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..support.config import flag
+from ..support.host import cores
 from ..support.target import Target
 from ..support.worker_pool import WorkerPool
-from ..tensorir.codegen.host import cores
 from ..vm.parallel import cpu_quota
 from .emit import get_ready
 

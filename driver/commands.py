@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ..support.errors import ArgumentError
+from ..support.host import native_target
 from ..support.instructions import Instructions
 from ..support.memory import load_probe, save_probe
 from ..support.target import Target
-from ..tensorir.codegen.host import native_target
 from ..tuner.measuring.memory_probe import probe_memory
 from ..tuner.measuring.remote_worker import serve_cluster
 from ..tuner.records.database import TuningDatabase

@@ -22,10 +22,10 @@ from ..support.errors import (
     TargetError,
     TuningError,
 )
+from ..support.host import native_target
 from ..support.structural import structural_hash
 from ..support.target import Target
 from ..support.worker_pool import WorkerPool
-from ..tensorir.codegen.host import native_target
 from ..tensorir.codegen.segment import emit_segment
 from ..tensorir.expr import Expr, Var
 from ..tensorir.function import PrimFunc

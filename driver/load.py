@@ -20,11 +20,12 @@ from ..support.errors import (
     ArgumentError,
     ArityError,
     ArtifactError,
+    BurnishError,
     ShapeMismatchError,
     TargetError,
 )
+from ..support.host import native_target
 from ..support.target import Target
-from ..tensorir.codegen.host import native_target
 from ..vm import parallel
 from ..vm.artifact import Artifact, read_artifact
 from ..vm.disassembler import parse_program, print_program
@@ -162,7 +163,19 @@ def load(
     and TargetError where it has no kernels that this machine can run.
     """
     artifact = read_artifact(path, verify=verify)
-    model = artifact.model
+    try:
+        return _loaded(artifact, threads, target)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if isinstance(error, BurnishError):
+            raise
+        raise ArtifactError(
+            f"{path}: its description is not one that this burnish reads: {error!r}. Save the "
+            "model again with this version."
+        ) from error
+
+
+def _loaded(artifact: Artifact, threads: int | None, target: Target | str | None) -> LoadedModel:
+    model, path = artifact.model, artifact.path
     if model["abi"] != ABI_VERSION:
         raise ArtifactError(
             f"{path} was saved by burnish {model['burnish']}, whose kernels speak version "
@@ -170,7 +183,7 @@ def load(
         )
     signatures, reports, scheduled = [], [], []
     for known in model["signatures"]:
-        variant, why = _best_variant(known["variants"], target, Path(path))
+        variant, why = _best_variant(known["variants"], target, path)
         form = CallForm.from_json(known["form"])
         calls = SavedCalls(
             tuple(known["inputs"]),

@@ -7,9 +7,9 @@ CPU names outside of the table, which come with sizes of their own, are taken on
 from __future__ import annotations
 
 from ..support.errors import TargetError
+from ..support.host import native_target
 from ..support.instructions import implied_features
 from ..support.target import Target
-from ..tensorir.codegen.host import native_target
 
 
 def check_runnable(target: Target, host: Target | None = None) -> None:

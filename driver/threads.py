@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..support.errors import ArgumentError
+from ..support.host import native_target
 from ..support.target import Target
-from ..tensorir.codegen.host import native_target
 from ..vm import parallel
 from ..vm.native import load_objects
 

@@ -1,4 +1,4 @@
-"""Target: which CPU to compile for. Data only; ``tensorir.codegen.host`` looks at the machine.
+"""Target: which CPU to compile for. Data only; ``support.host`` looks at the machine.
 
 The text form is a kind and options: ``native -threads=1``, ``llvm -mcpu=haswell``. It round-trips:
 ``Target(str(t)) == t``, and prints only what differs from what the rest of the text implies.

@@ -12,8 +12,8 @@ import numpy as np
 from llvmlite import binding
 
 from burnish.support.abi import ABI_VERSION, ALIGNMENT
+from burnish.support.host import native_target, resolve
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import native_target, resolve
 from burnish.tensorir.codegen.object import emit_object, target_machine
 from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.function import PrimFunc

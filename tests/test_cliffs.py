@@ -12,9 +12,9 @@ import burnish
 from burnish.benchmarks.cliffs import Found, line_of, roofline, summary
 from burnish.frontend.elementwise_names import NAMES
 from burnish.graphir.op import all_ops
+from burnish.support.host import resolve
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tests.steps import is_led_by_data, steps_in_vectors, steps_of
 from burnish.tests.strategies.cliff_cases import ROWS, Case, Operand, draw_case

@@ -17,8 +17,8 @@ from burnish.driver.build_workers import build_jobs
 from burnish.graphir.module import IRModule
 from burnish.models import fashion_mnist
 from burnish.support.config import FLAGS
+from burnish.support.host import native_target
 from burnish.support.memory import probe_file
-from burnish.tensorir.codegen.host import native_target
 from burnish.tests.driver.programs import mixed
 from burnish.tests.strategies.schedules import CORPUS
 from burnish.tuner.analytic import schedule_analytically

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ..support.errors import TuningError
+from ..support.host import native_target, resolve
 from ..support.node import replace, walk
 from ..support.structural import structural_hash
 from ..support.target import Target
-from ..tensorir.codegen.host import native_target, resolve
 from ..tensorir.expr import (
     Add,
     Call,

@@ -105,6 +105,30 @@ def read_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
     has a byte that is not as it was written.
     """
     path = Path(path)
+    contents, view = _opened(path)
+    schema, model, places = _table(path, contents)
+    if schema > SCHEMA:
+        raise ArtifactError(
+            f"{path} has format {schema}; this burnish reads up to {SCHEMA}. Load it with a newer "
+            "burnish, or save the model again with this one."
+        )
+    start = _up(_HEAD + len(contents), _PAGE)
+    parts: dict[str, memoryview] = {}
+    for name, offset, count, digest in places:
+        part = view[start + offset : start + offset + count]
+        if offset < 0 or part.nbytes != count:
+            raise ArtifactError(
+                f"{path} is truncated: part {name!r} ends behind the end of the file "
+                f"({view.nbytes} bytes)."
+            )
+        if verify and hashlib.sha256(part).hexdigest() != digest:
+            raise ArtifactError(f"{path} is damaged: the hash of part {name!r} is another.")
+        parts[name] = part
+    return Artifact(path, model, parts)
+
+
+def _opened(path: Path) -> tuple[bytes, memoryview]:
+    """(the table of contents, the file mapped)"""
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -120,25 +144,17 @@ def read_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
         raise ArtifactError(f"{path} cannot be read: {error.strerror or error}.") from error
     if hashlib.sha256(contents).digest() != head[len(MAGIC) + 8 :]:
         raise ArtifactError(f"{path} is damaged: the hash of its table of contents is another.")
-    table = json.loads(contents)
-    if table["schema"] > SCHEMA:
-        raise ArtifactError(
-            f"{path} has format {table['schema']}; this burnish reads up to {SCHEMA}. Load it with "
-            "a newer burnish, or save the model again with this one."
-        )
-    start = _up(_HEAD + length, _PAGE)
-    parts: dict[str, memoryview] = {}
-    for name, (offset, count, digest) in table["parts"].items():
-        part = view[start + offset : start + offset + count]
-        if part.nbytes != count:
-            raise ArtifactError(
-                f"{path} is truncated: part {name!r} ends behind the end of the file "
-                f"({size} bytes)."
-            )
-        if verify and hashlib.sha256(part).hexdigest() != digest:
-            raise ArtifactError(f"{path} is damaged: the hash of part {name!r} is another.")
-        parts[name] = part
-    return Artifact(path, table["model"], parts)
+    return contents, view
+
+
+def _table(path: Path, contents: bytes) -> tuple[int, Any, list[tuple[str, int, int, str]]]:
+    """(schema, description, parts) of a table of contents."""
+    try:
+        table = json.loads(contents)
+        places = [(str(n), int(o), int(c), str(d)) for n, (o, c, d) in table["parts"].items()]
+        return int(table["schema"]), table["model"], places
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ArtifactError(f"{path}: its table of contents is none: {error!r}.") from error
 
 
 @contextlib.contextmanager

@@ -20,8 +20,8 @@ import numpy as np
 
 import burnish
 from burnish import Schedule, te
+from burnish.support.host import resolve
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.expr import Expr
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import BlockRV, LoopRV

@@ -17,12 +17,12 @@ from functools import cache
 from llvmlite import binding, ir
 
 from ...support.errors import CodegenError, InternalError
+from ...support.host import resolve
 from ...support.node import walk
 from ...support.target import Target
 from ..expr import Broadcast, Ramp
 from ..lowering.pipeline import LoweredFunc
 from .function import FunctionEmitter
-from .host import resolve
 
 _SIGN_BITS = re.compile(
     rb"(?:\xc5[\x78\x79\x7c\x7d\xf8\xf9\xfc\xfd]"

@@ -15,13 +15,13 @@ from llvmlite import binding, ir
 
 from ...support.abi import RUNTIME_FIELDS, WORK_SUFFIX
 from ...support.errors import CodegenError
+from ...support.host import resolve
 from ...support.target import Target
 from ..expr import Expr, Var
 from ..segment import Operand, SegmentCall
 from ..visitor import free_vars
 from .frames import constant_index
 from .function import KERNEL_TYPE, WORK_TYPE, declare
-from .host import resolve
 from .llvm_expr import ExprEmitter
 from .llvm_types import I8, I64, PTR, alloca
 from .object import ObjectCode, emit_module, new_module, parsed_module, run_scheduled_passes

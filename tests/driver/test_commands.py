@@ -14,9 +14,9 @@ from burnish.driver import commands
 from burnish.driver.cli import main
 from burnish.driver.compile import CompiledModel
 from burnish.driver.tune import TuneResult
+from burnish.support.host import native_target
 from burnish.support.memory import Probe
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import native_target
 from burnish.tuner.measuring import remote
 from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.task import target_key

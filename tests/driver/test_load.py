@@ -15,8 +15,10 @@ import torch
 import burnish
 from burnish.driver.compile import CompiledModel
 from burnish.support.errors import (
+    ArtifactError,
     TargetError,
 )
+from burnish.vm.artifact import read_artifact, write_artifact
 
 
 class Small(torch.nn.Module):
@@ -76,3 +78,17 @@ def test_it_loads_without_torch_and_without_the_compiler(small: Any, tmp_path: P
     assert done.stdout.strip() == "[]"
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected.numpy())
     assert saved.path.exists()
+
+
+def test_a_description_that_somebody_made_up(small: Any, tmp_path: Path) -> None:
+    compiled, *_ = small
+    saved = compiled.save(tmp_path / "m.burnish")
+    artifact = read_artifact(saved.path)
+    parts = {name: artifact.part(name) for name in artifact.names}
+    for change in ({"signatures": 3}, {"signatures": [{"variants": []}]}, {"signatures": []}):
+        write_artifact(tmp_path / "bad", artifact.model | change, parts)
+        with pytest.raises((ArtifactError, TargetError), match=r"its description|no kernels"):
+            burnish.load(tmp_path / "bad")
+    write_artifact(tmp_path / "old", artifact.model | {"abi": 0}, parts)
+    with pytest.raises(ArtifactError, match="version 0 of the kernel ABI"):
+        burnish.load(tmp_path / "old")

@@ -6,9 +6,9 @@ import pytest
 
 from burnish import errors
 from burnish.driver.runnable import check_runnable
+from burnish.support.host import native_target
 from burnish.support.instructions import CPU_FEATURES, implied_features
 from burnish.support.target import CPUS, Target
-from burnish.tensorir.codegen.host import native_target
 
 
 def machine(cpu: str) -> Target:

@@ -20,9 +20,9 @@ import numpy as np
 from llvmlite import binding
 
 from burnish.support.errors import BurnishError, CodegenError, ScheduleError
+from burnish.support.host import native_target, resolve
 from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.codegen.function import FunctionEmitter
-from burnish.tensorir.codegen.host import native_target, resolve
 from burnish.tensorir.codegen.object import (
     emit_module,
     emit_object,

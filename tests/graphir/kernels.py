@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from burnish.graphir.emit_vm import KernelInfo, emit_program
 from burnish.graphir.module import IRModule
-from burnish.tensorir.codegen.host import native_target
+from burnish.support.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.codegen.segment import emit_segment
 from burnish.tensorir.lowering.pipeline import lower_func

@@ -8,11 +8,11 @@ import torch
 
 import burnish
 from burnish.graphir.passes.legalize import LegalizeOps
+from burnish.support.host import native_target
 from burnish.support.structural import structural_equal
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.arith import Analyzer
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc

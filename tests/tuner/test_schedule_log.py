@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import ScheduleValueError
-from burnish.tensorir.codegen.host import native_target
+from burnish.support.host import native_target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.strategies.schedules import CORPUS
 from burnish.tests.tuner.rules.checking import refuse

@@ -6,8 +6,8 @@ import pytest
 
 from burnish import te
 from burnish.support.errors import TuningError
+from burnish.support.host import native_target
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering import lower_func
 from burnish.tensorir.parser import parse_func

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from burnish.tensorir.codegen.host import native_target
+from burnish.support.host import native_target
 from burnish.tensorir.codegen.math import MATH_FUNCTIONS
 from burnish.tensorir.intrinsics import INTRINSICS
 from burnish.tests.ulp import sweep

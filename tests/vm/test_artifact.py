@@ -87,6 +87,26 @@ def test_a_newer_format_is_refused(path: Path) -> None:
         read_artifact(path)
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        [],
+        {"schema": 1},
+        {"schema": "x", "model": 1, "parts": {}},
+        {"schema": 1, "model": 1, "parts": {"a": [0]}},
+        {"schema": 1, "model": 1, "parts": {"a": [-9, 3, ""]}},
+        {"schema": 1, "model": 1, "parts": {"a": [1 << 60, 3, ""]}},
+        {"schema": 1, "model": 1, "parts": {"a": [0, 1 << 60, ""]}},
+    ],
+)
+def test_a_table_that_somebody_made_up(path: Path, table: object) -> None:
+    contents = json.dumps(table).encode()
+    digest = hashlib.sha256(contents).digest()
+    path.write_bytes(MAGIC + len(contents).to_bytes(8, "little") + digest + contents)
+    with pytest.raises(ArtifactError, match=r"table of contents is none|ends behind the end"):
+        read_artifact(path)
+
+
 def test_what_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="cannot be read: No such file"):
         read_artifact(tmp_path / "nothing")

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from ...support.errors import BuildError, BurnishError, WorkerFailed
+from ...support.host import native_target, resolve
 from ...support.structural import structural_hash
 from ...support.target import Target
 from ...tensorir.codegen import emit_object
-from ...tensorir.codegen.host import native_target, resolve
 from ...tensorir.codegen.thread_pool import emit_thread_pool
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering import lower_func

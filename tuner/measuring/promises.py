@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from ...support.errors import BuildError, TuningError, WorkerFailed
+from ...support.host import native_target
 from ...support.worker_pool import WorkerPool
-from ...tensorir.codegen.host import native_target
 from ...tensorir.schedule import Instruction, Trace
 from ..records.database import TuningDatabase, TuningRecord
 from ..task import TuneTask, target_key

@@ -23,8 +23,8 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from ...support.errors import TuningError, WorkerDied
+from ...support.host import native_target
 from ...support.worker_pool import WorkerPool, job_name
-from ...tensorir.codegen.host import native_target
 from .pipeline import BUILD_LIMIT, CANDIDATE_LIMIT, REFERENCE_LIMIT
 
 BUILDER = "burnish-builder"

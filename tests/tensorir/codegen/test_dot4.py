@@ -9,9 +9,9 @@ import pytest
 
 from burnish.support.dtype import DType
 from burnish.support.errors import DTypeError
+from burnish.support.host import native_target, resolve
 from burnish.support.target import Target
 from burnish.tensorir.codegen.dot4 import DotUnit, dot_unit
-from burnish.tensorir.codegen.host import native_target, resolve
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc

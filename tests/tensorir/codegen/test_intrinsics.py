@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from burnish.support.errors import CodegenError
-from burnish.tensorir.codegen.host import native_target
+from burnish.support.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.expr import Call
 from burnish.tensorir.function import PrimFunc

@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from burnish.support.host import native_target
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func

@@ -7,7 +7,7 @@ import pytest
 
 from burnish.support.dtype import DType
 from burnish.support.errors import CodegenError
-from burnish.tensorir.codegen.host import native_target
+from burnish.support.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.expr import INDEX, Cast, Var
 from burnish.tensorir.function import PrimFunc

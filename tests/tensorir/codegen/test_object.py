@@ -12,8 +12,8 @@ from llvmlite import binding
 
 from burnish.driver.runnable import check_runnable
 from burnish.support.errors import CodegenError, TargetError
+from burnish.support.host import native_target
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_module, emit_object, may_lack_masks
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func

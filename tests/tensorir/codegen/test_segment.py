@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from burnish.support.errors import CodegenError
-from burnish.tensorir.codegen.host import native_target
+from burnish.support.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.codegen.segment import emit_segment
 from burnish.tensorir.expr import IntImm, Var

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from burnish.support.abi import LONG_WORK, POLLED_WORK
+from burnish.support.host import native_target
 from burnish.support.node import walk
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.codegen.work import STRIP_WORK, Work, evaluate
 from burnish.tensorir.expr import IntImm, Var, maximum

@@ -10,8 +10,8 @@ import torch
 
 from burnish import te
 from burnish.support.errors import ComputeError
+from burnish.support.host import native_target
 from burnish.tensorir import operators as ops
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.compute import create_prim_func
 from burnish.tensorir.expr import Var
 from burnish.tests.native import call_native

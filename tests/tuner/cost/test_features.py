@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from burnish.support.host import resolve
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import matmul, tiled

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from burnish.support.errors import InternalError
+from burnish.support.host import resolve
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.tuner.programs import forged, matmul, tiled

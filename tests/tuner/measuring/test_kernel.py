@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import CodegenError
-from burnish.tensorir.codegen.host import native_target
+from burnish.support.host import native_target
 from burnish.tensorir.lowering import lower_func
 from burnish.tensorir.parser import parse_func
 from burnish.tests.tuner.programs import matmul

@@ -10,8 +10,8 @@ import pytest
 
 from burnish import te
 from burnish.support.errors import BuildError, WorkerFailed
+from burnish.support.host import native_target
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule

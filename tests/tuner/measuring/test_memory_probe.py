@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from burnish.support.host import native_target
 from burnish.support.target import CPUS, Target
-from burnish.tensorir.codegen.host import native_target
 from burnish.tuner.measuring.memory_probe import _sizes, probe_memory
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from burnish.support.errors import BuildError, TuningError, WorkerDied
+from burnish.support.host import resolve
 from burnish.support.target import Target
 from burnish.support.worker_pool import WorkerPool
-from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import InlineExecutor, is_gone, matmul, tiled

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from burnish.support.errors import ScheduleValueError
+from burnish.support.host import native_target
 from burnish.support.structural import structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.codegen import emit_object
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc

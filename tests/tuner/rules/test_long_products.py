@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.printer import print_func
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import Shape, Workload, scheduled

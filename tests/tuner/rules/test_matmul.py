@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.function import PrimFunc

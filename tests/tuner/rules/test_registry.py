@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.support.errors import DecisionError, ScheduleError
+from burnish.support.host import native_target
 from burnish.support.structural import structural_equal
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.native import call_native

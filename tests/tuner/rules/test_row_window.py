@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
 from burnish.tests.assembly import innermost_loops, kernel_lines, operations, spills

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from burnish.graphir.passes.select_winograd import SelectWinograd, Shape
+from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.operators.winograd import (
     SIZES,

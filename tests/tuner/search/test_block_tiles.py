@@ -7,9 +7,9 @@ import pytest
 
 from burnish import te
 from burnish.support.errors import ScheduleError
+from burnish.support.host import resolve
 from burnish.support.structural import structural_equal
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.tuner.programs import matmul

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from burnish.support.errors import TuningError
+from burnish.support.host import resolve
 from burnish.support.structural import structural_hash
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.tuner.programs import matmul, tiled

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from burnish.support.host import native_target
 from burnish.support.structural import structural_hash
 from burnish.tensorir import operators as op
-from burnish.tensorir.codegen.host import native_target
 from burnish.tensorir.compute import Tensor
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import TuningError
+from burnish.support.host import resolve
 from burnish.support.target import Target
-from burnish.tensorir.codegen.host import resolve
 from burnish.tests.tuner.spaces import doubled, four_levels
 from burnish.tuner.search.evolution import EvolutionarySearch
 from burnish.tuner.search.search import RandomSearch, ReplayTraceSearch

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from burnish.support.host import resolve
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.codegen.host import resolve
 from burnish.tensorir.compute import Tensor
 from burnish.tensorir.parser import parse_func
 from burnish.tests.assembly import innermost_loops, kernel_lines, operations

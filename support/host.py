@@ -13,9 +13,9 @@ from pathlib import Path
 
 from llvmlite import binding
 
-from ...support.instructions import implied_features
-from ...support.memory import load_probe
-from ...support.target import CPUS, Target
+from .instructions import implied_features
+from .memory import load_probe
+from .target import CPUS, Target
 
 _DEFAULT_L1, _DEFAULT_L2, _DEFAULT_L3 = 32 * 1024, 512 * 1024, 8 * 1024 * 1024
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")

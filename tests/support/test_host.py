@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from burnish.support import host
 from burnish.support.target import Target
-from burnish.tensorir.codegen import host
 
 
 def test_native_target_is_resolved_and_round_trips() -> None:
