@@ -52,6 +52,10 @@ def sequence(context: Context, node: Node) -> Atom:
         if start != 0:
             places = context.op("add", places, context.operand(start, kind.dtype))
         return places
+    if base_name(node) == "eye" and any(isinstance(context.value(a), Expr) for a in node.args):
+        rows, columns = (kind := context.result_type(node)).shape
+        row = context.op("expand_dims", context.positions(rows), axis=1)
+        return context.cast(context.op("equal", row, context.positions(columns)), kind.dtype)
     args: list[Any] = [context.static(a, "every argument of a sequence") for a in node.args]
     assert callable(node.target)
     return constant(*values_of(node.target(*args, **node.kwargs), location(node)))

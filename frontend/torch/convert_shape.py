@@ -18,7 +18,7 @@ from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType, types_equal
 from ...support.dtype import DType
 from ...tensorir.expr import Expr, IntImm
-from .registry import Context, arguments, base_name, converts, integers
+from .registry import INDEX, Context, arguments, base_name, converts, integers
 
 
 @converts(
@@ -169,10 +169,17 @@ def split(context: Context, node: Node) -> list[Atom]:
 
 
 @converts("aten.flip.default")
-def flip(context: Context, node: Node) -> Var:
-    """torch lets a scalar be flipped along an axis it has not."""
+def flip(context: Context, node: Node) -> Atom:
+    """torch lets a scalar be flipped along an axis it has not. A named axis is read at places that
+    are counted when the model runs."""
     x = context.operand(node.args[0])
-    axes = integers(arguments(node)["dims"]) if context.type(x).ndim else ()
+    kind = context.type(x)
+    axes = integers(arguments(node)["dims"]) if kind.ndim else ()
+    for axis in [a for a in axes if static_value(kind.shape[a]) is None]:
+        last = context.op("subtract", context.counted(kind.shape[axis]), context.number(1, INDEX))
+        places = context.op("subtract", last, context.positions(kind.shape[axis]))
+        x = context.op("take", x, places, axis=axis % kind.ndim)
+    axes = tuple([a for a in axes if static_value(kind.shape[a]) is not None])
     none = (None,) * len(axes)
     return context.op(
         "strided_slice", x, axes=axes, begin=none, end=none, strides=(-1,) * len(axes)
@@ -191,10 +198,13 @@ def roll(context: Context, node: Node) -> Atom:
         )
         x, axes = context.reshaped(x, TensorType((IntImm(count),), kind.dtype)), (0,)
     for shift, axis in zip(shifts, axes, strict=True):
-        size = static_value(context.type(x).shape[axis])
+        dim = context.type(x).shape[axis]
+        size = static_value(dim)
         if size is None:
-            raise context.refuse("an axis of symbolic size cannot be rolled; make the dim static.")
-        if size and shift % size:
+            shifted = context.op("subtract", context.positions(dim), context.number(shift, INDEX))
+            places = context.op("floor_mod", shifted, context.counted(dim))
+            x = context.op("take", x, places, axis=axis % context.type(x).ndim)
+        elif size and shift % size:
             at = size - shift % size
             parts = (_cut(context, x, axis, at, size), _cut(context, x, axis, 0, at))
             x = context.op("concat", *parts, axis=axis)

@@ -48,7 +48,7 @@ DTYPES: dict[torch.dtype, DType] = {
     torch.uint8: DType("uint8"),
     torch.bool: DType("bool"),
 }
-_INDEX = DType("int64")
+INDEX = DType("int64")
 _OF_SIZES: dict[type[Expr], str] = {
     Add: "add", Sub: "subtract", Mul: "multiply", FloorDiv: "floor_divide", FloorMod: "floor_mod",
     Max: "maximum", Min: "minimum",
@@ -196,20 +196,18 @@ class Context:
         if known is not None:
             return constant(np.arange(known))
         counted = self.op("cumsum", self._ones(size), axis=0)
-        return self.op("subtract", counted, self.number(1, _INDEX))
+        return self.op("subtract", counted, self.number(1, INDEX))
 
     def _ones(self, size: Expr) -> Atom:
-        return self.broadcast(self.number(1, _INDEX), TensorType((size,), _INDEX))
+        return self.broadcast(self.number(1, INDEX), TensorType((size,), INDEX))
 
     def counted(self, size: Expr) -> Atom:
         """A size as a scalar int64: of each symbol the number of ones in a tensor of its size."""
         known = static_value(size)
         if known is not None:
-            return self.number(known, _INDEX)
+            return self.number(known, INDEX)
         if isinstance(size, DimVar):
-            return self.op(
-                "sum", self.broadcast(self.number(1, _INDEX), TensorType((size,), _INDEX))
-            )
+            return self.op("sum", self.broadcast(self.number(1, INDEX), TensorType((size,), INDEX)))
         if not isinstance(size, BinaryOp) or type(size) not in _OF_SIZES:
             raise self.refuse(f"the symbolic size {print_dim(size)} cannot be used as data.")
         return self.op(_OF_SIZES[type(size)], self.counted(size.a), self.counted(size.b))
@@ -219,7 +217,7 @@ class Context:
         sizes = static_shape((rows, columns))
         if sizes is not None:
             return constant(np.tri(sizes[0], sizes[1], diagonal) > 0)
-        row = self.op("add", self.positions(rows), self.number(diagonal, _INDEX))
+        row = self.op("add", self.positions(rows), self.number(diagonal, INDEX))
         return self.op(
             "greater_equal", self.op("expand_dims", row, axis=1), self.positions(columns)
         )

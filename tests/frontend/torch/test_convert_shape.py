@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 import torch.nn.functional as F
 
-from burnish.support.errors import FrontendError
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
 
 X = torch.arange(24.0).reshape(2, 3, 4)
@@ -119,7 +117,17 @@ def test_cuts_of_a_symbolic_axis() -> None:
     )
 
 
-def test_a_roll_of_a_symbolic_axis_is_refused() -> None:
-    with pytest.raises(FrontendError, match="an axis of symbolic size cannot be rolled") as caught:
-        import_function(lambda x: x.roll(1, 0), X, dynamic_shapes=({0: "batch"},))
-    assert "oracle.py:" in str(caught.value)
+def test_a_symbolic_axis_is_turned_round() -> None:
+    check_all(
+        {
+            "flip": lambda x: x.flip(0),
+            "flip of several": lambda x: x.flip(-1, 0),
+            "roll": lambda x: x.roll(1, 0),
+            "roll of more than there is": lambda x: x.roll((-9, 2), (0, -1)),
+            "eye": lambda x: torch.eye(x.shape[0]),
+            "eye of two sizes": lambda x: torch.eye(3, x.shape[0], dtype=torch.int32),
+        },
+        X,
+        dynamic_shapes=(({0: "batch"},),),
+        also=((X[:1],), (torch.cat([X, X, X]),)),
+    )
