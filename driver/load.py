@@ -35,7 +35,7 @@ from ..vm.tensor import Tensor, dtype_of, wrap
 from .callable_model import CallableModel
 from .runnable import check_runnable
 from .signature import CompiledSignature
-from .threads import thread_count
+from .threads import check_threads, thread_count
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,13 @@ class LoadedModel(CallableModel[LoadedSignature]):
             if _fits(signature, args, kwargs):
                 self._current = signature
                 return signature
-        first = [", ".join(map(str, s.executable.program.functions["main"].params)) for s in known]
-        raise ShapeMismatchError("the inputs", " or ".join(first), "inputs that fit none of them")
+        given = [*map(_shown, args), *[f"{k}={_shown(v)}" for k, v in kwargs.items()]]
+        raise ShapeMismatchError(
+            "the inputs",
+            " or ".join([f"({_shown_inputs(s)})" for s in known]),
+            f"({', '.join(given)})",
+            "The file has the signatures that the model had been called with when it was saved.",
+        )
 
     @property
     def inputs(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
@@ -162,12 +167,13 @@ def load(
     Raises ArtifactError for a file that is not whole, not a saved model or from a newer burnish,
     and TargetError where it has no kernels that this machine can run.
     """
+    check_threads(threads)
     artifact = read_artifact(path, verify=verify)
     try:
         return _loaded(artifact, threads, target)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        if isinstance(error, BurnishError):
-            raise
+    except (ArtifactError, TargetError):
+        raise
+    except (BurnishError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ArtifactError(
             f"{path}: its description is not one that this burnish reads: {error!r}. Save the "
             "model again with this version."
@@ -255,6 +261,22 @@ def _best_variant(
     others = [f"{Target(v['target']).cpu} would do too" for _, v in usable[1:]] + reasons
     cpu = Target(chosen["target"]).cpu
     return chosen, f"with its kernels for {cpu}" + (f" ({'; '.join(others)})" if others else "")
+
+
+def _shown_inputs(signature: LoadedSignature) -> str:
+    params = signature.executable.program.functions["main"].params
+    names = signature.imported.input_names
+    return ", ".join(
+        f"{name}: {p.spec.dtype}[{', '.join(p.spec.shape)}]"
+        for name, p in zip(names, params, strict=True)
+    )
+
+
+def _shown(value: Any) -> str:
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is None or dtype is None:
+        return type(value).__name__ if isinstance(value, (list, tuple, Mapping)) else repr(value)
+    return f"{str(dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]"
 
 
 def _fits(signature: LoadedSignature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -104,7 +104,13 @@ class CompileReport:
         lines += [_line(name, seconds, self._part(name)) for name, seconds in self.stages.items()]
         if self.worker_seconds:
             lines.append(_line("in workers", self.worker_seconds, "beside this process"))
-        lines.append(f"  kernels: {', '.join(self.kernels) or 'none'}")
+        return "\n".join([*lines, self.facts])
+
+    @property
+    def facts(self) -> str:
+        """What the report says besides times: the same for each compilation of a model."""
+        kernels = len(self.kernels)
+        lines = [f"  kernels: {', '.join(self.kernels) or 'none'}"]
         lines += self._schedule_lines()
         if self.calls > kernels:
             lines.append(f"  {self.calls} calls of {kernels} kernels, {self.distinct} distinct")

@@ -57,7 +57,9 @@ def save_model(
 ) -> SavedFile:
     """Write signatures of one model. Raises ArtifactError, TargetError."""
     parts: dict[str, Any] = {}
-    own = [signatures[0].executable.target] if targets is None else targets
+    own: Sequence[Target | str] = [signatures[0].executable.target]
+    if targets is not None:
+        own = [targets] if isinstance(targets, (str, Target)) else targets
     resolved = list(dict.fromkeys([resolve_target(t) for t in own]))
     if not resolved:
         raise ArtifactError("save: targets is empty; name at least one CPU.")
@@ -105,7 +107,7 @@ def _variant(executable: Executable, parts: dict[str, Any]) -> dict[str, Any]:
         "constants": [_constant(value, parts) for value in program.constants],
         "objects": [_object(image, parts) for image in program.objects],
         "pool": _object(emit_thread_pool(executable.target), parts),
-        "report": _text(str(executable.report), parts),
+        "report": _text(executable.report.facts, parts),
         "scheduled": _text(stage, parts),
         "environment": _environment(program),
     }

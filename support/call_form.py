@@ -2,7 +2,8 @@
 
 A *tree* is a nest of plain Python: ``TENSOR`` where a tensor stands, ``{"value": x}`` for a plain
 value that became part of the program, ``{"list": [...]}``, ``{"tuple": [...]}`` and
-``{"dict": [[key, tree], ...]}``.
+``{"dict": [[key, tree], ...]}``. A ``"record"`` is a dict of another class, such as the
+``ModelOutput`` of transformers: it comes back as a ``Record``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,19 @@ from .errors import ArgumentError, ArityError, ArtifactError, ShapeMismatchError
 
 TENSOR = "tensor"
 Tree: TypeAlias = Any
+
+
+class Record(dict[str, Any]):
+    """A dict whose values are attributes too, and items by their place."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"no {name!r}; there are {', '.join(self)}") from None
+
+    def __getitem__(self, key: Any) -> Any:
+        return dict.__getitem__(self, key) if isinstance(key, str) else tuple(self.values())[key]
 
 
 @dataclass(frozen=True)
@@ -50,13 +64,17 @@ class CallForm:
 
     @staticmethod
     def from_json(known: Mapping[str, Any]) -> CallForm:
-        return CallForm(
+        form = CallForm(
             tuple(known["names"]),
             tuple(known["trees"]),
             known["result"],
             tuple([SizeRange(**r) for r in known["ranges"]]),
             known["takes_dict"],
         )
+        tensors = sum(_count(tree) for tree in form.trees)
+        if len(form.names) != len(form.trees) or any(r.tensor >= tensors for r in form.ranges):
+            raise ValueError("the form of its calls does not fit itself")
+        return form
 
     # -- what entries ask ------------------------------------------------------------------------
     @property
@@ -100,7 +118,13 @@ class CallForm:
             found += _leaves(tree, given[name], f"input {name!r}")
             owners += [f"input {name!r}"] * (len(found) - len(owners))
         for r in self.ranges:
-            size = found[r.tensor].shape[r.axis]
+            shape = getattr(found[r.tensor], "shape", None)
+            if shape is None or len(shape) <= r.axis:
+                raise ArgumentError(
+                    f"{owners[r.tensor]}: expected an array with an axis {r.axis}; found "
+                    f"{_shown(found[r.tensor]) if shape is None else f'shape {tuple(shape)}'}."
+                )
+            size = shape[r.axis]
             if size < r.low or (r.high is not None and size > r.high):
                 wanted = f"{r.low} and more" if r.high is None else f"{r.low} to {r.high}"
                 raise ShapeMismatchError(
@@ -126,7 +150,8 @@ def tree_of(value: Any, leaves: Mapping[int, Tree], what: str) -> Tree:
     if type(value) in (list, tuple):
         return {type(value).__name__: [tree_of(v, leaves, what) for v in value]}
     if isinstance(value, dict) and all(isinstance(k, str) for k in value):
-        return {"dict": [[k, tree_of(v, leaves, what)] for k, v in value.items()]}
+        kind = "dict" if type(value) is dict else "record"
+        return {kind: [[k, tree_of(v, leaves, what)] for k, v in dict.items(value)]}
     if value is None:
         return {"value": None}
     raise ArtifactError(
@@ -153,7 +178,7 @@ def _leaves(tree: Tree, value: Any, what: str) -> Iterator[Any]:
                 f"{what}: {inner!r} at compilation, which became part of the program; got "
                 f"{value!r}. Compile again for another value."
             )
-    elif kind == "dict":
+    elif kind in ("dict", "record"):
         if not isinstance(value, Mapping) or list(value) != [k for k, _ in inner]:
             keys = ", ".join(repr(k) for k, _ in inner)
             raise ArityError(f"{what}: expected a dict of {keys}, found {_shown(value)}.")
@@ -178,7 +203,18 @@ def _fill(tree: Tree, tensors: Iterator[Any]) -> Any:
     ((kind, inner),) = tree.items()
     if kind == "value":
         return inner
-    if kind == "dict":
-        return {key: _fill(part, tensors) for key, part in inner}
+    if kind in ("dict", "record"):
+        filled = {key: _fill(part, tensors) for key, part in inner}
+        return filled if kind == "dict" else Record(filled)
     made = [_fill(part, tensors) for part in inner]
     return made if kind == "list" else tuple(made)
+
+
+def _count(tree: Tree) -> int:
+    """The tensors of a tree."""
+    if tree == TENSOR:
+        return 1
+    ((kind, inner),) = tree.items()
+    if kind == "value":
+        return 0
+    return sum(_count(part[1] if kind in ("dict", "record") else part) for part in inner)

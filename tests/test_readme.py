@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import burnish
 from burnish.benchmarks.results import headline
 from burnish.driver.compile import CompiledModel
 from burnish.support.config import describe_flags
@@ -22,9 +21,6 @@ def absent(obj: object, *names: str) -> bool:
 
 
 NOT_THERE_YET = {
-    "saving a compiled model (`save`, `load`)": lambda: (
-        absent(CompiledModel, "save") and absent(burnish, "load")
-    ),
     "a profile of a model by kernel": lambda: absent(CompiledModel, "profile", "verify"),
 }
 """What the README says is missing, and a check that it still is."""

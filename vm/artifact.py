@@ -9,9 +9,9 @@
 
 The table of contents is an object: ``schema`` (an integer; a reader refuses newer ones), ``parts``
 (name to ``[offset, size, SHA-256]``, offsets from the end of the table rounded up to 4,096), and
-``model``, which is ``driver.saved_model``'s.  Nothing in a file is ever executed or unpickled
-before its hash was compared; parts are mapped into memory, so that several processes have one copy
-of the weights.
+``model``, which is ``driver.save``'s. Hashes are compared before anything is made of a part, unless
+the reader asks that they are not, and nothing is unpickled. Parts are mapped into memory, so that
+several processes have one copy of the weights.
 
 A file is written beside its place and moved there when it is complete, so that whoever looks finds
 the old one or the new one.

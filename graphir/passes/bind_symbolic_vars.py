@@ -34,23 +34,27 @@ class BindSymbolicVars(Pass):
 
     def run(self, module: IRModule) -> IRModule:
         funcs = module.graph_functions
-        chosen = funcs if self.func_name is None else {self.func_name: module[self.func_name]}
-        known: set[str] = set()
-        for name, func in chosen.items():
-            assert isinstance(func, Function)
-            dims = {
-                v.name: v for p in func.params for v in dims_of(p.type) if isinstance(v, DimVar)
-            }
-            known.update(dims)
-            values = {dims[n]: IntImm(size) for n, size in self.sizes.items() if n in dims}
-            module[name] = bind_dims(module, func, values)
-        for name in self.sizes:
+        chosen = funcs if self.func_name is None else {self.func_name: funcs[self.func_name]}
+        dims = {name: _dims_of(func) for name, func in chosen.items()}
+        known = sorted({n for found in dims.values() for n in found})
+        for name, size in self.sizes.items():
             if name not in known:
                 raise VMError(
                     f"BindSymbolicVars: no parameter has a dim {name!r}; found "
-                    f"{', '.join(sorted(known)) or 'none'}.{nearest(name, known)}"
+                    f"{', '.join(known) or 'none'}.{nearest(name, known)}"
                 )
+            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
+                raise VMError(f"BindSymbolicVars: {name} cannot be {size!r}; expected a size.")
+        for name, func in chosen.items():
+            found = dims[name]
+            values = {found[n]: IntImm(size) for n, size in self.sizes.items() if n in found}
+            module[name] = bind_dims(module, func, values)
         return module
+
+
+def _dims_of(func: Function) -> dict[str, DimVar]:
+    dims = [d for p in func.params for d in dims_of(p.type)]
+    return {d.name: d for d in dims if isinstance(d, DimVar)}
 
 
 def bind_dims(module: IRModule, func: Function, values: Mapping[DimVar, Expr]) -> Function:

@@ -77,7 +77,8 @@ def test_structures_and_several_signatures(tmp_path: Path) -> None:
         assert list(found) == ["a", "b"]
         assert torch.equal(found["a"], torch.arange(n).float() * 2)
         assert torch.equal(found["b"][1][0], torch.ones(2))
-    with pytest.raises(ShapeMismatchError, match="fit none of them"):
+    wanted = r"\(x: float32\[3\], .*\) or \(x: float32\[4\].*got \(float32\[5\], 2.0, more=dict\)"
+    with pytest.raises(ShapeMismatchError, match=wanted):
         loaded(torch.ones(5), 2.0, more={"k": torch.ones(2)})
 
 
@@ -108,6 +109,29 @@ def test_symbolic_sizes_and_their_ranges(tmp_path: Path) -> None:
         ShapeMismatchError, match=r"input 'x', dim 0: expected shape of n from . to 8, got 9"
     ):
         loaded(torch.ones(9, 3, 6, 6))
+
+
+def test_dicts_of_other_classes_come_back_as_records(tmp_path: Path) -> None:
+    from transformers.modeling_outputs import BaseModelOutput
+
+    class Gives(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> BaseModelOutput:
+            return BaseModelOutput(last_hidden_state=x + 1)
+
+    x = torch.ones(2)
+    compiled = burnish.compile(Gives().eval(), (x,))
+    found = burnish.load(compiled.save(tmp_path / "m.burnish").path)(x)
+    assert torch.equal(found.last_hidden_state, x + 1)
+    assert torch.equal(found["last_hidden_state"], found[0])
+    assert not hasattr(found, "logits")
+
+
+def test_the_same_model_is_the_same_file(small: Any, tmp_path: Path) -> None:
+    compiled, *_ = small
+    targets = ["x86-64", "native"]
+    files = [compiled.save(tmp_path / name, targets=targets).path for name in ("a", "b")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert compiled.save(tmp_path / "c", targets="x86-64").targets == ("x86-64",)
 
 
 def test_results_of_other_classes_are_refused(tmp_path: Path) -> None:

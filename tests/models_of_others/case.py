@@ -118,6 +118,10 @@ def disturb(module: nn.Module, inputs: Inputs) -> None:
         for p in module.parameters():
             if p.is_floating_point() and (p.ndim < 2 or float(p.std()) < 1e-3):
                 p.add_(0.1 * noise(p)) if p.ndim < 2 else p.add_(0.05 * noise(p))
+        if not any("Norm" in type(m).__name__ for m in module.modules()):
+            for p in module.parameters():
+                if p.ndim > 1:
+                    p.mul_(2)  # What no norm widens again would fade from layer to layer.
         norms = [m for m in module.modules() if getattr(m, "running_mean", None) is not None]
         hooks = [norm.register_forward_pre_hook(settle) for norm in norms]
         call(module, inputs)

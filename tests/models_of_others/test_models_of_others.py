@@ -21,7 +21,7 @@ SAMPLE = (
     "transformers/bloom", "transformers/vit", "transformers/deit", "transformers/mobilenet-v1",
     "transformers/wav2vec2", "transformers/pix2struct", "transformers/phi",
     "transformers/gpt-neox", "transformers/mistral", "transformers/gemma",
-    "transformers/whisper-encoder",
+    "transformers/whisper",
 )  # fmt: skip
 
 

@@ -79,6 +79,17 @@ def test_sizes_outside_of_a_range() -> None:
     assert not form.is_flat
 
 
+def test_ranges_of_what_has_no_such_axis() -> None:
+    form = CallForm(("x",), (TENSOR,), TENSOR, (SizeRange("n", 0, 1, 2, 8),))
+    for x, found in ((SimpleNamespace(shape=(4,)), r"shape \(4,\)"), ([1], "a list of 1")):
+        with pytest.raises(
+            ArgumentError, match=rf"expected an array with an axis 1; found {found}"
+        ):
+            form.flatten((x,), {})
+    with pytest.raises(ValueError, match="does not fit itself"):
+        CallForm.from_json(form.to_json() | {"trees": [{"value": 1}]})
+
+
 def test_what_cannot_be_said() -> None:
     with pytest.raises(ArtifactError, match=r"the result is a SimpleNamespace.*Wrap the module"):
         tree_of(SimpleNamespace(), {}, "the result")

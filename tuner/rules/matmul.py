@@ -88,11 +88,22 @@ FEW_ROWS = TALLEST_TILE // 2
 def match(func: PrimFunc) -> Matmul | None:
     """The one matrix product of a function, or None. It has one reduce axis, and its last spatial
     axis is a column."""
-    found = [m for b in blocks_in_order(func) if (m := match_matmul(b, last_axis(b))) is not None]
-    if len(found) != 1 or len(found[0].reduce) != 1:
+    found = [(b, m) for b in blocks_in_order(func) if (m := _product(b)) is not None]
+    if len(found) != 1 or len(found[0][1].reduce) != 1:
         return None
-    block = block_named(func, found[0].block)
-    return found[0] if found[0].columns[-1] == last_axis(block) else None
+    block, matmul = found[0]
+    spatial = [i for i, v in enumerate(block.iter_vars) if v.kind == "spatial"]
+    return matmul if matmul.columns[-1] in (spatial[-1], last_axis(block)) else None
+
+
+def _product(block: Block) -> Matmul | None:
+    """The block as a product. Rows of a single column are columns where memory runs along them: a
+    matrix that is stored by columns is then read in vectors, and none is turned for it."""
+    last = last_axis(block)
+    turned = match_matmul(block, last)
+    if turned is not None and turned.w.indices[-1] is not block.iter_vars[last].var:
+        return match_matmul(block)
+    return turned
 
 
 @dataclass(frozen=True)

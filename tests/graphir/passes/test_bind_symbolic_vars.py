@@ -54,3 +54,9 @@ def test_nothing_to_bind_is_the_same_function() -> None:
 def test_a_name_that_is_no_dim() -> None:
     with pytest.raises(PassError, match=r"no parameter has a dim 'k'; found m, n"):
         BindSymbolicVars({"k": 3})(parse_module(TEXT))
+
+
+@pytest.mark.parametrize("size", [-1, 2.5, True])
+def test_what_is_no_size(size: object) -> None:
+    with pytest.raises(PassError, match=rf"n cannot be {size!r}; expected a size"):
+        BindSymbolicVars({"n": size})(parse_module(TEXT))  # type: ignore[dict-item]

@@ -23,8 +23,12 @@ def test_a_trace_gives_its_function() -> None:
 
 
 def test_who_replays_knows_the_rules_and_a_worker_starts_without() -> None:
-    code = "import sys, burnish.tuner.{0}; print('burnish.tuner.rules.registry' in sys.modules)"
-    for module, known in (("measure", "True"), ("apply", "True"), ("worker", "False")):
+    code = "import sys, burnish.{0}; print('burnish.tuner.rules.registry' in sys.modules)"
+    for module, known in (
+        ("tuner.measuring.measure", "True"),
+        ("tuner.records.apply", "True"),
+        ("support.worker", "False"),
+    ):
         run = [sys.executable, "-c", code.format(module)]
         assert (
             subprocess.run(run, capture_output=True, text=True, check=True).stdout.strip() == known

@@ -63,8 +63,8 @@ def test_errors_are_those_of_pytorch(name: str, depth: int, positive: bool) -> N
     exact = reference(name, x.double(), y.double()).numpy()
     found = np.empty(exact.shape, np.float32)
     call_native(func, x.numpy(), y.numpy(), found)
-    # Below an ulp or two of the largest result both are as good as it gets.
-    assert error(found, exact) <= 2 * max(error(reference(name, x, y).numpy(), exact), 2.4e-7)
+    # Blocks of 192 terms of one sign have errors of that size, whatever the order of PyTorch's.
+    assert error(found, exact) <= 2 * max(error(reference(name, x, y).numpy(), exact), 2.7e-7)
 
 
 @pytest.mark.parametrize("name", ["product", "few rows", "column"])
