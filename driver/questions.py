@@ -14,14 +14,21 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from ..frontend.imported import Imported, InputTypes
+from ..graphir.module import IRModule
+from ..graphir.plan_segments import spec_of
+from ..graphir.type import TensorType
+from ..graphir.weights import Weights, in_common
 from ..support.caller import callers_level
 from ..support.errors import ArgumentError, VMError
+from ..vm.program import Param
+from ..vm.shape_text import names_in
+from ..vm.signature import Signature
+from ..vm.tensor import Tensor
 from .arrays import to_tensors
 from .signature import CompiledSignature
 
@@ -34,14 +41,24 @@ Again = Callable[[Sequence[Any]], Imported]
 """Imports the model once more, with the answers so far."""
 
 
-@dataclass
 class _Step(Generic[S]):
-    """An import, with the answers that led to it; compiled where that has been needed."""
+    """An import, with the answers that led to it; compiled where that has been needed. Its module
+    goes when nothing is compiled of it any more."""
 
-    imported: Imported
-    answers: tuple[Any, ...] = ()
-    program: S | None = None
-    after: dict[Any, _Step[S]] = field(default_factory=dict)
+    def __init__(self, imported: Imported, answers: tuple[Any, ...] = ()) -> None:
+        self.imported, self.answers = imported, answers
+        self.program: S | None = None
+        self.after: dict[Any, _Step[S]] = {}
+        self._signature = _signature(imported.module)
+        if imported.question is not None and isinstance(imported.question.wanted, int):
+            self.imported = imported.without_module()
+
+    def check(self, given: list[Any]) -> list[Tensor]:
+        """The inputs of a call as tensors. Raises where one does not fit its parameter."""
+        tensors = to_tensors(given, [f"input {n!r}" for n in self.imported.input_names])
+        if self._signature is not None:
+            self._signature.bind(tensors)
+        return tensors
 
 
 class Asking(Generic[S]):
@@ -58,27 +75,24 @@ class Asking(Generic[S]):
         self._root: _Step[S] = _Step(root)
         self._again, self._build, self._build_question = again, build, build_question
         self._leaves: list[_Step[S]] = []
-        self._lock = threading.Lock()
+        self._weights = Weights()
+        """Those of the programs so far."""
+        self._lock = threading.RLock()
 
     def select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> S:
         """The program of a call. Raises what importing and compiling it raises, and VMError where
-        there are too many of them."""
+        there are too many of them; of a call that is refused nothing is kept."""
         step = self._root
         while step.imported.question is not None:
             answer = self._answer(step, args, kwargs)
-            key = _key(answer)
-            if key not in step.after:
+            after = step.after.get(_key(answer))
+            if after is None:
                 with self._lock:
-                    if key not in step.after:
-                        kept = () if isinstance(answer, InputTypes) else step.answers
-                        answers = (*kept, answer)
-                        step.after[key] = _Step(self._again(answers), answers)
-            step = step.after[key]
-        with self._lock:
-            if step.program is None:
-                self._check_count(len(self._leaves))
-                step.program = self._build(step.imported)
-                self._leaves.append(step)
+                    after = step.after.get(_key(answer))
+                    if after is None:
+                        return self._grow(step, answer, args, kwargs)
+            step = after
+        assert step.program is not None
         return step.program
 
     def replace(self, old: S, new: S) -> None:
@@ -88,36 +102,80 @@ class Asking(Generic[S]):
                 if step.program is old:
                     step.program = new
 
+    def _grow(
+        self, step: _Step[S], answer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> S:
+        """The program behind an answer that is new: all up to it is imported, and compiled."""
+        self._check_count(len(self._leaves))
+        first = last = self._next(step, answer)
+        while last.imported.question is not None:
+            following = self._answer(last, args, kwargs)
+            last.after[_key(following)] = made = self._next(last, following)
+            last = made
+        last.check(last.imported.flatten_inputs(args, kwargs))
+        self._note_count(len(self._leaves) + 1)
+        program = self._build_step(last, self._build)
+        step.after[_key(answer)] = first
+        self._leaves.append(last)
+        return program
+
+    def _next(self, step: _Step[S], answer: Any) -> _Step[S]:
+        answers = (answer,) if isinstance(answer, InputTypes) else (*step.answers, answer)
+        imported = self._again(answers)
+        imported.module.weights.update(in_common(imported.module.weights, self._weights))
+        return _Step(imported, answers)
+
+    def _build_step(self, step: _Step[S], build: Callable[[Imported], S]) -> S:
+        """Compile an import, whose module is needed no more then but for its weights."""
+        step.program = build(step.imported)
+        self._weights.update(step.imported.module.weights)
+        step.imported = step.imported.without_module()
+        return step.program
+
     def _answer(self, step: _Step[S], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         question = step.imported.question
         assert question is not None
         given = step.imported.flatten_inputs(args, kwargs)
         if question.wanted == "types":
             return InputTypes(tuple([_shapes(x) for x in given]))
+        tensors = step.check(given)
         if isinstance(question.wanted, int):
-            name = step.imported.input_names[question.wanted]
-            (found,) = to_tensors([given[question.wanted]], [f"input {name!r}"])
-            return np.array(found.data)
+            return np.array(tensors[question.wanted].data)
         with self._lock:
-            if step.program is None:
-                step.program = self._build_question(step.imported)
-        return np.array(step.program.run(given)[0].data)
+            program = step.program or self._build_step(step, self._build_question)
+        return np.array(program.run(tensors)[0].data)
+
+    def _reason(self) -> str:
+        question = self._root.imported.question
+        return "" if question is None else f" The first of them: {question.reason}."
 
     def _check_count(self, count: int) -> None:
-        question = self._root.imported.question
-        reason = "" if question is None else f" The first of them: {question.reason}."
         if count >= MOST_PROGRAMS:
             raise VMError(
                 f"This model's program depends on values of its inputs, and was compiled for "
-                f"{count} of them; the next one is refused.{reason}"
+                f"{count} of them; the next one is refused.{self._reason()}"
             )
-        if count + 1 == NOTE_PROGRAMS:
+
+    def _note_count(self, count: int) -> None:
+        if count == NOTE_PROGRAMS:
             warnings.warn(
                 "burnish compiled this model for the fourth time: its program depends on values of "
-                f"its inputs, and after {MOST_PROGRAMS} programs no more are made.{reason}",
+                f"its inputs, and after {MOST_PROGRAMS} programs no more are made.{self._reason()}",
                 UserWarning,
                 stacklevel=callers_level(),
             )
+
+
+def _signature(module: IRModule) -> Signature | None:
+    """What the inputs of an import must be; None where the import has no module yet."""
+    if "main" not in module:
+        return None
+    main = module.graph_functions["main"]
+    types = [p.type for p in main.params]
+    specs = [spec_of(kind) for kind in types if isinstance(kind, TensorType)]
+    params = [Param(p.name, spec) for p, spec in zip(main.params, specs, strict=True)]
+    dims = dict.fromkeys([n for p in params for text in p.spec.shape for n in names_in(text)])
+    return Signature("main", params, tuple(dims))
 
 
 def _shapes(x: Any) -> Any:

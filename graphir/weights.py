@@ -285,6 +285,18 @@ def forked(tables: Sequence[Weights]) -> list[Weights]:
     return [Weights({name: fork(t.weight(name)) for name in t}) for t in tables]
 
 
+def in_common(table: Weights, known: Weights) -> Weights:
+    """The weights of a table whose name and values some program's have, forked off those."""
+    same = {
+        name: known.weight(name)
+        for name in table
+        if name in known
+        and not isinstance(known.weight(name).origin, Source)
+        and known.weight(name).digest == table.weight(name).digest
+    }
+    return forked([Weights(same)])[0]
+
+
 def derived_name(names: Sequence[str], word: str) -> str:
     """What is made of weights is called after the first that has a name. A word is not repeated."""
     name = next((n for n in names if n), "")

@@ -32,7 +32,8 @@ class Inputs:
     """The inputs of a graph that are no initializers."""
 
     def __init__(self, values: Sequence[ValueInfoProto]) -> None:
-        self.values = list(values)
+        # Of their own: a part of a model in memory holds the whole.
+        self.values = [ValueInfoProto.FromString(v.SerializeToString()) for v in values]
         self.names = [v.name for v in values]
         self.params: list[Var] = []
         self._dims: dict[str, DimVar] = {}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import parser
+from onnx import numpy_helper, parser
 
 import burnish
 from burnish.driver import questions
 from burnish.driver.compile import CompiledModel
-from burnish.support.errors import ArityError, VMError
+from burnish.support.errors import ArityError, DTypeMismatchError, ShapeMismatchError, VMError
 
 X = np.arange(6, dtype=np.float32)
 
@@ -73,3 +73,73 @@ def test_a_tuned_program_takes_the_place_of_the_first() -> None:
     assert model._replace(old, new)
     model(X, np.array([2, 3]))
     assert model._current is new
+
+
+def test_a_call_that_does_not_fit_is_refused_before_anything_is_compiled() -> None:
+    model = reshaping()
+    with pytest.raises(DTypeMismatchError, match="shape"):
+        model(X, np.array([2.0, 3.0]))
+    with pytest.raises(ShapeMismatchError, match="shape"):
+        model(X, np.array([1, 2, 3]))
+    with pytest.raises(DTypeMismatchError, match="x"):
+        model(X.astype(np.int32), np.array([2, 3]))
+    assert model.compilations == 0
+    assert model._asking is not None
+    assert not model._asking._root.after
+
+
+def test_dtypes_are_checked_where_shapes_are_those_of_the_call() -> None:
+    made = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float y) { y = Relu(x) }'
+    )
+    made.graph.input[0].type.tensor_type.ClearField("shape")
+    model = burnish.compile(made)
+    with pytest.raises(DTypeMismatchError, match="x"):
+        model(X.astype(np.int32))
+    assert model.compilations == 0
+    assert np.array_equal(model(X), X)
+
+
+def test_a_refused_call_is_not_imported_and_nothing_of_it_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = reshaping()
+    model(X, np.array([2, 3]))
+    asking = model._asking
+    assert asking is not None
+    monkeypatch.setattr(questions, "MOST_PROGRAMS", 1)
+    monkeypatch.setattr(asking, "_again", lambda answers: pytest.fail("imported"))
+    with pytest.raises(VMError, match="compiled for 1 of them"):
+        model(X, np.array([3, 2]))
+    assert len(asking._root.after) == 1
+
+
+def test_no_module_is_held_behind_its_compilation() -> None:
+    made = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (int64 y) { y = NonZero(x) }'
+    )
+    for model, x in ((reshaping(), (X, np.array([2, 3]))), (burnish.compile(made), (X,))):
+        model(*x)
+        assert model._asking is not None
+        step = model._asking._root
+        while True:
+            assert not step.imported.module.functions
+            if not step.after:
+                break
+            (step,) = step.after.values()
+
+
+def test_programs_share_the_weights_of_the_model() -> None:
+    made = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2, 64] x, int64[2] shape) => (float y) '
+        "{ a = MatMul(x, w)\ny = Reshape(a, shape) }"
+    )
+    w = np.random.default_rng(0).random((64, 64), np.float32)
+    made.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    model, x, held = burnish.compile(made), np.ones((2, 64), np.float32), []
+    for shape in ([2, 64], [64, 2]):
+        np.testing.assert_allclose(model(x, np.array(shape)), (x @ w).reshape(shape), rtol=1e-5)
+        constants = model.executable.program.constants
+        held.append([c.pointer for c in constants if getattr(c, "nbytes", 0) >= w.nbytes])
+    assert len(held[0]) == 1
+    assert held[0] == held[1]

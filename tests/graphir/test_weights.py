@@ -17,6 +17,7 @@ from burnish.graphir.weights import (
     _is_own,
     derived_name,
     forked,
+    in_common,
     pack_values,
     sample_of,
     unpack_values,
@@ -162,6 +163,18 @@ def test_a_fork_shares_arrays_and_lives_its_own_life() -> None:
     assert origin.layout == TILES
     np.testing.assert_array_equal(other["w"], weights["w"])
     np.testing.assert_array_equal(other["w.double"], weights["w.double"])
+
+
+def test_weights_of_equal_name_and_values_are_shared() -> None:
+    known, table = Weights(), Weights()
+    for name, change in (("w", 0), ("changed", 1), ("a_source", 0)):
+        known.add(name, numbers(6, 4))
+        table.add(name, numbers(6, 4) + change)
+    known.weight("a_source").origin = Source(lambda: numbers(6, 4), b"")
+    common = in_common(table, known)
+    assert list(common) == ["w"]
+    assert common["w"] is known["w"]
+    assert common.weight("w") is not known.weight("w")
 
 
 def test_what_a_program_holds_is_its_own() -> None:

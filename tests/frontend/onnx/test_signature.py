@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 from burnish.driver.compile import compile
 from burnish.frontend.imported import InputTypes
 from burnish.frontend.onnx import import_onnx
+from burnish.frontend.onnx.signature import Inputs
 from burnish.support.errors import FrontendError, ShapeMismatchError
 from burnish.tests.frontend.onnx.oracle import model
 
@@ -57,3 +58,11 @@ def test_absent_outputs_and_lists_come_back_in_their_places() -> None:
     imported = import_onnx(made, (InputTypes(((1, 3, 4),)),))
     assert imported.unflatten_outputs([1, 2, 3]) == ([1, 2], None, 3)
     assert not imported.bare_tuple
+
+
+def test_an_import_does_not_hold_the_model_that_it_was_read_from() -> None:
+    """A message that is a part of another holds all of it."""
+    made = model("y = Relu(x)")
+    inputs = Inputs(made.graph.input)
+    made.graph.input[0].name = "other"
+    assert inputs.values[0].name == "x"
