@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -122,6 +123,12 @@ class Asking(Generic[S]):
     def _next(self, step: _Step[S], answer: Any) -> _Step[S]:
         answers = (answer,) if isinstance(answer, InputTypes) else (*step.answers, answer)
         imported = self._again(answers)
+        question = step.imported.question
+        assert question is not None
+        of = "shapes" if question.wanted == "types" else "values"
+        note = f"the program is for these {of} of the inputs alone: {question.reason}"
+        notes = (*imported.notes, *step.imported.notes, f"{note.rstrip('.')}.")
+        imported = replace(imported, notes=notes)
         imported.module.weights.update(in_common(imported.module.weights, self._weights))
         return _Step(imported, answers)
 

@@ -143,3 +143,18 @@ def test_programs_share_the_weights_of_the_model() -> None:
         held.append([c.pointer for c in constants if getattr(c, "nbytes", 0) >= w.nbytes])
     assert len(held[0]) == 1
     assert held[0] == held[1]
+
+
+def test_the_report_says_why_there_is_a_program_for_each_answer() -> None:
+    made = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[N, 3] x, int64[1] s) => (float y) '
+        "{ y = Expand(x, s) }"
+    )
+    made.graph.input[0].type.tensor_type.ClearField("shape")
+    model = burnish.compile(made)
+    model(X, np.array([6]))
+    assert model.report.notes == [
+        "the program is for these shapes of the inputs alone: an input has no shape of its own.",
+        "the program is for these values of the inputs alone: the Expand that makes 'y': input 1 "
+        "('s').",
+    ]
