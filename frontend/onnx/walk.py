@@ -32,7 +32,8 @@ from .registry import (
 )
 
 MOST_NODES = 50_000
-"""Nodes of graphs inside of others, and of functions, that a model may come to."""
+"""Nodes of graphs inside of others, these graphs, and nodes of functions, that a model may come
+to."""
 _GROWING = frozenset(
     [
         *("Constant", "ConstantOfShape", "Expand", "EyeLike", "OneHot", "Pad", "Range", "Resize"),
@@ -83,11 +84,8 @@ def convert_nodes(context: Context, nodes: Iterable[NodeProto]) -> None:
 def _convert(context: Context, node: NodeProto) -> None:
     """Bind the results of one node; every error says which node it was."""
     where = node_name(node)
-    context.count += context.depth > 0
-    if context.count > MOST_NODES:
-        raise FrontendError(
-            f"{where}: its loops written out, the model comes to more than {MOST_NODES} nodes."
-        )
+    if context.depth > 0:
+        _count(context, where)
     try:
         results = _results(context, node)
     except BurnishError as error:
@@ -100,6 +98,14 @@ def _convert(context: Context, node: NodeProto) -> None:
     for name, value in zip(node.output, results, strict=False):
         if name:
             context.values[name] = value
+
+
+def _count(context: Context, where: str) -> None:
+    context.count += 1
+    if context.count > MOST_NODES:
+        raise FrontendError(
+            f"{where}: its loops written out, the model comes to more than {MOST_NODES} nodes."
+        )
 
 
 def _results(context: Context, node: NodeProto) -> list[Value]:
@@ -146,7 +152,16 @@ def _computed(context: Context, node: NodeProto) -> list[Value] | None:
         return None
     if not all(isinstance(f, (np.ndarray, np.generic)) and f.dtype.kind in "fiub" for f in found):
         return None
+    if node.op_type in ("Cast", "CastLike") and not _fits(arrays[node.input[0]], found[0]):
+        return None
     return [constant(np.asarray(f)) for f in found]
+
+
+def _fits(x: np.ndarray, cast: np.ndarray) -> bool:
+    """Whether floats fit the integers that they are cast to; NumPy wraps what does not."""
+    if x.dtype.kind != "f" or cast.dtype.kind not in "iu":
+        return True
+    return np.array_equal(cast.astype(x.dtype), np.trunc(x))
 
 
 def _known_array(context: Context, value: Value) -> np.ndarray | None:
@@ -160,7 +175,8 @@ def _known_array(context: Context, value: Value) -> np.ndarray | None:
 # -- graphs inside of graphs -----------------------------------------------------------------------
 def run_graph(context: Context, graph: GraphProto, inputs: Sequence[Value]) -> list[Value]:
     """Convert a graph that an attribute holds, with values for its inputs; it sees the names
-    around it. Gives its outputs."""
+    around it. Gives its outputs. A graph counts as a node, so that empty ones come to an end."""
+    _count(context, f"the graph {graph.name!r}")
     outputs = [o.name for o in graph.output]
     given = {v.name: x for v, x in zip(graph.input, inputs, strict=False)}
     with context.scope(given, names_read(graph.node, outputs)):

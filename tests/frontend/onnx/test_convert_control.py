@@ -84,6 +84,20 @@ def test_a_loop_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         import_onnx(made)
 
 
+def test_the_iterations_of_a_loop_without_nodes_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(walk, "MOST_NODES", 100)
+    body = """
+        y = Loop (count, flag, x) <
+            body = g1 (int64 i, bool going, float[2, 3] s) => (bool going, float[2, 3] s) {}
+        >
+    """
+    weights = {"flag": np.array(True), "count": np.int64(10**12)}
+    with pytest.raises(FrontendError, match="the model comes to more than 100 nodes"):
+        import_onnx(model(body, "float[2, 3] x", weights=weights))
+
+
 def test_a_scan_sums_rows_backwards() -> None:
     """onnx's evaluator knows forward scans alone."""
     body = """

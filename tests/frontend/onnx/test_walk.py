@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from burnish.driver.compile import compile
 from burnish.frontend.onnx import import_onnx
 from burnish.support.errors import FrontendError
 from burnish.tests.frontend.onnx.oracle import check, evaluate, model, operators_of
@@ -71,6 +72,15 @@ def test_a_few_known_numbers_are_computed() -> None:
     weights = {"two": np.array([1.5, 3], np.float32), "three": np.array([4, 2], np.float32)}
     imported = import_onnx(model(body, "float[2, 3, 6] x", weights=weights))
     assert operators_of(imported) == ["reshape", "relu"]
+
+
+@pytest.mark.parametrize("values", [[-1.0, 300.0], [np.nan, 1.0], [1.9, 254.9]])
+def test_casts_of_known_numbers_are_those_of_numbers_that_are_not(values: list[float]) -> None:
+    x = np.array(values, np.float32)
+    outputs = "uint8[2] y"
+    folded = compile(model("y = Cast<to = 2>(w)", "float[2] x", outputs=outputs, weights={"w": x}))
+    run = compile(model("y = Cast<to = 2>(x)", "float[2] x", outputs=outputs))
+    assert np.array_equal(folded(x), run(x))
 
 
 def test_names_of_an_inner_graph_are_its_own() -> None:
