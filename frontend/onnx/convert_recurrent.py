@@ -18,12 +18,21 @@ from .term import Term, stack
 
 Activation = Callable[[Term], Term]
 _DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
-_ALPHAS = {"LeakyRelu": 0.01, "ThresholdedRelu": 1.0, "HardSigmoid": 0.2, "Elu": 1.0}
+_ALPHAS = {
+    "leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0,
+    "scaledtanh": 1.0, "affine": 1.0,
+}  # fmt: skip
+_BETAS = {"hardsigmoid": 0.5, "scaledtanh": 1.0, "affine": 0.0}
+"""What the activations that have these numbers take where the node gives none."""
 
 
-def _activation(node: NodeProto, name: str, alpha: float | None, beta: float | None) -> Activation:
-    a = _ALPHAS.get(name, 1.0) if alpha is None else alpha
-    b = (0.5 if name == "HardSigmoid" else 0.0) if beta is None else beta
+def _taken(names: Sequence[str], given: Sequence[float], defaults: dict[str, float]) -> list[float]:
+    """A number for each activation: those that have one take the given ones in order."""
+    rest = iter(given)
+    return [next(rest, defaults[n]) if n in defaults else 0.0 for n in map(str.lower, names)]
+
+
+def _activation(node: NodeProto, name: str, a: float, b: float) -> Activation:
     table: dict[str, Activation] = {
         "Tanh": lambda x: x.op("tanh"),
         "Sigmoid": lambda x: x.op("sigmoid"),
@@ -152,17 +161,10 @@ def _cell(
     each = len(_DEFAULTS[kind])
     names = [n.decode() if isinstance(n, bytes) else n for n in attribute(node, "activations", [])]
     names = names or _DEFAULTS[kind] * (d + 1)
-    alphas, betas = (list(attribute(node, f"activation_{k}", [])) for k in ("alpha", "beta"))
+    alphas = _taken(names, attribute(node, "activation_alpha", []), _ALPHAS)
+    betas = _taken(names, attribute(node, "activation_beta", []), _BETAS)
     chosen = range(d * each, (d + 1) * each)
-    acts = [
-        _activation(
-            node,
-            names[i],
-            alphas[i] if i < len(alphas) else None,
-            betas[i] if i < len(betas) else None,
-        )
-        for i in chosen
-    ]
+    acts = [_activation(node, names[i], alphas[i], betas[i]) for i in chosen]
     clip = attribute(node, "clip")
     return _Cell(
         kind, w, r,

@@ -76,3 +76,28 @@ def test_unknown_activations_and_symbolic_lengths_are_refused() -> None:
     body = f"y = RNN <hidden_size = {UNITS}> (x, w, r)"
     made = model(body, f"float[N, {BATCH}, {INPUTS}] x", weights=weights("RNN"))
     assert "needs static sizes; make the dims static" in refusal(made)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both", "alone"),
+    [
+        ("Tanh", "LeakyRelu", "activation_alpha = [0.1]", "activation_alpha = [0.1]"),
+        ("Elu", "Affine", "activation_alpha = [2.0, 0.3], activation_beta = [0.4]",
+         "activation_alpha = [0.3], activation_beta = [0.4]"),
+        ("LeakyRelu", "HardSigmoid", "activation_alpha = [0.1]", "activation_alpha = [0.2]"),
+        ("Sigmoid", "ScaledTanh", "activation_alpha = [0.7]",
+         "activation_alpha = [0.7], activation_beta = [1.0]"),
+    ],
+)  # fmt: skip
+def test_numbers_of_activations_are_for_those_that_take_one(
+    first: str, second: str, both: str, alone: str
+) -> None:
+    """Of two directions the second, beside a node that has it alone."""
+    arrays = weights("RNN", 2)
+    names = f', direction = "bidirectional", activations = ["{first}", "{second}"], {both}'
+    y, _ = _run(node("RNN", "x, w, r, b", names, arrays))
+    own = {name: array[1:] for name, array in arrays.items()}
+    names = f', direction = "reverse", activations = ["{second}"], {alone}'
+    wanted, _ = _run(node("RNN", "x, w, r, b", names, own))
+    np.testing.assert_allclose(y[:, 1:], wanted, rtol=1e-5, atol=1e-6)
+    assert wanted.any()
