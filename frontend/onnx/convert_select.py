@@ -29,11 +29,13 @@ def places(context: Context, node: NodeProto, mask: Term) -> Term:
 
 @converts("NonZero")
 def nonzero(context: Context, node: NodeProto) -> Value:
-    """A row of coordinates for each axis."""
+    """A row of coordinates for each axis: none for a scalar."""
     x = Term(context, context.operand(node, 0))
-    sizes = x.sizes(node_name(node)) or (1,)
+    sizes = x.sizes(node_name(node))
     mask = x if x.dtype.is_bool else x.op("not_equal", 0)
     flat = places(context, node, mask.reshape(math.prod(sizes)))
+    if not sizes:
+        return x.data(np.zeros((0, *flat.sizes(node_name(node)))), "int64").atom
     rows = []
     for axis in range(x.ndim):
         behind = math.prod(sizes[axis + 1 :])

@@ -23,6 +23,13 @@ def test_a_sum_of_zeros_and_ones_is_asked_for() -> None:
     compare(compiled, made, x=np.zeros((2, 3), np.float32))
 
 
+def test_a_scalar_has_no_coordinates() -> None:
+    compiled = compile(model("y = NonZero(x)", "float x", outputs="int64 y"))
+    for value, count in ((3, 1), (0, 0)):
+        found = compiled(np.array(value, np.float32))
+        assert (found.shape, found.dtype) == ((0, count), np.int64)
+
+
 @pytest.mark.parametrize("attributes", ["<axis = 1>", ""])
 def test_compress(attributes: str) -> None:
     made = model(f"y = Compress{attributes}(x, c)", "float[2, 3] x, bool[3] c")
