@@ -12,6 +12,7 @@ for normal and subnormal numbers alike, and what rounds up to the next exponent 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from onnx import TensorProto
 from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType
 from ...support.dtype import DType
+from ...support.errors import ArgumentError
 
 FLOAT32, INT32 = DType("float32"), DType("int32")
 
@@ -171,15 +173,40 @@ def _clip(context: Emitter, x: Atom, low: int, high: int) -> Atom:
     return context.op("clip", x, min=low, max=high)
 
 
-def to_stored(x: np.ndarray) -> np.ndarray:
+def narrow_name(x: object) -> str | None:
+    """The narrow dtype of an array of NumPy or torch; None where it has another."""
+    name = str(getattr(x, "dtype", "")).removeprefix("torch.")
+    return name if name in _BY_NUMBER.values() else None
+
+
+def to_stored(x: Any) -> Any:
     """An array of a narrow dtype in memory of ours."""
-    name = x.dtype.name
-    if name not in _BY_NUMBER.values():
+    name = narrow_name(x)
+    if name is None:
         return x
     kind = NarrowKind(name)
+    if _is_torch(x):
+        return x.view(sys.modules["torch"].uint8) if kind.is_float else x
     return x.view("uint8") if kind.is_float else x.astype(str(kind.stored))
 
 
-def from_stored(x: np.ndarray, kind: NarrowKind) -> np.ndarray:
-    """Such memory as an array of the narrow dtype."""
-    return x.view(kind.numpy) if kind.is_float else x.astype(kind.numpy)
+def from_stored(x: Any, kind: NarrowKind) -> Any:
+    """Such memory as an array of the narrow dtype. torch has no arithmetic of narrow integers:
+    there they stay as they are stored. Raises ArgumentError for a float that it has not."""
+    if not _is_torch(x):
+        array = np.asarray(x if isinstance(x, np.ndarray) else x.numpy())
+        return array.view(kind.numpy) if kind.is_float else array.astype(kind.numpy)
+    if not kind.is_float:
+        return x
+    dtype = getattr(sys.modules["torch"], kind.name, None)
+    if dtype is None:
+        raise ArgumentError(
+            f"an output is of dtype {kind.name}, which torch has not; call the model with NumPy "
+            "arrays."
+        )
+    return x.view(dtype)
+
+
+def _is_torch(x: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)

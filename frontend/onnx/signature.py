@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
 from onnx import TypeProto, ValueInfoProto
 
 from ...graphir.expr import Atom, Var
 from ...graphir.type import TensorType
 from ...support.call_form import CallForm
-from ...support.errors import FrontendError, ShapeMismatchError
+from ...support.errors import DTypeMismatchError, FrontendError, ShapeMismatchError
 from ...support.writer import NameTable
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.expr import Var as DimVar
 from ..imported import InputTypes
-from .narrow import NARROW, from_stored, to_stored
+from .narrow import NARROW, from_stored, narrow_name, to_stored
 from .registry import Context, Narrow, Value, import_dtype
 
 Shapes: TypeAlias = "tuple[int, ...] | list[Shapes] | None"
@@ -36,6 +35,7 @@ class Inputs:
         self.values = [ValueInfoProto.FromString(v.SerializeToString()) for v in values]
         self.names = [v.name for v in values]
         self.params: list[Var] = []
+        self._kinds: list[str] = []
         self._dims: dict[str, DimVar] = {}
         self._dim_names, self._names = NameTable(), NameTable()
 
@@ -110,6 +110,7 @@ class Inputs:
     def _param(self, name: str, shape: Sequence[Expr], number: int, where: str) -> Bound:
         kind = TensorType(tuple(shape), import_dtype(number, where))
         self.params.append(Var(self._names.name(name, name), kind))
+        self._kinds.append(NARROW[number].name if number in NARROW else str(kind.dtype))
         return Narrow(self.params[-1], number) if number in NARROW else self.params[-1]
 
     # -- calls -----------------------------------------------------------------------------------
@@ -122,7 +123,12 @@ class Inputs:
         select = self.nested()
 
         def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-            return _leaves(select(args, kwargs))
+            given = _leaves(select(args, kwargs))
+            for x, kind, param in zip(given, self._kinds, self.params, strict=False):
+                found = narrow_name(x)
+                if found is not None and found != kind:
+                    raise DTypeMismatchError(f"input {param.name!r}", kind, found)
+            return [to_stored(x) for x in given]
 
         return flatten
 
@@ -133,7 +139,7 @@ def _leaves(values: Sequence[Any]) -> list[Any]:
         if isinstance(v, (list, tuple)):
             found += _leaves(v)
         elif v is not None:
-            found.append(to_stored(v) if isinstance(v, np.ndarray) else v)
+            found.append(v)
     return found
 
 
@@ -171,8 +177,7 @@ class Outputs:
             if isinstance(place, list):
                 return [build(p, tensors) for p in place]
             made = tensors[place[0]]
-            is_viewed = place[1] is not None and isinstance(made, np.ndarray)
-            return from_stored(made, place[1]) if is_viewed else made
+            return made if place[1] is None else from_stored(made, place[1])
 
         def restored(tensors: list[Any]) -> Any:
             made = [build(p, tensors) for p in tree]

@@ -152,9 +152,10 @@ def _computed(context: Context, node: NodeProto) -> list[Value] | None:
         return None
     if not all(isinstance(f, (np.ndarray, np.generic)) and f.dtype.kind in "fiub" for f in found):
         return None
-    if node.op_type in ("Cast", "CastLike") and not _fits(arrays[node.input[0]], found[0]):
+    made = [np.asarray(f) for f in found]
+    if node.op_type in ("Cast", "CastLike") and not _fits(arrays[node.input[0]], made[0]):
         return None
-    return [constant(np.asarray(f)) for f in found]
+    return [constant(f) for f in made]
 
 
 def _fits(x: np.ndarray, cast: np.ndarray) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import TensorProto, helper
 
 from burnish.driver.compile import compile
 from burnish.frontend.onnx.narrow import NARROW, NarrowKind, from_stored, to_stored
+from burnish.support.errors import ArgumentError, DTypeMismatchError
 
 FLOATS = [n for n, k in NARROW.items() if k.is_float]
 INTEGERS = [n for n in NARROW if n not in FLOATS]
@@ -86,3 +88,34 @@ def test_what_is_stored_comes_back(number: int) -> None:
     np.testing.assert_array_equal(
         from_stored(stored, kind).view(np.uint8), codes(kind).view(np.uint8)
     )
+
+
+TORCHS = [n for n in FLOATS if hasattr(torch, NARROW[n].name)]
+
+
+@pytest.mark.parametrize("number", TORCHS, ids=lambda n: NARROW[n].name)
+def test_torch_tensors_of_narrow_floats_go_in_and_out(number: int) -> None:
+    given = codes(NARROW[number])
+    tensor = torch.from_numpy(given.view(np.uint8)).view(getattr(torch, NARROW[number].name))
+    wide = compile(cast_model(number, TensorProto.FLOAT))(tensor)
+    np.testing.assert_array_equal(wide, given.astype(np.float32))
+    numbers = torch.tensor([0.5, 1.0, 2.0])
+    back = compile(cast_model(TensorProto.FLOAT, number))(numbers)
+    assert back.dtype is tensor.dtype
+    assert torch.equal(back.float(), numbers)
+
+
+def test_what_torch_has_not_is_refused_or_stays_as_it_is_stored() -> None:
+    x = torch.tensor([1.0, -1.0])
+    with pytest.raises(ArgumentError, match="of dtype float4_e2m1fn, which torch has not"):
+        compile(cast_model(TensorProto.FLOAT, TensorProto.FLOAT4E2M1))(x)
+    assert compile(cast_model(TensorProto.FLOAT, TensorProto.INT4))(x).tolist() == [1, -1]
+
+
+def test_another_narrow_dtype_is_refused() -> None:
+    model = compile(cast_model(TensorProto.FLOAT8E5M2, TensorProto.FLOAT))
+    with pytest.raises(DTypeMismatchError, match="float8_e5m2"):
+        model(codes(NARROW[TensorProto.FLOAT8E4M3FN]))
+    plain = compile(cast_model(TensorProto.UINT8, TensorProto.FLOAT))
+    with pytest.raises(DTypeMismatchError, match="uint8"):
+        plain(codes(NARROW[TensorProto.FLOAT8E4M3FN]))
