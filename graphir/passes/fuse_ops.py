@@ -147,13 +147,7 @@ class _Fuser(ExprMutator):
     def group_function(self, members: Sequence[Binding]) -> tuple[Function, tuple[Atom, ...]]:
         """The sub-function over parameters and symbolic dims of its own, and the arguments it
         takes."""
-        inner = {b.var for b in members}
-        args: dict[int, Atom] = {}
-        for binding in members:
-            assert isinstance(binding.value, CallDPS)
-            for atom in binding.value.args:
-                if not (isinstance(atom, Var) and atom in inner):
-                    args.setdefault(id(atom), atom)
+        args = {id(atom): atom for atom in _entering(members)}
         func = self._build(members, args, OwnDims())
         if not self._fits(func):
             # Dims of the group stand in a relation that one Var a dim would lose: keep their form.
@@ -165,8 +159,12 @@ class _Fuser(ExprMutator):
         return func, tuple(args.values())
 
     def _fits(self, func: Function) -> bool:
-        """Whether every call in the group fits its kernel over the group's dims."""
+        """Whether every call in the group fits its kernel over the group's dims, and those can be
+        read off its parameters."""
+        given = _symbols([*func.params, func.body.result])
         for call in dps_calls(func):
+            if not given.issuperset(free_vars(dims_of(call.out_type))):
+                return False
             callee = self.module[call.func]
             assert isinstance(callee, PrimFunc)
             try:
@@ -196,6 +194,23 @@ class _Fuser(ExprMutator):
         return Function(params, body, result.type, ((PRIMITIVE, True),), "fused")
 
 
+def _entering(members: Sequence[Binding]) -> list[Atom]:
+    """What the members read that none of them is, each once, in order."""
+    inner = {b.var for b in members}
+    found: dict[int, Atom] = {}
+    for binding in members:
+        assert isinstance(binding.value, CallDPS)
+        for atom in binding.value.args:
+            if not (isinstance(atom, Var) and atom in inner):
+                found.setdefault(id(atom), atom)
+    return list(found.values())
+
+
+def _symbols(atoms: Sequence[Atom]) -> frozenset[DimVar]:
+    """The symbolic dims that stand in the shapes of some values."""
+    return frozenset(free_vars([d for a in atoms for d in dims_of(type_of(a))]))
+
+
 def _operator(module: IRModule, binding: Binding) -> str:
     assert isinstance(binding.value, CallDPS)
     func = module[binding.value.func]
@@ -215,6 +230,7 @@ class _Planner:
     def __init__(self, graph: DataflowGraph, module: IRModule, options: FuseOps) -> None:
         self.graph, self.options = graph, options
         self.patterns = [_pattern(b, module) for b in graph.bindings]
+        self.symbols = [_symbols([b.var]) for b in graph.bindings]
         count = len(graph.bindings)
         self.group = [1 << i for i in range(count)]
         self.after = [0] * count  # the bindings reachable from i, i included
@@ -260,6 +276,7 @@ class _Planner:
             self._one_result(union, members)
             and self._is_convex(union, members)
             and self._one_heavy(union, members)
+            and self._dims_are_given(members)
             and self._inlined_cost(members) <= self.options.max_cost
         )
 
@@ -276,6 +293,15 @@ class _Planner:
             after |= self.after[i]
             before |= self.before[i]
         return not (after & before & ~union)
+
+    def _dims_are_given(self, members: Sequence[int]) -> bool:
+        """A kernel reads its dims off its parameters: each symbol stands in what enters or
+        leaves the group."""
+        inside = frozenset[DimVar]().union(*[self.symbols[i] for i in members])
+        if not inside:
+            return True
+        bindings = [self.graph.bindings[i] for i in members]
+        return inside <= _symbols([*_entering(bindings), bindings[-1].var])
 
     def _one_heavy(self, union: int, members: Sequence[int]) -> bool:
         heavy = [i for i in members if self.patterns[i] not in LIGHT]

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from llvmlite import ir
 
 from ...support.abi import ALIGNMENT, RUNTIME_FIELDS, STACK_LIMIT, WORK_SUFFIX
-from ...support.errors import CodegenError
+from ...support.errors import CodegenError, InternalError
 from ...support.node import Node, children
 from ...support.target import Target
 from ..buffer import Buffer
@@ -208,7 +208,7 @@ class FunctionEmitter:
                     workspace, [offset], source_etype=memory_type(buffer.dtype)
                 )
         operands = [pointers[id(x)] for x in region.buffers] + [
-            emitter.values[id(v)] for v in region.scalars
+            self._bound(emitter, v) for v in region.scalars
         ]
         shared_bytes = emitter.index(self.lowered.shared_bytes)
         threads_at = b.gep(workspace, [shared_bytes], source_etype=I8)
@@ -225,6 +225,14 @@ class FunctionEmitter:
         b.call(impl, operands, tail=True)
         b.ret_void()
         self._emit_work()
+
+    def _bound(self, emitter: StmtEmitter, scalar: Var) -> ir.Value:
+        if id(scalar) not in emitter.values:
+            raise InternalError(
+                f"The variable {scalar.name} of {self.symbol} is unbound: it is no parameter, and "
+                "stands in the shape of none."
+            )
+        return emitter.values[id(scalar)]
 
     def _emit_work(self) -> None:
         """The function that says how long a call with some sizes may take."""

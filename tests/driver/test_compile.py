@@ -807,3 +807,19 @@ def test_errors_of_passes_come_under_their_own_class() -> None:
             compile_(module)
         assert "in pass 'import'" in caught.value.__notes__
         assert "Set BURNISH_DUMP=DIR" in str(caught.value)
+
+
+class Sizes(nn.Module):
+    """A named size as data, not as a shape."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        n = x.shape[0]
+        return x * n, x.sum(0) / n, x[-3:], x[n // 2 :], x * (n * x.shape[1])
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 8])
+def test_sizes_as_data(size: int) -> None:
+    model = burnish.compile(Sizes(), (torch.rand(6, 4),), dynamic_shapes=({0: "n"},))
+    x = torch.rand(size, 4, generator=torch.Generator().manual_seed(0))
+    for found, wanted in zip(model(x), Sizes()(x), strict=True):
+        torch.testing.assert_close(found, wanted, equal_nan=True)

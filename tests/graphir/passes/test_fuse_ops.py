@@ -302,3 +302,17 @@ def test_a_compound_dim_is_one_dim_of_the_kernel() -> None:
     text = graph("y = R.relu(R.exp(x))").replace("(2, 3)", '("b * t", 3)')
     kernel = FusePrimFuncs()(fused(text)).prim_funcs["fused_exp_relu"]
     assert [v.name for v in kernel.shape_vars] == ["n"]
+
+
+def test_a_dim_that_no_parameter_of_a_kernel_shows_keeps_its_producer_apart() -> None:
+    text = """
+@R.function
+def main(x: R.Tensor(("n", 3)), one: R.Tensor((), "float32")):
+    with R.dataflow():
+        ones = R.broadcast_to(one, R.shape([n]))
+        y = R.multiply(x, R.sum(ones))
+        R.output(y)
+    return y
+"""
+    module = fused(text)
+    assert kernels(module) == ["broadcast_to", "sum", "multiply"]

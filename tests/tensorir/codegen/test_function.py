@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from burnish.support.errors import CodegenError
+from burnish.support.errors import CodegenError, InternalError
 from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir.codegen.object import emit_object
@@ -351,3 +353,10 @@ def test_an_undeclared_buffer_is_an_error() -> None:
         CodegenError, match="Buffer A of matmul is neither a parameter nor allocated"
     ):
         emit_object([lower(broken)], native_target())
+
+
+def test_an_unbound_dim_is_a_defect() -> None:
+    text = MATMUL.replace("(7, 48)", '("n", 48)').replace("(7, 33)", '("n", 33)')
+    lowered = lower(parse_func(text.replace("T.grid(7", "T.grid(n")))
+    with pytest.raises(InternalError, match="variable n of matmul is unbound"):
+        emit_object([replace(lowered, dims=())], native_target())
