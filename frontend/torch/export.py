@@ -197,12 +197,19 @@ def check_at_size(
 
 @contextlib.contextmanager
 def _unchanged(module: torch.nn.Module) -> Iterator[None]:
-    """Buffers have their values again afterwards, whatever calls do with them."""
+    """Buffers are the same tensors with their values again afterwards, whatever calls do with
+    them."""
+    held = [(m._buffers, dict(m._buffers)) for m in module.modules()]
     kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    yield
-    for buffer, values in kept:
-        if not torch.equal(buffer, values):
-            buffer.copy_(values)
+    try:
+        yield
+    finally:
+        for place, buffers in held:
+            place.clear()
+            place.update(buffers)
+        for buffer, values in kept:
+            if not torch.equal(buffer, values):
+                buffer.copy_(values)
 
 
 def _agree(a: Any, b: Any) -> bool:

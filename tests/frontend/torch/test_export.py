@@ -147,3 +147,23 @@ def test_without_the_oblivious_rules_the_check_still_stands(
     branch = Calls(lambda x: x * 2 if x.shape[0] == 1 else x)
     assert "computes something else" in failure(branch, X, shapes=({0: "batch"},))
     export_module(Calls(F.relu).eval(), (X,), None, ({0: "batch"},))
+
+
+class Rebinds(nn.Module):
+    """Counts its calls in a buffer that each replaces."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls = self.calls + 1
+        return x + self.calls
+
+
+def test_checks_of_sizes_leave_a_modules_buffers_as_they_were() -> None:
+    module = Rebinds().eval()
+    held = module.calls
+    export_module(module, (torch.rand(4),), None, ({0: "n"},))
+    assert module.calls is held
+    assert held.item() == 0
