@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch._decomp import global_decomposition_table
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from ...support.errors import FrontendError
 
@@ -392,8 +393,17 @@ def _memory(x: Tensor) -> Tensor:
 def _places(
     x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> Tensor:
-    own = int(x.storage_offset())
-    places = torch.full((1,) * len(size), (storage_offset or own) - own)
+    lowest = 0 if storage_offset is None else storage_offset - int(x.storage_offset())
+    highest = lowest + sum([(n - 1) * step for n, step in zip(size, stride, strict=True)])
+    is_empty = any([statically_known_true(n == 0) for n in size])
+    outside = statically_known_true(lowest < 0) or statically_known_true(highest >= x.numel())
+    if outside and not is_empty:
+        raise FrontendError(
+            f"as_strided reads the places {lowest} to {highest} of a tensor of {x.numel()} "
+            "elements: what lies around it in memory a compiled model does not have. Take it of "
+            "the whole tensor, or index."
+        )
+    places = torch.full((1,) * len(size), lowest)
     for d, (extent, step) in enumerate(zip(size, stride, strict=True)):
         along = torch.arange(extent) * step
         places = places + along.reshape([-1 if i == d else 1 for i in range(len(size))])

@@ -248,6 +248,16 @@ def test_memory_is_read_by_strides_where_the_tensor_is_all_of_it() -> None:
         DECOMPOSITIONS[aten.as_strided.default](x.t(), (2,), (1,))
 
 
+def test_memory_around_a_tensor_is_not_read() -> None:
+    x = torch.arange(6)
+    check(aten.as_strided.default, x[1:], (2,), (2,), 2)
+    check(aten.as_strided.default, x[1:], (2, 2), (1, 3), None)
+    check(aten.as_strided.default, x[:2], (0, 9), (1, 1))
+    for part, *rest in ((x[1:], (2,), (1,), 0), (x[:2], (4,), (1,)), (x[4:], (2,), (1,), 5)):
+        with pytest.raises(FrontendError, match="as_strided reads the places"):
+            DECOMPOSITIONS[aten.as_strided.default](part, *rest)
+
+
 @pytest.mark.parametrize(("beta", "alpha"), [(1, 1), (0, 2), (0.5, 0.25)])
 def test_products_of_a_batch_are_added_up(beta: float, alpha: float) -> None:
     a, b = torch.randn(3, 2, 4), torch.randn(3, 4, 5)
