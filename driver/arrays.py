@@ -25,6 +25,9 @@ _TORCH_DTYPES = (
     *("float64", "float32", "float16", "bfloat16"),
     *("int64", "int32", "int16", "int8", "uint8", "bool"),
 )
+_SHARING_WORK = 1000
+"""The most steps of NumPy's search for an element that two strided arrays have in common; beyond,
+arrays that overlap count as such."""
 
 
 def is_torch_tensor(x: object) -> bool:
@@ -144,6 +147,30 @@ def _writable(given: Any, made: Tensor, name: str) -> np.ndarray:
     if not memory.flags.writeable:
         raise ArgumentError(f"{name}: the array is read-only.")
     return memory
+
+
+def check_written(values: Sequence[object], names: Sequence[str], written: Sequence[int]) -> None:
+    """Raise ArgumentError where an input that a call writes cannot be written, or shares memory
+    with another one: what that reads would depend on the order of the work."""
+    for i in written:
+        memory, _ = _memory(values[i], names[i])
+        if not memory.flags.writeable:
+            raise ArgumentError(
+                f"{names[i]}: the array is read-only, and the model writes this input; pass a copy."
+            )
+        for j, other in enumerate(values):
+            if j != i and _may_share(memory, other):
+                raise ArgumentError(
+                    f"{names[i]}: the model writes this input, and it shares memory with "
+                    f"{names[j]}; pass a copy of one."
+                )
+
+
+def _may_share(memory: np.ndarray, other: object) -> bool:
+    try:
+        return np.may_share_memory(memory, _memory(other, "")[0], max_work=_SHARING_WORK)
+    except ArgumentError:  # no memory that can be looked at, e.g. a list of numbers
+        return False
 
 
 def _memory(given: Any, name: str) -> tuple[np.ndarray, str]:

@@ -9,7 +9,7 @@ from ..support.errors import ArgumentError, ArityError, ShapeMismatchError
 from ..vm.fast_entry import NUMPY
 from ..vm.interpreter import VirtualMachine
 from ..vm.tensor import Tensor
-from .arrays import to_tensors, torch_kind, write_outputs
+from .arrays import check_written, to_tensors, torch_kind, write_outputs
 from .runnable import check_runnable
 from .threads import check_threads, runtime
 
@@ -76,7 +76,9 @@ class CompiledSignature:
                 f"the model takes {len(names)} input{'s' if len(names) != 1 else ''} "
                 f"({', '.join(names)}); got {len(values)}."
             )
-        tensors = to_tensors(values, [f"input {n!r}" for n in names])
+        written, called = self.imported.written, [f"input {n!r}" for n in names]
+        tensors = to_tensors(values, called)
+        check_written(values, called, written)
         machine = self.machine(threads)
         try:
             result = machine["main"](*tensors)
@@ -88,7 +90,6 @@ class CompiledSignature:
                 )
             raise
         results = list(result) if isinstance(result, tuple) else [result]
-        written = self.imported.written
         if written:
             write_outputs([values[i] for i in written], results[: len(written)])
         return results[len(written) :]

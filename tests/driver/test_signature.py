@@ -105,3 +105,33 @@ def test_a_tuple_of_tensors_has_a_fast_entry() -> None:
 def test_the_number_of_inputs_is_checked(signature: CompiledSignature) -> None:
     with pytest.raises(errors.ArityError, match=r"takes 1 input \(input\); got 0"):
         signature.run([])
+
+
+class Adds(torch.nn.Module):
+    """Writes its first input."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x + y
+
+
+def test_a_written_input_shares_memory_with_no_other() -> None:
+    model = burnish.compile(Adds(), (torch.rand(3), torch.rand(3)))
+    z = torch.ones(6)
+    for x, y in ((z[:3], z[:3]), (z[:3], z[2:5]), (z[::2], z[2:5])):
+        with pytest.raises(
+            errors.ArgumentError, match=r"input 'x': .* shares memory with input 'y'"
+        ):
+            model(x, y)
+    assert z.tolist() == [1.0] * 6
+    assert model(z[::2], z[1::2]).tolist() == [3.0] * 3
+    assert z.tolist() == [2.0, 1.0] * 3
+
+
+def test_a_written_input_that_is_read_only_is_refused_by_its_name() -> None:
+    model = burnish.compile(Adds(), (torch.rand(3), torch.rand(3)))
+    x = np.ones(3, np.float32)
+    x.flags.writeable = False
+    with pytest.raises(errors.ArgumentError, match="input 'x': the array is read-only"):
+        model(x, np.ones(3, np.float32))
+    assert model(np.ones(3, np.float32), x).tolist() == [3.0] * 3
