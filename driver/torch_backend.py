@@ -3,8 +3,9 @@
 The entry point ``torch_dynamo_backends`` of the package names ``burnish_backend``. Dynamo guards
 what it captured and breaks the graph at what it cannot capture; each graph comes here by itself.
 Weights are constants of the compiled graph as long as nobody writes them: one that was written is
-an input from then on. Graphs for training, and those that give views of their inputs, run as
-PyTorch runs them.
+an input from then on. Writes are known by the tensor's version counter, which those through
+``.data`` pass by: reset Dynamo after them. Graphs for training, those that give inputs or
+views of them, and those that cannot be imported run as PyTorch runs them; a warning says so.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..support.errors import FrontendError
+from ..support.errors import ArgumentError, FrontendError
 from .compile import CompiledModel, compile
 
 
 def burnish_backend(gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """A callable for a captured graph; it is compiled at its first call.
 
-    Raises, at that call, what ``burnish.compile`` does.
+    Warns where the graph runs as PyTorch runs it instead. Raises, at that call, what else
+    ``burnish.compile`` does. Weights written through ``.data`` are not seen.
     """
     import torch
 
@@ -29,18 +31,18 @@ def burnish_backend(gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any
 
     trains = wants_gradients(example_inputs)
     if trains:
-        warnings.warn(
-            "burnish compiles for inference: a graph that needs gradients runs as PyTorch runs it. "
-            "Call the model under torch.inference_mode() or torch.no_grad().",
-            UserWarning,
-            stacklevel=2,
+        _warn(
+            "a graph that needs gradients runs as PyTorch runs it. Call the model under "
+            "torch.inference_mode() or torch.no_grad(), which compile for inference."
         )
-    if trains or not gives_new_tensors(gm):
-        chosen: Callable[..., Any] = gm.forward
+    elif not gives_new_tensors(gm):
+        _warn("a graph that gives its inputs, views of them, or no tensor runs as PyTorch runs it.")
     else:
         untraced: Any = torch.compiler.disable
-        chosen = untraced(_Compiled(gm).__call__)
-    return chosen
+        chosen: Callable[..., Any] = untraced(_Compiled(gm).__call__)
+        return chosen
+    eager: Callable[..., Any] = gm.forward
+    return eager
 
 
 class _Compiled:
@@ -48,24 +50,38 @@ class _Compiled:
 
     def __init__(self, gm: Any) -> None:
         self._gm = gm
-        self._graph: Any = None
-        self._model: CompiledModel | None = None
+        self._made: tuple[Any, CompiledModel] | None = None
+        """The graph with weights of its own, and what it was compiled to."""
         self._written: list[int] = []
         """The weights that were seen to change."""
+        self._is_refused = False
         self._lock = threading.Lock()
 
     def __call__(self, *args: Any) -> Any:
-        graph, model = self._graph, self._model
-        if model is None or graph.changed(args):
+        if self._is_refused:
+            return self._gm(*args)
+        try:
+            graph, model = self._current(args)
+            return model(*[args[i] for i in graph.inputs])
+        except (FrontendError, ArgumentError) as error:  # before any work of the call
+            self._is_refused = isinstance(error, FrontendError)
+            _warn(f"a graph runs as PyTorch runs it: {error}")
+            return self._gm(*args)
+
+    def _current(self, args: Sequence[Any]) -> tuple[Any, CompiledModel]:
+        made = self._made
+        if made is None or made[0].changed(args):
             with self._lock:
-                graph, model = self._compile(args)
-        return model(*[args[i] for i in graph.inputs])
+                made = self._made  # another thread may have been first
+                if made is None or made[0].changed(args):
+                    made = self._made = self._compile(args)
+        return made
 
     def _compile(self, args: Sequence[Any]) -> tuple[Any, CompiledModel]:
         from ..frontend.torch.captured import CapturedGraph
 
-        if self._graph is not None:
-            self._written += self._graph.changed(args)
+        if self._made is not None:
+            self._written += self._made[0].changed(args)
         graph = CapturedGraph(self._gm, args, self._written).eval()
         shapes = graph.dynamic_shapes()
         model = compile(graph, dynamic_shapes=shapes)
@@ -74,5 +90,8 @@ class _Compiled:
                 model._select(tuple([args[i] for i in graph.inputs]), {})
             except FrontendError:  # it compiles for these sizes, and for others when they come
                 model = compile(graph)
-        self._graph, self._model = graph, model
         return graph, model
+
+
+def _warn(reason: str) -> None:
+    warnings.warn(f"burnish: {reason}", UserWarning, stacklevel=3)

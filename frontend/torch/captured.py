@@ -76,10 +76,11 @@ class CapturedGraph(nn.Module):
 
 
 def _is_weight(example: Any) -> bool:
-    return isinstance(example, nn.Parameter) or (
-        isinstance(example, torch.Tensor)
-        and getattr(example, "_dynamo_static_input_type", None) is not None
-    )
+    """Inference tensors are none: nothing tells that one was written."""
+    if not isinstance(example, torch.Tensor) or example.is_inference():
+        return False
+    marked = getattr(example, "_dynamo_static_input_type", None) is not None
+    return marked or isinstance(example, nn.Parameter)
 
 
 def mark(tensor: torch.Tensor) -> _Mark:

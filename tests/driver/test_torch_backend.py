@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -42,6 +45,7 @@ def pair(module: nn.Module) -> tuple[nn.Module, nn.Module]:
     return module.eval(), copy.deepcopy(module).eval()
 
 
+@pytest.mark.filterwarnings("ignore:burnish. a graph that gives its inputs")
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_sizes_that_vary_graph_breaks_and_state(mode) -> None:  # type: ignore[no-untyped-def]
     torch.manual_seed(0)
@@ -88,7 +92,7 @@ def test_what_needs_gradients_runs_as_it_is() -> None:
     module, eager = pair(nn.Linear(3, 4))
     compiled = torch.compile(module, backend=burnish_backend)
     x = torch.randn(2, 3)
-    with pytest.warns(UserWarning, match="burnish compiles for inference"):
+    with pytest.warns(UserWarning, match="burnish: a graph that needs gradients"):
         compiled(x).sum().backward()
     eager(x).sum().backward()
     torch.testing.assert_close(module.weight.grad, eager.weight.grad)
@@ -99,5 +103,45 @@ def test_views_of_inputs_stay_views() -> None:
         return x[0]
 
     x = torch.zeros(2, 3)
-    torch.compile(first, backend=burnish_backend)(x).add_(1)
+    with pytest.warns(UserWarning, match="a graph that gives its inputs, views of them"):
+        torch.compile(first, backend=burnish_backend)(x).add_(1)
     assert x[0].tolist() == [1, 1, 1]
+
+
+def test_a_graph_that_cannot_be_imported_runs_as_it_is_and_says_why_once() -> None:
+    def scaled(x: torch.Tensor, s: float) -> torch.Tensor:
+        return x * s
+
+    compiled = torch.compile(scaled, backend=burnish_backend)
+    x = torch.ones(2)
+    assert compiled(x, 0.5).tolist() == [0.5, 0.5]
+    with pytest.warns(UserWarning, match=r"runs as PyTorch runs it: .*a number out of a tensor"):
+        assert compiled(x, 0.75).tolist() == [0.75, 0.75]
+    assert compiled(x, 2.0).tolist() == [2.0, 2.0]  # a warning would be an error
+
+
+def test_a_written_input_in_two_places_runs_as_it_is() -> None:
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        return x + y
+
+    compiled = torch.compile(add, backend=burnish_backend)
+    with torch.no_grad():
+        assert compiled(torch.ones(2), torch.ones(2)).tolist() == [3, 3]
+        z = torch.ones(3)
+        with pytest.warns(UserWarning, match="shares memory"):
+            assert compiled(z[:2], z[1:]).tolist() == [4, 3]
+        assert z.tolist() == [2, 2, 1]
+
+
+def test_what_another_thread_compiled_meanwhile_is_taken() -> None:
+    compiled: Any = torch_backend._Compiled(None)
+    made = (SimpleNamespace(changed=lambda args: []), print)
+
+    @contextlib.contextmanager
+    def held_by_another() -> Iterator[None]:
+        compiled._made = made
+        yield
+
+    compiled._lock = held_by_another()
+    assert compiled._current(()) is made

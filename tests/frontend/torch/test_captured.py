@@ -51,3 +51,10 @@ def test_written_weights_are_told() -> None:
     assert written in kept.inputs
     assert kept.changed(examples) == []
     assert kept.dynamic_shapes() is None
+
+
+def test_weights_that_are_inference_tensors_stay_inputs() -> None:
+    with torch.inference_mode():
+        module = nn.Linear(3, 4)
+        gm, examples = capture(module, torch.randn(5, 3))
+        assert CapturedGraph(gm, examples).weights == []
