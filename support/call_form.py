@@ -118,26 +118,29 @@ class CallForm:
             found += _leaves(tree, given[name], f"input {name!r}")
             owners += [f"input {name!r}"] * (len(found) - len(owners))
         for r in self.ranges:
-            shape = getattr(found[r.tensor], "shape", None)
-            if shape is None or len(shape) <= r.axis:
-                raise ArgumentError(
-                    f"{owners[r.tensor]}: expected an array with an axis {r.axis}; found "
-                    f"{_shown(found[r.tensor]) if shape is None else f'shape {tuple(shape)}'}."
-                )
-            size = shape[r.axis]
-            if size < r.low or (r.high is not None and size > r.high):
-                wanted = f"{r.low} and more" if r.high is None else f"{r.low} to {r.high}"
-                raise ShapeMismatchError(
-                    f"{owners[r.tensor]}, dim {r.axis}",
-                    f"of {r.name} from {wanted}",
-                    str(size),
-                    "It was exported for these.",
-                )
+            check_size(found[r.tensor], owners[r.tensor], r.name, r.axis, r.low, r.high)
         return found
 
     def unflatten(self, tensors: Sequence[Any]) -> Any:
         """The outputs in the structure of the result."""
         return _fill(self.result, iter(tensors))
+
+
+def check_size(x: Any, owner: str, name: str, axis: int, low: int, high: int | None) -> None:
+    """Whether the dim ``name`` at an axis of ``x`` may have its size.
+
+    Raises ArgumentError for what has no shape, ShapeMismatchError for another size or no such axis.
+    """
+    shape = getattr(x, "shape", None)
+    if shape is None:
+        raise ArgumentError(f"{owner}: expected a tensor or an array; found {type(x).__name__}.")
+    size = shape[axis] if axis < len(shape) else None
+    if size is None or size < low or (high is not None and size > high):
+        wanted = f"{low} and more" if high is None else f"{low} to {high}"
+        found = f"{len(shape)} dims" if size is None else str(size)
+        raise ShapeMismatchError(
+            f"{owner}, dim {axis}", f"of {name} from {wanted}", found, "It was exported for these."
+        )
 
 
 def tree_of(value: Any, leaves: Mapping[int, Tree], what: str) -> Tree:

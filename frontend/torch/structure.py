@@ -14,14 +14,8 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
-from ...support.call_form import TENSOR, CallForm, SizeRange, tree_of, value_tree
-from ...support.errors import (
-    ArgumentError,
-    ArityError,
-    FrontendError,
-    ShapeMismatchError,
-    nearest,
-)
+from ...support.call_form import TENSOR, CallForm, SizeRange, check_size, tree_of, value_tree
+from ...support.errors import ArgumentError, ArityError, FrontendError, nearest
 
 _TENSOR = object()
 
@@ -139,7 +133,7 @@ class CallStructure:
                     f"program; got {leaf!r}. Compile again for another value."
                 )
         for r in self.ranges:
-            _check_range(r, leaves[r.leaf], self._owner(r.leaf))
+            check_size(leaves[r.leaf], self._owner(r.leaf), r.name, r.axis, r.low, r.high)
         return [leaf for leaf, known in zip(leaves, self.inputs, strict=True) if known is _TENSOR]
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -181,18 +175,6 @@ class CallStructure:
 
 def _said(known: Any, what: str) -> Any:
     return TENSOR if known is _TENSOR else value_tree(known, what)
-
-
-def _check_range(r: DimRange, x: Any, owner: str) -> None:
-    size = x.shape[r.axis]
-    if size < r.low or (r.high is not None and size > r.high):
-        wanted = f"{r.low} and more" if r.high is None else f"{r.low} to {r.high}"
-        raise ShapeMismatchError(
-            f"{owner}, dim {r.axis}",
-            f"of {r.name} from {wanted}",
-            str(size),
-            "It was exported for these.",
-        )
 
 
 def _leaf(argument: Any, what: str) -> Any:

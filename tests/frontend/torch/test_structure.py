@@ -118,6 +118,11 @@ def test_ranges_are_enforced(plain: CallStructure) -> None:
     with pytest.raises(ShapeMismatchError) as caught:
         bounded.flatten((X, X), {})
     assert "input 'y', dim 0: expected shape of n from 3 to 4, got 2" in str(caught.value)
+    with pytest.raises(ShapeMismatchError, match="expected shape of n from 3 to 4, got 0 dims"):
+        bounded.flatten((X, torch.tensor(1.0)), {})
+    for given in ([1.0, 2.0, 3.0], None, 3.0):
+        with pytest.raises(ArgumentError, match="input 'y': expected a tensor or an array; found"):
+            bounded.flatten((X, given), {})
 
 
 def test_a_model_without_tensor_outputs_is_refused() -> None:
