@@ -168,7 +168,8 @@ def check_written(values: Sequence[object], names: Sequence[str], written: Seque
 
 def _may_share(memory: np.ndarray, other: object) -> bool:
     try:
-        return np.may_share_memory(memory, _memory(other, "")[0], max_work=_SHARING_WORK)
+        found = _memory(other, "")[0]
+        return np.may_share_memory(memory, found, max_work=_SHARING_WORK)  # type: ignore[arg-type]
     except ArgumentError:  # no memory that can be looked at, e.g. a list of numbers
         return False
 
