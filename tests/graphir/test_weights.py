@@ -178,7 +178,8 @@ def test_weights_of_equal_name_and_values_are_shared() -> None:
 
 
 def test_what_a_program_holds_is_its_own() -> None:
-    memory, weights = numbers(40, 40), Weights()
+    held = bytearray(numbers(40, 40).tobytes())  # by somebody else than NumPy, as torch's memory is
+    memory, weights = np.frombuffer(held, np.float32).reshape(40, 40), Weights()
     w = shared(weights, memory)
     weights.weight(w.name).keep_own()
     memory[:] = 7
