@@ -1,8 +1,10 @@
 """burnish.compile: a model in, a callable out.
 
-model = burnish.compile(module)             lazy: compiled at the first call of each signature
-model = burnish.compile(module, (x,))       compiled now, for this signature alone
-model = burnish.compile("mlp.onnx")         the file states its signature
+    model = burnish.compile(module)             lazy: compiled at the first call of each signature
+    model = burnish.compile(module, (x,))       compiled now, for this signature alone
+    model = burnish.compile("mlp.onnx")         the file states its signature
+
+How it is called is in ``callable_model``.
 """
 
 from __future__ import annotations
@@ -193,7 +195,9 @@ class CompiledModel(CallableModel[ModelSignature]):
             self._current, self._entry = None, self._dispatch
 
     # -- keeping -----------------------------------------------------------------------------------
-    def save(self, path: str | Path, *, targets: Sequence[Target | str] | None = None) -> SavedFile:
+    def save(
+        self, path: str | Path, *, targets: Target | str | Sequence[Target | str] | None = None
+    ) -> SavedFile:
         """Write the compiled signatures to one file that ``burnish.load`` reads, here or elsewhere,
         without torch, onnx or a compiler.
 
@@ -210,7 +214,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         with self._lock:
             signatures = tuple(self._signatures.values())
         return save_model(
-            path, signatures, targets, name=self._source_name, is_torch=self._is_torch,
+            path, signatures, targets, name=self._source_name,
             schedule=self._schedule, precision=self._precision,
         )  # fmt: skip
 

@@ -31,7 +31,8 @@ from ..vm.artifact import Artifact, read_artifact
 from ..vm.disassembler import parse_program, print_program
 from ..vm.native import load_objects
 from ..vm.program import Program
-from ..vm.tensor import Tensor, dtype_of, wrap
+from ..vm.storage import storage_dtype
+from ..vm.tensor import Tensor, wrap
 from .callable_model import CallableModel
 from .runnable import check_runnable
 from .signature import CompiledSignature
@@ -63,27 +64,26 @@ class SavedProgram:
 
 
 class LoadedSignature(CompiledSignature):
-    """One that was compiled elsewhere."""
+    """One that was compiled elsewhere; ``scheduled`` is the part with the text of its module."""
 
     imported: SavedCalls
     executable: SavedProgram
+
+    def __init__(
+        self, calls: SavedCalls, program: SavedProgram, threads: int, report: str, scheduled: str
+    ) -> None:
+        super().__init__(calls, program, threads)
+        self.report, self.scheduled = report, scheduled
 
 
 class LoadedModel(CallableModel[LoadedSignature]):
     """A model from a file: call it like the module it came from. See ``load``."""
 
-    def __init__(
-        self,
-        artifact: Artifact,
-        signatures: Sequence[LoadedSignature],
-        reports: Sequence[str],
-        scheduled: Sequence[str],
-    ) -> None:
+    def __init__(self, artifact: Artifact, signatures: Sequence[LoadedSignature]) -> None:
         super().__init__(is_torch=False)
         self._artifact = artifact
         self._signatures = {(i,): s for i, s in enumerate(signatures)}
         self._current = signatures[0]
-        self._reports, self._scheduled = tuple(reports), tuple(scheduled)
 
     def _select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> LoadedSignature:
         known = list(self._signatures.values())
@@ -122,7 +122,7 @@ class LoadedModel(CallableModel[LoadedSignature]):
     @property
     def report(self) -> str:
         """Which kernels were taken and why, and what their compilation said of itself."""
-        return self._reports[self._number()]
+        return self._current.report
 
     def script(self, stage: str = "40-scheduled") -> str:
         """The scheduled module (``40-scheduled``) or the program (``70-bytecode``) as text.
@@ -130,7 +130,7 @@ class LoadedModel(CallableModel[LoadedSignature]):
         Raises ArgumentError for another stage: a file keeps no more.
         """
         if stage == "40-scheduled":
-            return bytes(self._artifact.part(self._scheduled[self._number()])).decode()
+            return _text(self._artifact, self._current.scheduled)
         if stage == "70-bytecode":
             return print_program(self._current.executable.program)
         raise ArgumentError(
@@ -140,9 +140,6 @@ class LoadedModel(CallableModel[LoadedSignature]):
     def show(self, stage: str = "40-scheduled") -> None:
         """Print a stage."""
         print(self.script(stage))
-
-    def _number(self) -> int:
-        return list(self._signatures.values()).index(self._current)
 
     def __repr__(self) -> str:
         count = len(self._signatures)
@@ -187,7 +184,7 @@ def _loaded(artifact: Artifact, threads: int | None, target: Target | str | None
             f"{path} was saved by burnish {model['burnish']}, whose kernels speak version "
             f"{model['abi']} of the kernel ABI; this one speaks {ABI_VERSION}. Save it again."
         )
-    signatures, reports, scheduled = [], [], []
+    signatures = []
     for known in model["signatures"]:
         variant, why = _best_variant(known["variants"], target, path)
         form = CallForm.from_json(known["form"])
@@ -206,11 +203,15 @@ def _loaded(artifact: Artifact, threads: int | None, target: Target | str | None
         program = _program(artifact, variant)
         count = thread_count(chosen, threads)
         _take_pool(artifact, variant, count)
-        signatures.append(LoadedSignature(calls, SavedProgram(program, chosen), count))
-        report = bytes(artifact.part(variant["report"])).decode()
-        reports.append(f"loaded from {path}, {why}\nwhen it was saved:\n{report}")
-        scheduled.append(variant["scheduled"])
-    return LoadedModel(artifact, signatures, reports, scheduled)
+        report = f"loaded from {path}, {why}\nwhen it was saved:\n"
+        report += _text(artifact, variant["report"])
+        saved = SavedProgram(program, chosen)
+        signatures.append(LoadedSignature(calls, saved, count, report, variant["scheduled"]))
+    return LoadedModel(artifact, signatures)
+
+
+def _text(artifact: Artifact, part: str) -> str:
+    return bytes(artifact.part(part)).decode()
 
 
 def _program(artifact: Artifact, variant: Mapping[str, Any]) -> Program:
@@ -219,14 +220,13 @@ def _program(artifact: Artifact, variant: Mapping[str, Any]) -> Program:
         for name, dtype, shape in variant["constants"]
     }
     objects = {name: bytes(artifact.part(name)) for name in variant["objects"]}
-    text = bytes(artifact.part(variant["program"])).decode()
+    text = _text(artifact, variant["program"])
     return parse_program(text, constants, objects, name=f"{artifact.path}: {variant['program']}")
 
 
 def _array(part: memoryview, dtype: str, shape: tuple[int, ...]) -> Tensor:
-    held = np.dtype("uint16") if dtype == "bfloat16" else DType(dtype).to_numpy()
-    flat = np.frombuffer(part, held)
-    return wrap(flat.reshape(shape), DType(dtype) if dtype == "bfloat16" else dtype_of(flat))
+    kind = DType(dtype)
+    return wrap(np.frombuffer(part, storage_dtype(kind)).reshape(shape), kind)
 
 
 def _take_pool(artifact: Artifact, variant: Mapping[str, Any], threads: int) -> None:

@@ -23,7 +23,7 @@ from ..support.target import Target
 from ..tensorir.codegen.thread_pool import emit_thread_pool
 from ..vm.artifact import write_artifact
 from ..vm.disassembler import constant_hash, object_hash, print_program
-from ..vm.program import Program
+from ..vm.program import Call, Program
 from ..vm.tensor import as_tensor
 from .executable import Executable
 from .kernels import resolve_target
@@ -48,10 +48,9 @@ class SavedFile:
 def save_model(
     path: str | Path,
     signatures: Sequence[ModelSignature],
-    targets: Sequence[Target | str] | None,
+    targets: Target | str | Sequence[Target | str] | None,
     *,
     name: str,
-    is_torch: bool,
     schedule: ScheduleChoice,
     precision: str,
 ) -> SavedFile:
@@ -88,10 +87,8 @@ def save_model(
         )
     model = {
         "name": name,
-        "torch": is_torch,
         "burnish": __version__,
         "abi": ABI_VERSION,
-        "threads": signatures[0].threads,
         "signatures": described,
     }
     size = write_artifact(path, model, parts)
@@ -115,8 +112,9 @@ def _variant(executable: Executable, parts: dict[str, Any]) -> dict[str, Any]:
 
 def _environment(program: Program) -> list[str]:
     """The environment functions that the program calls, which whoever loads it must register."""
-    calls = [i for f in program.functions.values() for i in f.instructions if hasattr(i, "func")]
-    return sorted({c.func[4:] for c in calls if c.func.startswith("env:")})
+    every = [i for f in program.functions.values() for i in f.instructions]
+    names = [i.func.partition(":") for i in every if isinstance(i, Call)]
+    return sorted({name for kind, _, name in names if kind == "env"})
 
 
 def _text(text: str, parts: dict[str, Any]) -> str:

@@ -14,8 +14,6 @@ and at no other time.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from pathlib import Path
 from .caller import callers_level
 from .config import cache_dir
 from .errors import ConfigError
+from .whole_file import written_whole
 
 VERSION = 1
 """Of the file."""
@@ -66,9 +65,8 @@ def save_probe(probe: Probe) -> Path:
     path = probe_file(probe.cpu, probe.cores)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump({"version": VERSION, **asdict(probe)}, file)
-        os.replace(file.name, path)
+        with written_whole(path) as file:
+            file.write(json.dumps({"version": VERSION, **asdict(probe)}).encode())
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error}. Set BURNISH_CACHE_DIR to a directory that can."

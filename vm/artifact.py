@@ -19,17 +19,16 @@ the old one or the new one.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import mmap
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..support.errors import ArtifactError
+from ..support.whole_file import written_whole
 
 MAGIC = b"BURNISH\n"
 SCHEMA = 1
@@ -87,7 +86,7 @@ def write_artifact(path: str | Path, model: Any, parts: Mapping[str, Any]) -> in
     head = MAGIC + len(contents).to_bytes(8, "little") + hashlib.sha256(contents).digest()
     start = _up(_HEAD + len(contents), _PAGE)
     try:
-        with _replacing(path) as file:
+        with written_whole(path) as file:
             file.write(head + contents)
             for name, view in views.items():
                 _fill(file, start + table[name][0])
@@ -155,30 +154,6 @@ def _table(path: Path, contents: bytes) -> tuple[int, Any, list[tuple[str, int, 
         return int(table["schema"]), table["model"], places
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ArtifactError(f"{path}: its table of contents is none: {error!r}.") from error
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Any:
-    """A file that takes the place of ``path`` when it is complete and on the disk."""
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
-    ) as file:
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, 0o666 & ~_umask())
-            os.replace(file.name, path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(file.name)
-            raise
-
-
-def _umask() -> int:
-    known = os.umask(0)
-    os.umask(known)
-    return known
 
 
 def _fill(file: Any, position: int) -> None:

@@ -15,6 +15,7 @@ from torch import nn
 import burnish
 from burnish.driver.compile import CompiledModel
 from burnish.models import mlp
+from burnish.tests.driver.programs import SmallNet
 
 
 class Lambda(nn.Module):
@@ -52,3 +53,12 @@ def dynamic(module: nn.Module, image: torch.Tensor) -> CompiledModel:
     """The MLP for any number of images."""
     model: CompiledModel = burnish.compile(module, (image,), dynamic_shapes=({0: "batch"},))
     return model
+
+
+@pytest.fixture(scope="session")
+def small() -> tuple[CompiledModel, torch.Tensor, torch.Tensor]:
+    """A compiled SmallNet, an input and its result."""
+    torch.manual_seed(0)
+    model, x = SmallNet().eval(), torch.randn(2, 3, 6, 6)
+    compiled = burnish.compile(model, (x,))
+    return compiled, x, compiled(x)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 import burnish
 from burnish.graphir.module import IRModule
 from burnish.tensorir.function import PrimFunc
@@ -54,3 +56,15 @@ def mixed(callee: str = "env.driver.double") -> IRModule:
     """``MIXED`` with another environment function in the middle."""
     module: IRModule = burnish.parse(MIXED.replace("env.driver.double", callee))
     return module
+
+
+class SmallNet(torch.nn.Module):
+    """A convolution and a linear layer, of images of 3 x 6 x 6."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
+        self.last = torch.nn.Linear(8 * 36, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.relu(self.conv(x)).flatten(1))

@@ -13,30 +13,11 @@ import pytest
 import torch
 
 import burnish
-from burnish.driver.compile import CompiledModel
 from burnish.support.errors import (
     ArtifactError,
     TargetError,
 )
 from burnish.vm.artifact import read_artifact, write_artifact
-
-
-class Small(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
-        self.last = torch.nn.Linear(8 * 36, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(torch.relu(self.conv(x)).flatten(1))
-
-
-@pytest.fixture(scope="module")
-def small() -> tuple[CompiledModel, torch.Tensor, torch.Tensor]:
-    torch.manual_seed(0)
-    model, x = Small().eval(), torch.randn(2, 3, 6, 6)
-    compiled = burnish.compile(model, (x,))
-    return compiled, x, compiled(x)
 
 
 def test_kernels_for_several_targets(small: Any, tmp_path: Path) -> None:

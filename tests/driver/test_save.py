@@ -12,36 +12,18 @@ import pytest
 import torch
 
 import burnish
-from burnish.driver.compile import CompiledModel
 from burnish.support.errors import (
     ArityError,
     ArtifactError,
     NotCompiledError,
     ShapeMismatchError,
 )
-
-
-class Small(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = torch.nn.Conv2d(3, 8, 3, padding=1)
-        self.last = torch.nn.Linear(8 * 36, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(torch.relu(self.conv(x)).flatten(1))
+from burnish.tests.driver.programs import SmallNet
 
 
 class Nested(torch.nn.Module):
     def forward(self, x: torch.Tensor, scale: float = 2.0, *, more: dict[str, Any]) -> Any:
         return {"a": x * scale, "b": [x + 1, (more["k"],)]}
-
-
-@pytest.fixture(scope="module")
-def small() -> tuple[CompiledModel, torch.Tensor, torch.Tensor]:
-    torch.manual_seed(0)
-    model, x = Small().eval(), torch.randn(2, 3, 6, 6)
-    compiled = burnish.compile(model, (x,))
-    return compiled, x, compiled(x)
 
 
 def test_a_loaded_model_gives_the_same_bits(small: Any, tmp_path: Path) -> None:
@@ -100,7 +82,9 @@ def test_constants_of_every_kind(dtype: torch.dtype, tmp_path: Path) -> None:
 
 def test_symbolic_sizes_and_their_ranges(tmp_path: Path) -> None:
     n = torch.export.Dim("n", min=2, max=8)
-    compiled = burnish.compile(Small().eval(), (torch.ones(3, 3, 6, 6),), dynamic_shapes=({0: n},))
+    compiled = burnish.compile(
+        SmallNet().eval(), (torch.ones(3, 3, 6, 6),), dynamic_shapes=({0: n},)
+    )
     loaded = burnish.load(compiled.save(tmp_path / "m.burnish").path)
     for size in (2, 5):
         x = torch.randn(size, 3, 6, 6)

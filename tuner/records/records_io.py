@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 
 from ...support.caller import callers_level
 from ...support.errors import TraceError, TuningError
+from ...support.whole_file import written_whole
 from ...tensorir.schedule import Trace
 from ..task import SCHEMA_VERSION
 from .database import TuningDatabase, TuningRecord, WorkloadText
@@ -78,13 +79,10 @@ def export_records(database: TuningDatabase, path: str | Path) -> int:
     The file appears whole or not at all. Raises TuningError where it cannot be written.
     """
     entries = database.entries()
-    place = Path(path)
-    draft = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        draft.write_text("".join(_lines(entries, set())), encoding="utf-8")
-        os.replace(draft, place)
+        with written_whole(Path(path)) as file:
+            file.write("".join(_lines(entries, set())).encode())
     except OSError as error:
-        draft.unlink(missing_ok=True)
         raise TuningError(f"{path} cannot be written: {error}.") from error
     return len(entries)
 

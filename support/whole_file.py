@@ -1,0 +1,38 @@
+"""Files that are there whole or not at all: written beside their place, and moved there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, which takes the place of ``path`` when the block ends and it is on the disk.
+
+    Whoever looks finds the old file or the new one, also after a crash. Raises OSError; what stood
+    at ``path`` then still does, and nothing is left beside it.
+    """
+    with tempfile.NamedTemporaryFile(
+        dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
+    ) as file:
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            os.chmod(file.name, 0o666 & ~_umask())
+            os.replace(file.name, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(file.name)
+            raise
+
+
+def _umask() -> int:
+    known = os.umask(0)
+    os.umask(known)
+    return known
