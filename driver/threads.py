@@ -6,7 +6,7 @@ from ..support.errors import ArgumentError
 from ..support.host import native_target
 from ..support.target import Target
 from ..vm import parallel
-from ..vm.native import load_objects
+from ..vm.native import NativeLibrary, load_objects
 
 
 def check_threads(threads: int | None) -> None:
@@ -32,8 +32,10 @@ def thread_count(target: Target, threads: int | None) -> int:
 def runtime(threads: int) -> int:
     """Address of the Runtime record for a number of threads; the pool's object code is emitted and
     linked at the first request for more than one."""
-    if threads > 1 and not parallel.is_installed():
-        from ..tensorir.codegen.thread_pool import emit_thread_pool
+    return parallel.pool(threads, _emitted_pool)
 
-        parallel.install(load_objects([emit_thread_pool(native_target())]))
-    return parallel.pool(threads)
+
+def _emitted_pool() -> NativeLibrary:
+    from ..tensorir.codegen.thread_pool import emit_thread_pool
+
+    return load_objects([emit_thread_pool(native_target())])

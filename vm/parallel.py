@@ -17,6 +17,7 @@ import ctypes
 import math
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -106,16 +107,19 @@ def is_installed() -> bool:
     return _pool is not None
 
 
-def pool(threads: int) -> int:
+def pool(threads: int, bring: Callable[[], Library] | None = None) -> int:
     """Address of the process's Runtime record of ``threads`` threads; valid as long as the process.
 
-    One thread is the serial record, which needs no pool. Raises VMError for a number out of range,
-    and where no pool is installed.
+    One thread is the serial record, which needs no pool. Where several are asked for and no pool is
+    installed yet, it is taken from the library that ``bring`` gives. Raises VMError for a number
+    out of range, and where no pool is installed and nobody brings one.
     """
     if not 1 <= threads <= CAPACITY:
         raise VMError(f"Expected 1 to {CAPACITY} threads, found {threads}.")
     if threads == 1:
         return serial_runtime()
+    if bring is not None and not is_installed():
+        install(bring())
     with _lock:
         if _pool is None:
             raise VMError(

@@ -32,13 +32,14 @@ def reads_other_instances(block: Block) -> bool:
     """Whether an instance of the block may read what another writes: it reads its own output at
     other indices than those it writes, or begins other elements than it updates."""
     return not combines_in_place(block) or any(
-        r.buffer is w.buffer and _region_key(r) != _region_key(w)
+        r.buffer is w.buffer and region_key(r) != region_key(w)
         for r in block.reads
         for w in block.writes
     )
 
 
-def _region_key(region: BufferRegion) -> tuple[Hashable, ...]:
+def region_key(region: BufferRegion) -> tuple[Hashable, ...]:
+    """Equal for regions that have the same bounds once simplified, whatever their buffers."""
     return tuple([expr_key(e) for r in region.region for e in (r.min, r.extent)])
 
 

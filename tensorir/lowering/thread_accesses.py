@@ -7,12 +7,12 @@ for exchanges that looked at declarations alone would let threads see old values
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ...support.node import Node, replace, walk
 from ..analysis.affine import loop_bounds, undetermined
-from ..analysis.block_kinds import binding_map
+from ..analysis.block_kinds import binding_map, region_key
 from ..analysis.conditions import TRUE
 from ..analysis.nested_blocks import Nested
 from ..analysis.paths import child_stmts
@@ -136,14 +136,14 @@ def _declaring_all(block: Block) -> Block:
     written = {r.buffer for r in block.writes}
     stored: dict[Buffer, None] = {}
     loaded: dict[Buffer, None] = {}
-    own_elements = {_region_key(w) for w in block.writes}
+    own_elements = {_place(w) for w in block.writes}
     for n in walk(block):
         if isinstance(n, BufferStore) and n.buffer not in written:
             stored[n.buffer] = None
         elif isinstance(n, BufferLoad) and n.buffer not in read:
             # A sum reads what it writes, and need not say so.
             here = _element(n.buffer, n.indices)
-            known = _region_key(here) in own_elements
+            known = _place(here) in own_elements
             if not known and (n.buffer not in written or _over_axes(n, block)):
                 loaded[n.buffer] = None
         elif isinstance(n, MatchBuffer) and n.source.buffer not in read | written:
@@ -164,8 +164,8 @@ def _over_axes(n: BufferLoad, block: Block) -> bool:
     return not any(x in inside for x in _nodes(n.indices))
 
 
-def _region_key(r: BufferRegion) -> object:
-    return (id(r.buffer), *[(expr_key(x.min), expr_key(x.extent)) for x in r.region])
+def _place(r: BufferRegion) -> Hashable:
+    return (id(r.buffer), region_key(r))
 
 
 # -- whose elements --------------------------------------------------------------------------------
@@ -243,5 +243,5 @@ def is_same_place(a: Indexed, b: Indexed) -> bool:
 
 def _place_key(x: Indexed) -> object:
     if isinstance(x, BufferRegion):
-        return _region_key(x)
-    return _region_key(_element(x.buffer, x.indices))
+        return _place(x)
+    return _place(_element(x.buffer, x.indices))

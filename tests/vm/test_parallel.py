@@ -85,6 +85,24 @@ def test_one_thread_needs_no_pool() -> None:
     assert (record.abi_version, record.threads, record.pool) == (ABI_VERSION, 1, None)
 
 
+def test_a_library_is_brought_when_several_threads_are_first_asked_for(
+    library: NativeLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parallel, "_pool", None)
+    brought: list[NativeLibrary] = []
+
+    def bring() -> NativeLibrary:
+        brought.append(library)
+        return library
+
+    assert parallel.pool(1, bring) == parallel.serial_runtime()
+    assert not brought
+    assert parallel.pool(2, bring) == parallel.pool(2, bring)
+    assert len(brought) == 1
+    assert parallel._pool is not None
+    parallel._pool.close()
+
+
 def test_the_record(library: NativeLibrary) -> None:
     record = Runtime.from_address(parallel.pool(3))
     assert (record.abi_version, record.threads) == (ABI_VERSION, 3)

@@ -192,9 +192,7 @@ def time_kernel(call: Any, seconds: float, repeat: int = 3) -> list[float]:
 
 def _runtime(threads: int) -> int:
     """The runtime record of a number of threads; the process's pool is made when first needed."""
-    if threads > 1 and not parallel.is_installed():
-        parallel.install(load_objects([emit_thread_pool(native_target())]))
-    return parallel.pool(threads)
+    return parallel.pool(threads, lambda: load_objects([emit_thread_pool(native_target())]))
 
 
 @lru_cache(maxsize=16)
