@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs coverage fuzz-schedules mutants numerics onnx-suite opinfo prove random-programs ulp clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-minutes bench-model bench-operators bench-tune cliffs coverage fuzz-schedules mutants mutated-onnx numerics onnx-suite opinfo prove random-programs ulp clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,10 @@ fuzz-schedules: $(VENV)/.stamp  ## random schedules, checked (N= SEED= JOBS= PRO
 mutants: $(VENV)/.stamp  ## change the product in small ways and see tests fail (N= SEED= WORK= AGAIN=)
 	nice $(BIN)/python -m burnish.tests.mutation.run --count $(or $(N),420) --seed $(or $(SEED),0) \
 	  --work '$(or $(WORK),.mutants)' $(if $(AGAIN),--again $(AGAIN))
+
+mutated-onnx: $(VENV)/.stamp  ## spoiled ONNX files: a model or an error, nothing else (N= SEED= JOBS=)
+	$(BIN)/python -m burnish.tests.fuzz.onnx_files --count $(or $(N),5000) --seed $(or $(SEED),0) \
+	  --jobs $(or $(JOBS),2)
 
 prove: $(VENV)/.stamp  ## what the arithmetic of indices proves, asked of z3 (N= SEED= JOBS=)
 	$(BIN)/python -m burnish.tests.fuzz.prove --count $(or $(N),100000) --seed $(or $(SEED),0) \

@@ -2,14 +2,15 @@
 
 Weights are random and then disturbed, so that no layer is the identity or zero; statistics of batch
 norms are those of the example. A model *agrees* when no element of an output is further from eager
-PyTorch's than TOLERANCE times the largest element of that output. Whether another input gives
-another output, by more than ten times as much, is checked of eager first: a constant agrees with
-anything.
+PyTorch's than TOLERANCE times the largest element of that output, or where it is at most twice as
+far from float64's as eager's own. Whether another input gives another output, by more than ten
+times as much, is checked of eager first: a constant agrees with anything.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
 import warnings
 import zlib
@@ -29,6 +30,9 @@ TOLERANCE = 1e-3
 SIZES = {"batch": 2, "length": 12}
 OTHER_SIZES = ({"batch": 3, "length": 7}, {"batch": 1, "length": 16})
 ROUNDS = 3
+CALIBRATION = 8
+"""Examples that statistics of batch norms come from: with two, other inputs lie so far off that a
+deep network makes noise of them, in eager too."""
 
 Inputs = tuple[torch.Tensor, ...] | Mapping[str, torch.Tensor]
 """By position or by keyword."""
@@ -110,7 +114,9 @@ def disturb(module: nn.Module, inputs: Inputs) -> None:
         x = args[0].float()
         axes = [i for i in range(x.ndim) if i != 1]
         mean, variance = x.mean(axes), x.var(axes, correction=0)
-        spread = (variance + 0.01 * mean.square() + 1e-4).sqrt()
+        # A channel that hardly varies here may well do so for another input.
+        least = 0.1 * mean.square() + 0.5 * variance.mean() + 1e-4
+        spread = (variance + least).sqrt()
         norm.running_mean.copy_(mean + 0.1 * spread * noise(mean))
         norm.running_var.copy_(spread.square())
 
@@ -148,6 +154,28 @@ def difference(found: Any, expected: Any, tolerance: float = TOLERANCE) -> str:
         if not far <= tolerance:
             return f"output {i} is {far:.1e} of its largest element from eager"
     return ""
+
+
+def disagreement(module: nn.Module, inputs: Inputs, found: Any) -> str:
+    """What differs from eager, or nothing. Where a deep network makes noise of its roundings, eager
+    is no better than ours: then float64 judges, and ours may be twice as far from it as eager."""
+    eager = run_eager(module, inputs)
+    wrong = difference(found, eager)
+    if "largest element from eager" not in wrong:
+        return wrong
+    exact = run_eager(copy.deepcopy(module).double(), _widened(inputs))
+    pairs = list(zip(tensors(found), tensors(eager), tensors(exact), strict=True))
+    noisy = all(distance(a, c) <= max(TOLERANCE, 2 * distance(b, c)) for a, b, c in pairs)
+    return "" if noisy else wrong
+
+
+def _widened(inputs: Inputs) -> Inputs:
+    def wide(x: torch.Tensor) -> torch.Tensor:
+        return x.double() if x.is_floating_point() else x
+
+    if isinstance(inputs, tuple):
+        return tuple([wide(x) for x in inputs])
+    return {name: wide(x) for name, x in inputs.items()}
 
 
 def distance(a: torch.Tensor, b: torch.Tensor) -> float:
@@ -188,7 +216,7 @@ def prepared(case: Case) -> nn.Module:
     torch.manual_seed(0)
     with surroundings("plain"):
         module = case.build().eval()
-        disturb(module, case.draw())
+        disturb(module, case.draw(batch=CALIBRATION))
         check_varies(module, case)
     return module
 
@@ -222,14 +250,13 @@ def check_static(case: Case, module: nn.Module, outcome: Outcome, *, timed: bool
     inputs = case.draw()
     with surroundings(case.mode):
         model, found, outcome.train = compile_in_training(module, inputs)
-        expected = run_eager(module, inputs)
         report = model.report
         outcome.frontend_seconds = sum(report.frontend.values())
         outcome.compile_seconds = report.seconds
         outcome.kernels = len(report.kernels)
-        outcome.static = difference(found, expected)
+        outcome.static = disagreement(module, inputs, found)
         again = case.draw(7)
-        outcome.static = outcome.static or difference(call(model, again), run_eager(module, again))
+        outcome.static = outcome.static or disagreement(module, again, call(model, again))
         if timed:
             outcome.burnish_ms = best_ms(lambda: call(model, inputs))
             outcome.eager_ms = best_ms(lambda: run_eager(module, inputs))
@@ -241,7 +268,7 @@ def check_dynamic(case: Case, module: nn.Module, outcome: Outcome) -> None:
         model = burnish.compile(module, dynamic_shapes=case.dynamic_shapes(), threads=1)
         for sizes in ({}, *OTHER_SIZES):
             inputs = case.draw(3, **{k: v for k, v in sizes.items() if k in case.dynamic})
-            wrong = difference(call(model, inputs), run_eager(module, inputs))
+            wrong = disagreement(module, inputs, call(model, inputs))
             outcome.dynamic = outcome.dynamic or (wrong and f"at {sizes or SIZES}: {wrong}")
 
 

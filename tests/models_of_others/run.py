@@ -35,7 +35,8 @@ HEAD = """# Models that others wrote
 
 `make coverage` compiles models of torchvision, timm and transformers and compares them with eager
 PyTorch. Weights are random and disturbed, so that no output is constant. A model agrees where no
-element of an output is further from eager's than {tolerance} times the largest of that output.
+element of an output is further from eager's than {tolerance} times the largest of that output, or
+where it is at most twice as far from float64's as eager's own.
 It is compiled for one shape and, by itself, for any batch (of texts and waves any length too).
 Compilation and calls take place under nothing, under `no_grad` or under `inference_mode`, by
 the model's name; with `train()` left on a model is refused by name where that changes its result,

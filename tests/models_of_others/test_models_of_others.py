@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from .case import Outcome, check_dynamic, check_static, difference, prepared
+from .case import Outcome, check_dynamic, check_static, difference, disagreement, prepared
 from .cases import BY_NAME, CASES
 
 SAMPLE = (
@@ -59,3 +59,21 @@ def test_what_differs_is_told() -> None:
     assert difference(a, [a]) == "a Tensor where eager gives a list"
     assert difference(a.double(), a).startswith("output 0: torch.float64 (2,)")
     assert difference(torch.tensor([1.0, torch.nan]), a) != ""
+
+
+class Noise(torch.nn.Module):
+    """Roundings of a float32 sum, a million times as large."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return ((x + 1e4) - 1e4 - x) * 1e6 + 1
+
+
+def test_where_eager_is_noise_float64_judges() -> None:
+    x = torch.linspace(0.1, 0.9, 7)
+    eager, exact = Noise()(x), Noise()(x.double())
+    assert float((eager - exact).abs().max()) > 10
+    assert disagreement(Noise(), (x,), exact.float()) == ""
+    assert disagreement(Noise(), {"x": x}, eager) == ""
+    worse = (eager + 5 * (eager - exact)).float()
+    assert "largest element" in disagreement(Noise(), (x,), worse)
+    assert disagreement(Noise(), (x,), (eager,)) == "a tuple where eager gives a Tensor"
