@@ -46,6 +46,12 @@ def reshape(context: Context, node: NodeProto) -> Value:
                 f"{node_name(node)}: dim {i} is to be copied from an input of {len(own)} dims."
             )
         dims.append(own[i] if copies else d)
+    known = [d.value for d in dims if isinstance(d, IntImm)]
+    if min(known, default=0) < -1 or known.count(-1) > 1:
+        raise FrontendError(
+            f"{node_name(node)}: expected dims of 0 or more and at most one -1, found "
+            f"{[str(d) for d in dims]}."
+        )
     return context.reshape(x, dims)
 
 

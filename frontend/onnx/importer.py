@@ -210,6 +210,9 @@ def _opsets(proto: ModelProto) -> dict[str, int]:
     opset = versions.get("", versions.get("ai.onnx"))
     if opset is None:
         raise FrontendError("the model names no version of the ai.onnx operators.")
+    for domain, version in versions.items():
+        if not 1 <= version < 1 << 31:
+            raise FrontendError(f"the domain {domain!r} has version {version}, which none has.")
     if opset < OLDEST_OPSET and any(_changed(n, opset) for n in all_nodes(proto.graph.node)):
         raise FrontendError(
             f"the model is of opset {opset}; burnish reads {OLDEST_OPSET} and later. "

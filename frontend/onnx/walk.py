@@ -115,6 +115,7 @@ def _results(context: Context, node: NodeProto) -> list[Value]:
     if computed is not None:
         return computed
     if _local(context, node) is None:
+        _check_inputs(context, node)
         convert = REGISTRY.get(operator_name(node))
         result = NotImplemented if convert is None else convert(context, node)
         if result is not NotImplemented:
@@ -123,6 +124,21 @@ def _results(context: Context, node: NodeProto) -> list[Value]:
     if function is None:
         raise FrontendError(f"{node_name(node)}: ONNX has no function for it in this form.")
     return _call(context, node, function)
+
+
+def _check_inputs(context: Context, node: NodeProto) -> None:
+    """Raise FrontendError for an operator of ONNX's without an input that it has to have."""
+    schema = _schema(context, node)
+    if schema is None:
+        return
+    for i, formal in enumerate(schema.inputs[: schema.min_input]):
+        if formal.option == onnx.defs.OpSchema.FormalParameterOption.Single and (
+            i >= len(node.input) or not node.input[i]
+        ):
+            raise FrontendError(
+                f"{node_name(node)}: expected {schema.min_input} inputs or more, found no "
+                f"{formal.name!r} among {list(node.input)}."
+            )
 
 
 # -- numbers known here ----------------------------------------------------------------------------
@@ -205,7 +221,7 @@ def _schema(context: Context, node: NodeProto) -> Any:
     domain = "" if node.domain == "ai.onnx" else node.domain
     try:
         return onnx.defs.get_schema(node.op_type, context.opsets.get(domain, 1), domain)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):  # TypeError: a name that is no text
         return None
 
 

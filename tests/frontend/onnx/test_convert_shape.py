@@ -71,7 +71,10 @@ def test_squeeze_and_unsqueeze_by_attribute_and_by_input() -> None:
     check(model("y = Unsqueeze<axes = [0, 4]>(x)", opset=11), x=X)
     check(model("y = Unsqueeze(x, a)", opset=13, weights={"a": ints(1, -1)}), x=X)
     made = model("y = Unsqueeze(x)", opset=13)
-    assert "the Unsqueeze that makes 'y': no axes are given." in refusal(made)
+    assert (
+        "the Unsqueeze that makes 'y': expected 2 inputs or more, found no 'axes' among ['x']."
+        in refusal(made)
+    )
 
 
 def test_expand_broadcasts_both_ways() -> None:

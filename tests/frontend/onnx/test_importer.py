@@ -114,6 +114,10 @@ def test_opsets_that_are_too_old_or_absent() -> None:
     made = small()
     del made.opset_import[:]
     assert refusal(made) == "the model names no version of the ai.onnx operators."
+    for version in (0, -3, 2**40):
+        made = small()
+        made.opset_import[0].version = version
+        assert refusal(made) == f"the domain '' has version {version}, which none has."
 
 
 def test_unsupported_operators_are_reported_at_once() -> None:
@@ -238,6 +242,8 @@ def test_a_damaged_name_is_refused() -> None:
     made = model("y = Relu(x)", "float[batch] x", outputs="float[batch] y").SerializeToString()
     with pytest.raises(FrontendError, match="input 'x': the name of dim 0 is no text"):
         import_onnx(made.replace(b"batch", b"b\xfftch"))
+    with pytest.raises(UnsupportedOpError, match="Re"):
+        import_onnx(made.replace(b"Relu", b"Re\xffu"))
 
 
 def test_invalid_graphs_are_refused_by_node() -> None:
@@ -248,6 +254,13 @@ def test_invalid_graphs_are_refused_by_node() -> None:
     assert refusal(made).startswith("the model's output reads 'z', which is no input")
     made = model('y = Softmax<axis = "one">(x)')
     assert "the Softmax that makes 'y' is not valid ONNX: " in refusal(made)
+    made = model("y = Gather(x)")
+    assert refusal(made).startswith(
+        "the Gather that makes 'y': expected 2 inputs or more, found no 'indices' among ['x']."
+    )
+    for dims in ([-2, 3], [-1, -1]):
+        made = model("y = Reshape(x, s)", weights={"s": np.array(dims)})
+        assert "expected dims of 0 or more and at most one -1, found [" in refusal(made)
     made = model("y = Add(x, w)", weights={"w": np.ones((5, 1), np.float32)})
     message = refusal(made)
     assert "add: the shapes do not broadcast" in message
