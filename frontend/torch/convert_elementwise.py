@@ -153,10 +153,9 @@ def clamp(context: Context, node: Node) -> Var:
 def clamp_tensor(context: Context, node: Node) -> Atom:
     given, dtype = arguments(node), context.result_type(node).dtype
     x = context.operand(node.args[0], dtype)
-    if given.get("min") is not None:
-        x = context.op("maximum", x, context.operand(given["min"], dtype))
-    if given.get("max") is not None:
-        x = context.op("minimum", x, context.operand(given["max"], dtype))
+    for bound, name in (("min", "maximum"), ("max", "minimum")):
+        if given.get(bound) is not None:
+            x = context.op(_of(name, dtype), x, context.operand(given[bound], dtype))
     return x
 
 
@@ -167,6 +166,11 @@ _OF_BOOLS = {
     "add": "logical_or", "multiply": "logical_and", "maximum": "logical_or",
     "minimum": "logical_and",
 }  # fmt: skip
+
+
+def _of(name: str, dtype: DType) -> str:
+    """The operator that arithmetic is for a dtype."""
+    return _OF_BOOLS[name] if dtype.is_bool else name
 
 
 @converts(
@@ -181,9 +185,8 @@ def binary(context: Context, node: Node) -> Var:
     if base == "rsub":
         a, b, base = b, a, "sub"
     if alpha != 1:
-        b = context.op("multiply", b, context.number(alpha, dtype))
-    name = _BINARY.get(base) or _EXTREMES[base]
-    return context.op(_OF_BOOLS[name] if dtype.is_bool else name, a, b)
+        b = context.op(_of("multiply", dtype), b, context.number(alpha, dtype))
+    return context.op(_of(_BINARY.get(base) or _EXTREMES[base], dtype), a, b)
 
 
 @converts("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")

@@ -17,10 +17,10 @@ from torch.export import ExportedProgram
 from torch.fx import Node
 
 from . import decompositions_counting, decompositions_image, decompositions_special
-from .decompositions import DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
+from .decompositions import BATCH_NORMS, DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
 from .decompositions_packages import BY_NAME
 from .export import quiet_torch
-from .registry import REGISTRY, operator_name
+from .registry import REGISTRY, arguments, operator_name
 
 _FURTHER_ROWS = (decompositions_image, decompositions_counting, decompositions_special)
 _FURTHER = global_decomposition_table["post_autograd"]
@@ -47,7 +47,9 @@ def prepare_program(program: ExportedProgram) -> ExportedProgram:
         missing = {
             n.target
             for n in operators(program)
-            if _wants_others(n) or (operator_name(n) not in REGISTRY and not _wants_more(n))
+            if _wants_others(n)
+            or _trains(n)
+            or (operator_name(n) not in REGISTRY and not _wants_more(n))
         } - tried
         if missing:
             table = table or dict(torch.export.default_decompositions().items())
@@ -85,6 +87,15 @@ def _wants_others(node: Node) -> bool:
     return node.target in OTHER_RESULTS and any(
         user.args[1] != 0 and user.users for user in node.users
     )
+
+
+def _trains(node: Node) -> bool:
+    """Whether a batch norm takes the batch's statistics and updates running ones by them."""
+    if node.target not in BATCH_NORMS:
+        return False
+    given = arguments(node)
+    updates = given.get("training") or given.get("use_input_stats")
+    return bool(updates) and given.get("running_mean") is not None
 
 
 def _is_impure(node: Node) -> bool:

@@ -34,6 +34,11 @@ OTHER_RESULTS = (
     aten.native_group_norm.default,
 )  # fmt: skip
 """Operators that are decomposed where another than their first result is used."""
+BATCH_NORMS = (
+    aten.batch_norm.default, aten.native_batch_norm.default, aten._native_batch_norm_legit.default,
+    aten.instance_norm.default,
+)  # fmt: skip
+"""Operators that are decomposed where they update running statistics."""
 
 
 def decomposes(*ops: Any) -> Callable[[_Function], _Function]:

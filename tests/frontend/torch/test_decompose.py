@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import ExportedProgram
 
+import burnish
 from burnish.frontend.torch.decompose import operators, prepare_program
 from burnish.frontend.torch.export import quiet_torch, run_program
 from burnish.frontend.torch.registry import operator_name
@@ -86,3 +87,33 @@ def test_arithmetic_on_sizes_is_no_operator() -> None:
     with quiet_torch():
         program = torch.export.export(module, (X,), dynamic_shapes=({0: torch.export.Dim("b")},))
     assert names(program) == ["aten.linear.default", "aten.reshape.default"]
+
+
+class Statistics(nn.Module):
+    """Running statistics that a call updates whatever the module's mode is."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.register_buffer("mean", torch.zeros(3))
+        self.register_buffer("variance", torch.ones(3))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x, self.mean, self.variance)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, m, v: F.batch_norm(x, m, v, training=True, momentum=0.3),
+        lambda x, m, v: F.instance_norm(x, m, v, use_input_stats=True),
+    ],
+)
+def test_running_statistics_are_updated(function: Any) -> None:
+    x = torch.rand(2, 3, 4, 4)
+    ours, theirs = Statistics(function).eval(), Statistics(function).eval()
+    model = burnish.compile(ours, (x,))
+    for _ in range(2):
+        torch.testing.assert_close(model(x), theirs(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours.mean, theirs.mean)
+    torch.testing.assert_close(ours.variance, theirs.variance)
