@@ -17,6 +17,9 @@ from .registry import Context, arguments, base_name, converts
 INT64 = DType("int64")
 _REDUCE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max",
            "amin": "min"}  # fmt: skip
+BYTE = DType("uint8")
+_OF_BOOLS = {"add": "max", "mul": "min", "max": "max", "min": "min"}
+"""What a reduction of truth values is, of them as bytes."""
 
 
 def _indices(context: Context, node: Node) -> tuple[list[Atom], list[int]]:
@@ -63,7 +66,10 @@ def index_put(context: Context, node: Node) -> Var:
             return _put_masked(context, x, mask, updates, places[0][0], bool(given["accumulate"]))
     found, axes = _indices(context, node)
     how = "add" if given["accumulate"] else "none"
-    return context.op("scatter_index", x, updates, *found, axes=tuple(axes), reduction=how)
+    if dtype.is_bool and how == "add":
+        x, updates, how = context.cast(x, BYTE), context.cast(updates, BYTE), _OF_BOOLS[how]
+    result = context.op("scatter_index", x, updates, *found, axes=tuple(axes), reduction=how)
+    return context.op("astype", result, dtype="bool") if dtype.is_bool else result
 
 
 def _put_masked(
@@ -124,9 +130,14 @@ def scatter(context: Context, node: Node) -> Atom:
         )
         updates = context.reshaped(updates, TensorType((IntImm(1),), dtype))
     keep = bool(given.get("include_self", True))
-    if dtype.is_bool and not keep:
-        raise context.refuse("leaves out booleans of its own; convert them to uint8 first.")
+    if dtype.is_bool and how == "mean":
+        raise context.refuse("takes the mean of booleans; convert them to floats first.")
+    if dtype.is_bool and how is not None:
+        x, updates = context.cast(x, BYTE), context.cast(updates, BYTE)
+        how = "amax" if _OF_BOOLS[_REDUCE[how]] == "max" else "amin"
     result = _reduced(context, x, places, updates, int(given["dim"]), how, keep)
+    if dtype.is_bool:
+        result = context.cast(result, dtype)
     return result if kind.ndim else context.reshaped(result, kind)
 
 

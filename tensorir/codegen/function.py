@@ -332,7 +332,7 @@ class FunctionEmitter:
             for first, count in _components(
                 self.symbol, buffer, list(region.indices.get(id(buffer), {}).values())
             ):
-                t = register_type(buffer.dtype.with_lanes(count))
+                t = memory_type(buffer.dtype.with_lanes(count))
                 slot = Slot(first, count, alloca(b, t, buffer.name))
                 for k in range(first, first + count):
                     registers.slots[k] = slot

@@ -36,7 +36,6 @@ from .llvm_types import (
     constant,
     int_vector,
     memory_type,
-    register_type,
     shuffle_mask,
     splat,
 )
@@ -354,7 +353,11 @@ class MemoryEmitter(Frames):
                     self.builder.store(one, pointer, align=dtype.itemsize)
 
     # -- register slots ---------------------------------------------------------------------------
+    # Truth values are bytes there, as in memory: bytes can be shuffled, bits cannot.
     def _load_slot(self, registers: Registers, index: Expr, dtype: DType) -> ir.Value:
+        return self._from_memory(self._stored_slot(registers, index, dtype), dtype)
+
+    def _stored_slot(self, registers: Registers, index: Expr, dtype: DType) -> ir.Value:
         elements = slot_elements(index)
         if elements is None:
             return self._load_column(registers, index, dtype)
@@ -380,6 +383,7 @@ class MemoryEmitter(Frames):
         dtype: DType,
     ) -> None:
         elements = slot_elements(index)
+        value = self._to_memory(value, dtype)
         if elements is None:
             self._store_column(registers, index, value, mask)
             return
@@ -387,7 +391,7 @@ class MemoryEmitter(Frames):
         slot = registers.slots[first]
         slot.version += 1
         if mask is not None:
-            value = self.builder.select(mask, value, self._load_slot(registers, index, dtype))
+            value = self.builder.select(mask, value, self._stored_slot(registers, index, dtype))
         if (slot.first, slot.count) != (first, lanes):
             whole = self.builder.load(slot.pointer, typ=_slot_type(dtype.scalar, slot.count))
             value = self._blend(whole, value, first - slot.first, lanes, slot.count)
@@ -401,9 +405,9 @@ class MemoryEmitter(Frames):
         at, count = places[0][1], slots[0].count
         is_tile = all(p == at and s.count == count for s, p in places)
         distinct = list({id(s): s for s in slots}.values())
-        if not dtype.is_bool and len(distinct) * 2 <= len(slots):
+        if len(distinct) * 2 <= len(slots):
             return self._select_lanes(distinct, places, dtype)
-        if dtype.is_bool or count == 1 or not is_tile or len(distinct) < len(slots):
+        if count == 1 or not is_tile or len(distinct) < len(slots):
             return self._assembled([self._lane(s, p, dtype) for s, p in places], dtype)
         versions = tuple([(id(s), s.version) for s in slots])
         keys: list[Key] = [("column", j, self.epoch, versions) for j in range(count)]
@@ -434,7 +438,7 @@ class MemoryEmitter(Frames):
         return self.builder.extract_element(whole, constant(DType("int32"), at))
 
     def _assembled(self, elements: list[ir.Value], dtype: DType) -> ir.Value:
-        result: ir.Value = Literal(register_type(dtype), "poison")
+        result: ir.Value = Literal(memory_type(dtype), "poison")
         for k, element in enumerate(elements):
             result = self.builder.insert_element(result, element, constant(DType("int32"), k))
         return result
@@ -530,7 +534,7 @@ def _places(registers: Registers, index: Expr) -> list[tuple[Slot, int]]:
 
 
 def _slot_type(dtype: DType, count: int) -> ir.Type:
-    return register_type(dtype.with_lanes(count))
+    return memory_type(dtype.with_lanes(count))
 
 
 def _is_step(index: Ramp, step: int) -> bool:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import Expr, IntImm
+from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ..tiling.lanes import lanes_of, vectorize_loop, width_for
@@ -46,10 +46,12 @@ GROUP_ROWS = 32
 
 def vector_column(nests: list[Nest]) -> int | None:
     """Which of the kept axes the largest operand of the first reduction runs along in memory; None
-    where it runs along a reduced axis."""
+    where it runs along a reduced axis. An operand whose neighbours data tell runs along none."""
     nest = next(n for n in nests if is_reduction(n.block))
     for load in operands_of(nest):
         for index in reversed(load.indices):
+            if any(isinstance(n, BufferLoad) for n in walk(index)):
+                break
             axis = _axis_along(nest, index)
             if axis is not None:
                 return nest.kept.index(axis) if axis in nest.kept else None

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from ...support.abi import LINE_BYTES
 from ...support.node import walk
 from ...support.target import Target
+from ...tensorir.arith import expr_key
 from ...tensorir.expr import Add, BufferLoad, Call, Expr, IntImm, Mul, Sub, Var, is_const
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ..tiling.lanes import lanes_of
 from ..tiling.sharing import points_of, share
+from ..workload import block_named, uses_intrinsic
 from .rule import Decide, Decisions, choice
 
 LARGEST_SIDE = 16
@@ -41,8 +43,6 @@ def fits_registers(block: Block, target: Target) -> bool:
     """Whether the block is a transpose of axes that fill a tile."""
     crossed = crossed_axis(block)
     if crossed is None or _crossing_reads(block) is None:
-        return False
-    if any(a.buffer.dtype.is_bool for a in (*block.reads, *block.writes)):
         return False
     return min(_constants(block, crossed, lanes_of(target, block))) >= SMALLEST_SIDE
 
@@ -176,7 +176,23 @@ def _parts(
 
 
 def _through_registers(sch: Schedule, name: BlockRV | str, reads: list[int], tiles: LoopRV) -> None:
-    """Read the tiles that the two innermost loops write by rows into registers."""
+    """Read the tiles that the two innermost loops write by rows into registers. Where columns fill
+    more of a vector than rows and the elements take long, they are computed in the order of what is
+    read, and the results go through registers instead."""
+    *_, lines, lanes = sch.get_loops(name)
+    block = block_named(sch.func, sch.get(name).name if isinstance(name, BlockRV) else name)
+    extents = [sch.get(loop).extent for loop in (lines, lanes)]
+    is_wider = all(isinstance(e, IntImm) for e in extents) and extents[0].value > extents[1].value
+    if is_wider and uses_intrinsic(block) and _reads_only_across(block):
+        copy = sch.cache_write(name, 0, "register")
+        sch.reverse_compute_at(copy, tiles)
+        sch.reorder(lanes, lines)
+        for loop, kind in ((lanes, sch.unroll), (lines, sch.vectorize)):
+            kind(loop)
+        *_, lines, lanes = sch.get_loops(copy)
+        sch.unroll(lines)
+        sch.vectorize(lanes)
+        return
     for read in reads:
         copy = sch.cache_read(name, read, "register", [name])
         sch.compute_at(copy, tiles)
@@ -227,14 +243,26 @@ def _crossing_loads(block: Block) -> list[BufferLoad]:
     return found
 
 
+def _reads_only_across(block: Block) -> bool:
+    """Whether nothing that depends on the axes is read along the one that is written along."""
+    crossing = _crossing_loads(block)
+    axes = {v.var for v in block.iter_vars}
+    return all(
+        n in crossing or not any(x in axes for i in n.indices for x in walk(i))
+        for n in walk(block.body)
+        if isinstance(n, BufferLoad)
+    )
+
+
 def _crossing_reads(block: Block) -> list[int] | None:
     """The positions, among the block's reads, of the buffers that it reads across; None where one
-    of them is read in another way too, or along different axes."""
+    of them is read at several places, or along different axes."""
     crossing = _crossing_loads(block)
     buffers = {id(n.buffer) for n in crossing}
     axes = {_axis_along(block, n) for n in crossing}
     loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and id(n.buffer) in buffers]
-    if len(axes) != 1 or len({id(n) for n in loads}) != len(buffers):
+    places = {(id(n.buffer), *[expr_key(i) for i in n.indices]) for n in loads}
+    if len(axes) != 1 or len(places) != len(buffers):
         return None
     if any(_reads_beyond(block, n) for n in crossing):
         return None

@@ -214,3 +214,17 @@ def test_symbolic_sizes_that_are_refused(function, message) -> None:  # type: ig
     with pytest.raises(FrontendError) as caught:
         import_function(function, torch.rand(6, 4), dynamic_shapes=({0: "n"},))
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["sum", "prod", "amax", "amin"])
+@pytest.mark.parametrize("keep", [True, False])
+def test_truth_values_combine(how: str, keep: bool) -> None:
+    torch.manual_seed(0)
+    x, v, places = torch.rand(6, 5) < 0.5, torch.rand(6, 5) < 0.5, torch.randint(0, 6, (6, 5))
+    check_all(
+        {
+            "scatter": lambda x, i, v: x.scatter_reduce(0, i, v, how, include_self=keep),
+            "index_put": lambda x, i, v: x.index_put((i[0],), v[:5], accumulate=True),
+        },
+        x, places, v,
+    )  # fmt: skip

@@ -7,6 +7,7 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
+from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tests import assembly
@@ -109,6 +110,20 @@ def test_rows_are_read_along() -> None:
     assert 'in T.serial(67, annotations={"sum_block": 16})' in loops[-3]
     assert "in range(64)" in loops[-2]
     assert "T.vectorized(64)" in loops[-1]
+
+
+def test_what_data_tell_the_places_of_is_not_run_along() -> None:
+    """Terms that are looked up are sums of rows where their indices are read by rows."""
+    x, places = placeholder((3, 500), name="x"), placeholder((3, 400), "int64", name="places")
+    func = create_prim_func([x, places, op.sum(op.gather_elements(x, places, axis=1), 1)])
+    _, func = scheduled(func, target=SKYLAKE)
+    assert "sum_register[v_i0]" not in print_func(func)
+    rng = np.random.default_rng(0)
+    numbers, chosen = rng.random((3, 500)).astype("float32"), rng.integers(0, 500, (3, 400))
+    found = np.zeros(3, "float32")
+    call_native(func, numbers, chosen, found)
+    wanted = np.take_along_axis(numbers.astype("float64"), chosen, 1).sum(1)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 def test_few_rows_are_summed_in_registers() -> None:

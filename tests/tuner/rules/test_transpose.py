@@ -10,6 +10,7 @@ import pytest
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.compute import Tensor
+from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import (
     HASWELL,
     SKYLAKE,
@@ -123,6 +124,39 @@ def test_memory_is_touched_by_vectors_alone(target: object, side: int) -> None:
     assert "vinsertps" not in text
 
 
+@pytest.mark.parametrize("shape", [(64, 130), (33, 47), (3, 70), (70, 3)])
+def test_truth_values_are_shuffled_as_bytes(shape: tuple[int, int]) -> None:
+    flags = np.random.default_rng(0).random(shape) < 0.5
+    _, func = scheduled(transposed(*shape, dtype="bool").func)
+    assert "register" in func.script()
+    found = np.zeros(shape[::-1], bool)
+    call_native(func, flags, found)
+    np.testing.assert_array_equal(found, flags.T)
+
+
+def test_truth_values_of_numbers() -> None:
+    work = Workload(
+        lambda a: op.greater_equal(op.permute_dims(a, (1, 0)), op.permute_dims(op.relu(a), (1, 0))),
+        lambda a: np.maximum(a.T, 0) <= a.T, (64, 130),
+    )  # fmt: skip
+    _, func = scheduled(work.func)
+    assert "register" in func.script()
+    (numbers,) = work.arguments()
+    found = np.zeros((130, 64), bool)
+    call_native(func, numbers, found)
+    np.testing.assert_array_equal(found, work.reference(numbers))
+
+
+@pytest.mark.parametrize("shape", [(3, 70), (5, 64), (2, 33), (70, 3)])
+def test_elementary_functions_of_short_columns_go_along_what_is_read(
+    shape: tuple[int, int],
+) -> None:
+    work = Workload(lambda a: op.exp(op.permute_dims(a, (1, 0))), lambda a: np.exp(a.T), shape)
+    check_rule(work, "elementwise")
+    _, func = scheduled(work.func, target=SKYLAKE)
+    assert ("exp_register" in func.script()) == (shape[0] < shape[1])
+
+
 def fits(build: Callable[..., Tensor], *shapes: tuple[int, ...]) -> bool:
     workload = Workload(build, np.abs, *shapes)
     return fits_registers(blocks_in_order(workload.func)[-1], SKYLAKE)
@@ -139,6 +173,16 @@ def test_a_buffer_read_both_ways_does_not_fit() -> None:
     check_rule(workload, "elementwise")
     _, func = scheduled(workload.func)
     assert "register" not in func.script()
+
+
+def test_a_buffer_read_at_one_place_twice_fits() -> None:
+    def build(a: Tensor) -> Tensor:
+        turned = op.permute_dims(a, (1, 0))
+        return op.add(op.multiply(turned, turned), turned)
+
+    work = Workload(build, lambda a: a.T * a.T + a.T, (40, 33))
+    check_rule(work, "elementwise")
+    assert "register" in scheduled(work.func)[1].script()
 
 
 def test_crossed_axis() -> None:
