@@ -351,7 +351,7 @@ def masked_fill(context: Context, node: Node) -> Var:
 # -- casts and copies ------------------------------------------------------------------------
 @converts(
     "aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
-    "aten.to.other", "aten.type_as.default",
+    "aten.to.other", "aten.type_as.default", "prims.convert_element_type.default",
 )  # fmt: skip
 def cast(context: Context, node: Node) -> Atom:
     device = arguments(node).get("device")

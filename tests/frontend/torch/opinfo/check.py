@@ -134,6 +134,8 @@ def _compare(sample: Sample, found: Sequence[Any], expected: Sequence[Any]) -> O
             return Outcome(WRONG, f"result {i}: {here}, PyTorch {there}")
         if _agree(ours, theirs) or (i == 1 and _are_places(sample.leaves[0], ours, expected[0])):
             continue
+        if sample.function is torch.argsort and _are_in_order(sample, ours, theirs):
+            continue
         exact = _in_float64(sample, len(expected)) if exact is None else exact
         reference = exact[i] if exact else None
         if reference is None or not _near(ours, theirs, reference):
@@ -155,6 +157,13 @@ def _are_places(x: Any, places: torch.Tensor, values: Any) -> bool:
         if inside and torch.allclose(x.gather(d, at), wanted, rtol=0, atol=0, equal_nan=True):
             return True
     return False
+
+
+def _are_in_order(sample: Sample, ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Whether the elements at two orders are the same: of equal ones PyTorch leaves open which
+    comes first."""
+    (x, *_) = sample.tensors
+    return any(_are_places(x, ours, x.gather(d, theirs)) for d in range(x.ndim))
 
 
 def _agree(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
