@@ -48,6 +48,8 @@ def _load(options: argparse.Namespace) -> CompiledModel | LoadedModel:
 
 
 def run_compile(options: argparse.Namespace) -> int:
+    if options.variant and not options.output:
+        raise ArgumentError("--variant is for the file that is saved: name it with -o.")
     model = _compile(options)
     print(model.report)
     if options.output:

@@ -36,6 +36,7 @@ from .arrays import random_inputs
 from .callable_model import CallableModel
 from .executable import Executable
 from .kernels import resolve_target
+from .load import restored
 from .questions import Asking
 from .report import CompileReport
 from .signature import CompiledSignature, signature_key
@@ -54,7 +55,7 @@ from .tune import ScheduledBy, TuneResult, tune_tasks
 from .weights import changed_weights, digest_weights
 
 if TYPE_CHECKING:
-    from .save import SavedFile
+    from .save import Saved, SavedFile
 
 MAX_SIGNATURES = 16
 NOTE_SIGNATURES = 4
@@ -203,18 +204,30 @@ class CompiledModel(CallableModel[ModelSignature]):
 
         ``targets`` are the CPUs that it holds kernels for (``["x86-64-v3", "native"]``); loading
         takes the best that the machine can run. By default it is the target that the model was
-        compiled for. What stood at ``path`` is replaced when the new file is complete.
+        compiled for. What stood at ``path`` is replaced when the new file is complete. Tensors of
+        the module that calls change are kept as they are now.
 
         Raises NotCompiledError before the first call, TargetError, and ArtifactError where inputs
-        or outputs are of classes that a file cannot tell, or the file cannot be written.
+        or outputs are of classes that a file cannot tell, where the program depends on values of
+        the inputs, or the file cannot be written.
         """
-        from .save import save_model
+        return self._saved("save", targets).write(path)
 
-        self._require("save")
+    def __reduce__(self) -> tuple[Any, ...]:
+        """``pickle``, ``copy`` and ``torch.save`` keep what ``save`` keeps, and give a LoadedModel.
+
+        Raises as ``save`` does.
+        """
+        return restored, (self._saved("copying and pickling", None).image, self._threads)
+
+    def _saved(self, what: str, targets: Target | str | Sequence[Target | str] | None) -> Saved:
+        from .save import describe_model
+
+        self._require(what)
         with self._lock:
             signatures = tuple(self._signatures.values())
-        return save_model(
-            path, signatures, targets, name=self._source_name,
+        return describe_model(
+            signatures, targets, name=self._source_name,
             schedule=self._schedule, precision=self._precision,
         )  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..support.abi import ABI_VERSION
+from ..support.aligned import aligned_empty
 from ..support.call_form import CallForm
 from ..support.dtype import DType
 from ..support.errors import (
@@ -27,12 +28,12 @@ from ..support.errors import (
 from ..support.host import native_target
 from ..support.target import Target
 from ..vm import parallel
-from ..vm.artifact import Artifact, read_artifact
+from ..vm.artifact import Artifact, artifact_image, read_artifact, read_image
 from ..vm.disassembler import parse_program, print_program
 from ..vm.native import load_objects
-from ..vm.program import Program
+from ..vm.program import Param, Program
 from ..vm.storage import storage_dtype
-from ..vm.tensor import Tensor, wrap
+from ..vm.tensor import Tensor, array, wrap
 from .callable_model import CallableModel
 from .runnable import check_runnable
 from .signature import CompiledSignature
@@ -53,6 +54,7 @@ class SavedCalls:
     dim_names: tuple[str, ...]
     source: str
     state: tuple[str, ...] = ()
+    """Tensors that calls change, each the model's own; the last inputs."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +81,15 @@ class LoadedSignature(CompiledSignature):
 class LoadedModel(CallableModel[LoadedSignature]):
     """A model from a file: call it like the module it came from. See ``load``."""
 
-    def __init__(self, artifact: Artifact, signatures: Sequence[LoadedSignature]) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        signatures: Sequence[LoadedSignature],
+        state: Mapping[str, Tensor],
+        asked: str | None,
+    ) -> None:
         super().__init__(is_torch=False)
-        self._artifact = artifact
+        self._artifact, self._state, self._asked = artifact, state, asked
         self._signatures = {(i,): s for i, s in enumerate(signatures)}
         self._current = signatures[0]
 
@@ -101,13 +109,24 @@ class LoadedModel(CallableModel[LoadedSignature]):
             "The file has the signatures that the model had been called with when it was saved.",
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """``pickle``, ``copy`` and ``torch.save`` keep the file, with the state of now."""
+        known, threads = self._artifact, self._current.threads
+        if not self._state:
+            return restored, (bytes(known.image), threads, self._asked)
+        parts: dict[str, Any] = {name: known.part(name) for name in known.names}
+        table = {}
+        for name, tensor in self._state.items():
+            parts[f"state/{name}"] = tensor.data.tobytes()
+            table[name] = [f"state/{name}", str(tensor.dtype), list(tensor.shape)]
+        image = artifact_image(known.model | {"state": table}, parts)
+        return restored, (image, threads, self._asked)
+
     @property
     def inputs(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
         """(name, shape, dtype) of each input tensor of the signature used last; symbolic dims by
         name."""
-        params = self._current.executable.program.functions["main"].params
-        names = self._current.imported.input_names
-        return tuple([(n, p.spec.shape, p.spec.dtype) for n, p in zip(names, params, strict=True)])
+        return tuple([(n, p.spec.shape, p.spec.dtype) for n, p in _inputs(self._current)])
 
     @property
     def executable(self) -> SavedProgram:
@@ -165,32 +184,47 @@ def load(
     and TargetError where it has no kernels that this machine can run.
     """
     check_threads(threads)
-    artifact = read_artifact(path, verify=verify)
+    return _loaded(read_artifact(path, verify=verify), threads, target)
+
+
+def restored(image: bytes, threads: int | None = None, target: str | None = None) -> LoadedModel:
+    """A model that was pickled or copied. Raises as ``load`` does."""
+    memory = aligned_empty((len(image),), np.dtype(np.uint8))
+    memory[:] = np.frombuffer(image, np.uint8)
+    memory.flags.writeable = False
+    return _loaded(read_image(memory.data, "a pickled model"), threads, target)
+
+
+def _loaded(artifact: Artifact, threads: int | None, target: Target | str | None) -> LoadedModel:
     try:
-        return _loaded(artifact, threads, target)
+        return _model(artifact, threads, None if target is None else str(target))
     except (ArtifactError, TargetError):
         raise
     except (BurnishError, KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ArtifactError(
-            f"{path}: its description is not one that this burnish reads: {error!r}. Save the "
-            "model again with this version."
+            f"{artifact.path}: its description is not one that this burnish reads: {error!r}. Save "
+            "the model again with this version."
         ) from error
 
 
-def _loaded(artifact: Artifact, threads: int | None, target: Target | str | None) -> LoadedModel:
+def _model(artifact: Artifact, threads: int | None, target: str | None) -> LoadedModel:
     model, path = artifact.model, artifact.path
     if model["abi"] != ABI_VERSION:
         raise ArtifactError(
             f"{path} was saved by burnish {model['burnish']}, whose kernels speak version "
             f"{model['abi']} of the kernel ABI; this one speaks {ABI_VERSION}. Save it again."
         )
+    state = {
+        name: array(_array(artifact.part(part), dtype, tuple(shape)))
+        for name, (part, dtype, shape) in model["state"].items()
+    }
     signatures = []
     for known in model["signatures"]:
         variant, why = _best_variant(known["variants"], target, path)
         form = CallForm.from_json(known["form"])
         calls = SavedCalls(
             tuple(known["inputs"]),
-            form.flatten,
+            _flattened(form, [state[name] for name in known["state"]]),
             form.unflatten,
             form.is_single,
             form.is_tuple,
@@ -198,6 +232,7 @@ def _loaded(artifact: Artifact, threads: int | None, target: Target | str | None
             tuple(known["written"]),
             tuple(known["dims"]),
             known["source"],
+            tuple(known["state"]),
         )
         chosen = Target(variant["target"])
         program = _program(artifact, variant)
@@ -207,7 +242,11 @@ def _loaded(artifact: Artifact, threads: int | None, target: Target | str | None
         report += _text(artifact, variant["report"])
         saved = SavedProgram(program, chosen)
         signatures.append(LoadedSignature(calls, saved, count, report, variant["scheduled"]))
-    return LoadedModel(artifact, signatures)
+    return LoadedModel(artifact, signatures, state, target)
+
+
+def _flattened(form: CallForm, held: list[Tensor]) -> Callable[..., list[Any]]:
+    return lambda args, kwargs: [*form.flatten(args, kwargs), *held]
 
 
 def _text(artifact: Artifact, part: str) -> str:
@@ -235,11 +274,11 @@ def _take_pool(artifact: Artifact, variant: Mapping[str, Any], threads: int) -> 
 
 
 def _best_variant(
-    variants: Sequence[Mapping[str, Any]], wanted: Target | str | None, path: Path
+    variants: Sequence[Mapping[str, Any]], wanted: str | None, path: Path | str
 ) -> tuple[Mapping[str, Any], str]:
     """The variant to run, and a sentence that says why."""
     host = native_target()
-    asked = None if wanted is None else Target(str(wanted)).resolved(host).cpu
+    asked = None if wanted is None else Target(wanted).resolved(host).cpu
     usable: list[tuple[tuple[bool, int, int], Mapping[str, Any]]] = []
     reasons: list[str] = []
     for variant in variants:
@@ -264,12 +303,17 @@ def _best_variant(
 
 
 def _shown_inputs(signature: LoadedSignature) -> str:
-    params = signature.executable.program.functions["main"].params
-    names = signature.imported.input_names
     return ", ".join(
-        f"{name}: {p.spec.dtype}[{', '.join(p.spec.shape)}]"
-        for name, p in zip(names, params, strict=True)
+        f"{name}: {p.spec.dtype}[{', '.join(p.spec.shape)}]" for name, p in _inputs(signature)
     )
+
+
+def _inputs(signature: LoadedSignature) -> list[tuple[str, Param]]:
+    """(name, parameter) of each input that callers give."""
+    params = signature.executable.program.functions["main"].params
+    calls = signature.imported
+    named = list(zip(calls.input_names, params, strict=True))
+    return named[: len(named) - len(calls.state)]
 
 
 def _shown(value: Any) -> str:
@@ -297,4 +341,4 @@ def _fits(signature: LoadedSignature, args: tuple[Any, ...], kwargs: dict[str, A
     return True
 
 
-__all__ = ["LoadedModel", "SavedCalls", "SavedProgram", "load"]
+__all__ = ["LoadedModel", "SavedCalls", "SavedProgram", "load", "restored"]

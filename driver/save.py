@@ -21,10 +21,11 @@ from ..support.abi import ABI_VERSION
 from ..support.errors import ArtifactError
 from ..support.target import Target
 from ..tensorir.codegen.thread_pool import emit_thread_pool
-from ..vm.artifact import write_artifact
+from ..vm.artifact import artifact_image, write_artifact
 from ..vm.disassembler import constant_hash, object_hash, print_program
 from ..vm.program import Call, Program
-from ..vm.tensor import as_tensor
+from ..vm.tensor import array, as_tensor
+from .arrays import to_tensors
 from .executable import Executable
 from .kernels import resolve_target
 from .stages import ScheduleChoice, compile_again
@@ -45,17 +46,36 @@ class SavedFile:
         return f"<{self.path}: {self.size / 1e6:.1f} MB, for {', '.join(self.targets)}>"
 
 
-def save_model(
-    path: str | Path,
+@dataclass(frozen=True)
+class Saved:
+    """What is kept of a model: its description and the parts that it names, for these targets."""
+
+    model: dict[str, Any]
+    parts: dict[str, Any]
+    targets: tuple[Target, ...]
+
+    def write(self, path: str | Path) -> SavedFile:
+        """Write it to a file. Raises ArtifactError."""
+        size = write_artifact(path, self.model, self.parts)
+        return SavedFile(Path(path), size, tuple([t.cpu for t in self.targets]))
+
+    @property
+    def image(self) -> bytes:
+        """What the file would hold."""
+        return artifact_image(self.model, self.parts)
+
+
+def describe_model(
     signatures: Sequence[ModelSignature],
     targets: Target | str | Sequence[Target | str] | None,
     *,
     name: str,
     schedule: ScheduleChoice,
     precision: str,
-) -> SavedFile:
-    """Write signatures of one model. Raises ArtifactError, TargetError."""
+) -> Saved:
+    """What a file of these signatures of one model holds. Raises ArtifactError, TargetError."""
     parts: dict[str, Any] = {}
+    state: dict[str, list[Any]] = {}
     own: Sequence[Target | str] = [signatures[0].executable.target]
     if targets is not None:
         own = [targets] if isinstance(targets, (str, Target)) else targets
@@ -65,11 +85,9 @@ def save_model(
     described = []
     for signature in signatures:
         calls, executable = signature.imported, signature.executable
-        if calls.state:
-            raise ArtifactError(
-                f"Calls of {name} change tensors that the module holds ({', '.join(calls.state)}), "
-                "which a file cannot. Make them inputs and outputs of forward()."
-            )
+        for tensor, called in zip(to_tensors(calls.held, calls.state), calls.state, strict=True):
+            # A copy, since calls of other threads may change it before it is written.
+            state[called] = _constant(array(tensor), parts)
         variants = []
         for target in resolved:
             again = target != executable.target
@@ -82,6 +100,7 @@ def save_model(
                 "source": calls.source,
                 "dims": list(calls.dim_names),
                 "written": list(calls.written),
+                "state": list(calls.state),
                 "variants": variants,
             }
         )
@@ -89,10 +108,10 @@ def save_model(
         "name": name,
         "burnish": __version__,
         "abi": ABI_VERSION,
+        "state": state,
         "signatures": described,
     }
-    size = write_artifact(path, model, parts)
-    return SavedFile(Path(path), size, tuple([t.cpu for t in resolved]))
+    return Saved(model, parts, tuple(resolved))
 
 
 def _variant(executable: Executable, parts: dict[str, Any]) -> dict[str, Any]:

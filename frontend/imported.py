@@ -60,6 +60,8 @@ class Imported:
     state: tuple[str, ...] = ()
     """Tensors of the foreign model that calls change: the last inputs, which ``flatten_inputs``
     adds by itself."""
+    held: tuple[Any, ...] = ()
+    """Those tensors."""
     written: tuple[int, ...] = ()
     """The inputs that a call changes, in the order of its first results, which are what they become
     and are no outputs."""

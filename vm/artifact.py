@@ -20,12 +20,13 @@ the old one or the new one.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import mmap
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ..support.errors import ArtifactError
 from ..support.whole_file import written_whole
@@ -39,11 +40,14 @@ _MOST_CONTENTS = 1 << 28
 
 
 class Artifact:
-    """An opened file. ``model`` is the description; ``part(name)`` the bytes of a part, mapped and
-    read-only. Parts stay valid as long as somebody holds one."""
+    """An opened file. ``path`` says where it came from; ``model`` is the description, ``image`` the
+    whole file, ``part(name)`` the bytes of a part, mapped and read-only. Parts stay valid as long
+    as somebody holds one."""
 
-    def __init__(self, path: Path, model: Any, parts: Mapping[str, memoryview]) -> None:
-        self.path, self.model = path, model
+    def __init__(
+        self, path: Path | str, model: Any, parts: Mapping[str, memoryview], image: memoryview
+    ) -> None:
+        self.path, self.model, self.image = path, model, image
         self._parts = parts
 
     @property
@@ -75,6 +79,22 @@ def write_artifact(path: str | Path, model: Any, parts: Mapping[str, Any]) -> in
     Raises ArtifactError where the file cannot be written; what stood at ``path`` then still does.
     """
     path = Path(path)
+    try:
+        with written_whole(path) as file:
+            return _write(file, model, parts)
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def artifact_image(model: Any, parts: Mapping[str, Any]) -> bytes:
+    """The bytes that ``write_artifact`` writes, in memory."""
+    file = io.BytesIO()
+    _write(file, model, parts)
+    return file.getvalue()
+
+
+def _write(file: IO[bytes], model: Any, parts: Mapping[str, Any]) -> int:
+    """Write all to an empty file; its size."""
     views = {name: memoryview(part).cast("B") for name, part in parts.items()}
     table: dict[str, list[Any]] = {}
     offset = 0
@@ -85,15 +105,11 @@ def write_artifact(path: str | Path, model: Any, parts: Mapping[str, Any]) -> in
     contents = json.dumps({"schema": SCHEMA, "model": model, "parts": table}).encode()
     head = MAGIC + len(contents).to_bytes(8, "little") + hashlib.sha256(contents).digest()
     start = _up(_HEAD + len(contents), _PAGE)
-    try:
-        with written_whole(path) as file:
-            file.write(head + contents)
-            for name, view in views.items():
-                _fill(file, start + table[name][0])
-                file.write(view)
-            return int(file.tell())
-    except OSError as error:
-        raise ArtifactError(f"{path} cannot be written: {error.strerror or error}.") from error
+    file.write(head + contents)
+    for name, view in views.items():
+        _fill(file, start + table[name][0])
+        file.write(view)
+    return int(file.tell())
 
 
 def read_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
@@ -104,7 +120,21 @@ def read_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
     has a byte that is not as it was written.
     """
     path = Path(path)
-    contents, view = _opened(path)
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < _HEAD:
+                raise ArtifactError(f"{path} is not a model saved by burnish.")
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except OSError as error:
+        raise ArtifactError(f"{path} cannot be read: {error.strerror or error}.") from error
+    return read_image(view, path, verify=verify)
+
+
+def read_image(image: memoryview | bytes, path: Path | str, *, verify: bool = True) -> Artifact:
+    """An artifact whose bytes are at hand; ``path`` is what errors call it. Raises as
+    ``read_artifact`` does."""
+    view = memoryview(image)
+    contents = _contents(path, view)
     schema, model, places = _table(path, contents)
     if schema > SCHEMA:
         raise ArtifactError(
@@ -123,30 +153,24 @@ def read_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
         if verify and hashlib.sha256(part).hexdigest() != digest:
             raise ArtifactError(f"{path} is damaged: the hash of part {name!r} is another.")
         parts[name] = part
-    return Artifact(path, model, parts)
+    return Artifact(path, model, parts, view)
 
 
-def _opened(path: Path) -> tuple[bytes, memoryview]:
-    """(the table of contents, the file mapped)"""
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            head = file.read(_HEAD)
-            if head[: len(MAGIC)] != MAGIC or len(head) < _HEAD:
-                raise ArtifactError(f"{path} is not a model saved by burnish.")
-            length = int.from_bytes(head[len(MAGIC) : len(MAGIC) + 8], "little")
-            if length > min(size - _HEAD, _MOST_CONTENTS):
-                raise ArtifactError(f"{path} is truncated: its table of contents is not whole.")
-            contents = file.read(length)
-            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-    except OSError as error:
-        raise ArtifactError(f"{path} cannot be read: {error.strerror or error}.") from error
+def _contents(path: Path | str, view: memoryview) -> bytes:
+    """The table of contents, which is as it was written."""
+    head = bytes(view[:_HEAD])
+    if head[: len(MAGIC)] != MAGIC or len(head) < _HEAD:
+        raise ArtifactError(f"{path} is not a model saved by burnish.")
+    length = int.from_bytes(head[len(MAGIC) : len(MAGIC) + 8], "little")
+    if length > min(view.nbytes - _HEAD, _MOST_CONTENTS):
+        raise ArtifactError(f"{path} is truncated: its table of contents is not whole.")
+    contents = bytes(view[_HEAD : _HEAD + length])
     if hashlib.sha256(contents).digest() != head[len(MAGIC) + 8 :]:
         raise ArtifactError(f"{path} is damaged: the hash of its table of contents is another.")
-    return contents, view
+    return contents
 
 
-def _table(path: Path, contents: bytes) -> tuple[int, Any, list[tuple[str, int, int, str]]]:
+def _table(path: Path | str, contents: bytes) -> tuple[int, Any, list[tuple[str, int, int, str]]]:
     """(schema, description, parts) of a table of contents."""
     try:
         table = json.loads(contents)

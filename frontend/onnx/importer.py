@@ -119,12 +119,15 @@ def import_onnx(
         return _ask_types(inputs, str(error), source)
     is_plain = outputs is None or outputs.is_plain
     is_single = results == 1
+    # Shapes tell programs apart when they are loaded; values would not.
+    is_kept = is_plain and inputs.is_plain and question is None
+    is_kept = is_kept and all(isinstance(a, InputTypes) for a in answers or ())
     return Imported(
         builder.get(),
         tuple([p.name for p in inputs.params]) if types else tuple(inputs.names),
         inputs.flattened(),
         tuple if outputs is None else outputs.restore(),
-        partial(_form, inputs, results, is_plain=is_plain and question is None and not answers),
+        partial(_form, inputs, results, is_kept=is_kept),
         single_output=is_single and is_plain,
         bare_tuple=not is_single and is_plain,
         positional_only=is_plain and not (types and inputs.is_open),
@@ -163,15 +166,15 @@ def _ask_types(inputs: Inputs, reason: str, source: str) -> Imported:
     """An import that waits for the types of a call's inputs; its calls give these as they are."""
     names = tuple(inputs.names)
     question = Question("types", reason)
-    form = partial(_form, inputs, 1, is_plain=False)
+    form = partial(_form, inputs, 1, is_kept=False)
     return Imported(
         IRModule(), names, inputs.nested(), tuple, form, source=source, question=question
     )
 
 
-def _form(inputs: Inputs, results: int, *, is_plain: bool) -> CallForm:
+def _form(inputs: Inputs, results: int, *, is_kept: bool) -> CallForm:
     """How calls look. Raises ArtifactError where that depends on what is called with."""
-    if not is_plain:
+    if not is_kept:
         raise ArtifactError(
             "This ONNX model takes or gives sequences, optionals or numbers of narrow dtypes, or "
             "its program depends on values of its inputs; such a model cannot be saved."

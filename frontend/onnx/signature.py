@@ -52,6 +52,12 @@ class Inputs:
             for v in self.values
         )
 
+    @property
+    def is_plain(self) -> bool:
+        """Every input is a tensor of a dtype that programs have."""
+        tensors = all(v.type.HasField("tensor_type") for v in self.values)
+        return tensors and not any(v.type.tensor_type.elem_type in NARROW for v in self.values)
+
     def bind(self, context: Context, types: InputTypes | None) -> None:
         """A parameter for each tensor. Raises FrontendError for what no call could give."""
         shapes: Sequence[Any] = [()] * len(self.values) if types is None else types.shapes

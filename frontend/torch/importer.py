@@ -139,6 +139,7 @@ def import_exported_program(
         bare_tuple=structure.is_tuple,
         positional_only=structure.is_flat and not changed,
         state=tuple([s.name for s in state.values()]),
+        held=tuple(held),
         written=tuple([[*params, *state].index(n) for n in changed]),
         dim_names=symbols.dim_names,
         source=source,

@@ -75,6 +75,9 @@ def test_compiled_models_are_saved_inspected_and_run(
     assert out == "output 0: float32 (2, 3)\n[[0. 0. 2.]\n [2. 4. 6.]]\n"
     code, out, _ = run(capsys, "show", saved, "--stage", "70-bytecode")
     assert "kernel:fused_add_relu" in out
+    code, _, err = run(capsys, "compile", tiny, *variants)
+    assert code == 2
+    assert "--variant is for the file that is saved" in err
     Path(saved).write_bytes(Path(saved).read_bytes()[:-1])
     code, _, err = run(capsys, "inspect", saved)
     assert code == 2

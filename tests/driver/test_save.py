@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+import io
 import os
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,6 +65,96 @@ def test_structures_and_several_signatures(tmp_path: Path) -> None:
     wanted = r"\(x: float32\[3\], .*\) or \(x: float32\[4\].*got \(float32\[5\], 2.0, more=dict\)"
     with pytest.raises(ShapeMismatchError, match=wanted):
         loaded(torch.ones(5), 2.0, more={"k": torch.ones(2)})
+
+
+class Counts(torch.nn.Module):
+    """Gives how often it was called, times x."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("seen", torch.zeros(2, dtype=torch.bfloat16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.seen += x.to(torch.bfloat16)
+        return x * self.calls + self.seen
+
+
+def test_tensors_that_calls_change_are_kept_as_they_are_now(tmp_path: Path) -> None:
+    module, x = Counts().eval(), torch.tensor([1.0, 2.0])
+    compiled = burnish.compile(module, (x,))
+    compiled(x)
+    path = compiled.save(tmp_path / "m.burnish").path
+    first, second = burnish.load(path), burnish.load(path)
+    assert first.inputs == (("x", ("2",), "float32"),)
+    expected = [compiled(x) for _ in range(3)]
+    for wanted in expected:
+        assert torch.equal(first(x), wanted)
+    assert torch.equal(second(x), expected[0])
+    other = copy.deepcopy(first)
+    assert torch.equal(other(x), first(x))
+    assert torch.equal(pickle.loads(pickle.dumps(second))(x), expected[1])
+    assert module.calls == 4
+
+
+def test_copies_and_pickles_are_what_a_file_would_hold(small: Any) -> None:
+    compiled, x, expected = small
+    for made in (
+        copy.deepcopy(compiled),
+        copy.copy(compiled),
+        pickle.loads(pickle.dumps(compiled)),
+    ):
+        assert torch.equal(made(x), expected)
+        assert "loaded from a pickled model" in made.report
+    again = pickle.loads(pickle.dumps(made))
+    assert torch.equal(again(x), expected)
+    file = io.BytesIO()
+    torch.save({"model": compiled}, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)["model"](x), expected)
+    with pytest.raises(NotCompiledError, match="copying and pickling: the model is not compiled"):
+        copy.deepcopy(burnish.compile(SmallNet().eval()))
+
+
+def onnx_model(nodes: list[Any], inputs: list[Any], **constants: Any) -> bytes:
+    from onnx import TensorProto, helper, numpy_helper
+
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    held = [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, held)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+def test_onnx_models(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    make, value = onnx.helper.make_node, onnx.helper.make_tensor_value_info
+    weight = np.arange(12, dtype="float32").reshape(3, 4)
+    known = value("x", 1, [2, 3])
+    fixed = burnish.compile(onnx_model([make("MatMul", ["x", "w"], ["y"])], [known], w=weight))
+    x = np.ones((2, 3), "float32")
+    loaded = burnish.load(fixed.save(tmp_path / "fixed").path)
+    np.testing.assert_array_equal(loaded(x), fixed(x))
+    np.testing.assert_array_equal(loaded.run({"x": x}), fixed(x))
+    # The shapes of a call choose the program; those of no program are refused.
+    free = value("x", 1, None)
+    shapes = burnish.compile(onnx_model([make("Transpose", ["x"], ["y"])], [free]))
+    for given in (x, x[0], x[:1]):
+        shapes(given)
+    loaded = burnish.load(shapes.save(tmp_path / "shapes").path)
+    for given in (x, x[0], x[:1]):
+        np.testing.assert_array_equal(loaded(given), given.T)
+    with pytest.raises(ShapeMismatchError):
+        loaded(x[:, :2])
+    # Where values choose it, a file would give the wrong one.
+    sizes = [known, value("s", 7, [2])]
+    values = burnish.compile(onnx_model([make("Reshape", ["x", "s"], ["y"])], sizes))
+    values(x, np.array([3, 2]))
+    with pytest.raises(
+        ArtifactError, match="depends on values of its inputs; such a model cannot be saved"
+    ):
+        values.save(tmp_path / "values")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int8, torch.bool])

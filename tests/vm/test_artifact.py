@@ -140,3 +140,73 @@ def test_a_killed_writer_leaves_the_old_file_whole(path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(program), str(path)]
     assert subprocess.run(command, check=False).returncode == -9
     assert bytes(read_artifact(path).part("small")) == b"abc"
+
+
+def test_a_disk_that_is_full_leaves_the_old_file(path: Path) -> None:
+    """Here a process that may not write files of more than 50,000 bytes."""
+    program = """
+        import resource, sys
+        from burnish.support.errors import ArtifactError
+        from burnish.vm.artifact import write_artifact
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+        try:
+            write_artifact(sys.argv[1], {}, {"a": b"1" * 100_000})
+        except ArtifactError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "cannot be written: File too large" in done.stdout
+    assert bytes(read_artifact(path).part("small")) == b"abc"
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_who_reads_while_two_processes_write_finds_a_whole_file(path: Path) -> None:
+    program = """
+        import sys
+        from burnish.vm.artifact import write_artifact
+        for i in range(40):
+            write_artifact(sys.argv[1], sys.argv[2], {"small": sys.argv[2].encode() * 5000})
+    """
+    script = textwrap.dedent(program)
+    writers = [
+        subprocess.Popen([sys.executable, "-c", script, str(path), name]) for name in ("one", "two")
+    ]
+    seen = set()
+    while any(w.poll() is None for w in writers):
+        found = read_artifact(path)
+        seen.add(str(found.model))
+        expected = b"abc" if isinstance(found.model, dict) else found.model.encode() * 5000
+        assert bytes(found.part("small")) == expected
+    assert [w.returncode for w in writers] == [0, 0]
+    assert seen & {"one", "two"}
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_a_process_without_memory_for_the_file_is_told_so(path: Path) -> None:
+    write_artifact(path, {}, {"a": bytes(64 << 20)})
+    program = """
+        import resource, sys
+        from burnish.support.errors import ArtifactError
+        from burnish.vm.artifact import read_artifact
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (32 << 20),) * 2)
+        try:
+            read_artifact(sys.argv[1])
+        except ArtifactError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "cannot be read: Cannot allocate memory" in done.stdout
+
+
+def test_bytes_in_memory_are_read_like_a_file(path: Path) -> None:
+    image = artifact.artifact_image({"name": "m", "list": [1, 2.5, None]}, PARTS)
+    assert image == path.read_bytes()
+    found = artifact.read_image(image, "what was sent")
+    assert {n: bytes(found.part(n)) for n in PARTS} == PARTS
+    assert bytes(found.image) == image
+    with pytest.raises(ArtifactError, match="what was sent is truncated"):
+        artifact.read_image(image[:-1], "what was sent")
