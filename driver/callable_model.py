@@ -15,7 +15,14 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ..vm.tensor import Tensor
-from .arrays import is_torch_tensor, like_inputs, tensor_to_torch, write_outputs
+from .arrays import (
+    is_torch_tensor,
+    like_inputs,
+    tensor_to_torch,
+    to_tensors,
+    write_outputs,
+)
+from .model_profile import ModelProfile
 from .signature import CompiledSignature
 
 S = TypeVar("S", bound=CompiledSignature)
@@ -62,6 +69,33 @@ class CallableModel(ABC, Generic[S]):
             return self._wrap(signature, outputs, values)
         write_outputs(out, outputs)
         return out
+
+    def profile(
+        self, *args: Any, seconds: float = 0.5, roofline: bool = True, **kwargs: Any
+    ) -> ModelProfile:
+        """Where the time of a call goes: ``print(model.profile(x))`` shows a table by kernel.
+
+        The inputs are those of a call. The program runs for about ``seconds``, in its usual form;
+        tensors that calls write stay as they are. ``roofline`` compares with the machine's peaks,
+        which are measured once a process, in a second.
+
+        Raises as a call does, and ArgumentError for ``seconds`` that are not positive.
+        """
+        from .profile import profile_program
+
+        signature = self._select(args, kwargs)
+        values = signature.imported.flatten_inputs(args, kwargs)
+        names = [f"input {n!r}" for n in signature.imported.input_names]
+        return profile_program(
+            signature.executable.program,
+            signature.executable.target,
+            signature.facts,
+            to_tensors(values, names),
+            threads=signature.threads,
+            seconds=seconds,
+            roofline=roofline,
+            name=signature.imported.source,
+        )
 
     def _dispatch(self, *args: Any, **kwargs: Any) -> Any:
         """The complete way: pick (or compile) the signature, convert, run, wrap; and remember the

@@ -1,4 +1,4 @@
-"""The command line: ``burnish compile|inspect|run|bench|show|tune|worker|db|info|demo``.
+"""The command line: ``burnish compile|inspect|run|bench|profile|show|tune|worker|db|info|demo``.
 
 This file parses; what a command does is in ``commands`` and ``db_commands``, which are imported
 when it runs.
@@ -81,18 +81,17 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("file", metavar="FILE.burnish")
     sub = add("run", "Run a model on .npy inputs (or random ones) and print or keep the outputs.")
     add_model(sub)
-    sub.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        metavar="FILE.npy",
-        help="an input, in order; repeatable",
-    )
+    _add_inputs(sub)
     sub.add_argument(
         "--output", metavar="FILE.npz", help="keep the outputs as output_0, output_1, ..."
     )
     sub = add("bench", "Time a model on random inputs.")
     add_model(sub)
+    sub = add("profile", "Show where the time of a call goes, kernel by kernel.")
+    add_model(sub)
+    _add_inputs(sub)
+    sub.add_argument("--seconds", type=float, default=0.5, help="how long to measure (0.5)")
+    sub.add_argument("--trace", metavar="FILE.json", help="keep a run for chrome://tracing")
     sub = add("show", "Print a model's IR at a stage.")
     add_model(sub)
     sub.add_argument(
@@ -140,6 +139,16 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--trials", type=int, default=48, help="candidates to measure")
     sub.add_argument("--threads", type=int, default=1, help="threads of a call")
     return parser
+
+
+def _add_inputs(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="FILE.npy",
+        help="an input, in order; repeatable",
+    )
 
 
 def _add_db_commands(sub: argparse.ArgumentParser) -> None:

@@ -116,6 +116,15 @@ def run_bench(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_profile(options: argparse.Namespace) -> int:
+    model = _load(options)
+    found = model.profile(*_inputs(model, options.input), seconds=options.seconds)
+    print(found)
+    if options.trace:
+        print(f"wrote {found.to_chrome_trace(options.trace)}")
+    return 0
+
+
 def run_show(options: argparse.Namespace) -> int:
     _load(options).show(options.stage)
     return 0

@@ -35,6 +35,7 @@ from ..vm.disassembler import print_program
 from .arrays import random_inputs
 from .callable_model import CallableModel
 from .executable import Executable
+from .kernel_facts import KernelFacts, kernel_facts
 from .kernels import resolve_target
 from .load import restored
 from .questions import Asking
@@ -72,6 +73,10 @@ class ModelSignature(CompiledSignature):
 
     imported: Imported
     executable: Executable
+
+    @property
+    def facts(self) -> dict[str, KernelFacts]:
+        return kernel_facts(self.executable)
 
 
 class CompiledModel(CallableModel[ModelSignature]):

@@ -35,6 +35,7 @@ from ..vm.program import Param, Program
 from ..vm.storage import storage_dtype
 from ..vm.tensor import Tensor, array, wrap
 from .callable_model import CallableModel
+from .kernel_facts import KernelFacts
 from .runnable import check_runnable
 from .signature import CompiledSignature
 from .threads import check_threads, thread_count
@@ -59,10 +60,11 @@ class SavedCalls:
 
 @dataclass(frozen=True)
 class SavedProgram:
-    """A program and the CPU that it was compiled for."""
+    """A program, the CPU that it was compiled for, and what is known of its kernels by symbol."""
 
     program: Program
     target: Target
+    facts: Mapping[str, KernelFacts]
 
 
 class LoadedSignature(CompiledSignature):
@@ -76,6 +78,10 @@ class LoadedSignature(CompiledSignature):
     ) -> None:
         super().__init__(calls, program, threads)
         self.report, self.scheduled = report, scheduled
+
+    @property
+    def facts(self) -> dict[str, KernelFacts]:
+        return dict(self.executable.facts)
 
 
 class LoadedModel(CallableModel[LoadedSignature]):
@@ -240,7 +246,8 @@ def _model(artifact: Artifact, threads: int | None, target: str | None) -> Loade
         _take_pool(artifact, variant, count)
         report = f"loaded from {path}, {why}\nwhen it was saved:\n"
         report += _text(artifact, variant["report"])
-        saved = SavedProgram(program, chosen)
+        facts = {symbol: KernelFacts(**held) for symbol, held in variant["kernels"].items()}
+        saved = SavedProgram(program, chosen, facts)
         signatures.append(LoadedSignature(calls, saved, count, report, variant["scheduled"]))
     return LoadedModel(artifact, signatures, state, target)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from ..vm.program import Call, Program
 from ..vm.tensor import array, as_tensor
 from .arrays import to_tensors
 from .executable import Executable
+from .kernel_facts import kernel_facts
 from .kernels import resolve_target
 from .stages import ScheduleChoice, compile_again
 
@@ -125,6 +126,7 @@ def _variant(executable: Executable, parts: dict[str, Any]) -> dict[str, Any]:
         "pool": _object(emit_thread_pool(executable.target), parts),
         "report": _text(executable.report.facts, parts),
         "scheduled": _text(stage, parts),
+        "kernels": {symbol: asdict(facts) for symbol, facts in kernel_facts(executable).items()},
         "environment": _environment(program),
     }
 

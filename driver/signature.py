@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..support.errors import ArgumentError, ArityError, ShapeMismatchError
+from ..support.errors import ArgumentError, ArityError, InternalError, ShapeMismatchError
 from ..vm.fast_entry import NUMPY
 from ..vm.interpreter import VirtualMachine
 from ..vm.tensor import Tensor
@@ -16,6 +16,7 @@ from .threads import check_threads, runtime
 if TYPE_CHECKING:
     from ..frontend.imported import Imported
     from .executable import Executable
+    from .kernel_facts import KernelFacts
     from .load import SavedCalls, SavedProgram
 
 Entry = Callable[..., Any]
@@ -35,6 +36,11 @@ class CompiledSignature:
         self.threads = threads
         self._machines: dict[int, VirtualMachine] = {}
         self._entries: dict[str, Entry] = {}
+
+    @property
+    def facts(self) -> dict[str, KernelFacts]:
+        """What is known of the kernels, by symbol."""
+        raise InternalError(f"{type(self).__name__} knows nothing of its kernels.")
 
     def machine(self, threads: int | None = None) -> VirtualMachine:
         """The machine that runs with at most ``threads`` threads; its native code is linked once

@@ -20,7 +20,7 @@ import numpy as np
 from ..support.abi import ALIGNMENT
 from ..support.errors import UnknownFunctionError, VMError
 from . import registry
-from .binding import BoundKernel, bind_kernel
+from .binding import BoundKernel, Library, bind_kernel
 from .builtins import Frame, Observer, get_builtin, link_static
 from .fast_entry import NUMPY, ArrayKind, FastEntry, fast_entry
 from .native import load_objects
@@ -73,12 +73,19 @@ class VirtualMachine:
     """Runs the functions of a program: ``vm["main"](x)`` gives Tensors.
 
     Takes a Program or anything with a ``program``. ``runtime`` is the address of the runtime record
-    that kernels are handed (by default the executable's own, else the serial one). One machine may
-    be used by many threads.
+    that kernels are handed (by default the executable's own, else the serial one); ``library`` is
+    the linked object code, where that is not the program's. One machine may be used by many
+    threads.
     Raises VMError where the program is not well formed or its object code cannot be linked.
     """
 
-    def __init__(self, executable: Program | HasProgram, *, runtime: int | None = None) -> None:
+    def __init__(
+        self,
+        executable: Program | HasProgram,
+        *,
+        runtime: int | None = None,
+        library: Library | None = None,
+    ) -> None:
         if not isinstance(executable, (Program, HasProgram)):
             raise VMError(
                 "A VirtualMachine runs a Program or what burnish.build gives; found "
@@ -90,7 +97,7 @@ class VirtualMachine:
         verify_program(program)
         self.program = program
         self.constants = [_constant(program.constants, i) for i in range(len(program.constants))]
-        self.library = load_objects(program.objects)
+        self.library = load_objects(program.objects) if library is None else library
         pool = WorkspacePool()
         self.kernels: dict[str, BoundKernel] = {
             name: bind_kernel(kernel, self.library, runtime=runtime, pool=pool)

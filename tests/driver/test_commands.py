@@ -73,6 +73,12 @@ def test_compiled_models_are_saved_inspected_and_run(
     np.save(tmp_path / "x.npy", np.array([[-2, 0, 1], [3, 4, 5]], np.float32))
     code, out, _ = run(capsys, "run", saved, "--input", str(tmp_path / "x.npy"))
     assert out == "output 0: float32 (2, 3)\n[[0. 0. 2.]\n [2. 4. 6.]]\n"
+    trace = tmp_path / "trace.json"
+    asked = ["--seconds", "0.01", "--trace", str(trace)]
+    code, out, _ = run(capsys, "profile", saved, *asked)
+    assert code == 0
+    assert "fused_add_relu" in out
+    assert trace.exists()
     code, out, _ = run(capsys, "show", saved, "--stage", "70-bytecode")
     assert "kernel:fused_add_relu" in out
     code, _, err = run(capsys, "compile", tiny, *variants)
