@@ -15,6 +15,7 @@ import argparse
 import gc
 import importlib
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -97,6 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--measure", choices=tuple(MODELS), help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     if options.measure:
+        os.environ["BURNISH_CACHE"] = "0"
         print(json.dumps(measure(options.measure)))
         return 0
     names = options.models.split(",")

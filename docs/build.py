@@ -374,6 +374,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="compare only")
     parser.add_argument("files", nargs="*", type=Path, help="default: all")
     options = parser.parse_args(argv)
+    os.environ["BURNISH_CACHE"] = "0"  # reports are not to tell what this machine has kept
     stale = False
     for path in options.files or documents():
         path = path.resolve()

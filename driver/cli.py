@@ -1,7 +1,7 @@
-"""The command line: ``burnish compile|inspect|run|bench|profile|show|tune|worker|db|info|demo``.
+"""The command line: ``burnish compile``, ``run``, ``tune`` and the others.
 
-This file parses; what a command does is in ``commands`` and ``db_commands``, which are imported
-when it runs.
+This file parses; what a command does is in ``commands``, ``db_commands`` and ``cache_commands``,
+which are imported when it runs.
 """
 
 from __future__ import annotations
@@ -125,6 +125,8 @@ def _parser() -> argparse.ArgumentParser:
         "db", help="Look into tuning databases, export, import, merge, prune."
     )
     _add_db_commands(sub)
+    sub = commands.add_parser("cache", help="Look into the cache of compiled code, or empty it.")
+    _add_cache_commands(sub)
     sub = add("info", "Print the machine as burnish sees it, and versions.")
     sub.add_argument(
         "--probe", action="store_true", help="measure its memory, and keep the figures (a second)"
@@ -139,6 +141,22 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--trials", type=int, default=48, help="candidates to measure")
     sub.add_argument("--threads", type=int, default=1, help="threads of a call")
     return parser
+
+
+def _add_cache_commands(sub: argparse.ArgumentParser) -> None:
+    """The commands of ``burnish cache``."""
+    commands = sub.add_subparsers(required=True, metavar="command")
+
+    def add(name: str, text: str) -> argparse.ArgumentParser:
+        made = commands.add_parser(name, help=text, description=text)
+        made.set_defaults(command=("cache_commands", name))
+        return made
+
+    add("list", "List what is kept, what was used last first.")
+    add("clear", "Remove everything that is kept.")
+    made = add("explain", "Compile a model, and say what of it was kept, and why the rest was not.")
+    made.add_argument("model", help="an ONNX file")
+    made.add_argument("--target", default="native", help="e.g. 'llvm -mcpu=haswell'")
 
 
 def _add_inputs(sub: argparse.ArgumentParser) -> None:

@@ -33,6 +33,7 @@ from ..tensorir.printer import print_expr
 from ..tensorir.visitor import substitute
 from ..tuner.measuring.kernel import describe_kernel
 from ..vm.program import Kernel
+from .code_cache import code_cache
 from .emit import Emitted, dump_code, emit_kernel, job_of, read_result, run_job
 from .report import CompileReport
 
@@ -120,17 +121,30 @@ class KernelBuilds:
         key = ("kernel", self._hash(name, func), str(self._target))
         if key in self._found or key in self._begun:
             return key
-        known = None if self._dump.enabled else _cache.get(key)
+        build = _Build(name, func, f"{name}_{key[1][:12]}")
+        known = None if self._dump.enabled else _cache.get(key) or self._kept(key, build)
         if known is not None:
             self._found[key] = known
             return key
-        build = self._begun[key] = _Build(name, func, f"{name}_{key[1][:12]}")
+        self._begun[key] = build
         if self._pool is not None:
             # A function that is nested too deeply to travel is emitted here.
             with suppress(RecursionError):
                 job = job_of(func, build.symbol, self._target)
                 build.future = self._pool.submit(run_job, job)
         return key
+
+    def _kept(self, key: Key, build: _Build) -> Emitted | None:
+        """The code that an earlier process emitted, which this one remembers from here on."""
+        kept = code_cache()
+        if kept is None:
+            return None
+        content = f"{build.symbol} {key[1]}"
+        found = kept.get("kernel", content, self._target, build.name, self._report.cache)
+        if not isinstance(found, Emitted):
+            return None
+        _cache.put(key, found)
+        return found
 
     def _hash(self, name: str, func: PrimFunc) -> str:
         """The function's structural hash; that of its last asking, where all but the object is the
@@ -160,8 +174,13 @@ class KernelBuilds:
         for key in away:
             if key not in self._found:
                 self._found[key] = self._collect(self._begun[key])
+        kept = None if self._dump.enabled else code_cache()
         for key in wanted:
-            _cache.put(key, self._found[key])
+            code, name = self._found[key], self._begun[key].name
+            _cache.put(key, code)
+            if kept is not None:
+                content = f"{code.symbol} {key[1]}"
+                kept.put("kernel", content, self._target, name, code, self._report.cache)
         self._report.compilations += len(wanted)
         self._begun.clear()
         return {key: self._found[key] for key in keys}
@@ -245,6 +264,12 @@ def compile_segment(plan: SegmentPlan, target: Target, report: CompileReport, du
     """Object code of a segment. It depends on nothing but the plan's texts, which are its key."""
     key = ("segment", _describe(plan), str(target))
     known = None if dump.enabled else _cache.get(key)
+    kept = None if dump.enabled else code_cache()
+    if known is None and kept is not None:
+        image = kept.get("segment", key[1], target, plan.name, report.cache)
+        if isinstance(image, bytes):
+            known = Emitted(plan.name, image)
+            _cache.put(key, known)
     if known is None:
         with report.stage("60-llvm"):
             code = emit_segment(
@@ -255,6 +280,8 @@ def compile_segment(plan: SegmentPlan, target: Target, report: CompileReport, du
         report.compilations += 1
         known = Emitted(plan.name, code.image)
         _cache.put(key, known)
+        if kept is not None:
+            kept.put("segment", key[1], target, plan.name, code.image, report.cache)
     return known.image
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from ..tuner.cost.slowdown import FAR_OFF
 from ..tuner.schedule_log import KernelSchedule
+from .code_cache import CacheUse
 from .emit import EmitTimes
 
 
@@ -46,6 +47,9 @@ class CompileReport:
     """Of each kernel that was scheduled: which rule did it, and which refused it before and why."""
     notes: list[str] = field(default_factory=list)
     """What the front end found worth saying, and kernels that may be slow; a sentence each."""
+
+    cache: CacheUse = field(default_factory=CacheUse)
+    """What of the code came from the cache on disk, and why the rest did not."""
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -104,7 +108,7 @@ class CompileReport:
         lines += [_line(name, seconds, self._part(name)) for name, seconds in self.stages.items()]
         if self.worker_seconds:
             lines.append(_line("in workers", self.worker_seconds, "beside this process"))
-        return "\n".join([*lines, self.facts])
+        return "\n".join([*lines, *self.cache.lines(), self.facts])
 
     @property
     def facts(self) -> str:

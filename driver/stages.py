@@ -29,12 +29,13 @@ from ..graphir.verify import verify_module
 from ..graphir.weights import forked
 from ..support.caller import callers_level
 from ..support.choices import STAGES
-from ..support.config import unknown_flags
+from ..support.config import flag, unknown_flags
 from ..support.dump import Dump
 from ..support.errors import ArgumentError, BurnishError, PassError, nearest
 from ..support.node import walk
 from ..support.passes import Instrument, Pass, Pipeline, VerifyEach, instruments_from_flags
 from ..support.print_after import printed_stages
+from ..support.structural import structural_hash
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
@@ -43,6 +44,7 @@ from ..vm.disassembler import print_program
 from ..vm.program import Call, Imm, Program
 from ..vm.shape_text import static_value
 from .build_workers import build_jobs, workers
+from .code_cache import CacheUse, code_cache
 from .evaluate import evaluate_prim_func
 from .executable import Executable
 from .kernels import CompiledKernel, KernelBuilds, compile_kernels, compile_segment
@@ -82,7 +84,8 @@ def compile_module(
     graph = graph_stages(
         "default", evaluate=evaluate_prim_func, selection=selection(target, precision)
     )
-    with _corridor(module, target, name) as corridor:
+    is_analytic = schedule is schedule_analytically
+    with _corridor(module, target, name, is_analytic=is_analytic) as corridor:
         module = corridor.enter("00-import", module, _Import(), verify=False)
         for stage, pipeline in graph.items():
             module = corridor.enter(stage, module, *pipeline.passes)
@@ -102,7 +105,7 @@ def recompile(
     """
     before = {k: executable.stages[k] for k in STAGES if k in executable.stages and k <= _FUSED}
     tables = forked([m.weights for m in before.values()])
-    with _corridor(before["00-import"], executable.target, name) as corridor:
+    with _corridor(before["00-import"], executable.target, name, is_analytic=False) as corridor:
         for (stage, known), table in zip(before.items(), tables, strict=True):
             corridor.stages[stage] = IRModule(known.functions, known.attrs, table)
         module = corridor.stages[_FUSED]
@@ -152,12 +155,14 @@ class _GiveUpWeights(Instrument):
 
 
 @contextmanager
-def _corridor(module: IRModule, target: Target, name: str) -> Iterator[_Corridor]:
+def _corridor(
+    module: IRModule, target: Target, name: str, *, is_analytic: bool
+) -> Iterator[_Corridor]:
     report = CompileReport()
     with (
         opened_dump(name) as dump,
         original_errors(),
-        kernel_builds(module, target, report, dump) as builds,
+        kernel_builds(module, target, report, dump, is_analytic=is_analytic) as builds,
     ):
         yield _Corridor(target, report, dump, builds)
 
@@ -174,8 +179,11 @@ def _finish(
     target, report = corridor.target, corridor.report
     # Between 40 and 45 a kernel's weights have their new layout, the constants their old one:
     # the types do not fit each other, and nothing can be verified.
+    keeps = schedule is schedule_analytically and not corridor.dump.enabled
+    keeps = keeps and not flag("BURNISH_RAISE_DEFECTS")
     scheduling = ScheduleLegalized(
-        target, schedule, then=corridor.builds.begin, note=report.add_schedule
+        *(target, schedule, corridor.builds.begin, report.add_schedule),
+        use=report.cache if keeps else None,
     )
     module = corridor.enter("40-scheduled", module, scheduling, verify=False)
     module = corridor.enter("45-packed", module, LiftWeightTransforms(), DeadCodeElimination())
@@ -217,15 +225,26 @@ MANY_OPERATIONS = 48
 
 @contextmanager
 def kernel_builds(
-    module: IRModule, target: Target, report: CompileReport, dump: Dump
+    module: IRModule,
+    target: Target,
+    report: CompileReport,
+    dump: Dump,
+    *,
+    is_analytic: bool = False,
 ) -> Iterator[KernelBuilds]:
     """The emissions of a module's kernels; in workers too, where the module is large and the
-    machine has the CPUs. Workers start here, and get ready while the graph passes run."""
+    machine has the CPUs. Workers start here, and get ready while the graph passes run; not where
+    the cache says that this module was compiled before, and hardly anything is left to emit."""
     jobs = build_jobs()
     operations = sum(
         len(block.bindings) for f in module.graph_functions.values() for block in f.body.blocks
     )
     if jobs == 1 or dump.enabled or operations < MANY_OPERATIONS:
+        yield KernelBuilds(target, report, dump)
+        return
+    kept = code_cache() if is_analytic else None
+    content = structural_hash(module) if kept is not None else ""
+    if kept is not None and kept.has("module", content, target):
         yield KernelBuilds(target, report, dump)
         return
     with workers.held(jobs - 1, target) as pool:
@@ -234,6 +253,8 @@ def kernel_builds(
             yield builds
         finally:
             builds.abandon()
+    if kept is not None:
+        kept.put("module", content, target, "all of a module", None, report.cache)
 
 
 def opened_dump(name: str) -> Dump:
@@ -292,18 +313,36 @@ class ScheduleLegalized(Pass):
     note: Callable[[KernelSchedule], object] | None = None
     """Called with how each function got its schedule; ``given`` is a rule of whoever chose it, such
     as a record of tuning."""
+    use: CacheUse | None = None
+    """Where the analytic schedule is kept between processes: what was found there."""
 
     def run(self, module: IRModule) -> IRModule:
         for name, func in list(module.prim_funcs.items()):
             if func.attr(LEGALIZED) and not func.attr("is_scheduled"):
-                with recorded() as log:
-                    module[name] = scheduled = self.schedule(func, self.target)
+                scheduled, found = self._scheduled(name, func)
+                module[name] = scheduled
                 if self.note is not None:
-                    found = log[-1] if log else KernelSchedule(name, "given")
                     self.note(replace(found, kernel=name))
                 if self.then is not None:
                     self.then(name, as_packed(scheduled))
         return module
+
+    def _scheduled(self, name: str, func: PrimFunc) -> tuple[PrimFunc, KernelSchedule]:
+        """The function with its schedule, and how it got it: as the analytic choice was kept on
+        disk, or made now."""
+        kept = code_cache() if self.use is not None else None
+        use = self.use or CacheUse()
+        content = structural_hash(func, names=True) if kept is not None else ""
+        if kept is not None:
+            known = kept.get("schedule", content, self.target, name, use)
+            if isinstance(known, tuple):
+                return known
+        with recorded() as log:
+            scheduled = self.schedule(func, self.target)
+        found = log[-1] if log else KernelSchedule(name, "given")
+        if kept is not None:
+            kept.put("schedule", content, self.target, name, (scheduled, found), use)
+        return scheduled, found
 
 
 _KNOWN: tuple[type[Pass], ...] = (*PASSES, _Import, ScheduleLegalized, LiftWeightTransforms)

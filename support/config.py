@@ -126,6 +126,13 @@ FLAGS: dict[str, Flag] = {
             None,
             "directory of what is kept between processes; otherwise `burnish` in the next one",
         ),
+        Flag(
+            "BURNISH_CACHE",
+            "bool",
+            True,
+            "keep object code and schedules there, for the next process that compiles the same",
+        ),
+        Flag("BURNISH_CACHE_SIZE", "count", 512, "megabytes that these may take"),
         Flag("XDG_CACHE_HOME", "dir", Path("~/.cache"), "directory of all programs' such files"),
     )
 }

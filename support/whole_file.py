@@ -11,11 +11,12 @@ from typing import IO
 
 
 @contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[IO[bytes]]:
+def written_whole(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
     """A file to write, which takes the place of ``path`` when the block ends and it is on the disk.
 
-    Whoever looks finds the old file or the new one, also after a crash. Raises OSError; what stood
-    at ``path`` then still does, and nothing is left beside it.
+    Whoever looks finds the old file or the new one, also after a crash of the process, and with
+    ``sync`` after one of the machine. Raises OSError; what stood at ``path`` then still does, and
+    nothing is left beside it.
     """
     with tempfile.NamedTemporaryFile(
         dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
@@ -23,7 +24,8 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
         try:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
             os.chmod(file.name, 0o666 & ~_umask())
             os.replace(file.name, path)
         except BaseException:

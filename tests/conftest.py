@@ -31,6 +31,7 @@ def pytest_configure() -> None:
     there inherit that: tests of Ctrl-C need it to arrive. What is kept on this machine's disk is no
     test's business. A mistake in a schedule rule fails a test; a compilation gets over it."""
     os.environ["BURNISH_CACHE_DIR"] = str(Path(__file__).parent / "nothing-is-kept-here")
+    os.environ["BURNISH_CACHE"] = "0"
     os.environ.setdefault("BURNISH_RAISE_DEFECTS", "1")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

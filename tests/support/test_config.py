@@ -36,6 +36,8 @@ def test_defaults() -> None:
         "BURNISH_BUILD_JOBS": None,
         "BURNISH_DATA": None,
         "BURNISH_CACHE_DIR": None,
+        "BURNISH_CACHE": True,
+        "BURNISH_CACHE_SIZE": 512,
         "XDG_CACHE_HOME": Path("~/.cache"),
     }
 
