@@ -71,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     sub = add("compile", "Compile a model and print the report.")
     add_model(sub)
     sub.add_argument("-o", "--output", metavar="FILE.burnish", help="save the compiled model")
+    sub.add_argument("--report", metavar="FILE.html", help="keep a page with all there is to see")
     sub.add_argument(
         "--variant",
         action="append",

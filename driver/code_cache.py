@@ -193,7 +193,8 @@ class CodeCache:
         ]
         if not differences:
             return "compiled for the first time"
-        return f"there, but with another {' and '.join(min(differences, key=lambda names: len(names)))}"
+        fewest = min(differences, key=len)
+        return f"there, but with another {' and '.join(fewest)}"
 
 
 _UNREADABLE = (

@@ -26,6 +26,7 @@ from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
 from ..vm import parallel
 from ..vm.artifact import is_artifact, read_artifact
+from ..vm.shape_text import names_in
 from .arrays import random_inputs
 from .compile import CompiledModel, compile
 from .console import format_seconds, print_table
@@ -55,6 +56,11 @@ def run_compile(options: argparse.Namespace) -> int:
     if options.output:
         saved = model.save(options.output, targets=options.variant or None)
         print(f"wrote {saved.path}: {saved.size / 1e6:.1f} MB, for {', '.join(saved.targets)}")
+    if options.report:
+        params = model.executable.program.functions["main"].params
+        is_static = not any(names_in(text) for p in params for text in p.spec.shape)
+        found = model.profile(*_inputs(model, ())) if is_static else None
+        print(f"wrote {model.report.to_html(options.report, found)}")
     return 0
 
 

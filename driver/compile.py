@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -291,6 +292,11 @@ class CompiledModel(CallableModel[ModelSignature]):
             executable.stages[stage].show()
         else:
             print(self.script(stage))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the model, and the report of the signature used last."""
+        report = "" if self._current is None else self.report._repr_html_()
+        return f"<p>{escape(repr(self))}</p>{report}"
 
     def __repr__(self) -> str:
         count = len(self._signatures)

@@ -76,6 +76,14 @@ def emit_kernel(
     return Emitted(symbol, code.image, *space), times
 
 
+def kernel_texts(func: PrimFunc, symbol: str, target: Target) -> dict[str, str]:
+    """What a reader wants to see of a kernel: its loops, LLVM IR and assembly. Raises as
+    ``emit_kernel`` does."""
+    lowered = lower_func(func.with_attr("global_symbol", symbol), target)
+    code = emit_object([lowered], target, keep_text=True)
+    return {"loops": print_func(lowered.func), "LLVM IR": code.ir, "assembly": code.assembly}
+
+
 def dump_code(name: str, code: ObjectCode, dump: Dump) -> None:
     """Keep LLVM IR and assembly, where stages are kept."""
     if dump.enabled:

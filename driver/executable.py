@@ -3,6 +3,7 @@ came from at every stage. It runs nothing by itself before it is asked to."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -33,6 +34,9 @@ class Executable:
     threads: int = 1
     """Threads of a call of ``lib[...]``."""
     _vm: VirtualMachine | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        self.report.compiled = weakref.ref(self)
 
     def __repr__(self) -> str:
         count = len(self.program.kernels)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from ..vm.storage import storage_dtype
 from ..vm.tensor import Tensor, array, wrap
 from .callable_model import CallableModel
 from .kernel_facts import KernelFacts
+from .model_profile import html_table
 from .runnable import check_runnable
 from .signature import CompiledSignature
 from .threads import check_threads, thread_count
@@ -165,6 +167,12 @@ class LoadedModel(CallableModel[LoadedSignature]):
     def show(self, stage: str = "40-scheduled") -> None:
         """Print a stage."""
         print(self.script(stage))
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the model and its inputs, and the report of its compilation."""
+        rows = [[name, dtype, f"({', '.join(shape)})"] for name, shape, dtype in self.inputs]
+        table = html_table(repr(self), ("input", "dtype", "shape"), rows)
+        return f"{table}<pre>{escape(self.report)}</pre>"
 
     def __repr__(self) -> str:
         count = len(self._signatures)

@@ -182,10 +182,11 @@ def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
     """A table for a notebook or a page; the first column to the left, the others to the right."""
 
     def row(cells: Sequence[str], tag: str) -> str:
-        return "<tr>" + "".join(
+        shown = [
             f'<{tag} style="text-align:{"left" if i == 0 else "right"}">{escape(cell)}</{tag}>'
             for i, cell in enumerate(cells)
-        )
+        ]
+        return f"<tr>{''.join(shown)}</tr>"
 
     body = "\n".join([row(cells, "td") for cells in rows])
     return f"<table><caption>{escape(title)}</caption>\n{row(columns, 'th')}\n{body}\n</table>"

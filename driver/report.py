@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ..support.errors import NotCompiledError
 from ..tuner.cost.slowdown import FAR_OFF
 from ..tuner.schedule_log import KernelSchedule
 from .code_cache import CacheUse
 from .emit import EmitTimes
+
+if TYPE_CHECKING:
+    from .executable import Executable
+    from .model_profile import ModelProfile
 
 
 @dataclass
@@ -48,6 +56,10 @@ class CompileReport:
     notes: list[str] = field(default_factory=list)
     """What the front end found worth saying, and kernels that may be slow; a sentence each."""
 
+    compiled: Callable[[], Executable | None] | None = field(
+        default=None, repr=False, compare=False
+    )
+    """Gives what was compiled, as long as somebody has it."""
     cache: CacheUse = field(default_factory=CacheUse)
     """What of the code came from the cache on disk, and why the rest did not."""
 
@@ -123,6 +135,23 @@ class CompileReport:
         lines.append(f"  constants of {self.constant_bytes} bytes, workspace {size}")
         lines += [f"  note: {note}" for note in self.notes]
         return "\n".join(lines)
+
+    def to_html(self, path: str | Path, profile: ModelProfile | None = None) -> Path:
+        """Write a page with the graph, and behind each kernel its program, trace, LLVM IR and
+        assembly; with a ``profile``, where the time goes too. It needs nothing but a browser.
+
+        Raises NotCompiledError where the model is gone, ArtifactError where the file cannot be
+        written.
+        """
+        from .html_report import write_report
+
+        compiled = self.compiled() if self.compiled is not None else None
+        if compiled is None:
+            raise NotCompiledError("The model of this report is gone; keep it until to_html().")
+        return write_report(compiled, path, profile)
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
 
     def _part(self, stage: str) -> str:
         """What the name of a stage does not say."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from html import escape
 
 from ..support.errors import TuningError
 from ..support.target import Target
@@ -54,6 +55,12 @@ class TuneResult:
     seconds: float = 0.0
     interrupted: bool = False
     """Whether Ctrl-C ended the search; what was measured until then counts."""
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the report."""
+        from .tune_report import report_text
+
+        return f"<pre>{escape(report_text(self))}</pre>"
 
     @property
     def verdict(self) -> str:

@@ -63,8 +63,12 @@ def test_compiled_models_are_saved_inspected_and_run(
 ) -> None:
     saved = str(tmp_path / "tiny.burnish")
     variants = ["--variant", "native", "--variant", "x86-64"]
-    code, out, _ = run(capsys, "compile", tiny, "-o", saved, *variants)
+    page = tmp_path / "page.html"
+    asked = ["-o", saved, *variants, "--report", str(page)]
+    code, out, _ = run(capsys, "compile", tiny, *asked)
     assert code == 0
+    assert f"wrote {page}" in out
+    assert "<h2>Time</h2>" in page.read_text()
     assert f"wrote {saved}" in out
     code, out, _ = run(capsys, "inspect", saved)
     assert code == 0

@@ -60,6 +60,10 @@ Inside the model:
     )
 
 
+def test_a_notebook_shows_the_text(result: TuneResult) -> None:
+    assert result._repr_html_().startswith("<pre>60 measured in 3:20")
+
+
 def test_nothing_found() -> None:
     text = report_text(TuneResult([TaskState(TASK)], interrupted=True))
     assert text.startswith("0 measured in 0:00, interrupted; 0 failed\n")

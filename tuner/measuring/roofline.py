@@ -10,15 +10,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import prod
+from math import inf, prod
 
 import numpy as np
 
+from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import IntImm
+from ...tensorir.expr import BufferLoad, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.parser import parse_func
 from ...tensorir.schedule import Schedule
+from ...tensorir.stmt import Block, BufferStore, For
 from ...vm.tensor import array
 from ...vm.timing import time_call
 from ..task import TuneTask
@@ -48,12 +50,32 @@ class Peaks:
 
 
 def bytes_of(func: PrimFunc) -> float:
-    """The bytes of a static function's parameters: what a call has to move at least."""
+    """The bytes of a static function's parameters: what a call has to move at least. Of a table
+    that it looks a few rows up in, these rows."""
+    touched = _accesses(func)
     total = 0.0
     for p in func.buffers:
         extents = [d.value if isinstance(d, IntImm) else 0 for d in p.shape]
-        total += prod(extents) * p.dtype.bits / 8
+        total += min(prod(extents), touched.get(id(p), inf)) * p.dtype.bits / 8
     return total
+
+
+def _accesses(func: PrimFunc) -> dict[int, float]:
+    """The most elements that blocks read of each buffer, by its id: points times loads. Nothing is
+    said of buffers of blocks with loops inside, or of sizes that are not known."""
+    found: dict[int, float] = {}
+    for block in walk(func.body):
+        if not isinstance(block, Block) or not block.iter_vars:
+            continue
+        extents = [v.dom.extent for v in block.iter_vars]
+        known = [e.value for e in extents if isinstance(e, IntImm)]
+        inside = list(walk(block.body))
+        is_plain = len(known) == len(extents) and not any(isinstance(n, For) for n in inside)
+        points = float(prod(known)) if is_plain else inf
+        for n in [*inside, *walk(block.init)] if block.init is not None else inside:
+            if isinstance(n, (BufferLoad, BufferStore)):
+                found[id(n.buffer)] = found.get(id(n.buffer), 0.0) + points
+    return found
 
 
 def roofline_seconds(task: TuneTask, peaks: Peaks) -> float:

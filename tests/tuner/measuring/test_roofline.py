@@ -6,6 +6,7 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir.expr import Var
+from burnish.tensorir.parser import parse_func
 from burnish.tests.tuner.programs import matmul
 from burnish.tuner.measuring.roofline import Peaks, bytes_of, measure_peaks, roofline_seconds
 from burnish.tuner.task import TuneTask
@@ -18,6 +19,19 @@ def test_bytes_are_those_of_the_parameters() -> None:
     assert bytes_of(matmul(32)) == 3 * 32 * 32 * 4
     assert bytes_of(matmul(8, "float64")) == 3 * 8 * 8 * 8
     assert bytes_of(matmul(Var("n"))) == 0
+
+
+def test_of_a_table_the_rows_that_are_looked_up_count() -> None:
+    func = parse_func("""
+@T.prim_func
+def take(t: T.Buffer((1000, 8), "float32"), i: T.Buffer((3,), "int64"),
+         z: T.Buffer((3, 8), "float32")):
+    for a, b in T.grid(3, 8):
+        with T.block("z"):
+            va, vb = T.axis.remap("SS", [a, b])
+            z[va, vb] = t[i[va], vb]
+""")
+    assert bytes_of(func) == 4 * 3 * 8 * 2 + 8 * 3
 
 
 def test_the_bandwidth_is_that_of_the_level_that_holds_the_bytes() -> None:
