@@ -22,6 +22,7 @@ from .arrays import (
     to_tensors,
     write_outputs,
 )
+from .memory_plan import MemoryPlan, plan_of_program
 from .model_profile import ModelProfile
 from .signature import CompiledSignature
 
@@ -69,6 +70,20 @@ class CallableModel(ABC, Generic[S]):
             return self._wrap(signature, outputs, values)
         write_outputs(out, outputs)
         return out
+
+    @abstractmethod
+    def _require(self, what: str) -> S:
+        """The signature used last; raises NotCompiledError where there is none."""
+
+    def memory(self, **dims: int) -> MemoryPlan:
+        """What the signature used last holds, and what a call takes: ``print(model.memory())``.
+
+        ``dims`` are values for its named sizes: ``model.memory(batch=8)``. Raises ArgumentError
+        where one is missing or does not exist, and NotCompiledError before the first call.
+        """
+        signature = self._require("memory")
+        program = signature.executable.program
+        return plan_of_program(program, signature.threads, dims, signature.floor)
 
     def profile(
         self, *args: Any, seconds: float = 0.5, roofline: bool = True, **kwargs: Any

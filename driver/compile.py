@@ -79,6 +79,12 @@ class ModelSignature(CompiledSignature):
     def facts(self) -> dict[str, KernelFacts]:
         return kernel_facts(self.executable)
 
+    @property
+    def floor(self) -> int | None:
+        from .arena_floor import arena_floor
+
+        return arena_floor(self.executable.stages["30-fused"].graph_functions["main"])
+
 
 class CompiledModel(CallableModel[ModelSignature]):
     """A compiled model: call it like the module it came from. See ``compile``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from math import prod
 
 from ..graphir.expr import (
     Atom,
@@ -27,6 +28,7 @@ from ..graphir.expr import (
 )
 from ..graphir.op import get_op
 from ..graphir.type import TensorType, TupleType, Type
+from ..tensorir.expr import IntImm
 from ..tensorir.printer import print_expr
 
 WIDTH, HEIGHT, GAP = 260, 40, 18
@@ -45,6 +47,8 @@ class GraphNode:
     reads: tuple[int, ...]
     weights: int = 0
     """How many constants it reads beside them."""
+    nbytes: int | None = None
+    """Of what it gives; None where that is not one size."""
 
 
 def graph_nodes(func: Function) -> list[GraphNode]:
@@ -67,19 +71,19 @@ def graph_nodes(func: Function) -> list[GraphNode]:
 
 def _box(var: Var, value: Value, reads: tuple[int, ...]) -> GraphNode | None:
     """The box of a binding; None for what does nothing."""
-    kind = _type(var.type)
+    kind, size = _type(var.type), _size(var.type)
     weights = sum(isinstance(a, Constant) for a in _atoms(value))
     match value:
         case CallDPS(func):
-            return GraphNode("kernel", func.name, kind, func.name, reads, weights)
+            return GraphNode("kernel", func.name, kind, func.name, reads, weights, size)
         case CallDPSPacked(name):
-            return GraphNode("function", name, kind, name, reads, weights)
+            return GraphNode("function", name, kind, name, reads, weights, size)
         case CallFunction(func):
-            return GraphNode("function", func.name, kind, "", reads, weights)
+            return GraphNode("function", func.name, kind, "", reads, weights, size)
         case Call(op) if not get_op(op).is_view:
-            return GraphNode("function", op, kind, "", reads, weights)
+            return GraphNode("function", op, kind, "", reads, weights, size)
         case If():
-            return GraphNode("function", "if", kind, "", reads, weights)
+            return GraphNode("function", "if", kind, "", reads, weights, size)
         case _:
             return None
 
@@ -195,6 +199,19 @@ def _drawn(row: int, node: GraphNode, share: float, heat: float) -> str:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 1] + "…"
+
+
+def _size(kind: Type) -> int | None:
+    """Bytes of a type; None where a dim has a name."""
+    match kind:
+        case TensorType(shape, dtype):
+            known = [d.value for d in shape if isinstance(d, IntImm)]
+            return prod(known) * dtype.itemsize if len(known) == len(shape) else None
+        case TupleType(fields):
+            sizes = [_size(f) for f in fields]
+            return None if None in sizes else sum([n or 0 for n in sizes])
+        case _:
+            return None
 
 
 def _type(kind: Type) -> str:

@@ -76,10 +76,20 @@ class LoadedSignature(CompiledSignature):
     executable: SavedProgram
 
     def __init__(
-        self, calls: SavedCalls, program: SavedProgram, threads: int, report: str, scheduled: str
+        self,
+        calls: SavedCalls,
+        program: SavedProgram,
+        threads: int,
+        report: str,
+        scheduled: str,
+        floor: int | None,
     ) -> None:
         super().__init__(calls, program, threads)
-        self.report, self.scheduled = report, scheduled
+        self.report, self.scheduled, self._floor = report, scheduled, floor
+
+    @property
+    def floor(self) -> int | None:
+        return self._floor
 
     @property
     def facts(self) -> dict[str, KernelFacts]:
@@ -129,6 +139,9 @@ class LoadedModel(CallableModel[LoadedSignature]):
             table[name] = [f"state/{name}", str(tensor.dtype), list(tensor.shape)]
         image = artifact_image(known.model | {"state": table}, parts)
         return restored, (image, threads, self._asked)
+
+    def _require(self, what: str) -> LoadedSignature:
+        return self._current
 
     @property
     def inputs(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
@@ -256,7 +269,8 @@ def _model(artifact: Artifact, threads: int | None, target: str | None) -> Loade
         report += _text(artifact, variant["report"])
         facts = {symbol: KernelFacts(**held) for symbol, held in variant["kernels"].items()}
         saved = SavedProgram(program, chosen, facts)
-        signatures.append(LoadedSignature(calls, saved, count, report, variant["scheduled"]))
+        scheduled, floor = variant["scheduled"], known["floor"]
+        signatures.append(LoadedSignature(calls, saved, count, report, scheduled, floor))
     return LoadedModel(artifact, signatures, state, target)
 
 

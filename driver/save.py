@@ -102,6 +102,7 @@ def describe_model(
                 "dims": list(calls.dim_names),
                 "written": list(calls.written),
                 "state": list(calls.state),
+                "floor": signature.floor,
                 "variants": variants,
             }
         )

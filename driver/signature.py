@@ -42,6 +42,11 @@ class CompiledSignature:
         """What is known of the kernels, by symbol."""
         raise InternalError(f"{type(self).__name__} knows nothing of its kernels.")
 
+    @property
+    def floor(self) -> int | None:
+        """What intermediates need at least, in bytes; None where that is not known."""
+        return None
+
     def machine(self, threads: int | None = None) -> VirtualMachine:
         """The machine that runs with at most ``threads`` threads; its native code is linked once
         for each number of them. Raises ArgumentError for a number below 1."""
