@@ -47,6 +47,28 @@ def torch_kind() -> ArrayKind:
     def empty_torch(shape: tuple[int, ...], dtype: Any) -> Any:
         return torch.empty(shape, dtype=dtype, device=cpu)
 
+    users: Any = getattr(torch._C, "_storage_Use_Count", None)
+
+    def keep(tensor: Any) -> tuple[Any, ...]:
+        """The tensor, and what tells whether its memory is still what it was, and ours alone."""
+        held = tensor
+        if tensor.is_inference():
+            with torch.inference_mode(False):
+                held = torch.empty_like(tensor, device=cpu)
+        storage = held.untyped_storage()
+        word, size = storage._cdata, storage.nbytes
+        return held, word, users(word), held.data_ptr(), size, size()
+
+    def can_keep() -> bool:
+        """Whether the storage's count tells of views that somebody has."""
+        if users is None:
+            return False
+        held, word, idle, *_ = keep(empty_torch((4,), torch.float32))
+        view = held.data
+        counted: bool = users(word) == idle + 1
+        del view
+        return counted and users(word) == idle
+
     # A tensor without memory (its storage was freed) has the address 0, and goes the complete way;
     # so do layouts whose tensors cannot be asked for one.
     return ArrayKind(
@@ -57,6 +79,12 @@ def torch_kind() -> ArrayKind:
         empty_torch,
         argument="p_{x}",
         may_raise=True,
+        view="{x}[0].data" if can_keep() else "",
+        # Whoever has a view may have given the storage other memory: share_memory_(), resize_().
+        busy="users({x}[1]) != {x}[2] or {x}[0].data_ptr() != {x}[3] or {x}[4]() != {x}[5]",
+        keep=keep,
+        kept_pointer="{x}[3]",
+        names={"users": users},
     )
 
 

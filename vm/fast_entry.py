@@ -14,7 +14,8 @@ Argument slots, dim slots and workspace form a *frame*. Calls take a frame from 
 back (both atomic), so concurrent calls never share one.
 
 Small outputs of fixed shape live in memory that the frames keep: the caller gets a view, and the
-memory is written again only when its reference count says that no view of it is left. Two frames
+memory is written again only when its reference count (of a torch tensor, that of its storage) says
+that no view of it is left. Two frames
 take turns, so that ``y = call(x)`` in a loop allocates nothing. That saves the allocation and the
 reading of a pointer. Measured on one core: a call costs about 1 us beyond the kernel, a third of it
 ctypes.
@@ -60,11 +61,12 @@ class ArrayKind:
     ``usable`` and ``pointer`` are Python expressions with ``{x}`` for the array: whether its memory
     is C-contiguous and aligned (and on the CPU), and its address. ``unwrap`` is a statement run
     first on each argument, ``wrap`` an expression over ``{x}`` and ``{dtype}`` around each result.
-    ``empty(shape, dtype)`` makes an output. ``view``, where outputs may be kept, is an expression
-    for a new array over the memory of ``{x}`` that holds a reference to ``{x}``; empty where they
-    may not. ``large`` names what makes large outputs, as ``empty`` does.
-    ``names`` adds to the names the sources may use. ``argument`` is the address of an
-    argument after the checks, where ``usable`` has read it into a name (by default ``pointer``).
+    ``empty(shape, dtype)`` makes an output. Where outputs may be kept, ``keep`` makes of one what a
+    frame holds, and three expressions tell of that, ``{x}``: ``view``, a new array over its memory;
+    ``busy``, whether such an array may still be there, or the memory is another; ``kept_pointer``,
+    its address. ``view`` is empty where they may not. ``large`` names what makes large outputs, as
+    ``empty`` does. ``names`` adds to the names the sources may use. ``argument`` is the address of
+    an argument after the checks, where ``usable`` has read it into a name (by default ``pointer``).
     With ``may_raise`` the checks raise RuntimeError for some arrays of the type, which are not
     usable then.
     """
@@ -77,6 +79,9 @@ class ArrayKind:
     unwrap: str = ""
     wrap: str = "{x}"
     view: str = ""
+    busy: str = "count({x}) != idle"
+    keep: Callable[[Any], Any] | None = None
+    kept_pointer: str = ""
     large: str = "empty"
     names: Mapping[str, Any] = field(default_factory=dict)
     argument: str = ""
@@ -344,10 +349,11 @@ def _output(
     if not kept or not kind.view or not _COUNTS_REFERENCES:
         return fresh
     x = f"b{i}"
+    made = f"empty({shape}, u{i})"
     reused = [
-        f"if count({x}) != idle:",
-        f"    {x} = empty({shape}, u{i})",
-        *[f"    {line}" for line in _stores(body, "out", i, x, kind.pointer)],
+        f"if {kind.busy.format(x=x)}:",
+        f"    {x} = {made if kind.keep is None else f'keep({made})'}",
+        *[f"    {line}" for line in _stores(body, "out", i, x, kind.kept_pointer or kind.pointer)],
         f"    frame = ({parts})",
         f"y{i} = {kind.view.format(x=x)}",
     ]
@@ -453,7 +459,8 @@ class _Frames:
         self._budget = _KEPT_WORKSPACE
         self._kernel_dims = compile_shapes(body.dims, function.dim_names)
         self._shapes = [compile_shapes(spec.shape, function.dim_names) for spec in body.outputs]
-        self._pointer_of = eval(f"lambda x: {kind.pointer.format(x='x')}", dict(kind.names))
+        pointer = (kind.kept_pointer or kind.pointer).format(x="x")
+        self._pointer_of = eval(f"lambda x: {pointer}", dict(kind.names))
 
     def make(self) -> Frame:
         """A frame of a function of fixed shapes."""
@@ -486,7 +493,8 @@ class _Frames:
         return (*self._build(dims, bases), queue.append, entry, *sizes, *bases)
 
     def _empty(self, output: int, shape: Sequence[int]) -> Any:
-        return self.kind.empty(tuple(shape), self.kind.dtypes[self.body.outputs[output].dtype])
+        made = self.kind.empty(tuple(shape), self.kind.dtypes[self.body.outputs[output].dtype])
+        return made if self.kind.keep is None else self.kind.keep(made)
 
     def _build(self, dims: Sequence[int], bases: Sequence[Any]) -> Frame:
         slots = (ctypes.c_size_t * max(1, len(self.body.operands)))()
@@ -521,6 +529,7 @@ def _names(
         "absent": absent,
         "kind": kind.type,
         "empty": kind.empty,
+        "keep": kind.keep,
         "refuse": refuse,
         "pop": frames.free.popleft,
         "push": frames.free.append,

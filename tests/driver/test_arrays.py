@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -169,3 +171,96 @@ def test_random_inputs_fit_the_parameters() -> None:
 def test_the_torch_kind_knows_all_dtypes() -> None:
     assert list(torch_kind().dtypes) == DTYPES
     assert torch_kind() is torch_kind()
+
+
+# -- outputs that live in memory of the entry's own ------------------------------------------------
+@pytest.fixture
+def doubles() -> Callable[[torch.Tensor], torch.Tensor]:
+    """``2 * x`` of four numbers, by the entry for torch tensors."""
+
+    class Doubles(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+    x = torch.ones(4)
+    model = burnish.compile(Doubles().eval(), (x,), threads=1)
+    model(x)
+    assert model._entry != model._dispatch
+    entry: Callable[[torch.Tensor], torch.Tensor] = model._entry
+    return entry
+
+
+def test_outputs_that_somebody_has_are_not_written_again(doubles: Any) -> None:
+    x = torch.arange(4.0)
+    held = [doubles(x + n) for n in range(6)]
+    arrays = [doubles(x + n).numpy() for n in range(6)]
+    slices = [doubles(x + n)[1:] for n in range(6)]
+    packed = [torch.from_dlpack(doubles(x + n)) for n in range(6)]
+    for n in range(6):
+        expected = (x + n) * 2
+        assert torch.equal(held[n], expected)
+        np.testing.assert_array_equal(arrays[n], expected.numpy())
+        assert torch.equal(slices[n], expected[1:])
+        assert torch.equal(packed[n], expected)
+
+
+def test_memory_is_used_again_when_nobody_has_it(doubles: Any) -> None:
+    x = torch.ones(4)
+    places = {doubles(x).data_ptr() for _ in range(20)}
+    assert len(places) <= 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda y: y.resize_(4000),
+        lambda y: y.untyped_storage().resize_(0),
+        lambda y: y.untyped_storage().resize_(8),
+        lambda y: y.share_memory_(),
+        lambda y: y.set_(torch.zeros(2)),
+        lambda y: y.requires_grad_(),
+        lambda y: y.t_(),
+    ],
+)
+def test_whatever_somebody_does_to_an_output(doubles: Any, change: Any) -> None:
+    x = torch.arange(4.0)
+    for _ in range(4):
+        y = doubles(x)
+        change(y)
+        del y
+        for _ in range(3):
+            again = doubles(x)
+            assert torch.equal(again, x * 2)
+            assert again.untyped_storage().nbytes() >= 16
+            assert not again.requires_grad
+
+
+def test_outputs_of_inference_mode_are_tensors_as_any(doubles: Any) -> None:
+    x = torch.arange(4.0)
+    with torch.inference_mode():
+        kept = [doubles(x) for _ in range(3)]
+        assert torch.equal(kept[-1], x * 2)
+    weight = torch.ones(4, requires_grad=True)
+    (doubles(x) * weight).sum().backward()
+    assert torch.equal(weight.grad, x * 2)
+    (kept[0] * 1).sum()
+
+
+def test_threads_do_not_share_outputs(doubles: Any) -> None:
+    def work(n: int) -> bool:
+        x = torch.full((4,), float(n))
+        return all(torch.equal(doubles(x), x * 2) for _ in range(200))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+def test_without_a_count_outputs_are_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch._C, "_storage_Use_Count")
+    torch_kind.cache_clear()
+    try:
+        assert torch_kind().view == ""
+    finally:
+        monkeypatch.undo()
+        torch_kind.cache_clear()
+    assert torch_kind().view
