@@ -25,8 +25,9 @@ from ..support.abi import WORK_SUFFIX
 from ..support.errors import ArgumentError
 from ..support.target import Target
 from ..tensorir.codegen.timed_calls import LOG, LOG_RECORDS, emit_timed_calls
+from ..vm.elf import elf_symbols
 from ..vm.interpreter import VirtualMachine
-from ..vm.native import NativeLibrary, elf_symbols, load_objects
+from ..vm.native import NativeLibrary, load_objects
 from ..vm.program import Call, Program, VMFunction
 from ..vm.tensor import Tensor
 from .kernel_facts import KernelFacts

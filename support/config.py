@@ -133,6 +133,12 @@ FLAGS: dict[str, Flag] = {
             "keep object code and schedules there, for the next process that compiles the same",
         ),
         Flag("BURNISH_CACHE_SIZE", "count", 512, "megabytes that these may take"),
+        Flag(
+            "BURNISH_PERF_MAP",
+            "bool",
+            False,
+            "write /tmp/perf-PID.map, by which `perf` names kernels",
+        ),
         Flag("XDG_CACHE_HOME", "dir", Path("~/.cache"), "directory of all programs' such files"),
     )
 }

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import llvmlite.binding as llvm
 
+from ..support.config import flag
 from ..support.errors import UnknownFunctionError, VMError
-
-_ELF_MAGIC = b"\x7fELF\x02\x01"
-_SYMBOL_TABLE = 2
-_GLOBAL, _WEAK = 1, 2
+from .elf import elf_symbols
+from .perf_map import write_perf_map
 
 _lock = threading.Lock()
 _numbers = itertools.count()
@@ -85,7 +83,10 @@ def load_objects(images: Sequence[bytes]) -> NativeLibrary:
             tracker = builder.link(_lljit(), f"burnish.{next(_numbers)}")
         except RuntimeError as error:
             raise VMError(f"The object code cannot be linked: {error}") from error
-    return NativeLibrary(tracker, {name: tracker[name] for name in defined})
+    addresses = {name: tracker[name] for name in defined}
+    if flag("BURNISH_PERF_MAP"):
+        write_perf_map(images, addresses)
+    return NativeLibrary(tracker, addresses)
 
 
 def _lljit() -> llvm.LLJIT:
@@ -101,36 +102,3 @@ def _lljit() -> llvm.LLJIT:
         llvm.initialize_native_asmprinter()
         _linker = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
     return _linker
-
-
-def elf_symbols(image: bytes, what: str) -> Iterator[tuple[str, bool]]:
-    """(name, is defined) of each global symbol of a 64-bit little-endian ELF relocatable object.
-
-    Raises VMError for any other file.
-    """
-    if image[:6] != _ELF_MAGIC:
-        raise VMError(f"{what} is not a 64-bit little-endian ELF file.")
-    try:
-        yield from _read_symbols(image)
-    except (struct.error, ValueError, IndexError) as error:
-        raise VMError(f"{what} is a damaged ELF file: {error}.") from error
-
-
-def _read_symbols(image: bytes) -> Iterator[tuple[str, bool]]:
-    (table,) = struct.unpack_from("<Q", image, 40)
-    entry_size, count = struct.unpack_from("<HH", image, 58)
-    # A section header: name, type, flags, address, offset, size, link, info, alignment, entry size.
-    sections = [
-        struct.unpack_from("<IIQQQQIIQQ", image, table + i * entry_size) for i in range(count)
-    ]
-    for section in sections:
-        if section[1] != _SYMBOL_TABLE:
-            continue
-        strings = sections[section[6]][4]
-        for at in range(section[4], section[4] + section[5], 24):
-            name, info, _, index, _, _ = struct.unpack_from("<IBBHQQ", image, at)
-            # An undefined weak symbol may stay so; the linker makes the offset table itself.
-            if info >> 4 == _GLOBAL or (info >> 4 == _WEAK and index):
-                text = image[strings + name : image.index(b"\0", strings + name)].decode()
-                if text != "_GLOBAL_OFFSET_TABLE_":
-                    yield text, index != 0

@@ -38,6 +38,7 @@ def test_defaults() -> None:
         "BURNISH_CACHE_DIR": None,
         "BURNISH_CACHE": True,
         "BURNISH_CACHE_SIZE": 512,
+        "BURNISH_PERF_MAP": False,
         "XDG_CACHE_HOME": Path("~/.cache"),
     }
 

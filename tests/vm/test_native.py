@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from burnish.support.errors import UnknownFunctionError, VMError
-from burnish.vm.native import elf_symbols, load_objects
+from burnish.vm.elf import elf_symbols
+from burnish.vm.native import load_objects
 
 Assemble = Callable[[str], bytes]
 CALLER = """
