@@ -17,7 +17,10 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import importlib
+import inspect
 import io
+import itertools
 import os
 import re
 import sys
@@ -120,6 +123,15 @@ def read(path: str) -> str:
 def dumped(folder: str) -> str:
     """The files of a dump, in the order they were written."""
     return "\n".join(line.split()[0] for line in read(f"{folder}/index.txt").splitlines()[1:])
+
+
+def docstring(module: str, opening: str) -> str:
+    """The indented block of a module's docstring that begins with a line like this, as a fence."""
+    text = inspect.cleandoc(importlib.import_module(f"burnish.{module}").__doc__ or "")
+    lines = text.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(f"    {opening}"))
+    block = itertools.takewhile(lambda line: line.startswith("    "), lines[first:])
+    return fence("\n".join([line.removeprefix("    ") for line in block]))
 
 
 def usage() -> str:
@@ -242,7 +254,7 @@ WORDS: dict[str, Callable[..., str]] = {
     for f in (
         fence, brief, functions, thin, inner_loop, without_objects, read, dumped, usage, flags,
         operators, torch_operators, torch_decompositions, torch_refusals, onnx_operators,
-        primitives_contents, primitives, section, passage, speed, results,
+        primitives_contents, primitives, section, passage, docstring, speed, results,
     )
 }  # fmt: skip
 
