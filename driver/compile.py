@@ -77,7 +77,7 @@ class ModelSignature(CompiledSignature):
 
     @property
     def facts(self) -> dict[str, KernelFacts]:
-        return kernel_facts(self.executable)
+        return kernel_facts(self.executable, self.imported.places)
 
     @property
     def floor(self) -> int | None:

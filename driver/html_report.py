@@ -23,7 +23,7 @@ from .emit import kernel_texts
 from .executable import Executable
 from .graph_drawing import draw_graph, graph_nodes
 from .kernel_facts import kernel_facts
-from .model_profile import KernelTime, ModelProfile
+from .model_profile import KernelTime, ModelProfile, shortened
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2330; --paper: #fcfcfa; --line: #9aa3b2; --box: #eef1f6;
@@ -107,7 +107,7 @@ def _graph(func: Function, times: dict[str, KernelTime], total: float) -> str:
 
 def _kernel(executable: Executable, name: str, time: KernelTime | None) -> str:
     """What there is to know of a kernel, folded up."""
-    facts = {f.name: f for f in kernel_facts(executable).values()}.get(name)
+    facts = {f.name: f for f in kernel_facts(executable, {}).values()}.get(name)
     said = [facts.rule] if facts is not None and facts.rule else []
     if facts is not None and facts.flop:
         said.append(f"{facts.flop / 1e6:.3g} MFLOP")
@@ -116,6 +116,8 @@ def _kernel(executable: Executable, name: str, time: KernelTime | None) -> str:
     if time is not None:
         plural = "s" if time.calls != 1 else ""
         said.append(f"{format_seconds(time.seconds)} in {time.calls} call{plural}")
+        if time.sources:
+            said.append(f"from {', '.join([shortened(s) for s in time.sources])}")
         if time.of_roofline is not None:
             said.append(f"{time.of_roofline:.0%} of the roofline")
     sections = "".join([_section(what, text) for what, text in _texts(executable, name) if text])

@@ -267,7 +267,10 @@ def _model(artifact: Artifact, threads: int | None, target: str | None) -> Loade
         _take_pool(artifact, variant, count)
         report = f"loaded from {path}, {why}\nwhen it was saved:\n"
         report += _text(artifact, variant["report"])
-        facts = {symbol: KernelFacts(**held) for symbol, held in variant["kernels"].items()}
+        facts = {
+            symbol: KernelFacts(**held | {"sources": tuple(held["sources"])})
+            for symbol, held in variant["kernels"].items()
+        }
         saved = SavedProgram(program, chosen, facts)
         scheduled, floor = variant["scheduled"], known["floor"]
         signatures.append(LoadedSignature(calls, saved, count, report, scheduled, floor))

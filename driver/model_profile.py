@@ -12,9 +12,13 @@ from ..support.errors import ArtifactError
 from ..support.whole_file import written_whole
 from .console import format_seconds, table_lines
 
+_PLACES = 2
+"""Places of a kernel that a table names."""
 REST = "(the rest)"
 """The name of what no kernel takes: checks, allocation, Python."""
-_COLUMNS = (*("kernel", "calls", "time", "share", "GFLOP/s", "GB/s", "of roofline", "rule"),)
+_COLUMNS = (
+    *("kernel", "calls", "time", "share", "GFLOP/s", "GB/s", "of roofline", "rule", "from"),
+)
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class KernelTime:
     moved: float | None = None
     least: float | None = None
     rule: str = ""
+    sources: tuple[str, ...] = ()
+    """The places in the model that it computes."""
 
     @property
     def flops(self) -> float | None:
@@ -92,6 +98,7 @@ class ModelProfile:
                 _shown(r.bandwidth, 1e9),
                 "" if r.of_roofline is None else f"{r.of_roofline:.0%}",
                 r.rule,
+                _some(r.sources),
             ]
             for r in rows
         ]
@@ -190,6 +197,17 @@ def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
 
     body = "\n".join([row(cells, "td") for cells in rows])
     return f"<table><caption>{escape(title)}</caption>\n{row(columns, 'th')}\n{body}\n</table>"
+
+
+def shortened(place: str) -> str:
+    """A place without its folder."""
+    return place.rpartition("/")[2]
+
+
+def _some(places: Sequence[str]) -> str:
+    """The first places, and how many more there are."""
+    more = f" and {len(places) - _PLACES} more" if len(places) > _PLACES else ""
+    return ", ".join([shortened(p) for p in places[:_PLACES]]) + more
 
 
 def _seconds(profile: ModelProfile) -> dict[str, float]:

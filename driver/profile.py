@@ -104,6 +104,7 @@ def _row(
         moved=known.moved if known else None,
         least=limits.get(symbol),
         rule=known.rule if known else "",
+        sources=known.sources if known else (),
     )
 
 

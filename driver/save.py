@@ -9,7 +9,7 @@ compilation and the scheduled module.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,7 +93,7 @@ def describe_model(
         for target in resolved:
             again = target != executable.target
             made = compile_again(executable, target, schedule, precision) if again else executable
-            variants.append(_variant(made, parts))
+            variants.append(_variant(made, calls.places, parts))
         described.append(
             {
                 "form": calls.form().to_json(),
@@ -116,7 +116,9 @@ def describe_model(
     return Saved(model, parts, tuple(resolved))
 
 
-def _variant(executable: Executable, parts: dict[str, Any]) -> dict[str, Any]:
+def _variant(
+    executable: Executable, places: Mapping[str, str], parts: dict[str, Any]
+) -> dict[str, Any]:
     program = executable.program
     stage = executable.stages["40-scheduled"].script()
     return {
@@ -127,7 +129,7 @@ def _variant(executable: Executable, parts: dict[str, Any]) -> dict[str, Any]:
         "pool": _object(emit_thread_pool(executable.target), parts),
         "report": _text(executable.report.facts, parts),
         "scheduled": _text(stage, parts),
-        "kernels": {symbol: asdict(facts) for symbol, facts in kernel_facts(executable).items()},
+        "kernels": {s: asdict(facts) for s, facts in kernel_facts(executable, places).items()},
         "environment": _environment(program),
     }
 

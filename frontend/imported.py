@@ -76,6 +76,10 @@ class Imported:
     variables: Mapping[str, str] = field(default_factory=dict)
     """Name of a value in the foreign model to the variable of ``main`` that holds it."""
 
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Variable of ``main`` to where it comes from in the foreign model: ``net.py:12``, or the name
+    of a value."""
+
     question: Question | None = None
     """The module is no model yet, but what answers this: import once more, with the answer."""
 

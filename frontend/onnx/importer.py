@@ -134,6 +134,7 @@ def import_onnx(
         dim_names=inputs.dim_names,
         source=source,
         variables={n: v.name for n, v in context.values.items() if isinstance(v, Var)},
+        places={v.name: n for n, v in context.values.items() if isinstance(v, Var)},
         question=question,
     )
 

@@ -43,7 +43,7 @@ from . import (
 )
 from .decompose import operators, prepare_program
 from .export import check_eval_mode, export_module, program_inputs
-from .registry import REGISTRY, Context, import_dtype, location, operator_name
+from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
 from .structure import CallStructure, DimRange, is_tensor_leaf
 from .symbols import SymbolTable, symbols_of
 
@@ -146,6 +146,7 @@ def import_exported_program(
         notes=tuple([_describe(r) for r in structure.ranges]),
         seconds={"import": time.perf_counter() - start},
         variables=values,
+        places={values[n.name]: line_of(n) for n in program.graph.nodes if n.name in values},
     )
 
 

@@ -83,6 +83,11 @@ def location(node: Node) -> str:
     return f"{place}: {code}" if code else place
 
 
+def line_of(node: Node) -> str:
+    """``file.py:12`` of the user's source, or the node's name."""
+    return location(node).partition(": ")[0]
+
+
 def import_dtype(dtype: torch.dtype, where: str) -> DType:
     """The dtype of ours; raises FrontendError for complex, quantised and 8-bit float ones."""
     try:

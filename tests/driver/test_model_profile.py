@@ -11,7 +11,9 @@ from burnish.driver.model_profile import CallTime, KernelTime, ModelProfile, htm
 from burnish.support.errors import ArtifactError
 
 ROWS = (
-    KernelTime("kernel", "linear", 2, 6e-6, 1.2e5, 3e4, 1.5e-6, "matmul"),
+    KernelTime(
+        "kernel", "linear", 2, 6e-6, 1.2e5, 3e4, 1.5e-6, "matmul", ("/a/net.py:3", "b.py:7", "c")
+    ),
     KernelTime("env", "mine", 1, 2e-6),
 )
 CALLS = (
@@ -28,8 +30,10 @@ def made(*rows: KernelTime, wall: float = 9e-6) -> ModelProfile:
 def test_the_table() -> None:
     assert str(made()) == (
         "net: 9 us a call, 10 us with the clock (7 runs, 2 threads, znver4)\n"
-        "  kernel      calls  time  share  GFLOP/s  GB/s  of roofline    rule\n"
-        "  linear          2  6 us  60.0%       40    10          50%  matmul\n"
+        "  kernel      calls  time  share  GFLOP/s  GB/s  of roofline    rule"
+        "                         from\n"
+        "  linear          2  6 us  60.0%       40    10          50%  matmul"
+        "  net.py:3, b.py:7 and 1 more\n"
         "  env:mine        1  2 us  20.0%\n"
         "  (the rest)         2 us  20.0%\n"
         "  note: so"
