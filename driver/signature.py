@@ -69,11 +69,14 @@ class CompiledSignature:
 
     def _make_entry(self, kind: str, slow: Entry) -> Entry:
         known = self.imported
-        if not known.positional_only or not (known.single_output or known.bare_tuple):
+        if not known.positional_only:
             return slow
         array_kind = torch_kind() if kind == "torch" else NUMPY
-        fast = self.machine().fast_entry("main", slow, kind=array_kind)
-        return slow if fast is None else fast.call
+        if known.single_output or known.bare_tuple:
+            fast = self.machine().fast_entry("main", slow, kind=array_kind)
+            return slow if fast is None else fast.call
+        fast = self.machine().fast_entry("main", lambda *args: _Slow(slow(*args)), kind=array_kind)
+        return slow if fast is None else _structured(fast.call, known.unflatten_outputs)
 
     def run(self, values: Sequence[object], threads: int | None = None) -> list[Tensor]:
         """Run on flattened inputs, checked; the flat list of outputs. Inputs and state that the
@@ -104,6 +107,28 @@ class CompiledSignature:
         if written:
             write_outputs([values[i] for i in written], results[: len(written)])
         return results[len(written) :]
+
+
+class _Slow:
+    """A result that has its structure already."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _structured(call: Entry, unflatten: Callable[[list[Any]], Any]) -> Entry:
+    """An entry whose flat outputs are put into the model's own structure."""
+
+    def entry(*args: Any) -> Any:
+        result = call(*args)
+        kind = type(result)
+        if kind is _Slow:
+            return result.value
+        return unflatten(list(result) if kind is tuple else [result])
+
+    return entry
 
 
 def signature_key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -6,8 +6,10 @@ of the program and must be given again as it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 from torch.export import ExportedProgram
@@ -170,7 +172,31 @@ class CallStructure:
         """The flat outputs in the structure that ``forward`` returned."""
         rest = iter(tensors)
         leaves = [next(rest) if known is _TENSOR else known for known in self.outputs]
-        return pytree.tree_unflatten(leaves, self.out_spec)
+        return self._build(leaves)
+
+    @cached_property
+    def _build(self) -> Callable[[list[Any]], Any]:
+        return _builder(self.out_spec, 0)
+
+
+def _builder(spec: Any, first: int) -> Callable[[list[Any]], Any]:
+    """What makes the structure of a spec from a list of leaves, its own from ``first`` on: for
+    lists, tuples and dicts a fraction of the time that the general way takes."""
+    if spec.is_leaf():
+        return itemgetter(first)
+    parts = []
+    for child in spec.children():
+        parts.append(_builder(child, first))
+        first += child.num_leaves
+    if spec.type is list:
+        return lambda leaves: [part(leaves) for part in parts]
+    if spec.type is tuple:
+        return lambda leaves: tuple([part(leaves) for part in parts])
+    if spec.type is dict:
+        keyed = list(zip(spec.context, parts, strict=True))
+        return lambda leaves: {key: part(leaves) for key, part in keyed}
+    end, begin = first, first - spec.num_leaves
+    return lambda leaves: pytree.tree_unflatten(leaves[begin:end], spec)
 
 
 def _said(known: Any, what: str) -> Any:

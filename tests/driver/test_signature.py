@@ -78,13 +78,12 @@ def test_an_entry_is_made_once_a_library(signature: CompiledSignature) -> None:
     np.testing.assert_array_equal(entry(x), signature.run([x])[0].numpy())
 
 
-def test_a_structured_model_has_no_fast_entry(static: CompiledModel) -> None:
+def test_a_model_of_nested_inputs_has_no_fast_entry(static: CompiledModel) -> None:
     from dataclasses import replace
 
-    held = static._require("test").imported
-    for change in ({"positional_only": False}, {"single_output": False}):
-        changed = CompiledSignature(replace(held, **change), static.executable, 1)  # type: ignore[arg-type]
-        assert changed.entry("numpy", print) is print
+    held = replace(static._require("test").imported, positional_only=False)
+    changed = CompiledSignature(held, static.executable, 1)
+    assert changed.entry("numpy", print) is print
 
 
 def test_a_tuple_of_tensors_has_a_fast_entry() -> None:
@@ -135,3 +134,24 @@ def test_a_written_input_that_is_read_only_is_refused_by_its_name() -> None:
     with pytest.raises(errors.ArgumentError, match="input 'x': the array is read-only"):
         model(x, np.ones(3, np.float32))
     assert model(np.ones(3, np.float32), x).tolist() == [3.0] * 3
+
+
+class Nested(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return {"more": [x + 1, (x * 2, None)], "note": 3}
+
+
+def test_nested_results_come_from_the_fast_entry_too() -> None:
+    model = burnish.compile(Nested(), (torch.ones(2, 3),))
+    for x in (torch.rand(2, 3), torch.rand(3, 2).T, torch.rand(2, 3)):
+        found = model(x)
+        assert list(found) == ["more", "note"]
+        assert found["note"] == 3
+        assert found["more"][1][1] is None
+        torch.testing.assert_close(found["more"][0], x + 1)
+        torch.testing.assert_close(found["more"][1][0], x * 2)
+    assert "_structured" in model._entry.__qualname__
+    given = model(ONE)["more"][0]
+    np.testing.assert_array_equal(given, ONE + 1)
+    with pytest.raises(errors.ShapeMismatchError):
+        model(torch.rand(3, 3))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from burnish.frontend.torch.export import export_module
-from burnish.frontend.torch.structure import CallStructure, DimRange
+from burnish.frontend.torch.structure import CallStructure, DimRange, _builder
 from burnish.support.errors import ArgumentError, ArityError, FrontendError, ShapeMismatchError
 
 X, Y, Z = torch.rand(2), torch.rand(3), torch.rand(4)
@@ -112,7 +115,7 @@ def test_plain_values_are_part_of_the_program(
 
 
 def test_ranges_are_enforced(plain: CallStructure) -> None:
-    bounded = CallStructure(**{**vars(plain), "ranges": [DimRange("n", 1, 0, 3, 4)]})
+    bounded = replace(plain, ranges=[DimRange("n", 1, 0, 3, 4)])
     assert not bounded.is_flat
     assert len(bounded.flatten((X, Y), {})) == 2
     with pytest.raises(ShapeMismatchError) as caught:
@@ -142,3 +145,23 @@ def test_a_symbolic_size_cannot_leave_the_model() -> None:
     program, _ = export_module(Size().eval(), (X,), None, ({0: "n"},))
     with pytest.raises(FrontendError, match="a symbolic size cannot leave the model"):
         CallStructure.of(program)
+
+
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        [1], (1,), {"a": 1}, [1, [2, (3, {"b": 4, "a": [5]})], 6], {"x": [], "y": (1, None, 2)},
+        Pair([1, 2], {"a": 3}), [Pair(1, 2), OrderedDict(b=3, a=[4])], ((), [1]),
+    ],
+)  # fmt: skip
+def test_a_builder_makes_any_structure(tree: Any) -> None:
+    leaves, spec = pytree.tree_flatten(tree)
+    made = _builder(spec, 0)(leaves)
+    assert made == tree
+    assert type(made) is type(tree)
+    assert [type(x) for x in made] == [type(x) for x in tree]
