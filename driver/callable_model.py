@@ -10,10 +10,12 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from ..support.errors import ArtifactError
 from ..vm.tensor import Tensor
 from .arrays import (
     is_torch_tensor,
@@ -25,6 +27,9 @@ from .arrays import (
 from .memory_plan import MemoryPlan, plan_of_program
 from .model_profile import ModelProfile
 from .signature import CompiledSignature
+
+if TYPE_CHECKING:
+    from .export_library import ExportedLibrary
 
 S = TypeVar("S", bound=CompiledSignature)
 
@@ -74,6 +79,22 @@ class CallableModel(ABC, Generic[S]):
     @abstractmethod
     def _require(self, what: str) -> S:
         """The signature used last; raises NotCompiledError where there is none."""
+
+    def export_library(self, folder: str | Path, *, name: str = "model") -> ExportedLibrary:
+        """Write the signature used last as a C library: a header and a source of plain C, the
+        kernels as object files, the weights, and an example. ``print`` what it gives for the sizes.
+
+        Calls of it run on one thread. Raises NotCompiledError before the first call, and
+        ArtifactError for models with named sizes or state, or with functions of the environment.
+        """
+        from .export_library import export_library
+
+        signature = self._require("export_library")
+        calls, executable = signature.imported, signature.executable
+        if calls.state or calls.written:
+            raise ArtifactError("The model changes tensors in place, which the C library cannot.")
+        names = calls.input_names
+        return export_library(executable.program, executable.target, names, folder, name)
 
     def memory(self, **dims: int) -> MemoryPlan:
         """What the signature used last holds, and what a call takes: ``print(model.memory())``.

@@ -143,7 +143,7 @@ Value: TypeAlias = "tuple[str, int] | list[Value]"
 
 
 @dataclass(frozen=True)
-class _Body:
+class CallBody:
     """An eligible function: one kernel call on ``operands``; ``result`` is made of outputs
     alone."""
 
@@ -189,7 +189,7 @@ def fast_entry(
 
     ``slow`` takes the same arguments and gives the same result in the same kind of array.
     """
-    body = _analyse(function)
+    body = analyse_body(function)
     if body is None:
         return None
     specs = [p.spec for p in function.params] + list(body.outputs)
@@ -206,7 +206,7 @@ def fast_entry(
     return FastEntry(names["entry"], source, body.outputs, kernel, body.operands, constants)
 
 
-def _analyse(function: VMFunction) -> _Body | None:
+def analyse_body(function: VMFunction) -> CallBody | None:
     """What the function does, where that is one kernel call and nothing but views beside."""
     analysis = _Analysis(function)
     *body, last = function.instructions
@@ -221,7 +221,7 @@ def _analyse(function: VMFunction) -> _Body | None:
     if result is None or sorted(_leaves(result)) != expected:
         return None
     name = call.func.split(":", 1)[1]
-    return _Body(name, analysis.operands, call.dims, tuple(analysis.outputs), result)
+    return CallBody(name, analysis.operands, call.dims, tuple(analysis.outputs), result)
 
 
 class _Analysis:
@@ -288,7 +288,7 @@ def _leaves(value: Value) -> list[tuple[str, int]]:
 
 
 def _write(
-    function: VMFunction, kernel: BoundKernel, body: _Body, kind: ArrayKind
+    function: VMFunction, kernel: BoundKernel, body: CallBody, kind: ArrayKind
 ) -> list[str] | None:
     """The lines of the entry, or None where an argument's shape does not give some dim.
 
@@ -340,7 +340,7 @@ def _write(
 
 
 def _output(
-    body: _Body, i: int, shape: str, kind: ArrayKind, *, kept: bool, symbolic: bool, parts: str
+    body: CallBody, i: int, shape: str, kind: ArrayKind, *, kept: bool, symbolic: bool, parts: str
 ) -> list[str]:
     """Lines that make output ``y{i}``: a view of the frame's own memory where nobody sees it any
     more, else a new array."""
@@ -368,13 +368,13 @@ def _output(
     ]
 
 
-def _stores(body: _Body, what: str, i: int, x: str, pointer: str) -> list[str]:
+def _stores(body: CallBody, what: str, i: int, x: str, pointer: str) -> list[str]:
     """Lines that put the pointer of ``x`` into the slots of one operand."""
     slots = [slot for slot, operand in enumerate(body.operands) if operand == (what, i)]
     return [f"slots[{slot}] = {pointer.format(x=x)}" for slot in slots]
 
 
-def _is_kept(body: _Body, spec: TensorSpec, kind: ArrayKind) -> bool:
+def _is_kept(body: CallBody, spec: TensorSpec, kind: ArrayKind) -> bool:
     """Whether an output lives in the frames: all is of fixed size, and it is small."""
     if not kind.view or body.dims or not _COUNTS_REFERENCES:
         return False
@@ -448,7 +448,7 @@ class _Frames:
         self,
         function: VMFunction,
         kernel: BoundKernel,
-        body: _Body,
+        body: CallBody,
         constants: Sequence[Tensor],
         kind: ArrayKind,
     ) -> None:
@@ -513,7 +513,7 @@ class _Frames:
 def _names(
     function: VMFunction,
     kernel: BoundKernel,
-    body: _Body,
+    body: CallBody,
     constants: Sequence[Tensor],
     slow: Callable[..., Any],
     kind: ArrayKind,

@@ -249,6 +249,7 @@ def test_schedules_of_a_search_are_not_kept(folder: Path, monkeypatch: pytest.Mo
     from burnish.driver.stages import compile_module
     from burnish.tuner.analytic import schedule_analytically
 
+    monkeypatch.setattr(kernels, "_cache", _Cache(64))
     compile_module(mixed(), NATIVE, schedule=lambda *args: schedule_analytically(*args))
     kinds = {e.header["kind"] for e in CodeCache(folder, 1 << 20).entries()}
     assert kinds == {"kernel", "segment"}
