@@ -8,6 +8,7 @@ that a flag cannot have is a ConfigError, never ignored.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -148,7 +149,10 @@ def cache_dir() -> Path:
     """The directory of what is kept between processes; it need not be there."""
     own: Path | None = flag("BURNISH_CACHE_DIR")
     home: Path = flag("XDG_CACHE_HOME")
-    return own or home.expanduser() / "burnish"
+    try:
+        return own or home.expanduser() / "burnish"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(tempfile.gettempdir()) / f"burnish-{os.getuid()}"
 
 
 def flag(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -111,3 +112,11 @@ def test_the_table_has_a_row_for_each_flag() -> None:
     assert len(rows) == len(FLAGS) + 2
     assert "| `BURNISH_VERIFY` | `each` |" in describe_flags()
     assert "| `BURNISH_DEBUG_NODES` | `0` |" in describe_flags()
+
+
+def test_a_user_without_a_home_has_a_folder_of_his_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", fail)
+    assert cache_dir().name == f"burnish-{os.getuid()}"
