@@ -84,8 +84,13 @@ def location(node: Node) -> str:
 
 
 def line_of(node: Node) -> str:
-    """``file.py:12`` of the user's source, or the node's name."""
-    return location(node).partition(": ")[0]
+    """``file.py:12`` of the user's source; where all is torch's, the submodule, ``3 (Linear)``."""
+    place = location(node).partition(": ")[0]
+    modules = list((node.meta.get("nn_module_stack") or {}).values())
+    if _TORCH not in place or not modules or not modules[-1][0]:
+        return place
+    path, kind = modules[-1]
+    return f"{path} ({str(kind).rpartition('.')[2]})"
 
 
 def import_dtype(dtype: torch.dtype, where: str) -> DType:

@@ -50,3 +50,10 @@ def test_kernels_know_the_lines_that_they_compute() -> None:
     )
     assert second[-1] == f"{__file__}:{named['return torch.tanh']}"
     assert f"{__file__}:{named['z = self.second']}" in second
+
+
+def test_of_modules_that_are_torchs_the_submodule_is_the_place() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Tanh()).eval()
+    model = burnish.compile(module, (torch.rand(2, 8),))
+    (facts,) = model._current.facts.values()
+    assert facts.sources == ("0 (Linear)", "1 (Tanh)")
