@@ -149,11 +149,21 @@ class Lanes:
         function = ir.FunctionType(ir.LiteralStructType(kinds), kinds)
         done = self.builder.asm(function, "", ",".join(constraints), parts, False)
         parts = [self.builder.extract_value(done, k) for k in range(count)]
-        while len(parts) > 1:
+        return self.joined(parts)
+
+    def part(self, x: ir.Value, start: int, size: int) -> ir.Value:
+        """``size`` lanes of ``x``, from ``start`` on."""
+        return self._piece(x, range(start, start + size))
+
+    def joined(self, parts: Sequence[ir.Value]) -> ir.Value:
+        """The lanes of vectors of one size, one after the other."""
+        joined = list(parts)
+        size = 1 if len(joined) < 2 else joined[0].type.count
+        while len(joined) > 1:
+            pairs = list(zip(joined[::2], joined[1::2], strict=False))
             size *= 2
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [self._piece(a, range(size), b) for a, b in pairs]
-        return parts[0]
+            joined = [self._piece(a, range(size), b) for a, b in pairs]
+        return joined[0]
 
     def _piece(self, a: ir.Value, places: range, b: ir.Value | None = None) -> ir.Value:
         """The lanes at ``places`` of ``a``, or of ``a`` and ``b`` behind it."""

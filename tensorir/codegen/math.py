@@ -1,12 +1,12 @@
 """Elementary functions as vector IR, for the calls of ``tensorir.intrinsics`` that name one.
 
 Every function is a range reduction and a polynomial, emitted inline for the width at hand: no call
-into a mathematics library, no table but one (``payne_hanek``), no branch but the one that large
-arguments of sin, cos and tan take, no loop but that of fmod. NaN, infinities, signed zeros and
-denormals are honoured on both sides. Errors are a few units in the last place: ``docs/math.md`` has
-the measured table, and ``tests/tensorir/codegen/test_math.py`` keeps it. One family a file:
-``math_exp``, ``math_log``, ``math_tanh_erf``, ``math_trig``, ``math_atan``, ``math_pow``,
-``math_fmod``.
+into a mathematics library, no table but one (``payne_hanek``), no branch but the one in which large
+arguments of sin, cos and tan call a function of our own, no loop but that of fmod. NaN, infinities,
+signed zeros and denormals are honoured on both sides. Errors are a few units in the last place:
+``docs/math.md`` has the measured table, and ``tests/tensorir/codegen/test_math.py`` keeps it. One
+family a file: ``math_exp``, ``math_log``, ``math_tanh_erf``, ``math_trig``, ``math_atan``,
+``math_pow``, ``math_fmod``.
 
 float16 and bfloat16 are computed in float32 and rounded once more.
 """

@@ -8,6 +8,10 @@ closer to a multiple of pi/2 than 2**-62. The bits stand in a constant byte arra
 is split into bytes (the window's address) and the rest (a shift of M). M and the window are cut
 into digits of 24 bits, whose products and their sums are exact doubles. The only table of this
 folder: it serves arguments that no shorter way can serve.
+
+All this is some hundred instructions a vector that hardly anybody runs, so it is a function of its
+own, one for each width up to ``_MOST_LANES`` in a module: a short row of sines, all whose vectors
+are written out, holds calls of it and not copies.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from fractions import Fraction
 
 import llvmlite.ir as ir
 
+from ...support.dtype import DType
 from .lanes import PI, Lanes
 
 _SMALLEST = 2.0**20
@@ -27,6 +32,8 @@ _TABLE_BITS = 1182
 """Bits of 2/pi in the table: 6 modulo 8, so that digits begin at bytes, and enough for 2**1023."""
 _TABLE_BYTES = 152
 _TABLE_NAME = "burnish.two_over_pi"
+_FUNCTION_NAME = "burnish.reduce_large"
+_MOST_LANES = 8
 
 
 def _arctan_inverse(x: int, bits: int) -> int:
@@ -119,8 +126,46 @@ def _product_digits(wide: Lanes, size: ir.Value) -> list[ir.Value]:
 def reduce_large(wide: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
     """``(high, low, n as bits)`` with ``x = n pi/2 + high + low`` modulo 2 pi, ``|high| <= pi/4``.
 
-    Meaningful for ``|x| >= 2**20``; NaN for infinities and NaN; anything for smaller x.
+    Meaningful for ``|x| >= 2**20``; NaN for infinities and NaN; anything for smaller x. Calls a
+    function of the module, for a wide vector one after the other of its parts.
     """
+    lanes = wide.dtype.lanes
+    size = _MOST_LANES if lanes % _MOST_LANES == 0 and lanes.bit_count() == 1 else lanes
+    function = _function(wide.builder.module, size)
+    parts: list[list[ir.Value]] = [[], [], []]
+    for start in range(0, lanes, size):
+        piece = x if size == lanes else wide.part(x, start, size)
+        found = wide.builder.call(function, [piece])
+        for k, values in enumerate(parts):
+            values.append(wide.builder.extract_value(found, k))
+    high, low, n = (wide.joined(values) for values in parts)
+    return high, low, n
+
+
+def _function(module: ir.Module, lanes: int) -> ir.Function:
+    """The function of a module that reduces so many lanes."""
+    name = f"{_FUNCTION_NAME}.{lanes}"
+    known = module.globals.get(name)
+    if isinstance(known, ir.Function):
+        return known
+    dtype = DType("float64").with_lanes(lanes)
+    shape = Lanes(ir.IRBuilder(), dtype)
+    kinds = [shape.float_type, shape.float_type, shape.int_type]
+    result = ir.LiteralStructType(kinds)
+    function = ir.Function(module, ir.FunctionType(result, kinds[:1]), name)
+    function.linkage = "internal"
+    for attribute in ("nounwind", "noinline", "cold"):
+        function.attributes.add(attribute)
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    value: ir.Value = ir.Constant(result, ir.Undefined)
+    for k, part in enumerate(_reduce_large(Lanes(builder, dtype), function.args[0])):
+        value = builder.insert_value(value, part, k)
+    builder.ret(value)
+    return function
+
+
+def _reduce_large(wide: Lanes, x: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """What ``reduce_large`` says, written out."""
     size = wide.abs(x)
     finite = wide.compare("<", size, wide.const(math.inf))
     usable = wide.compare(">=", size, wide.const(_SMALLEST))

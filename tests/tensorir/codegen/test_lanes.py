@@ -148,3 +148,13 @@ def test_a_sign_taken_off_and_given_back(emitted_loop: Loops) -> None:
     x = np.array([0.0, -0.0, 1.5, -1.5, np.inf, -np.inf, np.nan, -np.nan], np.float32)
     found = emitted_loop(emit, "float32x4")(x)
     np.testing.assert_array_equal(found.view(np.uint32), x.view(np.uint32))
+
+
+def test_parts_are_joined_to_what_they_are_of(emitted_loop: Loops) -> None:
+    def emit(b: ir.IRBuilder, args: list[ir.Value]) -> ir.Value:
+        kit = Lanes(b, DType("float64x16"))
+        return kit.joined([kit.part(args[0], start, 4) for start in (4, 0, 12, 8)])
+
+    x = np.arange(32.0)
+    expected = x.reshape(2, 4, 4)[:, [1, 0, 3, 2]].ravel()
+    np.testing.assert_array_equal(emitted_loop(emit, "float64x16")(x), expected)

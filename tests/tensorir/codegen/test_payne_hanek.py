@@ -55,3 +55,23 @@ def test_reduction_of_large_arguments(emitted_loop: Loops, dtype: str) -> None:
 def test_what_cannot_be_reduced_is_nan(emitted_loop: Loops) -> None:
     x = np.array([np.inf, -np.inf, np.nan])
     assert np.isnan(emitted_loop(part(0, "float64x4"), "float64x4")(x)).all()
+
+
+@pytest.mark.parametrize("lanes", [1, 8, 12, 32])
+def test_a_module_holds_one_copy_however_often_it_is_called(lanes: int) -> None:
+    def module_of(calls: int) -> ir.Module:
+        module, dtype = ir.Module(), DType("float64").with_lanes(lanes)
+        kind = Lanes(ir.IRBuilder(), dtype).float_type
+        function = ir.Function(module, ir.FunctionType(kind, [kind]), "f")
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        value = function.args[0]
+        for _ in range(calls):
+            value = reduce_large(Lanes(builder, dtype), value)[0]
+        builder.ret(value)
+        return module
+
+    def instructions(module: ir.Module) -> int:
+        return sum(len(block.instructions) for f in module.functions for block in f.blocks)
+
+    few, many = instructions(module_of(1)), instructions(module_of(9))
+    assert many <= 2 * few + 10
