@@ -21,6 +21,7 @@ from .reducers import max as max
 from .reducers import min as min
 from .reducers import prod as prod
 from .reducers import sum as sum
+from .share_values import share_values
 from .stmt import IterVar
 from .tensor import ComputeOp as ComputeOp
 from .tensor import ReduceAxis as ReduceAxis
@@ -74,7 +75,7 @@ def compute(
     )
     given = fcompute(*[a.var for a in axis])
     parts: Any = given if isinstance(given, (tuple, list)) else [given]
-    bodies = tuple([as_expr(part) for part in parts])
+    bodies = tuple([_shared(as_expr(part)) for part in parts])
     title = name or "compute"
     _check_bodies(title, bodies)
     op = ComputeOp(title, axis, bodies, tuple((attrs or {}).items()), tag)
@@ -102,6 +103,11 @@ def _axis_names(fcompute: Callable[..., Any], ndim: int) -> list[str]:
             f"The shape has {ndim} dimensions, but the function takes {len(names)} axes."
         )
     return names
+
+
+def _shared(body: Expr) -> Expr:
+    """Reductions share what they reduce when they are made."""
+    return body if is_reduction_expr(body) else share_values(body)
 
 
 def _check_bodies(name: str, bodies: tuple[Expr, ...]) -> None:

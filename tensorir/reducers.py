@@ -28,6 +28,7 @@ from .expr import (
     minimum,
     mul,
 )
+from .share_values import share_values
 from .tensor import ReduceAxis, TupleReduce
 
 AxisLike: TypeAlias = "ReduceAxis | Sequence[ReduceAxis]"
@@ -69,7 +70,7 @@ def _reduce(
         raise ComputeError(
             f"{combiner}: the reduction is over {expr.dtype}; init is {start.dtype}."
         )
-    return Reduce(combiner, source, axes, start)
+    return Reduce(combiner, share_values(source), axes, start)
 
 
 def sum(
@@ -157,7 +158,7 @@ class CommReducer:
             ]
         # Checks what fcombine gives now, where the user is; the block is made later.
         self.combine(values, values, several=several)
-        sources = tuple(values)
+        sources = tuple([share_values(v) for v in values])
         made = tuple(
             [TupleReduce(self, sources, axes, neutral, i, v.dtype) for i, v in enumerate(sources)]
         )
