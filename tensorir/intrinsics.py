@@ -103,6 +103,13 @@ _ROWS = (
     ),
     Intrinsic("dot4_i8i8", 9, _INTEGER, "the same from four int8 and four int8"),
     Intrinsic("dot4_u8u8", 9, _INTEGER, "the same from four uint8 and four uint8"),
+    Intrinsic(
+        "dot2_bf16",
+        5,
+        _FLOAT,
+        "a + b0 * c0 + b1 * c1, float32 from two bfloat16 and two bfloat16; the order, the number "
+        "of roundings and what becomes of subnormal numbers are the CPU's",
+    ),
     # Bits.
     Intrinsic("popcount", 1, _INTEGER, "number of set bits", cost=4),
     Intrinsic("clz", 1, _INTEGER, "number of leading zero bits; the width for 0", cost=4),
@@ -135,12 +142,14 @@ _ROWS = (
     ),
 )
 
-DOT4 = {
-    "dot4_u8i8": ("uint8", "int8"),
-    "dot4_i8i8": ("int8", "int8"),
-    "dot4_u8u8": ("uint8", "uint8"),
+DOTS = {
+    "dot4_u8i8": ("int32", "uint8", "int8", 4),
+    "dot4_i8i8": ("int32", "int8", "int8", 4),
+    "dot4_u8u8": ("int32", "uint8", "uint8", 4),
+    "dot2_bf16": ("float32", "bfloat16", "bfloat16", 2),
 }
-"""The dot products of four bytes, and the dtypes of their two operands."""
+"""The dot products of narrow elements: the dtypes of the sum and of the two operands, and how many
+elements these have."""
 
 INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _ROWS}
 """Every intrinsic by name."""
@@ -197,8 +206,8 @@ def result_dtype(name: str, operands: tuple[Expr, ...], dtype: str | None = None
     row = intrinsic(name)
     _check_arity(row, len(operands))
     values = operands
-    if name in DOT4:
-        return _dot4_dtype(name, operands)
+    if name in DOTS:
+        return _dot_dtype(name, operands)
     if name == "if_then_else":
         condition, values = operands[0], operands[1:]
         if condition.dtype is not BOOL:
@@ -226,19 +235,19 @@ def result_dtype(name: str, operands: tuple[Expr, ...], dtype: str | None = None
     return result
 
 
-def _dot4_dtype(name: str, operands: tuple[Expr, ...]) -> DType:
+def _dot_dtype(name: str, operands: tuple[Expr, ...]) -> DType:
     lanes = operands[0].dtype.lanes
-    for value, dtype in zip(operands, _dot4_dtypes(name), strict=True):
+    for value, dtype in zip(operands, _dot_dtypes(name), strict=True):
         expected = dtype.with_lanes(lanes)
         if value.dtype is not expected:
             raise DTypeError(str(value.dtype), (str(expected),), what=f"an operand of {name}")
     return operands[0].dtype
 
 
-def _dot4_dtypes(name: str) -> list[DType]:
-    """The dtypes of the operands: the sum, four bytes, four bytes."""
-    first, second = DOT4[name]
-    return [DType(d) for d in ("int32", *[first] * 4, *[second] * 4)]
+def _dot_dtypes(name: str) -> list[DType]:
+    """The dtypes of the operands: the sum, the elements of the one, those of the other."""
+    total, first, second, count = DOTS[name]
+    return [DType(d) for d in (total, *[first] * count, *[second] * count)]
 
 
 def _check_arity(row: Intrinsic, found: int) -> None:
@@ -262,8 +271,8 @@ def _convert(row: Intrinsic, args: tuple[ExprLike, ...]) -> tuple[Expr, ...]:
     if row.name == "if_then_else":
         condition = as_expr(args[0], BOOL)
         return (condition, *paired(args[1], args[2]))
-    if row.name in DOT4:
-        return tuple([as_expr(a, d) for a, d in zip(args, _dot4_dtypes(row.name), strict=True)])
+    if row.name in DOTS:
+        return tuple([as_expr(a, d) for a, d in zip(args, _dot_dtypes(row.name), strict=True)])
     known = [a for a in args if isinstance(a, Expr)]
     if not known:
         dtype = FLOAT32 if row.kinds == _FLOAT else None

@@ -2,13 +2,16 @@
 in int32, and ``linear``, ``x @ w.T + bias``.
 
 ``transpose_a`` and ``transpose_b`` of a matmul swap the last two axes of an operand of rank 2 and
-more; canonicalize moves transposes there.
+more; canonicalize moves transposes there. ``out_dtype`` of ``matmul`` and ``linear`` is the dtype
+of the result where that is not the operands': float32, in which products of half precision are
+summed; the bias has it too.
 """
 
 from __future__ import annotations
 
 from ...support.dtype import DType
 from ...tensorir.expr import Expr
+from ...tensorir.operators.reduce import accumulator
 from ..dim import DimError, broadcast_shapes, dim_equal, print_dim
 from ..expr import Call
 from ..op import Op, attr, register
@@ -30,7 +33,19 @@ def _matmul(call: Call) -> Type:
     dtype = same_dtype(call, kinds)
     shapes = [_oriented(call, k, key) for k, key in zip(kinds, _TRANSPOSES, strict=True)]
     a, b = [TensorType(shape, dtype) for shape in shapes]
-    return TensorType(_product_shape(call, a, b), dtype)
+    return TensorType(_product_shape(call, a, b), _result_dtype(call, dtype))
+
+
+def _result_dtype(call: Call, dtype: DType) -> DType:
+    """The dtype of the result of a product of operands of ``dtype``."""
+    given = attr(call, "out_dtype")
+    if given == "":
+        return dtype
+    if given != accumulator(dtype):
+        raise fail(
+            call, f"out_dtype={given!r} of operands of {dtype}", f"{str(accumulator(dtype))!r}"
+        )
+    return DType(given)
 
 
 def _product_shape(call: Call, a: TensorType, b: TensorType) -> tuple[Expr, ...]:
@@ -55,7 +70,13 @@ def _product_shape(call: Call, a: TensorType, b: TensorType) -> tuple[Expr, ...]
 def _linear(call: Call) -> Type:
     kinds = tensors(call)
     x, w = kinds[:2]
-    dtype = same_dtype(call, kinds)
+    dtype = _result_dtype(call, same_dtype(call, kinds[:2]))
+    if len(kinds) == 3 and kinds[2].dtype is not dtype:
+        raise fail(
+            call,
+            "the operands have different dtypes",
+            f"a bias of {dtype}, the dtype of the result; cast with R.astype",
+        )
     if x.ndim == 0 or w.ndim != 2:
         raise fail(call, "the ranks do not fit", "x (..., in) and w (out, in)")
     if not dim_equal(x.shape[-1], w.shape[1]):
@@ -77,7 +98,8 @@ def _integer_matmul(call: Call) -> Type:
     return TensorType(_product_shape(call, kinds[0], kinds[1]), DType("int32"))
 
 
+_OUT = {"out_dtype": ""}
 _TRANSPOSES = {"transpose_a": False, "transpose_b": False}
-register(Op("matmul", ("a", "b"), _matmul, by_operator(), _TRANSPOSES))
+register(Op("matmul", ("a", "b"), _matmul, by_operator(), {**_TRANSPOSES, **_OUT}))
 register(Op("integer_matmul", ("a", "b"), _integer_matmul, by_operator()))
-register(Op("linear", ("x", "w", "bias"), _linear, by_operator(), optional=1))
+register(Op("linear", ("x", "w", "bias"), _linear, by_operator(), _OUT, optional=1))

@@ -19,6 +19,7 @@ All give the same bits: sums wrap around at 32 bits, and nothing saturates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -56,15 +57,17 @@ def dot_unit(target: Target) -> DotUnit:
 
 
 def interleave(b: ir.IRBuilder, parts: list[ir.Value], lanes: int) -> ir.Value:
-    """Four vectors (or scalars) of bytes as one, the bytes of a lane side by side."""
+    """Two or four vectors (or scalars) as one, the elements of a lane side by side."""
     if lanes == 1:
-        result: ir.Value = Literal(ir.VectorType(I8, 4), "poison")
+        result: ir.Value = Literal(ir.VectorType(parts[0].type, len(parts)), "poison")
         for t, part in enumerate(parts):
             result = b.insert_element(result, part, ir.Constant(ir.IntType(32), t))
         return result
-    pair = tuple([x for j in range(lanes) for x in (j, lanes + j)])
-    low = b.shuffle_vector(parts[0], parts[1], shuffle_mask(pair))
-    high = b.shuffle_vector(parts[2], parts[3], shuffle_mask(pair))
+    pair = shuffle_mask(tuple([x for j in range(lanes) for x in (j, lanes + j)]))
+    low = b.shuffle_vector(parts[0], parts[1], pair)
+    if len(parts) == 2:
+        return low
+    high = b.shuffle_vector(parts[2], parts[3], pair)
     quad = [x for j in range(lanes) for k in (0, 2 * lanes) for x in (k + 2 * j, k + 2 * j + 1)]
     return b.shuffle_vector(low, high, shuffle_mask(tuple(quad)))
 
@@ -81,17 +84,37 @@ def emit_dot4(
     step = max([n for n in (4, 8, 16) if n <= unit.lanes], default=0)
     if step == 0 or lanes % 4:
         return _widened(b, total, operands, lanes, signs)
-    step = next(n for n in (step, 8, 4) if n <= step and lanes % n == 0)
+
+    def piece(sums: ir.Value, first: ir.Value, second: ir.Value, count: int) -> ir.Value:
+        return _piece(b, sums, (first, second), count, unit, signs)
+
+    return by_pieces(b, total, operands, lanes, step, piece)
+
+
+Piece = Callable[[ir.Value, ir.Value, ir.Value, int], ir.Value]
+
+
+def by_pieces(
+    b: ir.IRBuilder,
+    total: ir.Value,
+    operands: tuple[ir.Value, ir.Value],
+    lanes: int,
+    most: int,
+    piece: Piece,
+) -> ir.Value:
+    """``total``, of a multiple of four ``lanes``, and the elements that belong to them, by pieces
+    of ``most`` lanes or as many as divide them."""
+    step = next(n for n in (most, 8, 4) if n <= most and lanes % n == 0)
+    group = operands[0].type.count // lanes
     pieces = []
     for at in range(0, lanes, step):
-        first, second = (_slice(b, v, 4 * at, 4 * step, 4 * lanes) for v in operands)
-        sums = _slice(b, total, at, step, lanes)
-        pieces.append(_piece(b, sums, (first, second), step, unit, signs))
+        first, second = (_slice(b, v, group * at, group * step, group * lanes) for v in operands)
+        pieces.append(piece(_slice(b, total, at, step, lanes), first, second, step))
     result, width = pieces[0], step
-    for piece in pieces[1:]:
+    for other in pieces[1:]:
         # Both operands of a shuffle have one type: the new piece is widened first.
         spread = tuple([min(j, step - 1) for j in range(width)])
-        wide = b.shuffle_vector(piece, piece, shuffle_mask(spread)) if width != step else piece
+        wide = b.shuffle_vector(other, other, shuffle_mask(spread)) if width != step else other
         lanes_of = tuple([*range(width), *range(width, width + step)])
         result = b.shuffle_vector(result, wide, shuffle_mask(lanes_of))
         width += step
@@ -187,13 +210,13 @@ def _pairs(
     """The sums of the products of neighbouring 16-bit integers, which are bytes."""
     if unit.kind == "neon":
         word = "saddlp" if any(signs) else "uaddlp"
-        return _call_as(b, f"llvm.aarch64.neon.{word}.v4i32.v8i16", result, b.mul(x, y))
+        return call_as(b, f"llvm.aarch64.neon.{word}.v4i32.v8i16", result, b.mul(x, y))
     name = {
         4: "llvm.x86.sse2.pmadd.wd",
         8: "llvm.x86.avx2.pmadd.wd",
         16: "llvm.x86.avx512.pmaddw.d.512",
     }[lanes]
-    return _call_as(b, name, result, x, y)
+    return call_as(b, name, result, x, y)
 
 
 def _zeros(like: ir.Value) -> ir.Value:
@@ -201,10 +224,10 @@ def _zeros(like: ir.Value) -> ir.Value:
 
 
 def _call(b: ir.IRBuilder, name: str, total: ir.Value, *operands: ir.Value) -> ir.Value:
-    return _call_as(b, name, total.type, total, *operands)
+    return call_as(b, name, total.type, total, *operands)
 
 
-def _call_as(b: ir.IRBuilder, name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
+def call_as(b: ir.IRBuilder, name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
     function = b.module.globals.get(name)
     if function is None:
         kinds = [v.type for v in operands]

@@ -39,6 +39,7 @@ from ..lowering.plan_allocations import STORAGE
 from ..printer import print_expr
 from ..stmt import Allocate, BufferStore, For, LetStmt, Stmt, annotation
 from ..visitor import free_vars
+from .dot2 import pair_unit
 from .dot4 import dot_unit
 from .frames import Memory, constant_index
 from .llvm_stmt import StmtEmitter
@@ -281,6 +282,7 @@ class FunctionEmitter:
         if self.target.is_x86 and not (known.has_many_registers or known.fma):
             emitter.stepwise = self.target.vector_bits
         emitter.dot_unit = dot_unit(self.target)
+        emitter.pair_unit = pair_unit(self.target)
         for arg, buffer in zip(function.args, region.buffers, strict=False):
             arg.name = buffer.name
             planned, streamed = id(buffer) in self.storage, id(buffer) in self.streamed

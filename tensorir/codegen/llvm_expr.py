@@ -53,6 +53,7 @@ from ..expr import (
     Var,
 )
 from . import intrinsics
+from .dot2 import PairUnit, emit_dot2
 from .dot4 import DotUnit, emit_dot4, interleave
 from .frames import Key
 from .llvm_types import (
@@ -78,6 +79,7 @@ class ExprEmitter(MemoryEmitter):
     """Emits expressions at the builder's position; a value is emitted where it is asked for."""
 
     dot_unit: DotUnit = DotUnit()
+    pair_unit: PairUnit = PairUnit()
     has_scale: bool = False
     """Whether the CPU multiplies 512-bit vectors by powers of two in one instruction."""
     stepwise: int = 0
@@ -320,6 +322,12 @@ class ExprEmitter(MemoryEmitter):
                 return self.prefetch(e)
             case "dot4_u8i8" | "dot4_i8i8" | "dot4_u8u8":
                 return self._dot4(e)
+            case "dot2_bf16":
+                total, pairs = self.expr(e.args[0]), (e.args[1:3], e.args[3:])
+                first, second = [self._grouped(p) for p in pairs]
+                return emit_dot2(
+                    self.builder, total, (first, second), e.dtype.lanes, self.pair_unit
+                )
             case _ if e.op in SPLITS_BLOCK:
                 return self._branching_call(e)
             case _:
@@ -343,29 +351,30 @@ class ExprEmitter(MemoryEmitter):
 
     def _dot4(self, e: Call) -> ir.Value:
         total = self.expr(e.args[0])
-        operands = self._bytes(e.args[1:5]), self._bytes(e.args[5:])
+        operands = self._grouped(e.args[1:5]), self._grouped(e.args[5:])
         signs = e.args[1].dtype.kind == "int", e.args[5].dtype.kind == "int"
         return emit_dot4(self.builder, total, operands, e.dtype.lanes, self.dot_unit, signs)
 
-    def _bytes(self, parts: Sequence[Expr]) -> ir.Value:
-        """Four operands of bytes as one vector, each lane's side by side; one load where they are
-        neighbours in memory."""
+    def _grouped(self, parts: Sequence[Expr]) -> ir.Value:
+        """Operands that are 32 bits together, four bytes or two halves, as one vector, each lane's
+        side by side; one load where they are neighbours in memory."""
         lanes = parts[0].dtype.lanes
         first = self._neighbours(parts, lanes)
         if first is None:
             return interleave(self.builder, [self.expr(p) for p in parts], lanes)
         buffer, base, is_uniform = first
-        count = 4 if is_uniform else 4 * lanes
+        count = len(parts) if is_uniform else len(parts) * lanes
         loaded = self.load(BufferLoad(buffer, (Ramp(base, IntImm(1), count),)))
         if not is_uniform or lanes == 1:
             return loaded
         word = self.builder.bitcast(loaded, I32)
         words = splat(self.builder, word, lanes)
-        return self.builder.bitcast(words, ir.VectorType(ir.IntType(8), 4 * lanes))
+        element = register_type(parts[0].dtype.with_lanes(1))
+        return self.builder.bitcast(words, ir.VectorType(element, len(parts) * lanes))
 
     def _neighbours(self, parts: Sequence[Expr], lanes: int) -> tuple[Buffer, Expr, bool] | None:
-        """The buffer and index that four operands are loaded from on, if they are neighbours in
-        memory; and whether all lanes load the same."""
+        """The buffer and index that operands are loaded from on, if they are neighbours in memory;
+        and whether all lanes load the same."""
         bases: list[Expr] = []
         uniform: set[bool] = set()
         buffers: dict[int, Buffer] = {}
@@ -375,7 +384,7 @@ class ExprEmitter(MemoryEmitter):
                 return None
             index = load.indices[0]
             match index:
-                case Ramp(base, IntImm(4), n) if n == lanes:
+                case Ramp(base, IntImm(step), n) if n == lanes and step == len(parts):
                     bases.append(base)
                 case Broadcast(value, _):
                     bases.append(value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...support.dtype import DType
 from ...support.errors import ComputeError
 from .. import compute as te
 from ..compute import Tensor
@@ -19,17 +20,26 @@ from .elementwise import broadcast_load, broadcast_shape, elementwise
 from .reduce import accumulator
 
 
-def matmul(a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False) -> Tensor:
+def matmul(
+    a: Tensor,
+    b: Tensor,
+    *,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    out_dtype: str = "",
+) -> Tensor:
     """The matrix product with NumPy's rules: ``a[..., n, k]`` and ``b[..., k, m]`` give ``[..., n,
     m]``.
 
     Leading dims broadcast; a vector is a row on the left and a column on the right, and its dim is
-    dropped. ``transpose_a`` and ``transpose_b`` exchange the last two dims of a matrix. Raises
-    ComputeError for scalars, unequal dtypes, or inner dims that differ.
+    dropped. ``transpose_a`` and ``transpose_b`` exchange the last two dims of a matrix.
+    ``out_dtype`` is the result's dtype where that is not the operands': that in which they are
+    summed, without a rounding. Raises ComputeError for scalars, unequal dtypes, inner dims that
+    differ, or another ``out_dtype``.
     """
     _check(a, b, "matmul")
     product = _matrices("matmul", a, b, transpose_a, transpose_b, _product)
-    return _rounded("matmul", product, a)
+    return _rounded("matmul", product, _result_dtype("matmul", a, out_dtype))
 
 
 def integer_matmul(a: Tensor, b: Tensor) -> Tensor:
@@ -77,12 +87,14 @@ def _matrices(
     return te.compute(shape, element, name)
 
 
-def linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
+def linear(x: Tensor, w: Tensor, bias: Tensor | None = None, *, out_dtype: str = "") -> Tensor:
     """``x[..., k]`` times ``w[n, k]`` transposed, plus ``bias[n]``: ``[..., n]``.
 
-    A reduction block ``linear`` and, with a bias, a block ``bias_add``. Raises ComputeError for
-    ranks, dtypes or dims that do not fit.
+    A reduction block ``linear`` and, with a bias, a block ``bias_add``. ``out_dtype`` is that of
+    ``matmul``, and the bias has the result's. Raises ComputeError for ranks, dtypes or dims that do
+    not fit.
     """
+    result_dtype = _result_dtype("linear", x, out_dtype)
     if x.ndim == 0 or w.ndim != 2 or (bias is not None and bias.ndim != 1):
         raise ComputeError("linear: expected x[..., k], w[n, k] and bias[n].")
     _check(x, w, "linear")
@@ -95,11 +107,12 @@ def linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
 
     result = te.compute((*x.shape[:-1], w.shape[0]), element, "linear")
     if bias is None:
-        return _rounded("linear", result, x)
-    _check(x, bias, "linear")
+        return _rounded("linear", result, result_dtype)
+    if bias.dtype is not result_dtype:
+        raise ComputeError(f"linear: expected a bias of {result_dtype}, found {bias.dtype}.")
     _check_inner("linear", w.shape[0], bias.shape[0])
     return elementwise(
-        "bias_add", lambda v, b: cast_expr(v + cast_expr(b, v.dtype), x.dtype), result, bias
+        "bias_add", lambda v, b: cast_expr(v + cast_expr(b, v.dtype), result_dtype), result, bias
     )
 
 
@@ -133,10 +146,22 @@ def _product_of_bytes(x: Expr, y: Expr) -> Expr:
     return cast_expr(x, "int32") * cast_expr(y, "int32")
 
 
-def _rounded(name: str, result: Tensor, like: Tensor) -> Tensor:
-    if result.dtype is like.dtype:
+def _result_dtype(name: str, x: Tensor, out_dtype: str) -> DType:
+    """The dtype of a product's result: that of its operands, or of its sums."""
+    if not out_dtype:
+        return x.dtype
+    if out_dtype != accumulator(x.dtype):
+        raise ComputeError(
+            f"{name}: expected out_dtype {str(accumulator(x.dtype))!r}, in which products of "
+            f"{x.dtype} are summed, found {out_dtype!r}."
+        )
+    return DType(out_dtype)
+
+
+def _rounded(name: str, result: Tensor, dtype: DType) -> Tensor:
+    if result.dtype is dtype:
         return result
-    return elementwise(f"{name}_{like.dtype}", lambda v: cast_expr(v, like.dtype), result)
+    return elementwise(f"{name}_{dtype}", lambda v: cast_expr(v, dtype), result)
 
 
 def _check(a: Tensor, b: Tensor, name: str) -> None:

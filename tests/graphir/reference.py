@@ -105,8 +105,10 @@ OPERATORS: dict[str, Any] = {
     "elu": lambda x, alpha: np.where(x > 0, x, alpha * np.expm1(x)),
     "astype": lambda x, dtype: x.astype(dtype),
     "clip": lambda x, min, max: np.clip(x, min, max),
-    "linear": lambda x, w, bias=0: x @ w.T + bias,
-    "matmul": lambda a, b, transpose_a, transpose_b: swap(a, transpose_a) @ swap(b, transpose_b),
+    "linear": lambda x, w, bias=0, out_dtype="": x @ w.T + bias,
+    "matmul": lambda a, b, transpose_a, transpose_b, out_dtype: (
+        swap(a, transpose_a) @ swap(b, transpose_b)
+    ),
     "integer_matmul": lambda a, b: a.astype("int32") @ b.astype("int32"),
     "softmax": softmax,
     "log_softmax": lambda x, axis: np.log(softmax(x, axis)),

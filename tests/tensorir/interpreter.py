@@ -18,7 +18,7 @@ import numpy as np
 from burnish.tensorir import expr as E
 from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.intrinsics import DOT4
+from burnish.tensorir.intrinsics import DOTS
 from burnish.tensorir.stmt import (
     Block,
     BlockRealize,
@@ -103,7 +103,7 @@ class Interpreter:
                 return self.arrays[e.buffer][self.indices(e.buffer, e.indices)]
             case E.Call(op="if_then_else"):
                 return self.value(e.args[1] if self.value(e.args[0]) else e.args[2])
-            case E.Call(op=op) if op in DOT4:
+            case E.Call(op=op) if op in DOTS:
                 total, *bytes_ = [int(self.value(x)) for x in e.args]
                 total += sum(a * b for a, b in zip(bytes_[:4], bytes_[4:], strict=True))
                 return np.int64(total).astype("int32")

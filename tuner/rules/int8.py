@@ -29,6 +29,7 @@ from ...tensorir.expr import Expr, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
+from ..tiling.blocking import best_group, group_sizes
 from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import up_to_power
 from ..tiling.panels import copy_read, is_layout_free, lay_out
@@ -37,12 +38,12 @@ from ..tiling.sharing import points_of, share_tiles
 from ..tiling.tile_model import SYMBOLIC_TILES, VECTORS, useful_part
 from ..tiling.tiles import outlets, pad_columns
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
-from .matmul import Product, match, order_loops
+from .matmul import Product, columns_outside, match, order_loops
 from .reduction import schedule_rest
 from .rule import Decide, Decisions, Rule, choice
 
-GROUP = 4
-"""Bytes of one sum that lie side by side."""
+WORD = 32
+"""Bits of the elements of one sum that lie side by side."""
 MOST_ROWS, MOST_VECTORS = 12, 4
 SPARE = 4
 """Registers beside the sums and the weights: what a row's four bytes become, and a product."""
@@ -51,24 +52,29 @@ LOADED = 6
 uses it."""
 MANY_ROWS = 32
 """Rows from which on a copy of a weight whose layout is not free pays."""
-_SHORT = {"int8": "i8", "uint8": "u8"}
+_SHORT = {"int8": "i8", "uint8": "u8", "bfloat16": "bf16", "int32": "i32", "float32": "f32"}
 
 
-def fits(func: PrimFunc, matmul: Matmul) -> bool:
-    """Whether a product is one of bytes summed in int32, with known columns and depth, and enough
-    rows where its weight must be copied."""
+def group_of(matmul: Matmul) -> int:
+    """Elements of one sum that lie side by side: four bytes, or two halves."""
+    return WORD // matmul.x.dtype.bits
+
+
+def fits(func: PrimFunc, matmul: Matmul, dtypes: tuple[str, ...], total: str) -> bool:
+    """Whether a product is one of operands of these ``dtypes``, summed in ``total``, with known
+    columns and depth, and enough rows where its weight must be copied."""
     block = block_named(func, matmul.block)
     rows = [static_extent(block, i) for i in matmul.rows]
     many = None in rows or math.prod([n or 0 for n in rows]) >= MANY_ROWS
     k, columns = (static_extent(block, i) for i in (matmul.reduce[0], matmul.columns[-1]))
     return (
-        block.writes[0].buffer.dtype == "int32"
-        and matmul.x.dtype in _SHORT
-        and matmul.w.dtype in _SHORT
+        block.writes[0].buffer.dtype == total
+        and matmul.x.dtype in dtypes
+        and matmul.w.dtype in dtypes
         and columns is not None
         and columns > 1
         and k is not None
-        and k >= GROUP
+        and k >= group_of(matmul)
         and (many or is_layout_free(func, matmul.w.buffer))
     )
 
@@ -108,6 +114,12 @@ def _best_tile(product: Product, target: Target) -> tuple[int, int]:
     return best_tile(columns, product.row_count(), lanes, _registers(target))
 
 
+def _best_group(product: Product, panel: int, tile_rows: int, target: Target) -> int:
+    """The panels of a group; see ``blocking``."""
+    tiles = product.tiles(tile_rows)
+    return best_group(product.func, product.matmul, panel, tiles, target)
+
+
 def _heights(product: Product, vectors: int, target: Target) -> tuple[int, ...]:
     """The rows that a tile of so many vectors may have."""
     limit = min(MOST_ROWS, max(1, (_registers(target) - 2 * vectors - SPARE) // vectors))
@@ -118,11 +130,16 @@ def _heights(product: Product, vectors: int, target: Target) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Int8Decisions(Decisions):
-    """A tile of ``rows`` x ``vectors``."""
+    """A tile of ``rows`` x ``vectors``, and the panels of a ``group`` that is the outer loop (0:
+    none), which stays in a cache while all rows are read."""
 
     vectors: int = choice(lambda p, t, d: VECTORS, lambda p, t, d: _best_tile(p, t)[1])
     rows: int = choice(
         lambda p, t, d: _heights(p, d.vectors, t), lambda p, t, d: _best_tile(p, t)[0]
+    )
+    group: int = choice(
+        lambda p, t, d: group_sizes(p.block, p.matmul, d.vectors * _lanes(p, t), p.tiles(d.rows)),
+        lambda p, t, d: _best_group(p, d.vectors * _lanes(p, t), d.rows, t),
     )
 
 
@@ -134,7 +151,9 @@ class Int8Rule(Rule[Product, Int8Decisions]):
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:
         matmul = match(func)
-        return Product(func, matmul) if matmul is not None and fits(func, matmul) else None
+        if matmul is None or not fits(func, matmul, ("int8", "uint8"), "int32"):
+            return None
+        return Product(func, matmul)
 
     def prepare(self, sch: Schedule, roles: Product) -> None:
         inline_elementwise(sch, keep=(roles.matmul.x.buffer, roles.matmul.w.buffer))
@@ -142,14 +161,14 @@ class Int8Rule(Rule[Product, Int8Decisions]):
     def apply(
         self, sch: Schedule, roles: Product, decisions: Int8Decisions, decide: Decide
     ) -> None:
-        schedule_bytes(sch, roles, decisions, decide.target)
+        schedule_grouped(sch, roles, decisions, decide.target)
         schedule_rest(sch, decide.target, decide)
 
 
-def schedule_bytes(
+def schedule_grouped(
     sch: Schedule, product: Product, decisions: Int8Decisions, target: Target
 ) -> None:
-    """Tile the product of bytes, and the epilogue that stands behind it."""
+    """Tile a product of narrow elements, and the epilogue that stands behind it."""
     matmul, roles, block = product.matmul, product.roles, product.block
     lanes, vectors, tile_rows = _lanes(product, target), decisions.vectors, decisions.rows
     _lay_out_rows(sch, matmul, block)
@@ -159,9 +178,15 @@ def schedule_bytes(
     pad_columns(sch, matmul.block, vectors * lanes)
     order_loops(sch, matmul, roles, stored)
     outer = len(roles.front)
-    intrinsic = f"dot_{_SHORT[matmul.x.dtype]}{_SHORT[matmul.w.dtype]}i32_{lanes}x{GROUP}"
+    if decisions.group:
+        width = vectors * lanes * decisions.group
+        columns_outside(sch, (matmul.block, *stored), roles, width)
+        outer += 1
+    group, total = group_of(matmul), block.writes[0].buffer.dtype
+    kinds = "".join([_SHORT[d] for d in (matmul.x.dtype, matmul.w.dtype, total)])
+    intrinsic = f"dot_{kinds}_{lanes}x{group}"
     height = max(1, tile_rows // roles.inner_count(block))
-    tile = RegisterTile(height, (vectors, lanes), instruction=Instruction(intrinsic, GROUP))
+    tile = RegisterTile(height, (vectors, lanes), instruction=Instruction(intrinsic, group))
     for blocks, _ in tile_parts(sch, (matmul.block, *stored), outer, tile):
         share_tiles(sch, target, sch.get_loops(blocks[1])[: outer + 2], points_of(block))
 
@@ -171,11 +196,12 @@ def grouped_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple
     dims = {id(i): d for d, i in enumerate(matmul.w.indices)}
     column = dims[id(block.iter_vars[matmul.columns[-1]].var)]
     depth = dims[id(block.iter_vars[matmul.reduce[0]].var)]
+    group = group_of(matmul)
 
     def grouped(*indices: Var) -> tuple[Expr, ...]:
         n, k = indices[column], indices[depth]
         batch = [i for d, i in enumerate(indices) if d not in (column, depth)]
-        return (*batch, n // panel, k // GROUP, n % panel, k % GROUP)
+        return (*batch, n // panel, k // group, n % panel, k % group)
 
     return grouped
 
@@ -183,14 +209,14 @@ def grouped_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple
 def _lay_out_rows(sch: Schedule, matmul: Matmul, block: Block) -> None:
     """Have k side by side in X, in whole groups."""
     k = block.iter_vars[matmul.reduce[0]].var
-    extent = static_extent(block, matmul.reduce[0])
-    if load_is_contiguous(matmul.x, k) and extent is not None and extent % GROUP == 0:
+    extent, group = static_extent(block, matmul.reduce[0]), group_of(matmul)
+    if load_is_contiguous(matmul.x, k) and extent is not None and extent % group == 0:
         return
     depth = next(d for d, i in enumerate(matmul.x.indices) if i is k)
     copy = copy_read(sch, matmul.block, matmul.x_read, matmul.x)
 
     def turned(*indices: Var) -> tuple[Expr, ...]:
         rest = [i for d, i in enumerate(indices) if d != depth]
-        return (*rest, indices[depth] // GROUP, indices[depth] % GROUP)
+        return (*rest, indices[depth] // group, indices[depth] % group)
 
     sch.transform_layout(copy, ("write", 0), turned, pad_value=0)

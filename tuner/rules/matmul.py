@@ -257,7 +257,7 @@ def schedule_product(
     outer = len(roles.front)
     if decisions.group:
         columns = panel * decisions.group
-        _columns_outside(sch, (matmul.block, *stored), roles, columns)
+        columns_outside(sch, (matmul.block, *stored), roles, columns)
         outer += 1
     packing = None
     if copy is not None:
@@ -274,7 +274,7 @@ def schedule_product(
         schedule_copy(sch, packing, target)
 
 
-def _columns_outside(sch: Schedule, blocks: tuple[str, ...], roles: Roles, width: int) -> None:
+def columns_outside(sch: Schedule, blocks: tuple[str, ...], roles: Roles, width: int) -> None:
     """Put the loop over groups of columns around the rows: front, groups, rows, columns, k."""
     for n, name in enumerate(blocks):
         front, rest = len(roles.front), sch.get_loops(name)

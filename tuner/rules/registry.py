@@ -11,6 +11,7 @@ from typing import Any
 from ...tensorir.schedule.apply_rule import register_rule
 from ..search.block_tiles import ProductsRule
 from .attention import AttentionRule
+from .bfloat16 import BFloat16Rule
 from .chain import ChainRule
 from .conv import ConvRule
 from .depthwise import WindowRule
@@ -26,6 +27,7 @@ from .winograd import WinogradRule
 RULES: tuple[Rule[Any, Any], ...] = (
     WinogradRule(),
     Int8Rule(),
+    BFloat16Rule(),
     DotRule(),
     MatmulRule(),
     ConvRule(),
