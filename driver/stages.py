@@ -16,15 +16,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from ..graphir.emit_vm import emit_program
+from ..graphir.expr import Call as GraphCall
 from ..graphir.expr import CallDPS, CallDPSPacked
 from ..graphir.linearize import KernelInfo
 from ..graphir.module import IRModule
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
+from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.legalize import LEGALIZED
 from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms, as_packed
 from ..graphir.passes.pipeline import PASSES
 from ..graphir.passes.pipeline import stages as graph_stages
 from ..graphir.passes.select_winograd import SelectWinograd
+from ..graphir.passes.to_mixed_precision import (
+    PRODUCTS,
+    ToMixedPrecision,
+    takes_narrow_operands,
+)
 from ..graphir.verify import verify_module
 from ..graphir.weights import forked
 from ..support.caller import callers_level
@@ -55,9 +62,15 @@ _FUSED = "30-fused"
 MUCH = 16 << 20
 """Bytes of constants from which on a compilation returns the memory it needed no longer."""
 
-PRECISIONS = ("fast", "strict")
-"""``fast``: convolutions may be Winograd's, whose errors are several times those of sums of
-products. ``strict``: every operator is computed as it is defined."""
+PRECISIONS = ("strict", "fast", "float32", "bfloat16")
+"""Each allows what those before it do. ``strict``: every operator is computed as it is defined.
+``fast``, which ``float32`` is another word for: convolutions may be Winograd's, whose errors are
+several times those of sums of products. ``bfloat16``: matrix products take operands rounded to
+bfloat16, and are summed in float32."""
+
+NARROW = {"bfloat16": 512}
+"""Precisions whose products take narrow operands: the part of a number that rounding changes at
+most is one in so many."""
 
 ScheduleChoice = Callable[[PrimFunc, Target], PrimFunc]
 """Gives a PrimFunc its schedule: the analytic one, or the best of a database."""
@@ -89,6 +102,8 @@ def compile_module(
         module = corridor.enter("00-import", module, _Import(), verify=False)
         for stage, pipeline in graph.items():
             module = corridor.enter(stage, module, *pipeline.passes)
+        if precision in NARROW:
+            corridor.report.notes.append(_rounding(corridor.stages["10-canonical"], precision))
         return _finish(module, corridor, schedule, segments=segments, threads=threads)
 
 
@@ -216,7 +231,26 @@ def selection(target: Target, precision: str) -> tuple[Pass, ...]:
         )
     if precision == "strict":
         return ()
-    return (SelectWinograd(str(target)),)
+    winograd = SelectWinograd(str(target))
+    if precision in NARROW:
+        return (ToMixedPrecision(precision), EliminateCommonSubexpr(), winograd)
+    return (winograd,)
+
+
+def _rounding(module: IRModule, precision: str) -> str:
+    """What a note says of the products whose operands are rounded."""
+    calls = [
+        n
+        for f in module.graph_functions.values()
+        for n in walk(f)
+        if isinstance(n, GraphCall) and n.op in PRODUCTS
+    ]
+    rounded = sum([takes_narrow_operands(c) for c in calls])
+    return (
+        f"precision={precision!r}: {rounded} of {len(calls)} matrix products take operands rounded "
+        f"to {precision}, by at most 1 part in {NARROW[precision]}, and are summed in float32; "
+        "everything else is float32. burnish.compile without precision= rounds nothing."
+    )
 
 
 MANY_OPERATIONS = 48

@@ -29,6 +29,7 @@ from .pointwise_products import PointwiseProducts
 from .recognize_attention import RecognizeAttention
 from .replace_prim_funcs import ReplacePrimFuncs
 from .select_winograd import SelectWinograd
+from .to_mixed_precision import ToMixedPrecision
 
 PASSES: tuple[type[Pass], ...] = (
     BindParams,
@@ -50,6 +51,7 @@ PASSES: tuple[type[Pass], ...] = (
     RecognizeAttention,
     ReplacePrimFuncs,
     SelectWinograd,
+    ToMixedPrecision,
 )
 """Every pass, for ``support.passes.parse_pipeline``."""
 

@@ -1,0 +1,89 @@
+"""ToMixedPrecision: operands are rounded once, results stay float32, everything else stays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from burnish import VirtualMachine, build
+from burnish.graphir.module import IRModule
+from burnish.graphir.parser import parse_module
+from burnish.graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
+from burnish.graphir.passes.to_mixed_precision import ToMixedPrecision
+from burnish.graphir.printer import print_module
+from burnish.support.dtype import bfloat16_bits
+from burnish.support.errors import ConfigError
+
+
+def module(params: str, lines: str, result: str = "y") -> IRModule:
+    body = "\n".join([f"            {line}" for line in lines.splitlines()])
+    return parse_module(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main({params}):
+        with R.dataflow():
+{body}
+            R.output({result})
+        return {result}
+""")
+
+
+def operands(x: tuple[int, ...], w: tuple[int, ...], dtype: str) -> str:
+    return ", ".join([f'{n}: R.Tensor({s}, dtype="{dtype}")' for n, s in (("x", x), ("w", w))])
+
+
+LINEAR = operands((3, 8), (5, 8), "float32") + ', b: R.Tensor((5,), dtype="float32")'
+
+
+def rounded(x: np.ndarray) -> np.ndarray:
+    return (bfloat16_bits(x).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def test_operands_are_rounded_and_the_result_is_float32() -> None:
+    made = ToMixedPrecision()(module(LINEAR, "y = R.linear(x, w, b)"))
+    text = print_module(made)
+    assert text.count('dtype="bfloat16")') >= 2
+    assert 'out_dtype="float32"' in text
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.standard_normal(s).astype("float32") for s in ((3, 8), (5, 8), 5))
+    expected = rounded(x) @ rounded(w).T + b
+    found = np.asarray(VirtualMachine(build(made))["main"](x, w, b))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_an_operand_of_several_products_is_rounded_once() -> None:
+    before = module(LINEAR, "a = R.linear(x, w, b)\nc = R.linear(x, w)\ny = R.add(a, c)")
+    after = EliminateCommonSubexpr()(ToMixedPrecision()(before))
+    assert print_module(after).count("R.astype(") == 2
+
+
+@pytest.mark.parametrize(
+    ("params", "line"),
+    [
+        (operands((3, 8), (5, 8), "float64"), "R.linear(x, w)"),
+        (operands((3, 8), (8, 5), "float16"), "R.matmul(x, w)"),
+        (operands((3, 1), (1, 5), "float32"), "R.matmul(x, w)"),
+        (operands((3, 8), (3, 8), "float32"), "R.add(x, w)"),
+    ],
+)
+def test_what_stays_as_it_is(params: str, line: str) -> None:
+    before = module(params, f"y = {line}")
+    assert print_module(ToMixedPrecision()(before)) == print_module(before)
+
+
+def test_transposed_operands() -> None:
+    params = 'a: R.Tensor((2, 8, 3), dtype="float32"), b: R.Tensor((2, 8, 5), dtype="float32")'
+    made = ToMixedPrecision()(module(params, "y = R.matmul(a, b, transpose_a=True)"))
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(s).astype("float32") for s in ((2, 8, 3), (2, 8, 5)))
+    expected = rounded(a).swapaxes(1, 2) @ rounded(b)
+    np.testing.assert_allclose(
+        VirtualMachine(build(made))["main"](a, b), expected, rtol=1e-5, atol=1e-5
+    )
+
+
+def test_another_dtype_is_refused() -> None:
+    with pytest.raises(ConfigError, match="bfloat16"):
+        ToMixedPrecision("float8").run(module(LINEAR, "y = R.linear(x, w, b)"))
