@@ -792,7 +792,9 @@ def test_precision_decides_about_winograds_convolution() -> None:
     assert "fused_conv_relu" in strict.report.kernels
     here = burnish.compile(module, (x,))
     np.testing.assert_allclose(here(x).numpy(), expected(module, x), rtol=0, atol=1e-5)
-    with pytest.raises(errors.ArgumentError, match="one of strict, fast, float32, bfloat16; found 'strickt'"):
+    with pytest.raises(
+        errors.ArgumentError, match="one of strict, fast, float32, bfloat16; found 'strickt'"
+    ):
         burnish.compile(module, (x,), precision="strickt")
 
 

@@ -181,14 +181,14 @@ def _through_registers(sch: Schedule, name: BlockRV | str, reads: list[int], til
     read, and the results go through registers instead."""
     *_, lines, lanes = sch.get_loops(name)
     block = block_named(sch.func, sch.get(name).name if isinstance(name, BlockRV) else name)
-    extents = [sch.get(loop).extent for loop in (lines, lanes)]
-    is_wider = all(isinstance(e, IntImm) for e in extents) and extents[0].value > extents[1].value
-    if is_wider and uses_intrinsic(block) and _reads_only_across(block):
+    high, wide = (sch.get(loop).extent for loop in (lines, lanes))
+    is_high = isinstance(high, IntImm) and isinstance(wide, IntImm) and high.value > wide.value
+    if is_high and uses_intrinsic(block) and _reads_only_across(block):
         copy = sch.cache_write(name, 0, "register")
         sch.reverse_compute_at(copy, tiles)
         sch.reorder(lanes, lines)
-        for loop, kind in ((lanes, sch.unroll), (lines, sch.vectorize)):
-            kind(loop)
+        sch.unroll(lanes)
+        sch.vectorize(lines)
         *_, lines, lanes = sch.get_loops(copy)
         sch.unroll(lines)
         sch.vectorize(lanes)
