@@ -198,10 +198,8 @@ class _Unroll:
         kind = type(e)
         if kind is Var:
             return self.values.get(id(e), e)
-        if kind is Buffer:
-            return e
         # The nodes that unrolled tiles consist of, without the generic walk.
-        if kind is IntImm or kind is FloatImm:
+        if kind is IntImm or kind is FloatImm or kind is Buffer:
             return e
         if kind is BufferLoad and e.predicate is None:
             index = self.expr(e.indices[0])
@@ -214,10 +212,20 @@ class _Unroll:
             return e if value is e.value else Broadcast(value, e.lanes)
         if getattr(e, "dtype", None) is INDEX and isinstance(e, BinaryOp):
             return self._index(e)
+        if kind is Let:
+            return self._let(e)
         new = map_children(e, self.expr)
         if new is e:
             return e
         return self._folded(new)
+
+    def _let(self, e: Let) -> Let:
+        """A copy binds a variable of its own, which no other copy's body may come to name."""
+        value, new = self.expr(e.value), Var(e.var.name, e.var.dtype)
+        self.values[id(e.var)] = new
+        body = self.expr(e.body)
+        del self.values[id(e.var)]
+        return Let(new, value, body)
 
     def _index(self, e: BinaryOp) -> Expr:
         """A linear index is shifted by the constants alone; the varying part is one shared node."""
@@ -274,10 +282,6 @@ class _Unroll:
             case Select(IntImm(value), a, b) | Call("if_then_else", (IntImm(value), a, b)):
                 chosen: Expr = a if value else b
                 return chosen
-            case Let(var, value, body):
-                new = Var(var.name, var.dtype)
-                self.values[id(var)] = new
-                return Let(new, value, self.expr(body))
             case _:
                 return e
 

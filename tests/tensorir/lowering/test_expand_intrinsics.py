@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from burnish.support.node import walk
+from burnish.support.target import Target
 from burnish.tensorir.expr import Call
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import INTRINSICS
 from burnish.tensorir.lowering.expand_intrinsics import EXPANSIONS, expand_intrinsics
 from burnish.tensorir.parser import parse_func
-from burnish.tests.native import call_native
+from burnish.tests.native import call_native, load_native
 
 NUMPY = {
     "exp10": lambda x: np.power(type(x.flat[0])(10), x),
@@ -85,3 +86,29 @@ def test_every_composed_intrinsic_is_expanded_into_others() -> None:
     assert not any(n.op in EXPANSIONS for n in walk(made.body) if isinstance(n, Call))
     plain = func("exp", "float32", 8)
     assert expand_intrinsics(plain) is plain
+
+
+@pytest.mark.parametrize("target", ["native", "llvm -mcpu=haswell", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_hypot_is_within_two_units_of_the_last_place_in_every_lane(dtype: str, target: str) -> None:
+    """With few registers a vector is several, each with variables of its own."""
+    count = 4096
+    f = parse_func(f"""
+@T.prim_func
+def main(A: T.Buffer(({count},), "{dtype}"), B: T.Buffer(({count},), "{dtype}"),
+         C: T.Buffer(({count},), "{dtype}")):
+    T.func_attr({{"is_scheduled": True}})
+    for i0 in range({count // 32}):
+        for i1 in T.vectorized(32):
+            with T.block("C"):
+                vi = T.axis.spatial({count}, i0 * 32 + i1)
+                C[vi] = T.hypot(A[vi], B[vi])
+""")
+    rng = np.random.default_rng(0)
+    scale = 2.0 ** rng.choice([-100, 0, 100], count)
+    a, b = ((rng.uniform(1, 9, count) * scale).astype(dtype) for _ in range(2))
+    out = np.zeros_like(a)
+    load_native(f, a, b, out, target=Target(target))()
+    x, y = a.astype(np.longdouble), b.astype(np.longdouble)
+    exact = np.sqrt(x * x + y * y)
+    assert (abs(out - exact) / np.spacing(exact.astype(dtype))).max() <= 2
