@@ -13,8 +13,9 @@ becomes, for each part of the rows,
       E(Y_tile)
 
 The weight's layout, [columns / panel][k / 2][panel][2], has the two elements of a sum side by side,
-32 bits as four bytes are. This rule is for CPUs that have an instruction for such pairs; without
-one the products are those of ``matmul``, which reads bfloat16 and multiplies float32.
+32 bits as four bytes are. This rule is for CPUs that have an instruction for such pairs which does
+more products a cycle than multiply-adds; elsewhere the products are those of ``matmul``, which
+reads bfloat16 and multiplies float32.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ class BFloat16Rule(Int8Rule):
     name = "bfloat16"
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:
-        known = target.instructions.dot_product("bfloat16", "bfloat16")
-        matmul = None if known is None else match(func)
+        known = target.instructions
+        pairs = known.dot_product("bfloat16", "bfloat16")
+        if pairs is None or pairs.elements * pairs.a_cycle <= known.ports.fmas:
+            return None
+        matmul = match(func)
         if matmul is None or not fits(func, matmul, ("bfloat16",), "float32"):
             return None
         return Product(func, matmul)

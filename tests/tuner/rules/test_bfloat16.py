@@ -124,8 +124,8 @@ def test_the_inner_loop() -> None:
             assert assembly.spills(loop) == []
 
 
-@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512", "znver4 -mattr=-avx512bf16"])
-def test_cpus_without_the_instruction_multiply_float32(cpu: str) -> None:
+@pytest.mark.parametrize("cpu", ["haswell", "sapphirerapids", "znver4 -mattr=-avx512bf16"])
+def test_cpus_where_pairs_gain_nothing_multiply_float32(cpu: str) -> None:
     rules = rules_of(product((64, 64), (64, 64)), Target(f"llvm -mcpu={cpu}"))
     assert "bfloat16" not in rules
     assert rules[0] == "matmul"

@@ -1,0 +1,103 @@
+"""What a precision costs and gives: time and error of models, as the table of docs/precision.md.
+
+    python -m burnish.benchmarks.precision --models bert,vit
+    python -m burnish.benchmarks.precision --mlp mlp.npz --images images.npz
+
+Every model is compiled once for each precision; calls are interleaved, and the shortest of each is
+shown. The error is the largest difference to the module in float64, relative to the largest result.
+With the parameters of an MLP (``w0``, ``b0``, ``w1``, ``b1``) and images with labels (``images``,
+``labels``), its correct answers are counted too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import burnish
+
+from ..models import resnet, transformer
+from ..support.host import native_target
+
+MODELS = {
+    "bert": transformer.bert,
+    "gpt2": transformer.gpt2,
+    "vit": transformer.vit,
+    "resnet18": lambda: resnet.build(18),
+}
+SHOWN = ("float32", "bfloat16")
+
+
+def error_of(found: Any, expected: Any) -> float:
+    """The largest difference, relative to the largest of the expected values."""
+    found, expected = (np.asarray(x, np.float64) for x in (found, expected))
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+def rows_of(name: str, module: Any, inputs: Sequence[Any], rounds: int) -> list[str]:
+    """A row of the table for each precision."""
+    import torch
+
+    with torch.no_grad():
+        wide = [x.double() if x.is_floating_point() else x for x in inputs]
+        expected = copy.deepcopy(module).double()(*wide).numpy()
+    models = {p: burnish.compile(module, tuple(inputs), precision=p, threads=1) for p in SHOWN}
+    errors = {p: error_of(m(*inputs).numpy(), expected) for p, m in models.items()}
+    best = dict.fromkeys(models, float("inf"))
+    for _ in range(rounds):
+        for p, model in models.items():
+            start = time.perf_counter()
+            model(*inputs)
+            best[p] = min(best[p], time.perf_counter() - start)
+    return [
+        f"| {name} | `{p}` | {best[p] * 1e3:.2f} | {best['float32'] / best[p]:.2f} | "
+        f"{errors[p]:.1e} |"
+        for p in models
+    ]
+
+
+def correct_answers(mlp: str, images: str) -> list[str]:
+    """A row for each precision: how many images an MLP gets right."""
+    import torch
+
+    known, data = np.load(mlp), np.load(images)
+    layers = [torch.nn.Linear(*known[f"w{n}"].shape[::-1]) for n in (0, 1)]
+    for n, layer in enumerate(layers):
+        layer.load_state_dict(
+            {"weight": torch.tensor(known[f"w{n}"]), "bias": torch.tensor(known[f"b{n}"])}
+        )
+    module = torch.nn.Sequential(torch.nn.Flatten(), layers[0], torch.nn.ReLU(), layers[1]).eval()
+    x = torch.tensor(data["images"].astype("float32") / 255)
+    rows = []
+    for p in SHOWN:
+        answers = burnish.compile(module, (x,), precision=p)(x).numpy().argmax(axis=1)
+        rows.append(f"| `{p}` | {int((answers == data['labels']).sum())} of {len(x)} |")
+    return rows
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", default=",".join(MODELS))
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--mlp")
+    parser.add_argument("--images")
+    given = parser.parse_args(arguments)
+    print(f"{native_target().cpu}, one thread\n")
+    print("| model | precision | ms | times float32 | error |\n|---|---|---|---|---|")
+    for name in filter(None, given.models.split(",")):
+        module, inputs = MODELS[name]()
+        print("\n".join(rows_of(name, module.eval(), inputs, given.rounds)), flush=True)
+    if given.mlp and given.images:
+        print("\n| precision | correct |\n|---|---|")
+        print("\n".join(correct_answers(given.mlp, given.images)))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
