@@ -10,6 +10,7 @@ How it is called is in ``callable_model``.
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from html import escape
@@ -21,6 +22,7 @@ from ..graphir.module import IRModule
 from ..support.caller import callers_level
 from ..support.choices import STAGES
 from ..support.errors import (
+    ArgumentError,
     BurnishError,
     FrontendError,
     NotCompiledError,
@@ -33,6 +35,7 @@ from ..tuner.analytic import schedule_analytically
 from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
 from ..vm.disassembler import print_program
+from ..vm.registry import register_func, unregister_func
 from .arrays import random_inputs
 from .callable_model import CallableModel
 from .executable import Executable
@@ -98,6 +101,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         threads: int,
         precision: str = "fast",
         again: Callable[[], Imported] | None = None,
+        fallback: str | None = None,
     ) -> None:
         super().__init__(is_torch=is_torch_module(source))
         # A source that is not imported again is not kept: its weights are the caller's.
@@ -110,6 +114,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._target = target
         self._threads = threads
         self._precision = precision
+        self._fallback = fallback
         self._schedule: ScheduleChoice = schedule_analytically
         self._current: ModelSignature | None = None
         self._asking: Asking[ModelSignature] | None = None
@@ -151,7 +156,9 @@ class CompiledModel(CallableModel[ModelSignature]):
             state = {n for known in self._signatures.values() for n in known.imported.state}
             changed = changed_weights(self._weights, weights)
             _refuse_changes([name for name in changed if name not in state])
-        imported = import_torch_module(self._source, args, kwargs, self._dynamic_shapes)
+        imported = import_torch_module(
+            self._source, args, kwargs, self._dynamic_shapes, self._fallback
+        )
         adopted = self._adopt(key, imported)
         self._weights = weights
         if count == NOTE_SIGNATURES - 1:
@@ -182,7 +189,9 @@ class CompiledModel(CallableModel[ModelSignature]):
         if isinstance(self._schedule, ScheduledBy):
             executable.report.notes += self._schedule.take_notes()
         executable.report.frontend |= imported.seconds
-        return ModelSignature(imported.without_module(), executable, self._threads)
+        calls = imported.without_module()
+        _register(calls)
+        return ModelSignature(calls, executable, self._threads)
 
     def refresh(self) -> None:
         """Take the weights that the torch module has now, as if it were compiled anew.
@@ -398,6 +407,7 @@ def compile(
     target: Target | str = "native",
     threads: int | None = None,
     precision: str = "fast",
+    fallback: str | None = None,
 ) -> CompiledModel:
     """Compile a model for the CPU.
 
@@ -418,6 +428,10 @@ def compile(
     matrix products to bfloat16 and sums them in float32: faster where the CPU has an instruction
     for that, with errors some thousand times as large; inputs and results keep their dtypes.
 
+    ``fallback="torch"`` lets torch run the operators of a torch model that cannot be compiled (FFT,
+    factorisations, operators of your own), and compiles the rest; ``model.report.notes`` names
+    each, its line and what it costs. Such a model cannot be saved.
+
     Raises FrontendError and UnsupportedOpError (all unsupported operators at once), TargetError,
     ArgumentError. Whatever is wrong with a model is raised here, or at the first call.
     """
@@ -425,16 +439,27 @@ def compile(
     count = thread_count(resolved, threads)
     selection(resolved, precision)  # refuses another word now, not at the first call
     again = None
+    if fallback not in (None, "torch"):
+        raise ArgumentError(f'fallback is None or "torch"; found {fallback!r}.')
     if not is_torch_module(model):
         _refuse_examples(model, example_inputs, dynamic_shapes)
-        imported: Imported | None = import_source(model)
+        imported: Imported | None = import_source(model, fallback=fallback)
     elif example_inputs is None:
         check_torch_module(model)
         imported = None
     else:
-        imported = import_torch_module(model, example_inputs, None, dynamic_shapes)
-        again = importer_of(model, example_inputs, dynamic_shapes)
-    return CompiledModel(model, imported, dynamic_shapes, resolved, count, precision, again)
+        imported = import_torch_module(model, example_inputs, None, dynamic_shapes, fallback)
+        again = importer_of(model, example_inputs, dynamic_shapes, fallback)
+    return CompiledModel(
+        model, imported, dynamic_shapes, resolved, count, precision, again, fallback
+    )
+
+
+def _register(imported: Imported) -> None:
+    """Register the environment functions that a model brings, for as long as it lives."""
+    for name, function in imported.functions.items():
+        register_func(name, function)
+        weakref.finalize(imported, unregister_func, name).atexit = False
 
 
 def _refuse_changes(names: Sequence[str]) -> None:

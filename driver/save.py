@@ -89,6 +89,11 @@ def describe_model(
         for tensor, called in zip(to_tensors(calls.held, calls.state), calls.state, strict=True):
             # A copy, since calls of other threads may change it before it is written.
             state[called] = _constant(array(tensor), parts)
+        if calls.functions:
+            raise ArtifactError(
+                f"{name} runs operators in torch ({', '.join(sorted(calls.functions))}), which a "
+                'file that is loaded without torch cannot. Compile it without fallback="torch".'
+            )
         variants = []
         for target in resolved:
             again = target != executable.target

@@ -45,6 +45,7 @@ def import_torch_module(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     dynamic_shapes: Any = None,
+    fallback: str | None = None,
 ) -> Imported:
     """An ``nn.Module`` at the signature of example inputs, which may be arrays of any library.
 
@@ -61,10 +62,12 @@ def import_torch_module(
         )
     example = tuple([as_example(x, f"example input {i}") for i, x in enumerate(args)])
     named = {k: as_example(x, f"example input {k!r}") for k, x in (kwargs or {}).items()}
-    return import_module(source, example, dynamic_shapes, example_kwargs=named)
+    return import_module(source, example, dynamic_shapes, example_kwargs=named, fallback=fallback)
 
 
-def importer_of(source: Any, args: Sequence[Any], dynamic_shapes: Any) -> Callable[[], Imported]:
+def importer_of(
+    source: Any, args: Sequence[Any], dynamic_shapes: Any, fallback: str | None = None
+) -> Callable[[], Imported]:
     """Imports an ``nn.Module`` once more, as ``import_torch_module`` does, without holding it or
     the inputs: their shapes and dtypes are enough. It raises FrontendError where the module is
     gone."""
@@ -79,7 +82,8 @@ def importer_of(source: Any, args: Sequence[Any], dynamic_shapes: Any) -> Callab
                 f"The {name} that this model was compiled from is gone, and its weights with it. "
                 "Compile another module."
             )
-        return import_torch_module(module, [_zeros(x) for x in shapes], None, dynamic_shapes)
+        examples = [_zeros(x) for x in shapes]
+        return import_torch_module(module, examples, None, dynamic_shapes, fallback)
 
     return import_again
 
@@ -103,19 +107,26 @@ def _map_tensors(x: Any, change: Callable[[Any], Any]) -> Any:
     return x
 
 
-def import_source(source: Any, answers: Sequence[Any] = ()) -> Imported:
+def import_source(
+    source: Any, answers: Sequence[Any] = (), *, fallback: str | None = None
+) -> Imported:
     """A model that states its signature: an IRModule, an ExportedProgram, or an ONNX model (a path,
     bytes or a ModelProto), which may have a question, and is imported with ``answers`` then.
 
     Raises FrontendError for anything else and for what cannot be imported, UnsupportedOpError.
     """
-    if isinstance(source, IRModule):
-        return import_ir_module(source)
     torch, onnx = sys.modules.get("torch"), sys.modules.get("onnx")
     if torch is not None and isinstance(source, torch.export.ExportedProgram):
         from ..frontend.torch import import_exported_program
 
-        return import_exported_program(source)
+        return import_exported_program(source, fallback=fallback)
+    if fallback is not None:
+        raise FrontendError(
+            f"fallback={fallback!r} is for models of torch, whose operators torch can run; this "
+            f"one is given as {type(source).__name__}. Leave it out."
+        )
+    if isinstance(source, IRModule):
+        return import_ir_module(source)
     is_proto = onnx is not None and isinstance(source, onnx.ModelProto)
     if isinstance(source, (str, Path, bytes)) or is_proto:
         try:

@@ -6,6 +6,7 @@ Weights are constants of the compiled graph as long as nobody writes them: one t
 an input from then on. Writes are known by the tensor's version counter, which those through
 ``.data`` pass by: reset Dynamo after them. Graphs for training, those that give inputs or
 views of them, and those that cannot be imported run as PyTorch runs them; a warning says so.
+Operators that cannot be compiled run in torch (``fallback="torch"``), the rest of their graph here.
 """
 
 from __future__ import annotations
@@ -84,12 +85,12 @@ class _Compiled:
             self._written += self._made[0].changed(args)
         graph = CapturedGraph(self._gm, args, self._written).eval()
         shapes = graph.dynamic_shapes()
-        model = compile(graph, dynamic_shapes=shapes)
+        model = compile(graph, dynamic_shapes=shapes, fallback="torch")
         if shapes is not None:
             try:
                 model._select(tuple([args[i] for i in graph.inputs]), {})
             except FrontendError:  # it compiles for these sizes, and for others when they come
-                model = compile(graph)
+                model = compile(graph, fallback="torch")
         return graph, model
 
 

@@ -80,6 +80,10 @@ class Imported:
     """Variable of ``main`` to where it comes from in the foreign model: ``net.py:12``, or the name
     of a value."""
 
+    functions: Mapping[str, Callable[..., None]] = field(default_factory=dict)
+    """The environment functions that ``main`` calls and nobody has registered: operators that the
+    foreign framework runs."""
+
     question: Question | None = None
     """The module is no model yet, but what answers this: import once more, with the answer."""
 

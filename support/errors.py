@@ -128,6 +128,10 @@ class UnsupportedOpError(FrontendError):
             "Rewrite the model without them, or register a converter "
             f"(burnish.frontend.{frontend}: @converts(name))."
         )
+        if frontend == "torch":
+            lines.append(
+                'burnish.compile(..., fallback="torch") lets torch run what it can of them.'
+            )
         super().__init__("\n".join(lines))
 
 

@@ -25,6 +25,14 @@ from .registry import REGISTRY, arguments, operator_name
 _FURTHER_ROWS = (decompositions_image, decompositions_counting, decompositions_special)
 _FURTHER = global_decomposition_table["post_autograd"]
 """torch's own, of which its table for export leaves out those of core operators."""
+_CHECKING = frozenset(
+    [f"aten.{name}.default" for name in (
+        "linalg_cholesky", "linalg_inv", "inverse", "linalg_lu_factor", "linalg_ldl_factor",
+        "linalg_solve",
+    )]
+)  # fmt: skip
+"""Operators whose decomposition raises by an operator without a result. Those that torch is to run
+stay whole."""
 _WRAPPERS = ("wrap_with_set_grad_enabled",)
 """Operators that only hold a part of the graph, which torch inlines when it decomposes."""
 
@@ -39,17 +47,21 @@ def operators(program: ExportedProgram) -> list[Node]:
     ]
 
 
-def prepare_program(program: ExportedProgram) -> ExportedProgram:
-    """The program made pure, and decomposed where it has to be; itself where nothing has to."""
+def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> ExportedProgram:
+    """The program made pure, and decomposed where it has to be; itself where nothing has to. What
+    ``falls_back`` to torch may stay whole."""
     table: dict[Any, Callable[..., Any]] = {}
     tried: set[Any] = set()
     while True:
         missing = {
             n.target
             for n in operators(program)
-            if _wants_others(n)
-            or _trains(n)
-            or (operator_name(n) not in REGISTRY and not _wants_more(n))
+            if (
+                _wants_others(n)
+                or _trains(n)
+                or (operator_name(n) not in REGISTRY and not _wants_more(n))
+            )
+            if not (falls_back and operator_name(n) in _CHECKING)
         } - tried
         if missing:
             table = table or dict(torch.export.default_decompositions().items())

@@ -43,6 +43,7 @@ from . import (
 )
 from .decompose import operators, prepare_program
 from .export import check_eval_mode, export_module, program_inputs
+from .fallback import Fallback, can_fall_back, is_complex, must_fall_back, real_of
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
 from .structure import CallStructure, DimRange, is_tensor_leaf
 from .symbols import SymbolTable, symbols_of
@@ -74,6 +75,7 @@ def import_module(
     dynamic_shapes: Any = None,
     *,
     example_kwargs: Mapping[str, Any] | None = None,
+    fallback: str | None = None,
 ) -> Imported:
     """Import an ``nn.Module`` at the shapes and dtypes of ``example_inputs``.
 
@@ -81,7 +83,8 @@ def import_module(
     ``{"input": {0: "batch"}}``. A name stands for every size from 0 up. Raises FrontendError
     (module in training mode, module that does not export, inputs that are no CPU tensors of a known
     dtype) and UnsupportedOpError (all at once). Buffers and inputs that ``forward()`` changes in
-    place are changed by the compiled model.
+    place are changed by the compiled model. With ``fallback="torch"`` operators without a converter
+    are environment functions, which run torch's.
     """
     start = time.perf_counter()
     with _export_lock:
@@ -92,6 +95,7 @@ def import_module(
         places=plan.places,
         parameters=plan.parameters,
         source=f"torch {type(module).__name__}",
+        fallback=fallback,
     )
     return replace(imported, seconds={"torch.export": exported - start, **imported.seconds})
 
@@ -102,6 +106,7 @@ def import_exported_program(
     places: Sequence[tuple[int, int, str]] = (),
     parameters: Sequence[str] = (),
     source: str = "torch program",
+    fallback: str | None = None,
 ) -> Imported:
     """Import a torch.export program; errors as for ``import_module``.
 
@@ -109,14 +114,16 @@ def import_exported_program(
     """
     start = time.perf_counter()
     with _export_lock:
-        program = prepare_program(program)
-    REGISTRY.check([(operator_name(n), location(n)) for n in operators(program)])
+        program = prepare_program(program, falls_back=fallback is not None)
+    nodes = [n for n in operators(program) if fallback is None or not can_fall_back(n)]
+    REGISTRY.check([(operator_name(n), location(n)) for n in nodes])
     structure = CallStructure.of(program, parameters)
     fakes = _input_fakes(program)
     symbols = SymbolTable(symbols_of([s for f in fakes for s in _sizes(f)]), _names(fakes, places))
     structure.ranges = _ranges(program, fakes, symbols)
     builder = BlockBuilder()
     context = Context(builder, symbols)
+    context.fallback = None if fallback is None else Fallback()
     changed = _changed(program)
     params, state = _bind_placeholders(program, context, changed)
     inputs = [*params.values(), *[s.var for s in state.values()]]
@@ -143,7 +150,11 @@ def import_exported_program(
         written=tuple([[*params, *state].index(n) for n in changed]),
         dim_names=symbols.dim_names,
         source=source,
-        notes=tuple([_describe(r) for r in structure.ranges]),
+        notes=(
+            *[_describe(r) for r in structure.ranges],
+            *(context.fallback.notes if context.fallback else ()),
+        ),
+        functions=context.fallback.functions if context.fallback else {},
         seconds={"import": time.perf_counter() - start},
         variables=values,
         places={values[n.name]: line_of(n) for n in program.graph.nodes if n.name in values},
@@ -274,7 +285,8 @@ def _bind_placeholders(
             context.values[node.name] = var
             continue
         if id(tensor) not in known:
-            known[id(tensor)] = context.weight(spec.target or node.name, tensor, where)
+            held = real_of(tensor) if context.fallback else tensor
+            known[id(tensor)] = context.weight(spec.target or node.name, held, where)
         context.values[node.name] = known[id(tensor)]
     return params, state
 
@@ -285,6 +297,7 @@ def _convert(program: ExportedProgram, context: Context, node: Node) -> None:
         target = str(node.target)
         held = program.constants.get(target)
         held = getattr(program.graph_module, target) if held is None else held
+        held = real_of(held) if context.fallback else held
         context.values[node.name] = context.weight(target, held, f"constant {target!r}")
     if node.op != "call_function":
         return
@@ -300,14 +313,28 @@ def _convert(program: ExportedProgram, context: Context, node: Node) -> None:
             context.values[node.name] = context.symbols.convert(fake)
         elif isinstance(fake, (int, float, bool, torch.SymFloat, torch.SymBool)):
             context.values[node.name] = fake
+        elif context.fallback and must_fall_back(node):
+            context.values[node.name] = context.fallback.emit(context, node)
         elif isinstance(fake, torch.Tensor) and 0 in [s for s in fake.shape if type(s) is int]:
             context.values[node.name] = context.empty(context.result_type(node))
         else:
-            context.values[node.name] = REGISTRY[operator_name(node)](context, node)
+            context.values[node.name] = _converted(context, node)
     except BurnishError as error:
         if operator_name(node) not in str(error):
             raise error.note(f"while importing {operator_name(node)} at {location(node)}") from None
         raise
+
+
+def _converted(context: Context, node: Node) -> Any:
+    """What the node's converter gives; of one that refuses this form of it, what the fallback
+    does."""
+    try:
+        return REGISTRY[operator_name(node)](context, node)
+    except FrontendError:
+        if context.fallback is None or not can_fall_back(node):
+            raise
+        context.node = node
+        return context.fallback.emit(context, node)
 
 
 def _outputs(program: ExportedProgram, context: Context, structure: CallStructure) -> list[Var]:
@@ -315,6 +342,12 @@ def _outputs(program: ExportedProgram, context: Context, structure: CallStructur
     output = next(n for n in program.graph.nodes if n.op == "output")
     results = output.args[0]
     assert isinstance(results, (tuple, list))
+    for a in results:
+        if isinstance(a, Node) and is_complex(a.meta.get("val")):
+            raise FrontendError(
+                f"The output {a.name!r} is a tensor of complex numbers, of which there is no "
+                "dtype; return torch.view_as_real of it."
+            )
     changed = len(results) - len(structure.outputs)
     atoms = [context.operand(a) for a in results[:changed]]
     atoms += [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,9 @@ from ...tensorir.expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, Max, Min, 
 from ...tensorir.expr import Var as DimVar
 from ..registry import ConverterRegistry
 from .symbols import SymbolTable
+
+if TYPE_CHECKING:
+    from .fallback import Fallback
 
 REGISTRY = ConverterRegistry("torch")
 SHARED = 4096
@@ -128,6 +131,8 @@ class Context:
         """Node name to an atom, a dim expression (SymInt nodes), a number, or a list of them."""
         self.node: Node | None = None
         """The node being converted."""
+        self.fallback: Fallback | None = None
+        """What runs operators without a converter, where that is wanted."""
 
     # -- operands -----------------------------------------------------------------------------
     def value(self, argument: Any) -> Any:

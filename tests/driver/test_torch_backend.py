@@ -62,9 +62,9 @@ def test_one_compilation_serves_all_sizes(monkeypatch: pytest.MonkeyPatch) -> No
     shapes: list[object] = []
     original = torch_backend.compile
 
-    def spy(model, *, dynamic_shapes=None):  # type: ignore[no-untyped-def]
+    def spy(model, *, dynamic_shapes=None, **options):  # type: ignore[no-untyped-def]
         shapes.append(dynamic_shapes)
-        return original(model, dynamic_shapes=dynamic_shapes)
+        return original(model, dynamic_shapes=dynamic_shapes, **options)
 
     monkeypatch.setattr(torch_backend, "compile", spy)
     module, eager = pair(nn.Linear(3, 4))

@@ -1,0 +1,209 @@
+"""Operators without a converter as environment functions: ``fallback="torch"``.
+
+    %y = aten._linalg_svd.default(%x)   ->   R.call_dps_packed("torch.aten._linalg_svd.default.0",
+                                                              x, ...)
+
+The node's own operator is called on tensors that share the program's memory, and its results are
+copied into the memory that the program planned for them: shapes are those of the exported program's
+metadata, so that the callee's results must have them. Between operators that run here a complex
+tensor is one of real numbers with a last dim of 2; a node that takes or gives complex numbers runs
+here whatever converters there are. Nothing is registered here: the driver does that.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+from torch.fx.node import map_arg
+
+from ...graphir.dim import static_shape
+from ...graphir.expr import Atom, CallDPSPacked, TupleGetItem
+from ...graphir.type import TensorType, TupleType
+from ...support.errors import EnvironmentFunctionError
+from ...tensorir.expr import Expr, IntImm
+from .registry import DTYPES, REGISTRY, Context, location, operator_name
+
+_REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+_numbers = itertools.count()
+"""Names of environment functions are the process's, so are the numbers in them."""
+
+
+class Fallback:
+    """The operators of one program that run in torch: ``functions`` by name, ``notes`` on them."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, Callable[..., None]] = {}
+        self._seen: dict[str, list[tuple[str, int | None]]] = {}
+        """Of each operator where its calls stand, and the bytes of results that each copies."""
+
+    def emit(self, context: Context, node: Node) -> Any:
+        """Emit the call of a node's operator. Raises FrontendError where a result has a size that
+        only data tell, or a dtype that no tensor of ours has."""
+        operands: list[Atom] = []
+        kinds: list[Any] = []
+
+        def take(argument: Node) -> Any:
+            value, fake = context.values[argument.name], argument.meta.get("val")
+            if isinstance(value, (bool, int, float)):
+                return value
+            is_size = isinstance(value, Expr)
+            if is_size:
+                kinds.append(torch.int64)
+            elif isinstance(fake, torch.Tensor):
+                kinds.append(fake.dtype)
+            else:
+                raise context.refuse(f"takes {argument.name!r}, which cannot be handed to torch.")
+            operands.append(context.operand(argument))
+            return _Operand(len(operands) - 1, is_size=is_size)
+
+        args = map_arg(node.args, take)
+        kwargs = map_arg(node.kwargs, take)
+        fakes = node.meta["val"]
+        is_several = isinstance(fakes, (tuple, list))
+        types = [self._type(context, f) for f in (fakes if is_several else [fakes])]
+        name = f"torch.{operator_name(node)}.{next(_numbers)}"
+        self.functions[name] = _adapter(node, args, kwargs, kinds)
+        self._seen.setdefault(operator_name(node), []).append((location(node), _bytes(types)))
+        if not is_several:
+            return context.builder.emit(CallDPSPacked(name, tuple(operands), types[0]), "lv")
+        call = CallDPSPacked(name, tuple(operands), TupleType(tuple(types)))
+        whole = context.builder.emit(call, "lv")
+        return [context.builder.emit(TupleGetItem(whole, i), "lv") for i in range(len(types))]
+
+    def _type(self, context: Context, fake: Any) -> TensorType:
+        assert context.node is not None
+        if not isinstance(fake, torch.Tensor):
+            raise context.refuse("gives something that is no tensor, which torch cannot do for us.")
+        if fake.dtype not in _REAL:
+            return context.tensor_type(fake, location(context.node))
+        kind = context.tensor_type(fake.to(_REAL[fake.dtype]), location(context.node))
+        return TensorType((*kind.shape, IntImm(2)), kind.dtype)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence on each operator: where, how often, and what its calls cost."""
+        return tuple([_note(name, places) for name, places in self._seen.items()])
+
+
+class _Operand:
+    """An argument that is the call's operand ``index``; ``is_size`` of a number given as one."""
+
+    def __init__(self, index: int, *, is_size: bool) -> None:
+        self.index, self.is_size = index, is_size
+
+
+def can_fall_back(node: Node) -> bool:
+    """Whether a node is a pure operator whose results are tensors of sizes known before the
+    call."""
+    target, fakes = node.target, node.meta.get("val")
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return False
+    results = fakes if isinstance(fakes, (tuple, list)) else [fakes]
+    return bool(results) and all(map(_has_type, results))
+
+
+def _has_type(fake: Any) -> bool:
+    if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
+        return False
+    return (fake.dtype in DTYPES or fake.dtype in _REAL) and not _depends_on_data(fake)
+
+
+def _depends_on_data(fake: torch.Tensor) -> bool:
+    return bool(free_unbacked_symbols(fake))
+
+
+def must_fall_back(node: Node) -> bool:
+    """Whether no converter can do: there is none, or complex numbers are at hand."""
+    if operator_name(node) == "operator.getitem":
+        return False
+    found = [node.meta.get("val"), *[n.meta.get("val") for n in node.all_input_nodes]]
+    return REGISTRY.get(operator_name(node)) is None or any(map(is_complex, found))
+
+
+def real_of(tensor: Any) -> Any:
+    """A weight as it is handed to operators that run here: a complex one as real numbers."""
+    is_one = isinstance(tensor, torch.Tensor) and tensor.dtype in _REAL
+    return torch.view_as_real(tensor.detach().resolve_conj()) if is_one else tensor
+
+
+def is_complex(fake: Any) -> bool:
+    """Whether a value is, or holds, a tensor of complex numbers."""
+    if isinstance(fake, (tuple, list)):
+        return any(map(is_complex, fake))
+    return isinstance(fake, torch.Tensor) and fake.dtype.is_complex
+
+
+def _adapter(
+    node: Node, args: Any, kwargs: Any, kinds: Sequence[torch.dtype]
+) -> Callable[..., None]:
+    """The environment function: inputs first, then outputs to write."""
+    target, place = node.target, f"{operator_name(node)} at {location(node)}"
+    assert callable(target)
+    several = isinstance(node.meta["val"], (tuple, list))
+    dtypes = [f.dtype for f in (node.meta["val"] if several else [node.meta["val"]])]
+
+    def call(*tensors: Any) -> None:
+        inputs = [_shared(t, k) for t, k in zip(tensors, kinds, strict=False)]
+        outs = [_shared(t, k) for t, k in zip(tensors[len(kinds) :], dtypes, strict=True)]
+        with torch.no_grad():
+            found = target(*_filled(args, inputs), **_filled(kwargs, inputs))
+            for out, value in zip(outs, found if several else [found], strict=True):
+                if value.shape != out.shape or value.dtype != out.dtype:
+                    raise EnvironmentFunctionError(
+                        f"{place} gave a result of shape {list(value.shape)} and {value.dtype}; "
+                        f"the exported program says {list(out.shape)} and {out.dtype}. Correct the "
+                        "operator's fake implementation."
+                    )
+                out.copy_(value)
+
+    return call
+
+
+def _filled(given: Any, inputs: Sequence[torch.Tensor]) -> Any:
+    """Arguments with the call's operands in their places."""
+    if isinstance(given, _Operand):
+        value = inputs[given.index]
+        return int(value) if given.is_size else value
+    if isinstance(given, (tuple, list)):
+        return type(given)([_filled(g, inputs) for g in given])
+    if isinstance(given, dict):
+        return {k: _filled(g, inputs) for k, g in given.items()}
+    return given
+
+
+def _shared(tensor: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor of the program as one of torch, on the same memory."""
+    found = torch.utils.dlpack.from_dlpack(tensor.data)
+    if dtype is torch.bfloat16:
+        return found.view(dtype)
+    return torch.view_as_complex(found) if dtype.is_complex else found
+
+
+def _bytes(types: Sequence[TensorType]) -> int | None:
+    """What results take; None where that depends on symbolic dims."""
+    total = 0
+    for kind in types:
+        shape = static_shape(kind.shape)
+        if shape is None:
+            return None
+        count = 1
+        for size in shape:
+            count *= size
+        total += count * kind.dtype.itemsize
+    return total
+
+
+def _note(name: str, places: Sequence[tuple[str, int | None]]) -> str:
+    sizes = [size for _, size in places]
+    known = [size for size in sizes if size is not None]
+    copied = f"{sum(known)} bytes of" if len(known) == len(sizes) else "its"
+    times = "once" if len(places) == 1 else f"{len(places)} times"
+    return (
+        f"{name} runs in torch, {times} in a call of the model, first at {places[0][0]}: each time "
+        f"it ends a native segment, and {copied} results are copied."
+    )
