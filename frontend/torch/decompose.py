@@ -20,6 +20,7 @@ from . import decompositions_counting, decompositions_image, decompositions_spec
 from .decompositions import BATCH_NORMS, DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
 from .decompositions_packages import BY_NAME
 from .export import quiet_torch
+from .fallback import can_fall_back, has_complex
 from .registry import REGISTRY, arguments, operator_name
 
 _FURTHER_ROWS = (decompositions_image, decompositions_counting, decompositions_special)
@@ -61,7 +62,7 @@ def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> Ex
                 or _trains(n)
                 or (operator_name(n) not in REGISTRY and not _wants_more(n))
             )
-            if not (falls_back and operator_name(n) in _CHECKING)
+            if not (falls_back and _stays_whole(n))
         } - tried
         if missing:
             table = table or dict(torch.export.default_decompositions().items())
@@ -75,6 +76,12 @@ def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> Ex
         tried |= missing
         with quiet_torch(), torch.no_grad():
             program = program.run_decompositions(chosen)
+
+
+def _stays_whole(node: Node) -> bool:
+    """Whether torch is to run the operator as it is: torch's decompositions are for real
+    numbers."""
+    return operator_name(node) in _CHECKING or (has_complex(node) and can_fall_back(node))
 
 
 def _composite(op: Any) -> Callable[..., Any] | None:

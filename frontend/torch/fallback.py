@@ -121,8 +121,12 @@ def must_fall_back(node: Node) -> bool:
     """Whether no converter can do: there is none, or complex numbers are at hand."""
     if operator_name(node) == "operator.getitem":
         return False
-    found = [node.meta.get("val"), *[n.meta.get("val") for n in node.all_input_nodes]]
-    return REGISTRY.get(operator_name(node)) is None or any(map(is_complex, found))
+    return REGISTRY.get(operator_name(node)) is None or has_complex(node)
+
+
+def has_complex(node: Node) -> bool:
+    """Whether a node takes or gives complex numbers."""
+    return any([is_complex(n.meta.get("val")) for n in (node, *node.all_input_nodes)])
 
 
 def real_of(tensor: Any) -> Any:

@@ -90,7 +90,7 @@ def check(model: nn.Module, x: torch.Tensor, again: torch.Tensor, **options: Any
 @pytest.mark.parametrize(
     ("function", "x", "operators"),
     [
-        (filtered, SQUARE, ["aten._fft_r2c.default", "aten._fft_c2r.default", "aten.mul.Tensor"]),
+        (filtered, SQUARE, ["aten.fft_rfft.default", "aten.fft_irfft.default", "aten.mul.Tensor"]),
         (decomposed, SQUARE, ["aten._linalg_svd.default", "aten.linalg_qr.default"]),
         (solved, POSITIVE, ["aten.linalg_cholesky.default", "aten.linalg_inv.default"]),
         (lambda m, x: torch.linalg.matrix_exp(m.layer(x)), SQUARE, ["linalg_matrix_exp"]),
@@ -107,6 +107,24 @@ def test_results_are_those_of_eager(function: Any, x: torch.Tensor, operators: l
     assert "runs in torch, once in a call" in notes
     assert "test_fallback.py:" in notes
     assert "relu" not in notes
+
+
+def test_operators_on_complex_numbers_stay_whole() -> None:
+    """torch decomposes ``angle`` into a comparison, which complex numbers have not."""
+    check(Function(lambda m, x: torch.angle(torch.fft.fft(m.layer(x))), 5), SQUARE, SQUARE.T)
+
+
+def test_a_model_of_transformers() -> None:
+    from burnish.tests.models_of_others.libraries import transformers
+
+    config = transformers.FNetConfig(
+        hidden_size=16, num_hidden_layers=2, intermediate_size=32, vocab_size=50
+    )
+    ids = torch.arange(24).reshape(2, 12)
+    compiled = check(transformers.FNetModel(config), ids, ids.flip(0) + 1)
+    found = [n for n in compiled.report.notes if n.startswith("aten.fft_fftn.default")]
+    assert "2 times" in found[0]
+    assert "modeling_fnet.py:" in found[0]
 
 
 @pytest.mark.parametrize("function", [filtered, lambda m, x: scaled(m.layer(x), x.shape[0])])
