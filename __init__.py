@@ -76,13 +76,39 @@ _PUBLIC = {
 """Public name to ``module`` (which has it under that name), ``module:attribute``, or ``module:``
 for a module itself."""
 
+_ELSEWHERE = {
+    "IRBuilder": "text: @I.ir_module and burnish.parse",
+    "cpu": "nothing: burnish runs on the CPU",
+    "const": "burnish.te.const in loops and burnish.graph.const in graphs",
+    "contrib": "nothing; what is registered is called by name",
+    "cuda": "nothing: burnish compiles for CPUs alone",
+    "device": "nothing: burnish runs on the CPU",
+    "dlight": "burnish.transform.DefaultSchedule",
+    "get_global_func": "the function that register_func was given",
+    "ir": "burnish.IRModule, burnish.transform and burnish.assert_structural_equal",
+    "meta_schedule": "burnish.tune_tir, and model.tune for whole models",
+    "nd": "burnish.array and burnish.empty; NumPy's and PyTorch's arrays are taken as they are",
+    "register_global_func": "burnish.register_func",
+    "relax": "burnish.graph, burnish.BlockBuilder and R of burnish.script",
+    "relay": "burnish.compile, which imports models",
+    "runtime": "burnish.array and burnish.VirtualMachine",
+    "structural_equal": "burnish.assert_structural_equal",
+    "target": "burnish.Target",
+    "testing": "numpy.testing",
+    "tir": "burnish.Schedule, burnish.TensorIntrin and T of burnish.script",
+    "tvm": "burnish; docs/from_tvm.md has the names",
+}
+"""Names of other compilers, and what does it here."""
+
 __all__ = ["__version__", *_PUBLIC]
 
 
 def __getattr__(name: str) -> object:
     place = _PUBLIC.get(name)
     if place is None:
-        raise AttributeError(f"module 'burnish' has no attribute {name!r}")
+        known = _ELSEWHERE.get(name)
+        hint = f"; here it is {known} (docs/from_tvm.md)" if known else ""
+        raise AttributeError(f"module 'burnish' has no attribute {name!r}{hint}")
     path, colon, attribute = place.partition(":")
     module = _import_module(f".{path}", __name__)
     value = module if colon and not attribute else getattr(module, attribute or name)

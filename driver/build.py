@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..graphir.expr import Function
 from ..graphir.module import IRModule
-from ..support.errors import BurnishError
+from ..support.errors import ArgumentError, BurnishError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule as TensorSchedule
@@ -42,12 +43,12 @@ def as_module(mod: Any) -> IRModule:
 def build(
     mod: Any,
     args: Any = None,
-    target: Target | str = "native",
+    target: Target | str | Mapping[str, Any] = "native",
     *,
     threads: int | None = None,
     precision: str = "fast",
 ) -> Executable:
-    """Compile a module.
+    """Compile a module; a target may be the second argument: ``build(mod, "llvm")``.
 
     Every PrimFunc that is in it is lowered exactly as it stands; operators of graph functions are
     legalised, fused and scheduled. A stage schedule (``te.create_schedule``) is built over
@@ -57,6 +58,10 @@ def build(
     for a stage schedule that says what cannot be done, TargetError for a bad target, ArgumentError
     for a bad number of threads.
     """
+    if isinstance(args, (str, Target, Mapping)):
+        if target != "native":
+            raise ArgumentError(f"build was given two targets, {str(args)!r} and {str(target)!r}.")
+        args, target = None, args
     if isinstance(mod, StageSchedule) or (args is not None and isinstance(mod, TensorSchedule)):
         mod = lowered_stages(mod, args, "main", "build").func
     elif args is not None:

@@ -38,6 +38,11 @@ class Executable:
     def __post_init__(self) -> None:
         self.report.compiled = weakref.ref(self)
 
+    @property
+    def mod(self) -> IRModule:
+        """``module``, by the name that libraries have elsewhere."""
+        return self.module
+
     def __repr__(self) -> str:
         count = len(self.program.kernels)
         names = ", ".join(self.module.functions)

@@ -7,7 +7,7 @@ Only object code is shared: the names of functions, parameters and dims stay eac
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -76,14 +76,14 @@ class _Cache:
 _cache = _Cache(_CACHE_SIZE)
 
 
-def resolve_target(target: Target | str) -> Target:
+def resolve_target(target: Target | str | Mapping[str, Any]) -> Target:
     """The target with ``native`` replaced by this machine; raises TargetError for a bad text."""
-    if not isinstance(target, (str, Target)):
+    if not isinstance(target, (str, Target, Mapping)):
         raise TargetError(
             "Expected a target such as 'native -threads=1', or a burnish.Target; found "
             f"{type(target).__name__}."
         )
-    parsed = Target(target) if isinstance(target, str) else target
+    parsed = target if isinstance(target, Target) else Target(target)
     return parsed if parsed.is_resolved else parsed.resolved(native_target())
 
 

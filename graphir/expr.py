@@ -12,6 +12,7 @@ same with a function of the module called ``name`` or, failing that, an environm
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -207,10 +208,11 @@ class Function(Node):
                 return v
         return default
 
-    def with_attr(self, key: str, value: Any) -> Function:
-        """A copy with one attribute set or replaced."""
-        kept = tuple([(k, v) for k, v in self.attrs if k != key])
-        return replace(self, attrs=(*kept, (key, value)))
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> Function:
+        """A copy with one attribute set or replaced, or with all of a dict."""
+        given = dict(key) if isinstance(key, Mapping) else {key: value}
+        kept = tuple([(k, v) for k, v in self.attrs if k not in given])
+        return replace(self, attrs=(*kept, *given.items()))
 
 
 Atom: TypeAlias = Var | Constant | ShapeExpr | GlobalVar | Tuple

@@ -75,6 +75,10 @@ class IRModule:
         self[name]
         return GlobalVar(name)
 
+    def get_global_vars(self) -> list[GlobalVar]:
+        """References to all functions, in order."""
+        return [GlobalVar(name) for name in self.functions]
+
     def update_func(self, var: GlobalVar | str, func: ModuleFunction) -> None:
         """Replace (or add) a function in place."""
         self[var] = func

@@ -12,7 +12,7 @@ The text form is a kind and options: ``native -threads=1``, ``llvm -mcpu=haswell
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -87,10 +87,20 @@ class Target:
     cores: int
     threads: int
 
-    def __init__(self, text: str | Target = "native", /, **settings: Any) -> None:
-        """Parse ``text`` and then set fields by keyword; raises TargetError for what is not a
-        target."""
-        values: dict[str, Any] = _parse(str(text))
+    def __init__(
+        self,
+        text: str | Target | Mapping[str, Any] = "native",
+        /,
+        host: str | Target | Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        """Parse ``text``, or a dict of its options (``{"kind": "llvm", "mcpu": "haswell"}``), and
+        then set fields by keyword. A ``host``, where programs for other devices have one, is a
+        target too: a CPU is its own host, so nothing follows from it. Raises TargetError for what
+        is not a target."""
+        if host is not None:
+            Target(host)
+        values: dict[str, Any] = _parse(_written(text) if isinstance(text, Mapping) else str(text))
         known = {f.name for f in fields(Target)}
         for name in settings:
             if name not in known:
@@ -241,14 +251,32 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], Any]]] = {
 """Option to (field, reader). ``-num-cores`` is another name of ``-threads``; a second dash is
 allowed."""
 
+_OTHER_DEVICES = ("cuda", "nvidia", "opencl", "vulkan", "metal", "rocm", "webgpu", "hexagon")
 _SHOWN = {name: option for option, (name, _) in reversed(_OPTIONS.items())}
 _SIZES = ("triple", "vector_bits", "vector_registers", "l1_bytes", "l2_bytes", "l3_bytes")
+
+
+def _written(options: Mapping[str, Any]) -> str:
+    """A dict of options as text: lists are joined by commas."""
+    parts = [str(options.get("kind", ""))]
+    for key, value in options.items():
+        listed = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        if key == "host":
+            Target(value)
+        elif key != "kind":
+            parts.append(shlex.quote(f"-{str(key).lstrip('-')}={listed}"))
+    return " ".join(parts)
 
 
 def _parse(text: str) -> dict[str, Any]:
     kind, *options = shlex.split(text) or [""]
     if kind in CPUS:
         kind, options = "llvm", [f"-mcpu={kind}", *options]
+    if kind.split("/")[0] in _OTHER_DEVICES:
+        raise TargetError(
+            f"Target {text!r}: burnish compiles for CPUs alone. Write 'native' or "
+            "'llvm -mcpu=NAME'; loops that are bound to threads of a GPU run as loops."
+        )
     if kind not in KINDS:
         raise TargetError(
             f"Expected a target such as 'native -threads=1' or 'llvm -mcpu=haswell' (a kind, one "

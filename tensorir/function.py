@@ -7,6 +7,7 @@ pass their values as ``dims`` (``support.abi``) in the order of ``shape_vars``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from ..support.display import as_html, show_text
@@ -40,8 +41,14 @@ class PrimFunc(Node):
                 return v
         return default
 
-    def with_attr(self, key: str, value: Any) -> PrimFunc:
-        """A copy with one attribute set (or replaced); ``global_symbol`` also renames it."""
+    def with_attr(self, key: str | Mapping[str, Any], value: Any = None) -> PrimFunc:
+        """A copy with one attribute set (or replaced), or with all of a dict; ``global_symbol``
+        also renames it."""
+        if isinstance(key, Mapping):
+            result = self
+            for name, each in key.items():
+                result = result.with_attr(name, each)
+            return result
         kept = [(k, v) for k, v in self.attrs if k != key]
         index = next((i for i, (k, _) in enumerate(self.attrs) if k == key), len(kept))
         kept.insert(index, (key, value))

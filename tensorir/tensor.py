@@ -130,6 +130,10 @@ class Tensor(Buffer):
             )
         return BufferLoad(self, tuple([_index(i, self.name) for i in items]))
 
+    def __call__(self, *indices: ExprLike) -> BufferLoad:
+        """``A(i, j)`` is ``A[i, j]``, so that ``lambda *i: A(*i)`` takes any number of axes."""
+        return self[indices]
+
     def __repr__(self) -> str:
         return f"Tensor({self.name!r})"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from types import ModuleType
@@ -74,3 +75,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'burnish' has no attribute 'compil'"):
         burnish.compil  # noqa: B018
     assert not hasattr(burnish, "_unknown")
+
+
+def test_names_of_other_compilers_are_told_what_does_it_here() -> None:
+    with pytest.raises(
+        AttributeError, match=r"'register_global_func'; here it is burnish.register"
+    ):
+        burnish.register_global_func  # noqa: B018
+    assert not set(burnish._ELSEWHERE) & set(burnish._PUBLIC)
+    named = re.findall(r"burnish\.(\w+)", " ".join(burnish._ELSEWHERE.values()))
+    assert named
+    assert all(hasattr(burnish, name) for name in named)

@@ -202,3 +202,17 @@ def test_the_latest_registration_counts() -> None:
         np.multiply(x.numpy(), 3, out=out.numpy())
 
     assert vm["main"](np.zeros(4, np.float32)).tolist() == [8] * 4
+
+
+@pytest.mark.parametrize("target", ["llvm", burnish.Target("native"), {"kind": "llvm"}])
+def test_a_target_may_come_second(target: Any) -> None:
+    lib = burnish.build(add_one(), target)
+    y = np.zeros(8, np.float32)
+    lib["main"](np.ones(8, np.float32), y)
+    np.testing.assert_array_equal(y, np.full(8, 2))
+    assert lib.mod is lib.module
+
+
+def test_two_targets_are_one_too_many() -> None:
+    with pytest.raises(errors.ArgumentError, match="two targets, 'llvm' and 'haswell'"):
+        burnish.build(add_one(), "llvm", "haswell")

@@ -49,6 +49,7 @@ def test_attributes_are_read_and_replaced() -> None:
     changed = func.with_attr("num_input", 1).with_attr("num_input", 2)
     assert changed.attr("num_input") == 2
     assert func.attr("num_input") is None
+    assert changed.with_attr({"num_input": 3, "a": 4}).attrs[-2:] == (("num_input", 3), ("a", 4))
 
 
 def test_a_bfloat16_constant_is_rounded_from_numbers() -> None:

@@ -19,6 +19,7 @@ MODULE = parse_module(
 def test_functions_are_found_by_name_and_reference() -> None:
     module = MODULE.copy()
     var = module.get_global_var("helper")
+    assert [v.name for v in module.get_global_vars()] == list(module.functions)
     assert module[var] is module["helper"]
     assert var in module
     assert "nothing" not in module

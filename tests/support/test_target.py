@@ -106,7 +106,7 @@ def test_targets_are_values() -> None:
     [
         ("", "Expected a target such as 'native -threads=1'"),
         ("nativ", "Did you mean 'native'?"),
-        ("cuda", "a kind, one of native, llvm"),
+        ("toaster", "a kind, one of native, llvm"),
         ("llvm -cpu=haswell", "has no option '-cpu'. Did you mean '-mcpu'?"),
         ("llvm haswell", "has no option 'haswell'."),
         ("native -threads=0", "-threads needs a value, as in -threads=1."),
@@ -170,3 +170,19 @@ def test_every_cpu_of_the_table_resolves(cpu: str) -> None:
     assert t.is_resolved
     assert t.l1_bytes < t.l2_bytes < t.l3_bytes
     assert t.vector_bits in (128, 256, 512)
+
+
+def test_a_dict_of_options_is_a_target() -> None:
+    options = {"kind": "llvm", "mcpu": "haswell", "-mattr": ["+aes", "-bmi"], "num-cores": 2}
+    assert Target(options) == Target("llvm -mcpu=haswell -mattr=+aes,-bmi -threads=2")
+    assert Target("haswell", host="llvm") == Target({"kind": "haswell", "host": "llvm"})
+    with pytest.raises(TargetError, match="has no option '-speed'"):
+        Target({"kind": "llvm", "speed": 3})
+
+
+@pytest.mark.parametrize("text", ["cuda", "nvidia/nvidia-a100", "opencl -device=mali"])
+def test_other_devices_are_refused_by_name(text: str) -> None:
+    with pytest.raises(TargetError, match="burnish compiles for CPUs alone"):
+        Target(text)
+    with pytest.raises(TargetError, match="burnish compiles for CPUs alone"):
+        Target("llvm", host=text)

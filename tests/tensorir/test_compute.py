@@ -9,6 +9,7 @@ import pytest
 from burnish import te
 from burnish.support.errors import ComputeError
 from burnish.support.node import walk
+from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.compute import ReduceAxis, Tensor, create_prim_func
 from burnish.tensorir.expr import Expr, Let, Reduce, Var
 from burnish.tensorir.parser import parse_func
@@ -135,6 +136,13 @@ def test_definitions_know_their_axes_and_inputs() -> None:
     assert a.op is None
     with pytest.raises(ComputeError, match="one output"):
         c.op.output(1)
+
+
+def test_a_tensor_is_called_with_any_number_of_indices() -> None:
+    a = te.placeholder((4, 5), name="A")
+    b = te.compute((4, 5), lambda *i: a(*i) + 1, name="B")
+    again = te.compute((4, 5), lambda i, j: a[i, j] + 1, name="B")
+    assert_structural_equal(create_prim_func([a, b]), create_prim_func([a, again]))
 
 
 def test_errors() -> None:

@@ -36,3 +36,8 @@ def test_attributes_are_changed_on_a_copy() -> None:
 def test_the_global_symbol_names_the_function() -> None:
     assert FUNC.name == "main"
     assert FUNC.with_attr("global_symbol", "linear0").name == "linear0"
+
+
+def test_a_dict_of_attributes() -> None:
+    changed = FUNC.with_attr({"global_symbol": "g", "b": 2})
+    assert (changed.name, changed.attr("b"), FUNC.attr("b")) == ("g", 2, None)
