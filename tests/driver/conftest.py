@@ -15,7 +15,7 @@ from torch import nn
 import burnish
 from burnish.driver.compile import CompiledModel
 from burnish.models import mlp
-from burnish.tests.driver.programs import SmallNet
+from burnish.tests.driver.programs import SmallNet, Structured
 
 
 class Lambda(nn.Module):
@@ -62,3 +62,9 @@ def small() -> tuple[CompiledModel, torch.Tensor, torch.Tensor]:
     model, x = SmallNet().eval(), torch.randn(2, 3, 6, 6)
     compiled = burnish.compile(model, (x,))
     return compiled, x, compiled(x)
+
+
+@pytest.fixture(scope="session")
+def structured() -> CompiledModel:
+    model: CompiledModel = burnish.compile(Structured().eval(), (torch.ones(3), torch.ones(3)))
+    return model

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from torch import nn
 
 import burnish
 from burnish.graphir.module import IRModule
@@ -68,3 +70,43 @@ class SmallNet(torch.nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.last(torch.relu(self.conv(x)).flatten(1))
+
+
+class Add(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + 1.0
+
+
+class Structured(nn.Module):
+    """Two inputs and a plain value in; a nested structure out."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor, k: int = 2) -> Any:
+        return {"sum": a + b, "rest": (a - b, [a * b * k])}
+
+
+class DLPackOnly:
+    """An array of a library that burnish does not know."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+def expected(module: nn.Module, *inputs: torch.Tensor) -> np.ndarray:
+    with torch.no_grad():
+        return np.asarray(module(*inputs).numpy())
+
+
+def assert_close(found: Any, wanted: np.ndarray) -> None:
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5, atol=1e-6)
+
+
+def read_only(image: torch.Tensor) -> np.ndarray:
+    x = image.numpy().copy()
+    x.flags.writeable = False
+    return x

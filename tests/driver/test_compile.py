@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
-import threading
-import warnings
-import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,11 +12,17 @@ from torch import nn
 
 import burnish
 from burnish import errors
-from burnish.driver import stages
 from burnish.driver.compile import CompiledModel
-from burnish.driver.sources import import_torch_module
 from burnish.graphir.expr import Function
 from burnish.support.node import replace
+from burnish.tests.driver.programs import (
+    Add,
+    DLPackOnly,
+    Structured,
+    assert_close,
+    expected,
+    read_only,
+)
 
 RELU = """
 @I.ir_module
@@ -35,49 +36,9 @@ class M:
 """
 
 
-class Add(nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + 1.0
-
-
-class Structured(nn.Module):
-    """Two inputs and a plain value in; a nested structure out."""
-
-    def forward(self, a: torch.Tensor, b: torch.Tensor, k: int = 2) -> Any:
-        return {"sum": a + b, "rest": (a - b, [a * b * k])}
-
-
 class FromDict(nn.Module):
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         return batch["a"] + batch["b"]
-
-
-class DLPackOnly:
-    """An array of a library that burnish does not know."""
-
-    def __init__(self, array: np.ndarray) -> None:
-        self.array = array
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.array.__dlpack_device__()
-
-
-def expected(module: nn.Module, *inputs: torch.Tensor) -> np.ndarray:
-    with torch.no_grad():
-        return np.asarray(module(*inputs).numpy())
-
-
-def assert_close(found: Any, wanted: np.ndarray) -> None:
-    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-5, atol=1e-6)
-
-
-@pytest.fixture(scope="module")
-def structured() -> CompiledModel:
-    model: CompiledModel = burnish.compile(Structured().eval(), (torch.ones(3), torch.ones(3)))
-    return model
 
 
 # -- kinds of arrays ------------------------------------------------------------------------------
@@ -120,12 +81,6 @@ def misaligned_torch(image: torch.Tensor) -> torch.Tensor:
     x = torch.frombuffer(memory, dtype=torch.float32, offset=1).reshape(image.shape)
     x.copy_(image)
     assert x.data_ptr() % 4
-    return x
-
-
-def read_only(image: torch.Tensor) -> np.ndarray:
-    x = image.numpy().copy()
-    x.flags.writeable = False
     return x
 
 
@@ -393,201 +348,6 @@ def test_dims_named_lazily(image: torch.Tensor) -> None:
         model(torch.zeros(2, 3, dtype=torch.float64))
 
 
-# -- lazily ---------------------------------------------------------------------------------------
-def test_a_lazy_model_compiles_once_a_signature() -> None:
-    model = burnish.compile(Add().eval())
-    assert repr(model) == "<burnish model of Add: not compiled yet>"
-    assert model.compilations == 0
-    for _ in range(2):
-        assert torch.equal(model(torch.zeros(3)), torch.ones(3))
-        np.testing.assert_array_equal(model(np.zeros(3, np.float32)), np.ones(3))
-    assert repr(model) == "<burnish model of Add: 1 signature>"
-    assert model(torch.zeros(3, dtype=torch.float64)).dtype is torch.float64
-    assert model(torch.zeros(3)).dtype is torch.float32
-    assert model.compilations == 2
-    with pytest.raises(errors.ArgumentError, match="found object"):
-        model(object())
-
-
-# -- weights that change ---------------------------------------------------------------------------
-class Held(nn.Module):
-    """``x * w + b + c``: a parameter, a buffer, and a tensor that is neither."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.w = nn.Parameter(torch.tensor([2.0]))
-        self.register_buffer("b", torch.tensor([10.0]))
-        self.c = torch.tensor([100.0])
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.w + self.b + self.c
-
-
-def train(module: Held) -> None:
-    with torch.no_grad():
-        module.w.add_(1)
-
-
-def write_through_data(module: Held) -> None:
-    module.w.data.add_(1)
-
-
-def write_through_numpy(module: Held) -> None:
-    module.w.detach().numpy()[...] += 1
-
-
-def write_a_buffer(module: Held) -> None:
-    module.b.fill_(11)
-
-
-def replace_a_parameter(module: Held) -> None:
-    module.w = nn.Parameter(torch.tensor([3.0]))
-
-
-def write_an_attribute(module: Held) -> None:
-    module.c += 1
-
-
-CHANGES = [
-    train, write_through_data, write_through_numpy, write_a_buffer, replace_a_parameter,
-    write_an_attribute,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_all_signatures_have_the_weights_of_the_first_compilation(
-    change: Callable[[Held], None],
-) -> None:
-    module = Held().eval()
-    model = burnish.compile(module)
-    assert torch.equal(model(torch.ones(2)), torch.full((2,), 112.0))
-    assert torch.equal(model(torch.ones(3)), torch.full((3,), 112.0))
-    change(module)
-    assert torch.equal(model(torch.ones(2)), torch.full((2,), 112.0))
-    with pytest.raises(errors.FrontendError, match=r"changed .*\('[wbc]'\).* Call refresh\(\)"):
-        model(torch.ones(4))
-    assert torch.equal(model(torch.ones(3)), torch.full((3,), 112.0))
-    model.refresh()
-    assert model.compilations == 0
-    for n in (2, 3, 4, 2):
-        assert torch.equal(model(torch.ones(n)), torch.full((n,), 113.0))
-    assert model.compilations == 3
-
-
-def test_weights_that_did_not_change_stop_no_signature() -> None:
-    module = Held().eval()
-    model = burnish.compile(module)
-    model(torch.ones(2))
-    module.load_state_dict(module.state_dict())
-    train(module)
-    module.w.data.sub_(1)
-    assert torch.equal(model(torch.ones(3)), torch.full((3,), 112.0))
-
-
-def test_many_changes_are_counted() -> None:
-    module = Held().eval()
-    model = burnish.compile(module)
-    model(torch.ones(2))
-    for change in CHANGES[-3:]:
-        change(module)
-    with pytest.raises(errors.FrontendError, match=r"compilation \('\w' and 2 more\)"):
-        model(torch.ones(3))
-
-
-def test_a_fixed_signature_is_refreshed_at_once() -> None:
-    module = Held().eval()
-    model = burnish.compile(module, (torch.ones(2),))
-    train(module)
-    assert torch.equal(model(torch.ones(2)), torch.full((2,), 112.0))
-    model.refresh()
-    assert model.compilations == 1
-    assert torch.equal(model(torch.ones(2)), torch.full((2,), 113.0))
-    np.testing.assert_array_equal(model(np.ones(2, np.float32)), np.full(2, 113))
-    with pytest.raises(errors.ShapeMismatchError):
-        model(torch.ones(3))
-    del module
-    gc.collect()
-    with pytest.raises(errors.FrontendError, match="Held that this model was compiled from"):
-        model.refresh()
-    assert torch.equal(model(torch.ones(2)), torch.full((2,), 113.0))
-
-
-def test_a_refresh_does_not_hold_the_example_inputs() -> None:
-    x = torch.ones(2)
-    held = weakref.ref(x)
-    model = burnish.compile(Held().eval(), (x,))
-    del x
-    gc.collect()
-    assert held() is None
-    assert model.compilations == 1
-
-
-def test_a_model_of_no_module_has_nothing_to_refresh() -> None:
-    module = burnish.compile(Held().eval(), (torch.ones(2),)).module
-    with pytest.raises(errors.FrontendError, match="compiled from IRModule has the weights it was"):
-        burnish.compile(module).refresh()
-
-
-def test_many_signatures_are_noted_and_then_refused() -> None:
-    model = burnish.compile(Add().eval())
-    for n in range(1, 4):
-        model(torch.zeros(n))
-    with pytest.warns(UserWarning, match=r"fourth signature.*dynamic_shapes") as caught:
-        model(torch.zeros(4))
-    assert [w.filename for w in caught] == [__file__]
-    for n in range(5, 17):
-        model(torch.zeros(n))
-    with pytest.raises(errors.VMError, match=r"16 different signatures.*dynamic_shapes"):
-        model(torch.zeros(17))
-    assert torch.equal(model(torch.zeros(4)), torch.ones(4))
-    assert model.compilations == 16
-
-
-def test_concurrent_first_calls_compile_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first compilation waits until another thread has begun one, or could have."""
-    model = burnish.compile(Add().eval())
-    found: list[Any] = []
-    begun: list[int] = []
-    another = threading.Event()
-
-    def compile_module(*args: Any, **options: Any) -> Any:
-        begun.append(threading.get_ident())
-        if len(begun) > 1:
-            another.set()
-        another.wait(0.5)
-        return stages.compile_module(*args, **options)
-
-    monkeypatch.setattr("burnish.driver.compile.compile_module", compile_module)
-    # Exporting has a lock of its own: that it happens once proves nothing.
-    imported = import_torch_module(Add().eval(), (torch.zeros(3),), {}, None)
-    monkeypatch.setattr("burnish.driver.compile.import_torch_module", lambda *_: imported)
-    workers = [
-        threading.Thread(target=lambda: found.append(model(torch.zeros(3)))) for _ in range(4)
-    ]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    assert len(found) == 4
-    assert all(torch.equal(y, torch.ones(3)) for y in found)
-    assert len(begun) == 1
-    assert model.compilations == 1
-
-
-@pytest.mark.parametrize("what", ["module", "report", "executable"])
-def test_before_the_first_call_there_is_nothing_to_see(what: str) -> None:
-    model = burnish.compile(Add().eval())
-    with pytest.raises(errors.NotCompiledError, match=f"^{what}: .*first call"):
-        getattr(model, what)
-
-
-def test_before_the_first_call_there_is_nothing_to_show_or_tune() -> None:
-    model = burnish.compile(Add().eval())
-    for call in (model.script, model.show, lambda: model.tune(trials=1)):
-        with pytest.raises(errors.NotCompiledError):
-            call()
-
-
 # -- looking inside -------------------------------------------------------------------------------
 def test_every_stage_can_be_read(static: CompiledModel) -> None:
     assert "R.linear(" in static.script("00-import")
@@ -613,128 +373,6 @@ def test_show_prints(static: CompiledModel, capsys: pytest.CaptureFixture[str]) 
     printed = capsys.readouterr().out
     assert "fused_linear_relu" in printed
     assert "main_segment0" in printed
-
-
-# -- run ------------------------------------------------------------------------------------------
-def test_run_is_a_call(static: CompiledModel, image: torch.Tensor) -> None:
-    wanted = static(image)
-    for inputs in (image, (image,), [image], {"input": image}):
-        assert torch.equal(static.run(inputs), wanted)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: np.empty((1, 10), np.float32),
-        lambda: np.empty((10, 1), np.float32).T,
-        lambda: np.empty((1, 20), np.float32)[:, ::2],
-        lambda: torch.empty(1, 10),
-        lambda: burnish.empty((1, 10)),
-        lambda: DLPackOnly(np.empty((1, 10), np.float32)),
-    ],
-)
-def test_run_writes_to_out(static: CompiledModel, image: torch.Tensor, make: Any) -> None:
-    out = make()
-    assert static.run(image, out=out) is out
-    held = out.array if isinstance(out, DLPackOnly) else np.asarray(out)
-    np.testing.assert_array_equal(held, static(image.numpy()))
-
-
-def test_an_out_that_does_not_fit_is_refused(static: CompiledModel, image: torch.Tensor) -> None:
-    with pytest.raises(errors.ShapeMismatchError, match=r"out: expected shape \(1, 10\)"):
-        static.run(image, out=np.empty((1, 11), np.float32))
-    with pytest.raises(errors.DTypeMismatchError, match="out: expected dtype float32"):
-        static.run(image, out=np.empty((1, 10)))
-    with pytest.raises(errors.ArgumentError, match="out: the array is read-only"):
-        static.run(image, out=read_only(torch.empty(1, 10)))
-    with pytest.raises(errors.ArityError, match="gives 1 output; 2 arrays were passed"):
-        static.run(image, out=[np.empty((1, 10), np.float32)] * 2)
-    with pytest.raises(errors.ArgumentError, match="found int"):
-        static.run(image, out=3)
-
-
-def test_out_is_checked_before_any_of_it_is_written(structured: CompiledModel) -> None:
-    out = [np.zeros(3, np.float32), np.zeros(3, np.float32), np.zeros(4, np.float32)]
-    with pytest.raises(errors.ShapeMismatchError, match=r"out\[2\]"):
-        structured.run([torch.ones(3), torch.ones(3)], out=out)
-    assert not out[0].any()
-
-
-def test_out_may_be_an_input() -> None:
-    model = burnish.compile(Add().eval(), (torch.zeros(5),))
-    x = np.zeros(5, np.float32)
-    model.run(x, out=x)
-    np.testing.assert_array_equal(x, np.ones(5))
-
-
-# -- threads --------------------------------------------------------------------------------------
-@pytest.fixture(scope="module")
-def two_threads(module: nn.Module, image: torch.Tensor) -> CompiledModel:
-    """The MLP compiled for at most two threads."""
-    model: CompiledModel = burnish.compile(
-        module, (image,), dynamic_shapes=({0: "batch"},), threads=2
-    )
-    return model
-
-
-def test_threads_do_not_change_bits(dynamic: CompiledModel, two_threads: CompiledModel) -> None:
-    for batch in (1, 33, 400):
-        x = torch.rand(batch, 1, 28, 28)
-        wanted = dynamic.run(x, threads=1)
-        for y in (two_threads(x), two_threads.run(x, threads=1), two_threads.run(x, threads=64)):
-            assert torch.equal(y, wanted)
-
-
-def test_the_targets_threads_do_not_change_bits(
-    module: nn.Module, image: torch.Tensor, dynamic: CompiledModel
-) -> None:
-    dims = ({0: "batch"},)
-    model = burnish.compile(module, (image,), dynamic_shapes=dims, target="native -threads=1")
-    for batch in (1, 33, 400):
-        x = torch.rand(batch, 1, 28, 28)
-        assert torch.equal(model(x), dynamic(x))
-
-
-def test_bad_thread_counts_are_refused(module: nn.Module, static: CompiledModel) -> None:
-    for threads in (0, -1, 1.5, True):
-        with pytest.raises(errors.ArgumentError, match="expected a whole number of at least 1"):
-            static.run(torch.rand(1, 1, 28, 28), threads=threads)  # type: ignore[arg-type]
-    with pytest.raises(errors.ArgumentError, match="threads=0"):
-        burnish.compile(module, threads=0)
-
-
-def test_concurrent_calls_do_not_share_memory(two_threads: CompiledModel) -> None:
-    x = torch.rand(64, 1, 28, 28)
-    wanted = two_threads(x).numpy()
-    wrong: list[int] = []
-
-    def work(start: int) -> None:
-        for step in range(30):
-            i = (start * 7 + step) % 50
-            part = x[i : i + 1 + step % 9]
-            rows = two_threads(part if start % 2 else part.numpy())
-            if not np.allclose(np.asarray(rows), wanted[i : i + len(part)], rtol=1e-5, atol=1e-6):
-                wrong.append(i)
-
-    workers = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for w in workers:
-        w.start()
-    for w in workers:
-        w.join()
-    assert wrong == []
-
-
-def test_a_forked_child_can_call(two_threads: CompiledModel) -> None:
-    x = np.random.default_rng(0).random((100, 1, 28, 28), np.float32)
-    wanted = two_threads(x)
-    with warnings.catch_warnings():
-        # From Python 3.12 on a fork of a process with threads warns: this is what is tested here.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        os._exit(0 if np.array_equal(two_threads(x), wanted) else 1)
-    _, status = os.waitpid(child, 0)
-    assert status == 0
 
 
 # -- weights, refusals ----------------------------------------------------------------------------
