@@ -39,6 +39,7 @@ from ..vm.registry import register_func, unregister_func
 from .arrays import random_inputs
 from .callable_model import CallableModel
 from .executable import Executable
+from .index_checks import with_checked_indices
 from .kernel_facts import KernelFacts, kernel_facts
 from .kernels import resolve_target
 from .load import restored
@@ -102,6 +103,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         precision: str = "fast",
         again: Callable[[], Imported] | None = None,
         fallback: str | None = None,
+        checked: bool = False,
     ) -> None:
         super().__init__(is_torch=is_torch_module(source))
         # A source that is not imported again is not kept: its weights are the caller's.
@@ -115,6 +117,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._threads = threads
         self._precision = precision
         self._fallback = fallback
+        self._checked = checked
         self._schedule: ScheduleChoice = schedule_analytically
         self._current: ModelSignature | None = None
         self._asking: Asking[ModelSignature] | None = None
@@ -178,6 +181,8 @@ class CompiledModel(CallableModel[ModelSignature]):
         return self._adopt((len(self._signatures),), imported)
 
     def _compile(self, imported: Imported) -> ModelSignature:
+        if self._checked:
+            imported = with_checked_indices(imported)
         executable = compile_module(
             imported.module,
             self._target,
@@ -408,6 +413,7 @@ def compile(
     threads: int | None = None,
     precision: str = "fast",
     fallback: str | None = None,
+    checked: bool = False,
 ) -> CompiledModel:
     """Compile a model for the CPU.
 
@@ -432,6 +438,10 @@ def compile(
     factorisations, operators of your own), and compiles the rest; ``model.report.notes`` names
     each, its line and what it costs. Such a model cannot be saved.
 
+    An index that is out of range is taken to the nearest element, where eager PyTorch raises.
+    ``checked=True`` looks at all indices first, and raises IndexRangeError, which names the
+    operator and its line; ``model.report.notes`` says what that costs.
+
     Raises FrontendError and UnsupportedOpError (all unsupported operators at once), TargetError,
     ArgumentError. Whatever is wrong with a model is raised here, or at the first call.
     """
@@ -451,7 +461,7 @@ def compile(
         imported = import_torch_module(model, example_inputs, None, dynamic_shapes, fallback)
         again = importer_of(model, example_inputs, dynamic_shapes, fallback)
     return CompiledModel(
-        model, imported, dynamic_shapes, resolved, count, precision, again, fallback
+        model, imported, dynamic_shapes, resolved, count, precision, again, fallback, checked
     )
 
 

@@ -91,8 +91,8 @@ def describe_model(
             state[called] = _constant(array(tensor), parts)
         if calls.functions:
             raise ArtifactError(
-                f"{name} runs operators in torch ({', '.join(sorted(calls.functions))}), which a "
-                'file that is loaded without torch cannot. Compile it without fallback="torch".'
+                f"{name} calls functions of this process ({', '.join(sorted(calls.functions))}), "
+                'which a file cannot keep. Compile it without fallback="torch" and checked=True.'
             )
         variants = []
         for target in resolved:

@@ -337,6 +337,10 @@ class EnvironmentFunctionError(VMError):
     """An environment function raised; the cause is chained."""
 
 
+class IndexRangeError(VMError, IndexError):
+    """An index that is out of range, of a model that checks them (``checked=True``)."""
+
+
 class ArityError(VMError, TypeError):
     """A wrong number of inputs."""
 

@@ -16,6 +16,7 @@ from ..support.errors import (
     ArgumentError,
     DuplicateFunctionError,
     EnvironmentFunctionError,
+    IndexRangeError,
     UnknownFunctionError,
 )
 from .tensor import Tensor
@@ -86,10 +87,13 @@ def list_funcs() -> list[str]:
 
 
 def call_func(name: str, args: Sequence[object]) -> None:
-    """Call an environment function; what it raises becomes EnvironmentFunctionError."""
+    """Call an environment function; what it raises becomes EnvironmentFunctionError, but for
+    IndexRangeError."""
     function = get_func(name)
     try:
         function(*args)
+    except IndexRangeError:  # says all there is to say
+        raise
     except Exception as error:
         given = ", ".join([_describe(a) for a in args])
         raise EnvironmentFunctionError(
