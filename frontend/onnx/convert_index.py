@@ -9,6 +9,7 @@ from onnx import NodeProto
 from ...graphir.dim import static_value
 from ...graphir.expr import Atom, constant
 from ...support.errors import FrontendError
+from .. import scatter
 from .registry import Context, Value, attribute, converts, import_dtype, node_name
 from .term import Term
 
@@ -78,9 +79,8 @@ def scatter_nd(context: Context, node: NodeProto) -> Value:
 def scatter_elements(context: Context, node: NodeProto) -> Value:
     x, indices, updates = (context.operand(node, i) for i in range(3))
     axis = int(attribute(node, "axis", 0))
-    return context.op(
-        "scatter_elements", x, indices, updates, axis=axis, reduction=_reduction(node)
-    )
+    how = _reduction(node)
+    return scatter.scatter_elements(context, x, indices, updates, axis=axis, reduction=how)
 
 
 @converts("OneHot")

@@ -12,6 +12,7 @@ from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType
 from ...support.dtype import DType
 from ...tensorir.expr import IntImm
+from ..scatter import scatter_elements
 from .registry import Context, arguments, base_name, converts
 
 INT64 = DType("int64")
@@ -148,7 +149,7 @@ def _reduced(
     kind = context.type(x)
 
     def write(into: Atom, values: Atom, reduction: str) -> Var:
-        return context.op("scatter_elements", into, places, values, axis=axis, reduction=reduction)
+        return scatter_elements(context, into, places, values, axis=axis, reduction=reduction)
 
     def number(value: float) -> Atom:
         return context.number(value, kind.dtype)
