@@ -17,7 +17,7 @@ from burnish.tuner.cost.slowdown import FAR_OFF
 from burnish.tuner.rules.matmul import MatmulRule
 from burnish.tuner.search.block_tiles import ProductsRule
 
-PRODUCT_RULES = ("matmul", "dot", "int8", "chain", "products", "attention")
+PRODUCT_RULES = ("matmul", "dot", "int8", "chain", "products", "attention", "bfloat16")
 SIZES = (1, 3, 8, 17, 33, 64, 200)
 DTYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int32)
 
