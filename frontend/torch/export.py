@@ -23,6 +23,7 @@ from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
 from .dynamic_shapes import ExportPlan, plan_export
+from .exportable_functions import LOOKS, ExportableFunctions
 from .registry import import_dtype
 
 _NOISE = (
@@ -133,15 +134,22 @@ def quiet_torch() -> Iterator[None]:
 
 
 def _export(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
+    def export() -> ExportedProgram:
+        return torch.export.export(
+            module,
+            plan.args,
+            plan.kwargs or None,
+            dynamic_shapes=plan.specification,
+            strict=False,
+        )
+
     try:
         with quiet_torch(), torch.no_grad():
-            return torch.export.export(
-                module,
-                plan.args,
-                plan.kwargs or None,
-                dynamic_shapes=plan.specification,
-                strict=False,
-            )
+            try:
+                return export()
+            except LOOKS:
+                with ExportableFunctions():
+                    return export()
     except BurnishError:
         raise
     except Exception as error:  # whatever the model's own code raises on fake tensors

@@ -58,6 +58,7 @@ _OF_SIZES: dict[type[Expr], str] = {
 }  # fmt: skip
 """Operators on tensors that compute what arithmetic on sizes does."""
 _TORCH = f"{Path(torch.__file__).parent}/"
+_IN_FRONT = str(Path(__file__).with_name("exportable_functions.py"))
 
 
 def operator_name(node: Node) -> str:
@@ -77,7 +78,7 @@ def location(node: Node) -> str:
     """
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     frames = [i for i, line in enumerate(lines) if line.startswith('File "')]
-    own = [i for i in frames if _TORCH not in lines[i]] or frames
+    own = [i for i in frames if _TORCH not in lines[i] and _IN_FRONT not in lines[i]] or frames
     if not own:
         return f"node {node.name!r}"
     i = own[-1]

@@ -1,0 +1,200 @@
+"""Functions of torch that torch.export cannot trace, written so that it can.
+
+They look at values, to warn or to raise or for the size of a result that nobody asks for. Where a
+model does not export for that reason, it is exported once more with these in their place. Where
+torch raises, the results here are what the formula gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.overrides import TorchFunctionMode
+
+LOOKS = (
+    GuardOnDataDependentSymNode,
+    torch._subclasses.fake_tensor.DataDependentOutputException,
+    torch._subclasses.fake_tensor.DynamicOutputShapeException,
+)
+"""What export raises where a branch or a size depends on data."""
+
+
+class ExportableFunctions(TorchFunctionMode):
+    """Calls of the functions in the table are calls of those here."""
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return _TABLE.get(func, func)(*args, **(kwargs or {}))
+
+
+def cov(
+    x: Tensor,
+    *,
+    correction: int = 1,
+    fweights: Tensor | None = None,
+    aweights: Tensor | None = None,
+) -> Tensor:
+    """Covariances of the rows. torch looks whether weights are negative, and warns where there are
+    too few observations, of which it divides by 0."""
+    rows = x.reshape(1, -1) if x.ndim < 2 else x
+    weight = fweights
+    if aweights is not None:
+        weight = aweights if fweights is None else fweights * aweights
+    if weight is None:
+        total: Any = rows.shape[1]
+        mean = rows.sum(1) / total
+        norm = torch.full((), max(total - correction, 0), dtype=torch.float64)
+    else:
+        total = weight.sum()
+        mean = (rows * weight).sum(1) / total
+        norm = total - correction
+        if aweights is not None and correction:
+            norm = total - correction * (weight * aweights).sum() / total
+        norm = norm.clamp(min=0)
+    apart = rows - mean.unsqueeze(1)
+    weighted = apart if weight is None else apart * weight
+    return (torch.mm(apart.to(weighted.dtype), weighted.t()) / norm.to(weighted.dtype)).squeeze()
+
+
+def corrcoef(x: Tensor) -> Tensor:
+    """Correlations of the rows."""
+    found = cov(x)
+    if not found.ndim:
+        return found / found
+    deviation = found.diagonal().sqrt()
+    return found / deviation.unsqueeze(1) / deviation.unsqueeze(0)
+
+
+def gaussian_nll_loss(
+    x: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """torch looks whether variances are negative."""
+    spread = var if isinstance(var, Tensor) else torch.full_like(x, var)
+    if spread.shape != x.shape and x.shape[:-1] == spread.shape:
+        spread = spread.unsqueeze(-1)
+    spread = spread.clamp(min=eps)
+    loss = 0.5 * (spread.log() + (x - target) ** 2 / spread)
+    if full:
+        loss = loss + 0.5 * math.log(2 * math.pi)
+    if reduction == "mean":
+        return loss.mean()
+    return loss.sum() if reduction == "sum" else loss
+
+
+_REDUCTIONS = {0: "none", 1: "mean", 2: "sum"}
+
+
+def ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int] | Tensor,
+    target_lengths: Sequence[int] | Tensor,
+    blank: int = 0,
+    reduction: str = "mean",
+    zero_infinity: bool = False,
+) -> Tensor:
+    """The loss of sequences whose alignment with their labels is not known. torch checks lengths
+    and gives a second result, whose size they say. ``targets`` are rows, or all of them in one."""
+    is_batch = log_probs.ndim == 3
+    inputs, sizes = (
+        x.reshape(-1).to(torch.int64)
+        if isinstance(x, Tensor)
+        else torch.tensor(list(x), dtype=torch.int64)
+        for x in (input_lengths, target_lengths)
+    )
+    labels = _label_rows(targets, target_lengths, sizes)
+    batch = log_probs if is_batch else log_probs.unsqueeze(1)
+    loss = _unlikelihood(batch, labels, inputs, sizes, blank)
+    if zero_infinity:
+        loss = torch.where(loss == math.inf, 0.0, loss)
+    if reduction == "mean":
+        return (loss / sizes.clamp(min=1).to(loss.dtype)).mean()
+    if reduction == "sum":
+        return loss.sum()
+    return loss if is_batch else loss.squeeze(0)
+
+
+def numbered_ctc_loss(
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Sequence[int] | Tensor,
+    target_lengths: Sequence[int] | Tensor,
+    blank: int = 0,
+    reduction: int = 0,
+    zero_infinity: bool = False,
+) -> Tensor:
+    """``torch.ctc_loss``, whose reductions are numbers and which by default has none."""
+    lengths = (input_lengths, target_lengths)
+    return ctc_loss(log_probs, targets, *lengths, blank, _REDUCTIONS[reduction], zero_infinity)
+
+
+def _unlikelihood(
+    log_probs: Tensor, labels: Tensor, inputs: Tensor, sizes: Tensor, blank: int
+) -> Tensor:
+    """The negative logarithm of the probability of all alignments, by the forward algorithm.
+
+    Graves et al., "Connectionist Temporal Classification", ICML 2006: the labels stand between
+    blanks, and a step stays, goes on by one, or leaps over a blank between different labels.
+    """
+    steps, batch, _ = log_probs.shape
+    longest = labels.shape[1]
+    between = torch.full_like(labels, blank)
+    path = torch.stack([between, labels], 2).reshape(batch, 2 * longest)
+    path = torch.cat([path, torch.full_like(path[:, :1], blank)], 1)
+    said = log_probs.gather(2, path.unsqueeze(0).expand(steps, -1, -1))
+    leaps = torch.full_like(said[0], -math.inf)
+    if longest > 1:
+        differs = (path[:, 2:] != blank) & (path[:, 2:] != path[:, :-2])
+        leaps = torch.cat([leaps[:, :2], torch.where(differs, 0.0, leaps[:, 2:])], 1)
+    place = torch.arange(2 * longest + 1)
+    never = torch.full_like(said[0], -math.inf)
+    alpha = torch.where((place < 2) & (place <= 2 * sizes.unsqueeze(1)), said[0], never)
+    for t in range(1, steps):
+        one = torch.cat([never[:, :1], alpha[:, :-1]], 1)
+        two = torch.cat([never[:, :2], alpha[:, :-2]], 1)[:, : alpha.shape[1]] + leaps
+        moved = torch.logaddexp(torch.logaddexp(alpha, one), two) + said[t]
+        alpha = torch.where((t < inputs).unsqueeze(1), moved, alpha)
+    last = (2 * sizes).unsqueeze(1)
+    end = alpha.gather(1, last)
+    before = torch.where(last > 0, alpha.gather(1, (last - 1).clamp(min=0)), -math.inf)
+    return -torch.logaddexp(end, before).squeeze(1)
+
+
+def _label_rows(targets: Tensor, given: Sequence[int] | Tensor, sizes: Tensor) -> Tensor:
+    """Of each sequence its labels; behind them are any."""
+    if targets.ndim == 2:
+        return targets.to(torch.int64)
+    longest = int(targets.shape[0])
+    if not isinstance(given, Tensor):
+        longest = max(given, default=0)
+    places = (sizes.cumsum(0) - sizes).unsqueeze(1) + torch.arange(longest)
+    if not targets.shape[0]:
+        return torch.zeros_like(places)
+    flat = places.clamp(max=targets.shape[0] - 1).reshape(-1)
+    return targets.to(torch.int64).index_select(0, flat).reshape(places.shape)
+
+
+_TABLE: dict[Any, Callable[..., Any]] = {
+    torch.cov: cov,
+    Tensor.cov: cov,
+    torch.corrcoef: corrcoef,
+    Tensor.corrcoef: corrcoef,
+    nn.functional.gaussian_nll_loss: gaussian_nll_loss,
+    nn.functional.ctc_loss: ctc_loss,
+    torch.ctc_loss: numbered_ctc_loss,
+}
