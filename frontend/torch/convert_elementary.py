@@ -46,6 +46,27 @@ def signbit(context: Context, node: Node) -> Var:
     return context.op("less", x, context.number(0, dtype))
 
 
+@converts("aten.gcd.default")
+def gcd(context: Context, node: Node) -> Var:
+    dtype = context.result_type(node).dtype
+    return context.op("gcd", *[context.operand(x, dtype) for x in node.args[:2]])
+
+
+@converts("aten.view.dtype")
+def bits(context: Context, node: Node) -> Atom:
+    """The same bits as another dtype of the same size."""
+    x, kind = context.operand(node.args[0]), context.result_type(node)
+    dtype = context.type(x).dtype
+    if dtype is kind.dtype:
+        return x
+    if dtype.bits != kind.dtype.bits or dtype.is_bool or kind.dtype.is_bool:
+        raise context.refuse(
+            f"the bits of {dtype} as {kind.dtype} cannot be imported, only those of a dtype of the "
+            "same size; pass them in as an input of that dtype."
+        )
+    return context.op("reinterpret", x, dtype=str(kind.dtype))
+
+
 _SHIFTS = {
     "__lshift__": "shift_left", "bitwise_left_shift": "shift_left",
     "__rshift__": "shift_right", "bitwise_right_shift": "shift_right",

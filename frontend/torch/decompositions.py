@@ -31,7 +31,8 @@ OTHER_RESULTS = (
     aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default,
     aten.adaptive_max_pool1d.default, aten.adaptive_max_pool2d.default,
     aten.adaptive_max_pool3d.default, aten.native_layer_norm.default,
-    aten.native_group_norm.default,
+    aten.native_group_norm.default, aten.native_batch_norm.default,
+    aten._native_batch_norm_legit.no_stats,
 )  # fmt: skip
 """Operators that are decomposed where another than their first result is used."""
 BATCH_NORMS = (
@@ -251,6 +252,16 @@ def nextafter(x: Tensor, y: Tensor) -> Tensor:
     stays = (wide == goal) | (wide.isinf() & outward)
     moved = torch.where(stays, torch.where(wide == goal, goal, wide), moved)
     return torch.where(wide.isnan() | goal.isnan(), math.nan, moved).to(x.dtype)
+
+
+@decomposes(aten.lcm.default)
+def lcm(a: Tensor, b: Tensor) -> Tensor:
+    """The least common multiple; that of 0 is 0. What is too large wraps as integers of C do."""
+    dtype = torch.result_type(a, b)
+    wide = torch.promote_types(dtype, torch.int32)
+    a, b = a.to(wide), b.to(wide)
+    parts = torch.div(a, torch.gcd(a, b).clamp(min=1), rounding_mode="trunc")
+    return (parts * b).abs().to(dtype)
 
 
 # -- scans ---------------------------------------------------------------------------------------

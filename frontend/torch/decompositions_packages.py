@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ...support.errors import FrontendError
 
@@ -78,7 +78,58 @@ def _samples(
     return (near, far), ((1 - share) * inside, share * inside)
 
 
+def linear_cross_entropy(
+    x: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    linear_bias: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    ignore_index: int,
+    label_smoothing: float,
+    chunk: int,
+    policy: str,
+    dtype: torch.dtype,
+    retain: bool,
+    *wants_gradients: bool,
+) -> tuple[Tensor, ...]:
+    """A loss of the logits of a linear layer, which torch computes piece by piece to save memory.
+    The other results are gradients."""
+    if any(wants_gradients):
+        raise FrontendError(
+            "linear_cross_entropy is to give gradients, which a compiled model does not compute; "
+            "call it under torch.no_grad()."
+        )
+    wide = [None if t is None else t.to(dtype) for t in (x, linear_weight, linear_bias, weight)]
+    logits = nn.functional.linear(*wide[:3])  # type: ignore[arg-type]
+    loss = nn.functional.cross_entropy(
+        logits, target, wide[3], ignore_index=ignore_index, reduction=reduction
+    )
+    nothing = x.new_zeros((0, 0))
+    return loss.to(x.dtype), nothing, nothing, x.new_zeros((0,))
+
+
+def linear_cross_entropies(
+    x: Tensor,
+    linear_weight: Tensor,
+    target: Tensor,
+    linear_bias: Tensor | None,
+    weight: Tensor | None,
+    ignore_index: int,
+    chunk: int,
+    policy: str,
+    dtype: torch.dtype,
+) -> Tensor:
+    """The losses one by one."""
+    return linear_cross_entropy(
+        x, linear_weight, target, linear_bias, weight, "none", ignore_index, 0.0, chunk, policy,
+        dtype, False,
+    )[0]  # fmt: skip
+
+
 BY_NAME: dict[str, Callable[..., Any]] = {
+    "torch_nn._linear_cross_entropy_batch_chunked.default": linear_cross_entropy,
+    "torch_nn._linear_cross_entropy_batch_chunked_no_reduction.default": linear_cross_entropies,
     "transformers.grouped_mm_fallback.default": grouped_mm,
     "torchvision.roi_align.default": roi_align,
 }

@@ -466,6 +466,20 @@ def _shift(name: str, a: Expr, b: Expr) -> Expr:
 
 
 @elementwise_operator(INTEGERS)
+def gcd(a: Expr, b: Expr) -> Expr:
+    """The greatest common divisor, not negative; that of 0 and ``b`` is ``|b|``."""
+    if a.dtype.kind == "int":
+        a, b = call_intrin("abs", a), call_intrin("abs", b)
+    zero, one = const(0, a.dtype), const(1, a.dtype)
+    # Euclid's steps to the least remainder of either sign: each divides by 1 + sqrt(2) or more.
+    for _ in range(math.ceil(a.dtype.bits / math.log2(1 + math.sqrt(2))) + 1):
+        remainder = floormod(a, max_expr(b, one))
+        a = Select(b > zero, b, a)
+        b = min_expr(remainder, b - remainder)
+    return a
+
+
+@elementwise_operator(INTEGERS)
 def shift_left(a: Expr, b: Expr) -> Expr:
     """``a << b``; 0 where ``b`` is negative or not less than the number of bits."""
     return _shift("shift_left", a, b)

@@ -87,3 +87,24 @@ def test_shifts_of_other_dtypes_are_refused(kind: torch.dtype) -> None:
     with pytest.raises(FrontendError) as caught:
         import_function(lambda x: torch.bitwise_right_shift(x, x), torch.ones(3).to(kind))
     assert "shift" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64])
+def test_divisors_and_multiples(dtype: torch.dtype) -> None:
+    """Neighbours of Fibonacci's numbers take the most steps."""
+    info = torch.iinfo(dtype)
+    values = [0, 1, 6, 9, 60, info.max, 13, 21, 34, 89]
+    large = [4807526976, 7778742049, 4660046610375530309, 7540113804746346429]
+    values += [-4, -90] if info.min else []
+    values += large if dtype == torch.int64 else []
+    a, b = torch.meshgrid(*[torch.tensor(values, dtype=dtype)] * 2, indexing="ij")
+    check_all({"gcd": torch.gcd}, a.contiguous(), b.contiguous())
+    few = a.clamp(max=11).contiguous(), b.clamp(max=11).contiguous()
+    check_all({"lcm": torch.lcm}, *few)
+
+
+def test_bits_as_another_dtype() -> None:
+    check_all({"bits": lambda x: x.view(torch.int32), "same": lambda x: x.view(x.dtype)}, VALUES)
+    check_all({"floats": lambda x: x.view(torch.float32)}, INTS)
+    with pytest.raises(FrontendError, match="same size"):
+        import_function(lambda x: x.view(torch.int16), VALUES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from burnish.frontend.torch import import_module
 from burnish.frontend.torch.decompositions_packages import BY_NAME, grouped_mm, roi_align
@@ -44,6 +45,19 @@ def test_regions(aligned: bool) -> None:
 def test_regions_without_a_number_of_samples_are_refused() -> None:
     with pytest.raises(FrontendError, match="sampling_ratio=0 takes as many samples"):
         roi_align(torch.randn(1, 1, 4, 4), torch.zeros(1, 5), 1.0, 2, 2, 0, True)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_the_loss_of_a_linear_layer_in_pieces(reduction: str) -> None:
+    x, weight, target = torch.randn(6, 4), torch.randn(5, 4), torch.tensor([0, 4, 2, -100, 1, 1])
+    options = nn.LinearCrossEntropyOptions(batch_chunk_size=2, allow_retain_graph=True)
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.linear_cross_entropy(
+            x, weight, target, reduction=reduction, options=options
+        )
+
+    check_all({"loss": loss}, x)
 
 
 def test_the_names_are_those_of_the_packages() -> None:
