@@ -16,14 +16,23 @@ from torch._decomp import global_decomposition_table
 from torch.export import ExportedProgram
 from torch.fx import Node
 
-from . import decompositions_counting, decompositions_image, decompositions_special
+from . import (
+    decompositions_counting,
+    decompositions_gamma,
+    decompositions_image,
+    decompositions_segments,
+    decompositions_special,
+)
 from .decompositions import BATCH_NORMS, DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
 from .decompositions_packages import BY_NAME
 from .export import quiet_torch
 from .fallback import can_fall_back, has_complex
 from .registry import REGISTRY, arguments, operator_name
 
-_FURTHER_ROWS = (decompositions_image, decompositions_counting, decompositions_special)
+_FURTHER_ROWS = (
+    decompositions_image, decompositions_counting, decompositions_gamma, decompositions_segments,
+    decompositions_special,
+)  # fmt: skip
 _FURTHER = global_decomposition_table["post_autograd"]
 """torch's own, of which its table for export leaves out those of core operators."""
 _CHECKING = frozenset(

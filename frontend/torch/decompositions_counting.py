@@ -1,8 +1,9 @@
-"""Operators of torch that count elements: histograms, the most frequent value, and the places of a
-known number of elements."""
+"""Operators of torch that count elements: histograms, the most frequent value, the places of a
+known number of elements, and whether a bit is set in an odd number of them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,10 +66,73 @@ def histogram_of_equal_parts(
     density: bool = False,
 ) -> tuple[Tensor, Tensor]:
     first, last = range or (0.0, 0.0)
-    low, high = _range(x.reshape(-1), first, last, 0.5)
-    step = torch.arange(bins + 1, dtype=x.dtype, device=x.device) / bins
-    edges = torch.where(step < 0.5, low + step * (high - low), high - (1 - step) * (high - low))
+    edges = _equal_parts(x.reshape(-1), bins, first, last)
     return histogram(x, edges, weight=weight, density=density)
+
+
+def _equal_parts(flat: Tensor, bins: int, first: float, last: float) -> Tensor:
+    """The edges between two ends, or those of the data."""
+    low, high = _range(flat, first, last, 0.5)
+    step = torch.arange(bins + 1, dtype=flat.dtype, device=flat.device) / bins
+    return torch.where(step < 0.5, low + step * (high - low), high - (1 - step) * (high - low))
+
+
+@decomposes(aten._histogramdd_bin_edges.default)
+def edges_of_dims(
+    x: Tensor,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> list[Tensor]:
+    """Of equal parts along each of the last axis' coordinates."""
+    columns = x.reshape(-1, x.shape[-1])
+    if not columns.shape[0] and range is None:
+        range = [0.0, 1.0] * len(bins)
+    ends = range or [0.0] * (2 * len(bins))
+    return [
+        _equal_parts(columns[:, d], count, ends[2 * d], ends[2 * d + 1])
+        for d, count in enumerate(bins)
+    ]
+
+
+@decomposes(aten._histogramdd_from_bin_cts.default)
+def histogram_of_dims_in_equal_parts(
+    x: Tensor,
+    bins: Sequence[int],
+    *,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Tensor:
+    edges = edges_of_dims(x, bins, range=range)
+    return histogram_of_dims(x, edges, weight=weight, density=density)
+
+
+@decomposes(aten._histogramdd_from_bin_tensors.default)
+def histogram_of_dims(
+    x: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: bool = False
+) -> Tensor:
+    """How many points (along the last axis their coordinates) are in each box."""
+    points = x.reshape(-1, x.shape[-1])
+    box = torch.zeros(points.shape[0], dtype=torch.int64, device=x.device)
+    inside = torch.ones_like(box, dtype=torch.bool)
+    for d, edges in enumerate(bins):
+        column, count = points[:, d].contiguous(), edges.shape[0] - 1
+        inside = inside & (column >= edges[0]) & (column <= edges[-1])
+        place = searchsorted(edges, column, right=True) - 1
+        box = box * count + place.clamp(0, count - 1)
+    share = torch.ones_like(box, dtype=x.dtype) if weight is None else weight.reshape(-1)
+    sizes = [edges.shape[0] - 1 for edges in bins]
+    counts = _counted(box, torch.where(inside, share, 0.0), math.prod(sizes)).reshape(sizes)
+    if density:
+        counts = counts / counts.sum()
+        for d, edges in enumerate(bins):
+            shape = [1] * len(bins)
+            shape[d] = -1
+            counts = counts / edges.diff().reshape(shape)
+    return counts
 
 
 # -- the most frequent ---------------------------------------------------------------------------
@@ -108,3 +172,19 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
         rest = rest // extent
     table = torch.stack(columns[::-1], -1)
     return torch.where(found.unsqueeze(-1), table, fill_value)
+
+
+# -- bits ----------------------------------------------------------------------------------------
+@decomposes(aten.hash_tensor.default)
+def hash_tensor(
+    x: Tensor, dim: Sequence[int] = (), *, keepdim: bool = False, mode: int = 0
+) -> Tensor:
+    """The exclusive or of all elements' bits, floats as those of float64: of each bit whether it is
+    set in an odd number of them."""
+    axes = sorted({d % max(x.ndim, 1) for d in dim or range(x.ndim)}) if x.ndim else []
+    words = x.double().view(torch.int64) if x.is_floating_point() else x.to(torch.int64)
+    place = torch.arange(64, device=x.device)
+    odd = (words.unsqueeze(-1) >> place) & 1
+    if axes:
+        odd = odd.sum(axes, keepdim=keepdim) & 1
+    return (odd << place).sum(-1).to(torch.uint64)

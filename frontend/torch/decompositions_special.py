@@ -64,7 +64,7 @@ class Fit:
         return _evaluate(self.series(), x, *self.ends)
 
 
-def _special(*ops: Any) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+def in_float64(*ops: Any) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
     """The decomposition of operators of one tensor or several: computed in float64, and rounded to
     the dtype that torch gives the result."""
 
@@ -119,7 +119,7 @@ def _lgamma_of_positive(x: Tensor) -> Tensor:
     return torch.where(is_small, value - product.log(), value)
 
 
-@_special(aten.lgamma.default)
+@in_float64(aten.lgamma.default)
 def lgamma(x: Tensor) -> Tensor:
     """The logarithm of the absolute value; infinite at 0, -1, -2 ..."""
     is_low = x < 0.5
@@ -129,7 +129,7 @@ def lgamma(x: Tensor) -> Tensor:
     return torch.where(x.isinf() | ((x <= 0) & (x == x.floor())), math.inf, value)
 
 
-@_special(aten.digamma.default)
+@in_float64(aten.digamma.default)
 def digamma(x: Tensor) -> Tensor:
     """At 0 infinite, of the other sign; at -1, -2 ... NaN."""
     is_low = x < 0
@@ -166,7 +166,9 @@ def _zeta_of_positive(s: Tensor, q: Tensor) -> Tensor:
     return total
 
 
-@_special(aten.special_zeta.default, aten.special_zeta.other_scalar, aten.special_zeta.self_scalar)
+@in_float64(
+    aten.special_zeta.default, aten.special_zeta.other_scalar, aten.special_zeta.self_scalar
+)
 def zeta(s: Tensor, q: Tensor) -> Tensor:
     """Hurwitz' zeta function; of negative ``q`` for whole ``s``. The terms of one sign and those of
     the other are sums of their own: where q is negative, ``steps`` terms have a negative base."""
@@ -204,7 +206,7 @@ _NEAR_TAIL = Fit(lambda y: torch.special.ndtri(torch.exp(-y * y)), 1.1, 6.0)
 _FAR_TAIL = Fit(lambda y: torch.special.ndtri(torch.exp(-y * y)) / y, 6.0, 27.0)
 
 
-@_special(aten.special_erfcx.default)
+@in_float64(aten.special_erfcx.default)
 def erfcx(x: Tensor) -> Tensor:
     """exp(x * x) * erfc(x), which the fit has of |x|."""
     t = 4 / (4 + x.abs())
@@ -212,7 +214,7 @@ def erfcx(x: Tensor) -> Tensor:
     return torch.where(x < 0, 2 * torch.exp(x * x) - value, value)
 
 
-@_special(aten.special_ndtri.default)
+@in_float64(aten.special_ndtri.default)
 def ndtri(p: Tensor) -> Tensor:
     """The quantile of the normal distribution."""
     middle = p - 0.5
@@ -231,7 +233,7 @@ def _quantile(below: Tensor, above: Tensor, middle: Tensor) -> Tensor:
     return torch.where((side < 0) | side.isnan(), math.nan, value)
 
 
-@_special(aten.erfinv.default)
+@in_float64(aten.erfinv.default)
 def erfinv(x: Tensor) -> Tensor:
     return _quantile((1 + x) / 2, (1 - x) / 2, x / 2) / math.sqrt(2)
 
@@ -262,22 +264,22 @@ def _scaled_i(fits: tuple[Fit, Fit], magnitude: Tensor) -> Tensor:
     return torch.where(magnitude < _FAR, fits[0](magnitude), far)
 
 
-@_special(aten.special_i0e.default)
+@in_float64(aten.special_i0e.default)
 def i0e(x: Tensor) -> Tensor:
     return _scaled_i(_I0, x.abs())
 
 
-@_special(aten.i0.default, aten.special_modified_bessel_i0.default)
+@in_float64(aten.i0.default, aten.special_modified_bessel_i0.default)
 def i0(x: Tensor) -> Tensor:
     return i0e(x) * x.abs().exp()
 
 
-@_special(aten.special_i1e.default)
+@in_float64(aten.special_i1e.default)
 def i1e(x: Tensor) -> Tensor:
     return _odd_as(x, _scaled_i(_I1, x.abs()))
 
 
-@_special(aten.special_i1.default, aten.special_modified_bessel_i1.default)
+@in_float64(aten.special_i1.default, aten.special_modified_bessel_i1.default)
 def i1(x: Tensor) -> Tensor:
     return i1e(x) * x.abs().exp()
 
@@ -319,10 +321,10 @@ def _k1(x: Tensor, *, scaled: bool) -> Tensor:
     return _k(x, _K1[0](x) / x + (x / 2).log() * i1(x), _K1[1], scaled=scaled)
 
 
-_special(aten.special_modified_bessel_k0.default)(lambda x: _k0(x, scaled=False))
-_special(aten.special_scaled_modified_bessel_k0.default)(lambda x: _k0(x, scaled=True))
-_special(aten.special_modified_bessel_k1.default)(lambda x: _k1(x, scaled=False))
-_special(aten.special_scaled_modified_bessel_k1.default)(lambda x: _k1(x, scaled=True))
+in_float64(aten.special_modified_bessel_k0.default)(lambda x: _k0(x, scaled=False))
+in_float64(aten.special_scaled_modified_bessel_k0.default)(lambda x: _k0(x, scaled=True))
+in_float64(aten.special_modified_bessel_k1.default)(lambda x: _k1(x, scaled=False))
+in_float64(aten.special_scaled_modified_bessel_k1.default)(lambda x: _k1(x, scaled=True))
 
 
 class _Oscillation:
@@ -364,13 +366,13 @@ _J0, _J1 = Fit(torch.special.bessel_j0, 0, _WAVES), Fit(torch.special.bessel_j1,
 _Y0, _Y1 = Fit(_regular_y0, 1e-9, _WAVES), Fit(_regular_y1, 1e-9, _WAVES)
 
 
-@_special(aten.special_bessel_j0.default)
+@in_float64(aten.special_bessel_j0.default)
 def bessel_j0(x: Tensor) -> Tensor:
     size = x.abs()
     return torch.where(size <= _WAVES, _J0(size), _FAR_0(size)[0])
 
 
-@_special(aten.special_bessel_j1.default)
+@in_float64(aten.special_bessel_j1.default)
 def bessel_j1(x: Tensor) -> Tensor:
     size = x.abs()
     return _odd_as(x, torch.where(size <= _WAVES, _J1(size), _FAR_1(size)[0]))
@@ -381,17 +383,17 @@ def _y(x: Tensor, near: Tensor, far: Tensor) -> Tensor:
     return torch.where(x == 0, -math.inf, torch.where(x < 0, math.nan, value))
 
 
-@_special(aten.special_bessel_y0.default)
+@in_float64(aten.special_bessel_y0.default)
 def bessel_y0(x: Tensor) -> Tensor:
     return _y(x, _Y0(x) + 2 / math.pi * x.log() * _J0(x), _FAR_0(x)[1])
 
 
-@_special(aten.special_bessel_y1.default)
+@in_float64(aten.special_bessel_y1.default)
 def bessel_y1(x: Tensor) -> Tensor:
     return _y(x, _Y1(x) / x + 2 / math.pi * x.log() * _J1(x), _FAR_1(x)[1])
 
 
-@_special(aten.special_spherical_bessel_j0.default)
+@in_float64(aten.special_spherical_bessel_j0.default)
 def spherical_bessel_j0(x: Tensor) -> Tensor:
     value = torch.where(x.abs() < 1e-4, 1 - x * x / 6, x.sin() / x)
     return torch.where(x.isinf(), 0.0, value)
@@ -419,7 +421,7 @@ _AIRY = (
 _AIRY_TAIL = Fit(_airy_tail, _AIRY_NEAR / 100, 1.0 - 1e-9)
 
 
-@_special(aten.special_airy_ai.default)
+@in_float64(aten.special_airy_ai.default)
 def airy_ai(x: Tensor) -> Tensor:
     """Falling on the right, oscillating on the left; there the asymptotic series."""
     size = x.abs()
@@ -484,7 +486,7 @@ def _register_polynomials() -> None:
                 value = torch.where(degree == 0, 1.0, value)
                 return torch.where(degree < 0, 0.0, value)
 
-            _special(packet.default, packet.x_scalar, packet.n_scalar)(polynomial)
+            in_float64(packet.default, packet.x_scalar, packet.n_scalar)(polynomial)
 
 
 _register_polynomials()
