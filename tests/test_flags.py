@@ -8,23 +8,26 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import burnish
 from burnish import errors
 from burnish.driver import stages
 from burnish.driver.build_workers import build_jobs
+from burnish.driver.code_cache import code_cache
 from burnish.graphir.module import IRModule
 from burnish.models import fashion_mnist
 from burnish.support.config import FLAGS
 from burnish.support.host import native_target
 from burnish.support.memory import probe_file
-from burnish.tests.driver.programs import mixed
+from burnish.tests.driver.programs import add_one, mixed
 from burnish.tests.strategies.schedules import CORPUS
 from burnish.tuner.analytic import schedule_analytically
 from burnish.tuner.rules.matmul import MatmulRule
 from burnish.tuner.session import default_seed
 from burnish.vm.parallel import default_threads
+from burnish.vm.perf_map import perf_map_path
 
 
 def dumped(value: str) -> object:
@@ -87,6 +90,24 @@ def data(_: str) -> object:
         return str(error)
 
 
+def kept_code(_: str) -> object:
+    return code_cache() is None
+
+
+def kept_bytes(_: str) -> object:
+    found = code_cache()
+    return None if found is None else found.limit
+
+
+def perf_map(_: str) -> object:
+    perf_map_path().unlink(missing_ok=True)
+    burnish.build(add_one())["main"](np.zeros(8, np.float32), np.zeros(8, np.float32))
+    try:
+        return perf_map_path().exists()
+    finally:
+        perf_map_path().unlink(missing_ok=True)
+
+
 def cache(_: str) -> object:
     return probe_file("znver4", 2)
 
@@ -103,6 +124,9 @@ EFFECTS: dict[str, tuple[str, Callable[[str], object]]] = {
     "BURNISH_BUILD_JOBS": ("1", jobs),
     "BURNISH_DATA": ("empty", data),
     "BURNISH_CACHE_DIR": ("kept", cache),
+    "BURNISH_CACHE": ("0", kept_code),
+    "BURNISH_CACHE_SIZE": ("7", kept_bytes),
+    "BURNISH_PERF_MAP": ("1", perf_map),
     "XDG_CACHE_HOME": ("kept", cache),
 }
 """A value other than the default, and what is seen of it."""

@@ -69,7 +69,7 @@ def _smaller(a: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
     # What is computed beside the branch that is taken must be a number, and no more.
     few = x.clamp(max=_FEW)
     below = torch.where(lower, x, few)
-    factor = torch.exp(a * x.log() - x - lgamma(a + 1))  # type: ignore[operator]
+    factor = torch.exp(a * x.log() - x - lgamma(a + 1))
     step = torch.arange(1, _TERMS, dtype=torch.float64)
     terms = (below.unsqueeze(-1) / (a.unsqueeze(-1) + step)).cumprod(-1)
     series = factor * (1 + terms.sum(-1))

@@ -128,6 +128,8 @@ class GraphModule(nn.Module):
     def call(self, call: g.Call, env: dict[Any, Any]) -> Any:
         args = [self.atom(a, env) for a in call.args]
         attrs = {**get_op(call.op).attrs, **dict(call.attrs)}
+        if attrs.get("out_dtype", "") is None:
+            del attrs["out_dtype"]
         if call.op == "astype":
             name = attrs["dtype"]
             return args[0].to(self.probe.dtype if name == "float32" else getattr(torch, name))

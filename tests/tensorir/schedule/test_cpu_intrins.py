@@ -1,5 +1,6 @@
 """Every shipped intrinsic is well formed, and its implementation computes what its description
-does, by the interpreter and natively."""
+does, by the interpreter and natively. Those of bfloat16, of which NumPy knows nothing, are held
+against float64 in ``tests/tensorir/codegen/test_dot2.py``."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def operands(func: PrimFunc, seed: int) -> list[np.ndarray]:
     return arrays
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", [n for n in SHIPPED if "bf16" not in n])
 def test_the_implementation_is_what_the_description_says(name: str) -> None:
     intrin = TensorIntrin.get(name)
     assert intrin is not None

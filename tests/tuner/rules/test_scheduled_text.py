@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from burnish.support.errors import ScheduleError
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.compute import Tensor
@@ -25,6 +26,7 @@ from burnish.tensorir.schedule import Schedule
 from burnish.tests.conftest import golden_path
 from burnish.tests.tuner.rules import (
     test_attention,
+    test_bfloat16,
     test_conv,
     test_depthwise,
     test_int8,
@@ -54,6 +56,10 @@ FUNCTIONS: dict[str, tuple[str, Callable[[], PrimFunc]]] = {
         lambda: test_winograd.winograd(1, 4, 4, 16, 16, 2, (0, 0, 0, 0), epilogue=False).func,
     ),
     "int8": ("x @ w of bytes, doubled", lambda: test_int8.product((8, 16), (16, 32))),
+    "bfloat16": (
+        "x @ w of bfloat16, by pairs",
+        lambda: test_bfloat16.product((8, 64), (64, 64)),
+    ),
     "dot": ("relu(x @ w.T + bias) of one row, whose weight has its layout", lambda: linear(1)),
     "matmul": (
         "relu(x @ w.T + bias) of 16 rows, whose weight may have any layout",
@@ -94,7 +100,10 @@ FUNCTIONS: dict[str, tuple[str, Callable[[], PrimFunc]]] = {
 def decided(rule: str, target: Target) -> tuple[dict[str, int], str]:
     """The analytic decisions of a rule about its function, and the text of the program."""
     sch = Schedule(FUNCTIONS[rule][1](), seed=0)
-    sch.apply_rule(rule, target, {})
+    try:
+        sch.apply_rule(rule, target, {})
+    except ScheduleError as error:
+        return {}, f"# {str(error).splitlines()[0]}"
     (decisions,) = sch.trace.decisions.values()
     assert isinstance(decisions, dict)
     return decisions, sch.func.script()
