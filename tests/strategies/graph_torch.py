@@ -128,7 +128,7 @@ class GraphModule(nn.Module):
     def call(self, call: g.Call, env: dict[Any, Any]) -> Any:
         args = [self.atom(a, env) for a in call.args]
         attrs = {**get_op(call.op).attrs, **dict(call.attrs)}
-        if attrs.get("out_dtype", "") is None:
+        if attrs.get("out_dtype") == "":
             del attrs["out_dtype"]
         if call.op == "astype":
             name = attrs["dtype"]
