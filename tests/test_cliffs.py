@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import burnish
-from burnish.benchmarks.cliffs import Found, line_of, roofline, summary
+from burnish.benchmarks.cliffs import Found, line_of, no_farther, roofline, summary
 from burnish.frontend.elementwise_names import NAMES
 from burnish.graphir.op import all_ops
 from burnish.support.host import resolve
@@ -96,6 +96,17 @@ def test_verdicts() -> None:
     assert text.startswith("4 programs, 3 cliffs")
     assert line_of(behind) in text
     assert line_of(broken) in text
+
+
+def test_a_result_is_held_against_float64_where_eager_is_far_from_it() -> None:
+    exact = torch.tensor([100.0, 1e6, 3.0], dtype=torch.float64)
+    eager = torch.tensor([float("inf"), float("inf"), 3.0], dtype=torch.float16)
+    good = torch.tensor([100.0, float("inf"), 3.0], dtype=torch.float16)
+    assert no_farther(good, eager, exact)
+    assert not no_farther(
+        torch.tensor([100.0, float("inf"), 4.0], dtype=torch.float16), eager, exact
+    )
+    assert not no_farther(torch.zeros(0), torch.zeros(1), torch.zeros(1, dtype=torch.float64))
 
 
 def test_the_roofline_counts_what_elementary_functions_cost() -> None:

@@ -351,7 +351,7 @@ def slice_scatter(
     behind = x.narrow(dim, first, x.shape[dim] - first)
     parts = [front, source, behind]
     parts = [p for p in parts if not (isinstance(p.shape[dim], int) and p.shape[dim] == 0)]
-    return torch.cat(parts, dim) if len(parts) > 1 else source.clone()
+    return torch.cat(parts, dim) if len(parts) > 1 else (parts or [x])[0].clone()
 
 
 @decomposes(aten.masked_scatter.default)

@@ -105,6 +105,8 @@ def test_slices_are_written_as_whole_pieces() -> None:
         "in front": lambda x: torch.slice_scatter(x, x[:4] * 2, 0, None, 4),
         "all": lambda x: torch.slice_scatter(x, x * 2, 0, -99, 99),
         "none": lambda x: torch.slice_scatter(x, x[:0], 0, 4, 2),
+        "past the end": lambda x: torch.slice_scatter(x, x[:0], 0, 99),
+        "before the start": lambda x: torch.slice_scatter(x, x[:0], 0, 0, 0),
     }
     check_all({**functions, "step": lambda x: torch.slice_scatter(x, x[:3] + 1, 0, 0, 6, 2)}, x)
     for function in functions.values():
