@@ -18,20 +18,26 @@ from burnish.tuner.workload import blocks_in_order
 
 def steps_of(func: PrimFunc, target: Target) -> int:
     """The statements that a scheduled function of static sizes executes: a vector of up to the
-    target's width is one."""
-    return _steps(func.body, target, 1, 1)
+    target's width is one. So are the short vectors of unrolled loops that go into registers: LLVM
+    makes whole ones of them, and shuffles."""
+    return _steps(func.body, target, 1, 1, 1)
 
 
-def _steps(s: Stmt, target: Target, times: int, lanes: int) -> int:
+def _steps(s: Stmt, target: Target, times: int, unrolled: int, lanes: int) -> int:
     match s:
         case For(extent=IntImm() as extent):
             if s.kind == "vectorized":
-                return _steps(s.body, target, times, lanes * extent.value)
-            return _steps(s.body, target, times * extent.value, lanes)
+                return _steps(s.body, target, times, unrolled, lanes * extent.value)
+            if s.kind == "unrolled":
+                return _steps(s.body, target, times, unrolled * extent.value, lanes)
+            return _steps(s.body, target, times * extent.value, unrolled, lanes)
         case BufferStore(buffer=buffer):
-            return times * math.ceil(lanes * buffer.dtype.bits / target.vector_bits)
+            if buffer.scope == "register":
+                return times * math.ceil(lanes * unrolled * buffer.dtype.bits / target.vector_bits)
+            return times * unrolled * math.ceil(lanes * buffer.dtype.bits / target.vector_bits)
         case _:
-            return sum(_steps(c, target, times, lanes) for c in children(s) if isinstance(c, Stmt))
+            below = [c for c in children(s) if isinstance(c, Stmt)]
+            return sum([_steps(c, target, times, unrolled, lanes) for c in below])
 
 
 def steps_in_vectors(func: PrimFunc, target: Target) -> float:

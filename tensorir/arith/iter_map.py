@@ -112,6 +112,8 @@ class Decomposition:
         self.marks: dict[Expr | LinearKey, IterMark] = {}
         self.loops: dict[Expr, Linear] = {var: extent for var, extent in loops.items()}
         self.used: dict[IterMark, list[IterSplit]] = {}
+        self.noted: list[IterSplit] = []
+        """The splits of the sums that were noted, without those of marks below them."""
         self.constrained: dict[Var, Linear] = {}
         """Stand-in variables for sums that a predicate bounds, with the sum."""
 
@@ -274,12 +276,16 @@ class Decomposition:
     # -- use of the marks ------------------------------------------------------------------------
     def note(self, total: IterSum) -> None:
         """Count the splits of a sum, and once those of the marks below it."""
+        self.noted += total.splits
+        self._note(total)
+
+    def _note(self, total: IterSum) -> None:
         for p in total.splits:
             known = self.used.get(p.mark)
             if known is None:
                 self.used[p.mark] = [p]
                 if isinstance(p.mark.source, IterSum):
-                    self.note(p.mark.source)
+                    self._note(p.mark.source)
             else:
                 known.append(p)
 
@@ -299,14 +305,60 @@ class Decomposition:
     def lost(self) -> set[Var]:
         """The loops that what is used of them does not tell. Raises _NotAffineError where two
         splits overlap, or do not tell a sum of loops."""
-        told: set[Var] = set()
-        for mark, splits in self.used.items():
-            is_full, _ = self._cover(mark, splits)
-            if isinstance(mark.source, Var):
-                told |= {mark.source} if is_full else set()
-            elif not is_full:
-                raise _NotAffineError
+        known: dict[IterMark, list[IterSplit]] = {}
+        for p in self.noted:
+            known.setdefault(p.mark, []).append(p)
+        parted: set[Var] = set()
+        while sums := [m for m in known if isinstance(m.source, IterSum)]:
+            # A sum of sums before those below it, whose splits it may tell.
+            mark = max(sums, key=_depth)
+            assert isinstance(mark.source, IterSum)
+            splits = known.pop(mark)
+            below: Sequence[IterSplit] = mark.source.splits
+            if not self._cover(mark, splits)[0]:
+                below = self._low_part(mark.source, splits)
+                parted |= _loops_below(mark)
+            for p in below:
+                known.setdefault(p.mark, []).append(p)
+        told = {
+            mark.source
+            for mark, splits in known.items()
+            if self._cover(mark, splits)[0] and isinstance(mark.source, Var)
+        }
+        if not parted <= told:
+            raise _NotAffineError
         return {v for v in self.loops if isinstance(v, Var)} - told
+
+    def _low_part(self, total: IterSum, splits: list[IterSplit]) -> list[IterSplit]:
+        """What the lowest digits of a sum tell of its parts: with ``f`` in [0, 16) those of
+        ``e * 16 + f`` below 160 are ``f`` and ``e % 10``. An offset changes nothing. Raises
+        _NotAffineError where they are no lowest digits, or end in the middle of one."""
+        reached = ONE
+        for p in _by_lower(self.s, splits):
+            if p.lower.key != reached.key:
+                raise _NotAffineError
+            reached = self.s.atoms.multiply(p.lower, p.extent)
+        found: list[IterSplit] = []
+        below = ONE
+        for p in total.splits:
+            if below.key == reached.key:
+                break
+            above = self.s.atoms.multiply(below, p.extent)
+            if self.s.floormod(reached, above).key == ZERO.key:
+                found.append(p)
+                below = above
+                continue
+            part = self.s.floordiv(reached, below)
+            even = self.s.floormod(reached, below).key == ZERO.key
+            top = self.s.atoms.multiply(p.lower, p.extent) - p.mark.extent
+            unwrapped = self.s.floormod(p.extent, part).key == ZERO.key or prove_nonneg(self.s, top)
+            if not even or not unwrapped:
+                raise _NotAffineError
+            found.append(IterSplit(p.mark, p.lower, part, p.scale))
+            below = reached
+        if below.key != reached.key:
+            raise _NotAffineError
+        return found
 
     def _cover(self, mark: IterMark, splits: list[IterSplit]) -> tuple[bool, bool]:
         """Whether the splits of a mark tell its value, and take all combinations of theirs."""
@@ -327,6 +379,21 @@ class Decomposition:
             return False, prove_nonneg(self.s, mark.extent - reached)
         # Rounded up: not all combinations of several splits are reached.
         return is_full, len(splits) == 1
+
+
+def _depth(mark: IterMark) -> int:
+    """How many sums are inside of one another, down to loops."""
+    if not isinstance(mark.source, IterSum):
+        return 0
+    return 1 + max([_depth(p.mark) for p in mark.source.splits], default=0)
+
+
+def _loops_below(mark: IterMark) -> set[Var]:
+    """The loops that a mark is made of."""
+    if not isinstance(mark.source, IterSum):
+        return {mark.source}
+    found: set[Var] = set()
+    return found.union(*[_loops_below(p.mark) for p in mark.source.splits])
 
 
 def _compact(s: Simplifier, splits: list[IterSplit]) -> list[IterSplit] | None:

@@ -169,6 +169,7 @@ def _binary() -> list[Row]:
         Row(n, f"{{a}} {op} {{b}}", "pair", INTEGERS, "positive")
         for n, op in (("floor_divide", "//"), ("integer remainder", "%"), ("shift_left", "<<"))
     ]
+    rows.append(Row("gcd", "torch.gcd({a}, {b})", "pair", INTEGERS))
     for n in ("bitwise_and", "bitwise_or", "bitwise_xor"):
         rows.append(Row(n, f"torch.{n}({{a}}, {{b}})", "pair", (*INTEGERS, "bool")))
     rows.append(Row("where", "torch.where({a} > 0, {a}, {b})", "pair", NUMBERS))

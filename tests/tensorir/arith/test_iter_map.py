@@ -208,6 +208,46 @@ def test_loops_that_indices_tell_follow_from_them(case: tuple[list[Expr], dict[V
         assert seen.setdefault(tuple([value(i, env) for i in indices]), told) == told
 
 
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(
+    st.lists(st.sampled_from([2, 3, 4, 5, 8]), min_size=2, max_size=4),
+    st.integers(2, 12),
+    st.sets(st.integers(0, 3)),
+)
+def test_loops_that_digits_of_fused_axes_tell_follow_from_them(
+    dims: list[int], factor: int, dropped: set[int]
+) -> None:
+    """What a schedule that fuses all axes and vectorises the one it gets binds them to."""
+    total = prod(dims)
+    loops = {I0: -(-total // factor), I1: factor}
+    s = simplifier(loops)
+    fused, below, digits = I0 * factor + I1, 1, []
+    for axis, n in reversed(list(enumerate(dims))):
+        digit = fused // below
+        digits.append(render(s.linear(digit % n if axis else digit)))
+        below *= n
+    kept = [d for i, d in enumerate(digits) if i not in dropped]
+    lost = undetermined(kept, {v: constant(n) for v, n in loops.items()}, s)
+    if lost is None:
+        return
+    seen: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for point in itertools.product(*map(range, loops.values())):
+        env = dict(zip(loops, point, strict=True))
+        told = tuple([env[v] for v in loops if v not in lost])
+        assert seen.setdefault(tuple([value(i, env) for i in kept]), told) == told
+
+
+def test_the_lowest_digits_of_a_sum_are_digits_of_its_parts() -> None:
+    loops = {I0: 9920, I1: 16}
+    s = simplifier(loops)
+    extents = {v: constant(n) for v, n in loops.items()}
+    fused = I0 * 16 + I1
+    values = [I0 // 320, I0 // 10 % 32, fused // 5 % 32, fused % 5]
+    assert undetermined(values, extents, s) == []
+    assert undetermined([*values[:1], *values[2:]], extents, s) is None
+    assert undetermined([I0 // 12 % 32, I0 // 384, fused // 5 % 32, fused % 5], extents, s) is None
+
+
 def test_a_loop_that_runs_once_at_most_is_told() -> None:
     s = simplifier({I0: 1, I1: 4})
     once = s.linear(M % 8 // 4)
