@@ -222,6 +222,15 @@ def _memory(given: Any, name: str) -> tuple[np.ndarray, str]:
     raise ArgumentError(f"{name}: expected an array to write into, found {type(given).__name__}.")
 
 
+def copied(x: Any) -> Any:
+    """An input of memory of its own; what is no array stays as it is."""
+    if is_torch_tensor(x):
+        return x.detach().clone()
+    if isinstance(x, Tensor):
+        return Tensor(x.data.copy(), str(x.dtype))
+    return x.copy() if isinstance(x, np.ndarray) else x
+
+
 def random_inputs(params: Sequence[Param], *, size: int | None = None) -> list[Tensor]:
     """Random tensors for the parameters of a program: floats in [0, 1), integers 0 and 1.
 

@@ -49,6 +49,9 @@ class CallableModel(ABC, Generic[S]):
     def _select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> S:
         """The signature of a call."""
 
+    def _before_call(self, signature: S, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What is to be done before a call that takes the complete way, as the first one does."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model: torch in, torch out; NumPy in, NumPy out; anything with ``__dlpack__`` in,
         burnish tensors out.
@@ -69,7 +72,9 @@ class CallableModel(ABC, Generic[S]):
         is_named = isinstance(inputs, Mapping)
         args = () if is_named else tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
         signature = self._select(args, dict(inputs) if is_named else {})
-        values = signature.imported.flatten_inputs(args, dict(inputs) if is_named else {})
+        kwargs = dict(inputs) if is_named else {}
+        self._before_call(signature, args, kwargs)
+        values = signature.imported.flatten_inputs(args, kwargs)
         outputs = signature.run(values, threads)
         if out is None:
             return self._wrap(signature, outputs, values)
@@ -137,6 +142,7 @@ class CallableModel(ABC, Generic[S]):
         """The complete way: pick (or compile) the signature, convert, run, wrap; and remember the
         entry that will take the next call of this kind directly."""
         signature = self._select(args, kwargs)
+        self._before_call(signature, args, kwargs)
         values = signature.imported.flatten_inputs(args, kwargs)
         outputs = signature.run(values)
         if values and not kwargs and self._takes_entries:

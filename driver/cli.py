@@ -93,6 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     _add_inputs(sub)
     sub.add_argument("--seconds", type=float, default=0.5, help="how long to measure (0.5)")
     sub.add_argument("--trace", metavar="FILE.json", help="keep a run for chrome://tracing")
+    sub = add("verify", "Compare an ONNX model with ONNX's reference evaluator, value by value.")
+    add_model(sub)
+    _add_inputs(sub)
+    sub.add_argument(
+        "--tolerance", type=float, help="the largest error, relative to a value's largest element"
+    )
     sub = add("show", "Print a model's IR at a stage.")
     add_model(sub)
     sub.add_argument(

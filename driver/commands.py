@@ -131,6 +131,13 @@ def run_profile(options: argparse.Namespace) -> int:
     return 0
 
 
+def run_verify(options: argparse.Namespace) -> int:
+    model = _compile(options)
+    found = model.verify(*_inputs(model, options.input), tolerance=options.tolerance)
+    print(found)
+    return 0 if found else 1
+
+
 def run_show(options: argparse.Namespace) -> int:
     _load(options).show(options.stage)
     return 0

@@ -36,7 +36,7 @@ from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
 from ..vm.disassembler import print_program
 from ..vm.registry import register_func, unregister_func
-from .arrays import random_inputs
+from .arrays import copied, random_inputs
 from .callable_model import CallableModel
 from .executable import Executable
 from .index_checks import with_checked_indices
@@ -52,12 +52,15 @@ from .sources import (
     import_torch_module,
     importer_of,
     is_torch_module,
+    origin_of,
+    reference_of,
 )
 from .stages import ScheduleChoice, compile_module, recompile, selection
 from .tasks import extract_tasks
 from .threads import thread_count
 from .timing import Timing, time_interleaved
 from .tune import ScheduledBy, TuneResult, tune_tasks
+from .verification import Verification
 from .weights import changed_weights, digest_weights
 
 if TYPE_CHECKING:
@@ -104,6 +107,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         again: Callable[[], Imported] | None = None,
         fallback: str | None = None,
         checked: bool = False,
+        check: str | None = None,
     ) -> None:
         super().__init__(is_torch=is_torch_module(source))
         # A source that is not imported again is not kept: its weights are the caller's.
@@ -118,6 +122,10 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._precision = precision
         self._fallback = fallback
         self._checked = checked
+        self._is_to_verify = check == "first-call"
+        self._verified: set[int] = set()
+        """Signatures whose first call was verified."""
+        self._origin = origin_of(source)
         self._schedule: ScheduleChoice = schedule_analytically
         self._current: ModelSignature | None = None
         self._asking: Asking[ModelSignature] | None = None
@@ -256,6 +264,61 @@ class CompiledModel(CallableModel[ModelSignature]):
             signatures, targets, name=self._source_name,
             schedule=self._schedule, precision=self._precision,
         )  # fmt: skip
+
+    # -- comparing with the source -----------------------------------------------------------------
+    def verify(
+        self,
+        *args: Any,
+        source: Any = None,
+        float64: bool = False,
+        tolerance: float | None = None,
+        nodes: bool = True,
+        **kwargs: Any,
+    ) -> Verification:
+        """Compare a call with eager PyTorch, or with ONNX's reference evaluator: the outputs, and
+        (``nodes``) each operator's result, computed of the reference's own inputs. ``print`` what
+        it gives; it is true where all agrees, names the first operator that does not, and the
+        graph pass or the kernel's schedule that the outputs differ from on.
+
+        Errors are relative to the largest element. ``float64`` compares with the module in float64
+        instead, and shows eager's own errors beside. ``tolerance`` is that of all values (by
+        default 1e-4 for an operator in float32, 1e-3 for an output). ``source`` is the model that
+        was compiled, where it is not held: an ExportedProgram, or ONNX bytes.
+
+        Nothing changes: inputs and state are copied. The source's weights are those it has now.
+        Raises as a call does, FrontendError where the source is gone or its own call fails, and
+        ArgumentError where it has to be given.
+        """
+        from .verify_model import Verifier
+
+        given = self._origin() if source is None else source
+        reference = reference_of(
+            given, args, kwargs, self._dynamic_shapes, fallback=self._fallback, float64=float64
+        )
+        signature = self._select(args, kwargs)
+        values = [copied(v) for v in signature.imported.flatten_inputs(args, kwargs)]
+        verifier = Verifier(
+            reference,
+            self._target,
+            schedule=self._schedule,
+            precision=self._precision,
+            threads=self._threads,
+            tolerance=tolerance,
+        )
+        return verifier.verify(signature.imported.source, signature.run(values), nodes=nodes)
+
+    def _before_call(
+        self, signature: ModelSignature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """The comparison that ``check="first-call"`` asks for."""
+        if not self._is_to_verify or id(signature) in self._verified:
+            return
+        found = self.verify(*args, nodes=False, **kwargs).check()
+        worst = max(found.outputs, key=lambda v: v.error, default=None)
+        error = "no outputs" if worst is None else f"largest error {worst.error:.2g}"
+        note = f'check="first-call": the first call agrees with {found.reference}, {error}.'
+        signature.executable.report.notes.append(note)
+        self._verified.add(id(signature))
 
     # -- looking inside ----------------------------------------------------------------------------
     def _require(self, what: str) -> ModelSignature:
@@ -414,6 +477,7 @@ def compile(
     precision: str = "fast",
     fallback: str | None = None,
     checked: bool = False,
+    check: str | None = None,
 ) -> CompiledModel:
     """Compile a model for the CPU.
 
@@ -442,6 +506,10 @@ def compile(
     ``checked=True`` looks at all indices first, and raises IndexRangeError, which names the
     operator and its line; ``model.report.notes`` says what that costs.
 
+    ``check="first-call"`` compares the first call of each signature with eager PyTorch (with ONNX's
+    reference evaluator), raises VerificationError where they differ, and says in
+    ``model.report.notes`` that they agree; ``model.verify`` looks closer.
+
     Raises FrontendError and UnsupportedOpError (all unsupported operators at once), TargetError,
     ArgumentError. Whatever is wrong with a model is raised here, or at the first call.
     """
@@ -451,6 +519,8 @@ def compile(
     again = None
     if fallback not in (None, "torch"):
         raise ArgumentError(f'fallback is None or "torch"; found {fallback!r}.')
+    if check not in (None, "first-call"):
+        raise ArgumentError(f'check is None or "first-call"; found {check!r}.')
     if not is_torch_module(model):
         _refuse_examples(model, example_inputs, dynamic_shapes)
         imported: Imported | None = import_source(model, fallback=fallback)
@@ -461,7 +531,8 @@ def compile(
         imported = import_torch_module(model, example_inputs, None, dynamic_shapes, fallback)
         again = importer_of(model, example_inputs, dynamic_shapes, fallback)
     return CompiledModel(
-        model, imported, dynamic_shapes, resolved, count, precision, again, fallback, checked
+        *(model, imported, dynamic_shapes, resolved, count, precision, again, fallback, checked),
+        check=check,
     )
 
 

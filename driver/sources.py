@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 
 from ..frontend.imported import Imported
+from ..frontend.reference import Reference
 from ..graphir.expr import Function, Tuple
 from ..graphir.module import IRModule
 from ..graphir.op import type_of
 from ..graphir.type import TensorType, TupleType
 from ..support.call_form import TENSOR, CallForm
-from ..support.errors import FrontendError, MissingExtraError
+from ..support.errors import ArgumentError, FrontendError, MissingExtraError
 from ..vm.tensor import Tensor, array
 from .arrays import is_torch_tensor, tensor_to_torch
 
@@ -86,6 +87,67 @@ def importer_of(
         return import_torch_module(module, examples, None, dynamic_shapes, fallback)
 
     return import_again
+
+
+def origin_of(source: Any) -> Callable[[], Any]:
+    """Gives the source of a model again, which it does not hold unless it is a file's path. It
+    raises FrontendError where a module is gone, ArgumentError for other sources."""
+    kind = type(source).__name__
+    if isinstance(source, (str, Path)):
+        path = Path(source).resolve()
+        return lambda: path
+    if not is_torch_module(source):
+
+        def refuse() -> Any:
+            raise ArgumentError(
+                f"verify: the model does not hold the {kind} that it was compiled from; pass it "
+                "as source=."
+            )
+
+        return refuse
+    held = weakref.ref(source)
+
+    def find() -> Any:
+        module = held()
+        if module is None:
+            raise FrontendError(f"verify: the {kind} that this model was compiled from is gone.")
+        return module
+
+    return find
+
+
+def reference_of(
+    source: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dynamic_shapes: Any,
+    *,
+    fallback: str | None,
+    float64: bool,
+) -> Reference:
+    """What the source of a model computes for a call. Raises what its import and its call raise,
+    and ArgumentError for sources that nothing but burnish runs."""
+    torch, onnx = sys.modules.get("torch"), sys.modules.get("onnx")
+    if is_torch_module(source) or (
+        torch is not None and isinstance(source, torch.export.ExportedProgram)
+    ):
+        from ..frontend.torch.reference import torch_reference
+
+        example = tuple([as_example(x, f"input {i}") for i, x in enumerate(args)])
+        named = {k: as_example(x, f"input {k!r}") for k, x in kwargs.items()}
+        return torch_reference(
+            source, example, named, dynamic_shapes, fallback=fallback, float64=float64
+        )
+    is_proto = onnx is not None and isinstance(source, onnx.ModelProto)
+    if float64 or not (isinstance(source, (str, Path, bytes)) or is_proto):
+        wanted = "a torch.nn.Module" if float64 else "a torch or an ONNX model"
+        raise ArgumentError(
+            f"verify{'(float64=True)' if float64 else ''} takes {wanted} as source; found "
+            f"{type(source).__name__}."
+        )
+    from ..frontend.onnx.reference import onnx_reference
+
+    return onnx_reference(source, args, kwargs)
 
 
 def _without_values(x: Any) -> Any:

@@ -97,13 +97,32 @@ def compile_module(
     graph = graph_stages(
         "default", evaluate=evaluate_prim_func, selection=selection(target, precision)
     )
+    executable = compile_through(
+        module, target, graph, schedule=schedule, segments=segments, threads=threads, name=name
+    )
+    if precision in NARROW:
+        canonical = executable.stages["10-canonical"]
+        executable.report.notes.append(_rounding(canonical, precision))
+    return executable
+
+
+def compile_through(
+    module: IRModule,
+    target: Target,
+    graph: Mapping[str, Pipeline],
+    *,
+    schedule: ScheduleChoice = schedule_analytically,
+    segments: bool = True,
+    threads: int = 1,
+    name: str = "model",
+) -> Executable:
+    """``compile_module`` with graph passes of one's own: what ``graph`` has for each stage from
+    10-canonical to 30-fused. Only legalised operators can be lowered."""
     is_analytic = schedule is schedule_analytically
     with _corridor(module, target, name, is_analytic=is_analytic) as corridor:
         module = corridor.enter("00-import", module, _Import(), verify=False)
         for stage, pipeline in graph.items():
             module = corridor.enter(stage, module, *pipeline.passes)
-        if precision in NARROW:
-            corridor.report.notes.append(_rounding(corridor.stages["10-canonical"], precision))
         return _finish(module, corridor, schedule, segments=segments, threads=threads)
 
 

@@ -337,6 +337,10 @@ class EnvironmentFunctionError(VMError):
     """An environment function raised; the cause is chained."""
 
 
+class VerificationError(VMError):
+    """A compiled model gives something else than the one it was compiled from."""
+
+
 class IndexRangeError(VMError, IndexError):
     """An index that is out of range, of a model that checks them (``checked=True``)."""
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -26,6 +27,8 @@ from .dynamic_shapes import ExportPlan, plan_export
 from .exportable_functions import LOOKS, ExportableFunctions
 from .registry import import_dtype
 
+export_lock = threading.Lock()
+"""torch traces one module a process at a time: a second thread would find its state occupied."""
 _NOISE = (
     "For more information",
     "The error above occurred",
@@ -251,4 +254,11 @@ def program_inputs(program: ExportedProgram, leaves: Sequence[Any]) -> list[Any]
     return values
 
 
-__all__ = ["check_eval_mode", "export_module", "program_inputs", "quiet_torch", "run_program"]
+__all__ = [
+    "check_eval_mode",
+    "export_lock",
+    "export_module",
+    "program_inputs",
+    "quiet_torch",
+    "run_program",
+]

@@ -9,7 +9,6 @@ the names users gave them, and mean every size from 0 up. Nothing is optimised h
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ from . import (
     convert_window,
 )
 from .decompose import operators, prepare_program
-from .export import check_eval_mode, export_module, program_inputs
+from .export import check_eval_mode, export_lock, export_module, program_inputs
 from .fallback import Fallback, can_fall_back, is_complex, must_fall_back, real_of
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
 from .structure import CallStructure, DimRange, is_tensor_leaf
@@ -64,8 +63,6 @@ _CONVERTERS = (
     convert_window,
 )
 _OPERATOR_ROWS = ops
-_export_lock = threading.Lock()
-"""torch traces one module a process at a time: a second thread would find its state occupied."""
 _READS_DATA = ("aten.item.default", "aten._local_scalar_dense.default")
 
 
@@ -87,7 +84,7 @@ def import_module(
     are environment functions, which run torch's.
     """
     start = time.perf_counter()
-    with _export_lock:
+    with export_lock:
         program, plan = export_module(module, example_inputs, example_kwargs, dynamic_shapes)
     exported = time.perf_counter()
     imported = import_exported_program(
@@ -113,7 +110,7 @@ def import_exported_program(
     ``places`` names dims: (leaf of the inputs, axis, name). Without it dims have torch's names.
     """
     start = time.perf_counter()
-    with _export_lock:
+    with export_lock:
         program = prepare_program(program, falls_back=fallback is not None)
     nodes = [n for n in operators(program) if fallback is None or not can_fall_back(n)]
     REGISTRY.check([(operator_name(n), location(n)) for n in nodes])

@@ -1,0 +1,90 @@
+"""What ONNX's reference evaluator computes, value by value, to verify a compiled model against.
+
+It is written in NumPy and slow: some thousand times slower than a compiled convolution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import ModelProto
+from onnx.reference import ReferenceEvaluator
+
+from ...support.errors import BurnishError, FrontendError
+from ..imported import Imported
+from ..reference import NodeValue, Reference
+from .importer import import_onnx
+
+
+def onnx_reference(
+    source: str | Path | bytes | ModelProto, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Reference:
+    """The values of a call of a model whose inputs and outputs are tensors.
+
+    Raises what importing raises, and FrontendError where the evaluator fails.
+    """
+    imported: Imported | None
+    try:
+        imported = import_onnx(source)
+    except FrontendError:
+        imported = None  # its program depends on values, or its inputs have no shapes of their own
+    proto = _proto(source)
+    held = {i.name for i in proto.graph.initializer}
+    names = [v.name for v in proto.graph.input if v.name not in held]
+    given = _by_name(names, args, kwargs)
+    feeds = {name: _as_array(x) for name, x in given.items()}
+    try:
+        known: Any = ReferenceEvaluator(proto).run(None, feeds, intermediate=True)
+    except Exception as error:  # whatever an operator of the evaluator raises
+        raise FrontendError(
+            f"ONNX's reference evaluator fails on this model: {type(error).__name__}: {error}"
+        ) from error
+    outputs = [known[o.name] for o in proto.graph.output]
+    if not all(isinstance(x, np.ndarray) for x in outputs):
+        raise FrontendError("verify compares tensors; this model gives sequences or optionals.")
+    values = [
+        NodeValue(name, node.op_type, f"node {node.name!r}" if node.name else "", _stored(x))
+        for node in proto.graph.node
+        for name in node.output
+        if name and isinstance(x := known.get(name), np.ndarray)
+    ]
+    inputs = list(feeds.values())
+    return Reference(
+        "ONNX's reference evaluator", imported, inputs, [_stored(x) for x in outputs], values
+    )
+
+
+def _proto(source: str | Path | bytes | ModelProto) -> ModelProto:
+    if isinstance(source, ModelProto):
+        return source
+    return onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(str(source))
+
+
+def _by_name(
+    names: Sequence[str], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The inputs of a call, which took them: by position, by keyword, or as one dict."""
+    if len(args) == 1 and isinstance(args[0], Mapping):
+        return dict(args[0])
+    return {**dict(zip(names, args, strict=False)), **kwargs}
+
+
+def _as_array(x: Any) -> np.ndarray:
+    """An input as the evaluator takes it."""
+    if hasattr(x, "detach"):
+        x = x.detach().cpu()
+    if isinstance(x, np.ndarray):
+        return x
+    try:
+        return np.asarray(x)
+    except TypeError as error:
+        raise BurnishError(f"verify: an input is no array for NumPy: {error}") from error
+
+
+def _stored(x: np.ndarray) -> np.ndarray:
+    """A value as the IR keeps it: bfloat16 as uint16."""
+    return x.view(np.uint16) if x.dtype.name == "bfloat16" else x

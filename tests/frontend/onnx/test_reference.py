@@ -1,0 +1,53 @@
+"""The values of ONNX's reference evaluator, by the names of the file."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from burnish.frontend.onnx.reference import onnx_reference
+from burnish.support.errors import FrontendError
+
+
+def model(*nodes: onnx.NodeProto, output: str = "y") -> onnx.ModelProto:
+    graph = helper.make_graph(
+        list(nodes),
+        "g",
+        [helper.make_tensor_value_info(n, TensorProto.FLOAT, [2]) for n in ("a", "b")],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, [2])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+A, B = np.float32([1, 2]), np.float32([3, -4])
+CHAIN = (
+    helper.make_node("Add", ["a", "b"], ["s"], name="sum"),
+    helper.make_node("Abs", ["s"], ["y"]),
+)
+
+
+@pytest.mark.parametrize("call", [((A, B), {}), ((A,), {"b": B}), (({"a": A, "b": B},), {})])
+def test_values_in_order(call: tuple[tuple[object, ...], dict[str, object]]) -> None:
+    found = onnx_reference(model(*CHAIN), *call)
+    assert found.imported is not None
+    assert [(v.name, v.operator, v.where) for v in found.values] == [
+        ("s", "Add", "node 'sum'"),
+        ("y", "Abs", ""),
+    ]
+    np.testing.assert_array_equal(found.outputs[0], np.abs(A + B))
+    assert set(found.imported.variables) >= {"s", "y"}
+
+
+def test_bytes_are_a_model_too() -> None:
+    found = onnx_reference(model(*CHAIN).SerializeToString(), (A, B), {})
+    np.testing.assert_array_equal(found.outputs[0], np.abs(A + B))
+
+
+def test_an_operator_that_the_evaluator_does_not_have() -> None:
+    node = helper.make_node("BiasGelu", ["a", "b"], ["y"], domain="com.microsoft")
+    proto = model(node)
+    proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    with pytest.raises(FrontendError, match="reference evaluator fails"):
+        onnx_reference(proto, (A, B), {})
