@@ -1,7 +1,7 @@
 """The command line: ``burnish compile``, ``run``, ``tune`` and the others.
 
-This file parses; what a command does is in ``commands``, ``db_commands`` and ``cache_commands``,
-which are imported when it runs.
+This file parses; what a command does is in ``commands``, ``db_commands``, ``cache_commands`` and
+``serve_commands``, which are imported when it runs.
 """
 
 from __future__ import annotations
@@ -128,6 +128,9 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--connect", metavar="ADDRESS", required=True, help="of a dask scheduler")
     sub.add_argument("--builders", type=int, help="candidates built at once")
     sub.add_argument("--runners", type=int, default=1, help="candidates timed at once")
+    sub = add("serve", "Serve saved models over HTTP (Open Inference protocol). SIGHUP reloads.")
+    sub.set_defaults(command=("serve_commands", "serve"))
+    _add_serving(sub)
     sub = commands.add_parser(
         "db", help="Look into tuning databases, export, import, merge, prune."
     )
@@ -164,6 +167,25 @@ def _add_cache_commands(sub: argparse.ArgumentParser) -> None:
     made = add("explain", "Compile a model, and say what of it was kept, and why the rest was not.")
     made.add_argument("model", help="an ONNX file")
     made.add_argument("--target", default="native", help="e.g. 'llvm -mcpu=haswell'")
+
+
+def _add_serving(sub: argparse.ArgumentParser) -> None:
+    """The options of ``burnish serve``."""
+    sub.add_argument("models", nargs="+", metavar="[NAME=]FILE.burnish", help="saved models")
+    sub.add_argument("--host", default="127.0.0.1", help="address to listen at (127.0.0.1)")
+    sub.add_argument("--port", type=int, default=8000, help="port to listen at (8000)")
+    sub.add_argument("--threads", type=int, default=None, help="threads of a call")
+    sub.add_argument(
+        "--batch", default="batch", metavar="DIM", help="dim that requests are joined along (batch)"
+    )
+    sub.add_argument("--max-batch", type=int, default=32, help="rows run together; 1: none (32)")
+    sub.add_argument(
+        "--batch-ms", type=float, default=2.0, help="how long a request waits for others (2)"
+    )
+    sub.add_argument("--max-requests", type=int, default=256, help="requests in flight (256)")
+    sub.add_argument("--max-mb", type=float, default=64, help="of one request (64)")
+    sub.add_argument("--max-total-mb", type=float, default=512, help="of all in flight (512)")
+    sub.add_argument("--timeout", type=float, default=30, help="seconds of a request (30)")
 
 
 def _add_inputs(sub: argparse.ArgumentParser) -> None:

@@ -150,6 +150,11 @@ class LoadedModel(CallableModel[LoadedSignature]):
         return tuple([(n, p.spec.shape, p.spec.dtype) for n, p in _inputs(self._current)])
 
     @property
+    def signatures(self) -> tuple[LoadedSignature, ...]:
+        """All that the file holds."""
+        return tuple(self._signatures.values())
+
+    @property
     def executable(self) -> SavedProgram:
         """The program of the signature used last."""
         return self._current.executable

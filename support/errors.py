@@ -373,5 +373,13 @@ class ArgumentError(VMError, ValueError):
     """An argument that is no CPU tensor, overlaps another, or cannot be written."""
 
 
+class RequestError(BurnishError):
+    """A request to a server that is refused; ``status`` is the code of HTTP it is answered with."""
+
+    def __init__(self, message: str, *, status: int = 400) -> None:
+        self.status = status
+        super().__init__(message)
+
+
 class ArtifactError(VMError):
     """A saved program that is corrupt, of another version, or for another CPU."""

@@ -49,6 +49,8 @@ MAY_IMPORT_PACKAGE: dict[str, tuple[str, ...]] = {
     "xgboost": ("tuner/",),
     "networkx": ("graphir/", "tensorir/"),
     "rich": ("driver/",),
+    "starlette": ("driver/serving/app.py",),
+    "uvicorn": ("driver/serve_commands.py",),
     "pygments": ("driver/", "support/display.py"),
 }
 """Package to the places that may import it. driver may import torch and onnx inside functions."""

@@ -1,0 +1,175 @@
+"""The models that are served: loaded from their files, checked for serving, exchanged whole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ...support.errors import ArgumentError, RequestError
+from ...vm.program import ResultSpec, TensorSpec
+from ..load import LoadedModel, LoadedSignature, load
+from .batching import Arrays, Batcher
+from .protocol import DATATYPES, TensorForm
+
+
+@dataclass(frozen=True)
+class BatchOptions:
+    """``dim``: the named dim that requests are joined along; ``wait`` in seconds."""
+
+    dim: str = "batch"
+    max_rows: int = 32
+    wait: float = 0.002
+
+    def __post_init__(self) -> None:
+        if self.max_rows < 1 or self.wait < 0:
+            raise ArgumentError(
+                f"expected max_rows of at least 1 and wait of at least 0; found {self.max_rows} "
+                f"and {self.wait}."
+            )
+
+
+class ServedModel:
+    """A loaded model with its batcher. Made within the event loop.
+
+    Raises ArgumentError for a model that requests cannot share: one with state or inputs that calls
+    change, with several signatures, or with a dtype that the protocol has no name for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: LoadedModel,
+        options: BatchOptions,
+        seen: Callable[[int], None] = lambda rows: None,
+    ) -> None:
+        self.name = name
+        self._signature = _checked(name, model)
+        self.inputs, self.outputs = _forms(self._signature)
+        for form in (*self.inputs, *self.outputs):
+            if form.dtype not in DATATYPES:
+                raise ArgumentError(
+                    f"{name}: {form.name} is of dtype {form.dtype}; served are "
+                    f"{', '.join(DATATYPES)}."
+                )
+        self.is_batched = options.max_rows > 1 and _joins(
+            (*self.inputs, *self.outputs), options.dim
+        )
+        rows = options.max_rows if self.is_batched else 1
+        self._batcher = Batcher(self._run, max_rows=rows, wait=options.wait, seen=seen)
+
+    async def infer(self, arrays: Arrays) -> dict[str, np.ndarray]:
+        """Outputs by name. Raises RequestError and what the model raises."""
+        if self.is_batched and len({a.shape[0] for a in arrays}) > 1:
+            raise RequestError(
+                f"the inputs have different numbers of rows: {[a.shape[0] for a in arrays]}."
+            )
+        results = await self._batcher.submit(arrays)
+        return {form.name: r for form, r in zip(self.outputs, results, strict=True)}
+
+    async def close(self) -> None:
+        """Answer what waits, then end."""
+        await self._batcher.close()
+
+    def _run(self, arrays: Arrays) -> Arrays:
+        return tuple([t.data for t in self._signature.run(arrays)])
+
+
+class Repository:
+    """Models by name. A reload loads the new file first; requests that have begun end on the old
+    model, later ones run on the new one, and a file that cannot be loaded changes nothing."""
+
+    def __init__(
+        self,
+        paths: Mapping[str, Path],
+        *,
+        threads: int | None = None,
+        options: BatchOptions | None = None,
+        seen: Callable[[str, int], None] = lambda name, rows: None,
+    ) -> None:
+        self._paths, self._threads, self._seen = dict(paths), threads, seen
+        self._options = options or BatchOptions()
+        self._models: dict[str, ServedModel] = {}
+        self._lock = asyncio.Lock()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._paths)
+
+    def __getitem__(self, name: str) -> ServedModel:
+        """Raises RequestError (404) for a model that is not served."""
+        found = self._models.get(name)
+        if found is None:
+            raise RequestError(
+                f"no model {name[:80]!r} is served here; there are {', '.join(self._models)}.",
+                status=404,
+            )
+        return found
+
+    async def load(self, name: str) -> None:
+        """Load or reload a model from the file that the server was started with. Raises as
+        ``burnish.load`` and ``ServedModel`` do, and RequestError (404)."""
+        if name not in self._paths:
+            self[name]
+        async with self._lock:
+            model = await asyncio.to_thread(load, self._paths[name], threads=self._threads)
+            old = self._models.get(name)
+            self._models[name] = ServedModel(
+                name, model, self._options, lambda rows: self._seen(name, rows)
+            )
+            if old is not None:
+                await old.close()
+
+    async def load_all(self) -> None:
+        """Load or reload every model. Raises for the first that cannot be."""
+        for name in self._paths:
+            await self.load(name)
+
+    async def close(self) -> None:
+        """Answer what waits, then end."""
+        for model in self._models.values():
+            await model.close()
+
+
+def _checked(name: str, model: LoadedModel) -> LoadedSignature:
+    if len(model.signatures) != 1:
+        raise ArgumentError(
+            f"{name} has {len(model.signatures)} signatures; served are models with one. Name the "
+            "dims that vary with dynamic_shapes, and save it again."
+        )
+    signature = model.signatures[0]
+    if signature.imported.state or signature.imported.written:
+        raise ArgumentError(
+            f"{name} has state or inputs that calls change, which requests would share."
+        )
+    return signature
+
+
+def _forms(signature: LoadedSignature) -> tuple[tuple[TensorForm, ...], tuple[TensorForm, ...]]:
+    function = signature.executable.program.functions["main"]
+    inputs = [
+        TensorForm(name, param.spec.dtype, tuple(map(str, param.spec.shape)))
+        for name, param in zip(signature.imported.input_names, function.params, strict=True)
+    ]
+    outputs = [
+        TensorForm(f"output_{i}", spec.dtype, tuple(map(str, spec.shape)))
+        for i, spec in enumerate(_flat(function.result))
+    ]
+    return tuple(inputs), tuple(outputs)
+
+
+def _flat(result: ResultSpec) -> list[TensorSpec]:
+    if isinstance(result, TensorSpec):
+        return [result]
+    return [spec for part in result for spec in _flat(part)]
+
+
+def _joins(forms: tuple[TensorForm, ...], dim: str) -> bool:
+    """Whether the named dim is the first of every tensor, and of none another."""
+    return all(f.shape[:1] == (dim,) and not any(dim in t for t in f.shape[1:]) for f in forms)
+
+
+__all__ = ["BatchOptions", "Repository", "ServedModel"]

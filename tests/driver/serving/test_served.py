@@ -1,0 +1,64 @@
+"""The models served: what is refused at the start, what is batched, and reloading."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from burnish.driver.serving.served import BatchOptions, Repository
+from burnish.support.errors import ArgumentError, ArtifactError, RequestError
+
+
+def test_a_reload_that_fails_leaves_the_model(dynamic: Any, tmp_path: Path) -> None:
+    path = tmp_path / "m.burnish"
+    dynamic.save(path)
+
+    async def main() -> None:
+        models = Repository({"m": path}, threads=1)
+        await models.load_all()
+        before = models["m"]
+        assert before.is_batched
+        x = np.ones((1, *[int(t) for t in before.inputs[0].shape[1:]]), np.float32)
+        first = await before.infer((x,))
+        path.rename(tmp_path / "old")
+        path.write_bytes(b"no model")
+        with pytest.raises(ArtifactError):
+            await models.load("m")
+        assert models["m"] is before
+        path.unlink()
+        (tmp_path / "old").rename(path)
+        pending = asyncio.create_task(before.infer((x,)))
+        await asyncio.sleep(0)
+        await models.load("m")
+        assert models["m"] is not before
+        for found in (await pending, await models["m"].infer((x,))):
+            np.testing.assert_array_equal(found["output_0"], first["output_0"])
+        with pytest.raises(RequestError, match="no model 'q'"):
+            await models.load("q")
+        await models.close()
+
+    asyncio.run(main())
+
+
+def test_models_of_fixed_sizes_are_not_batched(small: Any, tmp_path: Path) -> None:
+    compiled, x, expected = small
+    compiled.save(tmp_path / "m.burnish")
+
+    async def main() -> Any:
+        models = Repository({"m": tmp_path / "m.burnish"}, threads=1)
+        await models.load_all()
+        assert not models["m"].is_batched
+        result = await models["m"].infer((x.numpy(),))
+        await models.close()
+        return result["output_0"]
+
+    np.testing.assert_array_equal(asyncio.run(main()), expected.numpy())
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ArgumentError, match="max_rows"):
+        BatchOptions(max_rows=0)
