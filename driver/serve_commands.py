@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import math
+import signal
 from collections.abc import Sequence
 from pathlib import Path
+from types import FrameType
 
 from ..support.errors import ArgumentError, MissingExtraError
 
 
 def run_serve(options: argparse.Namespace) -> int:
-    """Serve. Raises MissingExtraError without starlette and uvicorn, ArgumentError for bad limits
-    or names, and as ``burnish.load`` does."""
+    """Serve. SIGTERM ends it with status 0, when what is in flight has been answered.
+
+    Raises MissingExtraError without starlette and uvicorn, ArgumentError for bad limits or names,
+    and as ``burnish.load`` does."""
     try:
         import uvicorn
 
@@ -31,10 +36,27 @@ def run_serve(options: argparse.Namespace) -> int:
         options=BatchOptions(options.batch, options.max_batch, options.batch_ms / 1e3),
     )
     running = uvicorn.Server(
-        uvicorn.Config(server.app(), options.host, options.port, access_log=False)
+        uvicorn.Config(
+            server.app(),
+            options.host,
+            options.port,
+            access_log=False,
+            # No request outlives its own limit, so that what is cut off here is a client that
+            # does not read its answer.
+            timeout_graceful_shutdown=math.ceil(options.timeout) + 1,
+        )
     )
-    running.run()
+    # uvicorn takes the signal while it runs, and raises it again when it has drained.
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        running.run()
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return 0 if running.started else 2
+
+
+def _end(signum: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
 
 
 def model_paths(given: Sequence[str]) -> dict[str, Path]:

@@ -11,14 +11,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 
 import burnish
-from burnish.driver.serving.app import Limits, Server
 from burnish.driver.serving.served import BatchOptions
 from burnish.support.errors import ArgumentError
+
+httpx = pytest.importorskip("httpx")
+pytest.importorskip("starlette")
+from burnish.driver.serving.app import Limits, Server  # noqa: E402
 
 Use = Callable[[httpx.AsyncClient, Server], Awaitable[None]]
 
