@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from ...vm.program import ResultSpec, TensorSpec
 from ..load import LoadedModel, LoadedSignature, load
 from .batching import Arrays, Batcher
 from .protocol import DATATYPES, TensorForm
+from .rows import row_dependence
 
 
 @dataclass(frozen=True)
@@ -32,34 +34,65 @@ class BatchOptions:
             )
 
 
-class ServedModel:
-    """A loaded model with its batcher. Made within the event loop.
+@dataclass(frozen=True)
+class Servable:
+    """A model that was checked for serving. ``unbatched`` says why its requests are not joined;
+    None where they are."""
 
-    Raises ArgumentError for a model that requests cannot share: one with state or inputs that calls
-    change, with several signatures, or with a dtype that the protocol has no name for.
+    name: str
+    signature: LoadedSignature
+    inputs: tuple[TensorForm, ...]
+    outputs: tuple[TensorForm, ...]
+    unbatched: str | None
+
+    def run(self, arrays: Arrays) -> Arrays:
+        """A call. Raises what the model raises."""
+        return _run(self.signature, arrays)
+
+
+def load_servable(
+    name: str, path: Path, options: BatchOptions, *, threads: int | None = None
+) -> Servable:
+    """Load a model and see whether its requests can be joined, which runs it a few times.
+
+    Raises as ``burnish.load`` does, and ArgumentError for a model that requests cannot share: one
+    with state or inputs that calls change, with several signatures, or with a dtype that the
+    protocol has no name for.
     """
+    signature = _checked(name, load(path, threads=threads))
+    inputs, outputs = _forms(signature)
+    for form in (*inputs, *outputs):
+        if form.dtype not in DATATYPES:
+            raise ArgumentError(
+                f"{name}: {form.name} is of dtype {form.dtype}; served are {', '.join(DATATYPES)}."
+            )
+    if options.max_rows == 1:
+        unbatched: str | None = "one row at most was asked for"
+    elif not _joins((*inputs, *outputs), options.dim):
+        unbatched = f"the dim {options.dim!r} is not the first of each input and output, or another"
+    else:
+        unbatched = row_dependence(lambda arrays: _run(signature, arrays), inputs, outputs)
+    return Servable(name, signature, inputs, outputs, unbatched)
+
+
+class ServedModel:
+    """A model with its batcher. Made within the event loop."""
 
     def __init__(
         self,
-        name: str,
-        model: LoadedModel,
+        servable: Servable,
         options: BatchOptions,
         seen: Callable[[int], None] = lambda rows: None,
     ) -> None:
-        self.name = name
-        self._signature = _checked(name, model)
-        self.inputs, self.outputs = _forms(self._signature)
-        for form in (*self.inputs, *self.outputs):
-            if form.dtype not in DATATYPES:
-                raise ArgumentError(
-                    f"{name}: {form.name} is of dtype {form.dtype}; served are "
-                    f"{', '.join(DATATYPES)}."
-                )
-        self.is_batched = options.max_rows > 1 and _joins(
-            (*self.inputs, *self.outputs), options.dim
-        )
-        rows = options.max_rows if self.is_batched else 1
-        self._batcher = Batcher(self._run, max_rows=rows, wait=options.wait, seen=seen)
+        self.name, self.inputs, self.outputs = servable.name, servable.inputs, servable.outputs
+        self.unbatched = servable.unbatched
+        rows = 1 if self.unbatched else options.max_rows
+        self._batcher = Batcher(servable.run, max_rows=rows, wait=options.wait, seen=seen)
+
+    @property
+    def is_batched(self) -> bool:
+        """Whether requests are joined; else ``unbatched`` says why not."""
+        return self.unbatched is None
 
     async def infer(self, arrays: Arrays) -> dict[str, np.ndarray]:
         """Outputs by name. Raises RequestError and what the model raises."""
@@ -73,9 +106,6 @@ class ServedModel:
     async def close(self) -> None:
         """Answer what waits, then end."""
         await self._batcher.close()
-
-    def _run(self, arrays: Arrays) -> Arrays:
-        return tuple([t.data for t in self._signature.run(arrays)])
 
 
 class Repository:
@@ -111,14 +141,22 @@ class Repository:
 
     async def load(self, name: str) -> None:
         """Load or reload a model from the file that the server was started with. Raises as
-        ``burnish.load`` and ``ServedModel`` do, and RequestError (404)."""
+        ``load_servable`` does, and RequestError (404)."""
         if name not in self._paths:
             self[name]
         async with self._lock:
-            model = await asyncio.to_thread(load, self._paths[name], threads=self._threads)
+            servable = await asyncio.to_thread(
+                load_servable, name, self._paths[name], self._options, threads=self._threads
+            )
+            if servable.unbatched and self._options.max_rows > 1:
+                print(
+                    f"burnish: requests of {name} run one by one: {servable.unbatched}.",
+                    file=sys.stderr,
+                    flush=True,
+                )
             old = self._models.get(name)
             self._models[name] = ServedModel(
-                name, model, self._options, lambda rows: self._seen(name, rows)
+                servable, self._options, lambda rows: self._seen(name, rows)
             )
             if old is not None:
                 await old.close()
@@ -132,6 +170,10 @@ class Repository:
         """Answer what waits, then end."""
         for model in self._models.values():
             await model.close()
+
+
+def _run(signature: LoadedSignature, arrays: Arrays) -> Arrays:
+    return tuple([t.data for t in signature.run(arrays)])
 
 
 def _checked(name: str, model: LoadedModel) -> LoadedSignature:
@@ -172,4 +214,4 @@ def _joins(forms: tuple[TensorForm, ...], dim: str) -> bool:
     return all(f.shape[:1] == (dim,) and not any(dim in t for t in f.shape[1:]) for f in forms)
 
 
-__all__ = ["BatchOptions", "Repository", "ServedModel"]
+__all__ = ["BatchOptions", "Repository", "Servable", "ServedModel", "load_servable"]

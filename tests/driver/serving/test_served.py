@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import burnish
 from burnish.driver.serving.served import BatchOptions, Repository
 from burnish.support.errors import ArgumentError, ArtifactError, RequestError
 
@@ -57,6 +59,32 @@ def test_models_of_fixed_sizes_are_not_batched(small: Any, tmp_path: Path) -> No
         return result["output_0"]
 
     np.testing.assert_array_equal(asyncio.run(main()), expected.numpy())
+
+
+def test_a_model_whose_rows_depend_on_each_other_runs_them_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Normalized(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x - x.mean(0)
+
+    path, rows = tmp_path / "m.burnish", torch.ones(4, 3)
+    burnish.compile(Normalized(), (rows,), dynamic_shapes=({0: "batch"},)).save(path)
+
+    async def main() -> list[dict[str, np.ndarray]]:
+        models = Repository({"m": path}, threads=1, options=BatchOptions(wait=60))
+        await models.load_all()
+        assert not models["m"].is_batched
+        asked = [np.full((1, 3), value, np.float32) for value in (1, 2)]
+        results = await asyncio.gather(*[models["m"].infer((x,)) for x in asked])
+        await models.close()
+        return results
+
+    for result in asyncio.run(main()):
+        np.testing.assert_array_equal(result["output_0"], np.zeros((1, 3), np.float32))
+    assert "m run one by one: a row of output_0 changes with the inputs of another" in (
+        capsys.readouterr().err
+    )
 
 
 def test_options_are_checked() -> None:
