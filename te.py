@@ -26,6 +26,7 @@ from .tensorir.compute import (
     var,
 )
 from .tensorir.expr import (
+    Equality,
     Expr,
     ExprLike,
     Select,
@@ -102,12 +103,12 @@ def select(condition: ExprLike, true_value: Expr, false_value: Expr) -> Expr:
     return Select(as_expr(condition), true_value, false_value)
 
 
-def all(*conditions: Expr) -> Expr:
+def all(*conditions: Expr | Equality) -> Expr:
     """Whether all of the conditions hold."""
     return all_of(conditions)
 
 
-def any(*conditions: Expr) -> Expr:
+def any(*conditions: Expr | Equality) -> Expr:
     """Whether one of the conditions holds."""
     result: Expr = const(False, "bool")
     for c in conditions:

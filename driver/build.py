@@ -66,7 +66,8 @@ def build(
         mod = lowered_stages(mod, args, "main", "build").func
     elif args is not None:
         raise BurnishError(
-            "args= goes with a stage schedule (create_schedule) or a Schedule; this is a module."
+            "args= goes with a stage schedule (create_schedule) or a Schedule; found "
+            f"{type(mod).__name__}."
         )
     resolved = resolve_target(target)
     count = thread_count(resolved, threads)

@@ -42,6 +42,14 @@ class Var(Node):
     name: str
     type: Type
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not isinstance(self.type, Node):
+            found = f"{type(self.name).__name__} and {type(self.type).__name__}"
+            raise BurnishError(
+                "Var takes a name and a type: Var('x', tensor_type((1, 784), 'float32')); found "
+                f"{found}."
+            )
+
     def __repr__(self) -> str:
         return self.name
 

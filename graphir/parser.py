@@ -256,6 +256,12 @@ class _FunctionParser(ValueParser):
                 self.returns = (self.atom(value), value)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
+            case ast.Assign(targets=[ast.Tuple()]):
+                raise self.error(
+                    "Several names at once declare dims: m, n = T.int64(), T.int64(). The parts of "
+                    "a tuple are value[0], value[1].",
+                    node,
+                )
             case _:
                 raise self.error(
                     "Expected an assignment, `with R.dataflow():`, if/else or return.", node

@@ -39,6 +39,8 @@ from .printer import format_type, format_value, print_function
 from .type import TensorType, tensors_of, types_equal
 
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
+ATTRIBUTES = ("primitive", "global_symbol")
+"""The attributes of graph functions that passes know."""
 Law = Callable[[IRModule, Function], None]
 
 
@@ -256,7 +258,17 @@ def verify_constants(module: IRModule, func: Function) -> None:
                 raise _broken("A named constant is a weight of the module.", found, func)
 
 
+def verify_attributes(module: IRModule, func: Function) -> None:
+    """The attributes that passes look for are spelled as they do."""
+    for key, _ in func.attrs:
+        known = next((k for k in ATTRIBUTES if k != key and k == key.lower()), None)
+        if known is not None:
+            found = f"{key!r}, which nothing looks for; write {known!r}"
+            raise _broken("Attributes of functions are spelled in small letters.", found, func)
+
+
 LAWS: tuple[Law, ...] = (
+    verify_attributes,
     verify_normal_form,
     verify_bound_once,
     verify_scopes,

@@ -29,12 +29,13 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from .errors import InternalError, StructuralEqualityError
-from .node import Node
+from .node import Node, replace
 
 IDENTITY = frozenset({"Var", "Buffer"})
 """Classes (with their subclasses) whose objects are binders: two occurrences are the same only if
@@ -63,6 +64,9 @@ ATTRIBUTES = frozenset({"attrs", "annotations"})
 
 SYMBOL_ATTRS = frozenset({"global_symbol"})
 """Attributes that only name the function."""
+
+MARKS = frozenset({"is_scheduled"})
+"""Attributes that say where a function has been, not what it computes."""
 
 Path: TypeAlias = "tuple[Path, str] | None"
 
@@ -188,10 +192,28 @@ def first_difference(
 def assert_structural_equal(
     a: Any, b: Any, *, names: bool = False, map_free_vars: bool = True
 ) -> None:
-    """Raise StructuralEqualityError with the first difference, unless ``a`` equals ``b``."""
-    found = first_difference(a, b, names=names, map_free_vars=map_free_vars)
+    """Raise StructuralEqualityError with the first difference, unless ``a`` equals ``b``.
+
+    That a schedule has been at a function (its attribute ``is_scheduled``) is no difference: what a
+    schedule made is compared with a program as it is written.
+    """
+    bare = _unmarked(a), _unmarked(b)
+    found = first_difference(*bare, names=names, map_free_vars=map_free_vars)
     if found is not None:
         raise StructuralEqualityError(found, _text(a), _text(b))
+
+
+def _unmarked(n: Any) -> Any:
+    """A module or a function without the marks of schedules; other nodes as they are."""
+    functions = _functions(n)
+    if functions is not None:
+        bare = {name: _unmarked(f) for name, f in functions.items()}
+        return SimpleNamespace(functions=bare, attrs=getattr(n, "attrs", ()))
+    attrs = getattr(n, "attrs", None)
+    if not isinstance(n, Node) or not isinstance(attrs, tuple):
+        return n
+    kept = tuple([pair for pair in attrs if pair[0] not in MARKS])
+    return n if len(kept) == len(attrs) else replace(n, attrs=kept)
 
 
 PRINTERS: dict[str, Callable[[Any], str]] = {}

@@ -19,7 +19,9 @@ Semantics
 * **Aliasing**: distinct buffers of a function do not overlap, unless the function has the attribute
   ``inplace``.
 
-Nodes compare by identity; ``support.structural`` compares meaning.
+Nodes compare by identity; ``support.structural`` compares meaning. Of expressions ``a == b`` is an
+``Equality``: as an expression it is the comparison, as a condition of Python it holds for one and
+the same node and for equal constants.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ INDEX = DType("int64")
 BOOL = DType("bool")
 FLOAT32 = DType("float32")
 
-ExprLike: TypeAlias = "Expr | int | float | bool"
+ExprLike: TypeAlias = "Expr | Equality | int | float | bool"
 
 
 class Expr(Node):
@@ -100,8 +102,16 @@ class Expr(Node):
     def __ge__(self, other: ExprLike) -> Expr:
         return GE(*paired(self, other))
 
+    def __eq__(self, other: object) -> Any:
+        return Equality(self, other, is_equal=True)
+
+    def __ne__(self, other: object) -> Any:
+        return Equality(self, other, is_equal=False)
+
+    __hash__ = object.__hash__
+
     def equal(self, other: ExprLike) -> Expr:
-        """``self == other`` as an expression (``==`` itself compares identity)."""
+        """``self == other`` as an expression and nothing else."""
         return EQ(*paired(self, other))
 
     def not_equal(self, other: ExprLike) -> Expr:
@@ -116,6 +126,43 @@ class Expr(Node):
             "An expression of the IR has no truth value while the program is being built; "
             "use T.if_then_else, T.Select or T.where. (Schedule.get tells what was sampled.)"
         )
+
+
+class Equality:
+    """What ``a == b`` and ``a != b`` give: a comparison that is not yet decided to be one of the
+    program (``te.if_then_else(i == 0, ...)``) or of Python (``A.shape[1] == 128``)."""
+
+    __slots__ = ("a", "b", "is_equal")
+
+    def __init__(self, a: Expr, b: object, *, is_equal: bool) -> None:
+        self.a, self.b, self.is_equal = a, b, is_equal
+
+    def __bool__(self) -> bool:
+        """Whether both are one node, or constants of one value."""
+        a, b = self.a, self.b
+        if a is b:
+            return self.is_equal
+        if type(a) is IntImm or type(a) is FloatImm:
+            other = b.value if isinstance(b, (IntImm, FloatImm)) else b
+            if isinstance(other, (int, float)):
+                return bool(a.value == other) is self.is_equal
+        return not self.is_equal
+
+    def as_expr(self) -> Expr:
+        """The comparison as an expression. Raises DTypeError where one side is no value."""
+        if not isinstance(self.b, (Expr, Equality, int, float)):
+            raise DTypeError(
+                type(self.b).__name__, ("an expression", "int", "float", "bool"), what="a value"
+            )
+        other = self.b.as_expr() if isinstance(self.b, Equality) else self.b
+        return (EQ if self.is_equal else NE)(*paired(self.a, other))
+
+    def astype(self, dtype: str) -> Expr:
+        """The comparison's value converted to another dtype."""
+        return cast(self.as_expr(), dtype)
+
+    def __repr__(self) -> str:
+        return f"{self.a!r} {'==' if self.is_equal else '!='} {self.b!r}"
 
 
 @node
@@ -490,6 +537,8 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
     int64, float32 or bool after its Python type)."""
     if isinstance(value, Expr):
         return value
+    if isinstance(value, Equality):
+        return value.as_expr()
     if dtype is not None:
         return const(value, dtype)
     if isinstance(value, bool):
@@ -508,6 +557,10 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
 def paired(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
     """Both as expressions of one dtype and lane count: literals take the other's dtype, scalars the
     other's lanes, and int32 widens to int64 (indices)."""
+    if isinstance(a, Equality):
+        a = a.as_expr()
+    if isinstance(b, Equality):
+        b = b.as_expr()
     if not isinstance(a, Expr):
         b = as_expr(b)
         a = const(a, b.dtype) if not (isinstance(a, float) and not b.dtype.is_float) else as_expr(a)
@@ -649,7 +702,7 @@ def logical_not(a: ExprLike) -> Expr:
     return Not(a)
 
 
-def all_of(conditions: Sequence[Expr]) -> Expr:
+def all_of(conditions: Sequence[Expr | Equality]) -> Expr:
     """The conjunction; true where there is none."""
     result: Expr = IntImm(1, BOOL)
     for c in conditions:

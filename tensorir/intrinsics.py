@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..support.dtype import DType
 from ..support.errors import DTypeError
-from .expr import BOOL, FLOAT32, BufferLoad, Call, Expr, ExprLike, as_expr, paired
+from .expr import BOOL, FLOAT32, BufferLoad, Call, Equality, Expr, ExprLike, as_expr, paired
 
 _FLOAT = ("float",)
 _INTEGER = ("int", "uint")
@@ -196,7 +196,7 @@ def call_intrin(name: str, *args: ExprLike, dtype: str | None = None) -> Expr:
     """
     row = intrinsic(name)
     _check_arity(row, len(args))
-    operands = _convert(row, args)
+    operands = _convert(row, tuple([a.as_expr() if type(a) is Equality else a for a in args]))
     result = result_dtype(name, operands, dtype)
     return Call(name, operands, result)
 

@@ -16,6 +16,7 @@ from ..support.dtype import DType
 from ..support.errors import ComputeError
 from .expr import (
     Call,
+    Equality,
     Expr,
     ExprLike,
     Reduce,
@@ -57,12 +58,14 @@ def _reduce(
     expr: Expr,
     axis: AxisLike,
     identity: Callable[[DType], Expr],
-    where: Expr | None,
+    where: Expr | Equality | None,
     init: ExprLike | None,
 ) -> Expr:
     axes = _axes(combiner, axis)
     neutral = identity(expr.dtype)
-    source = expr if where is None else Call("if_then_else", (where, expr, neutral), expr.dtype)
+    source = expr
+    if where is not None:
+        source = Call("if_then_else", (as_expr(where), expr, neutral), expr.dtype)
     if not axes:
         return source if init is None else COMBINERS[combiner](as_expr(init, expr.dtype), source)
     start = neutral if init is None else as_expr(init, expr.dtype)
@@ -74,14 +77,20 @@ def _reduce(
 
 
 def sum(
-    expr: Expr, axis: AxisLike, where: Expr | None = None, init: ExprLike | None = None
+    expr: Expr,
+    axis: AxisLike,
+    where: Expr | Equality | None = None,
+    init: ExprLike | None = None,
 ) -> Expr:
     """The sum of ``expr`` over reduce axes, from 0 (or ``init``), of the terms where ``where``."""
     return _reduce("sum", expr, axis, lambda dtype: const(0, dtype), where, init)
 
 
 def prod(
-    expr: Expr, axis: AxisLike, where: Expr | None = None, init: ExprLike | None = None
+    expr: Expr,
+    axis: AxisLike,
+    where: Expr | Equality | None = None,
+    init: ExprLike | None = None,
 ) -> Expr:
     """The product of ``expr`` over reduce axes, from 1 (or ``init``), where ``where`` holds."""
     return _reduce("prod", expr, axis, lambda dtype: const(1, dtype), where, init)
@@ -90,7 +99,7 @@ def prod(
 def max(
     expr: ExprLike,
     axis: AxisLike | ExprLike,
-    where: Expr | None = None,
+    where: Expr | Equality | None = None,
     init: ExprLike | None = None,
 ) -> Expr:
     """The maximum of ``expr`` over reduce axes, from minus infinity (or the smallest integer); with
@@ -104,7 +113,7 @@ def max(
 def min(
     expr: ExprLike,
     axis: AxisLike | ExprLike,
-    where: Expr | None = None,
+    where: Expr | Equality | None = None,
     init: ExprLike | None = None,
 ) -> Expr:
     """The minimum of ``expr`` over reduce axes, from infinity (or the largest integer); with a
@@ -140,7 +149,7 @@ class CommReducer:
         self,
         expr: ExprLike | Sequence[ExprLike],
         axis: AxisLike,
-        where: Expr | None = None,
+        where: Expr | Equality | None = None,
     ) -> Any:
         """The reduction of ``expr`` over ``axis``: one expression, or a tuple of them for a tuple;
         terms where ``where`` does not hold are left out."""
@@ -152,8 +161,9 @@ class CommReducer:
             raise ComputeError(f"{self.name}: expected at least one axis made by reduce_axis.")
         neutral = self.identities([v.dtype for v in values], several=several)
         if where is not None:
+            holds = as_expr(where)
             values = [
-                Call("if_then_else", (where, v, e), v.dtype)
+                Call("if_then_else", (holds, v, e), v.dtype)
                 for v, e in zip(values, neutral, strict=True)
             ]
         # Checks what fcombine gives now, where the user is; the block is made later.

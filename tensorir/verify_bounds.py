@@ -1,16 +1,22 @@
-"""A law that needs arithmetic: no access is certain to miss its buffer, and no axis its domain.
+"""Laws that need arithmetic: no access is certain to miss its buffer, no axis its domain, and no
+result is certain to be written in part alone.
 
 ``verify_bounds`` looks at what surely runs: loops of constant ranges, blocks without a predicate,
 nothing under a condition. There an index that is a sum of loops attains its limits, so that what is
 reported does happen when the function runs; what cannot be told is let pass. This is for functions
 that users write, where the alternative is a corrupt heap. What operators and schedules make is in
 bounds by construction.
+
+A block whose axes run over less than their domains leaves elements of its result unwritten, or
+terms out of its sum. That is refused where it is the only block that writes a parameter, and reads
+nothing of what it writes. Schedules split a domain among blocks and loops, and compute less of
+what is read in part: what is marked ``is_scheduled`` is let pass.
 """
 
 from __future__ import annotations
 
 from ..support.errors import VerifyError
-from ..support.node import Node, children
+from ..support.node import Node, children, walk
 from .buffer import Buffer
 from .expr import Add, BufferLoad, Call, Cast, Expr, IntImm, Let, Mul, Or, Sub, Var
 from .expr import And as AndExpr
@@ -33,6 +39,12 @@ class _Bounds:
         self.func = func
         self.ranges: dict[Var, tuple[int, int]] = {}
         self.values: dict[Var, Expr] = {}
+        self.writers: dict[Buffer, list[Block]] = {}
+        if not func.attr("is_scheduled"):
+            for n in walk(func.body):
+                if isinstance(n, Block):
+                    for region in n.writes:
+                        self.writers.setdefault(region.buffer, []).append(n)
 
     def visit(self, n: Node) -> None:  # noqa: C901 - one case a node
         match n:
@@ -83,7 +95,26 @@ class _Bounds:
                     f"{found[1]}, outside of its domain {where}",
                     n.block,
                 )
+            if found[1] - found[0] + 1 < extent[0] and self._is_only_writer(n.block):
+                runs = found[1] - found[0] + 1
+                raise self._broken(
+                    "the loops around a block give its axes all of their domains",
+                    f"the axis {it.var.name!r} of {n.block.name!r} runs from {found[0]} to "
+                    f"{found[1]}; its domain has {extent[0]} values, and no other block writes "
+                    f"what this one leaves out. Make the domain {runs}, or the loop longer",
+                    n.block,
+                )
         self._block(n.block)
+
+    def _is_only_writer(self, block: Block) -> bool:
+        """Whether what the block leaves out of a parameter is written by nobody."""
+        kept = {r.buffer for r in block.reads} if block.init is None else set()
+        return any(
+            r.buffer not in kept
+            and r.buffer in self.func.buffers
+            and all(w is block for w in self.writers.get(r.buffer, [self.func.root]))
+            for r in block.writes
+        )
 
     def _block(self, n: Block) -> None:
         if n.init is not None:

@@ -71,3 +71,10 @@ def test_lists_become_tuples() -> None:
 def test_a_call_names_its_operator() -> None:
     with pytest.raises(BurnishError, match=r"by its name.*found GlobalVar.*CallDPS"):
         Call(GlobalVar("f"), ())  # type: ignore[arg-type]
+
+
+def test_a_variable_is_a_name_and_a_type() -> None:
+    kind = tensor_type((2,))
+    for name, given in ((kind, "x"), ("x", "float32")):
+        with pytest.raises(BurnishError, match="Var takes a name and a type"):
+            Var(name, given)  # type: ignore[arg-type]

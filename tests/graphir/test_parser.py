@@ -262,6 +262,7 @@ ERRORS = [
         "if x:",
     ),
     ("R.relu(x)", "Expected an assignment", "R.relu(x)"),
+    ("a, b = R.relu(x)", "Several names at once declare dims", "a, b = R.relu(x)"),
     ("y = x", "Function 'main' returns nothing.", "def main"),
     ("return x\ny = x", "A statement after return.", "y = x"),
     (

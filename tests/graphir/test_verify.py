@@ -243,3 +243,12 @@ def test_a_branch_sees_what_is_around_it() -> None:
 def test_packed_calls_of_the_environment_are_free() -> None:
     x, y = v("x"), v("y")
     verify_module(module_of([(y, CallDPSPacked("env.f", (x, x, x), T))], y, params=(x,)))
+
+
+def test_an_attribute_in_other_letters_is_refused() -> None:
+    module = LIBRARY.copy()
+    x = Var("x", T)
+    attrs = (("global_symbol", "main"), ("Primitive", True))
+    module["main"] = Function((x,), SeqExpr((), x), T, attrs)
+    with pytest.raises(VerifyError, match="'Primitive', which nothing looks for"):
+        verify_module(module)

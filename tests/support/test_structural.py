@@ -383,3 +383,13 @@ def test_constants_of_the_graph_are_leaves() -> None:
     found = first_difference(c, constant([1.0, 3.0]))
     assert found is not None
     assert found.startswith("bits: b'")
+
+
+def test_the_mark_of_a_schedule_is_no_difference() -> None:
+    bare = scale()
+    marked = bare.with_attr("is_scheduled", True)
+    assert_structural_equal(marked, bare)
+    assert_structural_equal(IRModule.from_expr(bare), IRModule.from_expr(marked))
+    assert not structural_equal(marked, bare)
+    with pytest.raises(StructuralEqualityError, match="First difference"):
+        assert_structural_equal(marked, bare.with_attr("other", 1))

@@ -170,3 +170,21 @@ def test_errors() -> None:
         te.compute((4,), lambda i: te.sum(a[i, i], axis=0))
     with pytest.raises(ComputeError, match="expected axes made by reduce_axis, found Var"):
         te.compute((4,), lambda i: te.sum(a[i, i], axis=[i]))
+
+
+def test_equality_is_a_condition_of_the_program() -> None:
+    a = te.placeholder((8,), name="A")
+    k = te.reduce_axis((0, 8), name="k")
+    b = te.compute((8,), lambda i: te.if_then_else(te.all(i == 0, i != 3), a[i], 0.0), name="B")
+    c = te.compute((8,), lambda i: te.sum(a[k], axis=k, where=k != i), name="C")
+    func = create_prim_func([a, b, c])
+    assert "T.if_then_else(v_i == 0 and v_i != 3, A[v_i], T.float32(0))" in func.script()
+    assert "T.if_then_else(v_k != v_i, A[v_k], T.float32(0))" in func.script()
+
+
+def test_dims_compare_by_value() -> None:
+    a, b = te.placeholder((64, 128), name="A"), te.placeholder((128, 3), name="B")
+    assert a.shape[1] == b.shape[0]
+    assert a.shape[1] == 128
+    assert a.shape == (64, 128)
+    assert a.shape[0] != b.shape[0]

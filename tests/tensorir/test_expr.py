@@ -8,10 +8,13 @@ import pytest
 
 from burnish.support.dtype import DType
 from burnish.support.errors import DTypeError
+from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.expr import (
     BOOL,
+    EQ,
     FLOAT32,
     INDEX,
+    NE,
     Add,
     Broadcast,
     Call,
@@ -206,3 +209,22 @@ def test_select_takes_two_values_of_one_dtype() -> None:
     assert Select(K < J, X, X).dtype == "float32"
     with pytest.raises(DTypeError, match="for Select"):
         Select(K < J, X, K)
+
+
+def test_equality_is_a_comparison_or_a_truth() -> None:
+    n, eight = Var("n"), IntImm(8)
+    assert eight == IntImm(8)
+    assert (eight, n) == (8, n)
+    assert eight != 9
+    assert eight != n
+    assert n not in (Var("n"), 8)
+    assert hash(n) != hash(Var("n"))
+    same, other = as_expr(n == 0), as_expr(n != eight)
+    assert_structural_equal(same, EQ(n, IntImm(0)))
+    assert_structural_equal(other, NE(n, eight))
+    assert_structural_equal(
+        as_expr(n + (n == 0).astype("int64")), n + Cast(INDEX, EQ(n, IntImm(0)))
+    )
+    assert repr(n == 0) == "n == 0"
+    with pytest.raises(DTypeError, match="Expected a value"):
+        as_expr(n == "eight")

@@ -20,6 +20,27 @@ def func(*lines: str) -> PrimFunc:
 
 
 REFUSED = {
+    "a loop that leaves an element out": (
+        [
+            "for i in range(7):",
+            '    with T.block("A"):',
+            "        vi = T.axis.spatial(8, i)",
+            "        A[vi] = 1.0",
+        ],
+        r"the axis 'vi' of 'A' runs from 0 to 6; its domain has 8 values.*Make the domain 7",
+    ),
+    "a sum that leaves a term out": (
+        [
+            "for i, k in T.grid(4, 5):",
+            '    with T.block("A"):',
+            "        vi = T.axis.spatial(4, i)",
+            "        vk = T.axis.reduce(6, k)",
+            "        with T.init():",
+            "            A[vi] = 0.0",
+            "        A[vi] = A[vi] + B[vi, vk]",
+        ],
+        r"the axis 'vk' of 'A' runs from 0 to 4; its domain has 6 values",
+    ),
     "a loop that is too long": (
         ["for i in range(9):", "    A[i] = 1.0"],
         "the index i of 'A' runs from 0 to 8; this dimension has 8 elements",
@@ -85,6 +106,40 @@ PASSED = {
     "a loop that may not run": ["for i in range(n):", "    A[9] = S[i]"],
     "a symbolic size": ["for i in range(8):", "    S[i] = 1.0"],
     "a quotient": ["for i in range(16):", "    A[i // 2] = 1.0"],
+    "two blocks that share a domain": [
+        "for i in range(3):",
+        '    with T.block("A"):',
+        "        vi = T.axis.spatial(8, i)",
+        "        A[vi] = 1.0",
+        "for i in range(5):",
+        '    with T.block("rest"):',
+        "        vi = T.axis.spatial(8, i + 3)",
+        "        A[vi] = 1.0",
+    ],
+    "an update of a part": [
+        "for i in range(3):",
+        '    with T.block("A"):',
+        "        vi = T.axis.spatial(8, i)",
+        "        A[vi] = A[vi] + 1.0",
+    ],
+    "what a schedule made": [
+        'T.func_attr({"is_scheduled": True})',
+        "for i in range(3):",
+        '    with T.block("A"):',
+        "        vi = T.axis.spatial(8, i)",
+        "        A[vi] = 1.0",
+    ],
+    "a buffer of its own, of which a part is read": [
+        'C = T.alloc_buffer((8,), "float32")',
+        "for i in range(6):",
+        '    with T.block("C"):',
+        "        vi = T.axis.spatial(8, i)",
+        "        C[vi] = 1.0",
+        "for i, j in T.grid(4, 6):",
+        '    with T.block("B"):',
+        '        vi, vj = T.axis.remap("SS", [i, j])',
+        "        B[vi, vj] = C[vj]",
+    ],
     "one loop twice": ["for i in range(16):", "    A[i - i] = 1.0"],
 }
 

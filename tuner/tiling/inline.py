@@ -65,7 +65,7 @@ def _keeps_order(block: Block) -> bool:
     for load in loads:
         if not all(isinstance(i, Var | IntImm) for i in load.indices):
             return False
-        places = [axes.index(i) for i in load.indices if i in axes]
+        places = [axes.index(i) for i in load.indices if isinstance(i, Var) and i in axes]
         if places != sorted(places) or (is_move(block) and len(places) < len(axes)):
             return False
     return True
