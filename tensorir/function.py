@@ -26,7 +26,8 @@ class PrimFunc(Node):
 
     ``global_symbol`` (str), ``tir.noalias`` (bool), ``is_scheduled`` (bool: nothing reschedules
     it), ``inplace`` (bool: outputs may overlap inputs), ``layout_free`` (list of parameter indices
-    whose layout a schedule may change), ``op_pattern`` (str, see graphir's annotate_pattern).
+    whose layout a schedule may change), ``op_pattern`` (str, see graphir's annotate_pattern),
+    ``legalized`` (str: the operators it was made of).
     """
 
     params: tuple[Param, ...]

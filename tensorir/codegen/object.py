@@ -2,7 +2,9 @@
 
 Functions whose schedule made vectors go through a short list of passes that keeps their shape:
 memory to registers, simplification, nothing that unrolls or vectorises. Scalar functions, scheduled
-or not, get LLVM's whole O3: it keeps the order of their loops, and there is no tile to spoil.
+or not, get LLVM's whole O3: it keeps the order of their loops, and there is no tile to spoil. Where
+somebody's own schedule made vectors in one loop and left another alone, both follow: the vectoriser
+leaves loops with vectors as they are and takes the others.
 Nothing here runs the code or links it.
 """
 
@@ -18,10 +20,11 @@ from llvmlite import binding, ir
 
 from ...support.errors import CodegenError, InternalError
 from ...support.host import resolve
-from ...support.node import walk
+from ...support.node import Node, walk
 from ...support.target import Target
-from ..expr import Broadcast, Ramp
+from ..expr import Broadcast, IntImm, Ramp
 from ..lowering.pipeline import LoweredFunc
+from ..stmt import BufferStore, For
 from .function import FunctionEmitter
 
 _SIGN_BITS = re.compile(
@@ -29,6 +32,9 @@ _SIGN_BITS = re.compile(
     rb"|\xc4[\x01\x21\x41\x61\x81\xa1\xc1\xe1][\x78\x79\x7c\x7d])[\x50\xd7][\xc0-\xff]"
 )
 """``vmovmskps``, ``vmovmskpd`` and ``vpmovmskb``: the signs of a vector's lanes as an integer."""
+
+_SHORTEST = 16
+"""The least extent of a loop that LLVM's vectoriser is asked to look at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +92,10 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
     context = binding.create_context()
     parts: list[binding.ModuleRef] = []
     seconds = 0.0
-    for shaped in (True, False):
-        chosen = [f for f in lowered if _is_shaped(f) is shaped]
-        if chosen or (shaped and not lowered):
+    kinds = [_kind(f) for f in lowered]
+    for kind in ("shaped", "open", "scalar"):
+        chosen = [f for f, k in zip(lowered, kinds, strict=True) if k == kind]
+        if chosen or (kind == "shaped" and not lowered):
             module = new_module(target)
             accumulating: list[str] = []
             for f in chosen:
@@ -98,8 +105,11 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
             text = str(module)
             start = time.perf_counter()
             parsed = parsed_text(text, module, context)
-            if shaped:
+            if kind == "shaped":
                 run_scheduled_passes(parsed, target, accumulating)
+            elif kind == "open":
+                run_scheduled_passes(parsed, target)
+                run_default_passes(parsed, target, slp_vectorization=False, unrolling=False)
             else:
                 run_default_passes(parsed, target)
                 if not _is_valid(parsed):
@@ -114,10 +124,32 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
     return replace(code, llvm_seconds=seconds + time.perf_counter() - start)
 
 
-def _is_shaped(lowered: LoweredFunc) -> bool:
-    """Whether a schedule gave the function vectors, which LLVM is to leave as they are."""
-    return bool(lowered.func.attr("is_scheduled", False)) and any(
-        isinstance(n, (Ramp, Broadcast)) for n in walk(lowered.func)
+def _kind(lowered: LoweredFunc) -> str:
+    """What LLVM does with a function: "shaped" ones have vectors of a schedule, which it leaves as
+    they are; "open" ones such vectors and loops that nobody shaped; all else is "scalar".
+
+    What operators became is shaped by rules, which mean the loops that they leave alone."""
+    func = lowered.func
+    if not func.attr("is_scheduled", False) or not any(map(_is_vector, walk(func))):
+        return "scalar"
+    if func.attr("legalized") is None and any(map(_is_open, walk(func.body))):
+        return "open"
+    return "shaped"
+
+
+def _is_vector(n: Node) -> bool:
+    return isinstance(n, (Ramp, Broadcast))
+
+
+def _is_open(n: Node) -> bool:
+    """Whether a loop stores scalars, one after another, often enough for vectors."""
+    if not isinstance(n, For):
+        return False
+    if isinstance(n.extent, IntImm) and n.extent.value < _SHORTEST:
+        return False
+    below = list(walk(n.body))
+    return any(isinstance(m, BufferStore) for m in below) and not any(
+        isinstance(m, For) or _is_vector(m) for m in below
     )
 
 
@@ -216,9 +248,13 @@ def run_scheduled_passes(
 
 
 def run_default_passes(
-    module: binding.ModuleRef, target: Target, *, slp_vectorization: bool = True
+    module: binding.ModuleRef,
+    target: Target,
+    *,
+    slp_vectorization: bool = True,
+    unrolling: bool = True,
 ) -> None:
-    """LLVM's O3.
+    """LLVM's O3; ``unrolling=False`` leaves out the unrolling of loops.
 
     LLVM 22 can join vectors of unrolled loops into shuffles that stand before what they shuffle;
     emitting such a module stops the process. Whoever runs this checks the result, and without
@@ -226,6 +262,7 @@ def run_default_passes(
     """
     options = binding.create_pipeline_tuning_options(3)
     options.loop_vectorization = True
+    options.loop_unrolling = unrolling
     options.slp_vectorization = slp_vectorization
     builder = binding.create_pass_builder(target_machine(target), options)
     builder.getModulePassManager().run(module, builder)

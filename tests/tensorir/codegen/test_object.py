@@ -82,6 +82,33 @@ def test_scalar_loops_are_vectorised_scheduled_or_not() -> None:
         assert "<16 x float>" in code.ir, scheduled
 
 
+def test_a_loop_that_nobody_shaped_is_vectorised_beside_one_that_was() -> None:
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((1024,), "float32"), B: T.Buffer((1024,), "float32")):
+    T.func_attr({"is_scheduled": True})
+    C = T.alloc_buffer((1024,), "float32")
+    for i in range(1024):
+        with T.block("C"):
+            vi = T.axis.spatial(1024, i)
+            C[vi] = A[vi] * A[vi]
+    for i in range(256):
+        for j in T.vectorized(4):
+            with T.block("B"):
+                vi = T.axis.spatial(1024, i * 4 + j)
+                B[vi] = C[vi] + T.float32(1)
+""")
+    target = Target("llvm -mcpu=skylake-avx512")
+    code = emit_object([lower_func(func, target)], target, keep_text=True)
+    assert "fmul <16 x float>" in code.ir
+    assert "fadd <4 x float>" in code.ir
+    assert "fadd <16 x float>" not in code.ir
+    # A rule of the tuner means what it leaves alone.
+    meant = func.with_attr("legalized", "f")
+    code = emit_object([lower_func(meant, target)], target, keep_text=True)
+    assert "fmul <16 x float>" not in code.ir
+
+
 def test_an_accumulator_in_memory_becomes_a_register() -> None:
     func = parse_func("""
 @T.prim_func
