@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from .graphir import ops as ops  # fills the operator table
 from .graphir.builder import call_op
+from .graphir.define_op import define_op
 from .graphir.expr import (
     Atom,
     Binding,
@@ -42,5 +43,5 @@ __all__ = [
     "Atom", "Binding", "BindingBlock", "Call", "CallDPS", "CallDPSPacked", "CallFunction",
     "Constant", "Function", "GlobalVar", "If", "SeqExpr", "ShapeExpr", "ShapeType", "TensorType",
     "Tuple", "TupleGetItem", "TupleType", "Type", "Value", "Var", "all_ops", "call_op", "const",
-    "constant", "op", "ops", "tensor_type", "type_of", "verify_module",
+    "constant", "define_op", "op", "ops", "tensor_type", "type_of", "verify_module",
 ]  # fmt: skip

@@ -227,12 +227,22 @@ Atom: TypeAlias = Var | Constant | ShapeExpr | GlobalVar | Tuple
 Value: TypeAlias = Atom | Call | CallDPS | CallDPSPacked | CallFunction | TupleGetItem | If
 
 
-def constant(data: object, dtype: str | None = None) -> Constant:
+def constant(data: object, dtype: str | TensorType | None = None) -> Constant:
     """A Constant that has a copy of ``data`` (anything ``np.asarray`` takes) itself. The module it
-    is emitted into gives it a name where it is large.
+    is emitted into gives it a name where it is large. ``dtype`` may be the whole type, which the
+    data are then held against.
 
-    Of bfloat16, a uint16 array holds the bits; other numbers are rounded.
+    Of bfloat16, a uint16 array holds the bits; other numbers are rounded. Raises BurnishError for
+    data of another shape than the type's.
     """
+    if isinstance(dtype, TensorType):
+        made = constant(data, str(dtype.dtype))
+        wanted = tuple([d.value if isinstance(d, tir.IntImm) else None for d in dtype.shape])
+        if made.shape != wanted:
+            raise BurnishError(
+                f"constant: the data have the shape {made.shape}, the type {wanted}."
+            )
+        return made
     held = None if dtype in (None, "bfloat16") else DType(dtype).to_numpy()
     array = np.asarray(data, dtype=held)
     if dtype == "bfloat16" and array.dtype.kind in "fib":

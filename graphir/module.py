@@ -52,10 +52,13 @@ class IRModule:
         return IRModule(self.functions, self.attrs, self.weights)
 
     def __getitem__(self, key: str | GlobalVar) -> ModuleFunction:
+        """The function of this name; ``"main"`` also finds the only one. Raises ModuleError."""
         name = key.name if isinstance(key, GlobalVar) else key
         try:
             return self.functions[name]
         except KeyError:
+            if key == "main" and len(self.functions) == 1:
+                return next(iter(self.functions.values()))
             raise ModuleError(
                 f"The module has no function {name!r}; it has "
                 f"{', '.join(map(repr, self.functions)) or 'none'}." + nearest(name, self.functions)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ..support.config import flag
 from ..support.errors import TuningError
+from ..tensorir.schedule import Schedule
 from .cost.cost_model import CostModel, LearnedModel
 from .cost.features import Machine
 from .cost.warm_start import group_name, teach_records
@@ -173,7 +174,20 @@ def _space_functions(
         raise TuningError(
             f"space= takes a function on a Schedule or a list of them; found {space!r}."
         )
-    return functions, []
+    # What is sampled may fill some vectors of the target, whatever the machine that samples.
+    widest = max(16, 4 * task.target.vector_bits // 32)
+    return [_within(f, widest) for f in functions], []
+
+
+def _within(space: SpaceFunction, widest: int) -> SpaceFunction:
+    """The space function, with factors of innermost loops up to ``widest`` where it gives no
+    limit."""
+
+    def apply(sch: Schedule) -> None:
+        sch.innermost_factor = widest
+        space(sch)
+
+    return apply
 
 
 def default_seed() -> int:

@@ -105,6 +105,9 @@ class ScheduleState:
         )
         self._rng = random.Random(self.seed)
         self.enable_checks = enable_checks
+        self.innermost_factor = 16
+        """The greatest innermost factor that sampling draws where none is given; the tuner sets
+        it after its target."""
 
     def _default_function(self) -> str | None:
         if "main" in self._functions:

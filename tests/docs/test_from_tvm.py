@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import burnish
+from burnish.graphir import op
 from burnish.graphir.parser import parse_module
 from burnish.tests.docs.documents import ROOT, load_builder
 
@@ -19,6 +20,7 @@ _ROW = re.compile(r"^\| `(?P<tvm>.+)` \| `(?P<ours>.+)` \|$", re.MULTILINE)
 
 def test_every_row_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(op, "_OPS", op.all_ops())
     builder = load_builder()
     text = DOCUMENT.read_text(encoding="utf-8")
     program = builder.Program(text, "document_from_tvm")

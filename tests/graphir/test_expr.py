@@ -78,3 +78,10 @@ def test_a_variable_is_a_name_and_a_type() -> None:
     for name, given in ((kind, "x"), ("x", "float32")):
         with pytest.raises(BurnishError, match="Var takes a name and a type"):
             Var(name, given)  # type: ignore[arg-type]
+
+
+def test_a_constant_is_held_against_its_type() -> None:
+    made = constant([[1, 2]], tensor_type((1, 2), "float64"))
+    assert made.type.dtype == "float64"
+    with pytest.raises(BurnishError, match=r"shape \(2,\), the type \(3,\)"):
+        constant([1, 2], tensor_type((3,)))

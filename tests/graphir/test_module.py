@@ -58,3 +58,13 @@ def test_kinds_of_functions() -> None:
 def test_constants_are_listed() -> None:
     main = MODULE.graph_functions["main"]
     assert [c.values().tolist() for c in constants_of(main)] == [[1.0, 2.0]]
+
+
+def test_main_is_also_the_only_function() -> None:
+    module = parse_module(
+        "@T.prim_func\ndef mm(A: T.Buffer((4,))):\n    for i in range(4):\n        A[i] = 0.0\n"
+    )
+    assert module["main"] is module["mm"]
+    assert "main" not in module
+    with pytest.raises(ModuleError):
+        module["other"]

@@ -408,3 +408,17 @@ def test_a_session_leaves_no_worker_behind(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_database_path() -> None:
     assert database_path(None) is None
     assert database_path("dir") == Path("dir/records.db")
+
+
+def test_sampled_factors_reach_the_width_of_the_targets_vectors() -> None:
+    target = Target("llvm -mcpu=skylake-avx512")
+    asked: list[int] = []
+
+    def space(sch: Schedule) -> None:
+        asked.append(sch.innermost_factor)
+
+    (widened,), _ = session._space_functions(space, TuneTask("main", TASK.func, target))
+    sch = Schedule(TASK.func, seed=0)
+    assert sch.innermost_factor == 16
+    widened(sch)
+    assert asked == [64]

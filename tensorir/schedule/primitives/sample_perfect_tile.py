@@ -22,13 +22,15 @@ class SamplePerfectTile(ScheduleState):
         self,
         loop: LoopRV,
         n: int,
-        max_innermost_factor: int = 16,
+        max_innermost_factor: int | None = None,
         decision: Sequence[int] | None = None,
     ) -> list[Var]:
         """Draw ``n`` factors of a loop's extent, as values that split takes; ``get`` tells them.
 
         Every prime factor of the extent goes to one of the places, drawn uniformly; the last factor
-        is at most ``max_innermost_factor``. A loop whose extent is no constant gives -1 and ones.
+        is at most ``max_innermost_factor``: where that is None 16, and in the tuner four vectors of
+        float32 where that is more, 64 of AVX-512. A loop whose extent is no constant gives -1 and
+        ones.
         ``decision`` is the list of factors to take instead of drawing.
 
         Requires:
@@ -62,13 +64,15 @@ class SamplePerfectTile(ScheduleState):
                         B[vi] = A[vi] + T.float32(1)
         """
         func = self._functions[loop.func_name]
+        if max_innermost_factor is None:
+            max_innermost_factor = self.innermost_factor
         extent = known_extent(func, loop.var, "sample_perfect_tile")
         factors = self._decide(
             None if extent is None else ("sample_perfect_tile", extent, n, max_innermost_factor),
             decision,
             lambda given: perfect_tile(self._rng, func, loop.var, n, max_innermost_factor, given),
         )
-        self._note(decision=list(factors))
+        self._note(decision=list(factors), max_innermost_factor=max_innermost_factor)
         return [self._fresh_value(f, i) for i, f in enumerate(factors)]
 
 

@@ -74,3 +74,12 @@ def test_a_loop_that_never_runs_is_tiled_by_ones() -> None:
     empty = sch.loop_partition(sch.get_loops("B")[1], [6, None])[1]
     assert [sch.get(v) for v in sch.sample_perfect_tile(empty, 2, decision=[1, 1])] == [1, 1]
     assert [sch.get(v) for v in sch.sample_perfect_tile(empty, 2)] == [1, 1]
+
+
+def test_the_limit_that_holds_by_default_stands_in_the_trace() -> None:
+    sch = Schedule(matmul(8, 64, 8), seed=0)
+    sch.innermost_factor = 64
+    j = sch.get_loops("C")[1]
+    drawn = {sch.get(sch.sample_perfect_tile(j, 2)[1]) for _ in range(60)}
+    assert 64 in drawn
+    assert "max_innermost_factor=64" in str(sch.trace)
