@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
 from onnx import NodeProto
 
+from ...graphir.expr import Constant
+from ...graphir.scaled_weights import numbers_of_bytes
 from ...support.errors import FrontendError
+from ...tensorir.operators.scaled_linear import WORD
 from .convert_quantized import integer_product
 from .registry import Context, Value, attribute, converts, node_name
 from .term import Term, join, stack
@@ -88,15 +92,26 @@ def fused_matmul(context: Context, node: NodeProto) -> Value:
 
 @converts(_DOMAIN + "MatMulNBits")
 def matmul_bits(context: Context, node: NodeProto) -> Value:
-    """A product with a weight of (columns, blocks of rows), whose numbers of 4 or 8 bits stand
-    packed, low bits first; a block has its scale and zero point."""
+    """A product with a weight of (columns, blocks of rows), whose numbers of 2, 4 or 8 bits stand
+    packed, low bits first; a block has its scale and zero point. Constant weights stay integers,
+    and the sums are float32; others are computed, as numbers of the scales' dtype."""
     x, packed, scales = (_needed(context, node, i) for i in range(3))
-    zero, order, bias = (_term(context, node, i) for i in (3, 4, 5))
+    zero, bias = (_term(context, node, i) for i in (3, 5))
     k, n = int(attribute(node, "K")), int(attribute(node, "N"))
     bits, block = int(attribute(node, "bits", 4)), int(attribute(node, "block_size"))
-    if bits not in (2, 4, 8) or order is not None:
-        raise FrontendError(f"{node_name(node)}: expected 2, 4 or 8 bits, and no order of rows.")
+    if bits not in (2, 4, 8):
+        raise FrontendError(f"{node_name(node)}: expected 2, 4 or 8 bits, found {bits}.")
+    if attribute(node, "weight_prepacked", 0):
+        raise FrontendError(
+            f"{node_name(node)}: weight_prepacked is a layout of other CPUs' kernels; export the "
+            "model without it."
+        )
+    _check_order(context, node, k, block)
     blocks = -(-k // block)
+    given = [context.raw(node, i) for i in (1, 2, 3)]
+    if all(v is None or isinstance(v, Constant) for v in given) and block * bits % 32 == 0:
+        made = _scaled(context, x, [v for v in given if isinstance(v, Constant)], (n, blocks), bits)
+        return (made if bias is None else made + bias).atom
     values = _unpacked(packed.reshape(n, -1), bits).reshape(n, blocks, block).cast(scales.dtype)
     if zero is None:
         values = values - float(1 << (bits - 1))
@@ -106,6 +121,45 @@ def matmul_bits(context: Context, node: NodeProto) -> Value:
         values = values - zero.reshape(n, blocks, 1)
     weight = (values * scales.reshape(n, blocks, 1)).reshape(n, blocks * block).cut(1, 0, k)
     return x.op("linear", weight.cast(x.dtype), *([] if bias is None else [bias])).atom
+
+
+def _check_order(context: Context, node: NodeProto, k: int, block: int) -> None:
+    """Raise FrontendError for an input g_idx that is not the order in which blocks stand."""
+    order = context.raw(node, 4)
+    if order is None:
+        return
+    plain = np.arange(k) // block
+    if not isinstance(order, Constant) or not np.array_equal(context.array(order).ravel(), plain):
+        raise FrontendError(
+            f"{node_name(node)}: the input g_idx sorts the rows of the weight into blocks of their "
+            "own, which is not imported; quantise the model without an order of activations "
+            "(desc_act=False)."
+        )
+
+
+def _scaled(
+    context: Context, x: Term, given: Sequence[Constant], shape: tuple[int, int], bits: int
+) -> Term:
+    """The product with constant weights, scales and perhaps zero points of ``shape``, columns and
+    blocks, as integers."""
+    packed, scale, *zeros = given
+    weights, (n, blocks) = context.builder.weights, shape
+
+    def zero_points(array: np.ndarray) -> np.ndarray:
+        rows = array.reshape(n, -1)
+        return (numbers_of_bytes(rows, bits) if rows.dtype == np.uint8 else rows)[:, :blocks]
+
+    words = weights.derive(
+        "words", lambda a: a.reshape(n, blocks, -1).view("<u4"), packed, dtype=WORD
+    )
+    operands = [words, weights.derive("scales", lambda a: a.reshape(n, blocks), scale)]
+    operands += [weights.derive("zeros", zero_points, zero) for zero in zeros]
+    wide, terms = x.cast("float32"), words.shape[1] * words.shape[2] * (32 // bits)
+    missing = terms - x.sizes("A weight of a few bits", x.ndim - 1)[0]
+    if missing:
+        wide = wide.op("pad", pad_width=(*[0] * (2 * x.ndim - 1), missing))
+    atoms = [Term(context, o) for o in operands]
+    return wide.op("scaled_linear", *atoms, bits=bits).cast(x.dtype)
 
 
 def _unpacked(packed: Term, bits: int) -> Term:

@@ -1,5 +1,6 @@
 """Rows of the products: ``matmul`` with NumPy's rules, ``integer_matmul``, the same of bytes summed
-in int32, and ``linear``, ``x @ w.T + bias``.
+in int32, ``linear``, ``x @ w.T + bias``, and ``scaled_linear``, a linear layer whose weights are
+integers of a few bits with a scale for each group of them.
 
 ``transpose_a`` and ``transpose_b`` of a matmul swap the last two axes of an operand of rank 2 and
 more; canonicalize moves transposes there. ``out_dtype`` of ``matmul`` and ``linear`` is the dtype
@@ -12,6 +13,7 @@ from __future__ import annotations
 from ...support.dtype import DType
 from ...tensorir.expr import Expr
 from ...tensorir.operators.reduce import accumulator
+from ...tensorir.operators.scaled_linear import BITS, WORD
 from ..dim import DimError, broadcast_shapes, dim_equal, print_dim
 from ..expr import Call
 from ..op import Op, attr, register
@@ -98,8 +100,40 @@ def _integer_matmul(call: Call) -> Type:
     return TensorType(_product_shape(call, kinds[0], kinds[1]), DType("int32"))
 
 
+def _scaled_linear(call: Call) -> Type:
+    kinds = tensors(call)
+    x, w, *factors = kinds
+    narrow = all(f.dtype.is_float or (n and f.dtype == "uint8") for n, f in enumerate(factors))
+    if (x.dtype, w.dtype) != ("float32", WORD) or not narrow:
+        wanted = "x of float32, w of uint32, scale of floats, zero of floats or uint8"
+        raise fail(call, "the dtypes do not fit", wanted)
+    if attr(call, "bits") not in BITS:
+        raise fail(call, f"bits={attr(call, 'bits')}", "2, 4 or 8 bits")
+    shapes = "x (..., g * q * 32 / bits), w (n, g, q), scale (n, g) and zero (n, g)"
+    if x.ndim == 0 or w.ndim != 3 or any(f.ndim != 2 for f in factors):
+        raise fail(call, "the ranks do not fit", shapes)
+    n, groups, words = w.shape
+    same = [(x.shape[-1], groups * words * (WORD.bits // int(attr(call, "bits"))))]
+    same += [pair for f in factors for pair in zip(f.shape, (n, groups), strict=True)]
+    for a, b in same:
+        if not dim_equal(a, b):
+            found = f"the dims {print_dim(a)} and {print_dim(b)} are not proved equal"
+            raise fail(call, found, shapes)
+    return TensorType((*x.shape[:-1], n), x.dtype)
+
+
 _OUT = {"out_dtype": ""}
 _TRANSPOSES = {"transpose_a": False, "transpose_b": False}
 register(Op("matmul", ("a", "b"), _matmul, by_operator(), {**_TRANSPOSES, **_OUT}))
 register(Op("integer_matmul", ("a", "b"), _integer_matmul, by_operator()))
 register(Op("linear", ("x", "w", "bias"), _linear, by_operator(), _OUT, optional=1))
+register(
+    Op(
+        "scaled_linear",
+        ("x", "w", "scale", "zero"),
+        _scaled_linear,
+        by_operator(),
+        {"bits": 8},
+        optional=1,
+    )
+)

@@ -13,7 +13,7 @@ The kinds, from the loosest to the strictest about its neighbours:
 
 The pattern is read off the blocks of the unscheduled body, never off a name, so a PrimFunc of a
 user has one too. A function of several blocks has the strictest kind of them, if the blocks fit a
-chain."""
+chain; a sum in two steps is one sum."""
 
 from __future__ import annotations
 
@@ -93,8 +93,10 @@ def _combine(blocks: Sequence[Block], kinds: Sequence[str]) -> str:
     heavy = [i for i, k in enumerate(kinds) if k not in _LIGHT]
     if not heavy:
         return max(kinds, key=PATTERNS.index)
-    first = heavy[0]
-    if len(heavy) > 1 or kinds[first] == "opaque":
+    first = heavy[-1]
+    if "opaque" in kinds or len(heavy) > 2:
+        return "opaque"
+    if len(heavy) == 2 and not _adds_up(blocks[first], blocks[heavy[0]]):
         return "opaque"
     after = range(first + 1, len(blocks))
     # What follows may only touch up the result in place of its own shape.
@@ -102,6 +104,14 @@ def _combine(blocks: Sequence[Block], kinds: Sequence[str]) -> str:
     if same_shape and all(kinds[i] in ("elementwise", "broadcast") for i in after):
         return kinds[first]
     return "opaque"
+
+
+def _adds_up(total: Block, terms: Block) -> bool:
+    """Whether one block sums what another writes over some of its axes, and has no others: both
+    are one sum, in two steps."""
+    written, axes = terms.writes[0].buffer, {id(a.var) for a in total.iter_vars}
+    reads = [n for n in walk(total.body) if isinstance(n, BufferLoad) and n.buffer is written]
+    return len(reads) == 1 and {id(i) for i in reads[0].indices} == axes
 
 
 def _spatial(block: Block) -> tuple[object, ...]:

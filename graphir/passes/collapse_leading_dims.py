@@ -18,6 +18,8 @@ from ..mutator import ATOMS, ExprMutator
 from ..op import attr, get_op, type_of
 from ..type import ShapeType, TensorType
 
+LINEAR = ("linear", "scaled_linear")
+"""Operators whose first operand has independent rows."""
 ROWWISE = ("softmax", "log_softmax", "layer_norm")
 """Operators that work within the last axes, which a row keeps."""
 
@@ -71,7 +73,7 @@ class _Collapser(ExprMutator):
         shape = _shape(binding.var)
         if len(shape) <= 2:
             return None
-        if call.op == "linear":
+        if call.op in LINEAR:
             operands: list[Atom] | None = [self._as_rows(call.args[0]), *call.args[1:]]
         else:
             operands = self._row_operands(call, shape)

@@ -93,6 +93,14 @@ def _axis(axis: Any) -> Any:
     return tuple(axis) if isinstance(axis, list) else axis
 
 
+def scaled_linear(x: Any, w: Any, scale: Any, zero: Any = None, *, bits: int) -> Any:
+    places = np.arange(0, 32, bits, dtype="uint32")
+    numbers = (w[..., None] >> places & np.uint32((1 << bits) - 1)).reshape(*w.shape[:2], -1)
+    middle = (1 << (bits - 1)) if zero is None else zero[..., None]
+    weight = (numbers.astype("float64") - middle) * scale[..., None]
+    return x @ weight.reshape(len(w), -1).T
+
+
 def reduction(function: Any) -> Any:
     return lambda x, axis, keepdims, **kw: function(x, axis=_axis(axis), keepdims=keepdims, **kw)
 
@@ -110,6 +118,7 @@ OPERATORS: dict[str, Any] = {
         swap(a, transpose_a) @ swap(b, transpose_b)
     ),
     "integer_matmul": lambda a, b: a.astype("int32") @ b.astype("int32"),
+    "scaled_linear": scaled_linear,
     "softmax": softmax,
     "log_softmax": lambda x, axis: np.log(softmax(x, axis)),
     "layer_norm": layer_norm,

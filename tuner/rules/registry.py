@@ -22,10 +22,12 @@ from .matmul import MatmulRule
 from .reduction import ReductionRule
 from .row_window import RowWindowRule
 from .rule import Rule
+from .scaled import ScaledRule
 from .winograd import WinogradRule
 
 RULES: tuple[Rule[Any, Any], ...] = (
     WinogradRule(),
+    ScaledRule(),
     Int8Rule(),
     BFloat16Rule(),
     DotRule(),

@@ -11,7 +11,7 @@ import torch
 
 from burnish.driver.compile import compile
 from burnish.frontend.onnx import import_onnx
-from burnish.tests.frontend.onnx.oracle import evaluate, model
+from burnish.tests.frontend.onnx.oracle import evaluate, model, refusal
 
 RNG = np.random.default_rng(0)
 _NAMES = {"float32": "float", "int64": "int64", "int32": "int32", "uint8": "uint8", "int8": "int8"}
@@ -85,25 +85,85 @@ def test_products_transposed_and_scaled() -> None:
     near(found, 0.5 * a.swapaxes(1, 2) @ b.swapaxes(1, 2))
 
 
-@pytest.mark.parametrize("bits", [2, 4, 8])
-@pytest.mark.parametrize("has_zero", [False, True])
-def test_weights_of_a_few_bits(bits: int, has_zero: bool) -> None:
-    n, k, block = 3, 40, 16
+NBITS = "y = com.microsoft.MatMulNBits<K = {k}, N = {n}, bits = {bits}, block_size = {block}>"
+
+
+def few_bits(
+    n: int, k: int, bits: int, block: int, has_zero: bool
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The inputs of a MatMulNBits after the first, and the weight that they stand for."""
     blocks, per = -(-k // block), 8 // bits
     numbers = RNG.integers(0, 1 << bits, (n, blocks * block)).astype(np.uint8)
     packed = sum(numbers[:, i::per] << (i * bits) for i in range(per)).astype(np.uint8)
-    scales, x = floats(n, blocks), floats(2, k)
     zeros = RNG.integers(0, 1 << bits, (n, blocks)).astype(np.uint8)
     room = np.zeros((n, -(-blocks // per) * per), np.uint8)
     room[:, :blocks] = zeros
     packed_zeros = sum(room[:, i::per] << (i * bits) for i in range(per)).astype(np.uint8)
     shift = zeros.astype(np.float32) if has_zero else np.full((n, blocks), 2.0 ** (bits - 1))
+    scales = floats(n, blocks)
     weight = (numbers.reshape(n, blocks, block) - shift[..., None]) * scales[..., None]
-    values = {"x": x, "b": packed.reshape(n, blocks, -1), "s": scales}
+    values = {"b": packed.reshape(n, blocks, -1), "s": scales}
     values |= {"z": packed_zeros} if has_zero else {}
-    call = f"MatMulNBits<K = {k}, N = {n}, bits = {bits}, block_size = {block}>"
-    found = run(f"{call}(x, b, s{', z' if has_zero else ''})", **values)[0]
-    near(found, x @ weight.reshape(n, -1)[:, :k].T, 1e-4)
+    return values, weight.reshape(n, -1)[:, :k]
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("has_zero", [False, True])
+def test_weights_of_a_few_bits(bits: int, has_zero: bool) -> None:
+    n, k, block = 3, 40, 16
+    values, weight = few_bits(n, k, bits, block, has_zero)
+    x = floats(2, k)
+    call = NBITS.format(k=k, n=n, bits=bits, block=block).removeprefix("y = com.microsoft.")
+    found = run(f"{call}(x, {', '.join(values)})", x=x, **values)[0]
+    near(found, x @ weight.T, 1e-4)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("zero", ["", "uint8", "float"])
+@pytest.mark.parametrize(("k", "block"), [(40, 16), (64, 32), (256, 256)])
+def test_constant_weights_of_a_few_bits_stay_integers(
+    bits: int, zero: str, k: int, block: int
+) -> None:
+    """The packed weight of the program is as large as that of the file, and nothing is computed of
+    it in float32."""
+    n = 24
+    values, weight = few_bits(n, k, bits, block, bool(zero))
+    if zero == "float":
+        values["z"] = floats(n, -(-k // block))
+        packed = values["b"].reshape(n, -1)[..., None] >> np.arange(0, 8, bits, dtype=np.uint8)
+        numbers = (packed & ((1 << bits) - 1)).reshape(n, -1, block).astype(np.float32)
+        weight = ((numbers - values["z"][..., None]) * values["s"][..., None]).reshape(n, -1)[:, :k]
+    values["c"] = floats(n)
+    names = ["x", "b", "s", "z" if zero else "", "", "c"]
+    call = NBITS.format(k=k, n=n, bits=bits, block=block)
+    made = model(
+        f"{call}({', '.join(names)})", f"float[2, 3, {k}] x", weights=values,
+        domains=', "com.microsoft": 1',
+    )  # fmt: skip
+    x = floats(2, 3, k)
+    near(evaluate(import_onnx(made), {"x": x})[0], x @ weight.T + values["c"], 1e-4)
+    compiled = compile(made)
+    near(compiled(x), x @ weight.T + values["c"], 1e-4)
+    rules = [s.rule for s in compiled.report.schedules.values()]
+    assert rules == ["elementwise", "scaled"][k != 40 :]
+    # Zero points of a few bits are bytes; columns are whole vectors.
+    held = sum(v.nbytes for v in values.values()) + n * -(-k // block)
+    assert compiled.report.constant_bytes <= held * -(-n // 16) * 16 // n
+
+
+def test_weights_of_a_few_bits_in_an_order_of_their_own() -> None:
+    n, k, block = 8, 64, 32
+    values, weight = few_bits(n, k, 4, block, False)
+    x = floats(2, k)
+    for order, refused in ((np.arange(k) // block, False), (np.arange(k) % 2, True)):
+        made = model(
+            f"{NBITS.format(k=k, n=n, bits=4, block=block)}(x, b, s, , g)", f"float[2, {k}] x",
+            weights={**values, "g": order.astype("int32")}, domains=', "com.microsoft": 1',
+        )  # fmt: skip
+        if refused:
+            assert "the input g_idx" in refusal(made)
+        else:
+            near(evaluate(import_onnx(made), {"x": x})[0], x @ weight.T, 1e-4)
 
 
 def test_products_of_bytes() -> None:

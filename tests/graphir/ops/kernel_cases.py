@@ -38,7 +38,7 @@ def values_of(module: IRModule, sizes: int = 2) -> list[np.ndarray]:
         else:
             arrays.append(
                 rng.integers(1, 9, shape).astype(dtype)
-                if dtype.kind == "i"
+                if dtype.kind in "iu"
                 else rng.random(shape) > 0.5
             )
     return arrays

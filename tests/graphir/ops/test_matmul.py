@@ -22,6 +22,23 @@ CASES: list[tuple[str, dict[str, str]]] = [
         "R.integer_matmul(a, b)",
         {"a": 'R.Tensor((2, "m", 3), "uint8")', "b": 'R.Tensor((3, 4), "int8")'},
     ),
+    (
+        "R.scaled_linear(x, w, s, bits=4)",
+        {
+            "x": 'R.Tensor((2, "m", 32))',
+            "w": 'R.Tensor((5, 2, 2), "uint32")',
+            "s": "R.Tensor((5, 2))",
+        },
+    ),
+    (
+        "R.scaled_linear(x, w, s, z)",
+        {
+            "x": "R.Tensor((8,))",
+            "w": 'R.Tensor((5, 1, 2), "uint32")',
+            "s": 'R.Tensor((5, 1), "float16")',
+            "z": 'R.Tensor((5, 1), "uint8")',
+        },
+    ),
     ("R.integer_matmul(a, b)", {"a": 'R.Tensor((5,), "int8")', "b": 'R.Tensor((5, 2), "int8")'}),
 ]
 
@@ -54,6 +71,31 @@ ERRORS: list[tuple[str, dict[str, str], str]] = [
         "transpose_b of a vector",
     ),
     ("R.linear(x, w)", {"x": X, "w": "R.Tensor((3,))"}, "the ranks do not fit"),
+    (
+        "R.scaled_linear(x, w, s)",
+        {"x": "R.Tensor((8,))", "w": 'R.Tensor((5, 1, 2), "int8")', "s": "R.Tensor((5, 1))"},
+        "the dtypes do not fit",
+    ),
+    (
+        "R.scaled_linear(x, w, s)",
+        {"x": "R.Tensor((8,))", "w": 'R.Tensor((5, 2), "uint32")', "s": "R.Tensor((5, 1))"},
+        "the ranks do not fit",
+    ),
+    (
+        "R.scaled_linear(x, w, s, bits=3)",
+        {"x": "R.Tensor((8,))", "w": 'R.Tensor((5, 1, 2), "uint32")', "s": "R.Tensor((5, 1))"},
+        "bits=3",
+    ),
+    (
+        "R.scaled_linear(x, w, s, bits=4)",
+        {"x": "R.Tensor((8,))", "w": 'R.Tensor((5, 1, 2), "uint32")', "s": "R.Tensor((5, 1))"},
+        "the dims 8 and 16 are not proved equal",
+    ),
+    (
+        "R.scaled_linear(x, w, s)",
+        {"x": "R.Tensor((8,))", "w": 'R.Tensor((5, 1, 2), "uint32")', "s": "R.Tensor((1, 5))"},
+        "the dims 1 and 5 are not proved equal",
+    ),
     (
         "R.integer_matmul(a, b)",
         {"a": 'R.Tensor((2, 3), "int8")', "b": 'R.Tensor((3, 2), "int16")'},

@@ -11,7 +11,8 @@ from burnish.graphir.passes.legalize import LegalizeOps
 
 PARAMS = (
     "x: R.Tensor((4, 8)), z: R.Tensor((4, 8)), r: R.Tensor((8,)), c: "
-    'R.Tensor((4, 1)), w: R.Tensor((6, 8)), s: R.Tensor(("m", 8))'
+    'R.Tensor((4, 1)), w: R.Tensor((6, 8)), s: R.Tensor(("m", 8)), q: '
+    'R.Tensor((6, 2, 1), "uint32"), f: R.Tensor((6, 2))'
 )
 
 
@@ -45,6 +46,8 @@ CASES = [
     ("R.linear(x, w)", "out_fusable"),
     ("R.linear(s, w, R.sum(w, axis=1))", "out_fusable"),
     ("R.matmul(x, r)", "out_fusable"),
+    ("R.scaled_linear(x, q, f)", "out_fusable"),
+    ("R.variance(x, axis=1)", "opaque"),
     ("R.matmul(r, r)", "reduction"),
     ("R.softmax(x)", "opaque"),
     ("R.layer_norm(x)", "opaque"),

@@ -69,6 +69,22 @@ def _static(line: str, batch: str) -> IRModule:
     )
 
 
+def test_layers_of_integers_become_matrix_products() -> None:
+    module = parse_module(
+        '@R.function\ndef main(x: R.Tensor((3, "t", 4)), w: R.Tensor((5, 1, 1), "uint32"), '
+        "s: R.Tensor((5, 1)), c: R.Tensor((5,))):\n    with R.dataflow():\n"
+        "        y = R.relu(R.add(R.scaled_linear(x, w, s), c))\n"
+        "        R.output(y)\n    return y\n"
+    )
+    made = verify_module(pipeline()(module))
+    assert kernels(made) == {"scaled_linear_add_relu"}
+    rng = np.random.default_rng(0)
+    x, scale, c = (rng.uniform(-1, 1, s).astype("float32") for s in ((3, 2, 4), (5, 1), (5,)))
+    w = rng.integers(0, 1 << 32, (5, 1, 1)).astype("uint32")
+    wanted = run(module, "main", x, w, scale, c)
+    np.testing.assert_allclose(run(made, "main", x, w, scale, c), wanted, rtol=1e-4, atol=1e-3)
+
+
 def test_matrices_are_left_alone() -> None:
     module = parse_module(
         "@R.function\ndef main(x: R.Tensor((2, 4)), w: R.Tensor((4, 4))):\n"

@@ -31,6 +31,7 @@ from burnish.tests.tuner.rules import (
     test_depthwise,
     test_int8,
     test_row_window,
+    test_scaled,
     test_winograd,
 )
 from burnish.tests.tuner.rules.checking import Shape, Workload
@@ -59,6 +60,10 @@ FUNCTIONS: dict[str, tuple[str, Callable[[], PrimFunc]]] = {
     "bfloat16": (
         "x @ w of bfloat16, by pairs",
         lambda: test_bfloat16.product((8, 64), (64, 64)),
+    ),
+    "scaled": (
+        "relu of a linear layer of 3 rows, whose weights are integers of 4 bits in 2 groups",
+        lambda: test_scaled.layer(3, 32, 2, 32, 4),
     ),
     "dot": ("relu(x @ w.T + bias) of one row, whose weight has its layout", lambda: linear(1)),
     "matmul": (
