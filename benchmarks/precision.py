@@ -4,9 +4,10 @@
     python -m burnish.benchmarks.precision --mlp mlp.npz --images images.npz
 
 Every model is compiled once for each precision; calls are interleaved, and the shortest of each is
-shown. The error is the largest difference to the module in float64, relative to the largest result.
-With the parameters of an MLP (``w0``, ``b0``, ``w1``, ``b1``) and images with labels (``images``,
-``labels``), its correct answers are counted too.
+shown; with ``--layer`` also those of one row times a layer that exceeds the caches. The error is
+the largest difference to the module in float64, relative to the largest result. With the parameters
+of an MLP (``w0``, ``b0``, ``w1``, ``b1``) and images with labels (``images``, ``labels``), its
+correct answers are counted too.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ MODELS = {
     "vit": transformer.vit,
     "resnet18": lambda: resnet.build(18),
 }
-SHOWN = ("float32", "bfloat16")
+SHOWN = ("float32", "bfloat16", "int8-weights", "int4-weights")
+LAYER = (4096, 11008)
+"""Terms and columns of the layer that one row is multiplied with."""
 
 
 def error_of(found: Any, expected: Any) -> float:
@@ -61,6 +64,27 @@ def rows_of(name: str, module: Any, inputs: Sequence[Any], rounds: int) -> list[
     ]
 
 
+def layer_rows(rounds: int, sizes: tuple[int, int] = LAYER) -> list[str]:
+    """A row for each precision: one row times a layer whose weights exceed the caches."""
+    import torch
+
+    torch.manual_seed(0)
+    layer, x = torch.nn.Linear(*sizes, bias=False), torch.randn(1, sizes[0])
+    models = {p: burnish.compile(layer, (x,), precision=p, threads=1) for p in SHOWN}
+    best = dict.fromkeys(models, float("inf"))
+    for _ in range(rounds):
+        for p, model in models.items():
+            start = time.perf_counter()
+            model(x)
+            best[p] = min(best[p], time.perf_counter() - start)
+    megabytes = {p: m.report.constant_bytes / 1e6 for p, m in models.items()}
+    return [
+        f"| `{p}` | {megabytes[p]:.1f} | {best[p] * 1e3:.2f} | {best['float32'] / best[p]:.2f} | "
+        f"{megabytes['float32'] / megabytes[p]:.2f} |"
+        for p in models
+    ]
+
+
 def correct_answers(mlp: str, images: str) -> list[str]:
     """A row for each precision: how many images an MLP gets right."""
     import torch
@@ -85,6 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--layer", action="store_true", help="one row times a large layer")
     parser.add_argument("--mlp")
     parser.add_argument("--images")
     given = parser.parse_args(arguments)
@@ -93,6 +118,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in filter(None, given.models.split(",")):
         module, inputs = MODELS[name]()
         print("\n".join(rows_of(name, module.eval(), inputs, given.rounds)), flush=True)
+    if given.layer:
+        print("\n| precision | MB | ms | times float32 | bytes of float32 |\n|---|---|---|---|---|")
+        print("\n".join(layer_rows(given.rounds)))
     if given.mlp and given.images:
         print("\n| precision | correct |\n|---|---|")
         print("\n".join(correct_answers(given.mlp, given.images)))

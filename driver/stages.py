@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -27,6 +27,7 @@ from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms, as_pac
 from ..graphir.passes.pipeline import PASSES
 from ..graphir.passes.pipeline import stages as graph_stages
 from ..graphir.passes.select_winograd import SelectWinograd
+from ..graphir.passes.to_integer_weights import RoundedLayer, ToIntegerWeights
 from ..graphir.passes.to_mixed_precision import (
     PRODUCTS,
     ToMixedPrecision,
@@ -62,15 +63,19 @@ _FUSED = "30-fused"
 MUCH = 16 << 20
 """Bytes of constants from which on a compilation returns the memory it needed no longer."""
 
-PRECISIONS = ("strict", "fast", "float32", "bfloat16")
+PRECISIONS = ("strict", "fast", "float32", "bfloat16", "int8-weights", "int4-weights")
 """Each allows what those before it do. ``strict``: every operator is computed as it is defined.
 ``fast``, which ``float32`` is another word for: convolutions may be Winograd's, whose errors are
 several times those of sums of products. ``bfloat16``: matrix products take operands rounded to
-bfloat16, and are summed in float32."""
+bfloat16, and are summed in float32. ``int8-weights`` and ``int4-weights``: nothing is rounded but
+the constant weights of linear layers, to integers with scales."""
 
 NARROW = {"bfloat16": 512}
 """Precisions whose products take narrow operands: the part of a number that rounding changes at
 most is one in so many."""
+
+INTEGERS = {"int8-weights": 8, "int4-weights": 4}
+"""Precisions whose linear layers have integer weights, of so many bits."""
 
 ScheduleChoice = Callable[[PrimFunc, Target], PrimFunc]
 """Gives a PrimFunc its schedule: the analytic one, or the best of a database."""
@@ -94,15 +99,17 @@ def compile_module(
     are its own: the module's are unpacked from them from here on. Raises what the passes raise,
     e.g. VerifyError for an ill-formed module, and ArgumentError for another precision.
     """
-    graph = graph_stages(
-        "default", evaluate=evaluate_prim_func, selection=selection(target, precision)
-    )
+    layers: list[RoundedLayer] = []
+    chosen = selection(target, precision, layers.append)
+    graph = graph_stages("default", evaluate=evaluate_prim_func, selection=chosen)
     executable = compile_through(
         module, target, graph, schedule=schedule, segments=segments, threads=threads, name=name
     )
     if precision in NARROW:
         canonical = executable.stages["10-canonical"]
         executable.report.notes.append(_rounding(canonical, precision))
+    if precision in INTEGERS:
+        executable.report.notes.append(_integers(layers, precision))
     return executable
 
 
@@ -241,8 +248,11 @@ def give_back_memory() -> None:
         trim(0)
 
 
-def selection(target: Target, precision: str) -> tuple[Pass, ...]:
-    """The passes that choose algorithms: none that enlarges errors where precision is strict."""
+def selection(
+    target: Target, precision: str, note: Callable[[RoundedLayer], object] | None = None
+) -> tuple[Pass, ...]:
+    """The passes that choose algorithms: none that enlarges errors where precision is strict.
+    ``note`` is called with each layer whose weights become integers, or might have."""
     if precision not in PRECISIONS:
         raise ArgumentError(
             f"precision: expected one of {', '.join(PRECISIONS)}; found {precision!r}."
@@ -253,6 +263,8 @@ def selection(target: Target, precision: str) -> tuple[Pass, ...]:
     winograd = SelectWinograd(str(target))
     if precision in NARROW:
         return (ToMixedPrecision(precision), EliminateCommonSubexpr(), winograd)
+    if precision in INTEGERS:
+        return (ToIntegerWeights(INTEGERS[precision], note=note), winograd)
     return (winograd,)
 
 
@@ -270,6 +282,27 @@ def _rounding(module: IRModule, precision: str) -> str:
         f"to {precision}, by at most 1 part in {NARROW[precision]}, and are summed in float32; "
         "everything else is float32. burnish.compile without precision= rounds nothing."
     )
+
+
+def _integers(layers: Sequence[RoundedLayer], precision: str) -> str:
+    """What a note says of the layers whose weights are integers."""
+    done, left = [x for x in layers if not x.reason], [x for x in layers if x.reason]
+    if not layers:
+        return f"precision={precision!r}: there is no linear layer of constant float32 weights."
+    before, after = (sum(getattr(x, f) for x in done) / 1e6 for f in ("before", "after"))
+    text = (
+        f"precision={precision!r}: the weights of {len(done)} of {len(layers)} linear layers are "
+        f"integers of {INTEGERS[precision]} bits"
+    )
+    if done:
+        worst = max(done, key=lambda x: x.error)
+        text += (
+            f", {after:.2f} MB in place of {before:.2f}; they are off by {worst.error:.2%} of the "
+            f"weights' root mean square at most ({worst.weight})"
+        )
+    kept = "; ".join([f"{x.weight} stays float32: {x.reason}" for x in left])
+    rest = "Inputs, sums and everything else are float32."
+    return f"{text}. {kept + '. ' if kept else ''}{rest}"
 
 
 MANY_OPERATIONS = 48

@@ -29,6 +29,7 @@ from .pointwise_products import PointwiseProducts
 from .recognize_attention import RecognizeAttention
 from .replace_prim_funcs import ReplacePrimFuncs
 from .select_winograd import SelectWinograd
+from .to_integer_weights import ToIntegerWeights
 from .to_mixed_precision import ToMixedPrecision
 
 PASSES: tuple[type[Pass], ...] = (
@@ -51,6 +52,7 @@ PASSES: tuple[type[Pass], ...] = (
     RecognizeAttention,
     ReplacePrimFuncs,
     SelectWinograd,
+    ToIntegerWeights,
     ToMixedPrecision,
 )
 """Every pass, for ``support.passes.parse_pipeline``."""

@@ -14,9 +14,17 @@ from burnish.benchmarks import precision
 def test_a_row_for_each_precision() -> None:
     torch.manual_seed(0)
     rows = precision.rows_of("mlp", torch.nn.Linear(40, 30).eval(), [torch.randn(3, 40)], 1)
-    assert [row.split("|")[2].strip() for row in rows] == ["`float32`", "`bfloat16`"]
+    assert [row.split("|")[2].strip() for row in rows] == [f"`{p}`" for p in precision.SHOWN]
     errors = [float(row.split("|")[5]) for row in rows]
     assert errors[0] < 1e-5 < errors[1] < 1e-2
+    assert 1e-4 < errors[2] < errors[3] < 0.3
+
+
+def test_a_row_for_each_precision_of_a_layer() -> None:
+    rows = [row.split("|") for row in precision.layer_rows(1, (64, 48))]
+    assert [row[1].strip() for row in rows] == [f"`{p}`" for p in precision.SHOWN]
+    ratios = [float(row[5]) for row in rows]
+    assert ratios == sorted(ratios)
 
 
 def test_correct_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,4 +35,4 @@ def test_correct_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     np.savez(tmp_path / "i.npz", images=images, labels=labels)
     given = ["--models", "", "--mlp", str(tmp_path / "m.npz"), "--images", str(tmp_path / "i.npz")]
     assert precision.main(given) == 0
-    assert capsys.readouterr().out.count(" of 5 |") == 2
+    assert capsys.readouterr().out.count(" of 5 |") == len(precision.SHOWN)

@@ -46,6 +46,36 @@ def test_threads_change_no_bit_of_bfloat16() -> None:
     assert torch.equal(one(x), two(x))
 
 
+@pytest.mark.parametrize(("bits", "least", "most"), [(8, 1e-4, 1e-2), (4, 1e-2, 0.2)])
+def test_integer_weights_keep_inputs_and_sums_in_float32(
+    bits: int, least: float, most: float
+) -> None:
+    module, x, expected = model()
+    made = compile_model(module, (x,), precision=f"int{bits}-weights")
+    error = float((made(x).double() - expected).abs().max() / expected.abs().max())
+    assert least < error < most
+    (note,) = [n for n in made.report.notes if "precision" in n]
+    assert f"the weights of 2 of 2 linear layers are integers of {bits} bits" in note
+    assert "MB in place of" in note
+    assert "(3.weight)" in note or "(0.weight)" in note
+
+
+def test_threads_change_no_bit_of_integer_weights() -> None:
+    module, x, _ = model()
+    one, two = (compile_model(module, (x,), precision="int4-weights", threads=n) for n in (1, 2))
+    assert torch.equal(one(x), two(x))
+
+
+def test_layers_that_keep_their_weights_are_named() -> None:
+    odd = torch.nn.Sequential(torch.nn.Linear(37, 8), torch.nn.ReLU(), torch.nn.Linear(8, 32))
+    made = compile_model(odd, (torch.randn(2, 37),), precision="int8-weights")
+    (note,) = [n for n in made.report.notes if "precision" in n]
+    assert "1 of 2 linear layers" in note
+    assert "0.weight stays float32: 37 terms" in note
+    none = compile_model(torch.nn.ReLU(), (torch.randn(2, 3),), precision="int8-weights")
+    assert any("there is no linear layer" in n for n in none.report.notes)
+
+
 def test_another_word_is_refused_with_the_nearest() -> None:
     module, x, _ = model()
     with pytest.raises(ArgumentError, match="bfloat16"):
