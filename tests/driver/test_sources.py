@@ -138,6 +138,8 @@ def test_an_ir_module_without_a_graph_function_is_for_build() -> None:
     with pytest.raises(errors.FrontendError, match=r"use burnish\.build"):
         import_ir_module(burnish.IRModule({"main": add_one("main")}))
     with pytest.raises(errors.BurnishError, match="no function 'main'"):
+        import_ir_module(burnish.IRModule({"f": add_one("f"), "g": add_one("g")}))
+    with pytest.raises(errors.FrontendError, match=r"use burnish\.build"):
         import_ir_module(burnish.IRModule({"f": add_one("f")}))
 
 
