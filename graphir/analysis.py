@@ -16,20 +16,24 @@ from ..tensorir.buffer import Buffer
 from ..tensorir.expr import Expr
 from ..tensorir.expr import Var as DimVar
 from ..tensorir.function import PrimFunc
+from ..tensorir.visitor import free_vars
 from .dim import solve_dims
 from .expr import (
     Atom,
     Binding,
     BindingBlock,
+    Call,
     CallDPS,
     CallDPSPacked,
     Function,
     GlobalVar,
     If,
     SeqExpr,
+    ShapeExpr,
     Value,
     Var,
 )
+from .op import get_op
 from .type import Type, tensors_of
 
 
@@ -53,6 +57,18 @@ def bindings(func: Function) -> Iterator[Binding]:
 def variables(value: Value | Atom) -> Iterator[Var]:
     """The variables an operation reads (those bound in branches included), with repetition."""
     return (n for n in walk(value) if isinstance(n, Var))
+
+
+def binds_dim(value: Value) -> bool:
+    """Whether an operation gives a dim its value."""
+    return isinstance(value, Call) and get_op(value.op).binds_dim
+
+
+def bound_dims(func: Function) -> list[DimVar]:
+    """The dims whose values the function computes, in order."""
+    calls = [b.value for b in bindings(func) if isinstance(b.value, Call) and binds_dim(b.value)]
+    shapes = [a for c in calls for a in c.args if isinstance(a, ShapeExpr)]
+    return free_vars([d for shape in shapes for d in shape.values])
 
 
 def uses(func: Function) -> dict[Var, int]:

@@ -24,9 +24,11 @@ from ..tensorir.expr import Var as DimVar
 from ..tensorir.visitor import free_vars
 from ..vm.assembler import Assembler, FunctionBuilder
 from ..vm.program import Arg, Param, Program, Reg, ResultSpec, TensorSpec
+from .analysis import bound_dims
 from .dim import print_dim, shape_equal
 from .expr import Function, ShapeExpr
 from .linearize import (
+    BindOp,
     EnvOp,
     FunctionOp,
     IfOp,
@@ -62,7 +64,7 @@ def emit_program(
     for info in kernels.values():
         asm.add_kernel(info.kernel)
     for name, func in module.graph_functions.items():
-        dims = _dims(name, func)
+        dims, computed = _dims(name, func)
         rename = rename_dims(dims)
         # Where every dim keeps its name there is nothing to replace.
         changed = {old: new for old, new in rename.items() if old is not new}
@@ -70,22 +72,26 @@ def emit_program(
         params = [Param(p.name, spec_of(_tensor(p.type, changed))) for p in func.params]
         names = [v.name for v in rename.values()]
         with asm.function(name, params, _result(func.ret_type, changed), names) as builder:
-            emitter = _Emitter(asm, builder, list(rename.values()), segments)
+            late = {rename[v] for v in computed}
+            emitter = _Emitter(asm, builder, list(rename.values()), late, segments)
             emitter.body(linear)
             plans += emitter.plans
     return asm.finish(), plans
 
 
-def _dims(name: str, func: Function) -> list[DimVar]:
-    """The symbolic dims of the parameters, in order of appearance."""
+def _dims(name: str, func: Function) -> tuple[list[DimVar], list[DimVar]]:
+    """The symbolic dims of the parameters, in order of appearance, with those behind them that the
+    function computes; and the latter alone."""
     dims = free_vars([d for p in func.params for d in dims_of(p.type)])
+    computed = bound_dims(func)
+    dims += computed
     stray = [v.name for v in free_vars(dims_of(func.ret_type)) if v not in dims]
     if stray:
         raise CodegenError(
             f"{name}: the dimension {', '.join(stray)} of the result is a dimension of no "
             "parameter."
         )
-    return dims
+    return dims, computed
 
 
 def _tensor(kind: Type, rename: Mapping[DimVar, DimVar]) -> TensorType:
@@ -112,9 +118,16 @@ class _Emitter:
     """Emits one function."""
 
     def __init__(
-        self, asm: Assembler, builder: FunctionBuilder, dims: Sequence[DimVar], segments: bool
+        self,
+        asm: Assembler,
+        builder: FunctionBuilder,
+        dims: Sequence[DimVar],
+        computed: set[DimVar],
+        segments: bool,
     ) -> None:
         self.asm, self.f, self.dims, self.segments = asm, builder, dims, segments
+        self.computed = computed
+        """Dims without a value at entry: what has them in its size is allocated when it is made."""
         self.registers: dict[Memory, Arg] = {}
         self.returned: set[Memory] = set()
         self.plans: list[SegmentPlan] = []
@@ -175,6 +188,7 @@ class _Emitter:
             for op in group
             for m in written(op)
             if m.kind == "call" and m in outside[i] and m not in returned
+            if not self.computed.intersection(free_vars(m.type.shape))
         }
         last = dict(first)
         for i, group in enumerate(groups):
@@ -257,6 +271,8 @@ class _Emitter:
                 # Kernels see pointers only: no view is made for them.
                 operands = [self.register(v.memory) for v in (*args, *outs)]
                 self.f.call_kernel(info.kernel.name, operands, [print_dim(d) for d in dims])
+            case BindOp(dim, value):
+                self.f.bind_dim(dim.name, self.f.read_scalar(self.operand(value)))
             case EnvOp(name, args, outs):
                 self.f.call_env(name, [self.operand(a) for a in (*args, *outs)])
             case FunctionOp(name, args, result):

@@ -128,7 +128,15 @@ class IfOp:
     result: Tree
 
 
-Op: TypeAlias = KernelOp | EnvOp | FunctionOp | IfOp
+@dataclass(frozen=True, eq=False, slots=True)
+class BindOp:
+    """Gives a dim the value of a tensor of one element."""
+
+    dim: DimVar
+    value: View
+
+
+Op: TypeAlias = KernelOp | EnvOp | FunctionOp | IfOp | BindOp
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -155,6 +163,8 @@ def written(op: Op) -> list[Memory]:
             return [v.memory for v in op.outs]
         case FunctionOp() | IfOp():
             return [v.memory for v in leaves(op.result)]
+        case BindOp():
+            return []
 
 
 def read(op: Op) -> Iterator[Memory]:
@@ -163,6 +173,8 @@ def read(op: Op) -> Iterator[Memory]:
         case KernelOp() | EnvOp() | FunctionOp():
             for arg in op.args:
                 yield from (v.memory for v in leaves(arg))
+        case BindOp():
+            yield op.value.memory
         case IfOp():
             yield from (v.memory for v in leaves(op.condition))
             for branch in (op.true_branch, op.false_branch):
@@ -224,7 +236,7 @@ class _Linearizer:
     def value(self, value: Value) -> Tree:
         match value:
             case Call():
-                return self.view(value)
+                return self.bound(value) if get_op(value.op).binds_dim else self.view(value)
             case CallDPS(func, args, out_type):
                 return self.kernel(func.name, args, out_type)
             case CallDPSPacked(name, args, out_type):
@@ -247,6 +259,16 @@ class _Linearizer:
                 return self.branch(value)
             case _:
                 return self.atom(value)
+
+    def bound(self, call: Call) -> View:
+        """The number itself; the dim has its value from here on."""
+        number, shape = self.atom(call.args[0]), call.args[1]
+        assert isinstance(number, View)
+        assert isinstance(shape, ShapeExpr)
+        (dim,) = self.shape(shape).values
+        assert isinstance(dim, DimVar)
+        self.ops.append(BindOp(dim, number))
+        return number
 
     def view(self, call: Call) -> View:
         if not get_op(call.op).is_view:

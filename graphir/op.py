@@ -47,6 +47,9 @@ class Op:
     """The result is the operand's memory under another shape (reshape, flatten): no kernel."""
     is_elementwise: bool = False
     """Each element of the result depends on the elements at its place, operands broadcast."""
+    binds_dim: bool = False
+    """The call gives a named size its value: it stays where it is, read or not, and has no
+    kernel."""
     doc: str = ""
 
 

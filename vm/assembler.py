@@ -160,6 +160,9 @@ class FunctionBuilder:
     def check(self, condition: ShapeText, message: str) -> None:
         self.call("builtin:check", [Imm(condition), Imm(message)])
 
+    def bind_dim(self, name: str, number: Arg) -> None:
+        self.call("builtin:bind_dim", [Imm(name), number])
+
     def alloc_tensor(self, shape: Sequence[ShapeText], dtype: str) -> Reg:
         return self.value("builtin:alloc_tensor", [Imm(tuple(shape)), Imm(dtype)])
 

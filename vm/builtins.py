@@ -6,6 +6,7 @@ with the destination -1.
 
     match_shape     (parameters...)                   entry check; binds the frame's dims
     check           (condition text, message)         ShapeMismatchError unless it holds
+    bind_dim        (name, number)                    gives a named size of the frame its value
     alloc_tensor    (shape, dtype) -> tensor          uninitialised, 64-byte aligned
     alloc_storage   (bytes) -> storage
     tensor_at       (storage, offset, shape, dtype) -> tensor that shares the storage
@@ -59,7 +60,8 @@ def _shape(frame: Frame, texts: tuple[str, ...]) -> tuple[int, ...]:
 
 def match_shape(frame: Frame, *tensors: Tensor) -> None:
     """Check the parameters against the signature, all of them, and bind the dims."""
-    frame.dims[:] = frame.signature.bind(tensors)
+    bound = frame.signature.bind(tensors)
+    frame.dims[: len(bound)] = bound
 
 
 def check(frame: Frame, condition: str, message: str) -> None:
@@ -68,6 +70,15 @@ def check(frame: Frame, condition: str, message: str) -> None:
     if not compile_shape(condition, names)(frame.dims):
         values = ", ".join(f"{n} = {v}" for n, v in zip(names, frame.dims, strict=True))
         raise ShapeMismatchError(frame.function.name, f"with {condition}", values, message)
+
+
+def bind_dim(frame: Frame, name: str, number: float) -> None:
+    """Set a dim that is no parameter's, whose value the program has computed."""
+    if number != int(number) or number < 0:
+        raise ShapeMismatchError(
+            frame.function.name, f"{name} from 0 up", str(number), "a size computed from data"
+        )
+    frame.dims[frame.function.dim_names.index(name)] = int(number)
 
 
 def alloc_tensor(frame: Frame, shape: tuple[str, ...], dtype: str) -> Tensor:
@@ -132,7 +143,17 @@ def read_scalar(frame: Frame, tensor: Tensor) -> int | float | bool:
 BUILTINS: dict[str, Builtin] = {
     f.__name__: f
     for f in (
-        *(match_shape, check, alloc_tensor, alloc_storage, tensor_at, reshape, copy, move),
+        *(
+            match_shape,
+            check,
+            bind_dim,
+            alloc_tensor,
+            alloc_storage,
+            tensor_at,
+            reshape,
+            copy,
+            move,
+        ),
         *(make_tuple, tuple_get, shape_of, make_shape, read_scalar),
     )
 }

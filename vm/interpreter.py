@@ -161,7 +161,7 @@ class VirtualMachine:
         found = self._signatures.get(name)
         if found is None:
             function = self.program.functions[name]
-            found = Signature(name, function.params, function.dim_names)
+            found = Signature(name, function.params, function.entry_dims)
             self._signatures[name] = found
         return found
 

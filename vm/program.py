@@ -111,6 +111,17 @@ class VMFunction:
     result: ResultSpec
     """A TensorSpec, or a (nested) tuple of them."""
     dim_names: tuple[str, ...] = ()
+    """Those that parameters have, then those that ``bind_dim`` sets."""
+
+    @property
+    def entry_dims(self) -> tuple[str, ...]:
+        """The dims that the parameters' shapes give."""
+        computed = {
+            i.args[0].value
+            for i in self.instructions
+            if isinstance(i, Call) and i.func == "builtin:bind_dim" and isinstance(i.args[0], Imm)
+        }
+        return tuple([name for name in self.dim_names if name not in computed])
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +175,7 @@ def verify_program(program: Program) -> None:
                 f"{len(function.params)} parameters."
             )
         first = function.instructions[0]
-        if function.dim_names and not (
+        if function.entry_dims and not (
             isinstance(first, Call) and first.func == "builtin:match_shape"
         ):
             raise VMError(

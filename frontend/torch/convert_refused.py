@@ -11,9 +11,7 @@ REGISTRY.refuses(
     "its result has as many elements as the data say, and a compiled model's shapes must follow "
     "from those of its inputs; compute it outside of the model, or use an operator that keeps the "
     "shape (torch.where, masked_fill, topk)",
-    "aten.nonzero.default", "aten.masked_select.default", "aten._unique2.default",
-    "aten.unique_dim.default", "aten.unique_consecutive.default", "aten.bincount.default",
-    "aten.repeat_interleave.Tensor", "torchvision.nms.default",
+    "aten.unique_dim.default", "torchvision.nms.default",
 )  # fmt: skip
 REGISTRY.refuses(
     "it works on complex numbers, of which there is no dtype; compute with real and imaginary "
@@ -34,9 +32,7 @@ REGISTRY.refuses(
 
 @converts("aten._assert_scalar.default")
 def size_of_data(context: Context, node: Node) -> None:
-    """torch puts this behind operators whose result has a size that only data tell, which say more
-    themselves where they come to be converted."""
-    raise context.refuse("checks a size that depends on data, for which nothing can be compiled.")
+    """torch puts this behind what reads a size out of data: a size is checked where it is bound."""
 
 
 @converts("aten.bernoulli.p")

@@ -18,20 +18,22 @@ from torch.fx import Node
 
 from . import (
     decompositions_counting,
+    decompositions_data,
     decompositions_gamma,
     decompositions_image,
     decompositions_segments,
     decompositions_special,
 )
 from .decompositions import BATCH_NORMS, DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
+from .decompositions_data import has_mask
 from .decompositions_packages import BY_NAME
 from .export import quiet_torch
 from .fallback import can_fall_back, has_complex
 from .registry import REGISTRY, arguments, operator_name
 
 _FURTHER_ROWS = (
-    decompositions_image, decompositions_counting, decompositions_gamma, decompositions_segments,
-    decompositions_special,
+    decompositions_image, decompositions_counting, decompositions_data, decompositions_gamma,
+    decompositions_segments, decompositions_special,
 )  # fmt: skip
 _FURTHER = global_decomposition_table["post_autograd"]
 """torch's own, of which its table for export leaves out those of core operators."""
@@ -69,6 +71,7 @@ def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> Ex
             if (
                 _wants_others(n)
                 or _trains(n)
+                or _has_mask(n)
                 or (operator_name(n) not in REGISTRY and not _wants_more(n))
             )
             if not (falls_back and _stays_whole(n))
@@ -115,6 +118,15 @@ def _wants_others(node: Node) -> bool:
     return node.target in OTHER_RESULTS and any(
         user.args[1] != 0 and user.users for user in node.users
     )
+
+
+def _has_mask(node: Node) -> bool:
+    """Whether elements are taken where a mask is true: as many as that says."""
+    if node.target is not torch.ops.aten.index.Tensor:
+        return False
+    indices = node.args[1]
+    assert isinstance(indices, (list, tuple))
+    return has_mask([i.meta["val"] if isinstance(i, Node) else None for i in indices])
 
 
 def _trains(node: Node) -> bool:

@@ -21,9 +21,11 @@ from torch.fx import Node
 
 from ...graphir import ops
 from ...graphir.builder import BlockBuilder
-from ...graphir.expr import Constant, Tuple, Var
+from ...graphir.expr import Call, Constant, ShapeExpr, Tuple, Var
+from ...graphir.type import ShapeType
 from ...support.errors import BurnishError, FrontendError
 from ...tensorir.dim_text import print_dim
+from ...tensorir.expr import Var as DimVar
 from ..imported import Imported
 from . import (
     convert_create,
@@ -149,6 +151,7 @@ def import_exported_program(
         source=source,
         notes=(
             *[_describe(r) for r in structure.ranges],
+            *([_of_data(list(context.sizes.values()))] if context.sizes else ()),
             *(context.fallback.notes if context.fallback else ()),
         ),
         functions=context.fallback.functions if context.fallback else {},
@@ -238,6 +241,17 @@ def _describe(r: DimRange) -> str:
     return f"dim {r.name} was exported for sizes of {sizes}."
 
 
+def _of_data(sizes: Sequence[DimVar]) -> str:
+    """A note on sizes that the data tell."""
+    names = ", ".join([v.name for v in sizes])
+    several = "s" if len(sizes) > 1 else ""
+    return (
+        f"{len(sizes)} size{several} ({names}) read out of data: what is of such a size is "
+        "allocated when that is known, which ends a native segment. What the program asserts of "
+        "them (torch._check) is not checked again."
+    )
+
+
 @dataclass(frozen=True)
 class _State:
     """A weight that calls change: a parameter of main, its name in the model, its tensor."""
@@ -302,10 +316,8 @@ def _convert(program: ExportedProgram, context: Context, node: Node) -> None:
     fake = node.meta.get("val")
     try:
         if operator_name(node) in _READS_DATA:
-            raise context.refuse(
-                "reads a number out of a tensor (.item()), which cannot be compiled; keep it a "
-                "tensor."
-            )
+            context.values[node.name] = _number_of_data(context, node)
+            return
         if isinstance(fake, torch.SymInt):
             context.values[node.name] = context.symbols.convert(fake)
         elif isinstance(fake, (int, float, bool, torch.SymFloat, torch.SymBool)):
@@ -320,6 +332,29 @@ def _convert(program: ExportedProgram, context: Context, node: Node) -> None:
         if operator_name(node) not in str(error):
             raise error.note(f"while importing {operator_name(node)} at {location(node)}") from None
         raise
+
+
+def _number_of_data(context: Context, node: Node) -> Any:
+    """A size that a tensor holds: a dim from here on. Raises FrontendError for other numbers."""
+    fake = node.meta.get("val")
+    if not isinstance(fake, torch.SymInt):
+        raise context.refuse(
+            "reads a number that is no size out of a tensor (.item()), which cannot be compiled; "
+            "keep it a tensor."
+        )
+    count = context.operand(node.args[0])
+    number = context.numbers.of(count)
+    known = context.sizes.get(number)
+    dim = context.symbols.computed(fake, known)
+    if dim is None:
+        raise context.refuse(
+            f"reads a size out of a tensor that has to be {fake.node.expr}, which nothing checks; "
+            "compute it once."
+        )
+    if known is None:
+        context.sizes[number] = dim
+        context.builder.emit(Call("bind_size", (count, ShapeExpr((dim,), ShapeType((dim,))))))
+    return context.symbols.convert(fake)
 
 
 def _converted(context: Context, node: Node) -> Any:

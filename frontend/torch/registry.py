@@ -19,6 +19,7 @@ from ...graphir.dim import print_dim, static_shape, static_value
 from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
+from ...graphir.value_numbers import ValueNumbers
 from ...graphir.weights import Source, sample_of
 from ...support.aligned import aligned_copy
 from ...support.dtype import DType
@@ -132,6 +133,9 @@ class Context:
         """Node name to an atom, a dim expression (SymInt nodes), a number, or a list of them."""
         self.node: Node | None = None
         """The node being converted."""
+        self.numbers = ValueNumbers(builder.lookup_binding)
+        self.sizes: dict[int, DimVar] = {}
+        """Dims that were read out of data, by the number of what they were read from."""
         self.fallback: Fallback | None = None
         """What runs operators without a converter, where that is wanted."""
 

@@ -1,7 +1,8 @@
 """Symbolic sizes: torch's SymInts (sympy expressions) to dim expressions, one Var a symbol.
 
-Only symbols that stand in the shape of an input are known; any other is computed from data and
-refused. Constants stand to the right of symbols, as people write them: ``batch * 2 + 1``.
+Known are the symbols that stand in the shape of an input, and those that ``computed`` has told of:
+numbers that the program reads out of its data. Any other is refused. Constants stand to the right
+of symbols, as people write them: ``batch * 2 + 1``.
 """
 
 from __future__ import annotations
@@ -45,6 +46,19 @@ class SymbolTable:
     @property
     def dim_names(self) -> tuple[str, ...]:
         return tuple([v.name for v in self._vars.values()])
+
+    def computed(self, size: torch.SymInt, same: Var | None) -> Var | None:
+        """The dim of a number that is read out of data: a new one, or that of the ``same`` number.
+        None where torch holds the number to be another one, or a constant."""
+        symbol = size.node.expr
+        name = str(symbol)
+        if not symbol.is_Symbol or self._vars.get(name, same) is not same:
+            return None
+        taken = {v.name for v in self._vars.values()}
+        if same is None:
+            same = Var(name if name not in taken else f"{name}_")
+        self._vars[name] = same
+        return same
 
     def convert(self, size: Any) -> Expr:
         """A size (int or SymInt) as an expression.

@@ -2,6 +2,7 @@
 
 from . import (
     attention,
+    bind_size,
     elementwise,
     index,
     matmul,
@@ -15,6 +16,6 @@ from . import (
 )
 
 __all__ = [
-    "attention", "elementwise", "index", "matmul", "nn", "reduce", "scatter", "shape",
+    "attention", "bind_size", "elementwise", "index", "matmul", "nn", "reduce", "scatter", "shape",
     "sort", "window", "winograd",
 ]  # fmt: skip

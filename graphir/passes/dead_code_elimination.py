@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...support.node import replace
 from ...support.passes import Pass
-from ..analysis import called_functions, variables
+from ..analysis import binds_dim, called_functions, variables
 from ..builder import join_blocks
 from ..expr import Atom, Binding, CallDPSPacked, Function, If, SeqExpr, Value, Var
 from ..module import IRModule
@@ -61,7 +61,8 @@ def _sequence(seq: SeqExpr, live: set[Var]) -> SeqExpr:
     for block in reversed(seq.blocks):
         kept: list[Binding] = []
         for binding in reversed(block.bindings):
-            if binding.var in live or not (block.is_dataflow or _is_pure(binding.value)):
+            stays = binds_dim(binding.value) or not (block.is_dataflow or _is_pure(binding.value))
+            if binding.var in live or stays:
                 value = _inside(binding.value)
                 live |= set(variables(value))
                 kept.append(replace(binding, value=value))

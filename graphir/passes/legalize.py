@@ -72,6 +72,8 @@ class _Legalizer(ExprMutator):
             return Call(
                 "reshape", (new.args[0], ShapeExpr(kind.shape, ShapeType(kind.shape)))
             ).with_span(new.span)
+        if op.binds_dim:
+            return new
         if op.legalize is None:
             raise TypeInferenceError(
                 new.op,

@@ -19,13 +19,7 @@ RANDOM = "it draws random numbers"
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (torch.nonzero, SIZE),
-        (lambda x: torch.masked_select(x, x > 0.5), SIZE),
-        (torch.unique, SIZE),
         (lambda x: torch.unique(x, dim=0), SIZE),
-        (torch.unique_consecutive, SIZE),
-        (lambda x: torch.bincount(x.reshape(-1).to(torch.int64)), SIZE),
-        (lambda x: x[:2].repeat_interleave((x[:2, 0] > 0).to(torch.int64), 0), SIZE),
         (lambda x: torch.view_as_real(torch.view_as_complex(x.reshape(4, 4, 2)) * 2), COMPLEX),
         (lambda x: torch.fft.rfft(x).abs(), COMPLEX),
         (lambda x: torch.view_as_real(torch.complex(x, x)), COMPLEX),
