@@ -24,12 +24,12 @@ from .arrays import (
     to_tensors,
     write_outputs,
 )
-from .memory_plan import MemoryPlan, plan_of_program
-from .model_profile import ModelProfile
 from .signature import CompiledSignature
 
 if TYPE_CHECKING:
     from .export_library import ExportedLibrary
+    from .memory_plan import MemoryPlan
+    from .model_profile import ModelProfile
 
 S = TypeVar("S", bound=CompiledSignature)
 
@@ -107,6 +107,8 @@ class CallableModel(ABC, Generic[S]):
         ``dims`` are values for its named sizes: ``model.memory(batch=8)``. Raises ArgumentError
         where one is missing or does not exist, and NotCompiledError before the first call.
         """
+        from .memory_plan import plan_of_program
+
         signature = self._require("memory")
         program = signature.executable.program
         return plan_of_program(program, signature.threads, dims, signature.floor)

@@ -31,7 +31,8 @@ from .arrays import random_inputs
 from .compile import CompiledModel, compile
 from .console import format_seconds, print_table
 from .kernels import resolve_target
-from .load import LoadedModel, load
+from .load import load
+from .loaded_model import LoadedModel
 from .timing import time_interleaved
 from .tune import verify_budget
 from .tune_report import report_text, save_report

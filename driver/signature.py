@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..frontend.imported import Imported
     from .executable import Executable
     from .kernel_facts import KernelFacts
-    from .load import SavedCalls, SavedProgram
+    from .loaded_model import SavedCalls, SavedProgram
 
 Entry = Callable[..., Any]
 

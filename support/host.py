@@ -1,32 +1,43 @@
 """Looks at the machine: CPU name, features, caches and cores, as a resolved Target.
 
-Nothing else in the compiler asks the machine anything. Sizes come from sysfs where it tells them,
-cores from the process's affinity, and what memory can do from a probe that somebody asked for
-(``support/memory.py``), where there was one.
+Nothing else in the compiler asks the machine anything. Name and features are LLVM's answers, kept
+in the cache for the next process, because importing it takes longer than loading a model: in a file
+that is named by what the kernel says of the processor and by the installed llvmlite. Sizes come
+from sysfs where it tells them, cores from the process's affinity, and what memory can do from a
+probe that somebody asked for (``support/memory.py``), where there was one.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import itertools
+import json
 import os
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
-from llvmlite import binding
-
+from .config import cache_dir, flag
 from .instructions import implied_features
 from .memory import load_probe
 from .target import CPUS, Target
+from .whole_file import written_whole
 
 _DEFAULT_L1, _DEFAULT_L2, _DEFAULT_L3 = 32 * 1024, 512 * 1024, 8 * 1024 * 1024
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_PROCESSORS = Path("/proc/cpuinfo")
+_VARYING = ("processor", "cpu MHz", "bogomips", "core id", "apicid", "initial apicid")
+"""Lines on a processor that are not the same for all and always."""
+
+Processor = tuple[str, str, set[str]]
+"""(name, triple, features that are there)."""
 
 
 @cache
 def native_target() -> Target:
     """The machine at hand as a resolved target."""
-    features = {name for name, on in binding.get_host_cpu_features().items() if on}
-    cpu = binding.get_host_cpu_name()
-    triple = binding.get_process_triple()
+    cpu, triple, features = _processor()
     bits, registers = _vectors(triple, features)
     known, probe = CPUS.get(cpu), load_probe(cpu, cores())
     caches = _cache_sizes()
@@ -56,6 +67,62 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def _processor() -> Processor:
+    """What LLVM says of the processor, now or in an earlier process."""
+    path = _kept_in()
+    found = _kept(path) if path else None
+    if found is None:
+        found = _asked()
+        if path:
+            _keep(path, found)
+    return found
+
+
+def _asked() -> Processor:
+    from llvmlite import binding
+
+    features = {name for name, on in binding.get_host_cpu_features().items() if on}
+    return binding.get_host_cpu_name(), binding.get_process_triple(), features
+
+
+def _kept_in() -> Path | None:
+    """The file for this processor and this LLVM; None where the system does not tell enough, or
+    nothing is to be kept."""
+    llvm = find_spec("llvmlite")
+    if not flag("BURNISH_CACHE") or llvm is None or llvm.origin is None:
+        return None
+    try:
+        with _PROCESSORS.open() as file:
+            first = itertools.takewhile(str.strip, file)
+            known = [x for x in first if x.partition("\t")[0].strip() not in _VARYING]
+        known += [llvm.origin, str(os.stat(llvm.origin).st_mtime_ns), os.uname().machine]
+    except OSError:
+        return None
+    return cache_dir() / f"cpu-{hashlib.sha256(''.join(known).encode()).hexdigest()[:16]}.json"
+
+
+def _kept(path: Path) -> Processor | None:
+    """What a file says; None where it is not there, or not as it was written."""
+    try:
+        text, _, digest = path.read_text().rpartition("\n")
+        if hashlib.sha256(text.encode()).hexdigest() != digest:
+            return None
+        cpu, triple, features = json.loads(text)
+    except (OSError, ValueError):
+        return None
+    return cpu, triple, set(features)
+
+
+def _keep(path: Path, processor: Processor) -> None:
+    cpu, triple, features = processor
+    text = json.dumps([cpu, triple, sorted(features)])
+    # A folder that cannot be written makes the next process ask again.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path, sync=False) as file:
+            file.write(f"{text}\n{hashlib.sha256(text.encode()).hexdigest()}".encode())
 
 
 def _vectors(triple: str, features: set[str]) -> tuple[int, int]:

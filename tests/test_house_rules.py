@@ -22,11 +22,14 @@ FORBIDDEN_NAMES = ("utils.py", "helpers.py", "common.py", "misc.py")
 MAY_IMPORT_INSIDE = {
     "frontend/": "torch and onnx are optional",
     "driver/": "the front door opens only the rooms it needs",
+    "support/host.py": "LLVM is asked about the machine once, and takes long to import",
+    "vm/native.py": "LLVM's linker links what is not for x86-64, and takes long to import",
     "graphir/module.py": "its text methods call the printer, which needs the module",
 }
 """Places that may import inside functions, and why."""
 
 TESTED_ELSEWHERE = {
+    "driver/loaded_model.py": "what burnish.load gives; in test_load.py, which opens files",
     "support/abi.py": "constants only; tests of tensorir/codegen and vm bind kernels by it",
     "tensorir/segment.py": "a record; by the tests of what plans and what emits segments",
     "tensorir/schedule/primitives/apply_rule.py": "in test_apply_rule.py, with what it calls",

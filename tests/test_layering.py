@@ -45,7 +45,7 @@ MAY_IMPORT_PACKAGE: dict[str, tuple[str, ...]] = {
     "torch": ("frontend/torch/", "models/"),
     "torchvision": ("models/",),
     "onnx": ("frontend/onnx/",),
-    "llvmlite": ("tensorir/codegen/", "vm/native.py", "support/host.py"),
+    "llvmlite": ("tensorir/codegen/", "vm/llvm_linker.py", "support/host.py"),
     "xgboost": ("tuner/",),
     "networkx": ("graphir/", "tensorir/"),
     "rich": ("driver/",),
@@ -178,7 +178,7 @@ def test_the_core_does_without_older_faces_and_schedules_by_hand() -> None:
 
 
 def test_vm_uses_only_the_binding_of_llvmlite() -> None:
-    places = (ROOT / "vm" / "native.py", ROOT / "support" / "host.py")
+    places = (ROOT / "vm" / "llvm_linker.py", ROOT / "support" / "host.py")
     used = [m for p in places for _, m, _ in imports(p) if m.startswith("llvmlite")]
     assert [m for m in used if not m.startswith("llvmlite.binding")] == []
 

@@ -19,12 +19,15 @@ the old one or the new one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import mmap
 import os
-from collections.abc import Mapping
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,6 +40,9 @@ _HEAD = len(MAGIC) + 8 + 32
 _PAGE = 4096
 _LINE = 64
 _MOST_CONTENTS = 1 << 28
+_LARGE = 1 << 18
+"""Bytes of parts that are compared in the background."""
+_MOST_THREADS = 4
 
 
 class Artifact:
@@ -45,10 +51,21 @@ class Artifact:
     as somebody holds one."""
 
     def __init__(
-        self, path: Path | str, model: Any, parts: Mapping[str, memoryview], image: memoryview
+        self,
+        path: Path | str,
+        model: Any,
+        parts: Mapping[str, memoryview],
+        image: memoryview,
+        large: _Hashes,
     ) -> None:
         self.path, self.model, self.image = path, model, image
-        self._parts = parts
+        self._parts, self._large = parts, large
+
+    def finish_verifying(self) -> None:
+        """Wait until the hashes of all parts have been compared. Raises ArtifactError."""
+        damaged = self._large.finish()
+        if damaged is not None:
+            raise _damaged(self.path, damaged)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,6 +78,36 @@ class Artifact:
             return self._parts[name]
         except KeyError:
             raise ArtifactError(f"{self.path} has no part {name!r}: it is incomplete.") from None
+
+
+class _Hashes:
+    """Hashes of parts, compared by threads and by who waits for them: hashing holds no lock."""
+
+    def __init__(self, parts: Sequence[tuple[str, memoryview, str]]) -> None:
+        self._left = deque(sorted(parts, key=lambda part: part[1].nbytes, reverse=True))
+        self._damaged: list[str] = []
+        count = min(len(parts), len(os.sched_getaffinity(0)), _MOST_THREADS)
+        self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(count)]
+        # Where no thread can be had, who waits does it all.
+        with contextlib.suppress(RuntimeError):
+            for thread in self._threads:
+                thread.start()
+
+    def _work(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                name, part, digest = self._left.popleft()
+                if hashlib.sha256(part).hexdigest() != digest:
+                    self._damaged.append(name)
+
+    def finish(self) -> str | None:
+        """A part whose hash is another, or None, when all have been compared."""
+        self._work()
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        self._threads = []
+        return self._damaged[0] if self._damaged else None
 
 
 def is_artifact(path: str | Path) -> bool:
@@ -119,6 +166,15 @@ def read_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
     Raises ArtifactError for what is no such file, was written by a newer version, is truncated, or
     has a byte that is not as it was written.
     """
+    artifact = open_artifact(path, verify=verify)
+    artifact.finish_verifying()
+    return artifact
+
+
+def open_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
+    """``read_artifact`` that does not wait for the hashes of large parts: they are compared while
+    the caller goes on, who calls ``finish_verifying`` before he hands out anything. Small parts,
+    such as code and texts, have been compared. Raises as ``read_artifact`` does."""
     path = Path(path)
     try:
         with path.open("rb") as file:
@@ -127,12 +183,18 @@ def read_artifact(path: str | Path, *, verify: bool = True) -> Artifact:
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror or error}.") from error
-    return read_image(view, path, verify=verify)
+    return _opened(view, path, verify=verify)
 
 
 def read_image(image: memoryview | bytes, path: Path | str, *, verify: bool = True) -> Artifact:
     """An artifact whose bytes are at hand; ``path`` is what errors call it. Raises as
     ``read_artifact`` does."""
+    artifact = _opened(image, path, verify=verify)
+    artifact.finish_verifying()
+    return artifact
+
+
+def _opened(image: memoryview | bytes, path: Path | str, *, verify: bool) -> Artifact:
     view = memoryview(image)
     contents = _contents(path, view)
     schema, model, places = _table(path, contents)
@@ -143,6 +205,7 @@ def read_image(image: memoryview | bytes, path: Path | str, *, verify: bool = Tr
         )
     start = _up(_HEAD + len(contents), _PAGE)
     parts: dict[str, memoryview] = {}
+    large: list[tuple[str, memoryview, str]] = []
     for name, offset, count, digest in places:
         part = view[start + offset : start + offset + count]
         if offset < 0 or part.nbytes != count:
@@ -150,10 +213,16 @@ def read_image(image: memoryview | bytes, path: Path | str, *, verify: bool = Tr
                 f"{path} is truncated: part {name!r} ends behind the end of the file "
                 f"({view.nbytes} bytes)."
             )
-        if verify and hashlib.sha256(part).hexdigest() != digest:
-            raise ArtifactError(f"{path} is damaged: the hash of part {name!r} is another.")
+        if verify and count >= _LARGE:
+            large.append((name, part, digest))
+        elif verify and hashlib.sha256(part).hexdigest() != digest:
+            raise _damaged(path, name)
         parts[name] = part
-    return Artifact(path, model, parts, view)
+    return Artifact(path, model, parts, view, _Hashes(large))
+
+
+def _damaged(path: Path | str, part: str) -> ArtifactError:
+    return ArtifactError(f"{path} is damaged: the hash of part {part!r} is another.")
 
 
 def _contents(path: Path | str, view: memoryview) -> bytes:

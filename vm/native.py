@@ -1,35 +1,28 @@
 """Native code: object files linked into this process, and the addresses of their symbols.
 
-The only file of vm that touches llvmlite, and only its linker: objects come in as bytes and nothing
-is compiled. All objects of a program are linked as one library, in which they see each other's
-symbols and, behind those, the process's (libc, pthread). The library lives as long as its
-NativeLibrary, which every bound kernel holds.
+Objects come in as bytes and nothing is compiled. All objects of a program are linked as one
+library, in which they see each other's symbols and, behind those, the process's (libc, pthread).
+The library lives as long as its NativeLibrary, which every bound kernel holds. ``linker`` links
+objects of x86-64; the others are for ``llvm_linker``, whose import takes longer than loading.
 """
 
 from __future__ import annotations
 
 import ctypes
-import itertools
-import threading
 from collections.abc import Sequence
-
-import llvmlite.binding as llvm
 
 from ..support.config import flag
 from ..support.errors import UnknownFunctionError, VMError
 from .elf import elf_symbols
+from .linker import link_x86_64
 from .perf_map import write_perf_map
-
-_lock = threading.Lock()
-_numbers = itertools.count()
-_linker: llvm.LLJIT | None = None
 
 
 class NativeLibrary:
     """Linked object code. Symbols stay valid as long as this object is referenced."""
 
-    def __init__(self, tracker: llvm.ResourceTracker | None, addresses: dict[str, int]) -> None:
-        self._tracker = tracker
+    def __init__(self, memory: object, addresses: dict[str, int]) -> None:
+        self._memory = memory
         self._addresses = addresses
 
     def address(self, symbol: str) -> int:
@@ -55,7 +48,6 @@ def load_objects(images: Sequence[bytes]) -> NativeLibrary:
         return NativeLibrary(None, {})
     defined: dict[str, int] = {}
     undefined: dict[str, None] = {}
-    builder = llvm.JITLibraryBuilder()
     for number, image in enumerate(images):
         for name, is_defined in elf_symbols(image, f"object {number}"):
             if not is_defined:
@@ -67,7 +59,6 @@ def load_objects(images: Sequence[bytes]) -> NativeLibrary:
                 )
             else:
                 defined[name] = number
-        builder.add_object_img(image)
     process = ctypes.CDLL(None)
     missing = [n for n in undefined if n not in defined and not hasattr(process, n)]
     if missing:
@@ -75,30 +66,19 @@ def load_objects(images: Sequence[bytes]) -> NativeLibrary:
             f"The object code needs {', '.join(map(repr, missing))}, which neither another object "
             "of the program nor the process defines."
         )
-    builder.add_current_process()
-    for name in defined:
-        builder.export_symbol(name)
-    with _lock:
-        try:
-            tracker = builder.link(_lljit(), f"burnish.{next(_numbers)}")
-        except RuntimeError as error:
-            raise VMError(f"The object code cannot be linked: {error}") from error
-    addresses = {name: tracker[name] for name in defined}
+
+    def external(name: str) -> int:
+        # A weak symbol that is nowhere stands for 0.
+        found = getattr(process, name, None)
+        return 0 if found is None else ctypes.cast(found, ctypes.c_void_p).value or 0
+
+    linked = link_x86_64(images, external)
+    if linked is None:
+        from .llvm_linker import link_with_llvm
+
+        linked = link_with_llvm(images, defined)
+    memory, every = linked
+    addresses = {name: every[name] for name in defined}
     if flag("BURNISH_PERF_MAP"):
         write_perf_map(images, addresses)
-    return NativeLibrary(tracker, addresses)
-
-
-def _lljit() -> llvm.LLJIT:
-    """The process's linker, made at the first load and kept.
-
-    JITLink puts all sections of an object into one reservation of memory and makes stubs for what
-    is far away; the older linker takes memory section by section, and ends the process where two of
-    them, which the code expects near each other, come to lie more than 2 GiB apart.
-    """
-    global _linker
-    if _linker is None:
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        _linker = llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
-    return _linker
+    return NativeLibrary(memory, addresses)

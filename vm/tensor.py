@@ -10,6 +10,7 @@ This is not an array library: no arithmetic, no slicing.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -211,6 +212,12 @@ def from_dlpack(x: object, name: str) -> Tensor:
     return wrap(data, dtype_of(data))
 
 
+def _is_masked(x: object) -> bool:
+    """Whether it is one of ``numpy.ma``, whose import takes a third of NumPy's own."""
+    module = sys.modules.get("numpy.ma")
+    return module is not None and isinstance(x, module.MaskedArray)
+
+
 def as_tensor(x: object, name: str, *, copy: bool = True) -> Tensor:
     """An argument as a Tensor that shares its memory; what is not C-contiguous and aligned is
     copied, or, for an output (``copy=False``), refused.
@@ -220,7 +227,7 @@ def as_tensor(x: object, name: str, *, copy: bool = True) -> Tensor:
     """
     if isinstance(x, Tensor):
         return x
-    if isinstance(x, np.ma.MaskedArray):
+    if _is_masked(x):
         raise ArgumentError(f"{name}: a masked array's mask would be lost; pass x.filled(value).")
     if isinstance(x, np.ndarray):
         is_bfloat16 = x.dtype.name == "bfloat16"  # of ml_dtypes; NumPy itself has none

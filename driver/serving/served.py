@@ -12,7 +12,8 @@ import numpy as np
 
 from ...support.errors import ArgumentError, RequestError
 from ...vm.program import ResultSpec, TensorSpec
-from ..load import LoadedModel, LoadedSignature, load
+from ..load import load
+from ..loaded_model import LoadedModel, LoadedSignature
 from .batching import Arrays, Batcher
 from .protocol import DATATYPES, TensorForm
 from .rows import row_dependence

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -59,6 +60,31 @@ def test_it_loads_without_torch_and_without_the_compiler(small: Any, tmp_path: P
     assert done.stdout.strip() == "[]"
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected.numpy())
     assert saved.path.exists()
+
+
+def test_llvm_is_not_imported_where_it_has_told_about_the_machine(
+    small: Any, tmp_path: Path
+) -> None:
+    compiled, x, expected = small
+    if not compiled.executable.target.triple.startswith("x86_64"):
+        pytest.skip("other objects are linked by LLVM")
+    compiled.save(tmp_path / "m.burnish")
+    np.save(tmp_path / "x.npy", x.numpy())
+    program = """
+        import sys
+        import numpy as np
+        import burnish
+        folder = sys.argv[1]
+        model = burnish.load(folder + "/m.burnish", threads=2)
+        np.save(folder + "/y.npy", model(np.load(folder + "/x.npy")))
+        print(sorted({"llvmlite", "numpy.ma", "networkx"} & set(sys.modules)))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program), str(tmp_path)]
+    environment = os.environ | {"BURNISH_CACHE": "1", "BURNISH_CACHE_DIR": str(tmp_path / "cache")}
+    for known in ("['llvmlite']", "[]"):
+        done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+        assert done.stdout.strip() == known
+        np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), expected.numpy())
 
 
 def test_a_description_that_somebody_made_up(small: Any, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,44 @@ def test_without_verification_the_table_is_still_compared(path: Path) -> None:
     path.write_bytes(whole)
     with pytest.raises(ArtifactError, match="hash of its table of contents"):
         read_artifact(path, verify=False)
+
+
+def test_large_parts_are_compared_in_the_background(tmp_path: Path) -> None:
+    path = tmp_path / "m.burnish"
+    parts = {f"weight{i}": bytes([i + 1]) * (300_000 + 100_000 * i) for i in range(5)}
+    write_artifact(path, None, parts | PARTS)
+    found = artifact.open_artifact(path)
+    found.finish_verifying()
+    found.finish_verifying()
+    whole = path.read_bytes()
+    for i, part in enumerate(parts.values()):
+        damaged = bytearray(whole)
+        damaged[whole.index(part) + 7 * i] ^= 64
+        path.write_bytes(damaged)
+        found = artifact.open_artifact(path)
+        for _ in range(2):
+            with pytest.raises(ArtifactError, match=f"hash of part 'weight{i}'"):
+                found.finish_verifying()
+        with pytest.raises(ArtifactError, match=f"hash of part 'weight{i}'"):
+            read_artifact(path)
+        artifact.open_artifact(path, verify=False).finish_verifying()
+
+
+def test_large_parts_are_compared_where_no_thread_can_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    path = tmp_path / "m.burnish"
+    write_artifact(path, None, {"weight": bytes(300_000)})
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    read_artifact(path)
+    whole = bytearray(path.read_bytes())
+    whole[-1] = 1
+    path.write_bytes(whole)
+    with pytest.raises(ArtifactError, match="hash of part 'weight'"):
+        read_artifact(path)
 
 
 def test_a_newer_format_is_refused(path: Path) -> None:
