@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +187,8 @@ class LoadedModel(CallableModel[LoadedSignature]):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: the model and its inputs, and the report of its compilation."""
+        from html import escape
+
         from .model_profile import html_table
 
         rows = [[name, dtype, f"({', '.join(shape)})"] for name, shape, dtype in self.inputs]

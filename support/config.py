@@ -8,7 +8,6 @@ that a flag cannot have is a ConfigError, never ignored.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +151,7 @@ def cache_dir() -> Path:
     try:
         return own or home.expanduser() / "burnish"
     except RuntimeError:  # a user without a home, as in some containers
-        return Path(tempfile.gettempdir()) / f"burnish-{os.getuid()}"
+        return Path(os.environ.get("TMPDIR", "/tmp")) / f"burnish-{os.getuid()}"
 
 
 def flag(name: str) -> Any:

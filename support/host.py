@@ -104,8 +104,10 @@ def _kept_in() -> Path | None:
 
 
 def _kept(path: Path) -> Processor | None:
-    """What a file says; None where it is not there, or not as it was written."""
+    """What a file says; None where it is not there, not as it was written, or somebody else's."""
     try:
+        if path.stat().st_uid not in (os.geteuid(), 0):
+            return None
         text, _, digest = path.read_text().rpartition("\n")
         if hashlib.sha256(text.encode()).hexdigest() != digest:
             return None

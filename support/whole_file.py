@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -18,23 +17,16 @@ def written_whole(path: Path, *, sync: bool = True) -> Iterator[IO[bytes]]:
     ``sync`` after one of the machine. Raises OSError; what stood at ``path`` then still does, and
     nothing is left beside it.
     """
-    with tempfile.NamedTemporaryFile(
-        dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
-    ) as file:
+    part = path.parent / f".{path.name}.{os.urandom(8).hex()}.part"
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    with open(os.open(part, flags, 0o666), "w+b") as file:
         try:
             yield file
             file.flush()
             if sync:
                 os.fsync(file.fileno())
-            os.chmod(file.name, 0o666 & ~_umask())
-            os.replace(file.name, path)
+            os.replace(part, path)
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(file.name)
+                os.unlink(part)
             raise
-
-
-def _umask() -> int:
-    known = os.umask(0)
-    os.umask(known)
-    return known

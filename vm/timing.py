@@ -7,7 +7,7 @@ should be as bare as what is to be measured.
 
 from __future__ import annotations
 
-import statistics
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter_ns
@@ -23,11 +23,12 @@ class TimeResult:
 
     @property
     def mean(self) -> float:
-        return statistics.fmean(self.results)
+        return math.fsum(self.results) / len(self.results)
 
     @property
     def median(self) -> float:
-        return statistics.median(self.results)
+        ordered, half = sorted(self.results), len(self.results) // 2
+        return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
     @property
     def min(self) -> float:
@@ -40,7 +41,8 @@ class TimeResult:
     @property
     def std(self) -> float:
         """Standard deviation of the population of batches; 0 for a single one."""
-        return statistics.pstdev(self.results)
+        mean = self.mean
+        return math.sqrt(math.fsum((r - mean) ** 2 for r in self.results) / len(self.results))
 
     def __str__(self) -> str:
         scale, unit = next(
