@@ -483,14 +483,23 @@ class _Frames:
             for i, (shape, spec) in enumerate(zip(sizes, self.body.outputs, strict=True))
         ]
         dims = self._kernel_dims(values)
-        self._budget -= self.kernel.workspace_bytes(dims)
-        if len(self.known) >= _KNOWN_SHAPES or self._budget < 0:
-            self.known.clear()
-            self._budget = _KEPT_WORKSPACE
+        workspace = self.kernel.workspace_bytes(dims)
+        if len(self.known) >= _KNOWN_SHAPES or self._budget < workspace:
+            self._forget()
+        self._budget -= workspace
         key = shapes[0] if len(shapes) == 1 else shapes
         queue = self.known.setdefault(key, deque(maxlen=_FRAMES))
         entry = self.kernel.entry_for(dims)
         return (*self._build(dims, bases), queue.append, entry, *sizes, *bases)
+
+    def _forget(self) -> None:
+        """Give the workspaces of all shapes back, now: a frame and its queue refer to each other,
+        and would otherwise wait for the garbage collector, which knows nothing of their size."""
+        queues = list(self.known.values())
+        self.known.clear()
+        for queue in queues:
+            queue.clear()
+        self._budget = _KEPT_WORKSPACE
 
     def _empty(self, output: int, shape: Sequence[int]) -> Any:
         made = self.kind.empty(tuple(shape), self.kind.dtypes[self.body.outputs[output].dtype])

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from burnish.vm import fast_entry
 from burnish.vm.assembler import Assembler, FunctionBuilder
 from burnish.vm.fast_entry import NUMPY, ArrayKind, FastEntry
 from burnish.vm.interpreter import TENSOR, VirtualMachine
 from burnish.vm.program import Kernel, Param, Program, ResultSpec, TensorSpec
+from burnish.vm.storage import Storage
 from burnish.vm.tensor import Tensor
 
 ROW = np.array([[1, 2, 3, 4]], np.float32)
@@ -181,6 +183,32 @@ def test_concurrent_calls(add_program: Program, double_program: Program, slow: S
     for t in threads:
         t.join()
     assert wrong == []
+    assert slow.calls == []
+
+
+def test_workspaces_of_shapes_long_ago_are_given_back_at_once(
+    add_program: Program, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the garbage collector, which knows nothing of their size."""
+    made: list[weakref.ref[np.ndarray]] = []
+
+    def storage(nbytes: int) -> Storage:
+        new = Storage(nbytes)
+        made.append(weakref.ref(new.data))
+        return new
+
+    monkeypatch.setattr(fast_entry, "Storage", storage)
+    monkeypatch.setattr(fast_entry, "_KEPT_WORKSPACE", 100 * 16)
+    call = entry_of(add_program, slow).call
+    gc.disable()
+    try:
+        for m in range(1, 120):
+            x = np.ones((m, 4), np.float32)
+            assert (call(x, x) == 2).all()
+            # 1 + 2 + ... + 13 rows are fewer than 100; later ones make way for each other.
+            assert len([ref for ref in made if ref() is not None]) <= 14
+    finally:
+        gc.enable()
     assert slow.calls == []
 
 
