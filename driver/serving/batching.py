@@ -48,13 +48,16 @@ class Batcher:
     async def submit(self, arrays: Arrays) -> Arrays:
         """The outputs for these inputs. Raises what the model raises for them."""
         joins = self._max_rows > 1
-        key = tuple([a.shape[1:] if joins else a.shape for a in arrays])
         answer: asyncio.Future[Arrays] = asyncio.get_running_loop().create_future()
         until = time.monotonic() + (self._wait if joins else 0.0)
         rows = arrays[0].shape[0] if joins else 1
-        self._groups.setdefault(key, []).append(_Waiting(arrays, rows, until, answer))
+        self._groups.setdefault(self._key(arrays), []).append(_Waiting(arrays, rows, until, answer))
         self._news.set()
         return await answer
+
+    def _key(self, arrays: Arrays) -> Key:
+        """What requests have in common that run together: all sizes but that of the batch."""
+        return tuple([a.shape[1:] if self._max_rows > 1 else a.shape for a in arrays])
 
     async def close(self) -> None:
         """Answer what waits, then end."""
