@@ -38,7 +38,6 @@ from .tensorir.expr import (
     logical_not,
 )
 from .tensorir.expr import cast as _cast
-from .tensorir.expr import const as const
 from .tensorir.expr import logical_or as logical_or
 from .tensorir.expr import max_value as _max_value
 from .tensorir.expr import maximum as maximum
@@ -96,6 +95,11 @@ if_then_else = _function("if_then_else")
 def cast(value: ExprLike, dtype: str) -> Expr:
     """``value`` converted to ``dtype``."""
     return _cast(as_expr(value), dtype)
+
+
+def const(value: float | bool, dtype: str | None = None) -> Expr:
+    """A constant of ``dtype``; without one float32, int64 or bool after its Python type."""
+    return as_expr(value, dtype)
 
 
 def select(condition: ExprLike, true_value: Expr, false_value: Expr) -> Expr:

@@ -31,7 +31,6 @@ from .value_parser import ValueParser
 
 _BUFFER_OPTIONS = ("shape", "dtype", "data", "strides", "elem_offset", "scope", "align")
 _NEUTRAL: dict[str, tuple[object, ...]] = {
-    "offset_factor": (0, 1),
     "buffer_type": ("", "default"),
     "axis_separators": (None, ()),
 }
@@ -263,7 +262,9 @@ class ExprParser(ValueParser):
         if "shape" not in given or len(args) > 2:
             raise self.error(node, "Expected a shape and a dtype.")
         for option, text in given.items():
-            if option in _NEUTRAL:
+            if option == "offset_factor":
+                self.number(text)  # a promise about the offset, which nothing here relies on
+            elif option in _NEUTRAL:
                 if self.value(text) not in _NEUTRAL[option]:
                     raise self.error(
                         text,

@@ -188,3 +188,8 @@ def test_dims_compare_by_value() -> None:
     assert a.shape[1] == 128
     assert a.shape == (64, 128)
     assert a.shape[0] != b.shape[0]
+
+
+def test_a_constant_has_the_dtype_of_its_python_type() -> None:
+    assert [str(te.const(v).dtype) for v in (0.0, 0, True)] == ["float32", "int64", "bool"]
+    assert te.const(0, "float16").dtype == "float16"

@@ -178,7 +178,7 @@ def test_a_function_of_handles_of_a_dtype() -> None:
     f = func(
         """
         n = T.var("int64")
-        A = T.match_buffer(a, (n,), "float32", offset_factor=1)
+        A = T.match_buffer(a, (n,), "float32", offset_factor=16)
         B = T.match_buffer(b, (n,), dtype="float32", buffer_type="default")
         for i in range(n):
             B[i] = A[i]
