@@ -27,17 +27,20 @@ def is_unconditional(path: Path) -> bool:
 def runs_over(path: Path, axes: Sequence[Var | None], buffer: Buffer) -> bool:
     """Whether the block's axes, one for each dimension, take every index of a buffer: their domains
     have it, and so have the values that the loops give them."""
+    domains = {it.var: it.dom for it in realize_of(path).block.iter_vars}
+    return all(
+        axis is not None
+        and is_const(domains[axis].min, 0)
+        and Bounds().proves_equal(domains[axis].extent, dim)
+        for axis, dim in zip(axes, buffer.shape, strict=True)
+    ) and runs_over_axes(path)
+
+
+def runs_over_axes(path: Path) -> bool:
+    """Whether the loops give the block's axes every value of their domains."""
     realize, loops = realize_of(path), all_loops_above(path)
-    domains = {it.var: it.dom for it in realize.block.iter_vars}
-    return (
-        all(
-            axis is not None
-            and is_const(domains[axis].min, 0)
-            and Bounds().proves_equal(domains[axis].extent, dim)
-            for axis, dim in zip(axes, buffer.shape, strict=True)
-        )
-        and all(is_const(x.min, 0) for x in loops)
-        and is_affine_binding(realize, {x.var: x.extent for x in loops}, Analyzer())
+    return all(is_const(x.min, 0) for x in loops) and is_affine_binding(
+        realize, {x.var: x.extent for x in loops}, Analyzer()
     )
 
 
@@ -45,8 +48,9 @@ def require_reads_all(
     func: PrimFunc, path: Path, axes: Sequence[Var | None], buffer: Buffer, primitive: str
 ) -> None:
     """Raises DependenceError unless the block, which reads a buffer at these axes, reads all of
-    it."""
-    if not runs_over(path, axes, buffer):
+    it. Without axes it is known that each element belongs to an instance of the block."""
+    whole = runs_over(path, axes, buffer) if axes else runs_over_axes(path)
+    if not whole:
         block = realize_of(path).block
         found = f"{block.name!r} does not read all of {buffer.name!r}."
         raise fail(DependenceError, primitive, func, [block], found)

@@ -172,7 +172,11 @@ class _Replay:
                 live.append(stage)
                 continue
             with _in_the_name_of(attach.call):
-                self.sch.compute_inline(self.block(stage))
+                block = self.block(stage)
+                if not self.sch.get_consumers(block):
+                    found = f"Nothing reads what {stage.name!r} writes."
+                    raise ScheduleValueError("compute_inline", found)
+                self.sch.compute_inline(block)
         return live
 
     def _scope(self, stage: Stage) -> None:

@@ -637,4 +637,28 @@ for i, j in T.grid(m, n):
         B[vi, vj] = A[vi, vj] + T.if_then_else(vj > 0, B[vi, vj - 1], T.float32(0))
 """,
     ),
+    "layouts": _text(
+        "A: T.Buffer((24,)); E: T.Buffer((2, 3, 4))",
+        """
+B = T.alloc_buffer((24,))
+C = T.alloc_buffer((4, 6))
+D = T.alloc_buffer((24,))
+for i in range(24):
+    with T.block("B"):
+        vi = T.axis.spatial(24, i)
+        B[vi] = A[vi] + T.float32(1)
+for i in range(24):
+    with T.block("unread"):
+        vi = T.axis.spatial(24, i)
+        D[vi] = B[vi] + T.float32(2)
+for i, j in T.grid(4, 6):
+    with T.block("C"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = B[vi * 6 + vj] * T.float32(2)
+for i, j, k in T.grid(2, 3, 4):
+    with T.block("E"):
+        vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+        E[vi, vj, vk] = C[vk, vi * 3 + vj] - T.float32(3)
+""",
+    ),
 }

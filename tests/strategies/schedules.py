@@ -161,7 +161,8 @@ def _reverse_compute_at(d: Draw) -> Arguments:
 
 
 def _compute_inline(d: Draw) -> Arguments:
-    return (d.some_block(lambda b: b.init is None and _is_read(d, b)),)
+    unread = d.chance(0.2)
+    return (d.some_block(lambda b: b.init is None and (unread or _is_read(d, b))),)
 
 
 def _reverse_compute_inline(d: Draw) -> Arguments:

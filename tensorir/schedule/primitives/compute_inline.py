@@ -23,7 +23,7 @@ from ...analysis.paths import (
 from ...analysis.preconditions import fail, require_complete
 from ...analysis.region_cover import axis_of_index
 from ...buffer import Buffer
-from ...expr import Var
+from ...expr import BufferLoad, Var
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, MatchBuffer, Stmt
 from ..primitive import BLOCK, PLACES, primitive
@@ -46,8 +46,8 @@ class ComputeInline(ScheduleState):
 
         - a complete block without a condition, whose body is one store at distinct axes of its own
           (NotCompleteBlockError);
-        - a buffer that is no output of the scope, is read, and has no other writer; operands that
-          are not overwritten later (DependenceError).
+        - a buffer that is no output of the scope and has no other writer; operands that are not
+          overwritten later (DependenceError). What nobody reads goes.
 
         Before::
 
@@ -96,8 +96,8 @@ def compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> P
     axes = _store_axes(func, block, store, "compute_inline")
     consumers = consumers_of(scope, block)
     if not consumers:
-        found = f"Nothing reads what {block_name!r} writes."
-        raise fail(DependenceError, "compute_inline", func, [block], found)
+        _require_unused(func, scope, block, store.buffer)
+        return without_block(func, block_name, store.buffer)
     _require_no_view(func, consumers, store.buffer, "compute_inline")
     if checks:
         require_sole_whole_writer(func, path, scope, store.buffer, "compute_inline")
@@ -109,6 +109,20 @@ def compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> P
         leaf = realize_of(at)
         changed = with_body(changed, rebuild(at, replace(leaf, block=new)))
     return without_block(changed, block_name, store.buffer)
+
+
+def _require_unused(func: PrimFunc, scope: Block, block: Block, buffer: Buffer) -> None:
+    """Nobody but the block, whose values nothing reads, uses its buffer."""
+    own = {id(n) for n in walk(block)}
+    others = [
+        n
+        for n in walk(func.body)
+        if isinstance(n, (BufferLoad, BufferStore)) and n.buffer is buffer and id(n) not in own
+    ]
+    views = [n for n in walk(func.body) if isinstance(n, MatchBuffer) and n.source.buffer is buffer]
+    if others or views or buffer not in scope.alloc_buffers or len(scope_blocks(scope)) < 2:
+        found = f"Nothing reads what {block.name!r} writes, but others use its buffer."
+        raise fail(DependenceError, "compute_inline", func, [block], found)
 
 
 def _require_inputs_kept(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ....support.errors import DependenceError, NotCompleteBlockError
 from ....support.node import replace, walk
 from ...analysis.block_kinds import reads_buffer, writes_buffer
 from ...analysis.circular_buffers import require_no_circle
+from ...analysis.digit_axes import digit_axes
 from ...analysis.hidden_accesses import require_scope_declared
 from ...analysis.loop_order import overwrites
 from ...analysis.nested_blocks import consumers_of, producers_of, scope_blocks
@@ -22,7 +25,7 @@ from ...analysis.region_cover import axis_of_index
 from ...analysis.structure import same_indices
 from ...analysis.whole_runs import require_reads_all, require_unconditional
 from ...buffer import Buffer
-from ...expr import BufferLoad
+from ...expr import BufferLoad, Expr, Var
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore
 from ...visitor import substitute
@@ -45,8 +48,8 @@ class ReverseComputeInline(ScheduleState):
         Requires:
 
         - a complete block, and a complete producer, each with one store and without a condition;
-          the block reads the producer's buffer at exactly its own axes, each once
-          (NotCompleteBlockError);
+          the block reads the producer's buffer at exactly its own axes, each once, or at sums that
+          have them for digits, such as ``X[vi * 8 + vj]`` (NotCompleteBlockError);
         - one producer, whose buffer is allocated in the scope, has no other reader or writer and is
           read as a whole; nobody between the two who uses what the block writes (DependenceError).
 
@@ -108,21 +111,13 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
     if others:
         found = f"{others[0].block.name!r} reads {buffer.name!r} too."
         raise fail(DependenceError, primitive, func, [others[0].block], found)
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
-    axes = [axis_of_index(block, i) for i in loads[0].indices]
-    same = all(same_indices(load.indices, loads[0].indices) for load in loads)
-    every = {it.var for it in block.iter_vars} == {a for a in axes if a is not None}
-    distinct = len({a for a in axes if a is not None}) == len(axes)
-    if not (same and every and distinct):
-        found = f"{block_name!r} does not read {buffer.name!r} at exactly its own axes."
-        raise fail(NotCompleteBlockError, primitive, func, [block], found)
+    axes, change = _instance_of(func, block, made)
     if checks:
         require_unconditional(func, path, primitive)
         require_reads_all(func, path, axes, buffer, primitive)
         producer_path = find_block(func, producer.name, primitive)
         require_sole_whole_writer(func, producer_path, scope, buffer, primitive)
         _require_output_unused(func, scope, producer, block, store.buffer)
-    change = {a: i for a, i in zip(axes, made.indices, strict=True) if a is not None}
     value = substitute(InlineLoads(made, [None] * buffer.ndim).visit(store.value), change)
     new_store = BufferStore(
         store.buffer, value, tuple([substitute(i, change) for i in store.indices])
@@ -131,6 +126,29 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
     at = find_block(func, producer.name, primitive)
     changed = with_body(func, rebuild(at, replace(realize_of(at), block=merged)))
     return without_block(changed, block_name, buffer)
+
+
+def _instance_of(
+    func: PrimFunc, block: Block, made: BufferStore
+) -> tuple[list[Var | None], Mapping[Var, Expr]]:
+    """The axes that the block reads the producer's buffer at, one a dimension, or none where they
+    are digits of its indices; and their values at the place of the producer's store."""
+    buffer = made.buffer
+    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
+    indices = loads[0].indices
+    axes = [axis_of_index(block, i) for i in indices]
+    named = {a for a in axes if a is not None}
+    if all(same_indices(load.indices, indices) for load in loads):
+        if {it.var for it in block.iter_vars} == named and len(named) == len(axes):
+            return axes, {a: i for a, i in zip(axes, made.indices, strict=True) if a is not None}
+        digits = digit_axes(block, indices, buffer.shape, made.indices)
+        if digits is not None:
+            return [], digits
+    found = (
+        f"{block.name!r} does not read {buffer.name!r} at exactly its own axes, or at sums that "
+        "have these for digits."
+    )
+    raise fail(NotCompleteBlockError, "reverse_compute_inline", func, [block], found)
 
 
 def _require_output_unused(

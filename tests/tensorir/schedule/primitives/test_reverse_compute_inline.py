@@ -176,3 +176,58 @@ for i, j in T.grid(8, 1):
         sch.split(sch.fuse(*loops) if fused else loops[0], [None, factor])
         sch.reverse_compute_inline("C")
         assert_same(whole, sch.func)
+
+
+def _unflattened(read: str, extent: int = 24) -> str:
+    return f"""
+@T.prim_func
+def main(A: T.Buffer(({extent},), "float32"), C: T.Buffer((4, 6), "float32")):
+    B = T.alloc_buffer(({extent},))
+    for i in range({extent}):
+        with T.block("B"):
+            vi = T.axis.spatial({extent}, i)
+            B[vi] = A[vi] + T.float32(1)
+    for i, j in T.grid(4, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[{read}] * T.float32(2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("read", "place"),
+    [("vi * 6 + vj", "vi // 6, vi % 6"), ("vi + vj * 4", "vi % 4, vi // 4")],
+)
+def test_axes_that_are_digits_of_an_index(read: str, place: str) -> None:
+    func = parse_func(_unflattened(read))
+    sch = Schedule(func, seed=0)
+    sch.reverse_compute_inline("C")
+    assert f"C[{place}] = (A[vi] + T.float32(1)) * T.float32(2)" in body(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_a_chain_of_layouts() -> None:
+    a = te.placeholder((24,), name="A")
+    b = te.compute((24,), lambda i: a[i] + 1.0, name="B")
+    c = te.compute((2, 12), lambda i, j: b[i * 12 + j] * 2.0, name="C")
+    d = te.compute((3, 4, 2), lambda i, j, k: c[k, i * 4 + j], name="D")
+    func = te.create_prim_func([a, d])
+    sch = Schedule(func, seed=0)
+    sch.reverse_compute_inline("C")
+    assert_same(func, sch.func)
+    again = Schedule(func, seed=0)
+    again.reverse_compute_inline("D")
+    again.reverse_compute_inline("C")
+    assert_same(func, again.func)
+
+
+@pytest.mark.parametrize(
+    ("read", "extent"),
+    [("vi * 5 + vj", 24), ("vi * 6 + vj", 30), ("vi * 6 + vj + 1", 25), ("vi * 12 + vj", 48)],
+)
+def test_sums_that_are_no_digits_have_no_reverse(read: str, extent: int) -> None:
+    sch = Schedule(parse_func(_unflattened(read, extent)), seed=0)
+    before = sch.func
+    with pytest.raises(NotCompleteBlockError, match="or at sums that have these for digits"):
+        sch.reverse_compute_inline("C")
+    assert sch.func is before
