@@ -86,3 +86,9 @@ def test_names_of_other_compilers_are_told_what_does_it_here() -> None:
     named = re.findall(r"burnish\.(\w+)", " ".join(burnish._ELSEWHERE.values()))
     assert named
     assert all(hasattr(burnish, name) for name in named)
+
+
+def test_topi_says_where_the_functions_of_its_rooms_are() -> None:
+    with pytest.raises(AttributeError, match=r"topi has no 'nn'\..*topi\.relu.*dense is linear"):
+        _ = burnish.topi.nn
+    assert not hasattr(burnish.topi, "reluu")

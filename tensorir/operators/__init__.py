@@ -133,3 +133,8 @@ __all__ = [
     "sqrt", "square", "squeeze", "strided_slice", "subtract", "sum", "take", "tan", "tanh",
     "transpose", "trunc", "variance", "where", "winograd_conv",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    hint = " Its functions stand here: topi.relu, topi.softmax; dense is linear."
+    raise AttributeError(f"topi has no {name!r}.{hint if name == 'nn' else ''}")
