@@ -10,6 +10,7 @@ Stages are plain modules; what becomes of the arrays of their constants is told 
 from __future__ import annotations
 
 import ctypes
+import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,9 +18,10 @@ from dataclasses import dataclass, field, replace
 
 from ..graphir.emit_vm import emit_program
 from ..graphir.expr import Call as GraphCall
-from ..graphir.expr import CallDPS, CallDPSPacked
+from ..graphir.expr import CallDPS, CallDPSPacked, Constant
 from ..graphir.linearize import KernelInfo
 from ..graphir.module import IRModule
+from ..graphir.op import attr
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.legalize import LEGALIZED
@@ -105,8 +107,11 @@ def compile_module(
     executable = compile_through(
         module, target, graph, schedule=schedule, segments=segments, threads=threads, name=name
     )
+    canonical = executable.stages["10-canonical"]
+    kept = _kept_integers(canonical)
+    if kept:
+        executable.report.notes.append(kept)
     if precision in NARROW:
-        canonical = executable.stages["10-canonical"]
         executable.report.notes.append(_rounding(canonical, precision))
     if precision in INTEGERS:
         executable.report.notes.append(_integers(layers, precision))
@@ -281,6 +286,26 @@ def _rounding(module: IRModule, precision: str) -> str:
         f"precision={precision!r}: {rounded} of {len(calls)} matrix products take operands rounded "
         f"to {precision}, by at most 1 part in {NARROW[precision]}, and are summed in float32; "
         "everything else is float32. burnish.compile without precision= rounds nothing."
+    )
+
+
+def _kept_integers(module: IRModule) -> str:
+    """What a note says of products that read weights of integers, as the model has them."""
+    calls = [
+        n
+        for f in module.graph_functions.values()
+        for n in walk(f)
+        if isinstance(n, GraphCall) and n.op == "scaled_linear"
+    ]
+    words = {n.args[1].name: n.args[1] for n in calls if isinstance(n.args[1], Constant)}
+    if not words:
+        return ""
+    size = sum([math.prod(c.shape) * 4 for c in words.values()]) / 1e6
+    widths = sorted({int(attr(n, "bits")) for n in calls})
+    return (
+        f"{len(calls)} products read the model's weights as integers of "
+        f"{' and '.join(map(str, widths))} bits ({size:.2f} MB); they are multiplied and summed in "
+        "float32."
     )
 
 

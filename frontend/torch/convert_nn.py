@@ -10,6 +10,7 @@ from torch.fx import Node
 from ...graphir.dim import product, shape_equal, static_shape
 from ...graphir.expr import Atom, Var
 from ...graphir.type import tensor_type
+from ...support.dtype import DType
 from ..batch_norm import fold_batch_norm
 from .registry import Context, arguments, base_name, converts
 
@@ -35,6 +36,17 @@ def integer_matmul(context: Context, node: Node) -> Var:
     """A product of int8, summed in int32."""
     operands = [context.operand(node.args[i]) for i in range(2)]
     return context.op("integer_matmul", *operands)
+
+
+@converts("aten._weight_int8pack_mm.default")
+def int8_weight(context: Context, node: Node) -> Atom:
+    """A product with a weight of int8, turned, times a scale for each column: the scaled sums in
+    float32, rounded to the operand's dtype."""
+    x, w, scale = (context.operand(node.args[i]) for i in range(3))
+    wide = [context.cast(a, DType("float32")) for a in (x, w, scale)]
+    product = context.op("matmul", *wide[:2], transpose_b=True)
+    made = context.op("multiply", product, wide[2])
+    return context.cast(made, context.result_type(node).dtype)
 
 
 @converts("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")

@@ -45,15 +45,19 @@ class FoldConstant(Pass):
 
     evaluate: Evaluate
     max_bytes: int = 64 * 1024 * 1024
+    keep_bytes: bool = False
+    """Leave casts of matrices of bytes, which weights of a quantised model may be."""
 
     def run(self, module: IRModule) -> IRModule:
-        return _Folder(module, self.evaluate, self.max_bytes).transform()
+        return _Folder(module, self.evaluate, self.max_bytes, self.keep_bytes).transform()
 
 
 class _Folder(ExprMutator):
-    def __init__(self, module: IRModule, evaluate: Evaluate, max_bytes: int) -> None:
+    def __init__(
+        self, module: IRModule, evaluate: Evaluate, max_bytes: int, keep_bytes: bool
+    ) -> None:
         super().__init__(module)
-        self.evaluate, self.max_bytes = evaluate, max_bytes
+        self.evaluate, self.max_bytes, self.keep_bytes = evaluate, max_bytes, keep_bytes
 
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
@@ -62,7 +66,7 @@ class _Folder(ExprMutator):
         data = [a for a in new.args if not isinstance(a, ShapeExpr)]
         op = get_op(new.op)
         constants = self._foldable(data, kind)
-        if constants is None:
+        if constants is None or (self.keep_bytes and _widens_bytes(new, constants[0])):
             return new
         if op.is_view:
             assert isinstance(kind, TensorType)
@@ -111,3 +115,9 @@ class _Folder(ExprMutator):
             known = {"dtype": expected.dtype, "array": array}
             atoms.append(self.derive(func.name, again, *constants, **known))
         return atoms[0] if isinstance(kind, TensorType) else Tuple(tuple(atoms))
+
+
+def _widens_bytes(call: Call, operand: Constant) -> bool:
+    """Whether a call is a cast of a matrix of bytes."""
+    is_bytes = operand.type.dtype in ("int8", "uint8")
+    return call.op == "astype" and is_bytes and len(operand.shape) in (2, 3)

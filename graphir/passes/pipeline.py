@@ -24,6 +24,7 @@ from .fold_moves import FoldMoves
 from .fold_scale import FoldScale
 from .fuse_ops import FuseOps
 from .fuse_prim_funcs import FusePrimFuncs
+from .keep_integer_weights import KeepIntegerWeights
 from .legalize import LegalizeOps
 from .pointwise_products import PointwiseProducts
 from .recognize_attention import RecognizeAttention
@@ -44,6 +45,7 @@ PASSES: tuple[type[Pass], ...] = (
     FoldScale,
     EliminateCommonSubexpr,
     DeadCodeElimination,
+    KeepIntegerWeights,
     LegalizeOps,
     AnnotatePattern,
     FuseOps,
@@ -61,6 +63,7 @@ STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
     "default": {
         "10-canonical": (
             Canonicalize(),
+            KeepIntegerWeights(),
             FoldScale(),
             RecognizeAttention(),
             PointwiseProducts(),
@@ -107,7 +110,8 @@ def stages(
     for stage, passes in STAGES[name].items():
         listed = list(passes)
         if stage == "10-canonical" and evaluate is not None:
-            listed.insert(1, FoldConstant(evaluate))
+            folded = (FoldConstant(evaluate, keep_bytes=True), listed[1], FoldConstant(evaluate))
+            listed[1:2] = folded
         if stage == "20-legalized":
             listed[:0] = selection
         made[stage] = Pipeline(listed)

@@ -76,6 +76,37 @@ def test_layers_that_keep_their_weights_are_named() -> None:
     assert any("there is no linear layer" in n for n in none.report.notes)
 
 
+class Quantised(torch.nn.Module):
+    """A linear layer as models have it that were quantised by others."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.way = way
+        rng = torch.Generator().manual_seed(0)
+        shape = (48, 2, 32) if way == "groups" else (48, 64)
+        low, high = (-8, 8) if way == "groups" else (-128, 128)
+        self.register_buffer("w", torch.randint(low, high, shape, generator=rng).to(torch.int8))
+        self.register_buffer("scale", torch.rand(*shape[:-1], 1, generator=rng) / 64)
+        self.bias = torch.nn.Parameter(torch.rand(48, generator=rng))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.way == "behind":
+            return (x @ self.w.t().to(x.dtype)) * self.scale.flatten() + self.bias
+        weight = (self.w.to(x.dtype) * self.scale).reshape(48, 64)
+        return torch.nn.functional.linear(x, weight, self.bias).relu()
+
+
+@pytest.mark.parametrize(("way", "bits"), [("columns", 8), ("groups", 4), ("behind", 8)])
+def test_weights_that_a_model_has_as_integers_stay_integers(way: str, bits: int) -> None:
+    module, x = Quantised(way).eval(), torch.randn(3, 64)
+    made = compile_model(module, (x,))
+    with torch.no_grad():
+        torch.testing.assert_close(made(x), module(x), rtol=1e-5, atol=1e-5)
+    assert made.report.constant_bytes < 48 * 64 * bits // 8 + 48 * 4 * 8
+    assert any(f"weights as integers of {bits} bits" in n for n in made.report.notes)
+    assert [s.rule for s in made.report.schedules.values()] == ["scaled"]
+
+
 def test_another_word_is_refused_with_the_nearest() -> None:
     module, x, _ = model()
     with pytest.raises(ArgumentError, match="bfloat16"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
+from burnish.driver.compile import compile
 from burnish.frontend.onnx import import_onnx
 from burnish.graphir.verify import verify_module
 from burnish.tests.frontend.onnx.oracle import check, evaluate, model, operators_of, refusal
@@ -152,3 +154,33 @@ def test_what_cannot_be_imported() -> None:
     text = "y = DequantizeLinear<axis = 5>(x, s)"
     weights = {"s": np.ones(3, "float32")}
     assert "axis 5" in refusal(model(text, "uint8[2, 3, 4] x", weights=weights))
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("int8", 8), ("uint8", 8), ("int4", 4), ("uint4", 4)])
+@pytest.mark.parametrize("form", ["tensor", "column", "block"])
+def test_products_of_dequantised_weights_read_integers(kind: str, bits: int, form: str) -> None:
+    """A weight (k, n) with a zero point and a scale for all of it, each column, or 32 rows."""
+    k, n = 64, 48
+    rng = np.random.default_rng(0)
+    low = 0 if kind.startswith("u") else -(1 << (bits - 1))
+    w = rng.integers(low, low + (1 << bits), (k, n))
+    shape = {"tensor": (), "column": (n,), "block": (k // 32, n)}[form]
+    scale = rng.uniform(0.01, 0.1, shape).astype(np.float32)
+    zero = rng.integers(low, low + (1 << bits), shape)
+    number = getattr(TensorProto, kind.upper())
+    extra = {"tensor": "", "column": "<axis = 1>", "block": "<axis = 0, block_size = 32>"}[form]
+    made = model(
+        f"d = DequantizeLinear{extra}(w, s, z)\ny = MatMul(x, d)", f"float[3, {k}] x", 21,
+        weights={"s": scale},
+    )  # fmt: skip
+    for name, values in (("w", w), ("z", zero)):
+        tensor = helper.make_tensor(name, number, values.shape, values.reshape(-1).tolist())
+        made.graph.initializer.append(tensor)
+    x = rng.standard_normal((3, k)).astype(np.float32)
+    repeat = np.repeat if form == "block" else lambda a, *_: a
+    factor, shift = repeat(scale, 32, 0), repeat(zero, 32, 0)
+    compiled = compile(made)
+    weight = (w - shift) * factor.astype(np.float64)
+    np.testing.assert_allclose(compiled(x), x @ weight, rtol=1e-4, atol=1e-4)
+    assert [s.rule for s in compiled.report.schedules.values()] == ["scaled"]
+    assert any(f"integers of {bits} bits" in note for note in compiled.report.notes)

@@ -65,6 +65,12 @@ def test_products_of_bytes() -> None:
     assert operators_of(module) == ["integer_matmul"]
 
 
+def test_a_weight_of_int8_with_scales() -> None:
+    x, scale = torch.randn(3, 64), torch.rand(48)
+    w = torch.randint(-128, 128, (48, 64), dtype=torch.int8)
+    check_all({"_weight_int8pack_mm": torch._weight_int8pack_mm}, x, w, scale)
+
+
 def test_linear_stays_whole() -> None:
     module = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2, bias=False)).eval()
     assert operators_of(import_module(module, (A,))) == ["linear", "linear"]
