@@ -20,6 +20,7 @@ from ..vm.program import Program
 from .executable import Executable
 from .kernels import compile_kernels, resolve_target
 from .lower import lowered_stages
+from .precision import Precision
 from .report import CompileReport
 from .stages import compile_module, describe_target, distinct_images, opened_dump
 from .threads import thread_count
@@ -46,7 +47,7 @@ def build(
     target: Target | str | Mapping[str, Any] = "native",
     *,
     threads: int | None = None,
-    precision: str = "fast",
+    precision: Precision = "fast",
 ) -> Executable:
     """Compile a module; a target may be the second argument: ``build(mod, "llvm")``.
 

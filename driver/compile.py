@@ -43,6 +43,7 @@ from .index_checks import with_checked_indices
 from .kernel_facts import KernelFacts, kernel_facts
 from .kernels import resolve_target
 from .load import restored
+from .precision import Precision, Selection
 from .questions import Asking
 from .report import CompileReport
 from .signature import CompiledSignature, signature_key
@@ -55,7 +56,7 @@ from .sources import (
     origin_of,
     reference_of,
 )
-from .stages import ScheduleChoice, compile_module, recompile, selection
+from .stages import ScheduleChoice, compile_module, recompile
 from .tasks import extract_tasks
 from .threads import thread_count
 from .timing import Timing, time_interleaved
@@ -103,7 +104,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         dynamic_shapes: Any,
         target: Target,
         threads: int,
-        precision: str = "fast",
+        precision: Precision = "fast",
         again: Callable[[], Imported] | None = None,
         fallback: str | None = None,
         checked: bool = False,
@@ -474,7 +475,7 @@ def compile(
     dynamic_shapes: Any = None,
     target: Target | str = "native",
     threads: int | None = None,
-    precision: str = "fast",
+    precision: Precision = "fast",
     fallback: str | None = None,
     checked: bool = False,
     check: str | None = None,
@@ -499,7 +500,9 @@ def compile(
     for that, with errors some thousand times as large; inputs and results keep their dtypes.
     ``"int8-weights"`` and ``"int4-weights"`` round the constant weights of linear layers to
     integers with scales, and nothing else: a quarter and about a sixth of the bytes, which few rows
-    wait for; ``model.report.notes`` says how far weights are off.
+    wait for; ``model.report.notes`` says how far weights are off. A mapping gives layers words of
+    their own, by name or pattern, the first that fits: ``{"head": "float32", "*":
+    "int8-weights"}``.
 
     ``fallback="torch"`` lets torch run the operators of a torch model that cannot be compiled (FFT,
     factorisations, operators of your own), and compiles the rest; ``model.report.notes`` names
@@ -518,7 +521,7 @@ def compile(
     """
     resolved = resolve_target(target)
     count = thread_count(resolved, threads)
-    selection(resolved, precision)  # refuses another word now, not at the first call
+    Selection(resolved, precision)  # refuses another word now, not at the first call
     again = None
     if fallback not in (None, "torch"):
         raise ArgumentError(f'fallback is None or "torch"; found {fallback!r}.')

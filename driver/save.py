@@ -29,6 +29,7 @@ from .arrays import to_tensors
 from .executable import Executable
 from .kernel_facts import kernel_facts
 from .kernels import resolve_target
+from .precision import Precision
 from .stages import ScheduleChoice, compile_again
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def describe_model(
     *,
     name: str,
     schedule: ScheduleChoice,
-    precision: str,
+    precision: Precision,
 ) -> Saved:
     """What a file of these signatures of one model holds. Raises ArtifactError, TargetError."""
     parts: dict[str, Any] = {}

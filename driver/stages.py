@@ -10,38 +10,27 @@ Stages are plain modules; what becomes of the arrays of their constants is told 
 from __future__ import annotations
 
 import ctypes
-import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from ..graphir.emit_vm import emit_program
-from ..graphir.expr import Call as GraphCall
-from ..graphir.expr import CallDPS, CallDPSPacked, Constant
+from ..graphir.expr import CallDPS, CallDPSPacked
 from ..graphir.linearize import KernelInfo
 from ..graphir.module import IRModule
-from ..graphir.op import attr
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
-from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.legalize import LEGALIZED
 from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms, as_packed
 from ..graphir.passes.pipeline import PASSES
 from ..graphir.passes.pipeline import stages as graph_stages
-from ..graphir.passes.select_winograd import SelectWinograd
-from ..graphir.passes.to_integer_weights import RoundedLayer, ToIntegerWeights
-from ..graphir.passes.to_mixed_precision import (
-    PRODUCTS,
-    ToMixedPrecision,
-    takes_narrow_operands,
-)
 from ..graphir.verify import verify_module
 from ..graphir.weights import forked
 from ..support.caller import callers_level
 from ..support.choices import STAGES
 from ..support.config import flag, unknown_flags
 from ..support.dump import Dump
-from ..support.errors import ArgumentError, BurnishError, PassError, nearest
+from ..support.errors import BurnishError, PassError
 from ..support.node import walk
 from ..support.passes import Instrument, Pass, Pipeline, VerifyEach, instruments_from_flags
 from ..support.print_after import printed_stages
@@ -58,26 +47,13 @@ from .code_cache import CacheUse, code_cache
 from .evaluate import evaluate_prim_func
 from .executable import Executable
 from .kernels import CompiledKernel, KernelBuilds, compile_kernels, compile_segment
+from .precision import Precision, Selection
 from .report import CompileReport
 
 _FUSED = "30-fused"
 
 MUCH = 16 << 20
 """Bytes of constants from which on a compilation returns the memory it needed no longer."""
-
-PRECISIONS = ("strict", "fast", "float32", "bfloat16", "int8-weights", "int4-weights")
-"""Each allows what those before it do. ``strict``: every operator is computed as it is defined.
-``fast``, which ``float32`` is another word for: convolutions may be Winograd's, whose errors are
-several times those of sums of products. ``bfloat16``: matrix products take operands rounded to
-bfloat16, and are summed in float32. ``int8-weights`` and ``int4-weights``: nothing is rounded but
-the constant weights of linear layers, to integers with scales."""
-
-NARROW = {"bfloat16": 512}
-"""Precisions whose products take narrow operands: the part of a number that rounding changes at
-most is one in so many."""
-
-INTEGERS = {"int8-weights": 8, "int4-weights": 4}
-"""Precisions whose linear layers have integer weights, of so many bits."""
 
 ScheduleChoice = Callable[[PrimFunc, Target], PrimFunc]
 """Gives a PrimFunc its schedule: the analytic one, or the best of a database."""
@@ -90,31 +66,24 @@ def compile_module(
     schedule: ScheduleChoice = schedule_analytically,
     segments: bool = True,
     threads: int = 1,
-    precision: str = "fast",
+    precision: Precision = "fast",
     name: str = "model",
 ) -> Executable:
     """Compile a module with at least one graph function.
 
     PrimFuncs that are in the module already are the user's: they are lowered as they stand, neither
     fused nor rescheduled. ``segments=False`` keeps one VM call a kernel, for profiling;
-    ``precision`` is one of PRECISIONS; ``name`` is the folder of the dump. The executable's weights
-    are its own: the module's are unpacked from them from here on. Raises what the passes raise,
-    e.g. VerifyError for an ill-formed module, and ArgumentError for another precision.
+    ``precision`` is that of ``driver.precision``; ``name`` is the folder of the dump. The
+    executable's weights are its own: the module's are unpacked from them from here on. Raises what
+    the passes raise, e.g. VerifyError for an ill-formed module, and ArgumentError for another
+    precision.
     """
-    layers: list[RoundedLayer] = []
-    chosen = selection(target, precision, layers.append)
-    graph = graph_stages("default", evaluate=evaluate_prim_func, selection=chosen)
+    chosen = Selection(target, precision)
+    graph = graph_stages("default", evaluate=evaluate_prim_func, selection=chosen.passes)
     executable = compile_through(
         module, target, graph, schedule=schedule, segments=segments, threads=threads, name=name
     )
-    canonical = executable.stages["10-canonical"]
-    kept = _kept_integers(canonical)
-    if kept:
-        executable.report.notes.append(kept)
-    if precision in NARROW:
-        executable.report.notes.append(_rounding(canonical, precision))
-    if precision in INTEGERS:
-        executable.report.notes.append(_integers(layers, precision))
+    executable.report.notes += chosen.notes(executable.stages["10-canonical"])
     return executable
 
 
@@ -161,7 +130,7 @@ def recompile(
 
 
 def compile_again(
-    executable: Executable, target: Target, schedule: ScheduleChoice, precision: str
+    executable: Executable, target: Target, schedule: ScheduleChoice, precision: Precision
 ) -> Executable:
     """The program of a compiled module for another target, from its import on. Weights come out of
     the program, as in ``recompile``."""
@@ -251,83 +220,6 @@ def give_back_memory() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
         trim(0)
-
-
-def selection(
-    target: Target, precision: str, note: Callable[[RoundedLayer], object] | None = None
-) -> tuple[Pass, ...]:
-    """The passes that choose algorithms: none that enlarges errors where precision is strict.
-    ``note`` is called with each layer whose weights become integers, or might have."""
-    if precision not in PRECISIONS:
-        raise ArgumentError(
-            f"precision: expected one of {', '.join(PRECISIONS)}; found {precision!r}."
-            f"{nearest(str(precision), PRECISIONS)}"
-        )
-    if precision == "strict":
-        return ()
-    winograd = SelectWinograd(str(target))
-    if precision in NARROW:
-        return (ToMixedPrecision(precision), EliminateCommonSubexpr(), winograd)
-    if precision in INTEGERS:
-        return (ToIntegerWeights(INTEGERS[precision], note=note), winograd)
-    return (winograd,)
-
-
-def _rounding(module: IRModule, precision: str) -> str:
-    """What a note says of the products whose operands are rounded."""
-    calls = [
-        n
-        for f in module.graph_functions.values()
-        for n in walk(f)
-        if isinstance(n, GraphCall) and n.op in PRODUCTS
-    ]
-    rounded = sum([takes_narrow_operands(c) for c in calls])
-    return (
-        f"precision={precision!r}: {rounded} of {len(calls)} matrix products take operands rounded "
-        f"to {precision}, by at most 1 part in {NARROW[precision]}, and are summed in float32; "
-        "everything else is float32. burnish.compile without precision= rounds nothing."
-    )
-
-
-def _kept_integers(module: IRModule) -> str:
-    """What a note says of products that read weights of integers, as the model has them."""
-    calls = [
-        n
-        for f in module.graph_functions.values()
-        for n in walk(f)
-        if isinstance(n, GraphCall) and n.op == "scaled_linear"
-    ]
-    words = {n.args[1].name: n.args[1] for n in calls if isinstance(n.args[1], Constant)}
-    if not words:
-        return ""
-    size = sum([math.prod(c.shape) * 4 for c in words.values()]) / 1e6
-    widths = sorted({int(attr(n, "bits")) for n in calls})
-    return (
-        f"{len(calls)} products read the model's weights as integers of "
-        f"{' and '.join(map(str, widths))} bits ({size:.2f} MB); they are multiplied and summed in "
-        "float32."
-    )
-
-
-def _integers(layers: Sequence[RoundedLayer], precision: str) -> str:
-    """What a note says of the layers whose weights are integers."""
-    done, left = [x for x in layers if not x.reason], [x for x in layers if x.reason]
-    if not layers:
-        return f"precision={precision!r}: there is no linear layer of constant float32 weights."
-    before, after = (sum(getattr(x, f) for x in done) / 1e6 for f in ("before", "after"))
-    text = (
-        f"precision={precision!r}: the weights of {len(done)} of {len(layers)} linear layers are "
-        f"integers of {INTEGERS[precision]} bits"
-    )
-    if done:
-        worst = max(done, key=lambda x: x.error)
-        text += (
-            f", {after:.2f} MB in place of {before:.2f}; they are off by {worst.error:.2%} of the "
-            f"weights' root mean square at most ({worst.weight})"
-        )
-    kept = "; ".join([f"{x.weight} stays float32: {x.reason}" for x in left])
-    rest = "Inputs, sums and everything else are float32."
-    return f"{text}. {kept + '. ' if kept else ''}{rest}"
 
 
 MANY_OPERATIONS = 48

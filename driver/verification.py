@@ -9,6 +9,7 @@ import numpy as np
 
 from ..support.errors import VerificationError
 from .console import table_lines
+from .precision import Precision, words_of
 
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 """The error that one operator may have, by the dtype of its result, relative to the largest element
@@ -149,9 +150,9 @@ def difference(found: np.ndarray, expected: np.ndarray) -> float:
     return gap if gap == 0.0 else gap / largest if largest else np.inf
 
 
-def tolerance_of(dtype: str, precision: str, *, whole: bool) -> float:
+def tolerance_of(dtype: str, precision: Precision, *, whole: bool) -> float:
     """What the error of a value may be that nobody stated a tolerance for; 0 for integers."""
     of_operator = TOLERANCES.get(dtype, 0.0)
     if not whole or not of_operator:
         return of_operator
-    return max(OF_WHOLE * of_operator, OF_PRECISION.get(precision, 0.0))
+    return max([OF_WHOLE * of_operator, *[OF_PRECISION.get(w, 0.0) for w in words_of(precision)]])

@@ -40,8 +40,9 @@ from ..vm.tensor import Tensor
 from .arrays import to_tensors
 from .evaluate import evaluate_prim_func
 from .executable import Executable
+from .precision import Precision, Selection
 from .runnable import check_runnable
-from .stages import ScheduleChoice, compile_through, selection
+from .stages import ScheduleChoice, compile_through
 from .threads import runtime
 from .verification import ValueCheck, Verification, difference, tolerance_of
 
@@ -56,7 +57,7 @@ class Verifier:
         target: Target,
         *,
         schedule: ScheduleChoice = schedule_analytically,
-        precision: str = "fast",
+        precision: Precision = "fast",
         threads: int = 1,
         tolerance: float | None = None,
     ) -> None:
@@ -159,7 +160,7 @@ class Verifier:
         """The step of the compilation from which on the outputs differ."""
         if any(not v.agrees for v in values):
             return "that operator's converter, definition or kernel; passes come behind it"
-        choice = selection(self._target, self._precision)
+        choice = Selection(self._target, self._precision).passes
         stages = graph_stages("default", evaluate=evaluate_prim_func, selection=choice)
         listed = [p for stage in stages.values() for p in stage]
         good, bad = 0, None

@@ -8,7 +8,7 @@ float32, as do sums, biases and results: only weights are rounded, once, when th
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -29,11 +29,12 @@ GROUPS = {8: 128, 4: 32}
 
 @dataclass(frozen=True)
 class RoundedLayer:
-    """What became of one layer: its weight's name, the bytes of it before and after, and how far
-    weights are off: the root of the mean square, relative to that of the weights. ``reason`` says
-    why a layer kept its weights, "" for one that did not."""
+    """What became of one layer: its weight's name, the bits of a number, the bytes before
+    and after, and how far weights are off: the root of the mean square, relative to that of the
+    weights. ``reason`` says why a layer kept its weights, "" for one that did not."""
 
     weight: str
+    bits: int
     before: int
     after: int = 0
     error: float = 0.0
@@ -61,6 +62,8 @@ class ToIntegerWeights(Pass):
     bits: int = 8
     group: int = 0
     note: Callable[[RoundedLayer], object] | None = None
+    chosen: Callable[[str], bool] | None = None
+    """Of the name of a weight: whether it is rounded. All are, where this is not given."""
 
     def run(self, module: IRModule) -> IRModule:
         if self.bits not in GROUPS:
@@ -68,7 +71,7 @@ class ToIntegerWeights(Pass):
                 f"to-integer-weights: expected bits to be 8 or 4; found {self.bits!r}."
             )
         group = self.group or GROUPS[self.bits]
-        return _Rounder(module, self.bits, group, self.note or (lambda layer: None)).transform()
+        return _Rounder(module, replace(self, group=group)).transform()
 
 
 def weight_of(call: Call) -> Constant | None:
@@ -85,18 +88,16 @@ def weight_of(call: Call) -> Constant | None:
 
 
 class _Rounder(ExprMutator):
-    def __init__(
-        self, module: IRModule, bits: int, group: int, note: Callable[[RoundedLayer], object]
-    ) -> None:
+    def __init__(self, module: IRModule, options: ToIntegerWeights) -> None:
         super().__init__(module)
-        self.bits, self.group, self.note = bits, group, note
+        self.bits, self.group, self.options = options.bits, options.group, options
         self.known: dict[tuple[str, bool], tuple[Constant, Constant] | None] = {}
 
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
         assert isinstance(new, Call)
         weight = weight_of(new)
-        if weight is None:
+        if weight is None or not (self.options.chosen is None or self.options.chosen(weight.name)):
             return new
         across = new.op == "matmul" and not attr(new, "transpose_b")
         key = (weight.name, across)
@@ -111,6 +112,10 @@ class _Rounder(ExprMutator):
         operands: list[Atom] = [self.emit(product, "scaled"), new.args[2]]
         return call_op("add", *operands).with_span(new.span)
 
+    def note(self, layer: RoundedLayer) -> None:
+        if self.options.note is not None:
+            self.options.note(layer)
+
     def rounded(self, weight: Constant, across: bool) -> tuple[Constant, Constant] | None:
         """A weight's words and scales; None where no group of it fills words."""
         n, k = weight.shape[::-1] if across else weight.shape
@@ -118,7 +123,7 @@ class _Rounder(ExprMutator):
         before = n * k * 4
         if depth is None or n == 0:
             reason = f"{k} terms have no groups of up to {self.group} that fill words of 32 bits"
-            self.note(RoundedLayer(weight.name, before, reason=reason))
+            self.note(RoundedLayer(weight.name, bits, before, reason=reason))
             return None
 
         def groups(array: np.ndarray) -> np.ndarray:
@@ -135,7 +140,7 @@ class _Rounder(ExprMutator):
             self.derive("scales", lambda a: quantized(groups(a), bits)[1], weight, array=scale),
         )  # fmt: skip
         error = _error(exact, numbers, scale, bits)
-        self.note(RoundedLayer(weight.name, before, n * k * bits // 8 + scale.nbytes, error))
+        self.note(RoundedLayer(weight.name, bits, before, n * k * bits // 8 + scale.nbytes, error))
         return made
 
 

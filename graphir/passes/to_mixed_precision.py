@@ -8,6 +8,7 @@ read is rounded once for all, where common subexpressions are eliminated afterwa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...support.dtype import DType, bfloat16_bits
@@ -45,6 +46,9 @@ class ToMixedPrecision(Pass):
     """
 
     dtype: str = "bfloat16"
+    chosen: Callable[[str], bool] | None = None
+    """Of the name of a product's constant operand ("" without one): whether its operands are
+    rounded. Those of all are, where this is not given."""
 
     def run(self, module: IRModule) -> IRModule:
         if self.dtype not in DTYPES:
@@ -52,7 +56,7 @@ class ToMixedPrecision(Pass):
                 f"to-mixed-precision: expected dtype to be one of {', '.join(DTYPES)}; found "
                 f"{self.dtype!r}."
             )
-        return _Rounder(module, DType(self.dtype)).transform()
+        return _Rounder(module, DType(self.dtype), self.chosen).transform()
 
 
 def takes_narrow_operands(call: Call) -> bool:
@@ -68,15 +72,25 @@ def takes_narrow_operands(call: Call) -> bool:
     return not (isinstance(depth, IntImm) and depth.value < FEWEST_TERMS)
 
 
+def constant_name(call: Call) -> str:
+    """The name of a product's constant operand, the second where both are; "" where none is."""
+    names = [a.name for a in call.args[:2] if isinstance(a, Constant)]
+    return names[-1] if names else ""
+
+
 class _Rounder(ExprMutator):
-    def __init__(self, module: IRModule, dtype: DType) -> None:
+    def __init__(
+        self, module: IRModule, dtype: DType, chosen: Callable[[str], bool] | None
+    ) -> None:
         super().__init__(module)
-        self.dtype = dtype
+        self.dtype, self.chosen = dtype, chosen
 
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
         assert isinstance(new, Call)
         if not takes_narrow_operands(new):
+            return new
+        if self.chosen is not None and not self.chosen(constant_name(new)):
             return new
         operands = [self.rounded(a) for a in new.args[:2]]
         attrs = tuple(sorted([*new.attrs, ("out_dtype", "float32")]))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from burnish.driver.compile import compile as compile_model
+from burnish.driver.precision import layer_name
 from burnish.support.errors import ArgumentError
 
 
@@ -74,6 +75,41 @@ def test_layers_that_keep_their_weights_are_named() -> None:
     assert "0.weight stays float32: 37 terms" in note
     none = compile_model(torch.nn.ReLU(), (torch.randn(2, 3),), precision="int8-weights")
     assert any("there is no linear layer" in n for n in none.report.notes)
+
+
+def test_layers_have_words_of_their_own() -> None:
+    """Names, names of weights and patterns; the first that fits; float32 where none does."""
+    module, x, expected = model()
+    whole = {p: compile_model(module, (x,), precision=p) for p in ("float32", "int8-weights")}
+    mixed = compile_model(module, (x,), precision={"3": "int8-weights", "0.w*": "bfloat16"})
+    notes = " ".join(mixed.report.notes)
+    assert "1 of 2 matrix products take operands rounded to bfloat16" in notes
+    assert "the weights of 1 of 2 linear layers are integers of 8 bits" in notes
+    assert [s.rule for s in mixed.report.schedules.values()].count("scaled") == 1
+    for words, same in (
+        ({"*": "int8-weights"}, "int8-weights"),
+        ({"3": "float32", "0": "float32", "*": "int4-weights"}, "float32"),
+        ({}, "float32"),
+    ):
+        assert torch.equal(compile_model(module, (x,), precision=words)(x), whole[same](x))
+    error = float((mixed(x).double() - expected).abs().max() / expected.abs().max())
+    assert 1e-4 < error < 1e-2
+
+
+def test_layers_that_there_are_not_and_words_of_whole_models_are_refused() -> None:
+    module, x, _ = model()
+    with pytest.raises(ArgumentError, match=r"no layer fits 'head'; there are 0, 3"):
+        compile_model(module, (x,), precision={"head": "bfloat16"})
+    with pytest.raises(ArgumentError, match="precision of a layer: expected one of float32"):
+        compile_model(module, (x,), precision={"*": "strict"})
+
+
+@pytest.mark.parametrize(
+    ("weight", "layer"),
+    [("a.fc.weight", "a.fc"), ("fc.weight.scaled", "fc"), ("w0", "w0"), ("weight", "weight")],
+)
+def test_names_of_layers(weight: str, layer: str) -> None:
+    assert layer_name(weight) == layer
 
 
 class Quantised(torch.nn.Module):

@@ -46,6 +46,8 @@ def test_tolerances() -> None:
     assert tolerance_of("float32", "bfloat16", whole=True) == 5e-2
     assert tolerance_of("float32", "bfloat16", whole=False) == 1e-4
     assert tolerance_of("int64", "bfloat16", whole=True) == 0
+    assert tolerance_of("float32", {"a": "bfloat16", "*": "float32"}, whole=True) == 5e-2
+    assert tolerance_of("float32", {}, whole=True) == pytest.approx(1e-3)
 
 
 def _value(name: str, error: float, **more: float) -> ValueCheck:

@@ -1,0 +1,191 @@
+"""``precision=``: the passes that a word stands for, and what the report says of them.
+
+A word goes for the whole model. A mapping gives words to layers, by name or pattern; each product
+has the word of the first entry that fits it, and is float32 where none does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TypeAlias
+
+from ..graphir.expr import Call, Constant
+from ..graphir.module import IRModule
+from ..graphir.op import attr
+from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
+from ..graphir.passes.select_winograd import SelectWinograd
+from ..graphir.passes.to_integer_weights import RoundedLayer, ToIntegerWeights, weight_of
+from ..graphir.passes.to_mixed_precision import (
+    PRODUCTS,
+    ToMixedPrecision,
+    constant_name,
+    takes_narrow_operands,
+)
+from ..support.errors import ArgumentError, nearest
+from ..support.node import walk
+from ..support.passes import Pass
+from ..support.target import Target
+
+PRECISIONS = ("strict", "fast", "float32", "bfloat16", "int8-weights", "int4-weights")
+"""``strict``: every operator is computed as it is defined. ``fast``, which ``float32`` is another
+word for: convolutions may be Winograd's, whose errors are several times those of sums of products.
+``bfloat16``: matrix products take operands rounded to bfloat16, and are summed in float32.
+``int8-weights`` and ``int4-weights``: nothing is rounded but the constant weights of linear layers,
+to integers with scales."""
+
+NARROW = {"bfloat16": 512}
+"""Precisions whose products take narrow operands: the part of a number that rounding changes at
+most is one in so many."""
+
+INTEGERS = {"int8-weights": 8, "int4-weights": 4}
+"""Precisions whose linear layers have integer weights, of so many bits."""
+
+OF_LAYERS = ("float32", *NARROW, *INTEGERS)
+"""Words that a layer may have for itself."""
+
+Precision: TypeAlias = str | Mapping[str, str]
+
+
+def words_of(precision: Precision) -> tuple[str, ...]:
+    """The words of a precision, each once."""
+    given = precision
+    return (given,) if isinstance(given, str) else tuple(dict.fromkeys(given.values()))
+
+
+def layer_name(weight: str) -> str:
+    """The name of the layer that a weight belongs to: ``blocks.0.fc`` of ``blocks.0.fc.weight`` and
+    what was derived of it; that of the weight, where it has no layer's form."""
+    layer, found, _ = weight.partition(".weight")
+    return layer if found else weight
+
+
+@dataclass
+class Selection:
+    """What a precision asks for: ``passes`` choose algorithms for a target, ``notes`` says what
+    they did. Raises ArgumentError for words that there are not."""
+
+    target: Target
+    precision: Precision
+    layers: list[RoundedLayer] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        by_layer = not isinstance(self.precision, str)
+        known = OF_LAYERS if by_layer else PRECISIONS
+        for word in self.words:
+            if word not in known:
+                where = "precision of a layer" if by_layer else "precision"
+                raise ArgumentError(
+                    f"{where}: expected one of {', '.join(known)}; found {word!r}."
+                    f"{nearest(str(word), known)}"
+                )
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return words_of(self.precision)
+
+    def word_of(self, weight: str) -> str:
+        """The word of the layer with a weight of this name; "" is a product without one."""
+        if isinstance(self.precision, str):
+            return self.precision
+        names = (layer_name(weight), weight)
+        for pattern, word in self.precision.items():
+            if any(fnmatchcase(name, pattern) for name in names):
+                return word
+        return "float32"
+
+    def _has(self, word: str, weight: str) -> bool:
+        return self.word_of(weight) == word
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """None that enlarges errors where precision is strict."""
+        if self.precision == "strict":
+            return ()
+        made: list[Pass] = [
+            ToIntegerWeights(bits, note=self.layers.append, chosen=partial(self._has, word))
+            for word, bits in INTEGERS.items()
+            if word in self.words
+        ]
+        for word in NARROW:
+            if word in self.words:
+                rounding = ToMixedPrecision(word, chosen=partial(self._has, word))
+                made += [rounding, EliminateCommonSubexpr()]
+        return (*made, SelectWinograd(str(self.target)))
+
+    def notes(self, module: IRModule) -> list[str]:
+        """Sentences for the report on what became of the products of a module, as it was before the
+        passes. Raises ArgumentError for a layer that there is not."""
+        calls = [
+            n
+            for f in module.graph_functions.values()
+            for n in walk(f)
+            if isinstance(n, Call) and n.op in (*PRODUCTS, "scaled_linear")
+        ]
+        products = [c for c in calls if c.op in PRODUCTS]
+        self._check_layers(products)
+        made = [_kept([c for c in calls if c.op == "scaled_linear"])]
+        made += [self._rounded(products, word) for word in NARROW if word in self.words]
+        made += [self._integers(products, w) for w in INTEGERS if w in self.words]
+        return [note for note in made if note]
+
+    def _check_layers(self, products: list[Call]) -> None:
+        if isinstance(self.precision, str) or not products:
+            return
+        weights = [constant_name(c) for c in products]
+        names = {n for w in weights for n in (layer_name(w), w)}
+        for pattern in self.precision:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                layers = sorted({layer_name(w) for w in weights if w})
+                raise ArgumentError(
+                    f"precision: no layer fits {pattern!r}; there are "
+                    f"{', '.join(layers) or 'none with constant weights'}."
+                    f"{nearest(pattern, layers)}"
+                )
+
+    def _rounded(self, products: list[Call], word: str) -> str:
+        chosen = [c for c in products if self.word_of(constant_name(c)) == word]
+        rounded = sum([takes_narrow_operands(c) for c in chosen])
+        return (
+            f"precision={word!r}: {rounded} of {len(products)} matrix products take operands "
+            f"rounded to {word}, by at most 1 part in {NARROW[word]}, and are summed in float32; "
+            "everything else is float32. burnish.compile without precision= rounds nothing."
+        )
+
+    def _integers(self, products: list[Call], word: str) -> str:
+        layers = [x for x in self.layers if x.bits == INTEGERS[word]]
+        done, left = [x for x in layers if not x.reason], [x for x in layers if x.reason]
+        if not layers:
+            return f"precision={word!r}: there is no linear layer of constant float32 weights."
+        count = len({w.name for c in products if (w := weight_of(c)) is not None})
+        text = (
+            f"precision={word!r}: the weights of {len(done)} of {count} linear layers are "
+            f"integers of {INTEGERS[word]} bits"
+        )
+        if done:
+            worst = max(done, key=lambda x: x.error)
+            before, after = (sum(getattr(x, f) for x in done) / 1e6 for f in ("before", "after"))
+            text += (
+                f", {after:.2f} MB in place of {before:.2f}; they are off by {worst.error:.2%} of "
+                f"the weights' root mean square at most ({worst.weight})"
+            )
+        kept = "; ".join([f"{x.weight} stays float32: {x.reason}" for x in left])
+        rest = "Inputs and sums are float32."
+        return f"{text}. {kept + '. ' if kept else ''}{rest}"
+
+
+def _kept(calls: list[Call]) -> str:
+    """What a note says of products that read weights of integers, as the model has them."""
+    words = {c.args[1].name: c.args[1] for c in calls if isinstance(c.args[1], Constant)}
+    if not words:
+        return ""
+    size = sum([math.prod(c.shape) * 4 for c in words.values()]) / 1e6
+    widths = sorted({int(attr(c, "bits")) for c in calls})
+    return (
+        f"{len(calls)} products read the model's weights as integers of "
+        f"{' and '.join(map(str, widths))} bits ({size:.2f} MB); they are multiplied and summed in "
+        "float32."
+    )
