@@ -22,10 +22,14 @@ from ...support.errors import BurnishError, InternalError, TuningError
 from ...support.node import replace
 from ...support.structural import structural_hash
 from ...tensorir.buffer import Buffer
+from ...tensorir.codegen import emit_object
 from ...tensorir.function import PrimFunc
+from ...tensorir.lowering import lower_func
 from ...tensorir.parser import parse_func
 from ...tensorir.printer import print_func
 from ...tensorir.schedule import Instruction, Schedule, Trace
+from ...tensorir.verify import verify_func
+from ...tensorir.verify_bounds import verify_bounds
 from ...tensorir.visitor import replace_buffers
 from ..measuring.promises import NotComparedError, compare_once, without_promises
 from ..task import TuneTask, strip_attrs
@@ -37,6 +41,10 @@ ScheduleMaker = Callable[[PrimFunc], Schedule]
 
 _BUFFER_ARGUMENTS = frozenset({"buffer", "buffer_index", "read_buffer_index", "write_buffer_index"})
 """Arguments of primitives that may name a buffer."""
+
+
+_WITHOUT_PROOF = frozenset({"set_scope", "set_dtype"})
+"""Primitives whose result the emitter alone can refuse."""
 
 
 def best_record(database: TuningDatabase, task: TuneTask) -> TuningRecord:
@@ -129,9 +137,28 @@ def _replay(
     if isinstance(found, str):
         return found
     sch, is_promised = found
+    wrong = _fault(sch, task)
+    if wrong:
+        return wrong
     if is_promised:
         return compare_once(database, record, task, print_func(strip_attrs(text))) or sch
     return sch
+
+
+def _fault(sch: Schedule, task: TuneTask) -> str:
+    """Why the function that a record makes can be no kernel; empty where it can. What primitives
+    prove says nothing of an annotation or a scope that code cannot be made of, and a promise (a
+    loop may run past its end) may be one that the function's own text breaks."""
+    try:
+        verify_bounds(verify_func(sch.func))
+        lowered = lower_func(sch.func, task.target)
+        if any(inst.kind in _WITHOUT_PROOF for inst in sch.trace):
+            emit_object([lowered], task.target)
+    except InternalError:
+        raise
+    except BurnishError as error:
+        return f"no kernel can be made of it: {_first_line(error)}"
+    return ""
 
 
 def kept_text(database: TuningDatabase, record: TuningRecord, task: TuneTask) -> PrimFunc | str:

@@ -107,6 +107,34 @@ def test_the_function_of_a_trace_may_be_called_otherwise_in_a_module() -> None:
     assert inst.attrs == (("name", "C"),)
 
 
+def one_block() -> PrimFunc:
+    a = te.placeholder((16, 16), name="A")
+    return te.create_prim_func([a, te.compute((16, 16), lambda i, j: a[i, j] + 1.0, name="B")])
+
+
+@pytest.mark.parametrize(
+    ("make", "change"),
+    [
+        (
+            one_block,
+            lambda sch: sch.split(sch.get_loops("B")[1], [None, 5], disable_predication=True),
+        ),
+        (one_block, lambda sch: sch.annotate(sch.get_loops("B")[1], "sum_block", 0)),
+        (lambda: two_blocks("M", "D"), lambda sch: sch.set_scope("M", 0, "register")),
+    ],
+    ids=["it writes past the end", "an annotation that cannot be", "registers with loops around"],
+)
+def test_a_record_that_no_kernel_can_be_made_of_is_set_aside(make: Any, change: Any) -> None:
+    with TuningDatabase() as db:
+        record(db, make(), change, 1.0)
+        task, said = TuneTask("main", make(), HERE), []
+        with pytest.raises(TuningError):
+            best_schedule(db, task, note=said.append)
+        assert len(said) == 1
+        assert "no kernel can be made of it" in said[0]
+        assert set_aside_notes(db, task) == said
+
+
 def test_layouts_that_may_change() -> None:
     func = matmul().with_attr("layout_free", [1])
     with TuningDatabase() as db:
