@@ -91,12 +91,18 @@ class Picked:
     given: Mapping[str, int] | None
     draw: Callable[[str, Sequence[int], int | None], int]
     taken: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, DecisionError] = field(default_factory=dict)
+    """Given decisions that were outside of their domains. A rule that tries one way after another
+    goes on behind such an error; ``require_all_known`` raises it in the end."""
 
     def __call__(self, name: str, domain: Sequence[int], suggest: Callable[[], int], /) -> int:
         if name not in self.taken:
             decision = None
             if self.given is not None:
                 decision = self.given[name] if name in self.given else suggest()
+                if name in self.given and decision not in domain:
+                    self.refused[name] = DecisionError(self.rule, name, decision, domain)
+                    raise self.refused[name]
             elif len(domain) == 1:
                 decision = domain[0]
             if len(domain) > 1:
@@ -109,8 +115,11 @@ class Picked:
         return value
 
     def require_all_known(self) -> None:
-        """Raises ScheduleValueError for a given decision that the rule did not ask for."""
+        """Raises DecisionError for a given decision that was outside of its domain wherever the rule
+        asked for it, ScheduleValueError for one that it did not ask for."""
         for name in self.given or ():
+            if name in self.refused and name not in self.taken:
+                raise self.refused[name]
             if name not in self.taken:
                 raise ScheduleValueError(
                     "apply_rule",

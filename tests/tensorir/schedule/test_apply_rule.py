@@ -4,7 +4,7 @@ program; what is not in a domain is refused."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -176,3 +176,22 @@ def test_a_name_has_one_answer() -> None:
     assert [picked("rows", (1, 2), lambda: 1) for _ in range(2)] == [2, 2]
     with pytest.raises(DecisionError):
         picked("rows", (4, 8), lambda: 4)
+
+
+def test_a_decision_that_a_rule_tries_in_vain_is_an_error_in_the_end() -> None:
+    """A rule may go on behind it, and make the program of another decision."""
+    drawn: list[str] = []
+
+    def draw(name: str, domain: Sequence[int], decision: int | None) -> int:
+        drawn.append(name)
+        return domain[0] if decision is None else decision
+
+    picked = Picked("tries", {"a.rows": -1, "b.rows": 2}, draw)
+    with pytest.raises(DecisionError, match="found -1"):
+        picked("a.rows", [1, 2], lambda: 1)
+    assert picked("b.rows", [1, 2], lambda: 1) == 2
+    assert drawn == ["tries.b.rows"]
+    with pytest.raises(DecisionError, match="found -1"):
+        picked.require_all_known()
+    assert picked("a.rows", [-1, 1], lambda: 1) == -1  # elsewhere it is inside
+    picked.require_all_known()
