@@ -37,10 +37,12 @@ from ...support.errors import CodegenError
 from ...support.node import map_children, replace, walk
 from ...support.target import Target
 from ..arith.linear import Linear, LinearKey, expr_key, render
+from ..arith.rules_logic import conjuncts
 from ..buffer import Buffer
 from ..dim_align import PADDED
 from ..expr import (
     INDEX,
+    LT,
     Add,
     BufferLoad,
     Call,
@@ -247,8 +249,8 @@ class _Blocks:
         over ``loop``, which has ``changed`` these buffers by the time that a block is complete."""
         loops = [n for n in around if isinstance(n, For)]
         kept = [n for n in loops if any(uses(i, n.var) for i in store.indices)]
-        over = [n for n in loops if n not in kept]
         conditions = [n.condition for n in around if isinstance(n, IfThenElse)]
+        over = [n for n in loops if n not in kept and not _runs_once(n, conditions)]
         fixed = [*store.indices, *conditions, *[e for n in kept for e in (n.min, n.extent)]]
         if any(n.kind not in ("serial", "unrolled") for n in over):
             return None
@@ -308,6 +310,20 @@ def _outweighs(factors: Mapping[Expr, int], var: Expr, spans: Mapping[Expr, int]
     """Whether a step of ``var`` is longer than the way of all others in ``spans``."""
     others = [abs(factors.get(v, 0)) * span for v, span in spans.items() if v != var]
     return abs(factors.get(var, 0)) > sum(others)
+
+
+def _runs_once(loop: For, conditions: Sequence[Expr]) -> bool:
+    """Whether conditions leave a loop its first iteration alone: the lanes of a vector that one
+    column is left for, whose number no index has any more. It has no further terms."""
+    return any(
+        isinstance(c, LT)
+        and c.a is loop.var
+        and isinstance(c.b, IntImm)
+        and isinstance(loop.min, IntImm)
+        and c.b.value == loop.min.value + 1
+        for condition in conditions
+        for c in conjuncts(condition)
+    )
 
 
 def _changed(body: Stmt) -> frozenset[Buffer]:

@@ -115,8 +115,8 @@ class Picked:
         return value
 
     def require_all_known(self) -> None:
-        """Raises DecisionError for a given decision that was outside of its domain wherever the rule
-        asked for it, ScheduleValueError for one that it did not ask for."""
+        """Raises DecisionError for a given decision that was outside of its domain wherever it was
+        asked for, ScheduleValueError for one that the rule did not ask for."""
         for name in self.given or ():
             if name in self.refused and name not in self.taken:
                 raise self.refused[name]

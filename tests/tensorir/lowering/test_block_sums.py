@@ -306,3 +306,31 @@ def test_a_total_makes_room_for_its_partial_sums(vectors: int, storage: list[str
     result = np.empty(vectors * 16, np.float32)
     call_native(func, a, result)
     np.testing.assert_allclose(result, a.astype(np.float64).sum(0) + 3, rtol=3e-7)
+
+
+LANES = """
+@T.prim_func
+def main(A: T.Buffer((20000, 17), "float32"), B: T.Buffer((17,), "float32")):
+    T.func_attr({"is_scheduled": True})
+    for j in range(17):
+        with T.block("zero"):
+            vj = T.axis.spatial(17, j)
+            B[vj] = T.float32(0)
+    for k in T.serial(20000, annotations={"sum_block": 16}):
+        for j in T.vectorized(16):
+            with T.block("B"):
+                vk = T.axis.reduce(20000, k)
+                vj = T.axis.spatial(17, 16 + j)
+                T.where(j < 1)
+                B[vj] = B[vj] + A[vk, vj]
+"""
+
+
+def test_one_lane_of_a_vector_is_no_loop_over_terms() -> None:
+    """The column behind a whole number of vectors, whose number no index has any more."""
+    func = lower_func(parse_func(LANES), Target("llvm -mcpu=haswell")).func
+    assert [n for n in walk(func.body) if isinstance(n, Allocate)]
+    a = np.full((20000, 17), 0.1, np.float32)
+    b = np.zeros(17, np.float32)
+    call_native(parse_func(LANES), a, b)
+    assert abs(b[16] - a[:, 16].astype(np.float64).sum()) < 2e-6 * b[16]
