@@ -193,8 +193,7 @@ def test_places_of_a_scalar() -> None:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: x[x > 0.5], "indexes with a boolean mask"),
-        (lambda x: x.nonzero(), "aten.nonzero.default"),
+        (lambda x: torch.unique(x, dim=0), "aten.unique_dim.default"),
     ],
 )
 def test_what_cannot_be_imported(function, message) -> None:  # type: ignore[no-untyped-def]
