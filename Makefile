@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-load bench-minutes bench-model bench-operators bench-serving bench-tune cliffs coverage fuzz-schedules mutants mutated-onnx numerics onnx-suite opinfo prove random-programs ulp clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-load bench-minutes bench-model bench-operators bench-serving bench-tune cliffs coverage damaged-files fuzz-schedules mutants mutated-onnx numerics onnx-suite opinfo prove random-programs ulp clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ cliffs: $(VENV)/.stamp  ## random small programs beside the roofline and eager P
 
 coverage: $(VENV)/.stamp  ## models of torchvision, timm and transformers, into docs/coverage.md (MATCH=regex)
 	$(BIN)/python -m burnish.tests.models_of_others.run --match '$(MATCH)' --jobs $(or $(JOBS),2)
+
+damaged-files: $(VENV)/.stamp  ## damaged saved models and caches: right, refused or made anew (N= SEED=)
+	$(BIN)/python -m burnish.tests.fuzz.damaged_files --count $(or $(N),2000) --seed $(or $(SEED),0)
 
 fuzz-schedules: $(VENV)/.stamp  ## random schedules, checked (N= SEED= JOBS= PROGRAM= OUT=docs/fuzzing.md)
 	$(BIN)/python -m burnish.tests.fuzz.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) \
