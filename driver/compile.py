@@ -248,6 +248,21 @@ class CompiledModel(CallableModel[ModelSignature]):
         """
         return self._saved("save", targets).write(path)
 
+    def save_graph(self, path: str | Path) -> None:
+        """Write the graph of the signature used last as an ONNX file, for Netron to draw: fused
+        kernels with their operations, bytes and source lines, shapes on the lines. It cannot be
+        run, and holds no weights.
+
+        Raises NotCompiledError before the first call, MissingExtraError without onnx, and
+        ArtifactError where the file cannot be written.
+        """
+        from .graph_file import save_graph
+
+        signature = self._require("save_graph")
+        func = signature.executable.stages["30-fused"].graph_functions["main"]
+        facts = {known.name: known for known in signature.facts.values()}
+        save_graph(func, facts, path, name=self._source_name)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """``pickle``, ``copy`` and ``torch.save`` keep what ``save`` keeps, and give a LoadedModel.
 

@@ -8,7 +8,7 @@ past other boxes goes around them on the right.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from math import prod
 
@@ -49,11 +49,13 @@ class GraphNode:
     """How many constants it reads beside them."""
     nbytes: int | None = None
     """Of what it gives; None where that is not one size."""
+    result: Type | None = None
+    """The type itself."""
 
 
 def graph_nodes(func: Function) -> list[GraphNode]:
     """The boxes of a function, in the order in which they run."""
-    nodes = [GraphNode("input", p.name, _type(p.type), "", ()) for p in func.params]
+    nodes = [GraphNode("input", p.name, _type(p.type), "", (), result=p.type) for p in func.params]
     known: dict[Var, tuple[int, ...]] = {p: (i,) for i, p in enumerate(func.params)}
     for block in func.body.blocks:
         for binding in block.bindings:
@@ -63,7 +65,7 @@ def graph_nodes(func: Function) -> list[GraphNode]:
                 known[binding.var] = reads
             else:
                 known[binding.var] = (len(nodes),)
-                nodes.append(found)
+                nodes.append(replace(found, result=binding.var.type))
     result = _reads_of([func.body.result], known)
     nodes.append(GraphNode("output", "result", _type(func.ret_type), "", result))
     return nodes
