@@ -1,7 +1,7 @@
-"""Division of integers that cannot trap: the guard both front ends put in front of the operators.
+"""Division of integers: what it gives, and the remainder of C's ``fmod``.
 
-In the IR an integer division by zero is undefined, and so is the least integer divided by -1; on
-the CPU either stops the process. The imported graph divides by 1 in their place, for every dtype:
+A division on the CPU stops the process at a divisor of 0, and at the least integer by -1. In the IR
+(``tensorir/expr.py``) neither does, for every dtype:
 
                  quotient, truncated or floored       remainder, of either sign
     x by  0      x                                    0
@@ -31,32 +31,13 @@ class Emitter(Protocol):
     def array(self, constant: Constant) -> np.ndarray: ...
 
 
-def divide_integers(context: Emitter, name: str, a: Atom, b: Atom) -> Var:
-    """``name`` (divide, floor_divide or floor_mod) of integer operands of one dtype, guarded.
-
-    A constant divisor without 0 and -1 needs no guard and gets none.
-    """
-    dtype = context.type(b).dtype
-    if isinstance(b, Constant) and not np.isin(context.array(b), (0, -1)).any():
-        return context.op(name, a, b)
-    one = constant(1, dtype)
-    divisor: Atom = context.op("where", context.op("equal", b, constant(0, dtype)), one, b)
-    if dtype.kind == "uint":
-        return context.op(name, a, divisor)
-    negates = context.op("equal", b, constant(-1, dtype))
-    result = context.op(name, a, context.op("where", negates, one, divisor))
-    if name == "floor_mod":
-        return result
-    return context.op("where", negates, context.op("negative", result), result)
-
-
 def remainder_of_truncation(context: Emitter, a: Atom, b: Atom) -> Var:
     """C's ``fmod``, of floats or integers: the remainder with the sign of the dividend, exactly."""
     kind = context.type(a).dtype
     if kind.is_float:
         return context.op("fmod", a, b)
     zero = constant(0, kind)
-    rest = divide_integers(context, "floor_mod", a, b)
+    rest = context.op("floor_mod", a, b)
     if kind.kind == "uint":
         return rest
     # One divisor too far where the signs differ. (By absolute values the least integer, which has

@@ -5,8 +5,10 @@ Semantics
 * **Indices** are int64 and printed bare. Code generation narrows where bounds prove it.
 * **Integer overflow** of int64 index arithmetic is undefined; other integers wrap.
 * **Division**: ``Div`` is true division of floats and truncating division of integers; ``FloorDiv``
-  and ``FloorMod`` round towards minus infinity. Integer division by zero is undefined: front ends
-  guard it. Float division by zero gives infinities and NaN.
+  and ``FloorMod`` round towards minus infinity. Of integers a quotient by zero is the dividend and
+  a remainder 0, and the least integer divided by -1 is itself, remainder 0: nothing stops the
+  process. (Indices are simplified as if neither came.) Float division by zero gives infinities and
+  NaN.
 * **Floats** are IEEE 754: neither contracted nor reassociated, with two exceptions, both stated in
   the IR: ``Call("fma", ...)``, and the update of a reduction block, whose terms may be summed in
   the order its schedule gives and whose product may be contracted into the sum. NaN and infinity

@@ -11,7 +11,7 @@ from ...graphir.expr import Atom, Constant, constant
 from ...support.dtype import DType
 from ...support.errors import FrontendError
 from ..elementwise_names import ONNX
-from ..integer_division import divide_integers, remainder_of_truncation
+from ..integer_division import remainder_of_truncation
 from ..integer_power import integer_power
 from .narrow import NARROW, narrow, widen
 from .registry import (
@@ -135,10 +135,7 @@ def binary(context: Context, node: NodeProto) -> Value:
         y = context.reshape(y, [*context.type(y).shape, *[1] * behind])
     if node.op_type == "Mod" and attribute(node, "fmod", 0):
         return remainder_of_truncation(context, x, y)
-    name = _BINARY[node.op_type]
-    if name in ("divide", "floor_mod") and context.type(x).dtype.is_integer:
-        return divide_integers(context, name, x, y)
-    return context.op(name, x, y)
+    return context.op(_BINARY[node.op_type], x, y)
 
 
 @converts("Pow")

@@ -14,7 +14,6 @@ from ...graphir.expr import Atom, constant
 from ...support.dtype import DType
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm
-from ..integer_division import divide_integers
 from .registry import Context
 
 Operand: TypeAlias = "Term | float | int | bool"
@@ -109,14 +108,10 @@ class Term:
         return self.op("sum", axis=axes or None, keepdims=keepdims)
 
     def floor_divide(self, divisor: int) -> Term:
-        return self._divided("floor_divide", divisor)
+        return self.op("floor_divide", divisor)
 
     def modulo(self, divisor: int) -> Term:
-        return self._divided("floor_mod", divisor)
-
-    def _divided(self, name: str, divisor: int) -> Term:
-        made = divide_integers(self.context, name, self.atom, constant(divisor, self.dtype))
-        return Term(self.context, made)
+        return self.op("floor_mod", divisor)
 
     def __add__(self, other: Operand) -> Term:
         return self.op("add", other)

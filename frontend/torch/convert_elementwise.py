@@ -17,7 +17,7 @@ from ...graphir.expr import Atom, Constant, Var, constant
 from ...support.dtype import DType
 from ...support.errors import FrontendError
 from ..elementwise_names import TORCH
-from ..integer_division import divide_integers, remainder_of_truncation
+from ..integer_division import remainder_of_truncation
 from ..integer_power import integer_power
 from .registry import (
     DTYPES,
@@ -249,7 +249,7 @@ def div_rounded(context: Context, node: Node) -> Var:
         quotient = context.op("divide", a, b)
         return quotient if mode is None else context.op("trunc", quotient)
     _refuse_zero(context, node, b)
-    return divide_integers(context, "floor_divide" if mode == "floor" else "divide", a, b)
+    return context.op("floor_divide" if mode == "floor" else "divide", a, b)
 
 
 def _refuse_zero(context: Context, node: Node, divisor: Atom) -> None:
@@ -273,9 +273,7 @@ def remainder(context: Context, node: Node) -> Var:
         _refuse_zero(context, node, b)
     if base_name(node) == "fmod":
         return remainder_of_truncation(context, a, b)
-    if dtype.is_float:
-        return context.op("floor_mod", a, b)
-    return divide_integers(context, "floor_mod", a, b)
+    return context.op("floor_mod", a, b)
 
 
 # -- comparison and logic --------------------------------------------------------------------

@@ -108,8 +108,10 @@ class ExprEmitter(MemoryEmitter):
     def operation(self, e: Expr) -> ir.Value:  # noqa: C901 - one match over a closed set
         """The value of an operation on the values of its operands."""
         match e:
-            case Add(a, b) | Sub(a, b) | Mul(a, b) | Div(a, b):
+            case Add(a, b) | Sub(a, b) | Mul(a, b):
                 return self._arithmetic(e, self.expr(a), self.expr(b))
+            case Div(a, b):
+                return self._divide(e, a, b)
             case FloorDiv(a, b) | FloorMod(a, b):
                 return self._floor(e, a, b)
             case Min(a, b) | Max(a, b):
@@ -185,7 +187,7 @@ class ExprEmitter(MemoryEmitter):
             case Mul():
                 return builder.and_(a, b) if dtype.is_bool else builder.mul(a, b)
             case Div():
-                return builder.udiv(a, b) if dtype.kind == "uint" else builder.sdiv(a, b)
+                raise CodegenError("Integers are divided by _divide, which guards them.")
 
     def _float_op(self, e: Add | Sub | Mul | Div, a: ir.Value, b: ir.Value) -> ir.Value:
         match e:
@@ -204,26 +206,68 @@ class ExprEmitter(MemoryEmitter):
         dtype, is_div = e.dtype, isinstance(e, FloorDiv)
         if dtype.is_float:
             return intrinsics.floor_divide(self.builder, x, y, dtype, is_div=is_div)
-        divide = self.builder.udiv if is_div else self.builder.urem
-        if dtype.kind in ("uint", "bool"):
-            return divide(x, y)
         divisor = b.value if isinstance(b, Broadcast) else b
-        if isinstance(divisor, IntImm) and divisor.value > 0:
+        is_signed = dtype.kind == "int"
+        if is_signed and isinstance(divisor, IntImm) and divisor.value > 0:
             c = divisor.value
             if c & (c - 1) == 0:
                 if is_div:
                     return self.builder.ashr(x, constant(dtype, c.bit_length() - 1))
                 return self.builder.and_(x, constant(dtype, c - 1))
         if dtype is INDEX and self._nonnegative(a) and self._nonnegative(b):
-            return divide(x, y)
-        return self._signed_floor(x, y, dtype, is_div=is_div)
+            is_signed = False
+        return self._whole(x, y, b, is_signed=is_signed, is_floor=True, is_div=is_div)
+
+    def _divide(self, e: Div, a: Expr, b: Expr) -> ir.Value:
+        """True division of floats, truncating division of integers."""
+        x, y = self.expr(a), self.expr(b)
+        if e.dtype.is_float:
+            return self._arithmetic(e, x, y)
+        is_signed = e.dtype.kind == "int"
+        return self._whole(x, y, b, is_signed=is_signed, is_floor=False, is_div=True)
 
     def _nonnegative(self, e: Expr) -> bool:
         low = self.scope.interval(self.linear(e))[0]
         return low is not None and low >= 0
 
-    def _signed_floor(self, x: ir.Value, y: ir.Value, dtype: DType, *, is_div: bool) -> ir.Value:
+    def _whole(
+        self, x: ir.Value, y: ir.Value, b: Expr, *, is_signed: bool, is_floor: bool, is_div: bool
+    ) -> ir.Value:
+        """The quotient or the remainder of integers, as ``tensorir.expr`` defines them. The CPU
+        stops the process where it divides by 0, and the least number by -1: it is given 1 instead
+        where ``b`` may be one of them."""
+        build, one = self.builder, constant(b.dtype, 1)
+        at_least = self._least(b)
+        if at_least < 1:
+            y = build.select(build.icmp_signed("==", y, constant(b.dtype, 0)), one, y)
+        if not is_signed:
+            return build.udiv(x, y) if is_div else build.urem(x, y)
+        negates = None
+        if at_least < 0:
+            negates = build.icmp_signed("==", y, constant(b.dtype, -1))
+            y = build.select(negates, one, y)
+        result = self._signed(x, y, b.dtype, is_floor=is_floor, is_div=is_div)
+        if negates is None or not is_div:
+            return result
+        return build.select(negates, build.neg(result), result)
+
+    def _least(self, divisor: Expr) -> int:
+        """1 where ``divisor`` is neither 0 nor -1, 0 where it is not -1, else -1."""
+        if isinstance(divisor, Broadcast):
+            return self._least(divisor.value)
+        if isinstance(divisor, IntImm):
+            return divisor.value if divisor.value in (-1, 0) else 1
+        if divisor.dtype is INDEX:
+            low = self.scope.interval(self.linear(divisor))[0]
+            return -1 if low is None else max(-1, min(low, 1))
+        return -1 if divisor.dtype.kind == "int" else 0
+
+    def _signed(
+        self, x: ir.Value, y: ir.Value, dtype: DType, *, is_floor: bool, is_div: bool
+    ) -> ir.Value:
         b, zero = self.builder, constant(dtype, 0)
+        if not is_floor:
+            return b.sdiv(x, y)
         rest = b.srem(x, y)
         signs_differ = b.icmp_signed("<", b.xor(rest, y), zero)
         inexact = b.and_(b.icmp_signed("!=", rest, zero), signs_differ)
@@ -407,7 +451,7 @@ class ExprEmitter(MemoryEmitter):
         condition = self.expr(e.args[0])
         if condition.type != ir.IntType(1):
             return self.builder.select(condition, self.expr(e.args[1]), self.expr(e.args[2]))
-        if not any(_may_trap(a) for a in e.args[1:]):
+        if not any(_costs(a) for a in e.args[1:]):
             return self.builder.select(condition, self.expr(e.args[1]), self.expr(e.args[2]))
         before = self.builder.block
         chosen, other, merge = [self.builder.append_basic_block() for _ in range(3)]
@@ -443,7 +487,8 @@ def _never_nan(e: Expr) -> bool:
             return False
 
 
-def _may_trap(e: Expr) -> bool:
+def _costs(e: Expr) -> bool:
+    """Whether ``e`` loads, which may not be allowed, or divides integers, which takes long."""
     return any(
         isinstance(n, BufferLoad)
         or (isinstance(n, Div | FloorDiv | FloorMod) and not n.dtype.is_float)

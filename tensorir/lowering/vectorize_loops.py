@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TYPE_CHECKING
 
 from ...support.errors import CodegenError
 from ...support.node import map_children, walk
@@ -31,7 +31,6 @@ from ..expr import (
     Call,
     Cast,
     CompareOp,
-    Div,
     Expr,
     FloatImm,
     FloorDiv,
@@ -358,9 +357,6 @@ class _Body:
     def _pair(self, e: BinaryOp | CompareOp | And | Or, a: Expr, b: Expr) -> Expr:
         if a.dtype.lanes != b.dtype.lanes:
             a, b = self._splat(a), self._splat(b)
-        if self.mask is not None and _may_trap(e) and not self._is_free(e):
-            a, b = self._splat(a), self._splat(b)
-            b = Select(self.mask, b, Broadcast(IntImm(1, e.dtype.scalar), self.lanes))
         return type(e)(a, b)
 
     def _linear(self, e: Expr) -> tuple[Linear, Linear] | None:
@@ -452,14 +448,12 @@ class _Body:
 
 def may_fault(e: Expr, scope: Scope) -> bool:
     """Whether running ``e`` without being asked to could stop the process: an element that may lie
-    outside of its buffer, an integer divisor that may be zero."""
+    outside of its buffer."""
     for n in walk(e):
         if isinstance(n, BufferLoad):
             form, size = scope.linear(n.indices[0]), scope.linear(n.buffer.shape[0])
             if not (scope.is_at_least(form, 0) and scope.is_below(form - size, 0)):
                 return True
-        elif _may_trap(n) and not (n.b.dtype is INDEX and scope.is_at_least(scope.linear(n.b), 1)):
-            return True
     return False
 
 
@@ -469,11 +463,3 @@ def _is_zero(e: Expr) -> bool:
         and isinstance(e.value, IntImm | FloatImm)
         and str(e.value.value) in ("0", "0.0")
     )
-
-
-def _may_trap(e: object) -> TypeGuard[Div | FloorDiv | FloorMod]:
-    """Whether ``e`` divides integers by what is no constant: lanes that are masked off divide too,
-    and an integer division by zero stops the process."""
-    if not isinstance(e, Div | FloorDiv | FloorMod) or e.dtype.is_float:
-        return False
-    return not isinstance(e.b, IntImm)

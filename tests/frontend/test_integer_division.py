@@ -1,4 +1,4 @@
-"""Guarded integer division: C's and Python's results, and no operation that could trap."""
+"""Integer division of imported models: C's and Python's results, and nothing that traps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import nn
 
 import burnish
 from burnish import errors
-from burnish.frontend.integer_division import divide_integers, remainder_of_truncation
+from burnish.frontend.integer_division import remainder_of_truncation
 from burnish.graphir import ops
 from burnish.graphir.builder import BlockBuilder, call_op
 from burnish.graphir.expr import Atom, Constant, Var, constant
@@ -62,49 +62,6 @@ def emit(
 
 A = np.array([7, -7, 7, -7, 0, 5, 5, -128], np.int8)
 B = np.array([2, 2, -2, -2, 3, 0, -1, -1], np.int8)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("divide", [3, -3, -3, 3, 0, 5, -5, -128]),
-        ("floor_divide", [3, -4, -4, 3, 0, 5, -5, -128]),
-        ("floor_mod", [1, 1, -1, -1, 0, 0, 0, 0]),
-    ],
-)
-def test_every_divisor_has_a_result(name: str, expected: list[int]) -> None:
-    found, _ = emit(lambda e, a, b: divide_integers(e, name, a, b), A, B)
-    assert found.tolist() == expected
-    assert found.dtype == np.int8
-
-
-def test_the_divisor_that_reaches_the_operator_is_never_0_or_minus_1(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[np.ndarray] = []
-    divide = reference.OPERATORS["divide"]
-
-    def watch(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        seen.append(b)
-        return np.asarray(divide(a, b))
-
-    monkeypatch.setitem(reference.OPERATORS, "divide", watch)
-    emit(lambda e, a, b: divide_integers(e, "divide", a, b), A, B)
-    assert not np.isin(seen[0], (0, -1)).any()
-
-
-def test_unsigned_and_constant_divisors_need_less() -> None:
-    unsigned, names = emit(
-        lambda e, a, b: divide_integers(e, "divide", a, b),
-        np.array([7, 5], np.uint8),
-        np.array([2, 0], np.uint8),
-    )
-    assert unsigned.tolist() == [3, 5]
-    assert names == ["equal", "where", "divide"]
-    for value, count in ((3, 1), (-1, 7), (0, 7)):
-        make = lambda e, a, b: divide_integers(e, "floor_divide", a, b)  # noqa: E731
-        _, names = emit(make, A, np.array(value, np.int8), fixed=True)
-        assert len(names) == count
 
 
 def test_the_truncated_remainder_has_the_sign_of_the_dividend() -> None:

@@ -166,6 +166,50 @@ CASTS = [
 ]
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint32"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_no_integer_divisor_stops_the_process(dtype: str, kind: str, masked: bool) -> None:
+    """By 0 a number is its own quotient, and the least number by -1; the remainders are 0."""
+    a, b = ints(1, dtype), ints(2, dtype)
+    b[::3] = 0
+    a[4:20:5] = np.iinfo(dtype).min
+    if dtype.startswith("int"):
+        b[1::3] = -1
+    wide = a.astype(object)
+    safe = np.where(b == 0, 1, b).astype(object)
+    floor, mod = wide // safe, wide % safe
+    trunc = np.array(
+        [
+            abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+            for x, y in zip(wide, safe, strict=True)
+        ],
+        object,
+    )
+    for expr, expected in (
+        ("A[v] // B[v]", floor),
+        ("A[v] % B[v]", mod),
+        ("T.truncdiv(A[v], B[v])", trunc),
+    ):
+        text = f"T.if_then_else(v < 30, {expr}, A[v])" if masked else expr
+        found = evaluate(text, f"{dtype} {dtype} {dtype}", a, b, kind=kind)
+        bits = np.iinfo(dtype).bits
+        kept = [
+            e if v < 30 or not masked else w
+            for v, (e, w) in enumerate(zip(expected, wide, strict=True))
+        ]
+        assert [int(x) % (1 << bits) for x in found] == [int(x) % (1 << bits) for x in kept]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+def test_a_divisor_that_is_known_is_not_asked(dtype: str) -> None:
+    """The end of the loop is one comparison; a divisor that may be 0 or -1 takes two more."""
+    for expr, count in (("A[v] // T.{0}(7)", 1), ("A[v] // B[v]", 3)):
+        text = kernel(expr.format(dtype), f"{dtype} {dtype} {dtype}", kind="range")
+        lowered = lower_func(parse_func(text), Target("native"))
+        made = emit_object([lowered], Target("native"), keep_text=True)
+        assert made.ir.count("icmp eq") == count
+
+
 @pytest.mark.parametrize(("source", "target"), CASTS)
 def test_casts(source: str, target: str, kind: str) -> None:
     if source == "bool":

@@ -146,16 +146,6 @@ def f(a: T.handle):
         vectorize_loops(flatten_buffers(simplify_loops(lower_blocks(func))), AVX2)
 
 
-def test_lanes_that_are_masked_off_do_not_divide_by_zero() -> None:
-    store = "C[vi, vj] = T.if_then_else(vj < vi, A[vi, vj] // {}, 0)"
-    text = vectorized(store.format("B[vi, vj]"), dtypes="int32 int32 int32")
-    divisor = text.split("//")[1]
-    assert divisor.strip().startswith("T.Select(")
-    assert "T.Broadcast(T.int32(1), 8)" in divisor
-    assert "// T.Broadcast(" in vectorized(store.format("3"), dtypes="int32 int32 int32")
-    assert "// B.vload(" in vectorized(store.format("B[vi, vj]"))
-
-
 def test_what_may_fault_under_a_mask_is_masked_too() -> None:
     store = "A[vi, vj] = T.if_then_else(vj < vi, {}, 0)"
     dtypes = "int64 int64 int64"
