@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 from ...support.abi import LONG_WORK, POLLED_WORK
-from ...support.node import children, map_children, replace, walk
+from ...support.node import children, walk
 from ..buffer import Buffer
 from ..expr import (
     INDEX,
@@ -26,7 +26,6 @@ from ..expr import (
     Broadcast,
     BufferLoad,
     Call,
-    Div,
     Expr,
     FloatImm,
     FloorDiv,
@@ -40,7 +39,6 @@ from ..expr import (
     Sub,
     Var,
     add,
-    const,
     floordiv,
     is_const,
     maximum,
@@ -93,7 +91,8 @@ class Work:
         self._vector_bits = max(vector_bits, 64)
         self._of: dict[int, Expr] = {}
         self._innermost: Var | None = None
-        total = without_traps(self._stmt(body, {}))
+        self._far: dict[int, Expr] = {}
+        total = self._stmt(body, {})
         if _is_unknown([total]):
             total = maximum(substitute(total, {_UNKNOWN: IntImm(1)}), IntImm(LONG_WORK))
         self.total = total
@@ -128,10 +127,7 @@ class Work:
     def _count(self, s: Stmt, bounds: Bounds) -> Expr:  # noqa: C901 - one match over a closed set
         match s:
             case SeqStmt(stmts):
-                total: Expr = IntImm(0)
-                for x in stmts:
-                    total = add(total, self._stmt(x, bounds))
-                return total
+                return sum_of([self._stmt(x, bounds) for x in stmts])
             case For(var, start, extent):
                 first, last = self._limits(start, bounds)
                 low, high = self._limits(extent, bounds)
@@ -180,15 +176,15 @@ class Work:
 
     def _operations(self, value: Expr) -> Expr:
         """Vector operations of one evaluation; what is shared in it is evaluated once."""
-        count: Expr = IntImm(0)
+        counts: list[Expr] = []
         for n in _nodes(value):
             if isinstance(n, BufferLoad):
-                count = add(count, self._access(n.buffer, n.indices, n))
+                counts.append(self._access(n.buffer, n.indices, n))
             elif isinstance(n, Call) and n.op != "fma":
-                count = add(count, IntImm(_FUNCTION * self._vectors(n)))
+                counts.append(IntImm(_FUNCTION * self._vectors(n)))
             elif not isinstance(n, _FREE):
-                count = add(count, IntImm(self._vectors(n)))
-        return count
+                counts.append(IntImm(self._vectors(n)))
+        return sum_of(counts)
 
     def _access(self, buffer: Buffer, indices: Sequence[Expr], value: Expr) -> Expr:
         """Operations of a load or a store of ``value``: of the lanes one after another, where they
@@ -210,7 +206,13 @@ class Work:
         return not any(n is self._innermost for n in nodes)
 
     def _is_far(self, buffer: Buffer) -> Expr:
-        """1 where a buffer is too large for a cache, 0 otherwise."""
+        """1 where a buffer is too large for a cache, 0 otherwise; one expression for a buffer."""
+        known = self._far.get(id(buffer))
+        if known is None:
+            known = self._far[id(buffer)] = self._how_far(buffer)
+        return known
+
+    def _how_far(self, buffer: Buffer) -> Expr:
         size: Expr = IntImm(buffer.dtype.itemsize)
         for extent in buffer.shape:
             size = mul(size, extent)
@@ -249,13 +251,27 @@ def _nodes(value: Expr) -> Iterable[Expr]:
             stack.extend([c for c in children(n) if isinstance(c, Expr)])
 
 
-def without_traps(e: Expr) -> Expr:
-    """An index expression with divisors of at least 1. A loop that a size of 0 keeps from running
-    may divide by that size; who asks for its work beforehand would."""
-    e = map_children(e, without_traps)
-    if isinstance(e, FloorDiv | FloorMod | Div) and not isinstance(e.b, IntImm):
-        return replace(e, b=maximum(e.b, const(1, e.b.dtype)))
-    return e
+def sum_of(parts: Iterable[Expr]) -> Expr:
+    """The sum of index expressions, as deep as its terms are few: a term that comes again is
+    counted, and numbers are one. A body of a thousand statements has a sum of a few terms."""
+    number, counts = 0, dict[int, tuple[Expr, int]]()
+    stack = list(parts)[::-1]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Add):
+            stack += [e.b, e.a]
+            continue
+        if isinstance(e, IntImm):
+            number += e.value
+            continue
+        term, times = (e.a, e.b.value) if isinstance(e, Mul) and isinstance(e.b, IntImm) else (e, 1)
+        counts[id(term)] = term, times + (counts[id(term)][1] if id(term) in counts else 0)
+    terms = [mul(term, IntImm(times)) for term, times in counts.values()]
+    terms.append(IntImm(number))
+    while len(terms) > 1:
+        pairs = [add(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)]
+        terms = pairs + terms[2 * len(pairs) :]
+    return terms[0]
 
 
 def evaluate(e: Expr, size: int, unknown: int = 1) -> int:

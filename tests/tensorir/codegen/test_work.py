@@ -11,8 +11,8 @@ from burnish.support.abi import LONG_WORK, POLLED_WORK
 from burnish.support.host import native_target
 from burnish.support.node import walk
 from burnish.tensorir.codegen.object import emit_object
-from burnish.tensorir.codegen.work import STRIP_WORK, Work, evaluate
-from burnish.tensorir.expr import IntImm, Var, maximum
+from burnish.tensorir.codegen.work import STRIP_WORK, Work, evaluate, sum_of
+from burnish.tensorir.expr import INDEX, IntImm, Var, add, maximum, minimum, mul
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import For, SeqStmt
 from burnish.tests.native import Native, lower, prepare
@@ -247,3 +247,17 @@ def test_a_kernel_that_is_cancelled_returns(
     assert 0 < work(sizes) < POLLED_WORK
     sizes[0] = 1 << 12
     assert work(sizes) > LONG_WORK
+
+
+def test_the_work_of_many_statements_is_a_short_sum() -> None:
+    """Once it was as deep as the statements are many, and Python's stack is not."""
+    m = Var("m", INDEX)
+    parts = [add(mul(m, IntImm(3)), IntImm(i)) for i in range(3000)]
+    total = sum_of(parts)
+    assert evaluate(total, 10) == 3000 * 30 + sum(range(3000))
+    assert len(list(walk(total))) < 12000
+    far = minimum(m, IntImm(1))
+    total = sum_of([mul(far, IntImm(16)), IntImm(2)] * 3000)
+    assert len(list(walk(total))) == 7
+    assert evaluate(total, 10) == 3000 * 18
+    assert evaluate(sum_of([]), 10) == 0
