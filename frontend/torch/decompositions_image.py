@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -196,16 +196,32 @@ def _places_of(
 
 
 # -- resizing ------------------------------------------------------------------------------------
-def _triangles(size: int, out: int, align_corners: bool, scale: float | None) -> Tensor:
-    """The weights (out, size) of linear interpolation whose support grows with the scale."""
+def _tent(distance: Tensor) -> Tensor:
+    return (1 - distance).clamp(min=0)
+
+
+def _keys_cubic(distance: Tensor) -> Tensor:
+    """Keys' kernel with a = -1/2, as where antialiasing is asked for (-3/4 elsewhere)."""
+    near = (1.5 * distance - 2.5) * distance * distance + 1
+    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+    return torch.where(distance < 1, near, torch.where(distance < 2, far, torch.zeros_like(far)))
+
+
+def _spread_weights(
+    kernel: Callable[[Tensor], Tensor],
+    size: int,
+    out: int,
+    align_corners: bool,
+    scale: float | None,
+) -> Tensor:
+    """The weights (out, size) of an interpolation whose support grows with the scale."""
     if align_corners:
         step = (size - 1) / (out - 1) if out > 1 else 0.0
     else:
         step = 1 / scale if scale else size / out
-    support = max(step, 1.0)
     centre = (torch.arange(out, dtype=torch.float64) + 0.5) * step
     distance = torch.arange(size, dtype=torch.float64) + 0.5 - centre.unsqueeze(-1)
-    weights = (1 - distance.abs() / support).clamp(min=0)
+    weights = kernel(distance.abs() / max(step, 1.0))
     return weights / weights.sum(-1, keepdim=True)
 
 
@@ -217,9 +233,35 @@ def upsample_bilinear_antialiased(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Tensor:
-    """A product with the weights of each axis; of bytes in float32, rounded at the end."""
+    return _antialiased(x, _tent, output_size, align_corners, scales_h, scales_w)
+
+
+@decomposes(aten._upsample_bicubic2d_aa.default)
+def upsample_bicubic_antialiased(
+    x: Tensor,
+    output_size: Sequence[int],
+    align_corners: bool,
+    scales_h: float | None = None,
+    scales_w: float | None = None,
+) -> Tensor:
+    return _antialiased(x, _keys_cubic, output_size, align_corners, scales_h, scales_w)
+
+
+def _antialiased(
+    x: Tensor,
+    kernel: Callable[[Tensor], Tensor],
+    output_size: Sequence[int],
+    align_corners: bool,
+    *scales: float | None,
+) -> Tensor:
+    """A product with the weights of each axis; bytes are rounded after each, as eager does (whose
+    weights have 16 bits then: each may differ by one)."""
     dtype = x.dtype if x.dtype.is_floating_point else torch.float32
-    down = _triangles(x.shape[-2], output_size[0], align_corners, scales_h).to(dtype)
-    across = _triangles(x.shape[-1], output_size[1], align_corners, scales_w).to(dtype)
-    result = torch.matmul(down, torch.matmul(x.to(dtype), across.t()))
-    return result if dtype == x.dtype else result.round().clamp(0, 255).to(x.dtype)
+    down, across = (
+        _spread_weights(kernel, x.shape[axis], out, align_corners, scale).to(dtype)
+        for axis, out, scale in zip((-2, -1), output_size, scales, strict=True)
+    )
+    if dtype == x.dtype:
+        return torch.matmul(down, torch.matmul(x, across.t()))
+    rows = torch.matmul(x.to(dtype), across.t()).round().clamp(0, 255)
+    return torch.matmul(down, rows).round().clamp(0, 255).to(x.dtype)

@@ -10,6 +10,7 @@ at size 0 is always asked, because no rule of torch covers it.
 from __future__ import annotations
 
 import contextlib
+import inspect
 import re
 import threading
 import warnings
@@ -136,6 +137,41 @@ def quiet_torch() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def _named_keywords(module: torch.nn.Module, plan: ExportPlan) -> Iterator[None]:
+    """Lets ``forward(**inputs)`` have the names it is called with, where dims have names:
+    torch.export then counts such inputs twice, by name and below ``inputs``."""
+    signature = inspect.signature(module.forward)
+    parameters = list(signature.parameters.values())
+    if plan.specification is None or not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        yield
+        return
+    forward, own = module.forward, module.__dict__.get("forward")
+
+    def named(*args: Any, **kwargs: Any) -> Any:
+        return forward(*args, **kwargs)
+
+    known = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+    more = [n for n in plan.kwargs if n not in signature.parameters]
+    keywords = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in more]
+    named.__signature__ = signature.replace(parameters=known + keywords)  # type: ignore[attr-defined]
+    specification = plan.specification
+    plan.specification = {}
+    for name, entry in specification.items():
+        is_rest = name in signature.parameters and (
+            signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        )
+        plan.specification |= entry if is_rest else {name: entry}
+    module.__dict__["forward"] = named
+    try:
+        yield
+    finally:
+        plan.specification = specification
+        del module.__dict__["forward"]
+        if own is not None:
+            module.__dict__["forward"] = own
+
+
 def _export(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
     def export() -> ExportedProgram:
         return torch.export.export(
@@ -147,7 +183,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
         )
 
     try:
-        with quiet_torch(), torch.no_grad():
+        with quiet_torch(), torch.no_grad(), _named_keywords(module, plan):
             try:
                 return export()
             except LOOKS:

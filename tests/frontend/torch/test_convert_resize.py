@@ -136,8 +136,6 @@ def test_pixel_shuffles() -> None:
         (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), {2: "h"},
          "a symbolic size can be resized by nearest with a whole scale only"),
         (lambda x: F.interpolate(x, (9, 9), mode="bilinear"), {2: "h"}, "resizes a symbolic dim"),
-        (lambda x: F.interpolate(x, (9, 9), mode="bicubic", antialias=True), None,
-         "_upsample_bicubic2d_aa"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_imported(function, dims, message) -> None:  # type: ignore[no-untyped-def]

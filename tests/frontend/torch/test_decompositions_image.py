@@ -161,22 +161,25 @@ def test_unpooling() -> None:
 
 @pytest.mark.parametrize("corners", [False, True])
 @pytest.mark.parametrize("size", [(3, 2), (9, 4), (5, 1), (1, 7)])
-def test_antialiased_resizing(size: tuple[int, int], corners: bool) -> None:
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+def test_antialiased_resizing(mode: str, size: tuple[int, int], corners: bool) -> None:
     check_all(
         {"resized": lambda x: F.interpolate(
-            x, size, mode="bilinear", antialias=True, align_corners=corners
+            x, size, mode=mode, antialias=True, align_corners=corners
         )},
         torch.randn(2, 3, 5, 4, dtype=torch.float64),
     )  # fmt: skip
 
 
-def test_bytes_are_resized_in_float32() -> None:
-    """torch computes with fixed points: one step may differ."""
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("size", [(5, 7), (30, 21)])
+def test_bytes_are_resized_in_float32(mode: str, size: tuple[int, int]) -> None:
+    """torch computes with fixed points: one step may differ in each direction."""
     x = torch.randint(0, 255, (1, 3, 16, 16), dtype=torch.uint8)
 
     def resize(x: torch.Tensor) -> torch.Tensor:
-        return F.interpolate(x, (5, 7), mode="bilinear", antialias=True)
+        return F.interpolate(x, size, mode=mode, antialias=True)
 
     (found,) = evaluate(import_function(resize, x), x)
     assert found.dtype == "uint8"
-    assert abs(found.astype(int) - resize(x).numpy().astype(int)).max() <= 1
+    assert abs(found.astype(int) - resize(x).numpy().astype(int)).max() <= 2

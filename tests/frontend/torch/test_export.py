@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
+import burnish
 from burnish.frontend.torch import export
 from burnish.frontend.torch.export import check_eval_mode, export_module, run_program
 from burnish.support.errors import FrontendError
@@ -167,3 +168,19 @@ def test_checks_of_sizes_leave_a_modules_buffers_as_they_were() -> None:
     export_module(module, (torch.rand(4),), None, ({0: "n"},))
     assert module.calls is held
     assert held.item() == 0
+
+
+class TakesAnything(nn.Module):
+    def forward(self, x: torch.Tensor, **inputs: torch.Tensor) -> torch.Tensor:
+        return x + inputs["y"] * inputs["scale"]
+
+
+def test_keywords_without_a_name_of_their_own_have_dims_of_any_size() -> None:
+    module, y = TakesAnything().eval(), torch.rand(3, 4)
+    shapes = {"x": {0: "n"}, "y": {0: "n"}}
+    plan = export_module(module, (torch.rand(3, 4),), {"y": y, "scale": torch.tensor(2.0)}, shapes)
+    assert "forward" not in vars(module), "it is as it was"
+    assert plan is not None
+    model = burnish.compile(module, dynamic_shapes=shapes)
+    x, y = torch.rand(7, 4), torch.rand(7, 4)
+    assert torch.equal(model(x, y=y, scale=torch.tensor(3.0)), x + y * 3)
