@@ -50,6 +50,7 @@ def max_pool(
     """The maximum of each window. ``ceil_mode`` adds a last window that starts inside but reaches
     over the edge. Raises ComputeError for parameters that do not fit."""
     _check("max_pool", x, kernel, strides, padding, dilation)
+    kernel = _inside(x, kernel, strides, padding, dilation, ceil_mode, channels_last)
     reach = _whole_windows(x, kernel, strides, padding, dilation, ceil_mode, channels_last)
     lowest = _lowest(x.dtype)
     padded = pad_spatial(x, reach, lowest, "max_pool_pad", last=channels_last)
@@ -73,6 +74,7 @@ def avg_pool(
     truncated. Raises ComputeError for parameters that do not fit."""
     ones = [1] * len(kernel)
     _check("avg_pool", x, kernel, strides, padding, ones)
+    kernel = _inside(x, kernel, strides, padding, ones, ceil_mode, channels_last)
     reach = _whole_windows(x, kernel, strides, padding, ones, ceil_mode, channels_last)
     padded = pad_spatial(x, reach, 0.0, "avg_pool_pad", last=channels_last)
     sizes = _Sizes(tuple(kernel), tuple(strides), tuple(ones), channels_last)
@@ -142,6 +144,30 @@ def pool_extent(
         0, (count - 1) * stride + (kernel - 1) * dilation + 1 - size.value - before - after
     )
     return IntImm(count, INDEX), beyond
+
+
+def _inside(
+    x: Tensor,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+    last: bool,
+) -> list[int]:
+    """The kernel without what lies beyond the padding on an axis that has a single window:
+    ``ceil_mode`` allows one that is far larger than the image."""
+    sizes = list(kernel)
+    for d, size in enumerate(parts_of(x.shape, last=last)[2]):
+        before, after = padding[2 * d : 2 * d + 2]
+        if not ceil_mode or not isinstance(size, IntImm):
+            continue
+        count, beyond = pool_extent(
+            size, kernel[d], strides[d], before, after, dilation[d], ceil_mode=True
+        )
+        if isinstance(count, IntImm) and count.value == 1 and beyond:
+            sizes[d] = max(1, (size.value + before + after - 1) // dilation[d] + 1)
+    return sizes
 
 
 def _whole_windows(

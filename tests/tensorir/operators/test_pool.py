@@ -41,6 +41,8 @@ CASES: list[tuple[tuple[int, ...], dict[str, Any]]] = [
     ((1, 2, 70, 80), {"kernel_size": (3, 40), "stride": (3, 40)}),
     ((1, 2, 40, 75), {"kernel_size": (4, 33), "stride": (2, 5), "padding": (1, 16)}),
     ((1, 1, 8, 79), {"kernel_size": (3, 34), "stride": (2, 33), "ceil_mode": True}),
+    ((1, 2, 3, 5), {"kernel_size": 4096, "stride": 4096, "padding": 1, "ceil_mode": True}),
+    ((1, 2, 3, 5), {"kernel_size": (2, 4096), "stride": (1, 4095), "ceil_mode": True}),
     ((1, 2, 4, 5, 70), {"kernel_size": (2, 1, 35), "stride": (2, 1, 35)}),
 ]
 
@@ -144,3 +146,9 @@ def test_the_mean_of_large_windows_is_exact_to_a_few_roundings() -> None:
     # Vectors of the image's rows, no element by itself.
     assert "T.vectorized(" in func.script()
     assert "[v_i0, v_i1, v_i2 * 200 + v_k0, v_i3]" in func.script()
+
+
+def test_a_window_larger_than_the_image_is_as_large_as_the_image() -> None:
+    x = te.placeholder((1, 2, 3, 5), "float32", name="x")
+    made = ops.avg_pool(x, kernel=[4096] * 2, strides=[4096] * 2, padding=[1] * 4, ceil_mode=True)
+    assert "4096" not in te.create_prim_func([x, made]).script()
