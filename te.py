@@ -14,6 +14,7 @@ from .tensorir.compute import (
     ComputeOp,
     ReduceAxis,
     Tensor,
+    TensorSlice,
     comm_reducer,
     compute,
     create_prim_func,
@@ -23,6 +24,7 @@ from .tensorir.compute import (
     prod,
     reduce_axis,
     sum,
+    tag_scope,
     var,
 )
 from .tensorir.expr import (
@@ -132,11 +134,11 @@ def max_value(dtype: str) -> Expr:
 
 __all__ = [
     "CommReducer", "ComputeOp", "ReduceAxis", "Schedule", "Stage", "StageAxis", "StageSchedule",
-    "Tensor", "ThreadAxis", "abs", "all", "any", "atan", "atan2", "cast", "ceil", "comm_reducer",
-    "compute", "const", "copysign", "cos", "create_prim_func", "create_schedule", "erf", "exp",
-    "exp2", "expm1", "floor", "floordiv", "floormod", "fma", "fmod", "if_then_else", "isfinite",
-    "isinf", "isnan", "log", "log1p", "log2", "logical_and", "logical_not", "logical_or", "max",
-    "max_value", "maximum", "min", "min_value", "minimum", "placeholder", "pow", "power", "prod",
-    "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "size_var", "sqrt", "sum", "tan",
-    "tanh", "thread_axis", "trunc", "var",
+    "Tensor", "TensorSlice", "ThreadAxis", "abs", "all", "any", "atan", "atan2", "cast", "ceil",
+    "comm_reducer", "compute", "const", "copysign", "cos", "create_prim_func", "create_schedule",
+    "erf", "exp", "exp2", "expm1", "floor", "floordiv", "floormod", "fma", "fmod", "if_then_else",
+    "isfinite", "isinf", "isnan", "log", "log1p", "log2", "logical_and", "logical_not",
+    "logical_or", "max", "max_value", "maximum", "min", "min_value", "minimum", "placeholder",
+    "pow", "power", "prod", "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "size_var",
+    "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis", "trunc", "var",
 ]  # fmt: skip

@@ -7,7 +7,9 @@ ComputeOp; ``create_prim_func`` writes the loops and blocks. Nothing is schedule
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, overload
 
 from ..support.errors import ComputeError
@@ -27,11 +29,28 @@ from .tensor import ComputeOp as ComputeOp
 from .tensor import ReduceAxis as ReduceAxis
 from .tensor import ShapeLike as ShapeLike
 from .tensor import Tensor as Tensor
+from .tensor import TensorSlice as TensorSlice
 from .tensor import TupleReduce, is_reduction_expr
 from .tensor import as_shape as as_shape
 from .tensor import placeholder as placeholder
 from .tensor import reduce_axis as reduce_axis
 from .tensor import var as var
+
+_TAG: ContextVar[str] = ContextVar("tag", default="")
+
+
+@contextmanager
+def tag_scope(tag: str) -> Iterator[None]:
+    """``with te.tag_scope("injective"):`` gives each definition made inside of it this tag, which
+    says nothing to the compiler; ``tensor.op.tag`` reads it. Raises ComputeError inside of another
+    one, and a definition that has a tag of its own raises it too."""
+    if _TAG.get():
+        raise ComputeError(f"tag_scope({tag!r}) stands inside of tag_scope({_TAG.get()!r}).")
+    before = _TAG.set(tag)
+    try:
+        yield
+    finally:
+        _TAG.reset(before)
 
 
 @overload
@@ -78,7 +97,10 @@ def compute(
     bodies = tuple([_shared(as_expr(part)) for part in parts])
     title = name or "compute"
     _check_bodies(title, bodies)
-    op = ComputeOp(title, axis, bodies, tuple((attrs or {}).items()), tag)
+    around = _TAG.get()
+    if tag and around:
+        raise ComputeError(f"{title!r} has the tag {tag!r} inside of tag_scope({around!r}).")
+    op = ComputeOp(title, axis, bodies, tuple((attrs or {}).items()), tag or around)
     _check_axes(op)
     op.outputs = tuple(
         [

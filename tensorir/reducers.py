@@ -148,15 +148,24 @@ class CommReducer:
     def __call__(
         self,
         expr: ExprLike | Sequence[ExprLike],
-        axis: AxisLike,
-        where: Expr | Equality | None = None,
+        axis: AxisLike | ExprLike,
+        where: Any = None,
+        init: Any = None,
+        *more: ExprLike,
     ) -> Any:
         """The reduction of ``expr`` over ``axis``: one expression, or a tuple of them for a tuple;
-        terms where ``where`` does not hold are left out."""
+        terms where ``where`` does not hold are left out; it begins with ``init`` (as many values)
+        in place of the neutral ones.
+
+        With a value in place of the axes, what ``fcombine`` makes of the two, and of that and each
+        further one: ``largest(a, b, c)``.
+        """
+        if not _is_axes(axis):
+            return self._combined([expr, axis, where, init, *more])
         several = isinstance(expr, (tuple, list))
         given: Any = expr if several else [expr]
         values = [as_expr(e) for e in given]
-        axes = _axes(self.name, axis)
+        axes = _axes(self.name, axis)  # type: ignore[arg-type]
         if not axes:
             raise ComputeError(f"{self.name}: expected at least one axis made by reduce_axis.")
         neutral = self.identities([v.dtype for v in values], several=several)
@@ -166,6 +175,8 @@ class CommReducer:
                 Call("if_then_else", (holds, v, e), v.dtype)
                 for v, e in zip(values, neutral, strict=True)
             ]
+        if init is not None:
+            neutral = self._checked("init", init, [v.dtype for v in values], several=several)
         # Checks what fcombine gives now, where the user is; the block is made later.
         self.combine(values, values, several=several)
         sources = tuple([share_values(v) for v in values])
@@ -173,6 +184,14 @@ class CommReducer:
             [TupleReduce(self, sources, axes, neutral, i, v.dtype) for i, v in enumerate(sources)]
         )
         return made if several else made[0]
+
+    def _combined(self, values: Sequence[Any]) -> Expr:
+        """``fcombine`` from the left over values, of which some may be missing at the end."""
+        given = [v for v in values if v is not None]
+        result = as_expr(given[0])
+        for value in given[1:]:
+            (result,) = self.combine([result], [as_expr(value, result.dtype)], several=False)
+        return result
 
     def identities(self, dtypes: Sequence[DType], *, several: bool) -> tuple[Expr, ...]:
         """The neutral values for these dtypes."""

@@ -8,7 +8,7 @@ stands in a PrimFunc: ``create_prim_func`` puts plain Buffers and fresh Vars in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ..support.dtype import DType
 from ..support.errors import ComputeError
@@ -96,6 +96,11 @@ class ComputeOp:
                     seen.setdefault(id(n.buffer), n.buffer)
         return tuple(seen.values())
 
+    @property
+    def input_tensors(self) -> list[Tensor]:
+        """``inputs`` as a list, the name that TVM's programs use."""
+        return list(self.inputs)
+
     def output(self, index: int = 0) -> Tensor:
         """The tensor defined; of several, the one with this number."""
         if not 0 <= index < len(self.outputs):
@@ -108,7 +113,7 @@ class ComputeOp:
 @node
 class Tensor(Buffer):
     """A buffer of a compute definition; ``op`` is None for a placeholder, ``value_index`` its place
-    among the outputs of ``op``. ``A[i, j]`` loads from it.
+    among the outputs of ``op``. ``A[i, j]`` loads from it; fewer indices give a TensorSlice.
     """
 
     name: str
@@ -123,19 +128,52 @@ class Tensor(Buffer):
 
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> BufferLoad:
         items = indices if isinstance(indices, tuple) else (indices,)
-        if len(items) != len(self.shape):
-            raise ComputeError(
-                f"The tensor {self.name!r} has {len(self.shape)} dimensions; it is indexed with "
-                f"{len(items)}."
-            )
-        return BufferLoad(self, tuple([_index(i, self.name) for i in items]))
+        if 0 < len(items) < len(self.shape):
+            return TensorSlice(self, items)  # type: ignore[return-value]  # no element yet
+        return self(*items)
 
     def __call__(self, *indices: ExprLike) -> BufferLoad:
         """``A(i, j)`` is ``A[i, j]``, so that ``lambda *i: A(*i)`` takes any number of axes."""
-        return self[indices]
+        if len(indices) != len(self.shape):
+            raise ComputeError(
+                f"The tensor {self.name!r} has {len(self.shape)} dimensions; it is indexed with "
+                f"{len(indices)}."
+            )
+        return BufferLoad(self, tuple([_index(i, self.name) for i in indices]))
 
     def __repr__(self) -> str:
         return f"Tensor({self.name!r})"
+
+
+class TensorSlice:
+    """A tensor with its first indices given: ``A[i]`` of a matrix, of which ``A[i][j]`` is an
+    element. It is no expression: a definition computes elements."""
+
+    __slots__ = ("indices", "tensor")
+
+    def __init__(self, tensor: Tensor, indices: tuple[ExprLike, ...]) -> None:
+        self.tensor, self.indices = tensor, indices
+
+    def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> BufferLoad:
+        items = indices if isinstance(indices, tuple) else (indices,)
+        return self.tensor[(*self.indices, *items)]
+
+    @property
+    def dtype(self) -> DType:
+        """That of the tensor's elements."""
+        return self.tensor.dtype
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise ComputeError(
+            f"The tensor {self.tensor.name!r} has {self.tensor.ndim} dimensions; it is indexed "
+            f"with {len(self.indices)}."
+        )
+
+    __index__ = __float__ = __neg__ = __add__ = __radd__ = __sub__ = __rsub__ = _refuse
+    __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __lt__ = __le__ = __gt__ = __ge__ = _refuse
+
+    def __repr__(self) -> str:
+        return f"{self.tensor!r}[{len(self.indices)} of {self.tensor.ndim} indices]"
 
 
 def _index(i: ExprLike | IterVar, name: str) -> Expr:

@@ -155,7 +155,7 @@ def test_errors() -> None:
     with pytest.raises(ComputeError, match="placeholders alone"):
         create_prim_func([a])
     with pytest.raises(ComputeError, match="has 2 dimensions; it is indexed with 1"):
-        a[0]
+        te.compute((4,), lambda i: a[i])
     with pytest.raises(ComputeError, match="The shape has 1 dimensions, but the function takes 2"):
         te.compute((4,), lambda i, j: a[i, j])
     with pytest.raises(ComputeError, match="uses the reduce axis 'k' but does not reduce"):
@@ -193,3 +193,19 @@ def test_dims_compare_by_value() -> None:
 def test_a_constant_has_the_dtype_of_its_python_type() -> None:
     assert [str(te.const(v).dtype) for v in (0.0, 0, True)] == ["float32", "int64", "bool"]
     assert te.const(0, "float16").dtype == "float16"
+
+
+def test_a_tag_is_given_by_its_scope() -> None:
+    a = te.placeholder((4,), name="A")
+    with te.tag_scope("injective"):
+        b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+        with pytest.raises(ComputeError, match="'C' has the tag 'own' inside of tag_scope"):
+            te.compute((4,), lambda i: a[i], name="C", tag="own")
+        with pytest.raises(ComputeError, match="stands inside of tag_scope"), te.tag_scope("x"):
+            pass
+    c = te.compute((4,), lambda i: a[i] + 1.0, name="C", tag="own")
+    d = te.compute((4,), lambda i: a[i] + 1.0, name="D")
+    assert b.op is not None
+    assert c.op is not None
+    assert d.op is not None
+    assert (b.op.tag, c.op.tag, d.op.tag) == ("injective", "own", "")

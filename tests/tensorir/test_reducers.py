@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from burnish import te
-from burnish.support.errors import ComputeError
+from burnish.support.errors import ComputeError, DTypeError
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.verify import verify_func
 from burnish.tensorir.verify_regions import verify_regions
@@ -108,3 +108,26 @@ def test_errors() -> None:
         argmax()(pair, axis=[])
     with pytest.raises(ComputeError, match="argmax: expected axes made by reduce_axis, found Var"):
         argmax()(pair, axis=[te.var("i")])
+
+
+def test_a_reducer_of_values_alone_combines_them() -> None:
+    total = te.comm_reducer(lambda x, y: x + y * 2, lambda t: te.const(0, t), name="total")
+    a = te.placeholder((4, 3), name="A")
+    b = te.compute((4,), lambda i: total(a[i, 0], a[i, 1], a[i, 2], 1), name="B")
+    found = np.zeros(4, "float32")
+    given = np.arange(12, dtype="float32").reshape(4, 3)
+    run(te.create_prim_func([a, b]), given, found)
+    np.testing.assert_array_equal(found, given @ np.float32([1, 2, 2]) + 2)
+    with pytest.raises(DTypeError, match="for Add; found float32 and float64"):
+        te.compute((4,), lambda i: total(a[i, 0], te.const(1, "float64")))
+
+
+def test_a_reducer_begins_with_init() -> None:
+    a, k = terms()
+    largest = te.comm_reducer(te.maximum, te.min_value, name="largest")
+    b = te.compute((1,), lambda _: largest(a[k], axis=k, init=20.0), name="B")
+    found = np.zeros(1, "float32")
+    run(te.create_prim_func([a, b]), VALUES, found)
+    assert found[0] == 20.0
+    with pytest.raises(ComputeError, match="over one value, but init gave 2"):
+        largest(a[k], axis=k, init=(1.0, 2.0))

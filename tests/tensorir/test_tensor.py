@@ -6,6 +6,7 @@ import pytest
 
 from burnish import te
 from burnish.support.errors import ComputeError
+from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.expr import Cast
 from burnish.tensorir.tensor import is_reduction_expr
 
@@ -40,3 +41,27 @@ def test_reductions_are_known() -> None:
     assert b.op is not None
     assert is_reduction_expr(b.op.body)
     assert not is_reduction_expr(a[k])
+
+
+def test_fewer_indices_give_a_slice() -> None:
+    a = te.placeholder((4, 3, 2), name="A")
+    b = te.compute((4, 3, 2), lambda i, j, k: a[i][j][k] + a[i, j][k] + a[i][j, k], name="B")
+    c = te.compute((4, 3, 2), lambda i, j, k: a[i, j, k] + a(i, j, k) + a[i, j, k], name="B")
+    assert_structural_equal(te.create_prim_func([a, b]), te.create_prim_func([a, c]))
+    assert repr(a[0][1]) == "Tensor('A')[2 of 3 indices]"
+    assert a[0].dtype == "float32"
+    with pytest.raises(ComputeError, match="'A' has 3 dimensions; it is indexed with 4"):
+        a[0][1][2, 3]
+    with pytest.raises(ComputeError, match="'A' has 3 dimensions; it is indexed with 1"):
+        a(0)
+    for use in (lambda i: a[i] + 1.0, lambda i: 2.0 * a[i], lambda i: te.exp(a[i]), lambda i: a[i]):
+        with pytest.raises(ComputeError, match="'A' has 3 dimensions; it is indexed with 1"):
+            te.compute((4,), use)
+
+
+def test_input_tensors_are_each_named_once() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1.0, name="B")
+    c = te.compute((4,), lambda i: b[i] * a[i] + b[i], name="C")
+    assert c.op is not None
+    assert c.op.input_tensors == [b, a]
