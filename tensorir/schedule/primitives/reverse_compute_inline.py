@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from ....support.errors import DependenceError, NotCompleteBlockError
 from ....support.node import replace, walk
+from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.block_kinds import reads_buffer, writes_buffer
 from ...analysis.circular_buffers import require_no_circle
-from ...analysis.digit_axes import digit_axes
+from ...analysis.conditions import TRUE, conjunction, simplify_condition
 from ...analysis.hidden_accesses import require_scope_declared
+from ...analysis.instance_at import Instance, instance_at
 from ...analysis.loop_order import overwrites
 from ...analysis.nested_blocks import consumers_of, producers_of, scope_blocks
 from ...analysis.paths import (
+    Path,
+    all_loops_above,
+    conditions_above,
     find_block,
     find_inner_block,
     realize_of,
@@ -21,9 +26,13 @@ from ...analysis.paths import (
     with_body,
 )
 from ...analysis.preconditions import fail, require_complete
-from ...analysis.region_cover import axis_of_index
 from ...analysis.structure import same_indices
-from ...analysis.whole_runs import require_reads_all, require_unconditional
+from ...analysis.whole_runs import (
+    is_unconditional,
+    require_reads_all,
+    require_unconditional,
+    runs_over_axes,
+)
 from ...buffer import Buffer
 from ...expr import BufferLoad, Expr, Var
 from ...function import PrimFunc
@@ -33,7 +42,7 @@ from ..primitive import BLOCK, PLACES, primitive
 from ..rewriting.inlining import (
     InlineLoads,
     plain_store,
-    require_sole_whole_writer,
+    require_sole_writer,
     with_inferred_regions,
     without_block,
 )
@@ -47,11 +56,14 @@ class ReverseComputeInline(ScheduleState):
 
         Requires:
 
-        - a complete block, and a complete producer, each with one store and without a condition;
-          the block reads the producer's buffer at exactly its own axes, each once, or at sums that
-          have them for digits, such as ``X[vi * 8 + vj]`` (NotCompleteBlockError);
-        - one producer, whose buffer is allocated in the scope, has no other reader or writer and is
-          read as a whole; nobody between the two who uses what the block writes (DependenceError).
+        - a complete block without a condition, and a complete producer, each with one store; the
+          block reads the producer's buffer at indices that are another place in each instance:
+          its own axes, sums that have them for digits, such as ``X[vi * 8 + vj]``, quotients and
+          remainders, ``X[vi // 8, vi % 8]``, or these plus constants (NotCompleteBlockError);
+        - a producer that computes all that is read, its predicate included. Where it computes
+          more, the rest is not computed: a predicate leaves it out (NotCompleteBlockError);
+        - one producer, whose buffer is allocated in the scope and has no other reader or writer;
+          nobody between the two who uses what the block writes (DependenceError).
 
         Before::
 
@@ -111,44 +123,76 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
     if others:
         found = f"{others[0].block.name!r} reads {buffer.name!r} too."
         raise fail(DependenceError, primitive, func, [others[0].block], found)
-    axes, change = _instance_of(func, block, made)
+    at = find_block(func, producer.name, primitive)
+    instance = _instance_of(func, block, producer, made)
     if checks:
         require_unconditional(func, path, primitive)
-        require_reads_all(func, path, axes, buffer, primitive)
-        producer_path = find_block(func, producer.name, primitive)
-        require_sole_whole_writer(func, producer_path, scope, buffer, primitive)
+        require_reads_all(func, path, [], buffer, primitive)
+        require_sole_writer(func, at, scope, buffer, primitive)
+        _require_made(func, at, block, made)
         _require_output_unused(func, scope, producer, block, store.buffer)
+    change = instance.axes
     value = substitute(InlineLoads(made, [None] * buffer.ndim).visit(store.value), change)
     new_store = BufferStore(
         store.buffer, value, tuple([substitute(i, change) for i in store.indices])
     )
     merged = with_inferred_regions(replace(producer, body=new_store, reads=(), writes=()))
-    at = find_block(func, producer.name, primitive)
-    changed = with_body(func, rebuild(at, replace(realize_of(at), block=merged)))
+    realize = replace(realize_of(at), block=merged)
+    if instance.conditions:
+        realize = replace(realize, predicate=_narrowed(at, instance.conditions))
+    changed = with_body(func, rebuild(at, realize))
     return without_block(changed, block_name, buffer)
 
 
-def _instance_of(
-    func: PrimFunc, block: Block, made: BufferStore
-) -> tuple[list[Var | None], Mapping[Var, Expr]]:
-    """The axes that the block reads the producer's buffer at, one a dimension, or none where they
-    are digits of its indices; and their values at the place of the producer's store."""
-    buffer = made.buffer
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
-    indices = loads[0].indices
-    axes = [axis_of_index(block, i) for i in indices]
-    named = {a for a in axes if a is not None}
-    if all(same_indices(load.indices, indices) for load in loads):
-        if {it.var for it in block.iter_vars} == named and len(named) == len(axes):
-            return axes, {a: i for a, i in zip(axes, made.indices, strict=True) if a is not None}
-        digits = digit_axes(block, indices, buffer.shape, made.indices)
-        if digits is not None:
-            return [], digits
-    found = (
-        f"{block.name!r} does not read {buffer.name!r} at exactly its own axes, or at sums that "
-        "have these for digits."
+def _read_at(block: Block, buffer: Buffer) -> list[tuple[Expr, ...]]:
+    """The indices of each load of the buffer in the block."""
+    return [n.indices for n in walk(block.body) if isinstance(n, BufferLoad) and n.buffer is buffer]
+
+
+def _instance_of(func: PrimFunc, block: Block, producer: Block, made: BufferStore) -> Instance:
+    """The instance of the block that reads what the producer stores."""
+    reads = _read_at(block, made.buffer)
+    if all(same_indices(indices, reads[0]) for indices in reads):
+        domains = Bounds({it.var: it.dom for it in producer.iter_vars})
+        found = instance_at(block, reads[0], made.indices, domains)
+        loads = any(isinstance(n, BufferLoad) for i in made.indices for n in walk(i))
+        if found is not None and not (found.conditions and loads):
+            return found
+    message = (
+        f"{block.name!r} does not read {made.buffer.name!r} at exactly its own axes, or at indices "
+        "that have these for digits: which instance reads an element is not known."
     )
-    raise fail(NotCompleteBlockError, "reverse_compute_inline", func, [block], found)
+    raise fail(NotCompleteBlockError, "reverse_compute_inline", func, [block], message)
+
+
+def _narrowed(path: Path, conditions: Sequence[Expr]) -> Expr:
+    """The producer's predicate and the conditions over its axes, as one over its loops."""
+    realize = realize_of(path)
+    values = dict(zip([it.var for it in realize.block.iter_vars], realize.iter_values, strict=True))
+    bounds = loop_bounds(all_loops_above(path))
+    parts = [simplify_condition(substitute(c, values), bounds) for c in conditions]
+    return conjunction([realize.predicate, *parts])
+
+
+def _require_made(func: PrimFunc, path: Path, block: Block, made: BufferStore) -> None:
+    """The producer, predicate included, stores each element that the block reads."""
+    realize = realize_of(path)
+    producer, buffer = realize.block, made.buffer
+    reads = _read_at(block, buffer)[0]
+    domains = Bounds({it.var: it.dom for it in block.iter_vars})
+    maker = instance_at(producer, made.indices, reads, domains)
+    everywhere = runs_over_axes((*path[:-1], replace(realize, predicate=TRUE)))
+    found = ""
+    if maker is None or maker.conditions or not everywhere:
+        found = f"{producer.name!r} is not known to write all that {block.name!r} reads."
+    elif not is_unconditional(path):
+        pairs = zip(realize.iter_values, producer.iter_vars, strict=True)
+        change = {v: maker.axes[it.var] for v, it in pairs if isinstance(v, Var)}
+        direct = len(change) == len(realize.iter_values) and not conditions_above(path)
+        if not direct or not domains.proves(substitute(realize.predicate, change)):
+            found = f"{producer.name!r} runs under a condition that may leave out what is read."
+    if found:
+        raise fail(NotCompleteBlockError, "reverse_compute_inline", func, [producer], found)
 
 
 def _require_output_unused(

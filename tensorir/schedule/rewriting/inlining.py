@@ -38,14 +38,22 @@ def require_sole_whole_writer(
     func: PrimFunc, path: Path, scope: Block, buffer: Buffer, primitive: str
 ) -> None:
     """Only this block writes the buffer, and it writes all that its loops give it."""
+    require_sole_writer(func, path, scope, buffer, primitive)
+    if not is_unconditional(path):
+        block = realize_of(path).block
+        found = f"{block.name!r} runs under a condition; its value is not defined everywhere."
+        raise fail(NotCompleteBlockError, primitive, func, [block], found)
+
+
+def require_sole_writer(
+    func: PrimFunc, path: Path, scope: Block, buffer: Buffer, primitive: str
+) -> None:
+    """Only this block writes the buffer, and nothing overwrites what it reads."""
     block = realize_of(path).block
     for n in scope_blocks(scope):
         if n.block is not block and any(w.buffer is buffer for w in n.block.writes):
             found = f"{n.block.name!r} writes {buffer.name!r} too."
             raise fail(DependenceError, primitive, func, [n.block], found)
-    if not is_unconditional(path):
-        found = f"{block.name!r} runs under a condition; its value is not defined everywhere."
-        raise fail(NotCompleteBlockError, primitive, func, [block], found)
     seen = False
     for n in scope_blocks(scope):
         seen = seen or n.block is block
