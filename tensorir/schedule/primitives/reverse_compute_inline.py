@@ -181,7 +181,8 @@ def _require_made(func: PrimFunc, path: Path, block: Block, made: BufferStore) -
     reads = _read_at(block, buffer)[0]
     domains = Bounds({it.var: it.dom for it in block.iter_vars})
     maker = instance_at(producer, made.indices, reads, domains)
-    everywhere = runs_over_axes((*path[:-1], replace(realize, predicate=TRUE)))
+    everywhere = runs_over_axes(path)
+    everywhere = everywhere or runs_over_axes((*path[:-1], replace(realize, predicate=TRUE)))
     found = ""
     if maker is None or maker.conditions or not everywhere:
         found = f"{producer.name!r} is not known to write all that {block.name!r} reads."

@@ -341,6 +341,31 @@ for i in range(7):
             sch.reverse_compute_inline("C")
 
 
+@pytest.mark.parametrize("part", [8, 7])
+def test_a_producer_whose_loop_is_split_with_a_tail(part: int) -> None:
+    func = program(
+        f"""
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi] + T.float32(1)
+for i in range({part}):
+    with T.block("C"):
+        vi = T.axis.spatial({part}, i)
+        C[vi] = B[vi] * T.float32(2)
+""",
+        A="(8,)",
+        C=f"({part},)",
+    )
+    sch = Schedule(func, seed=0)
+    sch.split(sch.get_loops("B")[0], [None, 3])
+    sch.split(sch.get_loops("C")[0], [None, 5])
+    sch.reverse_compute_inline("C")
+    assert f"i_0 * 3 + i_1 < {part}" in body(sch.func)
+    assert_same(func, sch.func)
+
+
 def test_a_part_of_a_symbolic_dimension() -> None:
     n = Var("n")
     a = te.placeholder((n,), name="A")
