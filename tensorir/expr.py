@@ -558,7 +558,7 @@ def as_expr(value: ExprLike, dtype: str | None = None) -> Expr:
 
 def paired(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
     """Both as expressions of one dtype and lane count: literals take the other's dtype, scalars the
-    other's lanes, and int32 widens to int64 (indices)."""
+    other's lanes, int32 widens to int64 (indices), and an integer becomes a float beside one."""
     if isinstance(a, Equality):
         a = a.as_expr()
     if isinstance(b, Equality):
@@ -575,9 +575,18 @@ def paired(a: ExprLike, b: ExprLike) -> tuple[Expr, Expr]:
             a = Broadcast(a, b.dtype.lanes)
         elif b.dtype.lanes == 1:
             b = Broadcast(b, a.dtype.lanes)
+    return _of_one_kind(a, b)
+
+
+def _of_one_kind(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """An int32 beside an int64 as one of these, and an integer beside a float as a float."""
     sa, sb = a.dtype.scalar, b.dtype.scalar
     if sa is not sb and {sa, sb} == {DType("int32"), INDEX}:
-        a, b = cast(a, INDEX.with_lanes(a.dtype.lanes)), cast(b, INDEX.with_lanes(b.dtype.lanes))
+        return cast(a, INDEX.with_lanes(a.dtype.lanes)), cast(b, INDEX.with_lanes(b.dtype.lanes))
+    if sa.is_float and sb.is_integer:
+        return a, cast(b, sa.with_lanes(b.dtype.lanes))
+    if sa.is_integer and sb.is_float:
+        return cast(a, sb.with_lanes(a.dtype.lanes)), b
     return a, b
 
 

@@ -6,12 +6,13 @@ On top of ``value_parser``; ``block_parser`` and ``stmt_parser`` stand on this.
 from __future__ import annotations
 
 import ast
+from types import FunctionType
 from typing import Any
 
 import numpy as np
 
 from ..support.dtype import DType
-from ..support.errors import DTypeError, nearest
+from ..support.errors import BurnishError, DTypeError, nearest
 from . import expr as e
 from .buffer import SCOPES, Buffer
 from .expr import BOOL, INDEX, Expr, IntImm, Var, const, paired, sub
@@ -42,10 +43,13 @@ class ExprParser(ValueParser):
 
     # -- calls -------------------------------------------------------------------------------------
     def value_Call(self, node: ast.Call) -> Value:  # noqa: N802
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "vload":
-            return self.vload(node, node.func)
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("vload", "astype"):
+            return getattr(self, node.func.attr)(node, node.func)
         if isinstance(node.func, ast.Name) and node.func.id == "float" and len(node.args) == 1:
             return float(self.value(node.args[0]))
+        helper = self.helper(node.func)
+        if helper is not None:
+            return self.helped(node, helper)
         callee = self.value(node.func)
         if isinstance(callee, DType):
             return self.typed(node, callee)
@@ -59,6 +63,35 @@ class ExprParser(ValueParser):
         if method is not None:
             return method(node)
         return self.intrinsic(node, word)
+
+    def helper(self, func: ast.expr) -> FunctionType | None:
+        """The function of the surrounding Python program that a name stands for."""
+        if not isinstance(func, ast.Name) or self.lookup(func.id) is not None:
+            return None
+        found = self.env.get(func.id)
+        return found if isinstance(found, FunctionType) else None
+
+    def helped(self, node: ast.Call, helper: FunctionType) -> Value:
+        """What a Python function makes of values: it runs now, and its expression stands here."""
+        args = [self.operand(a) for a in node.args]
+        options = {k.arg: self.operand(k.value) for k in node.keywords if k.arg is not None}
+        name = helper.__name__
+        try:
+            made = helper(*args, **options)
+        except BurnishError as error:
+            raise self.error(node, f"The Python function {name!r}: {error.message}") from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            found = f"The Python function {name!r} fails here: {type(error).__name__}: {error}."
+            raise self.error(node, found) from error
+        if isinstance(made, e.Equality):
+            made = made.as_expr()
+        if isinstance(made, Expr | bool | int | float):
+            return made
+        raise self.error(
+            node,
+            f"The Python function {name!r} gives {type(made).__name__}; expected an expression "
+            "or a number. Inside of it values are those of te: te.exp(x), te.select(...).",
+        )
 
     def intrinsic(self, node: ast.Call, word: str) -> Expr:
         if word in ELSEWHERE:
@@ -93,6 +126,19 @@ class ExprParser(ValueParser):
                 f"Expected {count} argument{'s' if count != 1 else ''}, found {len(node.args)}.",
             )
         return node.args
+
+    def named_arguments(self, node: ast.Call, names: tuple[str, ...]) -> list[ast.expr]:
+        """One argument for each name, in this order, given by place or by name."""
+        given = dict(zip(names, node.args, strict=False))
+        for k in node.keywords:
+            if k.arg not in names or k.arg in given:
+                raise self.error(k, f"There is no option {k.arg!r} here.")
+            given[k.arg] = k.value
+        found = len(node.args) + len(node.keywords)
+        if found != len(names):
+            word = f"argument{'s' if len(names) != 1 else ''}"
+            raise self.error(node, f"Expected {len(names)} {word}, found {found}.")
+        return [given[name] for name in names]
 
     def typed(self, node: ast.Call, dtype: DType) -> Value:
         """``T.float32(0)``, ``T.float32("inf")``, ``T.int64(x)`` (a cast), ``T.int64()`` (a fresh
@@ -175,12 +221,17 @@ class ExprParser(ValueParser):
         return first
 
     def call_Cast(self, node: ast.Call) -> Expr:  # noqa: N802
-        dtype, value = self.arguments(node, 2)
+        dtype, value = self.named_arguments(node, ("dtype", "value"))
         return e.Cast(self.dtype(dtype), self.expr(value))
 
     def call_cast(self, node: ast.Call) -> Expr:
-        value, dtype = self.arguments(node, 2)
+        value, dtype = self.named_arguments(node, ("value", "dtype"))
         return e.Cast(self.dtype(dtype), self.expr(value))
+
+    def astype(self, node: ast.Call, func: ast.Attribute) -> Expr:
+        """``value.astype("float16")``, as te writes a conversion."""
+        (dtype,) = self.named_arguments(node, ("dtype",))
+        return e.cast(self.expr(func.value), self.dtype(dtype))
 
     def call_reinterpret(self, node: ast.Call) -> Expr:
         dtype, value = self.arguments(node, 2)

@@ -307,7 +307,7 @@ class StmtParser(BlockParser):
 
     def stored(self, node: ast.expr, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
         """The value of a store: a bare literal takes the buffer's dtype, a scalar the lanes of the
-        index.
+        index, and a number of another dtype is converted.
         """
         wanted = buffer.dtype.with_lanes(indices[-1].dtype.lanes if indices else 1)
         value = self.value(node)
@@ -321,6 +321,9 @@ class StmtParser(BlockParser):
         ):
             return Broadcast(value, wanted.lanes).with_span(self.span(node))
         if value.dtype is not wanted:
+            scalars = (value.dtype.scalar, wanted.scalar)
+            if value.dtype.lanes == wanted.lanes and not any(d.is_bool for d in scalars):
+                return cast(value, wanted).with_span(self.span(node))
             raise self.error(
                 node,
                 f"Expected a value of dtype {wanted}, the buffer's; found {value.dtype}. "

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import burnish
+from burnish import te
 from burnish.graphir.expr import Function
 from burnish.graphir.module import IRModule
 from burnish.script import I, R, T
@@ -120,15 +121,40 @@ def test_errors_name_the_file_and_line() -> None:
         assert f.readlines()[line - 1].strip() == "A[0] = C[0]"
 
 
-def test_a_function_of_the_surroundings_cannot_be_used() -> None:
-    def helper(x: object) -> object:
-        return x
+def test_a_function_of_the_surroundings_makes_an_expression() -> None:
+    def helper(x, scale=1.0):
+        return te.maximum(x, 0.0) * scale
 
-    with pytest.raises(ParseError, match="The name 'helper' is a function outside"):
+    @T.prim_func
+    def main(A: T.Buffer((4,), "float32"), i: T.int64):
+        A[0] = helper(A[0] + i, scale=2.0)
+
+    @T.prim_func
+    def written(A: T.Buffer((4,), "float32"), i: T.int64):
+        A[0] = T.max(A[0] + T.Cast("float32", i), T.float32(0)) * T.float32(2)
+
+    assert_structural_equal(main, written.with_attr("global_symbol", "main"))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return x.real", "The Python function 'helper' fails here: AttributeError"),
+        ("return T.exp(x)", "The Python function 'helper': T.exp has a meaning only inside"),
+        ("return [x]", "The Python function 'helper' gives list; expected an expression"),
+    ],
+)
+def test_a_function_of_the_surroundings_gives_one_value(body: str, message: str) -> None:
+    names: dict[str, Any] = {"T": T}
+    exec(f"def helper(x):\n    {body}", names)
+    helper = names["helper"]
+    with pytest.raises(ParseError) as caught:
 
         @T.prim_func
         def main(A: T.Buffer((4,), "float32")):
             A[0] = helper(A[0])
+
+    assert message in str(caught.value)
 
 
 def test_no_source_names_parse() -> None:

@@ -47,6 +47,7 @@ from burnish.tensorir.expr import (
     minimum,
     wrap_integer,
 )
+from burnish.tensorir.printer import print_expr
 
 K, J = Var("i"), Var("j")
 X = Var("x", FLOAT32)
@@ -138,10 +139,20 @@ def test_scalars_broadcast_and_int32_widens() -> None:
     assert (lanes < J).dtype == "boolx8"
 
 
+def test_an_integer_beside_a_float_becomes_one() -> None:
+    for total, cast_side in ((X + K, "b"), (K + X, "a")):
+        assert total.dtype == "float32"
+        assert print_expr(getattr(total, cast_side)) == f'T.Cast("float32", {K.name})'
+    assert (X < K).dtype == "bool"
+    assert (X * Ramp(K, IntImm(1), 8)).dtype == "float32x8"
+
+
 def test_other_dtypes_do_not_mix() -> None:
     mixed = r"two operands of one dtype .* for Add; found float32 and"
     with pytest.raises(DTypeError, match=mixed):
-        X + K
+        X + Var("y", DType("float64"))
+    with pytest.raises(DTypeError, match=mixed):
+        X + Var("p", BOOL)
     with pytest.raises(DTypeError, match="an integer literal"):
         const(1.5, "int32")
     with pytest.raises(DTypeError, match="a value"):

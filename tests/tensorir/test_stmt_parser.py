@@ -284,3 +284,14 @@ def test_a_mistake_is_shown_under_its_line(body: str, message: str, place: str) 
     assert set(carets[begin:end]) == {"^"}
     if place:
         assert line[begin:end] == place
+
+
+def test_a_stored_number_is_converted() -> None:
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float16"), C: T.Buffer((4,), "int8")):
+    B[0] = A[0] + 1
+    C[1] = A[1]
+""")
+    assert 'B[0] = T.Cast("float16", A[0] + T.float32(1))' in func.script()
+    assert 'C[1] = T.Cast("int8", A[1])' in func.script()

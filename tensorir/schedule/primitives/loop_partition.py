@@ -55,16 +55,17 @@ class LoopPartition(ScheduleState):
     def loop_partition(self, loop: LoopRV, factors: Sequence[IntLike | None]) -> list[LoopRV]:
         """Cut a loop into consecutive ranges, each with a copy of the body; gives a loop for each.
 
-        ``factors`` are the extents of the parts, ints or expressions of symbolic dimensions; the
-        last may be None for what remains. Blocks of the second and later parts are called
+        ``factors`` are the extents of the parts, ints or expressions of symbolic dimensions; one
+        may be None for what the others leave. Where they make less than the loop, the rest is one
+        more part. Blocks of the second and later parts are called
         ``name_1``, ``name_2``, ... A part that does not begin a reduction has the update alone. An
         intermediate buffer of which the parts use different elements becomes one buffer a part.
 
         Requires:
 
         - a serial loop from 0, without annotations (LoopKindError);
-        - at least one extent, of which only the last is None; each provably from 0 to what remains,
-          together the whole loop (ScheduleValueError);
+        - at least one extent, of which one may be None; each provably from 0 to what remains
+          (ScheduleValueError);
         - for a loop over a reduce axis, that it is known which part comes first; intermediate
           buffers that only blocks use (DependenceError).
 
@@ -110,10 +111,10 @@ class Partitioned:
 
 
 def loop_partition(func: PrimFunc, var: Var, factors: Sequence[int | Expr | None]) -> Partitioned:
-    """Cut a loop into consecutive ranges of the given extents; the last may be None for the rest.
+    """Cut a loop into consecutive ranges of the given extents, of which one may be None.
 
     Extents may be expressions of symbolic dimensions. Each must be provably from 0 up to what
-    remains of the loop, and together they must make all of it.
+    remains of the loop. What all of them leave is a part of its own.
     """
     path = find_loop(func, var, "loop_partition")
     loop = loop_of(path)
@@ -178,20 +179,25 @@ def _continue_reductions(func: PrimFunc, loop: For, body: Stmt, part: Var, bound
 
 def _extents(func: PrimFunc, loop: For, factors: Sequence[int | Expr | None]) -> list[Expr]:
     bounds = loop_bounds([loop])
-    if not factors or any(f is None for f in factors[:-1]):
+    if not factors or sum(f is None for f in factors) > 1:
         raise ScheduleValueError(
             "loop_partition",
-            "Expected extents, of which only the last may be None; found "
-            f"{render_factors(factors)}.",
+            f"Expected extents, of which one may be None; found {render_factors(factors)}.",
         )
+    given = [f for f in factors if f is not None]
+    total: Expr = IntImm(0)
+    for f in given:
+        total = bounds.simplify(add(total, f))
+    missing = bounds.simplify(sub(loop.extent, total))
+    parts: list[int | Expr] = [missing if f is None else f for f in factors]
+    if len(given) == len(factors) and not bounds.proves_equal(total, loop.extent):
+        parts.append(missing)
     used: Expr = IntImm(0)
     extents: list[Expr] = []
-    for f in factors:
+    for part in parts:
         rest = bounds.simplify(sub(loop.extent, used))
-        extent = rest if f is None else bounds.simplify(as_expr(f))
-        if not bounds.proves_le(IntImm(0), extent) or not (
-            f is None or bounds.proves_le(extent, rest)
-        ):
+        extent = bounds.simplify(as_expr(part))
+        if not bounds.proves_le(IntImm(0), extent) or not bounds.proves_le(extent, rest):
             found = (
                 f"It cannot be proved that part {len(extents)} of {render_factors(factors)} lies "
                 f"within the loop {loop.var.name!r}."
@@ -199,12 +205,6 @@ def _extents(func: PrimFunc, loop: For, factors: Sequence[int | Expr | None]) ->
             raise fail(ScheduleValueError, "loop_partition", func, [loop], found)
         extents.append(extent)
         used = bounds.simplify(add(used, extent))
-    if not bounds.proves_equal(used, loop.extent):
-        found = (
-            f"The extents {render_factors(factors)} do not provably make the whole loop "
-            f"{loop.var.name!r}; use None for the last."
-        )
-        raise fail(ScheduleValueError, "loop_partition", func, [loop], found)
     return extents
 
 

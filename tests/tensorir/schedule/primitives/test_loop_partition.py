@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError, LoopKindError, ScheduleValueError
+from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.expr import Var
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
@@ -95,13 +96,34 @@ def test_a_reduce_loop_whose_first_part_may_be_empty() -> None:
         assert_same(func, sch.func, size)
 
 
+@pytest.mark.parametrize(
+    ("factors", "extents"),
+    [
+        ([None, 3, 2], [3, 3, 2]),
+        ([3, None, 2], [3, 3, 2]),
+        ([3, 2], [3, 2, 3]),
+        ([5], [5, 3]),
+        ([8], [8]),
+    ],
+)
+def test_what_the_others_leave(factors: list[int | None], extents: list[int]) -> None:
+    func = chain(8, 6)
+    sch = Schedule(func, seed=0)
+    parts = sch.loop_partition(sch.get_loops("B")[0], factors)
+    assert [sch.get(part).extent.value for part in parts] == extents
+    assert_same(func, sch.func)
+    again = Schedule(func, seed=0)
+    sch.trace.apply_to(again)
+    assert_structural_equal(again.func, sch.func)
+
+
 def test_refusals() -> None:
     sch = Schedule(chain(8, 6), seed=0)
     i, j = sch.get_loops("B")
     for factors, message in [
-        ([None, 2], "only the last may be None"),
-        ([], "only the last may be None"),
-        ([4, 3], "do not provably make the whole loop 'i'"),
+        ([None, 2, None], "of which one may be None"),
+        ([], "of which one may be None"),
+        ([None, 9], "It cannot be proved that part 0"),
         ([9, None], "It cannot be proved that part 0"),
         ([4, 5], "It cannot be proved that part 1"),
     ]:
