@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from ...support.errors import InternalError
+from .arguments import require_list
 from .state import ScheduleState
 from .trace.handles import LoopHandle
 from .trace.rows import ROWS, ArgumentKind, Role, Row
@@ -65,12 +66,18 @@ def _block_or_loop(sch: ScheduleState, primitive: str, value: Any) -> Any:
     return sch._place(value, primitive) if is_loop else sch._handle(value)
 
 
+def _consumers(sch: ScheduleState, primitive: str, value: Any) -> Any:
+    return [sch._handle(c) for c in require_list(value, "consumer_blocks", primitive)]
+
+
 INPUT = ArgumentKind()
 """Plain data among the inputs."""
 ATTR = ArgumentKind(is_input=False)
 """Plain data."""
 BLOCK = ArgumentKind(_block)
 """A block, or its name: the method gets the handle."""
+CONSUMERS = ArgumentKind(_consumers, may_miss=True)
+"""Blocks; none stands for the primitive's own choice."""
 LOOP = ArgumentKind(_loop)
 """A loop that is one."""
 LOOP_OR_NONE = ArgumentKind(_loop_or_none)

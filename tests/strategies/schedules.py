@@ -277,7 +277,9 @@ def _cache_read(d: Draw) -> Arguments:
 
 def _cache_write(d: Draw) -> Arguments:
     block = d.block()
-    return block, d.index(d.writes_of(block)), d.scope()
+    given = {"consumer_blocks": [d.block()]} if d.chance(0.2) else {}
+    index = d.index(d.writes_of(block))
+    return {"block": block, "write_buffer_index": index, "storage_scope": d.scope(), **given}
 
 
 def _cache_inplace(d: Draw) -> Arguments:

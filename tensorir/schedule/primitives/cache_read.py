@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ....support.errors import DependenceError, ScheduleValueError
 from ....support.node import walk
@@ -27,8 +26,7 @@ from ...expr import BufferLoad, IntImm
 from ...function import PrimFunc
 from ...stmt import Block
 from ...visitor import replace_buffers
-from ..arguments import require_list
-from ..primitive import BLOCK, CACHES, INPUT, primitive
+from ..primitive import BLOCK, CACHES, CONSUMERS, INPUT, primitive
 from ..rewriting.copies import clip, copy_nest, new_buffer
 from ..rewriting.insertion import (
     Cached,
@@ -41,15 +39,6 @@ from ..rewriting.insertion import (
 )
 from ..state import BlockLike, ScheduleState
 from ..trace.handles import BlockHandle, BlockRV
-from ..trace.rows import ArgumentKind
-
-
-def _consumers(sch: ScheduleState, primitive: str, value: Any) -> Any:
-    return [sch._handle(c) for c in require_list(value, "consumer_blocks", primitive)]
-
-
-CONSUMERS = ArgumentKind(_consumers, may_miss=True)
-"""Blocks; none stands for all."""
 
 
 class CacheRead(ScheduleState):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ....support.errors import DependenceError
-from ...analysis.affine import loop_bounds
+from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.block_kinds import axis_bindings, binds
 from ...analysis.buffers import buffer_at, require_scope
 from ...analysis.certain_writes import written_box
 from ...analysis.hidden_accesses import require_scope_declared
-from ...analysis.nested_blocks import Nested, readers_of, writers_of
+from ...analysis.nested_blocks import Nested, readers_of, scope_blocks, writers_of
 from ...analysis.paths import (
     all_loops_above,
     block_names,
     conditions_above,
+    find_block,
     find_inner_block,
     fresh_name,
     realize_of,
@@ -20,11 +23,13 @@ from ...analysis.paths import (
     scope_path,
 )
 from ...analysis.preconditions import fail
-from ...analysis.region_cover import covers_domain
+from ...analysis.region_cover import Box, covers_domain
+from ...buffer import Buffer
 from ...expr import is_const
 from ...function import PrimFunc
+from ...stmt import Block
 from ...visitor import replace_buffers
-from ..primitive import ATTR, BLOCK, CACHES, primitive
+from ..primitive import ATTR, BLOCK, CACHES, CONSUMERS, primitive
 from ..rewriting.copies import clip, copy_nest, new_buffer
 from ..rewriting.insertion import Cached, allocate_in, change_block, insert_stmt, shared_place
 from ..state import BlockLike, ScheduleState
@@ -32,16 +37,23 @@ from ..trace.handles import BlockHandle, BlockRV
 
 
 class CacheWrite(ScheduleState):
-    @primitive(CACHES, block=BLOCK, write_buffer_index=ATTR, storage_scope=ATTR)
+    @primitive(
+        CACHES, block=BLOCK, write_buffer_index=ATTR, storage_scope=ATTR, consumer_blocks=CONSUMERS
+    )
     def cache_write(
-        self, block: BlockLike, write_buffer_index: int | str, storage_scope: str
+        self,
+        block: BlockLike,
+        write_buffer_index: int | str,
+        storage_scope: str,
+        consumer_blocks: Sequence[BlockLike] = (),
     ) -> BlockRV:
         """Let a block write a new buffer, and copy that to the old one after it; gives the copy
         block.
 
         ``write_buffer_index`` is the position among the block's writes, or the buffer's name;
         ``storage_scope`` is one of global, local, register, shared and warp. The copy stands after
-        the nest of the block; reverse_compute_at moves it to where an element is final.
+        the nest of the block; reverse_compute_at moves it to where an element is final. Readers of
+        the buffer that ``consumer_blocks`` names read the new one, all others the old one.
 
         Requires:
 
@@ -49,6 +61,8 @@ class CacheWrite(ScheduleState):
         - a block with the buffer's first value, not an update of what another wrote; provably a
           whole box written; no other user of the buffer inside the block's reduce loops
           (DependenceError);
+        - consumers that read the buffer and do not write it, after the block; the block alone
+          writes it, and all of it where it outlives the scope (DependenceError);
         - elements that are known where the copy is put: they depend on no let and no loop's
           variable bound further in (DependenceError).
 
@@ -85,15 +99,22 @@ class CacheWrite(ScheduleState):
                         B[v0] = B_register[v0]
         """
         owner, name = self._block(block)
-        done = cache_write(self._functions[owner], name, write_buffer_index, storage_scope)
+        names = [self._block(c)[1] for c in consumer_blocks]
+        func = self._functions[owner]
+        done = cache_write(func, name, write_buffer_index, storage_scope, names)
         self._commit(owner, done.func)
         return BlockHandle(done.blocks[0], owner)
 
 
 def cache_write(
-    func: PrimFunc, block_name: str, write_buffer_index: int | str, storage_scope: str
+    func: PrimFunc,
+    block_name: str,
+    write_buffer_index: int | str,
+    storage_scope: str,
+    consumers: Sequence[str] = (),
 ) -> Cached:
-    """Let a block write a new buffer, and copy that to the old one afterwards."""
+    """Let a block write a new buffer, and copy that to the old one afterwards; the consumers read
+    the new one."""
     require_scope(storage_scope, "cache_write")
     path = find_inner_block(func, block_name, "cache_write")
     realize = realize_of(path)
@@ -136,11 +157,45 @@ def cache_write(
             "than it writes) would be overwritten by the copy back."
         )
         raise fail(DependenceError, "cache_write", func, [block], found)
+    _require_consumers(func, holder, block, buffer, box, consumers)
     new = new_buffer(func, buffer, storage_scope)
     name = fresh_name(block_names(func), new.name)
     nest = copy_nest(new, buffer, clip(box, buffer.shape, bounds), name, loop_bounds(place.outer))
     changed = insert_stmt(func, place, place.child + 1, nest, "cache_write")
-    changed = change_block(
-        changed, block_name, lambda b: replace_buffers(b, {buffer: new}), "cache_write"
-    )
+    for user in (block_name, *consumers):
+        changed = change_block(
+            changed, user, lambda b: replace_buffers(b, {buffer: new}), "cache_write"
+        )
     return Cached(allocate_in(changed, holder.name, new, "cache_write"), (name,))
+
+
+def _require_consumers(
+    func: PrimFunc,
+    holder: Block,
+    block: Block,
+    buffer: Buffer,
+    box: Box,
+    consumers: Sequence[str],
+) -> None:
+    """What the consumers read is what the block wrote, also in the new buffer."""
+    if not consumers:
+        return
+    writers = [n.block for n in writers_of(holder, buffer)]
+    order = [n.block for n in scope_blocks(holder)]
+    after = order[next(i for i, b in enumerate(order) if b is block) :]
+    readers = [n.block for n in readers_of(holder, buffer)]
+    later = {b.name for b in readers if any(b is x for x in after) and b is not block}
+    dims = zip(box.starts, box.extents, buffer.shape, strict=True)
+    whole = all(is_const(start, 0) and Bounds().proves_equal(e, n) for start, e, n in dims)
+    for c in consumers:
+        path = find_block(func, c, "cache_write")
+        found = ""
+        if c not in later:
+            found = f"{c!r} does not read {buffer.name!r} after {block.name!r}."
+        elif len(writers) > 1:
+            others = ", ".join(repr(w.name) for w in writers if w is not block)
+            found = f"{buffer.name!r} is written by {others} too; {c!r} would read a part of it."
+        elif buffer not in holder.alloc_buffers and not whole:
+            found = f"{block.name!r} writes a part of {buffer.name!r}, which {c!r} may read beyond."
+        if found:
+            raise fail(DependenceError, "cache_write", func, [realize_of(path).block], found)

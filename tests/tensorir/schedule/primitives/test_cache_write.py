@@ -3,10 +3,19 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError
+from burnish.support.structural import assert_structural_equal
 from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Var
+from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
-from burnish.tests.tensorir.schedule.programs import assert_same, body, chain, linear_relu, matmul
+from burnish.tests.tensorir.schedule.programs import (
+    assert_same,
+    body,
+    chain,
+    linear_relu,
+    matmul,
+    program,
+)
 
 
 @pytest.mark.parametrize("scope", ["global", "local"])
@@ -73,3 +82,55 @@ def test_a_partial_sum_is_not_written_back() -> None:
     unchecked.reverse_compute_at("Z", unchecked.get_loops("Y")[0])
     with pytest.raises(DependenceError, match="inside the reduce loop 'k' of 'Y'"):
         unchecked.cache_write("Y", 0, "local")
+
+
+def fork() -> PrimFunc:
+    a = te.placeholder((4, 3), name="A")
+    b = te.compute((4, 3), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((4, 3), lambda i, j: b[i, j] * 2.0, name="C")
+    d = te.compute((4, 3), lambda i, j: b[i, j] * c[i, j], name="D")
+    return te.create_prim_func([a, c, d])
+
+
+def test_consumers_that_are_named_read_the_new_buffer() -> None:
+    func = fork()
+    sch = Schedule(func, seed=0)
+    sch.cache_write("B", 0, "local", consumer_blocks=["C"])
+    assert "C[v_i, v_j] = B_local[v_i, v_j] * T.float32(2)" in body(sch.func)
+    assert "D[v_i, v_j] = B[v_i, v_j] * C[v_i, v_j]" in body(sch.func)
+    assert_same(func, sch.func)
+    again = Schedule(func, seed=0)
+    type(sch.trace).from_json(sch.trace.as_json()).apply_to(again)
+    assert_structural_equal(again.func, sch.func)
+    output = Schedule(func, seed=0)
+    output.cache_write("C", 0, "global", consumer_blocks=["D"])
+    assert "D[v_i, v_j] = B[v_i, v_j] * C_global[v_i, v_j]" in body(output.func)
+    assert_same(func, output.func)
+
+
+def test_consumers_read_what_the_block_alone_wrote() -> None:
+    func = fork()
+    sch = Schedule(func, seed=0)
+    with pytest.raises(DependenceError, match="'B' does not read 'C' after 'C'"):
+        sch.cache_write("C", 0, "global", consumer_blocks=["B"])
+    sch.loop_partition(sch.get_loops("C")[0], [3, None])
+    with pytest.raises(DependenceError, match="'C' is written by 'C_1' too; 'D' would read"):
+        sch.cache_write("C", 0, "global", consumer_blocks=["D"])
+    assert_same(func, sch.func)
+    part = program(
+        """
+for i in range(4):
+    with T.block("B"):
+        vi = T.axis.spatial(4, i)
+        B[vi] = A[vi] + T.float32(1)
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi]
+""",
+        A="(8,)",
+        B="(8,)",
+        C="(8,)",
+    )
+    with pytest.raises(DependenceError, match="'B' writes a part of 'B', which 'C' may read bey"):
+        Schedule(part, seed=0).cache_write("B", 0, "global", consumer_blocks=["C"])
