@@ -14,7 +14,7 @@ from ...rolling import ROLLING
 from ...stmt import LIFTED, Block, For
 from ..primitive import ANNOTATIONS, ATTR, BLOCK_OR_LOOP, INPUT, primitive
 from ..state import BlockLike, ScheduleState
-from ..trace.handles import LoopRV
+from ..trace.handles import BlockHandle, LoopRV
 
 _BINDING = {ROLLING: "rolling_buffer", LIFTED: "lift_allocation"}
 """Annotations without which a program computes something else, and who writes them."""
@@ -25,19 +25,21 @@ class Annotate(ScheduleState):
     def annotate(self, block_or_loop: BlockLike | LoopRV, ann_key: str, ann_val: Any) -> None:
         """Write a note on a block or loop, in place of one with the same key.
 
-        ``ann_val`` is a number, a string or a list of these; a sampled value is put in as its
-        integer. Lowering reads ``pragma_auto_unroll_max_step``; on a loop ``prefetch_distance``
-        (how many of its iterations ahead the caches are asked for what it loads),
-        ``prefetch_next`` (how many iterations ahead of the loop around that moves on to other
-        memory) and ``prefetch_region`` (the same for what all iterations of the loop load, in the
-        order of memory, and for rows at places that are looked up) and ``sum_block`` (how many
-        terms of a sum of floats are added in order); on a block ``non_temporal``
-        (1: what it writes goes past the caches, for parameters that the function does not read).
-        Tuning rules read keys of their own, and nobody else reads any other.
+        ``ann_val`` is a number, a string, a list of values or a dict with strings as keys; a
+        sampled value is put in as its integer, a block as its present name. Lowering reads
+        ``pragma_auto_unroll_max_step``; on a loop ``prefetch_distance`` (how many of its iterations
+        ahead the caches are asked for what it loads), ``prefetch_next`` (how many iterations ahead
+        of the loop around that moves on to other memory) and ``prefetch_region`` (the same for what
+        all iterations of the loop load, in the order of memory, and for rows at places that are
+        looked up) and ``sum_block`` (how many terms of a sum of floats are added in order); on a
+        block ``non_temporal`` (1: what it writes goes past the caches, for parameters that the
+        function does not read). Tuning rules read keys of their own, and nobody else reads any
+        other.
 
         Requires:
 
-        - a str as key; numbers, strs, or a list of these as value (ScheduleValueError);
+        - a str as key; numbers, strs, blocks, and lists and dicts of them as value
+          (ScheduleValueError);
         - a loop that is one, not a place without a loop that was sampled (ScheduleValueError).
 
         Before::
@@ -67,12 +69,18 @@ class Annotate(ScheduleState):
                             B[vi, vj] = A[vi, vj] + T.float32(1)
         """
         owner, target = self._target(block_or_loop)
-        value = (
-            [self._value(v) for v in ann_val]
-            if isinstance(ann_val, (list, tuple))
-            else self._value(ann_val)
-        )
+        value = self._note_value(ann_val)
         self._commit(owner, annotate(self._functions[owner], target, ann_key, value))
+
+    def _note_value(self, value: Any) -> Any:
+        """A value as the program holds it: plain data."""
+        if isinstance(value, BlockHandle):
+            return self._block(value)[1]
+        if isinstance(value, (list, tuple)):
+            return [self._note_value(v) for v in value]
+        if isinstance(value, dict):
+            return {k: self._note_value(v) for k, v in value.items()}
+        return self._value(value)
 
     @primitive(ANNOTATIONS, block_or_loop=BLOCK_OR_LOOP, ann_key=ATTR)
     def unannotate(self, block_or_loop: BlockLike | LoopRV, ann_key: str) -> None:
@@ -113,16 +121,23 @@ def annotate(func: PrimFunc, target: Var | str, key: str, value: Any) -> PrimFun
     """Add (or replace) an annotation of a loop or block."""
     path = _target_path(func, target, "annotate")
     node = _annotated(path)
-    items = value if isinstance(value, list) else [value]
-    if not isinstance(key, str) or not all(isinstance(v, (bool, int, float, str)) for v in items):
+    if not isinstance(key, str) or not _is_plain(value):
         found = (
-            "Expected a string as key and a number, a string or a list of these as value; found "
-            f"{key!r} and {value!r}."
+            "Expected a string as key and a number, a string, or a list or dict of these as value; "
+            f"found {key!r} and {value!r}."
         )
         raise fail(ScheduleValueError, "annotate", func, [node], found)
     _require_free(func, node, key, "annotate")
     kept = [(k, v) for k, v in node.annotations if k != key]
     return _with_annotations(func, path, tuple([*kept, (key, value)]))
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(k, str) and _is_plain(v) for k, v in value.items())
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return isinstance(value, (bool, int, float, str))
 
 
 def unannotate(func: PrimFunc, target: Var | str, key: str) -> PrimFunc:

@@ -57,6 +57,8 @@ def variables_of(value: Any) -> Iterator[Any]:
     elif isinstance(value, (list, tuple)):
         for item in value:
             yield from variables_of(item)
+    elif isinstance(value, dict):
+        yield from variables_of(list(value.values()))
 
 
 def map_value(value: Any, table: Mapping[int, Any], sch: Dimensions) -> Any:
@@ -72,6 +74,8 @@ def map_value(value: Any, table: Mapping[int, Any], sch: Dimensions) -> Any:
         return IndexMap(value.inputs, tuple([substitute(e, change) for e in value.outputs]))
     if isinstance(value, (list, tuple)):
         return [map_value(item, table, sch) for item in value]
+    if isinstance(value, dict):
+        return {key: map_value(item, table, sch) for key, item in value.items()}
     return value
 
 
@@ -95,6 +99,9 @@ def value_text(value: Any, names: Mapping[int, str]) -> str:
         return f'float("{value}")'
     if isinstance(value, (list, tuple)):
         return f"[{', '.join([value_text(v, names) for v in value])}]"
+    if isinstance(value, dict):
+        items = [f"{value_text(k, names)}: {value_text(v, names)}" for k, v in value.items()]
+        return "{" + ", ".join(items) + "}"
     return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
@@ -167,6 +174,8 @@ def encode(value: Any, names: Mapping[int, str]) -> Any:
         return {"index_map": index_map_text(value, names)}
     if isinstance(value, (list, tuple)):
         return [encode(v, names) for v in value]
+    if isinstance(value, dict):
+        return {"dict": [[key, encode(v, names)] for key, v in value.items()]}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}  # JSON has no number for it
     if value is None or isinstance(value, (str, int, float)):
@@ -191,6 +200,8 @@ def decode(value: Any, known: Mapping[str, RV], dims: dict[str, Var]) -> Any:
             return _parse_expr(ast.parse(text, mode="eval").body, known, dims)
         if tag == "float":
             return float(text)
+        if tag == "dict":
+            return {key: decode(v, known, dims) for key, v in text}
         raise ValueError(f"there is no value of the kind {tag!r}")
     if isinstance(value, list):
         return [decode(v, known, dims) for v in value]
