@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -113,8 +114,8 @@ class IRModule:
     @property
     def constant_names(self) -> list[str]:
         """The names of constants in the module, in order of first appearance."""
-        named = (c.name for f in self.graph_functions.values() for c in constants_of(f))
-        return list(dict.fromkeys(name for name in named if name))
+        every = [c.name for f in self.graph_functions.values() for c in constants_of(f)]
+        return list(dict.fromkeys([name for name in every if name]))
 
     def script(self) -> str:
         """The module as text that ``burnish.parse`` reads back."""
@@ -135,6 +136,12 @@ class IRModule:
         return f"IRModule({', '.join(self.functions)})"
 
 
-def constants_of(func: Function) -> list[Constant]:
-    """The constants of a function, in order of appearance."""
-    return [n for n in walk(func) if isinstance(n, Constant)]
+_constants: WeakKeyDictionary[Function, tuple[Constant, ...]] = WeakKeyDictionary()
+
+
+def constants_of(func: Function) -> tuple[Constant, ...]:
+    """The constants of a function, in order of appearance. It is walked once: every pass asks."""
+    found = _constants.get(func)
+    if found is None:
+        found = _constants[func] = tuple([n for n in walk(func) if type(n) is Constant])
+    return found

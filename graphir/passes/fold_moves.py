@@ -10,7 +10,7 @@ arithmetic; where it is not simple (an operand whose last dim is not contiguous)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from ...support.passes import Pass
@@ -69,6 +69,8 @@ class _Folder(ExprMutator):
     def __init__(self, module: IRModule) -> None:
         super().__init__(module)
         self.made: dict[str, list[tuple[PrimFunc, GlobalVar]]] = {}
+        self.known: dict[Hashable, GlobalVar] = {}
+        """Kernels by what they were made from: models repeat their layers."""
         self.added: dict[str, PrimFunc] = {}
         self.uses: dict[GraphVar, int] = {}
         self.results: dict[GraphVar, CallDPS] = {}
@@ -197,8 +199,13 @@ class _Folder(ExprMutator):
         body = SeqExpr((BindingBlock(tuple(bindings), True),), result)
         group = Function(tuple(params.values()), body, result.type, ((PRIMITIVE, True),), "fused")
         last, _ = kernels[-1]
-        words = [str(func.attr(LEGALIZED)) for _, func in kernels]
-        var = self.shared(fuse_group(group, module, "fused"), "_".join(words))
+        moves = [structural_hash(f) for n, f in module.prim_funcs.items() if n.startswith("move_")]
+        key = (structural_hash(group), *moves, *[id(func) for _, func in kernels])
+        var = self.known.get(key)
+        if var is None:
+            words = [str(func.attr(LEGALIZED)) for _, func in kernels]
+            var = self.shared(fuse_group(group, module, "fused"), "_".join(words))
+            self.known[key] = var
         return CallDPS(var, tuple(distinct.values()), last.out_type)
 
     def shared(self, func: PrimFunc, name: str) -> GlobalVar:

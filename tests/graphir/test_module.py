@@ -58,6 +58,7 @@ def test_kinds_of_functions() -> None:
 def test_constants_are_listed() -> None:
     main = MODULE.graph_functions["main"]
     assert [c.values().tolist() for c in constants_of(main)] == [[1.0, 2.0]]
+    assert constants_of(main) is constants_of(main)
 
 
 def test_main_is_also_the_only_function() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from burnish.graphir import verify
 from burnish.graphir.builder import call_op
 from burnish.graphir.expr import (
     Atom,
@@ -251,4 +252,19 @@ def test_an_attribute_in_other_letters_is_refused() -> None:
     attrs = (("global_symbol", "main"), ("Primitive", True))
     module["main"] = Function((x,), SeqExpr((), x), T, attrs)
     with pytest.raises(VerifyError, match="'Primitive', which nothing looks for"):
+        verify_module(module)
+
+
+def test_a_function_is_looked_at_once_and_its_calls_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, y = v("x"), v("y")
+    module = module_of([(y, CallDPS(GlobalVar("relu"), (x,), T))], y, params=(x,))
+    seen: list[Function] = []
+    monkeypatch.setattr(verify, "OWN_LAWS", (*verify.OWN_LAWS, lambda m, func: seen.append(func)))
+    verify_module(module)
+    verify_module(module.copy())
+    assert seen == [module["main"]]
+    del module.functions["relu"]
+    with pytest.raises(VerifyError, match="no function 'relu'"):
         verify_module(module)

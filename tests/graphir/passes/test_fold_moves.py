@@ -8,6 +8,7 @@ import pytest
 from burnish.graphir.analysis import dps_calls
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
+from burnish.graphir.passes import fold_moves
 from burnish.graphir.passes.canonicalize import Canonicalize
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.fold_moves import FoldMoves, is_attention
@@ -123,7 +124,10 @@ def test_what_stays(lines: tuple[str, ...], params: str, expected: list[str]) ->
     assert kernels(*lines, params=params) == expected
 
 
-def test_equal_layers_share_a_kernel() -> None:
+def test_equal_layers_share_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    fuse = fold_moves.fuse_group
+    monkeypatch.setattr(fold_moves, "fuse_group", lambda *args: made.append(args) or fuse(*args))
     lines = [
         line
         for n in range(2)
@@ -136,6 +140,7 @@ def test_equal_layers_share_a_kernel() -> None:
         *lines, "y = R.add(a0, a1)", params="x0: R.Tensor((5, 8)), x1: R.Tensor((5, 8))"
     )
     assert found == ["attention_1", "attention_1", "add"]
+    assert len(made) == 1
 
 
 def test_is_attention() -> None:
