@@ -89,8 +89,9 @@ class CallableModel(ABC, Generic[S]):
         """Write the signature used last as a C library: a header and a source of plain C, the
         kernels as object files, the weights, and an example. ``print`` what it gives for the sizes.
 
-        Calls of it run on one thread. Raises NotCompiledError before the first call, and
-        ArtifactError for models with named sizes or state, or with functions of the environment.
+        Named sizes are arguments of its calls, which run on one thread unless it is told to take
+        more. Raises NotCompiledError before the first call, and ArtifactError for models with
+        state, with functions of the environment, or with sizes that depend on values.
         """
         from .export_library import export_library
 
@@ -98,8 +99,10 @@ class CallableModel(ABC, Generic[S]):
         calls, executable = signature.imported, signature.executable
         if calls.state or calls.written:
             raise ArtifactError("The model changes tensors in place, which the C library cannot.")
-        names = calls.input_names
-        return export_library(executable.program, executable.target, names, folder, name)
+        ranges = calls.form().ranges if calls.dim_names else ()
+        return export_library(
+            executable.program, executable.target, calls.input_names, folder, name, ranges
+        )
 
     def memory(self, **dims: int) -> MemoryPlan:
         """What the signature used last holds, and what a call takes: ``print(model.memory())``.

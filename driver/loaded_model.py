@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,7 @@ class SavedCalls:
     written: tuple[int, ...]
     dim_names: tuple[str, ...]
     source: str
+    form: Callable[[], CallForm]
     state: tuple[str, ...] = ()
     """Tensors that calls change, each the model's own; the last inputs."""
 
@@ -243,6 +245,7 @@ def _model(artifact: Artifact, threads: int | None, target: str | None) -> Loade
             tuple(known["written"]),
             tuple(known["dims"]),
             known["source"],
+            partial(CallForm.from_json, known["form"]),
             tuple(known["state"]),
         )
         chosen = Target(variant["target"])

@@ -35,7 +35,7 @@ def built(folder: Path, name: str) -> Path:
     """The example, compiled without a warning."""
     objects = sorted(p.name for p in folder.glob("*.o"))
     flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-std=c11"]
-    command = ["cc", *flags, "-o", "example", "example.c", f"{name}.c", *objects, "-lm"]
+    command = ["cc", *flags, "-o", "example", "example.c", f"{name}.c", *objects, "-lm", "-pthread"]
     subprocess.run(command, cwd=folder, check=True)
     return folder / "example"
 
@@ -102,9 +102,94 @@ def test_a_shared_library_without_weights(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.frombuffer(done.stdout, np.float32), [0, 2, 0, 4])
 
 
-def test_what_it_cannot_be(dynamic: CompiledModel, static: CompiledModel, tmp_path: Path) -> None:
-    with pytest.raises(ArtifactError, match=r"has named sizes \(batch\)"):
-        dynamic.export_library(tmp_path)
+class Halves(nn.Module):
+    """Named sizes in products and quotients, and a result over all rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(64, 300), nn.Linear(300, 7)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.second(torch.relu(self.first(x)))
+        return y.softmax(0), torch.cat([y, y]), y[: y.shape[0] // 2].sum(1)
+
+
+def ran(example: Path, *arguments: str) -> bytes:
+    command = [example, "model.weights", *arguments]
+    return subprocess.run(command, cwd=example.parent, check=True, capture_output=True).stdout
+
+
+@needs_compiler
+def test_named_sizes_and_threads(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    n = torch.export.Dim("n", min=3, max=80)
+    model = burnish.compile(Halves().eval(), (torch.rand(6, 64),), dynamic_shapes=({0: n},))
+    again = burnish.load(model.save(tmp_path / "m.burnish").path)
+    for exported, folder in ((model, tmp_path / "a"), (again, tmp_path / "b")):
+        assert "pool.o" in exported.export_library(folder).files
+        example = built(folder, "model")
+        for rows in (50, 3, 7):
+            x = torch.rand(rows, 64)
+            x.numpy().tofile(folder / "x")
+            expected = b"".join([y.numpy().tobytes() for y in model(x)])
+            for threads in ([], ["-2"], ["-3", "-1"]):
+                assert ran(example, *threads, f"n={rows}", "x") == expected
+        for option in ("n=1", "n=81", "n=-3", "-0", "-5000"):
+            done = subprocess.run([example, "model.weights", option], cwd=folder, check=False)
+            assert done.returncode == 1
+
+
+@needs_compiler
+def test_sizes_are_told_and_refused_with_a_reason(tmp_path: Path) -> None:
+    n = torch.export.Dim("n", min=3, max=80)
+    model = burnish.compile(Halves().eval(), (torch.rand(6, 64),), dynamic_shapes=({0: n},))
+    model.export_library(tmp_path)
+    (tmp_path / "example.c").write_text("""
+#include "model.h"
+#include <stdio.h>
+int main(void) {
+    model_model *model = model_load("model.weights", NULL);
+    printf("%d %s %d %d\\n", model_num_dims(), model_dim(0), (int)model_input(0)->shape[0],
+           (int)model_input(0)->bytes);
+    for (int64_t n = 1; n < 10; n += 6) {
+        int64_t shape[2] = {0};
+        printf("%d", (int)model_input_bytes(0, &n, shape));
+        printf(" %d %d", (int)shape[0], (int)shape[1]);
+        for (int i = 0; i < 4; i++) printf(" %d", (int)model_output_bytes(i, &n, NULL));
+        puts("");
+    }
+    int64_t bad[] = {-1, 1, 81};
+    for (int i = 0; i < 3; i++) puts(model_run(model, bad + i, NULL, NULL));
+    model_free(model);
+    return 0;
+}
+""")
+    done = subprocess.run([built(tmp_path, "model")], cwd=tmp_path, check=True, capture_output=True)
+    assert done.stdout.decode().splitlines() == [
+        "1 n -1 0",
+        "-1 0 0 -1 -1 -1 -1",
+        "1792 7 64 196 392 12 -1",
+        "n is negative",
+        "n has to be from 3 to 80",
+        "n has to be from 3 to 80",
+    ]
+
+
+@needs_compiler
+def test_nobody_else_finds_the_kernels(tmp_path: Path) -> None:
+    # Two libraries in one process would call each other's.
+    burnish.compile(nn.Softmax(0), (torch.ones(4),)).export_library(tmp_path)
+    objects = sorted(p.name for p in tmp_path.glob("*.o"))
+    command = ["cc", "-shared", "-fPIC", "-o", "libmodel.so", "model.c", *objects, "-lm"]
+    subprocess.run([*command, "-pthread"], cwd=tmp_path, check=True)
+    listed = ["nm", "-D", "--defined-only", "libmodel.so"]
+    done = subprocess.run(listed, cwd=tmp_path, check=True, capture_output=True, text=True)
+    names = [line.split()[-1] for line in done.stdout.splitlines()]
+    assert names
+    assert all(name.startswith("model_") for name in names)
+
+
+def test_what_it_cannot_be(static: CompiledModel, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match="a name of C in lower case; found 'a-b'"):
         static.export_library(tmp_path, name="a-b")
     with pytest.raises(NotCompiledError, match="export_library"):
@@ -114,6 +199,15 @@ def test_what_it_cannot_be(dynamic: CompiledModel, static: CompiledModel, tmp_pa
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             x += 1
             return x * 2
+
+    class Selects(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x[x > 0]
+
+    selecting = burnish.compile(Selects(), (torch.ones(2),))
+    with pytest.raises(ArtifactError, match=r"named sizes that .* depend on values"):
+        selecting.export_library(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
     changing = burnish.compile(Adds().eval(), (torch.ones(2),))
     with pytest.raises(ArtifactError, match="changes tensors in place"):
