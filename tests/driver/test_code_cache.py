@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import burnish
 from burnish.driver import code_cache, kernels, stages
@@ -243,6 +244,59 @@ def test_flags_of_who_debugs_leave_it_out(
     monkeypatch.setenv("BURNISH_CACHE", "1")
     with pytest.raises(ConfigError, match="BURNISH_CACHE_SIZE expects a whole number"):
         compiled(monkeypatch)
+
+
+class Scaled(torch.nn.Module):
+    """Weights that are folded (the norm into the convolution) and packed, and a constant."""
+
+    def __init__(self, seed: int = 0, factor: float = 2.0) -> None:
+        super().__init__()
+        torch.manual_seed(seed)
+        self.conv, self.norm = torch.nn.Conv2d(4, 16, 3, padding=1), torch.nn.BatchNorm2d(16)
+        self.norm.running_var.uniform_(0.5, 2)
+        self.linear, self.factor = torch.nn.Linear(16, 5), factor
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.norm(self.conv(x))).mean((2, 3)) * self.factor
+        return torch.softmax(self.linear(y), -1)
+
+
+def test_models_that_differ_in_little_do_not_get_each_others_results(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    x = torch.rand(1, 4, 5, 5)
+    one_bias = Scaled()
+    with torch.no_grad():
+        one_bias.linear.bias[3] += 0.5
+    cases: list[tuple[torch.nn.Module, dict[str, Any]]] = [
+        (Scaled(), {}),
+        (Scaled(seed=1), {}),
+        (Scaled(factor=3.0), {}),
+        (one_bias, {}),
+        (Scaled(), {"precision": "bfloat16"}),
+        (Scaled(), {"precision": "int8-weights"}),
+        (Scaled(), {"target": "x86-64-v2"}),
+    ]
+
+    programs = [(torch.export.export(module.eval(), (x,)), options) for module, options in cases]
+
+    def results() -> list[bytes]:
+        found = []
+        for program, options in programs:
+            monkeypatch.setattr(kernels, "_cache", _Cache(64))
+            model = burnish.compile(program, threads=1, **options)
+            found.append(model(x).numpy().tobytes())
+        return found
+
+    monkeypatch.setenv("BURNISH_CACHE", "0")
+    right = results()
+    assert len(set(right[:4])) == 4
+    monkeypatch.setenv("BURNISH_CACHE", "1")
+    assert results() == right
+    # The schedules of a database are for those alone who ask for them.
+    monkeypatch.setattr(kernels, "_cache", _Cache(64))
+    burnish.compile(programs[0][0], threads=1).tune(trials=1, database=tmp_path / "records.db")
+    assert results() == right
 
 
 def test_schedules_of_a_search_are_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
