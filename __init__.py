@@ -33,7 +33,11 @@ if _TYPE_CHECKING:  # what type checkers and editors read; the table below is wh
     from .support.structural import assert_structural_equal as assert_structural_equal
     from .support.target import Target as Target
     from .tensorir import operators as topi
+    from .tensorir.schedule import BlockHandle as BlockHandle
+    from .tensorir.schedule import Instruction as Instruction
+    from .tensorir.schedule import LoopHandle as LoopHandle
     from .tensorir.schedule import TensorIntrin as TensorIntrin
+    from .tensorir.schedule import Trace as Trace
     from .vm.interpreter import VirtualMachine as VirtualMachine
     from .vm.registry import register_func as register_func
     from .vm.tensor import array as array
@@ -61,6 +65,10 @@ _PUBLIC = {
     # schedules and tuning
     "Schedule": "driver.schedule",
     "TensorIntrin": "tensorir.schedule",
+    "Trace": "tensorir.schedule",
+    "Instruction": "tensorir.schedule",
+    "BlockHandle": "tensorir.schedule",
+    "LoopHandle": "tensorir.schedule",
     "tune_tir": "driver.tasks",
     "compile_tir": "driver.tasks",
     # modules

@@ -5,11 +5,25 @@ A bare PrimFunc is wrapped in a module of its own. Primitives are tensorir's.
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from ..graphir.module import IRModule
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule as TensorSchedule
 from ..tensorir.verify import verify_func
 from ..tensorir.verify_regions import verify_regions
+
+_ELSEWHERE = {
+    "annotate_buffer_access": "nothing: what a block reads and writes is inferred and checked",
+    "fork_seed": "copy(seed=)",
+    "read_at": "compute_at(cache_read(block, index, scope), loop)",
+    "remove_rv": "nothing: a handle is a name, which costs nothing to keep",
+    "set_axis_separator": "nothing: memory of a CPU has one axis",
+    "unsafe_hide_buffer_access": "nothing: what a block reads and writes is inferred and checked",
+    "unsafe_set_dtype": "set_dtype, for dtypes that hold every value",
+    "write_at": "reverse_compute_at(cache_write(block, index, scope), loop)",
+}
+"""Primitives of TVM that are none here, and what does it."""
 
 
 class Schedule(TensorSchedule):
@@ -19,6 +33,10 @@ class Schedule(TensorSchedule):
     (None: fresh entropy, kept in ``seed``). Raises VerifyError for a function that is not well
     formed, or whose T.reads and T.writes are not what its blocks do: primitives rely on it.
     """
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = f"; here it is {_ELSEWHERE[name]} (docs/from_tvm.md)" if name in _ELSEWHERE else ""
+        raise AttributeError(f"'Schedule' object has no attribute {name!r}{hint}")
 
     def __repr__(self) -> str:
         return f"Schedule({', '.join(self.mod.functions)}: {len(self.trace)} instructions)"

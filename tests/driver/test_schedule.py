@@ -73,3 +73,11 @@ def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
     for use in (burnish.Schedule, burnish.build):
         with pytest.raises(VerifyError, match="writes at the reduce axis 'vk'"):
             use(func)
+
+
+def test_names_of_tvm_that_are_none_here_say_what_is() -> None:
+    sch = burnish.Schedule(add_one())
+    with pytest.raises(AttributeError, match="'unsafe_set_dtype'; here it is set_dtype, for dtype"):
+        sch.unsafe_set_dtype("y", 0, "float16")
+    with pytest.raises(AttributeError, match=r"has no attribute 'splits'$"):
+        sch.splits  # noqa: B018

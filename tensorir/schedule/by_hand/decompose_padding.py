@@ -14,7 +14,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....support.errors import DependenceError, NotCompleteBlockError, ScheduleValueError
+from ....support.errors import (
+    DependenceError,
+    NotCompleteBlockError,
+    ScheduleError,
+    ScheduleValueError,
+)
 from ....support.node import map_children, replace, walk
 from ...analysis.affine import Bounds, loop_bounds, undetermined
 from ...analysis.block_kinds import binding_map, binds, domain_bounds, single_store
@@ -25,6 +30,7 @@ from ...analysis.paths import (
     Path,
     all_loops_above,
     find_block,
+    find_loop,
     fresh_name,
     loops_above,
     realize_of,
@@ -73,6 +79,18 @@ _NAME = "decompose_padding"
 
 
 class DecomposePadding(ScheduleState):
+    def can_decompose_padding(self, block: BlockLike, loop: LoopRV) -> bool:
+        """Whether decompose_padding would take a block and loop. Not recorded. Raises
+        BlockNotFoundError and LoopNotFoundError for what is not there."""
+        func, name = self._block(self._handle(block))
+        var = self._place(loop, "can_decompose_padding").var
+        find_loop(self._functions[func], var, "can_decompose_padding")
+        try:
+            decompose_padding(self._functions[func], name, var)
+        except ScheduleError:
+            return False
+        return True
+
     @primitive(BLOCKS, block=BLOCK, loop=LOOP)
     def decompose_padding(self, block: BlockLike, loop: LoopRV) -> BlockRV:
         """Split a block that pads into a fill with the constant, whose handle is returned, and a

@@ -7,7 +7,7 @@ two queries of one block apart.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ...expr import Var
@@ -15,10 +15,11 @@ from ...expr import Var
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockHandle:
-    """The block called ``name`` when the handle was made; a Schedule follows its renamings."""
+    """The block called ``name`` when the handle was made; a Schedule follows its renamings. One
+    without a name is a place for a result in an Instruction that is written by hand."""
 
-    name: str
-    func_name: str
+    name: str = ""
+    func_name: str = ""
 
     def __repr__(self) -> str:
         return f"BlockRV({self.name!r})"
@@ -29,11 +30,12 @@ class LoopHandle:
     """The loop over ``var``.
 
     ``place`` is set in what ``sample_compute_location`` gives when no loop was chosen: ``root``
-    (stay where it is) or ``inline``.
+    (stay where it is) or ``inline``. ``LoopHandle()`` is a place for a result in an Instruction
+    that is written by hand.
     """
 
-    var: Var
-    func_name: str
+    var: Var = field(default_factory=lambda: Var("loop"))
+    func_name: str = ""
     place: str = ""
 
     def __repr__(self) -> str:

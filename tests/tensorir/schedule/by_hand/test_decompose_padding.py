@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from burnish import te
 from burnish.support.errors import (
     DependenceError,
     NotAncestorError,
@@ -205,3 +206,16 @@ def test_a_circular_buffer_is_not_filled_beforehand() -> None:
     sch.rolling_buffer("B", 0)
     with pytest.raises(DependenceError, match=r"'B' writes is circular: .* before rolling_buffer"):
         sch.decompose_padding("B", sch.get_loops("B")[0])
+
+
+def test_whether_a_block_can_be_decomposed_is_asked_without_a_trace() -> None:
+    a = te.placeholder((8,), name="A")
+    inside = lambda i: te.if_then_else(te.all(i >= 1, i < 9), a[i - 1], 0.0)  # noqa: E731
+    func = te.create_prim_func([a, te.compute((10,), inside, name="P")])
+    sch = Schedule(func, seed=0)
+    (i,) = sch.get_loops("P")
+    steps = len(sch.trace)
+    assert sch.can_decompose_padding("P", i)
+    assert len(sch.trace) == steps
+    sch.decompose_padding("P", i)
+    assert not sch.can_decompose_padding("P", sch.get_loops("P")[0])

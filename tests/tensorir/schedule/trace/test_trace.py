@@ -15,7 +15,9 @@ from burnish.tensorir.arith import IndexMap
 from burnish.tensorir.expr import Expr, Var, const, minimum
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import (
+    BlockHandle,
     Instruction,
+    LoopHandle,
     Schedule,
     Trace,
     index_map_text,
@@ -400,3 +402,19 @@ def test_a_replay_without_checks_proves_nothing(monkeypatch: pytest.MonkeyPatch)
         assert_structural_equal(again.func, sch.func)
         counts.append(len(asked))
     assert counts[1] < counts[0]
+
+
+def test_a_trace_is_written_by_hand() -> None:
+    func = chain()
+    block, i, j = BlockHandle(), LoopHandle(), LoopHandle()
+    named = (("name", "B"), ("func_name", "main"))
+    trace = Trace((Instruction("get_block", attrs=named, outputs=(block,)),))
+    trace = Trace((*trace, Instruction("get_loops", (("block", block),), outputs=(i, j))))
+    trace = Trace((*trace, Instruction("vectorize", (("loop", j),))))
+    sch = Schedule(func, seed=0)
+    trace.apply_to(sch)
+    by_calls = Schedule(func, seed=0)
+    by_calls.vectorize(by_calls.get_loops(by_calls.get_block("B"))[1])
+    assert_structural_equal(sch.func, by_calls.func)
+    assert trace.as_python() == sch.trace.as_python()
+    assert Trace(trace.instructions[:-1]).simplified().as_json() == []
