@@ -75,7 +75,7 @@ class _Canonicalizer(ExprMutator):
         new = super().visit_Call(call)
         assert isinstance(new, Call)
         if get_op(new.op).is_view:
-            return self._view(new)
+            return self.view(new)
         rule = _RULES.get(new.op)
         return new if rule is None else rule(self, new)
 
@@ -84,7 +84,7 @@ class _Canonicalizer(ExprMutator):
         value = self.definitions.get(atom) if isinstance(atom, Var) else None
         return value if isinstance(value, Call) and value.op == op else None
 
-    def _view(self, call: Call) -> Value:
+    def view(self, call: Call) -> Value:
         """Every view becomes a reshape of the memory's first view; of its own shape, the
         operand."""
         kind = type_of(call)
@@ -102,7 +102,8 @@ class _Canonicalizer(ExprMutator):
 
 
 def _permute_dims(owner: _Canonicalizer, call: Call) -> Value:
-    """Two permutations are one; the identity is none."""
+    """Two permutations are one; the identity is none; one that moves nothing but axes of size 1 is
+    a view."""
     axes, source = resolve_axes(call), call.args[0]
     inner = owner.defined_by(source, "permute_dims")
     if inner is not None:
@@ -110,6 +111,13 @@ def _permute_dims(owner: _Canonicalizer, call: Call) -> Value:
         axes, source = tuple([first[a] for a in axes]), inner.args[0]
     if axes == tuple(range(len(axes))):
         return source
+    kind, made = type_of(source), type_of(call)
+    assert isinstance(kind, TensorType)
+    assert isinstance(made, TensorType)
+    long = [a for a in axes if kind.shape[a] != 1]
+    if long == sorted(long):
+        shape = ShapeExpr(made.shape, ShapeType(made.shape))
+        return owner.view(Call("reshape", (source, shape)).with_span(call.span))
     if source is call.args[0]:
         return call
     return Call("permute_dims", (source,), (("axes", axes),)).with_span(call.span)

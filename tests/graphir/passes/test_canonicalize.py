@@ -76,6 +76,11 @@ RULES = [
         ["y = R.matmul(b, b, transpose_a=True)", "y"],
     ),
     (
+        "a permutation that moves axes of size 1 alone",
+        ["a = R.expand_dims(w, axis=1)", "y = R.permute_dims(a, axes=[1, 0, 2])", "y"],
+        ["y = R.reshape(w, R.shape([1, 6, 8]))", "y"],
+    ),
+    (
         "another permutation stays",
         ["a = R.permute_dims(b)", "y = R.matmul(a, R.sum(b, axis=2))", "y"],
         None,

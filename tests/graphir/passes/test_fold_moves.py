@@ -77,9 +77,9 @@ def test_heads_that_share_keys_by_copies() -> None:
 
 def test_a_mask_that_is_moved() -> None:
     found = kernels(
-        "m = R.permute_dims(m0, axes=[1, 0, 2, 3])",
+        "m = R.permute_dims(m0, axes=[0, 2, 1, 3])",
         "y = R.attention(q, q, q, m)",
-        params="q: R.Tensor((1, 2, 5, 4)), m0: R.Tensor((2, 1, 5, 5))",
+        params="q: R.Tensor((1, 2, 5, 4)), m0: R.Tensor((1, 5, 2, 5))",
     )
     assert found == ["attention_1"]
 
