@@ -80,8 +80,26 @@ _NAME = "decompose_padding"
 
 class DecomposePadding(ScheduleState):
     def can_decompose_padding(self, block: BlockLike, loop: LoopRV) -> bool:
-        """Whether decompose_padding would take a block and loop. Not recorded. Raises
-        BlockNotFoundError and LoopNotFoundError for what is not there."""
+        """Whether decompose_padding would take a block and loop. Not recorded.
+
+        Requires:
+
+        - a block and a loop that are there (BlockNotFoundError, LoopNotFoundError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8,), "float32"), B: T.Buffer((10,), "float32")):
+                for i in range(10):
+                    with T.block("B"):
+                        vi = T.axis.spatial(10, i)
+                        B[vi] = T.if_then_else(1 <= vi and vi < 9, A[vi - 1], T.float32(0))
+
+        Schedule::
+
+            (i,) = sch.get_loops("B")
+            assert sch.can_decompose_padding("B", i)
+        """
         func, name = self._block(self._handle(block))
         var = self._place(loop, "can_decompose_padding").var
         find_loop(self._functions[func], var, "can_decompose_padding")
