@@ -37,6 +37,7 @@ from ..tuner.task_scheduler import PATIENCE
 from ..vm.disassembler import print_program
 from ..vm.registry import register_func, unregister_func
 from .arrays import copied, random_inputs
+from .auto_precision import AUTO, check_bound, choose_precision, with_choice
 from .callable_model import CallableModel
 from .executable import Executable
 from .index_checks import with_checked_indices
@@ -137,6 +138,11 @@ class CompiledModel(CallableModel[ModelSignature]):
             self._takes_entries = False
             imported = None
         self._fixed = self._adopt((), imported) if imported is not None else None
+
+    @property
+    def precision(self) -> Precision:
+        """What the model is compiled for; the words by layer that ``"auto"`` chose."""
+        return self._precision
 
     # -- calls -------------------------------------------------------------------------------------
     def _select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSignature:
@@ -491,6 +497,8 @@ def compile(
     target: Target | str = "native",
     threads: int | None = None,
     precision: Precision = "fast",
+    max_error: float | None = None,
+    samples: Sequence[Sequence[Any]] | None = None,
     fallback: str | None = None,
     checked: bool = False,
     check: str | None = None,
@@ -517,7 +525,10 @@ def compile(
     integers with scales, and nothing else: a quarter and about a sixth of the bytes, which few rows
     wait for; ``model.report.notes`` says how far weights are off. A mapping gives layers words of
     their own, by name or pattern, the first that fits: ``{"head": "float32", "*":
-    "int8-weights"}``.
+    "int8-weights"}``. ``"auto"`` chooses these words by itself: the fastest whose outputs, of a
+    torch module, differ from those in float64 by at most ``max_error`` relative to the largest
+    element, on the example inputs or on ``samples``, a list of such tuples. It compiles and runs
+    the model many times; ``model.report`` has the table, ``model.precision`` the words.
 
     ``fallback="torch"`` lets torch run the operators of a torch model that cannot be compiled (FFT,
     factorisations, operators of your own), and compiles the rest; ``model.report.notes`` names
@@ -536,7 +547,9 @@ def compile(
     """
     resolved = resolve_target(target)
     count = thread_count(resolved, threads)
-    Selection(resolved, precision)  # refuses another word now, not at the first call
+    check_bound(precision, max_error, samples)
+    if precision != AUTO:
+        Selection(resolved, precision)  # refuses another word now, not at the first call
     again = None
     if fallback not in (None, "torch"):
         raise ArgumentError(f'fallback is None or "torch"; found {fallback!r}.')
@@ -551,6 +564,15 @@ def compile(
     else:
         imported = import_torch_module(model, example_inputs, None, dynamic_shapes, fallback)
         again = importer_of(model, example_inputs, dynamic_shapes, fallback)
+    if precision == AUTO:
+        assert max_error is not None
+        calls = [example_inputs or ()] if samples is None else samples
+        choice = choose_precision(model, imported, calls, resolved, count, max_error)
+        assert imported is not None
+        assert again is not None
+        plain = again
+        imported, precision = with_choice(imported, choice), choice.words
+        again = lambda: with_choice(plain(), choice)  # noqa: E731
     return CompiledModel(
         *(model, imported, dynamic_shapes, resolved, count, precision, again, fallback, checked),
         check=check,

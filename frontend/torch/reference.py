@@ -77,6 +77,15 @@ def torch_reference(
     )
 
 
+def exact_outputs(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None
+) -> list[np.ndarray]:
+    """The flat results of a call of a module in float64. The module and its inputs stay as they
+    are. Raises what the call raises."""
+    wide = copy.deepcopy(module).double()
+    return _outputs(wide, _doubled(tuple(args)), _doubled(dict(kwargs or {})))
+
+
 def _outputs(
     source: torch.nn.Module | ExportedProgram, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> list[np.ndarray]:
