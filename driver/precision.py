@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from ..graphir.expr import Call, Constant
 from ..graphir.module import IRModule
-from ..graphir.op import attr
+from ..graphir.op import attr, type_of
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.select_winograd import SelectWinograd
 from ..graphir.passes.to_integer_weights import RoundedLayer, ToIntegerWeights, weight_of
@@ -25,10 +25,12 @@ from ..graphir.passes.to_mixed_precision import (
     constant_name,
     takes_narrow_operands,
 )
+from ..graphir.type import TensorType
 from ..support.errors import ArgumentError, nearest
 from ..support.node import walk
 from ..support.passes import Pass
 from ..support.target import Target
+from ..tensorir.expr import IntImm
 
 PRECISIONS = ("strict", "fast", "float32", "bfloat16", "int8-weights", "int4-weights")
 """``strict``: every operator is computed as it is defined. ``fast``, which ``float32`` is another
@@ -43,6 +45,9 @@ most is one in so many."""
 
 INTEGERS = {"int8-weights": 8, "int4-weights": 4}
 """Precisions whose linear layers have integer weights, of so many bits."""
+
+WORTH_SAYING = 1 << 26
+"""Multiply-adds of a call's products from which on the report says that they could be faster."""
 
 OF_LAYERS = ("float32", *NARROW, *INTEGERS)
 """Words that a layer may have for itself."""
@@ -130,7 +135,24 @@ class Selection:
         made = [_kept([c for c in calls if c.op == "scaled_linear"])]
         made += [self._rounded(products, word) for word in NARROW if word in self.words]
         made += [self._integers(products, w) for w in INTEGERS if w in self.words]
+        if self.precision in ("fast", "float32"):
+            made.append(self._offer(products))
         return [note for note in made if note]
+
+    def _offer(self, products: list[Call]) -> str:
+        """What the CPU could do more, where the products are worth it."""
+        known = self.target.instructions
+        dot = known.dot_product("bfloat16", "bfloat16")
+        times = 0.0 if dot is None else dot.elements * dot.a_cycle / known.ports.fmas
+        wide = [c for c in products if takes_narrow_operands(c)]
+        if dot is None or times <= 1 or sum(map(_multiply_adds, wide)) < WORTH_SAYING:
+            return ""
+        return (
+            f"{len(wide)} matrix products are float32; {dot.name} of this CPU multiplies bfloat16 "
+            f'at {times:.2g} times that rate: burnish.compile(..., precision="bfloat16") rounds '
+            'their operands, precision="auto" with max_error= those that a bound on the error '
+            "allows."
+        )
 
     def _check_layers(self, products: list[Call]) -> None:
         if isinstance(self.precision, str) or not products:
@@ -175,6 +197,16 @@ class Selection:
         kept = "; ".join([f"{x.weight} stays float32: {x.reason}" for x in left])
         rest = "Inputs and sums are float32."
         return f"{text}. {kept + '. ' if kept else ''}{rest}"
+
+
+def _multiply_adds(call: Call) -> int:
+    """Those of a product, where its sizes are known; else 0."""
+    first, result = type_of(call.args[0]), type_of(call)
+    assert isinstance(first, TensorType)
+    assert isinstance(result, TensorType)
+    turned = dict(call.attrs).get("transpose_a") and first.ndim > 1
+    dims = (*result.shape, first.shape[-2 if turned else -1])
+    return math.prod([d.value if isinstance(d, IntImm) else 0 for d in dims])
 
 
 def _kept(calls: list[Call]) -> str:

@@ -147,3 +147,23 @@ def test_another_word_is_refused_with_the_nearest() -> None:
     module, x, _ = model()
     with pytest.raises(ArgumentError, match="bfloat16"):
         compile_model(module, (x,), precision="bfloat61")
+
+
+@pytest.mark.parametrize(
+    ("cpu", "rows", "precision", "said"),
+    [
+        ("znver4", 1024, "fast", True),
+        ("znver4", 8, "fast", False),
+        ("znver4", 1024, "strict", False),
+        ("sapphirerapids", 1024, "fast", False),
+        ("znver3", 1024, "fast", False),
+    ],
+)
+def test_the_report_says_where_the_cpu_could_do_more(
+    cpu: str, rows: int, precision: str, said: bool
+) -> None:
+    layer, x = torch.nn.Linear(256, 512), torch.randn(rows, 256)
+    made = compile_model(layer, (x,), target=f"llvm -mcpu={cpu}", precision=precision)
+    notes = [n for n in made.report.notes if "vdpbf16ps" in n]
+    assert len(notes) == said
+    assert all("1 matrix products are float32" in n and "at 2 times" in n for n in notes)
