@@ -46,7 +46,7 @@ most is one in so many."""
 INTEGERS = {"int8-weights": 8, "int4-weights": 4}
 """Precisions whose linear layers have integer weights, of so many bits."""
 
-WORTH_SAYING = 1 << 26
+WORTH_SAYING = 1 << 28
 """Multiply-adds of a call's products from which on the report says that they could be faster."""
 
 OF_LAYERS = ("float32", *NARROW, *INTEGERS)

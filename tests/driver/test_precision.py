@@ -152,11 +152,11 @@ def test_another_word_is_refused_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("cpu", "rows", "precision", "said"),
     [
-        ("znver4", 1024, "fast", True),
+        ("znver4", 4096, "fast", True),
         ("znver4", 8, "fast", False),
-        ("znver4", 1024, "strict", False),
-        ("sapphirerapids", 1024, "fast", False),
-        ("znver3", 1024, "fast", False),
+        ("znver4", 4096, "strict", False),
+        ("sapphirerapids", 4096, "fast", False),
+        ("znver3", 4096, "fast", False),
     ],
 )
 def test_the_report_says_where_the_cpu_could_do_more(
