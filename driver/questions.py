@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..frontend.imported import Imported, InputTypes
+from ..frontend.imported import Imported, InputTypes, KnownSizes
 from ..graphir.module import IRModule
 from ..graphir.plan_segments import spec_of
 from ..graphir.type import TensorType
@@ -121,8 +121,7 @@ class Asking(Generic[S]):
         return program
 
     def _next(self, step: _Step[S], answer: Any) -> _Step[S]:
-        answers = (answer,) if isinstance(answer, InputTypes) else (*step.answers, answer)
-        imported = self._again(answers)
+        imported = self._again(answers := _together(step.answers, answer))
         question = step.imported.question
         assert question is not None
         of = "shapes" if question.wanted == "types" else "values"
@@ -145,6 +144,8 @@ class Asking(Generic[S]):
         given = step.imported.flatten_inputs(args, kwargs)
         if question.wanted == "types":
             return InputTypes(tuple([_shapes(x) for x in given]))
+        if question.wanted == "sizes":
+            return KnownSizes()
         tensors = step.check(given)
         if isinstance(question.wanted, int):
             return np.array(tensors[question.wanted].data)
@@ -185,6 +186,15 @@ def _signature(module: IRModule) -> Signature | None:
     return Signature("main", params, tuple(dims))
 
 
+def _together(answers: tuple[Any, ...], answer: Any) -> tuple[Any, ...]:
+    """All answers so far, less those that the last one makes void."""
+    if isinstance(answer, InputTypes):
+        return (answer,)
+    if isinstance(answer, KnownSizes):
+        return (*[a for a in answers if isinstance(a, InputTypes)], answer)
+    return (*answers, answer)
+
+
 def _shapes(x: Any) -> Any:
     if x is None:
         return None
@@ -198,4 +208,6 @@ def _shapes(x: Any) -> Any:
 def _key(answer: Any) -> Any:
     if isinstance(answer, InputTypes):
         return repr(answer.shapes)
+    if isinstance(answer, KnownSizes):
+        return answer
     return answer.shape, answer.tobytes()

@@ -18,8 +18,9 @@ from ..support.call_form import CallForm
 @dataclass(frozen=True)
 class Question:
     """What an import must know to go on, because the program depends on it: ``"types"``, the shapes
-    of all inputs, which earlier answers are forgotten for; or the value that ``main`` of this
-    module gives; or (a number) that of an input. ``reason`` says where that is so."""
+    of all inputs, which earlier answers are forgotten for; or ``"sizes"``, that those of data are
+    not to be bound to names, which earlier values are forgotten for; or the value that ``main`` of
+    this module gives; or (a number) that of an input. ``reason`` says where that is so."""
 
     wanted: str | int
     reason: str
@@ -31,6 +32,11 @@ class InputTypes:
     list of them, and None for an absent optional."""
 
     shapes: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class KnownSizes:
+    """The answer to a question for sizes: from here on each is asked for."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """Operators of ONNX whose result has as many elements as data say: NonZero, Compress, Unique,
 NonMaxSuppression.
 
-How many there are is asked for; then their places are the first so many of a stable sort, and all
-sizes are known.
+How many there are is a named size (``data_sizes.py``), and one program is right for all data.
 """
 
 from __future__ import annotations
@@ -12,7 +11,9 @@ import math
 import numpy as np
 from onnx import NodeProto
 
+from ...graphir.dim import product
 from ...support.errors import FrontendError
+from .data_sizes import coordinates, positions, true_places
 from .registry import Context, Value, attribute, converts, node_name
 from .term import Term, join, stack
 
@@ -20,27 +21,15 @@ MOST_BOXES = 512
 """Boxes of a class that NonMaxSuppression selects, each some operators."""
 
 
-def places(context: Context, node: NodeProto, mask: Term) -> Term:
-    """Where a vector of bools is true, ascending."""
-    count = context.known(mask.cast("int64").sum().atom, node, 0)
-    found = int(context.array(count).item())
-    return mask.cast("int32").op("argsort", axis=0, descending=True, count=found)
-
-
 @converts("NonZero")
 def nonzero(context: Context, node: NodeProto) -> Value:
     """A row of coordinates for each axis: none for a scalar."""
     x = Term(context, context.operand(node, 0))
-    sizes = x.sizes(node_name(node))
     mask = x if x.dtype.is_bool else x.op("not_equal", 0)
-    flat = places(context, node, mask.reshape(math.prod(sizes)))
-    if not sizes:
-        return x.data(np.zeros((0, *flat.sizes(node_name(node)))), "int64").atom
-    rows = []
-    for axis in range(x.ndim):
-        behind = math.prod(sizes[axis + 1 :])
-        rows.append(flat.floor_divide(behind).modulo(sizes[axis]))
-    return stack(rows, 0).atom
+    places = true_places(context, mask.reshape(-1), node)
+    if not x.ndim:
+        return x.data(0, "int64").expand(0, *places.shape).atom
+    return stack(coordinates(context, places, x.shape), 0).atom
 
 
 @converts("Compress")
@@ -50,7 +39,7 @@ def compress(context: Context, node: NodeProto) -> Value:
     axis = attribute(node, "axis")
     if axis is None:
         x, axis = x.reshape(-1), 0
-    return x.op("take", places(context, node, condition), axis=int(axis)).atom
+    return x.op("take", true_places(context, condition, node, 1), axis=int(axis)).atom
 
 
 # -- Unique --------------------------------------------------------------------------------------
@@ -63,23 +52,20 @@ def unique(context: Context, node: NodeProto) -> list[Value]:
     x = Term(context, context.operand(node, 0))
     axis = attribute(node, "axis")
     rows = x.reshape(-1, 1) if axis is None else _rows(x, int(axis) % x.ndim)
-    length, width = rows.sizes(node_name(node))
-    order = x.data(np.arange(length), "int64")
+    length, (width,) = rows.shape[0], rows.sizes(node_name(node), 1)
+    numbers = order = positions(context, length)
     for column in range(width - 1, -1, -1):
         keys = rows.at(1, column).op("take", order, axis=0)
         order = order.op("take", keys.op("argsort", axis=0), axis=0)
     ordered = rows.op("take", order, axis=0)
-    if length > 1:
-        differs = ordered.cut(0, 1, None).op("not_equal", ordered.cut(0, None, -1))
-        differs = differs.cast("int32").op("max", axis=1) > 0
-        begins = join([x.data([True], "bool"), differs], 0)
-    else:
-        begins = x.data(np.ones(length, bool), "bool")
-    starts = places(context, node, begins)
-    count = starts.sizes("")[0]
+    before = ordered.op("take", (numbers - 1).op("maximum", 0), axis=0)
+    differs = ordered.op("not_equal", before).cast("int32").op("max", axis=1) > 0
+    begins = differs | numbers.equals(0)
+    starts = true_places(context, begins, node)
     group = begins.cast("int64").op("cumsum", axis=0) - 1
-    ends = join([starts.cut(0, 1, None), x.data([length], "int64")], 0) if count else starts
-    first, counts = order.op("take", starts, axis=0), ends - starts
+    none, ones = x.data(0, "int64").expand(*starts.shape), x.data(1, "int64").expand(length)
+    counts = none.op("scatter_index", ones, group, axes=(0,), reduction="add")
+    first = order.op("take", starts, axis=0)
     back = order.op("argsort", axis=0)
     inverse = group.op("take", back, axis=0)
     if not attribute(node, "sorted", 1):
@@ -95,7 +81,8 @@ def unique(context: Context, node: NodeProto) -> list[Value]:
 
 def _rows(x: Term, axis: int) -> Term:
     others = [d for d in range(x.ndim) if d != axis]
-    return x.permute(axis, *others).reshape(x.shape[axis], -1)
+    width = product([x.shape[d] for d in others])
+    return x.permute(axis, *others).reshape(x.shape[axis], width)
 
 
 # -- NonMaxSuppression -----------------------------------------------------------------------------
@@ -140,7 +127,7 @@ def non_max_suppression(context: Context, node: NodeProto) -> Value:
         left = goes.where(-math.inf, left)
     picked, is_valid = join(chosen, 2), join(valid, 2)
     shape = (batches, classes, steps)
-    found = places(context, node, is_valid.reshape(-1))
+    found = true_places(context, is_valid.reshape(-1), node, 1)
     grid = np.indices(shape)
     columns = [
         boxes.data(grid[0].reshape(-1), "int64"),

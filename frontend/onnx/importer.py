@@ -24,7 +24,7 @@ from ...graphir.expr import Atom, Tuple, Var
 from ...graphir.module import IRModule
 from ...support.call_form import CallForm
 from ...support.errors import ArtifactError, BurnishError, FrontendError
-from ..imported import Imported, InputTypes, Question
+from ..imported import Imported, InputTypes, KnownSizes, Question
 from . import (
     convert_contrib,
     convert_control,
@@ -93,6 +93,7 @@ def import_onnx(
         model = Path(model).resolve()
     proto, base_dir, source = _load(model)
     types = next((a for a in answers or () if isinstance(a, InputTypes)), None)
+    asks_sizes = any(isinstance(a, KnownSizes) for a in answers or ())
     graph = proto.graph
     builder = BlockBuilder()
     context = Context(
@@ -100,8 +101,11 @@ def import_onnx(
         _opsets(proto),
         base_dir,
         {(f.domain, f.name, f.overload): f for f in proto.functions},
-        None if answers is None else [a for a in answers if a is not types],
+        None
+        if answers is None
+        else [a for a in answers if not isinstance(a, (InputTypes, KnownSizes))],
     )
+    context.binds_sizes = not asks_sizes
     context.used = names_read(graph.node, [o.name for o in graph.output])
     nodes = all_nodes([*graph.node, *[n for f in proto.functions for n in f.node]])
     REGISTRY.check([(operator_name(n), node_name(n)) for n in nodes if not is_known(context, n)])
@@ -109,14 +113,16 @@ def import_onnx(
     inputs = Inputs([v for v in graph.input if v.name not in context.values])
     may_ask_types = answers is not None and types is None
     if may_ask_types and inputs.is_open:
-        return _ask_types(inputs, "an input has no shape of its own", source)
+        return _ask(inputs, "types", "an input has no shape of its own", source)
     inputs.bind(context, types)
     try:
         question, outputs, results = _convert_graph(context, inputs, graph)
     except BurnishError as error:
+        if answers is not None and context.sizes_of_data:
+            return _ask(inputs, "sizes", f"a size of data must be known: {error}", source)
         if not may_ask_types or not inputs.dim_names:
             raise
-        return _ask_types(inputs, str(error), source)
+        return _ask(inputs, "types", str(error), source)
     is_plain = outputs is None or outputs.is_plain
     is_single = results == 1
     # Shapes tell programs apart when they are loaded; values would not.
@@ -163,10 +169,11 @@ def _convert_graph(
     return question, outputs, len(results)
 
 
-def _ask_types(inputs: Inputs, reason: str, source: str) -> Imported:
-    """An import that waits for the types of a call's inputs; its calls give these as they are."""
+def _ask(inputs: Inputs, wanted: str, reason: str, source: str) -> Imported:
+    """An import that waits for the types of a call's inputs, or is to be repeated with sizes of
+    data that are known; its calls give their inputs as they are."""
     names = tuple(inputs.names)
-    question = Question("types", reason)
+    question = Question(wanted, reason)
     form = partial(_form, inputs, 1, is_kept=False)
     return Imported(
         IRModule(), names, inputs.nested(), tuple, form, source=source, question=question

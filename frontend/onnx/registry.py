@@ -28,9 +28,12 @@ from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
 from ...graphir.literal import readable
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
+from ...graphir.value_numbers import ValueNumbers
 from ...support.dtype import DType
 from ...support.errors import FrontendError
+from ...support.writer import NameTable
 from ...tensorir.expr import Expr, IntImm, as_expr
+from ...tensorir.expr import Var as DimVar
 from ..registry import ConverterRegistry
 from .narrow import NARROW, NarrowKind, to_stored
 
@@ -218,6 +221,13 @@ class Context:
         """Of the graph or function that is read, inside of others."""
         self.count = 0
         """Nodes converted so far; those of a loop's body count each time."""
+        self.dim_names = NameTable()
+        """Those of all named sizes."""
+        self.binds_sizes = True
+        """Sizes that data tell are bound to names; otherwise they are asked for."""
+        self.numbers = ValueNumbers(builder.lookup_binding)
+        self.sizes_of_data: dict[int, DimVar] = {}
+        """Named sizes, by the number of what tells them."""
         self._answers = answers
         self._known: dict[Var, Constant] = {}
 

@@ -37,7 +37,7 @@ class Inputs:
         self.params: list[Var] = []
         self._kinds: list[str] = []
         self._dims: dict[str, DimVar] = {}
-        self._dim_names, self._names = NameTable(), NameTable()
+        self._names = NameTable()
 
     @property
     def dim_names(self) -> tuple[str, ...]:
@@ -64,12 +64,12 @@ class Inputs:
         for value, shape in zip(self.values, shapes, strict=True):
             where = f"input {value.name!r}"
             if types is None:
-                bound: Any = self._declared(value, where)
+                bound: Any = self._declared(context, value, where)
             else:
                 bound = self._given(value.type, shape, value.name, where)
             context.values[value.name] = bound
 
-    def _declared(self, value: ValueInfoProto, where: str) -> Bound:
+    def _declared(self, context: Context, value: ValueInfoProto, where: str) -> Bound:
         if not value.type.HasField("tensor_type"):
             raise FrontendError(f"{where} is no tensor.")
         kind = value.type.tensor_type
@@ -89,7 +89,7 @@ class Inputs:
                     f"{where}: the name of dim {i} is no text; the file is damaged."
                 )
             if name not in self._dims:
-                self._dims[name] = DimVar(self._dim_names.fresh(name))
+                self._dims[name] = DimVar(context.dim_names.fresh(name))
             shape.append(self._dims[name])
         return self._param(value.name, shape, kind.elem_type, where)
 

@@ -15,7 +15,7 @@ import torch
 from torch.fx import Node
 
 from ...graphir.builder import BlockBuilder, call_op
-from ...graphir.dim import print_dim, static_shape, static_value
+from ...graphir.dim import static_shape
 from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
@@ -24,8 +24,9 @@ from ...graphir.weights import Source, sample_of
 from ...support.aligned import aligned_copy
 from ...support.dtype import DType
 from ...support.errors import FrontendError, InternalError
-from ...tensorir.expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, Max, Min, Mul, Sub
+from ...tensorir.expr import Expr
 from ...tensorir.expr import Var as DimVar
+from .. import sizes_as_data
 from ..registry import ConverterRegistry
 from .symbols import SymbolTable
 
@@ -53,11 +54,6 @@ DTYPES: dict[torch.dtype, DType] = {
     torch.bool: DType("bool"),
 }
 INDEX = DType("int64")
-_OF_SIZES: dict[type[Expr], str] = {
-    Add: "add", Sub: "subtract", Mul: "multiply", FloorDiv: "floor_divide", FloorMod: "floor_mod",
-    Max: "maximum", Min: "minimum",
-}  # fmt: skip
-"""Operators on tensors that compute what arithmetic on sizes does."""
 _TORCH = f"{Path(torch.__file__).parent}/"
 _IN_FRONT = str(Path(__file__).with_name("exportable_functions.py"))
 
@@ -212,25 +208,11 @@ class Context:
 
     def positions(self, size: Expr) -> Atom:
         """The tensor 0, 1, ... of ``size`` int64; symbolic ones are counted when the model runs."""
-        known = static_value(size)
-        if known is not None:
-            return constant(np.arange(known))
-        counted = self.op("cumsum", self._ones(size), axis=0)
-        return self.op("subtract", counted, self.number(1, INDEX))
-
-    def _ones(self, size: Expr) -> Atom:
-        return self.broadcast(self.number(1, INDEX), TensorType((size,), INDEX))
+        return sizes_as_data.positions(self, size)
 
     def counted(self, size: Expr) -> Atom:
         """A size as a scalar int64: of each symbol the number of ones in a tensor of its size."""
-        known = static_value(size)
-        if known is not None:
-            return self.number(known, INDEX)
-        if isinstance(size, DimVar):
-            return self.op("sum", self.broadcast(self.number(1, INDEX), TensorType((size,), INDEX)))
-        if not isinstance(size, BinaryOp) or type(size) not in _OF_SIZES:
-            raise self.refuse(f"the symbolic size {print_dim(size)} cannot be used as data.")
-        return self.op(_OF_SIZES[type(size)], self.counted(size.a), self.counted(size.b))
+        return sizes_as_data.counted(self, size)
 
     def below_diagonal(self, rows: Expr, columns: Expr, diagonal: int = 0) -> Atom:
         """A mask of (rows, columns): true on a diagonal and below."""

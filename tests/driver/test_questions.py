@@ -116,10 +116,12 @@ def test_a_refused_call_is_not_imported_and_nothing_of_it_is_kept(
 
 def test_no_module_is_held_behind_its_compilation() -> None:
     made = parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 17]> g (float[N] x) => (int64 y) { y = NonZero(x) }'
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[4] x) => (int64 y, int64 z) { '
+        "a = NonZero(x)\ny, z = Split<axis = 1>(a) }"
     )
-    for model, x in ((reshaping(), (X, np.array([2, 3]))), (burnish.compile(made), (X,))):
-        model(*x)
+    x = np.array([1, 0, 0, 2], np.float32)
+    for model, given in ((reshaping(), (X, np.array([2, 3]))), (burnish.compile(made), (x,))):
+        model(*given)
         assert model._asking is not None
         step = model._asking._root
         while True:

@@ -13,14 +13,43 @@ from burnish.tests.frontend.onnx.oracle import check_compiled, compare, model
 RNG = np.random.default_rng(3)
 
 
-def test_a_sum_of_zeros_and_ones_is_asked_for() -> None:
-    made = model("y = NonZero(x)", "float[2, 3] x", outputs="int64 y")
-    with pytest.raises(FrontendError, match="decides about sizes and is computed from data"):
-        import_onnx(made)
+def test_one_program_finds_what_is_not_zero_in_all_data() -> None:
+    made = model("y = NonZero(x)", "float[N, 3] x", outputs="int64 y")
     compiled = check_compiled(made, x=np.array([[0, 1, 0], [2, 0, 3]], np.float32))
-    compare(compiled, made, x=np.array([[1, 1, 0], [0, 0, 3]], np.float32))
-    assert compiled.compilations == 1  # as many as before
-    compare(compiled, made, x=np.zeros((2, 3), np.float32))
+    for x in (np.ones((4, 3)), np.zeros((2, 3)), np.zeros((0, 3)), np.eye(3)):
+        compare(compiled, made, x=x.astype(np.float32))
+    assert compiled.compilations == 1
+    assert 'R.Tensor((2, "y_size"), dtype="int64")' in compiled.script("00-import")
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+def test_one_program_for_all_rows_that_are_equal(axis: int | None) -> None:
+    attributes = "" if axis is None else f"<axis = {axis}>"
+    made = model(f"y, a, b, c = Unique{attributes}(x)", "int64[N, 2] x",
+                 outputs="int64 y, int64 a, int64 b, int64 c")  # fmt: skip
+    compiled = compile(made)
+    for high, count in ((1, 4), (3, 7), (9, 5), (9, 1)):
+        compare(compiled, made, x=RNG.integers(0, high, (count, 2)))
+
+
+def test_one_program_for_all_conditions() -> None:
+    made = model("y = Compress(x, c)", "float[N] x, bool[N] c")
+    compiled = compile(made)
+    for count in (3, 0, 6):
+        x = RNG.standard_normal(count).astype(np.float32)
+        compare(compiled, made, x=x, c=RNG.random(count) > 0.5)
+
+
+def test_a_size_that_must_be_known_is_asked_for() -> None:
+    body = "z = NonZero(x)\na, b = Split<axis = 1, num_outputs = 2>(z)"
+    made = model(body, "float[4] x", 18, outputs="int64 a, int64 b")
+    with pytest.raises(FrontendError, match="cannot be split"):
+        import_onnx(made)
+    compiled = compile(made)
+    for x in ([1, 2, 0, 3], [0, 1, 5, 0], [1, 0, 7, 9]):
+        compare(compiled, made, x=np.array(x, np.float32))
+    assert compiled.compilations == 2  # three elements, and two
+    assert any("a size of data must be known" in n for n in compiled.report.notes)
 
 
 def test_a_scalar_has_no_coordinates() -> None:

@@ -1,0 +1,63 @@
+"""Named sizes as tensors: what both front ends emit where a size is used as data.
+
+n as a scalar        sum(broadcast_to(1, [n]))
+0, 1, ... n - 1      cumsum(broadcast_to(1, [n])) - 1
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from ..graphir.dim import static_value
+from ..graphir.expr import Atom, ShapeExpr, Var, constant
+from ..graphir.type import ShapeType
+from ..tensorir.expr import (
+    Add,
+    BinaryOp,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    Max,
+    Min,
+    Mul,
+    Sub,
+)
+from ..tensorir.expr import Var as DimVar
+
+_OF_SIZES: dict[type[Expr], str] = {
+    Add: "add", Sub: "subtract", Mul: "multiply", FloorDiv: "floor_divide", FloorMod: "floor_mod",
+    Max: "maximum", Min: "minimum",
+}  # fmt: skip
+"""Operators on tensors that compute what arithmetic on sizes does."""
+
+
+class Emitter(Protocol):
+    """The part of a front end's context that emits operators."""
+
+    def op(self, name: str, *args: Atom, **attrs: object) -> Var: ...
+
+
+def positions(context: Emitter, size: Expr) -> Atom:
+    """The tensor 0, 1, ... of ``size`` int64; symbolic ones are counted when the model runs."""
+    known = static_value(size)
+    if known is not None:
+        return constant(np.arange(known))
+    counted = context.op("cumsum", _ones(context, size), axis=0)
+    return context.op("subtract", counted, constant(1, "int64"))
+
+
+def counted(context: Emitter, size: Expr) -> Atom:
+    """A size as a scalar int64: of each symbol the number of ones in a tensor of its size."""
+    known = static_value(size)
+    if known is not None:
+        return constant(known, "int64")
+    if isinstance(size, DimVar):
+        return context.op("sum", _ones(context, size))
+    assert isinstance(size, BinaryOp)  # a dim is a number, a name, or arithmetic of two dims
+    return context.op(_OF_SIZES[type(size)], counted(context, size.a), counted(context, size.b))
+
+
+def _ones(context: Emitter, size: Expr) -> Atom:
+    return context.op("broadcast_to", constant(1, "int64"), ShapeExpr((size,), ShapeType((size,))))
