@@ -13,6 +13,7 @@ from ...support.errors import FrontendError
 from ..elementwise_names import ONNX
 from ..integer_division import remainder_of_truncation
 from ..integer_power import integer_power
+from .data_sizes import dims_of
 from .narrow import NARROW, narrow, widen
 from .registry import (
     MOST_SIZES,
@@ -295,7 +296,7 @@ def constant_of_shape(context: Context, node: NodeProto) -> Value:
         else constant(*values_of(tensor, where, context.base_dir))
     )
     scalar = constant(fill.values().reshape(()), fill.type.dtype)
-    dims = context.shape_value(node, 0).dims
+    dims = dims_of(context, node, 0)
     lengths = [getattr(d, "value", MOST_SIZES + 1) for d in dims]
     if fill.type.dtype == "int64" and len(lengths) <= 1 and all(n <= MOST_SIZES for n in lengths):
         return constant(np.full(lengths, fill.values().item()), "int64")

@@ -13,13 +13,13 @@ import numpy as np
 from onnx import NodeProto
 
 from ...graphir.dim import static_value
-from ...graphir.expr import Call, Constant, ShapeExpr
+from ...graphir.expr import Call, Constant, ShapeExpr, Var
 from ...graphir.type import ShapeType
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.expr import Var as DimVar
 from .. import sizes_as_data
 from ..integer_division import divide_integers
-from .registry import Context
+from .registry import MOST_SIZES, Context
 from .term import Term
 
 
@@ -78,3 +78,16 @@ def coordinates(context: Context, places: Term, shape: tuple[Expr, ...]) -> list
 
 def _divided(name: str, a: Term, b: Term) -> Term:
     return Term(a.context, divide_integers(a.context, name, a.atom, b.atom))
+
+
+def dims_of(context: Context, node: NodeProto, index: int) -> tuple[Expr, ...]:
+    """An input that holds sizes of 0 or more: those of data have names, where it is a vector of
+    known length."""
+    value = context.required(node, index)
+    if isinstance(value, Var) and context.binds_sizes:
+        kind = context.type(value)
+        count = static_value(kind.shape[0]) if kind.ndim == 1 else None
+        if count is not None and count <= MOST_SIZES and kind.dtype.is_integer:
+            sizes = Term(context, value)
+            return tuple([size_of(context, sizes.at(0, i), node, index) for i in range(count)])
+    return context.shape_value(node, index).dims
