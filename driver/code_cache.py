@@ -35,6 +35,7 @@ from typing import Any
 
 from .. import __version__
 from ..support.config import cache_dir, flag
+from ..support.kept_text import keep_text, kept_text
 from ..support.target import Target
 from ..support.whole_file import written_whole
 
@@ -230,13 +231,29 @@ def _versions() -> dict[str, str]:
 
 
 def _source_digest() -> str:
-    """A hash of the compiler's source: what another one compiled is not ours."""
-    digest = hashlib.sha256()
+    """A hash of the compiler's source: what another one compiled is not ours. That of files that
+    nobody has touched since is kept, since reading all of them takes as long as a small model."""
     root = Path(__file__).resolve().parent.parent
-    for room in _ROOMS:
-        for path in sorted((root / room).rglob("*.py")):
-            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
+    inside = [found for room in _ROOMS for found in os.walk(root / room)]
+    files = sorted(
+        [os.path.join(at, f) for at, _, names in inside for f in names if f[-3:] == ".py"]
+    )
+    touched = hashlib.sha256()
+    for path in files:
+        known = os.stat(path)
+        when = (known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns)
+        touched.update(f"{path}\0{when}\0".encode())
+    place = hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    kept = cache_dir() / f"source-{place}.txt"
+    stamp, _, digest = (kept_text(kept) or "").partition(" ")
+    if stamp == touched.hexdigest():
+        return digest
+    found = hashlib.sha256()
+    for source in map(Path, files):
+        found.update(source.relative_to(root).as_posix().encode() + b"\0" + source.read_bytes())
+    digest = found.hexdigest()[:16]
+    keep_text(kept, f"{touched.hexdigest()} {digest}")
+    return digest
 
 
 def _read(path: Path) -> tuple[dict[str, Any], bytes] | None:

@@ -9,7 +9,6 @@ probe that somebody asked for (``support/memory.py``), where there was one.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import itertools
 import json
@@ -20,9 +19,9 @@ from pathlib import Path
 
 from .config import cache_dir, flag
 from .instructions import implied_features
+from .kept_text import keep_text, kept_text
 from .memory import load_probe
 from .target import CPUS, Target
-from .whole_file import written_whole
 
 _DEFAULT_L1, _DEFAULT_L2, _DEFAULT_L3 = 32 * 1024, 512 * 1024, 8 * 1024 * 1024
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -105,26 +104,16 @@ def _kept_in() -> Path | None:
 
 def _kept(path: Path) -> Processor | None:
     """What a file says; None where it is not there, not as it was written, or somebody else's."""
-    try:
-        if path.stat().st_uid not in (os.geteuid(), 0):
-            return None
-        text, _, digest = path.read_text().rpartition("\n")
-        if hashlib.sha256(text.encode()).hexdigest() != digest:
-            return None
-        cpu, triple, features = json.loads(text)
-    except (OSError, ValueError):
+    text = kept_text(path)
+    if text is None:
         return None
+    cpu, triple, features = json.loads(text)
     return cpu, triple, set(features)
 
 
 def _keep(path: Path, processor: Processor) -> None:
     cpu, triple, features = processor
-    text = json.dumps([cpu, triple, sorted(features)])
-    # A folder that cannot be written makes the next process ask again.
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path, sync=False) as file:
-            file.write(f"{text}\n{hashlib.sha256(text.encode()).hexdigest()}".encode())
+    keep_text(path, json.dumps([cpu, triple, sorted(features)]))
 
 
 def _vectors(triple: str, features: set[str]) -> tuple[int, int]:

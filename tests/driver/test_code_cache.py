@@ -323,3 +323,32 @@ def test_workers_do_not_start_for_what_is_kept(
 
     monkeypatch.setattr(stages.workers, "held", refuse)
     assert compiled(monkeypatch).report.compilations == 0
+
+
+def test_the_source_is_read_again_where_somebody_touched_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "package"
+    for room in code_cache._ROOMS:
+        (package / room).mkdir(parents=True)
+        (package / room / "a.py").write_text(room)
+    monkeypatch.setattr(code_cache, "__file__", str(package / "driver" / "code_cache.py"))
+    monkeypatch.setenv("BURNISH_CACHE_DIR", str(tmp_path / "cache"))
+    first = code_cache._source_digest()
+    reads = []
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: reads.append(path) or read(path))
+    assert code_cache._source_digest() == first
+    assert reads == []
+    changed = package / "vm" / "a.py"
+    held = changed.stat()
+    changed.write_text("mv")
+    os.utime(changed, ns=(held.st_atime_ns, held.st_mtime_ns))
+    second = code_cache._source_digest()
+    assert second != first
+    assert len(reads) == len(code_cache._ROOMS)
+    (kept,) = (tmp_path / "cache").iterdir()
+    kept.write_text(kept.read_text().replace(second, first))
+    assert code_cache._source_digest() == second
+    (package / "vm" / "b.py").write_text("")
+    assert code_cache._source_digest() not in (first, second)

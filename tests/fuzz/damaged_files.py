@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import burnish
-from burnish.driver import kernels
+from burnish.driver import code_cache, kernels
 from burnish.driver.kernels import _Cache
 from burnish.support import host
 
@@ -121,13 +121,17 @@ def check_cache(seed: int, folder: Path) -> str:
     os.environ |= {"BURNISH_CACHE": "1", "BURNISH_CACHE_DIR": str(cache)}
     if not cache.exists():
         host._processor()
+        code_cache._source_digest()
         compiled()
     right = compiled()
     path = rng.choice(sorted(p for p in cache.rglob("*") if p.is_file()))
     whole = path.read_bytes()
     how, data = damaged(whole, rng)
     path.write_bytes(data)
-    if path.parent == cache:
+    if path.parent == cache and path.name.startswith("source-"):
+        if code_cache._source_digest() != code_cache._versions()["source"]:
+            raise AssertionError(f"{how}: another source")
+    elif path.parent == cache:
         if host._processor() != host._asked():
             raise AssertionError(f"{how}: another processor")
     elif compiled().tobytes() != right.tobytes():
