@@ -18,7 +18,6 @@ from ...graphir.type import ShapeType
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.expr import Var as DimVar
 from .. import sizes_as_data
-from ..integer_division import divide_integers
 from .registry import MOST_SIZES, Context
 from .term import Term
 
@@ -71,13 +70,9 @@ def coordinates(context: Context, places: Term, shape: tuple[Expr, ...]) -> list
     found = []
     for size in reversed(shape):
         extent = counted(context, size)
-        found.append(_divided("floor_mod", places, extent))
-        places = _divided("floor_divide", places, extent)
+        found.append(places.op("floor_mod", extent))
+        places = places.op("floor_divide", extent)
     return found[::-1]
-
-
-def _divided(name: str, a: Term, b: Term) -> Term:
-    return Term(a.context, divide_integers(a.context, name, a.atom, b.atom))
 
 
 def dims_of(context: Context, node: NodeProto, index: int) -> tuple[Expr, ...]:
