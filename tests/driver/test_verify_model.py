@@ -266,13 +266,17 @@ def test_onnx_models_beside_the_reference_evaluator(
 def test_programs_that_depend_on_values_are_compared_by_their_outputs() -> None:
     helper, kinds = onnx.helper, onnx.TensorProto
     graph = helper.make_graph(
-        [helper.make_node("NonZero", ["x"], ["y"])],
+        [helper.make_node("Unsqueeze", ["x", "axes"], ["y"])],
         "g",
-        [helper.make_tensor_value_info("x", kinds.FLOAT, [4])],
-        [helper.make_tensor_value_info("y", kinds.INT64, None)],
+        [
+            helper.make_tensor_value_info("x", kinds.FLOAT, [4]),
+            helper.make_tensor_value_info("axes", kinds.INT64, [1]),
+        ],
+        [helper.make_tensor_value_info("y", kinds.FLOAT, None)],
     )
     proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-    found = burnish.compile(proto).verify(np.float32([0, 1, 0, 2]), source=proto)
+    x = np.float32([0, 1, 0, 2])
+    found = burnish.compile(proto).verify(x, np.array([1]), source=proto)
     assert found
     assert not found.values
     assert "depends on values" in str(found)
