@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-load bench-minutes bench-model bench-operators bench-serving bench-tune cliffs coverage damaged-files fuzz-schedules mutants mutated-onnx numerics onnx-suite opinfo prove random-programs ulp clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-load bench-minutes bench-model bench-operators bench-serving bench-torch-compile bench-tune cliffs coverage damaged-files fuzz-schedules mutants mutated-onnx numerics onnx-suite opinfo prove random-programs ulp clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ bench-load: $(BENCH)/.stamp  ## the first result of a saved model in a fresh pro
 
 bench-serving: $(BENCH)/.stamp  ## requests a second of a server beside ONNX Runtime (BENCH_ARGS="--overload 60")
 	$(BENCH)/bin/python -m burnish.benchmarks.serving $(BENCH_ARGS)
+
+bench-torch-compile: $(VENV)/.stamp  ## torch.compile's backend beside Inductor, on models of others (BENCH_ARGS=...)
+	$(BIN)/python -m burnish.benchmarks.torch_backend $(BENCH_ARGS)
 
 bench-tune: $(VENV)/.stamp  ## how long tuning takes, beside known figures of TVM (BENCH_ARGS=...)
 	$(BIN)/python -m burnish.benchmarks.bench_tune $(BENCH_ARGS)
