@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TypeAlias
 
-from ..graphir.expr import Call, Constant
+from ..graphir.expr import Call, Constant, Var
 from ..graphir.module import IRModule
-from ..graphir.op import attr, type_of
+from ..graphir.op import attr, get_op, type_of
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.select_winograd import SelectWinograd
 from ..graphir.passes.to_integer_weights import RoundedLayer, ToIntegerWeights, weight_of
@@ -132,7 +132,7 @@ class Selection:
         ]
         products = [c for c in calls if c.op in PRODUCTS]
         self._check_layers(products)
-        made = [_kept([c for c in calls if c.op == "scaled_linear"])]
+        made = [_kept([c for c in calls if c.op == "scaled_linear"]), *products_of_bytes(module)]
         made += [self._rounded(products, word) for word in NARROW if word in self.words]
         made += [self._integers(products, w) for w in INTEGERS if w in self.words]
         if self.precision in ("fast", "float32"):
@@ -207,6 +207,39 @@ def _multiply_adds(call: Call) -> int:
     turned = dict(call.attrs).get("transpose_a") and first.ndim > 1
     dims = (*result.shape, first.shape[-2 if turned else -1])
     return math.prod([d.value if isinstance(d, IntImm) else 0 for d in dims])
+
+
+def products_of_bytes(module: IRModule) -> list[str]:
+    """What notes say of products of a quantised model: those of bytes, and those whose operand is
+    computed of bytes but that take it in float32."""
+    known = {
+        b.var: b.value
+        for f in module.graph_functions.values()
+        for block in f.body.blocks
+        for b in block.bindings
+    }
+
+    def is_dequantised(atom: object) -> bool:
+        call = known.get(atom) if isinstance(atom, Var) else None
+        while isinstance(call, Call) and (
+            call.op in ("multiply", "subtract", "astype", "permute_dims") or get_op(call.op).is_view
+        ):
+            kind = type_of(call.args[0])
+            if isinstance(kind, TensorType) and kind.dtype in ("int8", "uint8"):
+                return call.op == "astype"
+            call = known.get(call.args[0]) if isinstance(call.args[0], Var) else None
+        return False
+
+    calls = [c for c in known.values() if isinstance(c, Call)]
+    count = sum(c.op == "integer_matmul" for c in calls)
+    wide = sum(c.op in ("linear", "matmul", "conv") and is_dequantised(c.args[0]) for c in calls)
+    made = [f"{count} products are of bytes, summed in int32 and exact."] if count else []
+    if wide:
+        made.append(
+            f"{wide} products of activations that are bytes are computed in float32: their weights "
+            "are not bytes, or they are convolutions of groups or of fewer than 16 channels."
+        )
+    return made
 
 
 def _kept(calls: list[Call]) -> str:

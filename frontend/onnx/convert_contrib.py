@@ -13,7 +13,6 @@ from ...graphir.expr import Constant
 from ...graphir.scaled_weights import numbers_of_bytes
 from ...support.errors import FrontendError
 from ...tensorir.operators.scaled_linear import WORD
-from .convert_quantized import integer_product
 from .registry import Context, Value, attribute, converts, node_name
 from .term import Term, join, stack
 
@@ -22,26 +21,26 @@ _SMALLEST = -1e38
 """What a masked score has added."""
 
 
-def _term(context: Context, node: NodeProto, index: int) -> Term | None:
+def term(context: Context, node: NodeProto, index: int) -> Term | None:
     present = context.raw(node, index) is not None
     return Term(context, context.operand(node, index)) if present else None
 
 
-def _needed(context: Context, node: NodeProto, index: int) -> Term:
+def needed(context: Context, node: NodeProto, index: int) -> Term:
     return Term(context, context.operand(node, index))
 
 
 # -- activations -----------------------------------------------------------------------------------
 @converts(*[_DOMAIN + name for name in ("Gelu", "BiasGelu", "FastGelu")])
 def gelus(context: Context, node: NodeProto) -> Value:
-    x, bias = _needed(context, node, 0), _term(context, node, 1)
+    x, bias = needed(context, node, 0), term(context, node, 1)
     approximate = "tanh" if node.op_type == "FastGelu" else "none"
     return (x if bias is None else x + bias).op("gelu", approximate=approximate).atom
 
 
 @converts(_DOMAIN + "QuickGelu")
 def quick_gelu(context: Context, node: NodeProto) -> Value:
-    x = _needed(context, node, 0)
+    x = needed(context, node, 0)
     return (x * (x * float(attribute(node, "alpha", 1.702))).op("sigmoid")).atom
 
 
@@ -50,8 +49,8 @@ def quick_gelu(context: Context, node: NodeProto) -> Value:
 def skip_norm(context: Context, node: NodeProto) -> list[Value]:
     """The norm of a sum of two tensors and perhaps a bias; the fourth result is that sum."""
     simplified = "Simplified" in node.op_type
-    x, skip, gamma = (_needed(context, node, i) for i in range(3))
-    rest = [_term(context, node, i) for i in range(3, 4 if simplified else 5)]
+    x, skip, gamma = (needed(context, node, i) for i in range(3))
+    rest = [term(context, node, i) for i in range(3, 4 if simplified else 5)]
     beta, bias = (None, rest[0]) if simplified else (rest[0], rest[1])
     total = x + skip
     if bias is not None:
@@ -68,7 +67,7 @@ def skip_norm(context: Context, node: NodeProto) -> list[Value]:
 @converts(_DOMAIN + "SimplifiedLayerNormalization")
 def simplified_norm(context: Context, node: NodeProto) -> Value:
     epsilon = float(attribute(node, "epsilon", 1e-5))
-    return (_rms(_needed(context, node, 0), epsilon) * _needed(context, node, 1)).atom
+    return (_rms(needed(context, node, 0), epsilon) * needed(context, node, 1)).atom
 
 
 def _rms(x: Term, epsilon: float) -> Term:
@@ -80,7 +79,7 @@ def _rms(x: Term, epsilon: float) -> Term:
 # -- products --------------------------------------------------------------------------------------
 @converts(_DOMAIN + "FusedMatMul")
 def fused_matmul(context: Context, node: NodeProto) -> Value:
-    a, b = _needed(context, node, 0), _needed(context, node, 1)
+    a, b = needed(context, node, 0), needed(context, node, 1)
     if attribute(node, "transBatchA", 0) or attribute(node, "transBatchB", 0):
         raise FrontendError(f"{node_name(node)}: a transposition of batches is not imported.")
     a = a.swap() if attribute(node, "transA", 0) and a.ndim > 1 else a
@@ -95,8 +94,8 @@ def matmul_bits(context: Context, node: NodeProto) -> Value:
     """A product with a weight of (columns, blocks of rows), whose numbers of 2, 4 or 8 bits stand
     packed, low bits first; a block has its scale and zero point. Constant weights stay integers,
     and the sums are float32; others are computed, as numbers of the scales' dtype."""
-    x, packed, scales = (_needed(context, node, i) for i in range(3))
-    zero, bias = (_term(context, node, i) for i in (3, 5))
+    x, packed, scales = (needed(context, node, i) for i in range(3))
+    zero, bias = (term(context, node, i) for i in (3, 5))
     k, n = int(attribute(node, "K")), int(attribute(node, "N"))
     bits, block = int(attribute(node, "bits", 4)), int(attribute(node, "block_size"))
     if bits not in (2, 4, 8):
@@ -173,82 +172,8 @@ def _unpacked(packed: Term, bits: int) -> Term:
     return stack(parts, 2).reshape(packed.shape[0], -1)
 
 
-@converts(_DOMAIN + "DynamicQuantizeMatMul", _DOMAIN + "MatMulIntegerToFloat")
-def dynamic_matmul(context: Context, node: NodeProto) -> Value:
-    """A product of bytes, scaled: of A quantised by its own extremes, or of bytes given."""
-    if node.op_type == "MatMulIntegerToFloat":
-        a, b, a_scale, b_scale = (_needed(context, node, i) for i in range(4))
-        a_zero, b_zero, bias = (_term(context, node, i) for i in (4, 5, 6))
-    else:
-        x, b, b_scale = (_needed(context, node, i) for i in range(3))
-        b_zero, bias = (_term(context, node, i) for i in (3, 4))
-        low, high = x.op("min").op("minimum", 0.0), x.op("max").op("maximum", 0.0)
-        a_scale = (high - low) / 255.0
-        shift = (-low / a_scale).op("round").op("clip", min=0.0, max=255.0)
-        steps = (x / a_scale).op("round") + shift
-        a, a_zero = steps.op("clip", min=0.0, max=255.0).cast("uint8"), shift.cast("uint8")
-    zeros = [None if z is None else z.cast("int32").atom for z in (a_zero, b_zero)]
-    made = Term(context, integer_product(context, a.atom, b.atom, *zeros)).cast(a_scale.dtype)
-    made = made * (a_scale * b_scale)
-    return (made if bias is None else made + bias).atom
-
-
-# -- quantised arithmetic --------------------------------------------------------------------------
-_BINARY = {"QLinearAdd": "add", "QLinearMul": "multiply"}
-
-
-@converts(*[_DOMAIN + name for name in _BINARY])
-def quantised_binary(context: Context, node: NodeProto) -> Value:
-    x = _real(context, node, 0).op(_BINARY[node.op_type], _real(context, node, 3))
-    return _quantised(context, node, x, 6)
-
-
-@converts(_DOMAIN + "QLinearSigmoid", _DOMAIN + "QLinearLeakyRelu")
-def quantised_unary(context: Context, node: NodeProto) -> Value:
-    x = _real(context, node, 0)
-    if node.op_type == "QLinearSigmoid":
-        return _quantised(context, node, x.op("sigmoid"), 3)
-    slope = float(attribute(node, "alpha", 0.01))
-    return _quantised(context, node, x.op("leaky_relu", negative_slope=slope), 3)
-
-
-@converts(_DOMAIN + "QLinearGlobalAveragePool")
-def quantised_mean(context: Context, node: NodeProto) -> Value:
-    x = _real(context, node, 0)
-    last = bool(attribute(node, "channels_last", 0))
-    axes = tuple(range(1, x.ndim - 1) if last else range(2, x.ndim))
-    return _quantised(context, node, x.op("mean", axis=axes, keepdims=True), 3)
-
-
-@converts(_DOMAIN + "QLinearConcat")
-def quantised_concat(context: Context, node: NodeProto) -> Value:
-    """Y's scale and zero point, then a tensor with its own, as often as there are."""
-    parts = [_real(context, node, i) for i in range(2, len(node.input), 3)]
-    return _quantised(context, node, join(parts, int(attribute(node, "axis"))), 0)
-
-
-def _real(context: Context, node: NodeProto, index: int) -> Term:
-    """What bytes stand for: (q - zero point) * scale."""
-    q, scale, zero = (
-        _needed(context, node, index), _needed(context, node, index + 1),
-        _term(context, node, index + 2),
-    )  # fmt: skip
-    wide = q.cast("int32")
-    wide = wide if zero is None else wide - zero.cast("int32")
-    return wide.cast(scale.dtype) * scale
-
-
-def _quantised(context: Context, node: NodeProto, x: Term, index: int) -> Value:
-    scale, zero = _needed(context, node, index), _term(context, node, index + 1)
-    kind = "uint8" if zero is None else str(zero.dtype)
-    steps = (x / scale).op("round")
-    steps = steps if zero is None else steps + zero.cast(steps.dtype)
-    info = np.iinfo(kind)
-    return steps.op("clip", min=float(info.min), max=float(info.max)).cast(kind).atom
-
-
 # -- attention -------------------------------------------------------------------------------------
-def _heads(x: Term, count: int) -> Term:
+def heads_of(x: Term, count: int) -> Term:
     """(batch, tokens, heads * size) as (batch, heads, tokens, size)."""
     if x.ndim == 4:
         return x
@@ -272,7 +197,7 @@ def _attend(q: Term, k: Term, v: Term, mask: Term | None, scale: float, *, causa
 
 def _key_mask(context: Context, node: NodeProto, index: int, like: Term, keys: int) -> Term | None:
     """A mask of keys as numbers to add: of (batch,) lengths, (batch, keys), or of all pairs."""
-    mask = _term(context, node, index)
+    mask = term(context, node, index)
     if mask is None:
         return None
     low = _SMALLEST if like.dtype.bits >= 32 else -65504.0
@@ -298,24 +223,38 @@ def _refuse(context: Context, node: NodeProto, inputs: range, what: str) -> None
 @converts(_DOMAIN + "Attention")
 def packed_attention(context: Context, node: NodeProto) -> list[Value]:
     """Attention of an input and one weight for queries, keys and values."""
-    x, w, bias = _needed(context, node, 0), _needed(context, node, 1), _term(context, node, 2)
-    count = int(attribute(node, "num_heads"))
+    x, w, bias = needed(context, node, 0), needed(context, node, 1), term(context, node, 2)
     if attribute(node, "do_rotary", 0) or context.raw(node, 6) is not None:
         raise FrontendError(f"{node_name(node)}: rotary or shared buffers cannot be imported.")
     joined = x @ w
     joined = joined if bias is None else joined + bias
-    sizes = attribute(node, "qkv_hidden_sizes") or [w.sizes(node_name(node))[1] // 3] * 3
+    return packed_heads(context, node, joined, mask=3, past=4, scores=5)
+
+
+def packed_heads(
+    context: Context,
+    node: NodeProto,
+    joined: Term,
+    *,
+    mask: int,
+    past: int | None = None,
+    scores: int | None = None,
+) -> list[Value]:
+    """Attention of queries, keys and values behind one another, and the present keys and values;
+    ``mask``, ``past`` and ``scores`` are inputs of the node."""
+    count = int(attribute(node, "num_heads"))
+    sizes = attribute(node, "qkv_hidden_sizes") or [joined.sizes(node_name(node))[2] // 3] * 3
     ends = np.cumsum([0, *sizes])
-    q, k, v = (_heads(joined.cut(2, int(a), int(b)), count) for a, b in pairwise(ends))
-    past = _term(context, node, 4)
-    if past is not None:
-        k, v = join([past.at(0, 0), k], 2), join([past.at(0, 1), v], 2)
-    keys = k.sizes(node_name(node))[2]
-    mask, bias_of_scores = _key_mask(context, node, 3, q, keys), _term(context, node, 5)
-    if bias_of_scores is not None:
-        mask = bias_of_scores if mask is None else mask + bias_of_scores
+    q, k, v = (heads_of(joined.cut(2, int(a), int(b)), count) for a, b in pairwise(ends))
+    before = None if past is None else term(context, node, past)
+    if before is not None:
+        k, v = join([before.at(0, 0), k], 2), join([before.at(0, 1), v], 2)
+    added = _key_mask(context, node, mask, q, k.sizes(node_name(node))[2])
+    given = None if scores is None else term(context, node, scores)
+    if given is not None:
+        added = given if added is None else added + given
     causal = bool(attribute(node, "unidirectional", 0))
-    y = _attend(q, k, v, mask, _scale(node, q), causal=causal)
+    y = _attend(q, k, v, added, _scale(node, q), causal=causal)
     return [y.atom, stack([k, v], 0).atom]
 
 
@@ -323,20 +262,20 @@ def packed_attention(context: Context, node: NodeProto) -> list[Value]:
 def multi_head_attention(context: Context, node: NodeProto) -> list[Value]:
     """Attention of queries, keys and values, with a bias of all three and perhaps past keys."""
     count = int(attribute(node, "num_heads"))
-    q, k, v = (_term(context, node, i) for i in range(3))
+    q, k, v = (term(context, node, i) for i in range(3))
     if q is None or k is None or v is None:
         raise FrontendError(f"{node_name(node)}: packed keys and values cannot be imported.")
     _refuse(context, node, range(8, 10), "an attention with a cache of fixed length")
-    bias = _term(context, node, 3)
+    bias = term(context, node, 3)
     if bias is not None:
         sizes = [q.sizes("")[-1], q.sizes("")[-1]]
         parts = [bias.cut(0, a, b) for a, b in pairwise([0, *np.cumsum(sizes).tolist(), None])]
         q, k, v = (x + b if x.ndim == 3 else x for x, b in zip((q, k, v), parts, strict=True))
-    q, k, v = _heads(q, count), _heads(k, count), _heads(v, count)
-    past = [_term(context, node, i) for i in (6, 7)]
+    q, k, v = heads_of(q, count), heads_of(k, count), heads_of(v, count)
+    past = [term(context, node, i) for i in (6, 7)]
     if past[0] is not None and past[1] is not None:
         k, v = join([past[0], k], 2), join([past[1], v], 2)
-    mask, scores = _key_mask(context, node, 4, q, k.sizes("")[2]), _term(context, node, 5)
+    mask, scores = _key_mask(context, node, 4, q, k.sizes("")[2]), term(context, node, 5)
     if scores is not None:
         mask = scores if mask is None else mask + scores
     causal = bool(attribute(node, "unidirectional", 0))
@@ -352,7 +291,7 @@ def group_query_attention(context: Context, node: NodeProto) -> list[Value]:
     """
     where = node_name(node)
     count, kv_count = int(attribute(node, "num_heads")), int(attribute(node, "kv_num_heads"))
-    q, k, v = (_term(context, node, i) for i in range(3))
+    q, k, v = (term(context, node, i) for i in range(3))
     assert q is not None
     if k is None or v is None:  # packed: (batch, tokens, (heads + 2 key heads) * size)
         size = q.sizes(where)[2] // (count + 2 * kv_count)
@@ -368,12 +307,12 @@ def group_query_attention(context: Context, node: NodeProto) -> list[Value]:
     if (lengths != total).any():
         raise FrontendError(f"{where}: sequences of different lengths cannot be imported.")
     start = total - tokens
-    q, k, v = _heads(q, count), _heads(k, kv_count), _heads(v, kv_count)
+    q, k, v = heads_of(q, count), heads_of(k, kv_count), heads_of(v, kv_count)
     if attribute(node, "do_rotary", 0):
-        tables = [_needed(context, node, i).cut(0, start, total) for i in (7, 8)]
+        tables = [needed(context, node, i).cut(0, start, total) for i in (7, 8)]
         interleaved = bool(attribute(node, "rotary_interleaved", 0))
         q, k = (_rotated(x, *tables, interleaved=interleaved) for x in (q, k))
-    past = [_term(context, node, i) for i in (3, 4)]
+    past = [term(context, node, i) for i in (3, 4)]
     if past[0] is not None and past[1] is not None and start:
         k, v = (join([p.cut(2, 0, start), x], 2) for p, x in ((past[0], k), (past[1], v)))
     y = _attend(q, k, v, None, _scale(node, q), causal=True)
@@ -383,7 +322,7 @@ def group_query_attention(context: Context, node: NodeProto) -> list[Value]:
 @converts(_DOMAIN + "RotaryEmbedding")
 def rotary_embedding(context: Context, node: NodeProto) -> Value:
     """(batch, tokens, hidden) or (batch, heads, tokens, size), turned by angles of positions."""
-    x, positions, cosines, sines = (_needed(context, node, i) for i in range(4))
+    x, positions, cosines, sines = (needed(context, node, i) for i in range(4))
     scale = float(attribute(node, "scale", 1.0))
     if scale != 1.0:
         raise FrontendError(f"{node_name(node)}: scale {scale} cannot be imported.")
@@ -392,7 +331,7 @@ def rotary_embedding(context: Context, node: NodeProto) -> Value:
     dims = x.sizes(node_name(node))
     if x.ndim == 3:
         heads = heads or dims[2] // (int(attribute(node, "rotary_embedding_dim", 0)) or 2 * half)
-    turned = _heads(x, heads)
+    turned = heads_of(x, heads)
     tokens = turned.sizes("")[2]
     if positions.sizes("") in ((), (1,)):
         positions = positions.reshape(1, 1) + positions.data(np.arange(tokens))

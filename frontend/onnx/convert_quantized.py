@@ -1,12 +1,7 @@
 """Quantised operators of ONNX: products of bytes, and the steps between them and floats.
 
-A number q of 8 bits stands for (q - zero point) * scale. Products are taken of the bytes as they
-are, ``integer_matmul``; what zero points add is subtracted afterwards, from sums of the operands
-alone, of which those of a constant weight are known at compile time:
-
-    sum over k of (A - a) * (B - b)  =  A @ B - a * (column sums of B) - b * (row sums of A - a)
-
-All of it is int32 arithmetic and exact.
+A number q of 8 bits stands for (q - zero point) * scale. Products are those of
+``graphir.integer_products``: of the bytes as they are, in int32, and exact.
 """
 
 from __future__ import annotations
@@ -14,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, TensorProto
 
+from ...graphir import integer_products
 from ...graphir.dim import static_value
 from ...graphir.expr import Atom, Constant, constant
 from ...support.dtype import DType
@@ -130,21 +126,11 @@ def integer_product(
     context: Context, a: Atom, b: Atom, a_zero: Atom | None, b_zero: Atom | None
 ) -> Atom:
     """The product in int32, of operands from which their zero points (int32) are subtracted."""
-    result: Atom = context.op("integer_matmul", a, b)
-    matrices = context.type(a).ndim > 1, context.type(b).ndim > 1
-    if a_zero is not None:
-        axis = -2 if matrices[1] else -1
-        columns = context.op("sum", context.cast(b, INT32), axis=axis, keepdims=all(matrices))
-        extra = context.op("multiply", _like_rows(context, a_zero, 0), columns)
-        result = context.op("subtract", result, extra)
-    if b_zero is not None:
-        wide = context.cast(a, INT32)
-        if a_zero is not None:
-            wide = context.op("subtract", wide, _like_rows(context, a_zero, 0))
-        rows = context.op("sum", wide, axis=-1, keepdims=all(matrices))
-        extra = context.op("multiply", rows, _like_rows(context, b_zero, 1))
-        result = context.op("subtract", result, extra)
-    return result
+    zeros = [
+        None if zero is None else _like_rows(context, zero, operand)
+        for operand, zero in enumerate((a_zero, b_zero))
+    ]
+    return integer_products.integer_product(context.op, a, b, *zeros)
 
 
 def _like_rows(context: Context, x: Atom, operand: int) -> Atom:

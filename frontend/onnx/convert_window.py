@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto
 
-from ...graphir.dim import static_value
-from ...graphir.expr import Atom, Var
+from ...graphir.dim import static_shape, static_value
+from ...graphir.expr import Atom, Constant, Var
+from ...graphir.integer_products import integer_conv, is_integer_conv
+from ...support.dtype import DType
 from ...support.errors import FrontendError
 from .registry import Context, Value, attribute, converts, node_name
 from .term import Term, stack
@@ -109,11 +111,42 @@ def qlinear_conv(context: Context, node: NodeProto) -> Value:
     return steps.op("clip", min=low, max=high).cast(y_zero.dtype).atom
 
 
+def _byte_conv(
+    context: Context, node: NodeProto, x: Atom, w: Atom, zeros: Sequence[Atom | None]
+) -> Term | None:
+    """The convolution as a product of bytes, where its shapes and zero points are fit for it."""
+    kernel, (x_zero, w_zero) = _kernel(context, node, w), zeros
+    sizes = static_shape(context.type(x).shape)
+    is_single = x_zero is None or static_shape(context.type(x_zero).shape) in ((), (1,))
+    if not is_single or not is_integer_conv(x, w, int(attribute(node, "group", 1))):
+        return None
+    shift: int | Atom = 0
+    if isinstance(x_zero, Constant):
+        shift = int(context.array(x_zero).reshape(()))
+    elif x_zero is not None:
+        if sizes is None:
+            return None
+        shift = context.reshape(x_zero, [])
+    count = len(kernel)
+    strides, dilation = _ints(node, "strides", count, 1), _ints(node, "dilations", count, 1)
+    if isinstance(w_zero, Constant) and not context.array(w_zero).any():
+        w_zero = None
+    made = integer_conv(
+        context.op, x, w, shift, None if w_zero is None else context.cast(w_zero, DType("int32")),
+        strides=strides, dilation=dilation,
+        padding=_padding(context, node, x, kernel, strides, dilation),
+    )  # fmt: skip
+    return Term(context, made).op("permute_dims", axes=(0, count + 1, *range(1, count + 1)))
+
+
 def _integer_conv(
     context: Context, node: NodeProto, x: Atom, w: Atom, zeros: Sequence[Atom | None]
 ) -> Term:
-    """The convolution in a float dtype in which the sums of products of bytes are exact."""
+    """The convolution of bytes, exact: in int32, or in a float dtype in which it is."""
     kernel = _kernel(context, node, w)
+    found = _byte_conv(context, node, x, w, zeros)
+    if found is not None:
+        return found
     terms = math.prod(kernel) * (static_value(context.type(w).shape[1]) or 1)
     wide = "float32" if terms * 255 * 255 < 1 << 24 else "float64"
     operands = []
@@ -175,7 +208,15 @@ def conv_transpose(context: Context, node: NodeProto) -> Value:
 
 @converts("MaxPool", "AveragePool")
 def pool(context: Context, node: NodeProto) -> Value:
-    x = context.operand(node, 0)
+    return _pooled(context, node, context.operand(node, 0))
+
+
+def mean_of_windows(context: Context, node: NodeProto, x: Term) -> Term:
+    """The means of windows as AveragePool's attributes say."""
+    return Term(context, context.tensor(_pooled(context, node, x.atom), node_name(node)))
+
+
+def _pooled(context: Context, node: NodeProto, x: Atom) -> Value:
     count = context.type(x).ndim - 2
     kernel = _ints(node, "kernel_shape", count, 1)
     strides, dilation = _ints(node, "strides", count, 1), _ints(node, "dilations", count, 1)

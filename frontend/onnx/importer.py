@@ -27,6 +27,7 @@ from ...support.errors import ArtifactError, BurnishError, FrontendError
 from ..imported import Imported, InputTypes, KnownSizes, Question
 from . import (
     convert_contrib,
+    convert_contrib_quantized,
     convert_control,
     convert_einsum,
     convert_elementary,
@@ -53,6 +54,7 @@ from .walk import all_nodes, convert_nodes, is_known, names_read, operator_name
 
 _CONVERTERS = (
     convert_contrib,
+    convert_contrib_quantized,
     convert_control,
     convert_einsum,
     convert_elementary,

@@ -155,6 +155,37 @@ register(
 )
 
 
+def _im2col(call: Call) -> Type:
+    x = tensor(call, 0)
+    n = _spatial_rank(call, x)
+    require_numbers(call, [x])
+    kernel, strides = ints(call, "kernel", n, 1), ints(call, "strides", n, 1)
+    padding, dilation = ints(call, "padding", 2 * n, 0), ints(call, "dilation", n, 1)
+    batch, channels, spatial = parts_of(x.shape, last=True)
+    extents = [
+        window_extent(s, IntImm(k), strides[d], padding[2 * d], padding[2 * d + 1], dilation[d])
+        for d, (s, k) in enumerate(zip(spatial, kernel, strict=True))
+    ]
+    sizes = [IntImm(k) for k in kernel]
+    if any((static_value(d) or 1) < 1 for d in extents):
+        raise fail(call, "a window does not fit", "a smaller kernel")
+    return TensorType((batch, *[fold_dim(d) for d in extents], *sizes, channels), x.dtype)
+
+
+register(
+    Op(
+        "im2col",
+        ("x",),
+        _im2col,
+        by_operator(),
+        {
+            **dict.fromkeys(("kernel", "strides", "padding", "dilation"), REQUIRED),
+            "pad_value": 0.0,
+        },
+    )
+)
+
+
 # -- pooling -----------------------------------------------------------------------------------
 def _pool(call: Call) -> Type:
     x = tensor(call, 0)

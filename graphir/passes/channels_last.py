@@ -284,10 +284,17 @@ def _reshape(owner: _Mover, call: Call, var: Var) -> Var | Value | None:
     return None
 
 
-def _permute_dims(owner: _Mover, call: Call, var: Var) -> Value | None:
-    """A permutation of a value whose channels are last already."""
+def _permute_dims(owner: _Mover, call: Call, var: Var) -> Var | Value | None:
+    """A permutation of a value whose channels are last already. That of a convolution of bytes,
+    which is a product of pixels, is such a value."""
     if not owner.is_last(call.args[0]):
-        return None
+        (source,) = call.args
+        kind = _tensor(source)
+        assert kind is not None
+        if not isinstance(source, Var) or kind.ndim < 3:
+            return None
+        turned = resolve_axes(call) == from_last(kind.ndim)
+        return source if turned and _is_of_bytes(owner, source) else None
     moved = owner.as_last(call.args[0])
     kind = _tensor(moved)
     assert kind is not None
@@ -295,6 +302,14 @@ def _permute_dims(owner: _Mover, call: Call, var: Var) -> Value | None:
     if axes == tuple(range(kind.ndim)):
         return _reshaped(moved, kind.shape)
     return _permuted(moved, axes)
+
+
+def _is_of_bytes(owner: _Mover, atom: Atom) -> bool:
+    """Whether a value is a product of bytes, or elementwise work on one."""
+    value = owner.lookup_binding(atom)
+    while isinstance(value, Call) and get_op(value.op).is_elementwise:
+        value = owner.lookup_binding(value.args[0])
+    return isinstance(value, Call) and value.op == "integer_matmul"
 
 
 _RULES: dict[str, Callable[[_Mover, Call, Var], Var | Value | None]] = {

@@ -46,7 +46,7 @@ class FoldConstant(Pass):
     evaluate: Evaluate
     max_bytes: int = 64 * 1024 * 1024
     keep_bytes: bool = False
-    """Leave casts of matrices of bytes, which weights of a quantised model may be."""
+    """Leave casts of bytes, which weights of a quantised model may be."""
 
     def run(self, module: IRModule) -> IRModule:
         return _Folder(module, self.evaluate, self.max_bytes, self.keep_bytes).transform()
@@ -118,6 +118,6 @@ class _Folder(ExprMutator):
 
 
 def _widens_bytes(call: Call, operand: Constant) -> bool:
-    """Whether a call is a cast of a matrix of bytes."""
+    """Whether a call is a cast of bytes with the rank of a weight."""
     is_bytes = operand.type.dtype in ("int8", "uint8")
-    return call.op == "astype" and is_bytes and len(operand.shape) in (2, 3)
+    return call.op == "astype" and is_bytes and len(operand.shape) >= 2

@@ -6,7 +6,8 @@ Models that are quantised have their weights as integers with scales and zero po
 
 in front of a product, or the scale behind it. Folded, that is float32 again, four or eight times as
 many bytes. ``scaled_linear`` computes it in registers instead; integers from -8 to 7, or from 0 to
-15, are kept in 4 bits.
+15, are kept in 4 bits. Where the other operand is computed of bytes as well, the product is one of
+bytes (``passes.dequantized``), and so is a convolution's.
 """
 
 from __future__ import annotations
@@ -25,13 +26,11 @@ from ..mutator import ExprMutator
 from ..op import attr, get_op, type_of
 from ..scaled_weights import words
 from ..type import TensorType
+from .dequantized import BYTES, EXACT, product_of_bytes
 from .to_integer_weights import group_of
 
 LONGEST = 256
 """Terms that are summed before the scale is applied; longer groups are cut."""
-_BYTES = ("int8", "uint8")
-_EXACT = ("int16", "int32", "float32")
-"""What bytes, and their differences, are exact in."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +73,10 @@ class _Keeper(ExprMutator):
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
         assert isinstance(new, Call)
+        if new.op in ("linear", "matmul", "conv"):
+            whole = product_of_bytes(self, new, self.values)
+            if whole is not None:
+                return whole
         if new.op not in ("linear", "matmul") or attr(new, "out_dtype"):
             return new
         x, w = (type_of(a) for a in new.args[:2])
@@ -114,10 +117,10 @@ class _Keeper(ExprMutator):
 
     def _cast(self, call: Call) -> _Weight | None:
         operand = call.args[0]
-        if str(attr(call, "dtype")) not in _EXACT:
+        if str(attr(call, "dtype")) not in EXACT:
             return None
         if isinstance(operand, Constant):
-            is_bytes = operand.type.dtype in _BYTES and len(operand.shape) in (2, 3)
+            is_bytes = operand.type.dtype in BYTES and len(operand.shape) in (2, 3)
             return _Weight(operand) if is_bytes else None
         weight = self.traced(operand)
         return weight if weight is not None and weight.scale is None else None

@@ -88,6 +88,7 @@ from .elementwise import (
     trunc,
     where,
 )
+from .im2col import im2col
 from .index import gather_elements, take
 from .matmul import integer_matmul, linear, matmul
 from .norm import layer_norm
@@ -122,7 +123,7 @@ __all__ = [
     "expm1", "flatten",
     "floor", "floor_divide", "floor_mod", "fmod", "gather_elements", "gcd", "gelu",
     "greater",
-    "greater_equal", "hard_sigmoid", "hard_swish", "hypot", "integer_matmul", "isfinite",
+    "greater_equal", "hard_sigmoid", "hard_swish", "hypot", "im2col", "integer_matmul", "isfinite",
     "isinf", "isnan", "last_match", "layer_norm", "leaky_relu", "less", "less_equal", "linear",
     "log", "log1p", "log2", "log10", "log_softmax", "logical_and", "logical_not", "logical_or",
     "logical_xor", "matmul", "max", "max_pool", "maximum", "mean", "min", "minimum", "multiply",

@@ -142,6 +142,7 @@ OPERATORS: dict[str, Any] = {
     "take": lambda x, indices, axis: np.take(x, indices, axis),
     "gather_elements": gather_elements,
     "conv": window_reference.conv,
+    "im2col": window_reference.im2col,
     "conv_transpose": window_reference.conv_transpose,
     "winograd_conv": window_reference.winograd_conv,
     "max_pool": window_reference.max_pool,

@@ -65,6 +65,14 @@ def conv(
     return _placed(result, channels_last if out_channels_last is None else out_channels_last)
 
 
+def im2col(
+    x: Any, *, kernel: Any, strides: Any, padding: Any, dilation: Any, pad_value: float
+) -> np.ndarray:
+    found = windows(_padded(_first(x, True), padding, pad_value), kernel, strides, dilation)
+    count = len(kernel)
+    return np.transpose(found, (0, *range(count + 2, 2 * count + 2), *range(2, count + 2), 1))
+
+
 def conv_transpose(
     x: Any, w: Any, bias: Any = None, *, strides: Any, padding: Any, dilation: Any, groups: int,
     output_padding: Any, channels_last: bool,

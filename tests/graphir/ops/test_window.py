@@ -22,6 +22,7 @@ CASES: list[tuple[str, dict[str, str]]] = [
     (f"R.conv(x, w, {WIDE}, out_channels_last=True)", {"x": X, "w": W}),
     (f"R.conv(x, w, {PLAIN}, groups=4)", {"x": X, "w": D}),
     (f"R.conv(x, w, {PLAIN}, groups=2)", {"x": X, "w": G}),
+    (f"R.im2col(x, kernel=[3, 2], {WIDE}, pad_value=2.0)", {"x": L}),
     (
         "R.conv_transpose(x, w, strides=[2, 1], padding=[1, 0, 0, 1], dilation=[1, 2], "
         "output_padding=[1, 0])",
@@ -54,6 +55,7 @@ def test_kernel_computes_what_the_operator_means(expression: str, params: dict[s
 
 
 ERRORS: list[tuple[str, dict[str, str], str]] = [
+    (f"R.im2col(x, kernel=[9, 2], {PLAIN})", {"x": L}, "a window does not fit"),
     (f"R.conv(x, w, {PLAIN})", {"x": X, "w": D}, "x has 4 channels, and w takes 1 in each of 1"),
     (f"R.conv(x, w, {PLAIN}, groups=3)", {"x": X, "w": D}, "an int that divides the channels"),
     (f"R.conv(x, w, b, {PLAIN})", {"x": X, "w": W, "b": G}, "the bias does not fit"),
