@@ -46,6 +46,7 @@ if _TYPE_CHECKING:  # what type checkers and editors read; the table below is wh
 _PUBLIC = {
     # compile and run
     "compile": "driver.compile",
+    "quantize": "driver.quantize",
     "load": "driver.load",
     "build": "driver.build",
     "lower": "driver.lower",

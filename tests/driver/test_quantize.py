@@ -1,0 +1,162 @@
+"""burnish.quantize: products in bytes, ranges from samples, layers kept for a bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import numpy_helper, parser
+from torch import nn
+
+import burnish
+from burnish.driver.quantize import range_of
+from burnish.support.errors import ArgumentError
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3)
+        self.conv = nn.Conv2d(16, 24, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(24)
+        self.fc = nn.Linear(24, 10)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        y = torch.relu(self.norm(self.conv(torch.relu(self.first(x)))))
+        return {"scores": self.fc(y.mean((2, 3)))}
+
+
+@pytest.fixture
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    made = Net().eval()
+    nn.init.uniform_(made.norm.running_var, 0.5, 2.0)
+    nn.init.normal_(made.norm.running_mean)
+    return made
+
+
+def images(count: int = 3) -> list[tuple[torch.Tensor]]:
+    generator = torch.Generator().manual_seed(1)
+    return [(torch.randn(2, 3, 10, 9, generator=generator),) for _ in range(count)]
+
+
+def error(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+@pytest.mark.parametrize("ranges", ["minmax", "percentile", "mse"])
+def test_products_are_of_bytes_and_near(net: nn.Module, ranges: str) -> None:
+    samples = images()
+    model = burnish.quantize(net, samples, ranges=ranges, threads=1)
+    assert "2 products are of bytes, summed in int32 and exact." in model.report.notes
+    with torch.inference_mode():
+        for sample in samples:
+            found, expected = model(*sample)["scores"], net(*sample)["scores"]
+            assert isinstance(found, torch.Tensor)
+            assert 0 < error(found, expected) < 0.03
+    (table,) = [n for n in model.report.notes if n.startswith("quantize:")]
+    assert table.startswith(
+        f"quantize: 2 of 2 products are of bytes, ranges {ranges!r} of 3 samples"
+    )
+    assert [line.split()[0] for line in table.splitlines()[2:]] == ["conv", "fc"]
+
+
+def test_rounding_is_that_of_the_formula() -> None:
+    """One layer, against the same in NumPy and float64."""
+    layer, x = nn.Linear(32, 5), torch.rand(4, 32)
+    model = burnish.quantize(layer, [(x,)], ranges="minmax", bias_correction=False, threads=1)
+    w, b = (p.detach().numpy().astype(np.float64) for p in (layer.weight, layer.bias))
+    step = float(x.max()) / 255
+    scale = np.abs(w).max(1, keepdims=True) / 127
+    rounded = np.rint(x.numpy() / np.float32(step)).astype(np.float64)
+    expected = rounded @ np.rint(w / scale).T * (step * scale.T) + b
+    np.testing.assert_allclose(model(x).detach().numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_weights_that_are_rounded_keep_their_mean_result() -> None:
+    torch.manual_seed(0)
+    layer, x = nn.Linear(64, 8), torch.rand(256, 64) + 3
+    found = [
+        burnish.quantize(layer, [(x,)], bias_correction=c, threads=1)(x) - layer(x).detach()
+        for c in (False, True)
+    ]
+    plain, corrected = (float(d.mean(0).abs().max()) for d in found)
+    assert corrected < plain / 5
+
+
+def test_layers_stay_float32_for_a_bound(net: nn.Module) -> None:
+    samples = images()
+    free = burnish.quantize(net, samples, max_error=0.5, threads=1)
+    whole = max(error(free(*s)["scores"], net(*s)["scores"].detach()) for s in samples)
+    assert "2 of 2 products" in free.report.notes[-1]
+    model = burnish.quantize(net, samples, max_error=whole * 0.9, threads=1)
+    (table,) = [n for n in model.report.notes if n.startswith("quantize:")]
+    assert "quantize: 1 of 2 products are of bytes" in table
+    for s in samples:
+        assert error(model(*s)["scores"], net(*s)["scores"].detach()) <= whole * 0.9 + 1e-6
+    none = burnish.quantize(net, samples, max_error=1e-9, threads=1)
+    assert "0 of 2 products are of bytes" in none.report.notes[-1]
+    assert error(none(*samples[0])["scores"], net(*samples[0])["scores"].detach()) < 1e-5
+
+
+def test_sizes_may_vary(net: nn.Module) -> None:
+    model = burnish.quantize(net, images(), dynamic_shapes=({0: "n", 2: "h"},), threads=1)
+    x = torch.randn(5, 3, 12, 9)
+    assert error(model(x)["scores"], net(x)["scores"].detach()) < 0.05
+
+
+def test_it_saves(net: nn.Module, tmp_path: Path) -> None:
+    (x,) = images(1)[0]
+    model = burnish.quantize(net, [(x,)], threads=1)
+    saved = model.save(tmp_path / "q.burnish")
+    plain = burnish.compile(net, (x,), threads=1).save(tmp_path / "f.burnish")
+    found = burnish.load(saved.path, threads=1)(x.numpy())["scores"]
+    np.testing.assert_array_equal(found, model(x)["scores"].numpy())
+    assert saved.size < plain.size + 20_000
+
+
+def test_an_onnx_model_with_a_constant_matrix() -> None:
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((32, 6)).astype(np.float32)
+    proto: onnx.ModelProto = parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>\ng (float[N, 3, 32] x) => (float y) {\n'
+        "y = MatMul(x, w)\n}"
+    )
+    proto.graph.initializer.append(numpy_helper.from_array(w, "w"))
+    x = rng.standard_normal((2, 3, 32)).astype(np.float32)
+    model = burnish.quantize(proto, [(x,)], threads=1)
+    expected = x @ w
+    assert np.abs(model(x) - expected).max() < 0.03 * np.abs(expected).max()
+    assert any("integer_matmul" in k for k in model.report.kernels)
+
+
+def test_ranges() -> None:
+    values = np.concatenate([np.random.default_rng(0).normal(size=50_000), [40.0]])
+    whole = range_of(values, "minmax")
+    assert whole == (values.min(), 40.0)
+    for how in ("percentile", "mse"):
+        low, high = range_of(values, how)
+        assert high - low < whole[1] - whole[0]
+    assert range_of(np.zeros(3), "mse") == (0.0, 0.0)
+    assert range_of(np.full(3, 2.0), "minmax") == (0.0, 2.0)
+    assert range_of(np.array([]), "mse") == (0.0, 0.0)
+
+
+def test_errors(net: nn.Module) -> None:
+    (x,) = images(1)[0]
+    with pytest.raises(ArgumentError, match="expected one of minmax, percentile, mse"):
+        burnish.quantize(net, [(x,)], ranges="max")
+    for wrong in ([], (), x, [x]):
+        with pytest.raises(ArgumentError, match="samples: expected a list of tuples"):
+            burnish.quantize(net, wrong)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="expected a number above 0"):
+        burnish.quantize(net, [(x,)], max_error=0)
+    with pytest.raises(ArgumentError, match="infinities or NaN"):
+        burnish.quantize(net, [(torch.full_like(x, float("nan")),)])
+    with pytest.raises(ArgumentError, match="no product of this model can be of bytes"):
+        burnish.quantize(nn.ReLU(), [(x,)])
+    with pytest.raises(ArgumentError, match="dynamic_shapes goes with"):
+        burnish.quantize(torch.export.export(net, (x,)), [(x,)], dynamic_shapes=({0: "n"},))
