@@ -354,7 +354,8 @@ def _pack(d: Draw) -> Arguments:
 def _transform_layout(d: Draw) -> Arguments:
     block = d.block()
     where, rank = d.buffer(block)
-    return block, where, d.index_map(rank), d.rng.choice([None, None, 0.0])
+    pad = d.rng.choice([None, None, 0.0, lambda *i: i[-1] % 3 - 1])
+    return block, where, d.index_map(rank), pad
 
 
 def _set_scope(d: Draw) -> Arguments:

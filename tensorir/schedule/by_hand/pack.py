@@ -20,7 +20,7 @@ from ...function import PrimFunc
 from ..primitive import ATTR, BLOCK, CACHES, INPUT, LOOP_OR_NONE, primitive
 from ..primitives.cache_read import cache_read
 from ..primitives.compute_at import compute_at
-from ..primitives.transform_layout import transform_layout
+from ..primitives.transform_layout import PadValue, as_pad_value, transform_layout
 from ..rewriting.index_maps import as_index_map
 from ..state import BlockLike, ScheduleState
 from ..trace.handles import BlockHandle, BlockRV, LoopRV
@@ -43,13 +43,13 @@ class Pack(ScheduleState):
         loop: LoopRV | None,
         index_map: IndexMap | Callable[..., Any],
         storage_scope: str = "global",
-        pad_value: float | int | None = None,
+        pad_value: PadValue | Callable[..., Any] = None,
     ) -> BlockRV:
         """Copy what a block reads into the order in which it reads it, and give the copy block.
 
         The same as cache_read, transform_layout of the copy by ``index_map``, and compute_at under
         ``loop`` (the copy stays in front of the block's nest, if None is given), in one step.
-        ``pad_value`` fills what the map leaves unused.
+        ``pad_value``, a number or a function of the new indices, fills what the map leaves unused.
 
         Requires:
 
@@ -100,7 +100,8 @@ class Pack(ScheduleState):
         func = self._functions[owner]
         reader = realize_of(find_block(func, name, "pack")).block
         m = as_index_map(index_map, buffer_at(func, reader, "read", read_buffer_index, "pack").ndim)
-        self._note(index_map=m)
+        pad = as_pad_value(pad_value, len(m.outputs))
+        self._note(index_map=m, pad_value=pad)
         done, copy = pack(
             func,
             name,
@@ -108,7 +109,7 @@ class Pack(ScheduleState):
             None if loop is None else loop.var,
             m,
             storage_scope,
-            pad_value,
+            pad,
             checks=self.enable_checks,
         )
         self._commit(owner, done)
@@ -122,7 +123,7 @@ def pack(
     loop_var: Var | None,
     index_map: IndexMap | Callable[..., object],
     storage_scope: str = "global",
-    pad_value: float | int | None = None,
+    pad_value: PadValue = None,
     *,
     checks: bool = True,
 ) -> tuple[PrimFunc, str]:

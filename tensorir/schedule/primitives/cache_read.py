@@ -11,6 +11,7 @@ from ...analysis.buffers import buffer_at, require_scope
 from ...analysis.hidden_accesses import require_declared
 from ...analysis.nested_blocks import Nested, blocks_below, readers_of, writers_of
 from ...analysis.paths import (
+    Path,
     block_names,
     find_block,
     find_inner_block,
@@ -24,7 +25,7 @@ from ...analysis.region_cover import Box, full_box, touched, union
 from ...buffer import Buffer
 from ...expr import BufferLoad, IntImm
 from ...function import PrimFunc
-from ...stmt import Block
+from ...stmt import Block, For, SeqStmt, Stmt
 from ...visitor import replace_buffers
 from ..primitive import BLOCK, CACHES, CONSUMERS, INPUT, primitive
 from ..rewriting.copies import clip, copy_nest, new_buffer
@@ -60,13 +61,14 @@ class CacheRead(ScheduleState):
         block use the copy, or, where ``consumer_blocks`` names some, these alone. The copy has the
         buffer's shape and dtype and stands before the nest of its first reader, or after the last
         writer, at the innermost place that all share; compute_at moves it to where less of it is
-        needed.
+        needed. Where writers stand between the readers, the copy stands between writers too, and
+        the readers are those that no writer parts from the block.
 
         Requires:
 
         - a buffer that the block reads, and a storage scope that there is (ScheduleValueError);
-        - a block that does not write the buffer as well, consumers that read it, and no reader that
-          stands before its last writer (DependenceError);
+        - a block that does not write the buffer as well, consumers that read it, and no writer
+          between these (DependenceError);
         - elements that are known where the copy is put: they depend on no let and no loop's
           variable bound further in (DependenceError).
 
@@ -141,15 +143,18 @@ def cache_read(
         found = f"{block_name!r} both reads and writes {buffer.name!r}; use cache_inplace."
         raise fail(DependenceError, "cache_read", func, [block], found)
     order = [*[w.block.name for w in writers], *[n.block.name for n in readers]]
-    if writers:
+    if not writers:
+        first = readers[0].block.name
+        place = shared_place(func, scope, [first], first, "cache_read")
+        at = place.child
+    else:
         place = shared_place(func, scope, order, writers[-1].block.name, "cache_read")
         at = place.child + 1
-        _require_all_after(func, place, at, readers, "cache_read")
-    else:
-        place = shared_place(
-            func, scope, [readers[0].block.name], readers[0].block.name, "cache_read"
-        )
-        at = place.child
+        early = _blocks_in(children_of(place.path[-1])[:at])
+        if any(id(n.block) in early for n in readers):
+            place, at, readers = _between_writers(
+                func, path, len(scope), writers, readers, named=bool(consumers)
+            )
     box = _needed(place, readers, buffer)
     new = new_buffer(func, buffer, storage_scope)
     name = fresh_name(block_names(func), new.name)
@@ -162,17 +167,49 @@ def cache_read(
     return Cached(allocate_in(changed, holder.name, new, "cache_read"), (name,))
 
 
-def _require_all_after(
-    func: PrimFunc, place: Place, at: int, readers: Sequence[Nested], primitive: str
-) -> None:
-    early = {id(n.block) for c in children_of(place.path[-1])[:at] for n in blocks_below(c)}
-    for n in readers:
-        if id(n.block) in early:
-            found = (
-                f"{n.block.name!r} reads the buffer before its last writer; there is no place "
-                "for one copy."
-            )
-            raise fail(DependenceError, primitive, func, [n.block], found)
+def _blocks_in(stmts: Sequence[Stmt]) -> set[int]:
+    return {id(n.block) for s in stmts for n in blocks_below(s)}
+
+
+def _between_writers(
+    func: PrimFunc,
+    path: Path,
+    depth: int,
+    writers: Sequence[Nested],
+    readers: Sequence[Nested],
+    *,
+    named: bool,
+) -> tuple[Place, int, list[Nested]]:
+    """The outermost place, from ``depth`` of the block's path on, where a run of statements without
+    a writer holds the block, the number of the copy there, and the readers in that run; these must
+    be all where they were ``named``."""
+    writing = {id(w.block) for w in writers}
+    if named:
+        path = find_block(func, readers[0].block.name, "cache_read")
+    for level in range(depth, len(path)):
+        holder = path[level - 1]
+        if not isinstance(holder, (For, Block)):
+            continue
+        children = children_of(holder)
+        free = [_blocks_in([c]).isdisjoint(writing) for c in children]
+        below = path[level:]
+        own = below[1] if isinstance(below[0], SeqStmt) else below[0]
+        child = next(i for i, c in enumerate(children) if c is own)
+        if not free[child]:
+            continue
+        start = child - next((i for i, f in enumerate(reversed(free[:child])) if not f), child)
+        stop = next((i for i in range(child, len(free)) if not free[i]), len(free))
+        within = _blocks_in(children[start:stop])
+        found = [n for n in readers if id(n.block) in within]
+        if named and len(found) < len(readers):
+            break
+        if start == 0:
+            used = {id(n.block) for n in found}
+            start = next(i for i, c in enumerate(children) if _blocks_in([c]) & used)
+        return Place(path[:level], start), start, found
+    names = ", ".join(repr(n.block.name) for n in readers)
+    text = f"A writer of the buffer stands between its readers {names}: name those of one copy."
+    raise fail(DependenceError, "cache_read", func, [realize_of(path).block], text)
 
 
 def _needed(place: Place, readers: Sequence[Nested], buffer: Buffer) -> Box:

@@ -51,11 +51,11 @@ class LoopKinds(ScheduleState):
         """Run a loop's iterations on several threads, in any order.
 
         The number of threads is a property of the call. Of nested parallel loops lowering keeps the
-        outermost.
+        outermost. A kind that the loop had, here and below, gives way to the new one.
 
         Requires:
 
-        - a serial loop, bound to spatial axes alone in the blocks below (LoopKindError);
+        - a loop bound to spatial axes alone in the blocks below (LoopKindError);
         - iterations that write different elements, and read none that another iteration writes
           (DependenceError).
 
@@ -94,7 +94,7 @@ class LoopKinds(ScheduleState):
 
         Requires:
 
-        - a serial loop, with no parallel or vectorised loop below, bound to spatial axes alone in
+        - a loop with no other parallel or vectorised loop below, bound to spatial axes alone in
           the blocks below (LoopKindError);
         - iterations that write different elements, and read none that another iteration writes
           (DependenceError).
@@ -122,7 +122,8 @@ class LoopKinds(ScheduleState):
 
         Requires:
 
-        - a serial loop (LoopKindError).
+        - of a loop that was bound to threads, iterations that read nothing that another one writes
+          (DependenceError).
 
         Schedule::
 
@@ -150,7 +151,7 @@ class LoopKinds(ScheduleState):
         Requires:
 
         - one of ``blockIdx.x/y/z``, ``threadIdx.x/y/z`` and ``vthread`` (ScheduleValueError);
-        - a serial loop, bound to spatial axes alone in the blocks below, or, for ``threadIdx``, to
+        - a loop bound to spatial axes alone in the blocks below, or, for ``threadIdx``, to
           reduce axes (LoopKindError);
         - iterations that write different elements, and read none that another iteration writes
           (DependenceError).
@@ -181,7 +182,8 @@ class LoopKinds(ScheduleState):
 def set_kind(
     func: PrimFunc, var: Var, kind: str, *, thread: str = "", checks: bool = True
 ) -> PrimFunc:
-    """Make a serial loop ``parallel``, ``vectorized``, ``unrolled`` or ``thread_binding``."""
+    """Make a loop ``parallel``, ``vectorized``, ``unrolled`` or ``thread_binding``, whatever it
+    was."""
     primitive = {
         "parallel": "parallel",
         "vectorized": "vectorize",
@@ -190,9 +192,6 @@ def set_kind(
     }[kind]
     path = find_loop(func, var, primitive)
     loop = loop_of(path)
-    if loop.kind != "serial":
-        found = f"Expected a serial loop; {var.name!r} is already {loop.kind}."
-        raise fail(LoopKindError, primitive, func, [loop], found)
     if kind == "thread_binding" and thread not in THREAD_AXES:
         raise ScheduleValueError(
             primitive, f"Expected a thread axis, one of {', '.join(THREAD_AXES)}; found {thread!r}."
@@ -201,6 +200,8 @@ def set_kind(
         _require_vectorizable(func, loop)
     if kind != "unrolled" and checks:
         _require_independent(func, path, primitive, allow_reduce=thread.startswith("threadIdx"))
+    elif loop.kind == "thread_binding" and checks:  # threads may wait for each other, loops not
+        _require_independent(func, path, primitive, allow_reduce=True)
     return with_body(func, rebuild(path, replace(loop, kind=kind, thread=thread)))
 
 

@@ -10,9 +10,9 @@ where the function's attribute ``layout_free`` lists it, and the map is then rec
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
-from ....support.errors import LayoutError
+from ....support.errors import LayoutError, ScheduleValueError, TraceError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds
 from ...analysis.block_kinds import is_complete, single_store
@@ -33,8 +33,22 @@ from ...analysis.region_cover import axis_of_index
 from ...analysis.whole_runs import is_unconditional, runs_over
 from ...arith import Analyzer, IndexMap, point_region
 from ...buffer import Buffer, BufferRegion, Range
-from ...expr import BufferLoad, Call, Expr, FloorMod, IntImm, Var, add, all_of, const, is_const
+from ...expr import (
+    BufferLoad,
+    Call,
+    Expr,
+    FloatImm,
+    FloorMod,
+    IntImm,
+    Var,
+    add,
+    all_of,
+    cast,
+    const,
+    is_const,
+)
 from ...function import PrimFunc
+from ...printer import print_expr
 from ...stmt import Block, BufferStore, For, IterVar, MatchBuffer, Stmt
 from ...visitor import Mutator, substitute
 from ..primitive import ATTR, BLOCK, STORAGE, primitive
@@ -42,6 +56,9 @@ from ..rewriting.index_maps import as_index_map
 from ..rewriting.nests import nest_over_axes
 from ..state import BlockLike, ScheduleState
 from ..trace.values import index_map_text
+
+PadValue: TypeAlias = "float | int | IndexMap | None"
+"""What padding holds: a number, or an index map from the new indices to one value."""
 
 
 class TransformLayout(ScheduleState):
@@ -51,20 +68,21 @@ class TransformLayout(ScheduleState):
         block: BlockLike,
         buffer: tuple[str, int] | str,
         index_map: IndexMap | Callable[..., Any],
-        pad_value: float | int | None = None,
+        pad_value: PadValue | Callable[..., Any] = None,
     ) -> None:
         """Rewrite a buffer's shape and every access to it by an index map.
 
         ``buffer`` is ``("read", i)``, ``("write", i)`` or the buffer's name; ``index_map`` takes
         the buffer's indices to the new ones. Where the map leaves elements of the new shape unused
-        they hold ``pad_value``, a number, and the block that writes the buffer runs over the new
-        shape. The layout of a parameter may change only where the function's attribute
+        they hold ``pad_value``, a number or a function of the new indices such as
+        ``lambda *i: i[0] + 1``, and the block that writes the buffer runs over the new shape. The
+        layout of a parameter may change only where the function's attribute
         ``layout_free`` lists its position; the map is then recorded in ``layout_maps``.
 
         Requires:
 
-        - a buffer that the block reads or writes, by position or name (ScheduleValueError,
-          LayoutError);
+        - a buffer that the block reads or writes, by position or name, and a pad value that is a
+          number or integer arithmetic over the new indices (ScheduleValueError, LayoutError);
         - a map of as many indices as the buffer has, a bijection of its shape unless there is a pad
           value; a buffer without strides that no match_buffer matches; a parameter that is free and
           an input (LayoutError);
@@ -107,9 +125,49 @@ class TransformLayout(ScheduleState):
         func = self._functions[owner]
         accessor = realize_of(find_block(func, name, "transform_layout")).block
         m = as_index_map(index_map, find_buffer(func, accessor, buffer).ndim)
-        self._note(index_map=m)
-        changed = transform_layout(func, name, buffer, self._index_map(m), pad_value)
+        pad = as_pad_value(pad_value, len(m.outputs))
+        self._note(index_map=m, pad_value=pad)
+        own = self._index_map(pad) if isinstance(pad, IndexMap) else pad
+        changed = transform_layout(func, name, buffer, self._index_map(m), own)
         self._commit(owner, changed)
+
+
+def as_pad_value(value: Any, ndim: int) -> PadValue:
+    """A pad value as a number, or as a map of ``ndim`` indices to one value; raises
+    ScheduleValueError."""
+    if callable(value) and not isinstance(value, IndexMap):
+        value = IndexMap.from_function(value, ndim)
+    if isinstance(value, IndexMap) and len(value.outputs) == 1:
+        if len(value.inputs) != ndim:
+            found = f"the new layout has {ndim} indices, the pad value takes {len(value.inputs)}"
+            raise LayoutError("transform_layout", found)
+        if not isinstance(value.outputs[0], (IntImm, FloatImm)):
+            _require_recordable(value)
+            return value
+        value = value.outputs[0]
+    if isinstance(value, (IntImm, FloatImm)):
+        value = value.value
+    if value is None or (isinstance(value, (float, int)) and not isinstance(value, bool)):
+        return value
+    if hasattr(value, "__float__") and not isinstance(value, (Expr, IndexMap)):
+        return float(value)
+    raise ScheduleValueError(
+        "transform_layout",
+        "Expected a number as pad_value, or a function from the new indices to one value, such as "
+        f"lambda *i: i[0] + 1; found something of type {type(value).__name__}.",
+    )
+
+
+def _require_recordable(m: IndexMap) -> None:
+    """Traces hold integer arithmetic over indices, samples and sizes."""
+    try:
+        index_map_text(m)
+    except TraceError as error:
+        raise ScheduleValueError(
+            "transform_layout",
+            "Expected integer arithmetic over the new indices as pad_value (+, -, *, //, %, min, "
+            f"max); found {print_expr(m.outputs[0])}.",
+        ) from error
 
 
 def find_buffer(
@@ -133,7 +191,7 @@ def transform_layout(
     block_name: str,
     buffer: tuple[str, int] | str,
     index_map: IndexMap | Callable[..., object],
-    pad_value: float | int | None = None,
+    pad_value: PadValue = None,
 ) -> PrimFunc:
     """Rewrite the shape and every access of a buffer by an index map."""
     block = realize_of(find_block(func, block_name, "transform_layout")).block
@@ -169,7 +227,6 @@ def transform_layout(
     if old in func.params:
         changed = _transform_parameter(changed, block, old, new, m, pad_value if padded else None)
     elif padded:
-        assert pad_value is not None
         changed = _pad_writer(changed, block, old, new, inverse, inside, pad_value)
     return replace(changed, body=_Relayout(old, new, m).visit(changed.body))
 
@@ -194,7 +251,7 @@ def _refuse(func: PrimFunc, block: Block, found: str) -> LayoutError:
 
 
 def _transform_parameter(
-    func: PrimFunc, block: Block, old: Buffer, new: Buffer, m: IndexMap, pad_value: float | None
+    func: PrimFunc, block: Block, old: Buffer, new: Buffer, m: IndexMap, pad_value: PadValue
 ) -> PrimFunc:
     index = next(i for i, p in enumerate(func.params) if p is old)
     free = func.attr("layout_free") or ()
@@ -207,6 +264,9 @@ def _transform_parameter(
         )
     if old in func.written:
         raise _refuse(func, block, f"{old.name!r} is an output of the function.")
+    if isinstance(pad_value, IndexMap):
+        found = f"{old.name!r} is packed by the caller, who pads it with a number alone."
+        raise _refuse(func, block, found)
 
     params = tuple([new if p is old else p for p in func.params])
     maps = [*(func.attr("layout_maps") or ()), [index, index_map_text(m), pad_value]]
@@ -283,7 +343,7 @@ def _pad_writer(
     new: Buffer,
     inverse: IndexMap,
     inside: Expr,
-    pad_value: float,
+    pad_value: PadValue,
 ) -> PrimFunc:
     """Let the only writer of the buffer run over the new layout and write ``pad_value`` outside."""
     path = _writer_path(func, block, buffer)
@@ -321,10 +381,13 @@ def _pad_writer(
     }
     value = substitute(store.value, change)
     dtype = buffer.dtype
-    guarded = Call(
-        "if_then_else", (substitute(inside, names), value, const(pad_value, dtype)), dtype
-    )
     point = tuple([names[v] for v in inverse.inputs])
+    if isinstance(pad_value, IndexMap):
+        beyond = cast(pad_value.map_indices(point)[0], dtype)
+    else:
+        assert pad_value is not None
+        beyond = const(pad_value, dtype)
+    guarded = Call("if_then_else", (substitute(inside, names), value, beyond), dtype)
     new_block = Block(
         writer.name,
         tuple(
@@ -364,6 +427,12 @@ def _require_whole_runs(
 
 def _writer_path(func: PrimFunc, block: Block, buffer: Buffer) -> Path:
     scope = scope_of(find_block(func, block.name, "transform_layout"))
+    if buffer not in scope.alloc_buffers:
+        found = (
+            f"{buffer.name!r} is allocated around the block that {block.name!r} stands in: other "
+            "iterations write other parts of it. Copy with cache_write first."
+        )
+        raise _refuse(func, block, found)
     writers = writers_of(scope, buffer)
     if len(writers) != 1:
         raise _refuse(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError
+from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tensorir.schedule.programs import (
@@ -95,8 +96,92 @@ for i in range(8):
         A="(8,)",
         C="(8,)",
     )
-    with pytest.raises(DependenceError, match="'C' reads the buffer before its last writer; there"):
-        Schedule(func, seed=0).cache_read("C", "B", "local")
+    sch = Schedule(func, seed=0)
+    sch.cache_read("C", "B", "local")
+    assert [sch.get(sch.get_block(n)).reads[0].buffer.name for n in ("B_local", "C")] == [
+        "B",
+        "B_local",
+    ]
+    assert_same(func, sch.func)
+
+
+BETWEEN = """
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("first"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = A[vi]
+for i in range(8):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i)
+        C[vi] = B[vi]
+for i in range(8):
+    with T.block("D"):
+        vi = T.axis.spatial(8, i)
+        D[vi] = B[7 - vi]
+for i in range(8):
+    with T.block("second"):
+        vi = T.axis.spatial(8, i)
+        B[vi] = B[vi] + T.float32(1)
+for i in range(8):
+    with T.block("E"):
+        vi = T.axis.spatial(8, i)
+        E[vi] = B[vi]
+"""
+
+
+def between() -> PrimFunc:
+    return program(BETWEEN, A="(8,)", C="(8,)", D="(8,)", E="(8,)")
+
+
+@pytest.mark.parametrize(
+    ("block", "consumers", "users"),
+    [("C", [], "CD"), ("D", [], "CD"), ("D", ["D"], "D"), ("C", ["D"], "D"), ("E", [], "E")],
+)
+def test_a_copy_between_writers(block: str, consumers: list[str], users: str) -> None:
+    sch = Schedule(between(), seed=0)
+    sch.cache_read(block, "B", "global", consumers)
+    found = [n for n in "CDE" if sch.get(sch.get_block(n)).reads[0].buffer.name == "B_global"]
+    assert "".join(found) == users
+    assert_same(between(), sch.func)
+
+
+def test_a_copy_between_writers_is_for_readers_that_no_writer_parts() -> None:
+    with pytest.raises(DependenceError, match="A writer of the buffer stands between its readers"):
+        Schedule(between(), seed=0).cache_read("C", "B", "global", ["D", "E"])
+
+
+def test_a_copy_between_writers_within_a_loop() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((4, 8))
+for i in range(4):
+    for j in range(8):
+        with T.block("first"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj]
+    for j in range(8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, 7 - vj]
+    for j in range(8):
+        with T.block("second"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = T.float32(2)
+for i, j in T.grid(4, 8):
+    with T.block("D"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        D[vi, vj] = B[vi, vj]
+""",
+        A="(4, 8)",
+        C="(4, 8)",
+        D="(4, 8)",
+    )
+    sch = Schedule(func, seed=0)
+    sch.cache_read("C", "B", "global")
+    assert [loop.var.name for loop in sch.get_loops("B_global")] == ["i", "ax0", "ax1"]
+    assert sch.get_loops("B_global")[0].var is sch.get_loops("C")[0].var
+    assert_same(func, sch.func)
 
 
 def test_a_copy_before_its_table_is_there_takes_all() -> None:

@@ -39,12 +39,44 @@ def test_bind_takes_a_reduction_on_threads_only() -> None:
         sch.bind(sch.get_loops("C")[1], "lane")
 
 
-def test_a_loop_has_one_kind() -> None:
-    sch = Schedule(matmul(), seed=0)
-    i = sch.get_loops("C")[0]
-    sch.parallel(i)
-    with pytest.raises(LoopKindError, match="'i' is already parallel"):
-        sch.unroll(i)
+@pytest.mark.parametrize("first", ["parallel", "vectorized", "unrolled", "thread_binding"])
+@pytest.mark.parametrize("second", ["parallel", "vectorized", "unrolled", "thread_binding"])
+def test_a_loop_has_the_kind_it_was_given_last(first: str, second: str) -> None:
+    func = matmul()
+    sch = Schedule(func, seed=0)
+    i, k = sch.get_loops("C")[0], sch.get_loops("C")[2]
+    sch.reorder(k, i)
+    mark = {
+        "parallel": sch.parallel,
+        "vectorized": sch.vectorize,
+        "unrolled": sch.unroll,
+        "thread_binding": lambda loop: sch.bind(loop, "blockIdx.x"),
+    }
+    mark[first](i)
+    mark[second](i)
+    loop = sch.get(i)
+    assert (loop.kind, loop.thread) == (second, "blockIdx.x" if "thread" in second else "")
+    assert_same(func, sch.func)
+
+
+THREADS = """
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    B = T.alloc_buffer((8,), scope="shared")
+    for i in T.thread_binding(8, thread="threadIdx.x"):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[7 - vi]
+"""
+
+
+def test_threads_that_hand_values_to_one_another_are_no_loop() -> None:
+    sch = Schedule(parse_func(THREADS, {}), seed=0)
+    with pytest.raises(DependenceError, match="writes in a different iteration of 'i'"):
+        sch.unroll(sch.get_loops("C")[0])
 
 
 def test_only_inner_loops_are_vectorized() -> None:

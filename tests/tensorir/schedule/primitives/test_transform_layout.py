@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from burnish.support.errors import LayoutError, ScheduleValueError
+from burnish.tensorir.arith import IndexMap
+from burnish.tensorir.expr import cast, const
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_expr
@@ -16,6 +20,7 @@ from burnish.tests.tensorir.schedule.programs import (
     matmul,
     program,
 )
+from burnish.tests.tensorir.schedule.replaying import assert_replays
 
 
 def test_an_intermediate_is_transposed() -> None:
@@ -51,6 +56,50 @@ def test_padding_is_written_by_the_copy() -> None:
     assert "B_global = T.alloc_buffer((2, 3, 4))" in text
     assert "T.if_then_else(v0 * 4 + v2 < 6, B[v1, v0 * 4 + v2], T.float32(0))" in text
     assert_same(func, sch.func)
+
+
+@pytest.mark.parametrize(
+    ("pad_value", "text"),
+    [
+        (lambda *i: i[0] + i[2], 'T.Cast("float32", v0 + v2)'),
+        (lambda p, k, q: p * 4 + q, 'T.Cast("float32", v0 * 4 + v2)'),
+        (lambda *i: 3, "T.float32(3)"),
+        (IndexMap.from_function(lambda p, k, q: k % 2, 3), 'T.Cast("float32", v1 % 2)'),
+        (const(2.5, "float32"), "T.float32(2.5)"),
+    ],
+)
+def test_padding_of_an_expression(pad_value: Any, text: str) -> None:
+    func = matmul(4, 6, 3)
+    sch = Schedule(func, seed=0)
+    sch.cache_read("C", 1, "global")
+    sch.transform_layout("C", "B_global", lambda k, j: (j // 4, k, j % 4), pad_value=pad_value)
+    assert f"B[v1, v0 * 4 + v2], {text})" in body(sch.func)
+    assert_same(func, sch.func)
+    assert_replays(func, sch)
+
+
+@pytest.mark.parametrize(
+    ("pad_value", "expected"),
+    [
+        ("zero", "Expected a number as pad_value, or a function"),
+        (lambda *i: i, "Expected a number as pad_value, or a function"),
+        (lambda *i: cast(i[0], "float32"), "Expected integer arithmetic over the new indices"),
+        (lambda i: i, "the index map takes 1 indices"),
+    ],
+)
+def test_padding_that_is_none(pad_value: Any, expected: str) -> None:
+    sch = Schedule(matmul(4, 6, 3), seed=0)
+    sch.cache_read("C", 1, "global")
+    before = sch.func
+    with pytest.raises((LayoutError, ScheduleValueError), match=expected):
+        sch.transform_layout("C", "B_global", lambda k, j: (j // 4, k, j % 4), pad_value=pad_value)
+    assert sch.func is before
+
+
+def test_a_parameter_is_padded_with_a_number() -> None:
+    sch = Schedule(weight_is_free(matmul(4, 6, 3)), seed=0)
+    with pytest.raises(LayoutError, match="who pads it with a number alone"):
+        sch.transform_layout("C", "B", lambda k, j: (j // 4, k, j % 4), pad_value=lambda *i: i[0])
 
 
 def test_padding_must_be_asked_for() -> None:
@@ -115,6 +164,39 @@ def test_which_buffer() -> None:
         sch.transform_layout("B", ("output", 0), lambda i, j: (j, i))
     with pytest.raises(ScheduleValueError, match="touches no buffer 'Q'"):
         sch.transform_layout("B", "Q", lambda i, j: (j, i))
+
+
+def test_a_block_inside_of_a_block_writes_a_part() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((6, 8))
+for i in range(2):
+    with T.block("top"):
+        vi = T.axis.spatial(6, i)
+        for j in range(8):
+            with T.block("top_row"):
+                vj = T.axis.spatial(8, j)
+                B[vi, vj] = A[vi, vj]
+for i in range(4):
+    with T.block("rest"):
+        vi = T.axis.spatial(6, i + 2)
+        for ax0, j in T.grid(1, 8):
+            with T.block("rest_row"):
+                v0 = T.axis.spatial(6, vi + ax0)
+                vj = T.axis.spatial(8, j)
+                B[v0, vj] = A[v0, vj] + T.float32(1)
+for i, j in T.grid(6, 8):
+    with T.block("C"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[vi, vj] = B[vi, vj]
+""",
+        A="(6, 8)",
+        C="(6, 8)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises(LayoutError, match="'B' is allocated around the block that"):
+        sch.transform_layout("rest_row", "B", lambda i, j: (i // 4, i % 4, j), pad_value=0.0)
+    assert_same(func, sch.func)
 
 
 def test_a_buffer_with_strides_keeps_its_layout() -> None:
