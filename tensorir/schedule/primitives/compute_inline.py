@@ -6,12 +6,16 @@ from collections.abc import Sequence
 
 from ....support.errors import DependenceError, NotCompleteBlockError
 from ....support.node import replace, walk
+from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.circular_buffers import require_no_circle
+from ...analysis.conditions import conjuncts
 from ...analysis.hidden_accesses import require_scope_declared
 from ...analysis.loop_order import rewritten_input
 from ...analysis.nested_blocks import Nested, consumers_of, is_output_block, scope_blocks
 from ...analysis.paths import (
     Path,
+    all_loops_above,
+    conditions_above,
     find_block,
     find_inner_block,
     loops_above,
@@ -21,16 +25,18 @@ from ...analysis.paths import (
     with_body,
 )
 from ...analysis.preconditions import fail, require_complete
-from ...analysis.region_cover import axis_of_index
+from ...analysis.region_cover import axis_of_index, says_domain
+from ...analysis.whole_runs import is_unconditional
 from ...buffer import Buffer
 from ...expr import BufferLoad, Var
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, MatchBuffer, Stmt
+from ...visitor import free_vars, substitute
 from ..primitive import BLOCK, PLACES, primitive
 from ..rewriting.inlining import (
     InlineLoads,
     plain_store,
-    require_sole_whole_writer,
+    require_sole_writer,
     with_inferred_regions,
     without_block,
 )
@@ -44,8 +50,8 @@ class ComputeInline(ScheduleState):
 
         Requires:
 
-        - a complete block without a condition, whose body is one store at distinct axes of its own
-          (NotCompleteBlockError);
+        - a complete block, whose body is one store at distinct axes of its own; where it stands
+          under a predicate, one that holds for all that is read (NotCompleteBlockError);
         - a buffer that is no output of the scope and has no other writer; operands that are not
           overwritten later (DependenceError). What nobody reads goes.
 
@@ -100,7 +106,8 @@ def compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> P
         return without_block(func, block_name, store.buffer)
     _require_no_view(func, consumers, store.buffer, "compute_inline")
     if checks:
-        require_sole_whole_writer(func, path, scope, store.buffer, "compute_inline")
+        require_sole_writer(func, path, scope, store.buffer, "compute_inline")
+        _require_made(func, path, consumers, store, axes)
         _require_inputs_kept(func, path, scope, consumers)
     changed = func
     for n in consumers:
@@ -123,6 +130,48 @@ def _require_unused(func: PrimFunc, scope: Block, block: Block, buffer: Buffer) 
     if others or views or buffer not in scope.alloc_buffers or len(scope_blocks(scope)) < 2:
         found = f"Nothing reads what {block.name!r} writes, but others use its buffer."
         raise fail(DependenceError, "compute_inline", func, [block], found)
+
+
+def _require_made(
+    func: PrimFunc,
+    path: Path,
+    consumers: Sequence[Nested],
+    store: BufferStore,
+    axes: Sequence[Var | None],
+) -> None:
+    """The block's predicate holds in each instance that a consumer reads."""
+    if is_unconditional(path):
+        return
+    realize = realize_of(path)
+    block = realize.block
+    over = {
+        value: it.var
+        for it, value in zip(block.iter_vars, realize.iter_values, strict=True)
+        if isinstance(value, Var)
+    }
+    loops = loop_bounds(all_loops_above(path))
+    wanted = [
+        substitute(c, over)
+        for c in conjuncts(realize.predicate)
+        if not says_domain(c, realize, loops)
+    ]
+    known = set(axes)
+    direct = not conditions_above(path) and all(
+        v in known for c in wanted for v in free_vars([c]) if v in loops or v in over.values()
+    )
+    for n in consumers:
+        domains = Bounds({it.var: it.dom for it in n.block.iter_vars})
+        parts = [n.block.body] if n.block.init is None else [n.block.body, n.block.init]
+        for load in [x for part in parts for x in walk(part)]:
+            if not isinstance(load, BufferLoad) or load.buffer is not store.buffer:
+                continue
+            at = {a: i for a, i in zip(axes, load.indices, strict=True) if a is not None}
+            if not direct or not all(domains.proves(substitute(c, at)) for c in wanted):
+                found = (
+                    f"{block.name!r} runs under a condition that may leave out what "
+                    f"{n.block.name!r} reads; its value is not defined everywhere."
+                )
+                raise fail(NotCompleteBlockError, "compute_inline", func, [block], found)
 
 
 def _require_inputs_kept(

@@ -3,32 +3,66 @@
     for i, j in T.grid(8, 10):  Y[i, j] += ...      with padding [1, 16]
  -> for i, j in T.grid(8, 16):  Y[i, j] += ...
 
-The block's spatial axes grow to multiples of their paddings, and so does the intermediate buffer
-that it writes. Whoever reads the buffer still reads what it read before; the elements beyond are
-computed and never used. Operands must already reach that far (``transform_layout`` with a pad value
-sees to it): nothing is read out of bounds.
+The block's axes grow to multiples of their paddings, and so does the intermediate buffer that it
+writes. Whoever reads the buffer still reads what it read before; the elements beyond are computed
+and never used. Operands that do not reach that far grow too, and the blocks that write them fill
+the rest with zeros. A sum of products may thus run over more terms than are wanted: each factor of
+the terms beyond is one of these zeros, so that no infinity of another operand makes a NaN of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ....support.errors import LayoutError, NonAffineError, ScheduleValueError
+from ....support.errors import (
+    LayoutError,
+    NonAffineError,
+    NotReductionBlockError,
+    ScheduleValueError,
+)
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds
-from ...analysis.conditions import TRUE
-from ...analysis.nested_blocks import blocks_below
-from ...analysis.paths import Path, find_block, loops_above, realize_of, rebuild, with_body
+from ...analysis.block_kinds import single_store
+from ...analysis.conditions import TRUE, conjuncts
+from ...analysis.nested_blocks import blocks_below, writers_of
+from ...analysis.paths import (
+    Path,
+    find_block,
+    loops_above,
+    realize_of,
+    rebuild,
+    scope_of,
+    with_body,
+)
 from ...analysis.preconditions import fail
+from ...analysis.region_cover import axis_of_index
+from ...analysis.structure import match_update
+from ...analysis.whole_runs import is_unconditional, runs_over
 from ...arith.linear import same_extent
 from ...buffer import Buffer, Range
-from ...expr import BufferLoad, Expr, IntImm, Var, add, floordiv, is_const, mul
+from ...expr import (
+    LT,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    IntImm,
+    Mul,
+    Var,
+    add,
+    floordiv,
+    is_const,
+    maximum,
+    mul,
+)
 from ...function import PrimFunc
+from ...printer import print_expr
 from ...stmt import Block, BufferStore, For, IterVar, Stmt
 from ..arguments import require_list
 from ..primitive import ATTR, BLOCK, BLOCKS, primitive
 from ..state import BlockLike, ScheduleState
 from .set_scope import swap_buffer
+from .transform_layout import pad_buffer
 
 
 class PadEinsum(ScheduleState):
@@ -39,17 +73,20 @@ class PadEinsum(ScheduleState):
         ``padding`` has an int for each axis of the block: the axis' extent grows to a multiple of
         it (1 for no change), and with it the axis' loop and the dimension of the intermediate
         buffer that it indexes. Readers of the buffer still read what they read before. Operands
-        must reach that far already: transform_layout with a pad value sees to it.
+        that do not reach that far grow, and their writers fill them with zeros; copy a parameter
+        with cache_read before.
 
         Requires:
 
-        - as many paddings of at least 1 as axes, other than 1 only for spatial axes, and a single
-          output (ScheduleValueError);
+        - as many paddings of at least 1 as axes, other than 1 only for spatial and reduce axes, and
+          a single output (ScheduleValueError);
+        - for a reduce axis, a sum of products whose factors all have the axis for an index, of a
+          dimension that ends where the axis did (NotReductionBlockError, LayoutError);
         - padded axes bound each to a whole loop of its own, below which no other block runs; no
           predicate; each indexes one dimension of the output by itself, the same in each store
           (NonAffineError);
-        - an output that is no parameter, and operands that are in bounds over the padded axes
-          (LayoutError).
+        - an output that is no parameter, and operands that are in bounds over the padded axes, or
+          that a complete block of the scope writes whole at its own axes (LayoutError).
 
         Before::
 
@@ -107,9 +144,18 @@ def pad_einsum(func: PrimFunc, block_name: str, padding: Sequence[int]) -> PrimF
     if not grown:
         return func
     output = _output_of(func, block)
+    _require_zero_terms(func, path, [i for i in grown if block.iter_vars[i].kind == "reduce"])
+    sizes = {v.var: e for v, e in zip(block.iter_vars, extents, strict=True)}
+    padded = _with_operands_padded(func, block, output, sizes)
+    if padded is not func:
+        func, path = padded, find_block(padded, block_name, "pad_einsum")
+        realize = realize_of(path)
+        block = realize.block
     stores = [n for part in _parts(block) for n in walk(part) if isinstance(n, BufferStore)]
     shape = list(output.shape)
     for axis in grown:
+        if block.iter_vars[axis].kind == "reduce":
+            continue
         dim = _dim_of(func, block, stores, axis)
         _require_whole_dim(func, block, axis, output, dim)
         shape[dim] = extents[axis]
@@ -148,8 +194,8 @@ def _require_plain(func: PrimFunc, path: Path, padding: Sequence[int]) -> None:
         )
         raise fail(ScheduleValueError, "pad_einsum", func, [block], found)
     for v, p in zip(block.iter_vars, padding, strict=True):
-        if p != 1 and v.kind != "spatial":
-            found = f"The axis {v.var.name!r} is {v.kind}; only spatial axes are padded here."
+        if p != 1 and v.kind not in ("spatial", "reduce"):
+            found = f"The axis {v.var.name!r} is {v.kind}; spatial and reduce axes are padded."
             raise fail(ScheduleValueError, "pad_einsum", func, [block], found)
     loops = {id(loop.var): loop for loop in loops_above(path)}
     for v, value, p in zip(block.iter_vars, realize.iter_values, padding, strict=True):
@@ -174,6 +220,107 @@ def _require_plain(func: PrimFunc, path: Path, padding: Sequence[int]) -> None:
     ):
         found = f"The block {block.name!r} has a predicate."
         raise fail(NonAffineError, "pad_einsum", func, [block], found)
+
+
+def _require_zero_terms(func: PrimFunc, path: Path, reduced: Sequence[int]) -> None:
+    """The terms that the grown reduce axes add are zero: each factor is an element beyond the end
+    of its operand, where padding holds zeros."""
+    block = realize_of(path).block
+    if not reduced:
+        return
+    update = match_update(block)
+    if update is None or update.combine is not add:
+        found = f"{block.name!r} is no sum; more terms would change another reduction's result."
+        raise fail(NotReductionBlockError, "pad_einsum", func, [block], found)
+    for axis in reduced:
+        v = block.iter_vars[axis]
+        if not is_const(v.dom.min, 0):
+            found = f"The axis {v.var.name!r} does not begin at 0."
+            raise fail(LayoutError, "pad_einsum", func, [block], found)
+        for factor in _factors(update.term):
+            if not _ends_with(factor, v) and not _is_zero_beyond(func, path, factor, v):
+                found = (
+                    f"A factor of the terms of {block.name!r} is not known to be 0 where "
+                    f"{v.var.name!r} is beyond its end: {print_expr(factor)}. Expected an operand "
+                    f"with a dimension that {v.var.name!r} indexes and that ends with it."
+                )
+                raise fail(LayoutError, "pad_einsum", func, [block], found)
+
+
+def _factors(term: Expr) -> list[Expr]:
+    match term:
+        case Mul(a, b):
+            return [*_factors(a), *_factors(b)]
+        case Cast(value=value):
+            return _factors(value)
+        case _:
+            return [term]
+
+
+def _ends_with(factor: Expr, v: IterVar) -> bool:
+    """Whether the axis indexes a dimension of the factor that has its extent: the operand grows
+    with it."""
+    return isinstance(factor, BufferLoad) and any(
+        index is v.var and same_extent(size, v.dom.extent)
+        for index, size in zip(factor.indices, factor.buffer.shape, strict=True)
+    )
+
+
+def _is_zero_beyond(func: PrimFunc, path: Path, factor: Expr, v: IterVar) -> bool:
+    """Whether the factor's only writer runs over the whole operand and stores zeros where the index
+    that the axis is has reached the axis' extent, as padding does."""
+    if not isinstance(factor, BufferLoad):
+        return False
+    scope = scope_of(path)
+    writers = writers_of(scope, factor.buffer)
+    if len(writers) != 1 or factor.buffer not in scope.alloc_buffers:
+        return False
+    at = find_block(func, writers[0].block.name, "pad_einsum")
+    store = single_store(realize_of(at).block)
+    value = None if store is None else store.value
+    if store is None or not (isinstance(value, Call) and value.op == "if_then_else"):
+        return False
+    axes = [axis_of_index(realize_of(at).block, i) for i in store.indices]
+    if not is_const(value.args[2], 0) or not is_unconditional(at):
+        return False
+    ends = {
+        c.a: c.b for c in conjuncts(value.args[0]) if isinstance(c, LT) and isinstance(c.a, Var)
+    }
+    return runs_over(at, axes, factor.buffer) and any(
+        index is v.var and axis in ends and Bounds().proves_le(ends[axis], v.dom.extent)
+        for index, axis in zip(factor.indices, axes, strict=True)
+        if axis is not None
+    )
+
+
+def _with_operands_padded(
+    func: PrimFunc, block: Block, output: Buffer, sizes: Mapping[Var, Expr]
+) -> PrimFunc:
+    """The function with the intermediates grown that the grown axes index beyond their end."""
+    wanted: dict[Buffer, list[Expr]] = {}
+    before = {it.var: it.dom.extent for it in block.iter_vars}
+    for load in [n for part in _parts(block) for n in walk(part)]:
+        if not isinstance(load, BufferLoad) or load.buffer in (output, *func.params):
+            continue
+        for d, (index, size) in enumerate(zip(load.indices, load.buffer.shape, strict=True)):
+            if not isinstance(index, Var) or index not in sizes:
+                continue
+            if same_extent(size, before[index]) and not same_extent(size, sizes[index]):
+                shape = wanted.setdefault(load.buffer, list(load.buffer.shape))
+                if shape[d] is not size and not same_extent(shape[d], sizes[index]):
+                    shape[d] = maximum(shape[d], sizes[index])
+                else:
+                    shape[d] = sizes[index]
+    for buffer, shape in wanted.items():
+        try:
+            func = pad_buffer(func, block, buffer, shape)
+        except LayoutError as error:
+            found = (
+                f"With the padding, {buffer.name!r} would be read out of bounds, and the block "
+                f"that writes it cannot fill it with zeros: {error.found}"
+            )
+            raise fail(LayoutError, "pad_einsum", func, [block], found) from error
+    return func
 
 
 def _output_of(func: PrimFunc, block: Block) -> Buffer:
@@ -233,8 +380,9 @@ def _require_in_bounds(
             if not (bounds.proves_le(IntImm(0), index) and bounds.proves_le(add(index, 1), size)):
                 verb = "read" if isinstance(load, BufferLoad) else "written"
                 found = (
-                    f"With the padding, {load.buffer.name!r} would be {verb} out of bounds. Give "
-                    "it a padded layout first (transform_layout with pad_value)."
+                    f"With the padding, {load.buffer.name!r} would be {verb} out of bounds. Copy "
+                    "it with cache_read first, which is padded then, or give it a padded layout "
+                    "(transform_layout with pad_value)."
                 )
                 raise fail(LayoutError, "pad_einsum", func, [block], found)
 

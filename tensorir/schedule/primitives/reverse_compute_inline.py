@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from ....support.errors import DependenceError, NotCompleteBlockError
 from ....support.node import replace, walk
 from ...analysis.affine import Bounds, loop_bounds
-from ...analysis.block_kinds import reads_buffer, writes_buffer
+from ...analysis.block_kinds import (
+    axis_bindings,
+    binds,
+    is_reduction,
+    reads_buffer,
+    writes_buffer,
+)
 from ...analysis.circular_buffers import require_no_circle
 from ...analysis.conditions import TRUE, conjunction, simplify_condition
 from ...analysis.hidden_accesses import require_scope_declared
@@ -20,6 +26,7 @@ from ...analysis.paths import (
     conditions_above,
     find_block,
     find_inner_block,
+    loops_above,
     realize_of,
     rebuild,
     scope_of,
@@ -37,7 +44,7 @@ from ...buffer import Buffer
 from ...expr import BufferLoad, Expr, Var
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore
-from ...visitor import substitute
+from ...visitor import Mutator, substitute
 from ..primitive import BLOCK, PLACES, primitive
 from ..rewriting.inlining import (
     InlineLoads,
@@ -60,6 +67,8 @@ class ReverseComputeInline(ScheduleState):
           block reads the producer's buffer at indices that are another place in each instance:
           its own axes, sums that have them for digits, such as ``X[vi * 8 + vj]``, quotients and
           remainders, ``X[vi // 8, vi % 8]``, or these plus constants (NotCompleteBlockError);
+        - where the producer is a reduction, a block that does nothing but place its finished
+          results elsewhere, in the same dtype (NotCompleteBlockError, DependenceError);
         - a producer that computes all that is read, its predicate included. Where it computes
           more, the rest is not computed: a predicate leaves it out (NotCompleteBlockError);
         - one producer, whose buffer is allocated in the scope and has no other reader or writer;
@@ -111,7 +120,9 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
         found = f"Expected one producer of {block_name!r}; found {names}."
         raise fail(DependenceError, primitive, func, [block], found)
     producer = producers[0].block
-    require_complete(func, producer, primitive)
+    reduces = is_reduction(producer)
+    if not reduces:
+        require_complete(func, producer, primitive)
     require_scope_declared(func, scope, producer, primitive)
     require_scope_declared(func, scope, block, primitive)
     store, made = plain_store(func, block, primitive), plain_store(func, producer, primitive)
@@ -132,16 +143,64 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
         _require_made(func, at, block, made)
         _require_output_unused(func, scope, producer, block, store.buffer)
     change = instance.axes
-    value = substitute(InlineLoads(made, [None] * buffer.ndim).visit(store.value), change)
-    new_store = BufferStore(
-        store.buffer, value, tuple([substitute(i, change) for i in store.indices])
-    )
-    merged = with_inferred_regions(replace(producer, body=new_store, reads=(), writes=()))
+    where = tuple([substitute(i, change) for i in store.indices])
+    if reduces:
+        _require_placing(func, at, block, store, made)
+        placing = _Placing(buffer, store.buffer, where)
+        new_body, init = placing.visit(producer.body), placing.visit(producer.init)
+    else:
+        value = substitute(InlineLoads(made, [None] * buffer.ndim).visit(store.value), change)
+        new_body, init = BufferStore(store.buffer, value, where), None
+    merged = with_inferred_regions(replace(producer, body=new_body, init=init, reads=(), writes=()))
     realize = replace(realize_of(at), block=merged)
     if instance.conditions:
         realize = replace(realize, predicate=_narrowed(at, instance.conditions))
     changed = with_body(func, rebuild(at, realize))
     return without_block(changed, block_name, buffer)
+
+
+class _Placing(Mutator):
+    """The elements of one buffer become the elements of another at one place."""
+
+    def __init__(self, old: Buffer, new: Buffer, where: tuple[Expr, ...]) -> None:
+        self.old, self.new, self.where = old, new, where
+
+    def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
+        if n.buffer is self.old:
+            return BufferLoad(self.new, self.where)
+        load: BufferLoad = self.generic_visit(n)
+        return load
+
+    def visit_BufferStore(self, n: BufferStore) -> BufferStore:  # noqa: N802
+        store: BufferStore = self.generic_visit(n)
+        return replace(store, buffer=self.new, indices=self.where)
+
+
+def _require_placing(
+    func: PrimFunc, path: Path, block: Block, store: BufferStore, made: BufferStore
+) -> None:
+    """The block places finished results of the reduction at ``path``, and computes nothing."""
+    producer = realize_of(path).block
+    value, init = store.value, producer.init
+    plain = isinstance(value, BufferLoad) and value.buffer is made.buffer
+    parts = [producer.body] if init is None else [producer.body, init]
+    own = [n for part in parts for n in walk(part) if isinstance(n, BufferStore)]
+    if not plain or store.buffer.dtype is not made.buffer.dtype or len(own) != 2:
+        found = (
+            f"{producer.name!r} is a reduction, and {block.name!r} computes something of its "
+            "results, which are not finished where they are stored. Add a bias with "
+            "fuse_reduction_epilogue, or move the block with reverse_compute_at."
+        )
+        raise fail(NotCompleteBlockError, "reverse_compute_inline", func, [block], found)
+    reduced = axis_bindings(realize_of(path), ("reduce",))
+    around = loops_above(find_block(func, block.name, "reverse_compute_inline"))
+    for loop in loops_above(path):
+        if binds(reduced, loop.var) and any(loop is other for other in around):
+            found = (
+                f"The loop {loop.var.name!r} runs over a reduce axis of {producer.name!r} and "
+                f"holds {block.name!r}, which sees results that are not finished."
+            )
+            raise fail(DependenceError, "reverse_compute_inline", func, [loop], found)
 
 
 def _read_at(block: Block, buffer: Buffer) -> list[tuple[Expr, ...]]:
@@ -180,7 +239,10 @@ def _require_made(func: PrimFunc, path: Path, block: Block, made: BufferStore) -
     producer, buffer = realize.block, made.buffer
     reads = _read_at(block, buffer)[0]
     domains = Bounds({it.var: it.dom for it in block.iter_vars})
-    maker = instance_at(producer, made.indices, reads, domains)
+    places = replace(
+        producer, iter_vars=tuple([it for it in producer.iter_vars if it.kind != "reduce"])
+    )
+    maker = instance_at(places, made.indices, reads, domains)
     everywhere = runs_over_axes(path)
     everywhere = everywhere or runs_over_axes((*path[:-1], replace(realize, predicate=TRUE)))
     found = ""
@@ -188,7 +250,9 @@ def _require_made(func: PrimFunc, path: Path, block: Block, made: BufferStore) -
         found = f"{producer.name!r} is not known to write all that {block.name!r} reads."
     elif not is_unconditional(path):
         pairs = zip(realize.iter_values, producer.iter_vars, strict=True)
-        change = {v: maker.axes[it.var] for v, it in pairs if isinstance(v, Var)}
+        change = {
+            v: maker.axes[it.var] for v, it in pairs if isinstance(v, Var) and it.var in maker.axes
+        }
         direct = len(change) == len(realize.iter_values) and not conditions_above(path)
         if not direct or not domains.proves(substitute(realize.predicate, change)):
             found = f"{producer.name!r} runs under a condition that may leave out what is read."

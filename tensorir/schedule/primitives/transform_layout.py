@@ -231,6 +231,23 @@ def transform_layout(
     return replace(changed, body=_Relayout(old, new, m).visit(changed.body))
 
 
+def pad_buffer(
+    func: PrimFunc, block: Block, buffer: Buffer, shape: Sequence[Expr], pad_value: float = 0
+) -> PrimFunc:
+    """Let an intermediate that ``block`` reads or writes have a larger shape, whose new elements
+    the only block that writes it fills; raises LayoutError where it cannot."""
+    new = replace(buffer, shape=tuple(shape))
+    places = tuple([Var(f"v{d}") for d in range(buffer.ndim)])
+    own = IndexMap(places, places)
+    inside = [
+        v < size
+        for v, size, grown in zip(places, buffer.shape, shape, strict=True)
+        if grown is not size
+    ]
+    changed = _pad_writer(func, block, buffer, new, own, all_of(inside), pad_value)
+    return replace(changed, body=_Relayout(buffer, new, own).visit(changed.body))
+
+
 def whole_digits(m: IndexMap, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     """``shape`` with each axis that the map takes ``% c`` of grown to at least c, so that a layout
     with padding has whole digits: 10 columns in panels of 16 give one panel of 16."""

@@ -17,7 +17,6 @@ from ...analysis.paths import (
     with_body,
 )
 from ...analysis.preconditions import fail
-from ...analysis.whole_runs import is_unconditional
 from ...arith import infer_regions
 from ...buffer import Buffer
 from ...expr import BufferLoad, Expr, Let, Var
@@ -32,17 +31,6 @@ def plain_store(func: PrimFunc, block: Block, primitive: str) -> BufferStore:
         found = f"The body of {block.name!r} is not a single store."
         raise fail(NotCompleteBlockError, primitive, func, [block], found)
     return store
-
-
-def require_sole_whole_writer(
-    func: PrimFunc, path: Path, scope: Block, buffer: Buffer, primitive: str
-) -> None:
-    """Only this block writes the buffer, and it writes all that its loops give it."""
-    require_sole_writer(func, path, scope, buffer, primitive)
-    if not is_unconditional(path):
-        block = realize_of(path).block
-        found = f"{block.name!r} runs under a condition; its value is not defined everywhere."
-        raise fail(NotCompleteBlockError, primitive, func, [block], found)
 
 
 def require_sole_writer(

@@ -5,6 +5,7 @@ import pytest
 from burnish.support.errors import DependenceError, NotCompleteBlockError
 from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Let, Var
+from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.verify import verify_func
@@ -313,3 +314,50 @@ def main(
     sch.compute_inline("B")
     verify_regions(verify_func(sch.func))
     assert "T.reads(I_1[0:8], A[0:8, 0:4])" in body(sch.func)
+
+
+def under(where: str, read: str, extent: int = 4) -> PrimFunc:
+    """B of A where a predicate holds, and C, which reads B at ``read``."""
+    return program(
+        f"""
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i)
+        T.where({where})
+        B[vi] = A[vi] + T.float32(1)
+for i in range({extent}):
+    with T.block("C"):
+        vi = T.axis.spatial({extent}, i)
+        C[vi] = {read} * T.float32(2)
+""",
+        A="(8,)",
+        C=f"({extent},)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "read"),
+    [
+        ("i < 4", "B[vi]"),
+        ("i < 6 and i >= 2", "B[vi + 2]"),
+        ("i % 2 == 0", "B[vi * 2]"),
+        ("i < 5", "(B[vi] + B[vi + 1])"),
+    ],
+)
+def test_a_block_under_a_predicate_that_holds_where_it_is_read(where: str, read: str) -> None:
+    func = under(where, read)
+    sch = Schedule(func, seed=0)
+    sch.compute_inline("B")
+    assert "T.where" not in body(sch.func)
+    assert_same(func, sch.func)
+
+
+@pytest.mark.parametrize(
+    ("where", "read"),
+    [("i < 3", "B[vi]"), ("i % 2 == 0", "B[vi]"), ("A[i] < T.float32(0)", "B[vi]")],
+)
+def test_a_block_under_a_predicate_that_may_leave_out_what_is_read(where: str, read: str) -> None:
+    sch = Schedule(under(where, read), seed=0)
+    with pytest.raises(NotCompleteBlockError, match="may leave out what 'C' reads"):
+        sch.compute_inline("B")

@@ -2,9 +2,20 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.support.errors import LayoutError, NonAffineError, ScheduleValueError
+from burnish.support.errors import (
+    LayoutError,
+    NonAffineError,
+    NotReductionBlockError,
+    ScheduleValueError,
+)
+from burnish.tensorir import compute as te
+from burnish.tensorir.expr import cast
+from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify_bounds import verify_bounds
+from burnish.tensorir.verify_regions import verify_regions
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     body,
@@ -12,6 +23,7 @@ from burnish.tests.tensorir.schedule.programs import (
     matmul,
     program,
 )
+from burnish.tests.tensorir.schedule.replaying import assert_replays, assert_same_natively
 
 
 def packed() -> Schedule:
@@ -43,7 +55,7 @@ def test_refusals() -> None:
     sch = packed()
     with pytest.raises(ScheduleValueError, match="Expected 3 paddings"):
         sch.pad_einsum("Y", [4])
-    with pytest.raises(ScheduleValueError, match="The axis 'v_k' is reduce"):
+    with pytest.raises(LayoutError, match="'X' would be read out of bounds"):
         sch.pad_einsum("Y", [1, 1, 4])
     with pytest.raises(LayoutError, match="'X' would be read out of bounds"):
         sch.pad_einsum("Y", [8, 1, 1])
@@ -52,6 +64,100 @@ def test_refusals() -> None:
     sch.split(sch.get_loops("Y")[1], [None, 2])
     with pytest.raises(NonAffineError, match="pad before splitting"):
         sch.pad_einsum("Y", [1, 4, 1])
+
+
+def copied(dtype: str = "float32") -> Schedule:
+    """A product of 5 x 7 and 7 x 6, of copies, into a copy."""
+    a, b = te.placeholder((5, 7), dtype, name="A"), te.placeholder((7, 6), dtype, name="B")
+    k = te.reduce_axis((0, 7), "k")
+    c = te.compute(
+        (5, 6),
+        lambda i, j: (
+            te.sum(cast(a[i, k], "int32") * cast(b[k, j], "int32"), axis=[k])
+            if dtype == "int8"
+            else te.sum(a[i, k] * b[k, j], axis=[k])
+        ),
+        name="C",
+    )
+    sch = Schedule(te.create_prim_func([a, b, c]), seed=0)
+    sch.cache_read("C", 0, "global")
+    sch.cache_read("C", 1, "global")
+    sch.cache_write("C", 0, "global")
+    return sch
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("padding", [[1, 1, 4], [4, 4, 4], [1, 4, 3], [4, 1, 1], [8, 16, 32]])
+def test_operands_grow_and_a_sum_runs_over_zeros(padding: list[int], dtype: str) -> None:
+    sch = copied(dtype)
+    before = sch.func
+    sch.pad_einsum("C", padding)
+    sizes = [-(-n // p) * p for n, p in zip((5, 6, 7), padding, strict=True)]
+    assert [sch.get(loop).extent.value for loop in sch.get_loops("C")] == sizes
+    verify_func(sch.func)
+    verify_bounds(sch.func)
+    verify_regions(sch.func)
+    assert_same(before, sch.func)
+    assert_same_natively(before, sch.func)
+
+
+def test_axes_grow_one_after_the_other() -> None:
+    func = copied().func
+    sch = Schedule(func, seed=0)
+    sch.pad_einsum("C", [1, 1, 8])
+    sch.pad_einsum("C", [4, 4, 16])
+    assert_same(func, sch.func)
+    assert_replays(func, sch)
+
+
+def reduced(term: str, first: str = "T.float32(0)", combine: str = "{} + {}") -> PrimFunc:
+    """``C[i]`` reduces ``term`` of copies of A and S over k."""
+    return program(
+        f"""
+X = T.alloc_buffer((5, 7))
+C = T.alloc_buffer((5,))
+for i, k in T.grid(5, 7):
+    with T.block("X"):
+        vi, vk = T.axis.remap("SS", [i, k])
+        X[vi, vk] = A[vi, vk]
+for i, k in T.grid(5, 7):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            C[vi] = {first}
+        C[vi] = {combine.format("C[vi]", term)}
+for i in range(5):
+    with T.block("D"):
+        vi = T.axis.spatial(5, i)
+        D[vi] = C[vi]
+""",
+        A="(5, 7)",
+        S="(5,)",
+        D="(5,)",
+    )
+
+
+def test_terms_that_are_not_zero_beyond_the_axis() -> None:
+    func = reduced("X[vi, vk] * X[vi, vk]")
+    sch = Schedule(func, seed=0)
+    sch.pad_einsum("C", [1, 4])
+    assert_same(func, sch.func)
+    for term in ("X[vi, vk] * S[vi]", "(X[vi, vk] + T.float32(1))", "T.exp(X[vi, vk])"):
+        with pytest.raises(LayoutError, match="is not known to be 0 where 'vk' is beyond its end"):
+            Schedule(reduced(term), seed=0).pad_einsum("C", [1, 4])
+    largest = reduced("X[vi, vk]", 'T.min_value("float32")', "T.max({}, {})")
+    with pytest.raises(NotReductionBlockError, match="'C' is no sum; more terms"):
+        Schedule(largest, seed=0).pad_einsum("C", [1, 4])
+
+
+def test_zeros_of_a_padded_layout_are_known() -> None:
+    func = reduced("X[vi, vk]")
+    sch = Schedule(func, seed=0)
+    sch.transform_layout("X", "X", lambda i, k: (k, i), pad_value=0)
+    sch.pad_einsum("X", [1, 1])
+    sch.pad_einsum("C", [1, 8])
+    sch.pad_einsum("C", [4, 8])
+    assert_same(func, sch.func)
 
 
 def test_loops_with_other_blocks_under_them_are_not_grown() -> None:

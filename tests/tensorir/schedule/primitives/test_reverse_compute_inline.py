@@ -374,3 +374,82 @@ def test_a_part_of_a_symbolic_dimension() -> None:
     sch = Schedule(te.create_prim_func([a, c]), seed=0)
     with pytest.raises(NotCompleteBlockError, match="'B' is not known to write all that 'C' reads"):
         sch.reverse_compute_inline("C")
+
+
+def placed(index: str, shape: str, value: str = "B[vi, vj]", loops: str = "") -> PrimFunc:
+    """A sum B over k, and C, which places it at ``index``."""
+    return program(
+        f"""
+B = T.alloc_buffer((8, 6))
+for i, j, k in T.grid(8, 6, 3):
+    with T.block("B"):
+        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+        with T.init():
+            B[vi, vj] = T.float32(0)
+        B[vi, vj] = B[vi, vj] + A[vi, vj, vk]
+for i, j in T.grid({loops or "8, 6"}):
+    with T.block("C"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        C[{index}] = {value}
+""",
+        A="(8, 6, 3)",
+        C=shape,
+    )
+
+
+@pytest.mark.parametrize(
+    ("index", "shape", "value", "loops"),
+    [
+        ("vj, vi", "(6, 8)", "B[vi, vj]", ""),
+        ("vi // 4, vj, vi % 4", "(2, 6, 4)", "B[vi, vj]", ""),
+        ("vi * 6 + vj", "(48,)", "B[vi, vj]", ""),
+        ("vi, vj", "(4, 5)", "B[vi + 2, vj + 1]", "4, 5"),
+        ("vi, vj", "(12, 4)", "B[(vi * 4 + vj) // 6, (vi * 4 + vj) % 6]", "12, 4"),
+    ],
+)
+@pytest.mark.parametrize("split", [False, True])
+def test_a_sum_is_stored_where_it_is_placed(
+    index: str, shape: str, value: str, loops: str, split: bool
+) -> None:
+    func = placed(index, shape, value, loops)
+    sch = Schedule(func, seed=0)
+    if split:
+        _, j, k = sch.get_loops("B")
+        sch.split(j, [None, 4])
+        sch.reorder(k, sch.get_loops("B")[0])
+    sch.reverse_compute_inline("C")
+    assert "alloc_buffer" not in body(sch.func)
+    verify_func(sch.func)
+    verify_bounds(sch.func)
+    verify_regions(sch.func)
+    assert_same(func, sch.func)
+
+
+def test_what_computes_with_a_sum_stays() -> None:
+    sch = Schedule(placed("vi, vj", "(8, 6)", "B[vi, vj] * T.float32(2)"), seed=0)
+    with pytest.raises(NotCompleteBlockError, match="Add a bias with fuse_reduction_epilogue"):
+        sch.reverse_compute_inline("C")
+
+
+def test_partial_sums_are_not_placed() -> None:
+    func = program(
+        """
+B = T.alloc_buffer((8,))
+for k in range(3):
+    for i in range(8):
+        with T.block("B"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                B[vi] = T.float32(0)
+            B[vi] = B[vi] + A[vi, vk]
+    for i in range(8):
+        with T.block("C"):
+            vi, vk = T.axis.remap("SS", [i, k])
+            C[vk, vi] = B[vi]
+""",
+        A="(8, 3)",
+        C="(3, 8)",
+    )
+    sch = Schedule(func, seed=0)
+    with pytest.raises((DependenceError, NotCompleteBlockError)):
+        sch.reverse_compute_inline("C")
