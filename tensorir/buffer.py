@@ -10,7 +10,17 @@ SCOPES = ("global", "local", "register", "shared", "warp")
 """``global``: memory that may be parallel over threads (parameters, workspace shared by all
 threads). ``local``: workspace of one thread. ``register``: indices must be constants after
 unrolling; becomes SSA values. ``shared`` and ``warp`` are GPU names that the texts use; a CPU
-treats them as global."""
+treats them as global. A tag behind a scope, ``global.A_reg``, tells buffers apart for who reads the
+program; the memory is that of the scope."""
+
+
+def is_scope(name: object) -> bool:
+    """Whether a name is a storage scope, with a tag or without."""
+    if not isinstance(name, str):
+        return False
+    scope, dot, tag = name.partition(".")
+    words = tag.split(".")
+    return scope in SCOPES and (not dot or all(w.isidentifier() and w.isascii() for w in words))
 
 
 @node
@@ -38,6 +48,11 @@ class Buffer(Node):
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    @property
+    def memory(self) -> str:
+        """The scope without its tag: one of SCOPES."""
+        return self.scope.partition(".")[0]
 
     def __repr__(self) -> str:
         return f"Buffer({self.name})"

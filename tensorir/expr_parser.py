@@ -14,7 +14,7 @@ import numpy as np
 from ..support.dtype import DType
 from ..support.errors import BurnishError, DTypeError, nearest
 from . import expr as e
-from .buffer import SCOPES, Buffer
+from .buffer import SCOPES, Buffer, is_scope
 from .expr import BOOL, INDEX, Expr, IntImm, Var, const, paired, sub
 from .intrinsics import INTRINSICS, call_intrin
 from .text_values import (
@@ -347,14 +347,12 @@ class ExprParser(ValueParser):
 
     def storage_scope(self, node: ast.expr) -> str:
         scope = str(self.value(node))
-        if scope not in SCOPES:
-            hint = (
-                "Write 'shared'."
-                if scope.startswith("shared")
-                else "The others belong to other devices; write 'local' for one thread's memory."
-            )
+        if not is_scope(scope):
             raise self.error(
-                node, f"Expected a scope of {', '.join(SCOPES)}; found {scope!r}. {hint}"
+                node,
+                f"Expected a scope of {', '.join(SCOPES)}, or one of these with a tag, "
+                f"'global.tag'; found {scope!r}. The others belong to other devices; write 'local' "
+                "for one thread's memory.",
             )
         return scope
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from ..support.errors import DTypeError, VerifyError
 from ..support.node import Node, children, walk
 from . import expr as e
-from .buffer import SCOPES, Buffer, BufferRegion
+from .buffer import SCOPES, Buffer, BufferRegion, is_scope
 from .expr import BOOL, INDEX, BufferLoad, Call, Expr, IntImm, Let, Reduce, Select, Var
 from .function import PrimFunc
 from .intrinsics import result_dtype
@@ -393,7 +393,7 @@ def _verify_size(func: PrimFunc, b: Buffer, place: Block) -> None:
 
 
 def _verify_buffer(func: PrimFunc, b: Buffer, place: Node) -> None:
-    if b.scope not in SCOPES:
+    if not is_scope(b.scope):
         raise _broken(
             func, f"a buffer's scope is one of {', '.join(SCOPES)}", repr(b.scope), b, place
         )
@@ -403,7 +403,7 @@ def _verify_buffer(func: PrimFunc, b: Buffer, place: Node) -> None:
                 func, "dims, strides and offsets are int64", f"a {d.dtype} in {b.name!r}", b, place
             )
     allocated = isinstance(place, Allocate)
-    if allocated and b.scope == "register" and not all(isinstance(d, IntImm) for d in b.shape):
+    if allocated and b.memory == "register" and not all(isinstance(d, IntImm) for d in b.shape):
         raise _broken(
             func, "a register buffer has constant dims", f"{b.name!r} with a symbolic one", b, place
         )

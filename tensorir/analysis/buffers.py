@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...support.errors import ScheduleValueError
-from ..buffer import SCOPES, Buffer
+from ..buffer import SCOPES, Buffer, is_scope
 from ..function import PrimFunc
 from ..stmt import Block
 from .paths import walk_paths
@@ -12,7 +12,7 @@ from .preconditions import fail
 
 def require_scope(scope: str, primitive: str) -> None:
     """Raises ScheduleValueError for a name that is no storage scope."""
-    if scope not in SCOPES:
+    if not is_scope(scope):
         raise ScheduleValueError(
             primitive, f"Expected a storage scope, one of {', '.join(SCOPES)}; found {scope!r}."
         )

@@ -9,6 +9,7 @@ from ..expr import Expr, Var
 from ..function import PrimFunc
 from .block_sums import block_sums
 from .compact_buffers import compact_buffers
+from .drop_scope_tags import drop_scope_tags
 from .expand_intrinsics import expand_intrinsics
 from .flatten_buffers import flatten_buffers
 from .lower_blocks import lower_blocks
@@ -48,7 +49,7 @@ def lower_func(func: PrimFunc, target: Target) -> LoweredFunc:
     exchange values where no order of loops gives them.
     """
     dims = func.shape_vars
-    lowered = lower_blocks(expand_intrinsics(split_threads(func)))
+    lowered = lower_blocks(expand_intrinsics(split_threads(drop_scope_tags(func))))
     lowered = simplify_loops(lowered)
     lowered = compact_buffers(lowered)
     lowered = block_sums(lowered, target)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...support.errors import DependenceError, ScheduleError, ScheduleValueError
-from ..buffer import SCOPES
+from ..buffer import SCOPES, is_scope
 from ..expr import Expr
 from ..schedule.primitives.loop_kinds import THREAD_AXES
 from ..stmt import IterVar
@@ -416,7 +416,7 @@ class Stage:
     def set_scope(self, scope: str) -> None:
         """Keep the stage's tensor in another storage scope, for example ``local``."""
         call = self.call("set_scope", scope)
-        if scope not in SCOPES:
+        if not is_scope(scope):
             raise ScheduleValueError(
                 call, f"Expected a storage scope, one of {', '.join(SCOPES)}; found {scope!r}."
             )

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ...support.errors import NotReductionBlockError, ScheduleValueError
 from ..analysis.affine import Bounds
 from ..analysis.loop_checks import ceil_div
-from ..buffer import SCOPES
+from ..buffer import SCOPES, is_scope
 from ..create_prim_func import dependency_order
 from ..expr import Expr, IntImm, Var, add, mul
 from ..tensor import ComputeOp, ReduceAxis, Tensor
@@ -160,7 +160,7 @@ class StageSchedule:
         return partial.outputs[0] if len(partial.outputs) == 1 else partial.outputs
 
     def _require_scope(self, scope: str, call: str) -> None:
-        if scope not in SCOPES:
+        if not is_scope(scope):
             raise ScheduleValueError(
                 call, f"Expected a storage scope, one of {', '.join(SCOPES)}; found {scope!r}."
             )

@@ -166,6 +166,12 @@ def _compute_inline(d: Draw) -> Arguments:
 
 
 def _reverse_compute_inline(d: Draw) -> Arguments:
+    """A consumer, or the copy of a sum's results, laid out anew now and then."""
+    if d.chance(0.25):
+        copy = d.sch.cache_write(d.reduction(), 0, "global")
+        if d.chance(0.3):
+            d.sch.transform_block_layout(copy, d.index_map(len(d.sch.get(copy).iter_vars)))
+        return (copy,)
     block = d.some_block(lambda b: b.init is None)
     if not d.sch.get_producers(block) and d.chance(0.9):
         raise NoCandidateError
@@ -205,7 +211,12 @@ def _fuse_reduction_epilogue(d: Draw) -> Arguments:
 
 # -- blocks ----------------------------------------------------------------------------------------
 def _pad_einsum(d: Draw) -> Arguments:
-    block = d.block()
+    """A block, or a sum, mostly with copies of its operands and of its results."""
+    block = d.reduction() if d.chance(0.5) else d.block()
+    if d.chance(0.5):
+        for index in range(len(d.sch.get(block).reads)):
+            d.sch.cache_read(block, index, "global")
+        d.sch.cache_write(block, 0, "global")
     count = len(d.sch.get(block).iter_vars)
     return block, [d.rng.choice([1, 1, 4, 5]) for _ in range(count)]
 

@@ -241,7 +241,11 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("B[:4] = A[0:4]", "The vector of an access has a start and an end", ":4"),
     ("B[0:4] = A[0:8]", "Expected a value of dtype float32x4, the buffer's", "A[0:8]"),
     # memory
-    ("C = T.alloc_buffer((16,), scope='shared.dyn')\nC[0] = 1.0", "'shared'", "'shared.dyn'"),
+    (
+        "C = T.alloc_buffer((16,), scope='wmma.a')\nC[0] = 1.0",
+        "one of these with a tag",
+        "'wmma.a'",
+    ),
     ("C = T.alloc_buffer((16,), scope='wmma')\nC[0] = 1.0", "Expected a scope of global", "'wmma'"),
     (
         "C = T.alloc_buffer((16,), stride=[1])\nC[0] = 1.0",

@@ -256,7 +256,7 @@ class _Reader:
                 AccessStructure(
                     len(same) - writes,
                     writes,
-                    buffer.scope == "register",
+                    buffer.memory == "register",
                     id(buffer) not in self.params,
                     max(1, buffer.dtype.bits // 8),
                     len(buffer.shape),

@@ -141,7 +141,7 @@ def _require_liftable(
             + ("a parameter." if buffer in func.params else "allocated elsewhere.")
         )
         raise fail(ScheduleValueError, primitive, func, [block], found)
-    if buffer.scope == "register":
+    if buffer.memory == "register":
         found = (
             f"{buffer.name!r} is in registers, which hold what is live in one iteration. Use "
             'set_scope(..., "global") first.'

@@ -227,7 +227,7 @@ def _require_independent(func: PrimFunc, path: Path, primitive: str, *, allow_re
     for n in nested:
         if binds(axis_bindings(n.realize, ("reduce",)), loop.var):
             continue  # only threads get here; they combine their partial results
-        private = not allow_reduce or all(w.buffer.scope != "shared" for w in n.block.writes)
+        private = not allow_reduce or all(w.buffer.memory != "shared" for w in n.block.writes)
         private = private and _private(scope, [*outer, loop], nested, n)
         if not private and reads_other_instances(n.block):
             found = (

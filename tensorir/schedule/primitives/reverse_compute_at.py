@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from ....support.errors import DependenceError
-from ....support.node import walk
+from ....support.node import replace, walk
 from ...analysis.affine import Bounds, loop_bounds, overlapping, steps_without_gap, sweep
 from ...analysis.block_kinds import axis_bindings, binds, is_complete, is_reduction
 from ...analysis.certain_writes import written_box
+from ...analysis.instance_at import instance_at
 from ...analysis.nested_blocks import Nested, blocks_below, producers_of, scope_blocks
 from ...analysis.paths import all_loops_above
 from ...analysis.preconditions import require_complete
@@ -21,10 +22,10 @@ from ...analysis.region_cover import (
     whole_boxes,
 )
 from ...arith import IterSplit
-from ...buffer import Buffer, Range
+from ...buffer import Buffer, BufferRegion, Range
 from ...expr import Expr, IntImm, Var, add, is_const, sub
 from ...function import PrimFunc
-from ...stmt import For, SeqStmt
+from ...stmt import Block, For, SeqStmt
 from ..primitive import ATTR, BLOCK, LOOP, PLACES, primitive
 from ..rewriting.insertion import children_of
 from ..rewriting.moving import (
@@ -50,9 +51,10 @@ class ReverseComputeAt(ScheduleState):
         """Move a consumer under a loop that holds its producers, to consume what is final there.
 
         The block loses its own loops and gets new ones, ``ax0, ax1, ...``, over the instances whose
-        operands one iteration completes. ``index`` is the position among the statements below the
-        loop: -1 as late as possible, -2 as early as possible. With ``preserve_unit_loops`` loops of
-        extent 1 are made too.
+        operands one iteration completes; it may read at its axes, or at sums, quotients and
+        remainders that have them for digits, such as ``X[vi // 8, vi % 8]``. ``index`` is the
+        position among the statements below the loop: -1 as late as possible, -2 as early as
+        possible. With ``preserve_unit_loops`` loops of extent 1 are made too.
 
         Requires:
 
@@ -257,7 +259,7 @@ def _consumer_domains(
     domain: dict[Var, tuple[Expr, Expr]] = {}
     for region in block.reads:
         box = boxes.get(id(region.buffer))
-        if box is None:
+        if box is None or _restrict_by_inverse(move, domain, region, box, bounds):
             continue
         for d, r in enumerate(region.region):
             written = Box([box.starts[d]], [box.extents[d]], True)
@@ -285,6 +287,52 @@ def _consumer_domains(
     return domain
 
 
+def _restrict_by_inverse(
+    move: Move,
+    domain: dict[Var, tuple[Expr, Expr]],
+    region: BufferRegion,
+    box: Box,
+    bounds: Bounds,
+) -> bool:
+    """Restrict the axes of a read such as ``B[vi // 4, vi % 4]`` or ``B[vi * 4 + vj]`` to those
+    instances that read the box, where these are all combinations of a range of each axis; False
+    where they are not, or where the axes index the buffer themselves."""
+    block = move.block
+    indices = [r.min for r in region.region]
+    plain = [axis_of_index(block, i) is not None or not _uses_axes(block, i) for i in indices]
+    if all(plain) or not all(is_const(r.extent, 1) for r in region.region):
+        return False
+    used = tuple([it for it in block.iter_vars if any(it.var in set(walk(i)) for i in indices)])
+    steps = [Var(f"t{d}") for d in range(len(indices))]
+    swept = Bounds({t: Range(IntImm(0), e) for t, e in zip(steps, box.extents, strict=True)})
+    known = bounds | swept
+    place = [
+        s if is_const(e, 1) else add(s, t)
+        for s, e, t in zip(box.starts, box.extents, steps, strict=True)
+    ]
+    found = instance_at(replace(block, iter_vars=used), indices, place, known)
+    if found is None or found.conditions:
+        return False
+    ranges: dict[Var, tuple[Expr, Expr]] = {}
+    digits: list[IterSplit] = []
+    for it in used:
+        s = sweep(found.axes[it.var], swept, known)
+        if s is None or not s.exact:
+            return False
+        ranges[it.var] = (s.start, s.extent)
+        digits.extend(s.digits)
+    if overlapping(digits, known):
+        return False
+    for axis, (start, extent) in ranges.items():
+        _restrict(move, domain, axis, Box([start], [extent], True), bounds)
+    return True
+
+
+def _uses_axes(block: Block, index: Expr) -> bool:
+    axes = {it.var for it in block.iter_vars}
+    return any(n in axes for n in walk(index) if isinstance(n, Var))
+
+
 def _restrict(
     move: Move, domain: dict[Var, tuple[Expr, Expr]], axis: Var, box: Box, bounds: Bounds
 ) -> None:
@@ -299,8 +347,7 @@ def _restrict(
 
 
 def _read_lies_in(move: Move, r: Range, box: Box, bounds: Bounds) -> bool:
-    axes = {it.var for it in move.block.iter_vars}
-    if any(n in axes for n in walk(r.min) if isinstance(n, Var)):
+    if _uses_axes(move.block, r.min):
         return False
     return contains(box, Box([r.min], [r.extent], True), bounds)
 

@@ -56,7 +56,7 @@ def copy_nest(source: Buffer, target: Buffer, box: Box, name: str, bounds: Bound
 
 
 def new_buffer(func: PrimFunc, buffer: Buffer, scope: str) -> Buffer:
-    name = fresh_name(buffer_names(func), f"{buffer.name}_{scope}")
+    name = fresh_name(buffer_names(func), f"{buffer.name}_{scope.replace('.', '_')}")
     return Buffer(name, buffer.shape, buffer.dtype, scope)
 
 

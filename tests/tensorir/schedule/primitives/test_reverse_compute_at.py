@@ -4,8 +4,11 @@ import pytest
 
 from burnish.support.errors import DependenceError
 from burnish.tensorir import compute as te
+from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify_bounds import verify_bounds
 from burnish.tests.tensorir.schedule.programs import (
     COPY_B,
     assert_same,
@@ -15,6 +18,7 @@ from burnish.tests.tensorir.schedule.programs import (
     program,
     row_sum,
 )
+from burnish.tests.tensorir.schedule.replaying import assert_replays
 
 
 def test_reverse_compute_at_follows_the_tile() -> None:
@@ -326,3 +330,74 @@ def test_a_row_that_is_read_before_it_is_written_over_stays() -> None:
     sch = Schedule(parse_func(SCRATCH), seed=0)
     with pytest.raises(DependenceError, match="'C' reads them in each"):
         sch.reverse_compute_at("S", sch.get_loops("P")[0])
+
+
+def laid_out(index: str, loops: str, shape: str, tile: str = "8, 12") -> PrimFunc:
+    """B of 8 x 12, or of 96, and C, which reads it at ``index``."""
+    names = ["i", "j", "k"][: loops.count(",") + 1]
+    axes = ", ".join(f"v{n}" for n in names)
+    remap = f'{axes} = T.axis.remap("{"S" * len(names)}", [{", ".join(names)}])'
+    if len(names) == 1:
+        remap = f"vi = T.axis.spatial({loops}, i)"
+    own = ", ".join(["vp", "vq"][: tile.count(",") + 1])
+    first = f"vp = T.axis.spatial({tile}, p)"
+    if "," in tile:
+        first = 'vp, vq = T.axis.remap("SS", [p, q])'
+    return program(
+        f"""
+B = T.alloc_buffer(({tile},))
+for {own.replace("v", "")} in T.grid({tile}):
+    with T.block("B"):
+        {first}
+        B[{own}] = A[{own}] + T.float32(1)
+for {", ".join(names)} in T.grid({loops}):
+    with T.block("C"):
+        {remap}
+        C[{axes}] = B[{index}] * T.float32(2)
+""",
+        A=f"({tile},)",
+        C=shape,
+    )
+
+
+@pytest.mark.parametrize(
+    ("index", "loops", "shape", "tile", "factor", "depth", "sizes"),
+    [
+        ("vi // 12, vi % 12", "96", "(96,)", "8, 12", None, 0, [12]),
+        ("vi // 12, vi % 12", "96", "(96,)", "8, 12", 4, 0, [48]),
+        ("vi * 12 + vj", "8, 12", "(8, 12)", "96", 12, 0, [12]),
+        ("vi * 12 + vj", "8, 12", "(8, 12)", "96", 24, 0, [2, 12]),
+        ("vi * 12 + vj", "8, 12", "(8, 12)", "96", 4, 0, [4]),
+        ("vi * 4 + vj, vk", "2, 4, 12", "(2, 4, 12)", "8, 12", None, 0, [12]),
+        ("vi % 8, vi // 8", "96", "(96,)", "8, 12", None, 1, []),
+        ("vi, vj * 3 + vk", "8, 4, 3", "(8, 4, 3)", "8, 12", None, 0, [4, 3]),
+    ],
+)
+def test_a_consumer_of_another_layout(
+    index: str,
+    loops: str,
+    shape: str,
+    tile: str,
+    factor: int | None,
+    depth: int,
+    sizes: list[int],
+) -> None:
+    func = laid_out(index, loops, shape, tile)
+    sch = Schedule(func, seed=0)
+    if factor is not None:
+        sch.split(sch.get_loops("B")[0], [None, factor])
+    sch.reverse_compute_at("C", sch.get_loops("B")[depth])
+    own = sch.get_loops("C")[depth + 1 :]
+    assert [sch.get(loop).extent.value for loop in own] == sizes
+    verify_func(sch.func)
+    verify_bounds(sch.func)
+    assert_same(func, sch.func)
+    assert_replays(func, sch)
+
+
+def test_instances_that_are_no_ranges_of_the_axes() -> None:
+    func = laid_out("vi * 12 + vj", "8, 12", "(8, 12)", "96")
+    sch = Schedule(func, seed=0)
+    sch.split(sch.get_loops("B")[0], [None, 16])
+    with pytest.raises(DependenceError):
+        sch.reverse_compute_at("C", sch.get_loops("B")[0])
