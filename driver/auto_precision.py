@@ -369,5 +369,5 @@ def _kinds(module: IRModule) -> list[list[str]]:
                 continue
             seen.add(name)
             shapes = tuple([str(type_of(a)) for a in call.args])
-            kinds.setdefault((name == "", call.op, shapes), []).append(name)
+            kinds.setdefault((name == "", call.op, shapes, str(call.attrs)), []).append(name)
     return list(kinds.values())

@@ -24,6 +24,7 @@ from ..graphir.passes.to_mixed_precision import (
     ToMixedPrecision,
     constant_name,
     takes_narrow_operands,
+    why_wide,
 )
 from ..graphir.type import TensorType
 from ..support.errors import ArgumentError, nearest
@@ -35,7 +36,8 @@ from ..tensorir.expr import IntImm
 PRECISIONS = ("strict", "fast", "float32", "bfloat16", "int8-weights", "int4-weights")
 """``strict``: every operator is computed as it is defined. ``fast``, which ``float32`` is another
 word for: convolutions may be Winograd's, whose errors are several times those of sums of products.
-``bfloat16``: matrix products take operands rounded to bfloat16, and are summed in float32.
+``bfloat16``: matrix products and convolutions take operands rounded to bfloat16, and are summed in
+float32.
 ``int8-weights`` and ``int4-weights``: nothing is rounded but the constant weights of linear layers,
 to integers with scales."""
 
@@ -148,7 +150,7 @@ class Selection:
         if dot is None or times <= 1 or sum(map(_multiply_adds, wide)) < WORTH_SAYING:
             return ""
         return (
-            f"{len(wide)} matrix products are float32; {dot.name} of this CPU multiplies bfloat16 "
+            f"{_counted(wide)} are float32; {dot.name} of this CPU multiplies bfloat16 "
             f'at {times:.2g} times that rate: burnish.compile(..., precision="bfloat16") rounds '
             'their operands, precision="auto" with max_error= those that a bound on the error '
             "allows."
@@ -170,16 +172,28 @@ class Selection:
 
     def _rounded(self, products: list[Call], word: str) -> str:
         chosen = [c for c in products if self.word_of(constant_name(c)) == word]
-        rounded = sum([takes_narrow_operands(c) for c in chosen])
+        rounded = [c for c in chosen if takes_narrow_operands(c)]
+        left = {
+            f"{layer_name(constant_name(c)) or 'a convolution'} stays float32: {why_wide(c)}. "
+            for c in chosen
+            if c.op == "conv" and why_wide(c)
+        }
         return (
-            f"precision={word!r}: {rounded} of {len(products)} matrix products take operands "
+            f"precision={word!r}: {_counted(rounded, products)} take operands "
             f"rounded to {word}, by at most 1 part in {NARROW[word]}, and are summed in float32; "
-            "everything else is float32. burnish.compile without precision= rounds nothing."
+            f"everything else is float32. {''.join(sorted(left))}"
+            "burnish.compile without precision= rounds nothing."
         )
 
     def _integers(self, products: list[Call], word: str) -> str:
         layers = [x for x in self.layers if x.bits == INTEGERS[word]]
         done, left = [x for x in layers if not x.reason], [x for x in layers if x.reason]
+        convs = [] if isinstance(self.precision, str) else _convs(products)
+        weights = {n for c in convs if self.word_of(n := constant_name(c)) == word}
+        named = sorted([layer_name(n) for n in weights])
+        others = "".join([f"{n} stays float32: it is a convolution's. " for n in named])
+        if not layers and others:
+            return f"precision={word!r}: {others.rstrip()}"
         if not layers:
             return f"precision={word!r}: there is no linear layer of constant float32 weights."
         count = len({w.name for c in products if (w := weight_of(c)) is not None})
@@ -196,7 +210,23 @@ class Selection:
             )
         kept = "; ".join([f"{x.weight} stays float32: {x.reason}" for x in left])
         rest = "Inputs and sums are float32."
-        return f"{text}. {kept + '. ' if kept else ''}{rest}"
+        return f"{text}. {kept + '. ' if kept else ''}{others}{rest}"
+
+
+def _convs(calls: list[Call]) -> list[Call]:
+    return [c for c in calls if c.op == "conv"]
+
+
+def _counted(calls: list[Call], of: list[Call] | None = None) -> str:
+    """How many matrix products and convolutions are among calls, and among those that they are a
+    part ``of``."""
+    every = calls if of is None else of
+    texts = []
+    for name, is_conv in (("matrix products", False), ("convolutions", True)):
+        count, total = (sum([(c.op == "conv") is is_conv for c in x]) for x in (calls, every))
+        if total or not (every or is_conv):
+            texts.append(f"{count} {name}" if of is None else f"{count} of {total} {name}")
+    return " and ".join(texts)
 
 
 def _multiply_adds(call: Call) -> int:
@@ -204,8 +234,14 @@ def _multiply_adds(call: Call) -> int:
     first, result = type_of(call.args[0]), type_of(call)
     assert isinstance(first, TensorType)
     assert isinstance(result, TensorType)
-    turned = dict(call.attrs).get("transpose_a") and first.ndim > 1
-    dims = (*result.shape, first.shape[-2 if turned else -1])
+    if call.op == "conv":
+        weight = type_of(call.args[1])
+        assert isinstance(weight, TensorType)
+        terms = weight.shape[1:]
+    else:
+        turned = dict(call.attrs).get("transpose_a") and first.ndim > 1
+        terms = (first.shape[-2 if turned else -1],)
+    dims = (*result.shape, *terms)
     return math.prod([d.value if isinstance(d, IntImm) else 0 for d in dims])
 
 

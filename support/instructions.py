@@ -163,6 +163,13 @@ class Instructions:
         """The instruction for operands of these types, None where there is none."""
         return next((d for d in self.dots if d.operands == (first, second)), None)
 
+    @property
+    def has_fast_pairs(self) -> bool:
+        """Whether dot products of pairs of bfloat16 are more products a cycle than multiply-adds of
+        float32."""
+        pairs = self.dot_product("bfloat16", "bfloat16")
+        return pairs is not None and pairs.elements * pairs.a_cycle > self.ports.fmas
+
 
 def implied_features(cpu: str) -> tuple[str, ...]:
     """The features that come with a CPU's name."""

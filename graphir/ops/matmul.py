@@ -35,11 +35,12 @@ def _matmul(call: Call) -> Type:
     dtype = same_dtype(call, kinds)
     shapes = [_oriented(call, k, key) for k, key in zip(kinds, _TRANSPOSES, strict=True)]
     a, b = [TensorType(shape, dtype) for shape in shapes]
-    return TensorType(_product_shape(call, a, b), _result_dtype(call, dtype))
+    return TensorType(_product_shape(call, a, b), result_dtype_of(call, dtype))
 
 
-def _result_dtype(call: Call, dtype: DType) -> DType:
-    """The dtype of the result of a product of operands of ``dtype``."""
+def result_dtype_of(call: Call, dtype: DType) -> DType:
+    """The dtype of the result of a call that sums products of elements of ``dtype``: that, or the
+    one of the sums. Raises TypeInferenceError for another ``out_dtype``."""
     given = attr(call, "out_dtype")
     if given == "":
         return dtype
@@ -72,7 +73,7 @@ def _product_shape(call: Call, a: TensorType, b: TensorType) -> tuple[Expr, ...]
 def _linear(call: Call) -> Type:
     kinds = tensors(call)
     x, w = kinds[:2]
-    dtype = _result_dtype(call, same_dtype(call, kinds[:2]))
+    dtype = result_dtype_of(call, same_dtype(call, kinds[:2]))
     if len(kinds) == 3 and kinds[2].dtype is not dtype:
         raise fail(
             call,

@@ -3,6 +3,7 @@
 Activations are ``(batch, channels, spatial...)``, or with ``channels_last`` ``(batch, spatial...,
 channels)``; weights are ``(out, in / groups, kernel...)`` always (a transposed convolution's are
 ``(in, out / groups, kernel...)``). ``padding`` is (before, after) of each spatial dim in turn.
+``out_dtype`` of ``conv`` is that of ``matmul``.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ..dim import dim_equal, fold_dim, print_dim, static_value
 from ..expr import Call
 from ..op import REQUIRED, Op, attr, register
 from ..type import TensorType, Type
+from .matmul import result_dtype_of
 from .operands import (
     by_operator,
     describe,
@@ -82,8 +84,14 @@ def _groups(call: Call, *divided: Expr) -> int:
 def _conv(call: Call) -> Type:
     kinds = tensors(call)
     require_numbers(call, kinds)
-    same_dtype(call, kinds)
+    dtype = result_dtype_of(call, same_dtype(call, kinds[:2]))
     x, w = kinds[:2]
+    if len(kinds) == 3 and kinds[2].dtype is not dtype:
+        raise fail(
+            call,
+            "the operands have different dtypes",
+            f"a bias of {dtype}, the dtype of the result; cast with R.astype",
+        )
     n = _spatial_rank(call, x)
     _check_weight(call, kinds, w.shape[0] if w.ndim else IntImm(0))
     strides, dilation = ints(call, "strides", n, 1), ints(call, "dilation", n, 1)
@@ -101,7 +109,8 @@ def _conv(call: Call) -> Type:
         window_extent(s, k, strides[d], padding[2 * d], padding[2 * d + 1], dilation[d])
         for d, (s, k) in enumerate(zip(spatial, w.shape[2:], strict=True))
     ]
-    return _result(call, batch, w.shape[0], extents, "out_channels_last")
+    made = _result(call, batch, w.shape[0], extents, "out_channels_last")
+    return TensorType(made.shape, dtype)
 
 
 def _conv_transpose(call: Call) -> Type:
@@ -139,7 +148,7 @@ register(
         ("x", "w", "bias"),
         _conv,
         by_operator(),
-        {**_WINDOW, "channels_last": False, "out_channels_last": None},
+        {**_WINDOW, "channels_last": False, "out_channels_last": None, "out_dtype": ""},
         optional=1,
     )
 )

@@ -1,9 +1,10 @@
-"""ToMixedPrecision: matrix products take operands of a narrow type, and are summed in float32.
+"""ToMixedPrecision: products and convolutions of a narrow type, summed in float32.
 
-Operands are rounded once, to nearest, ties to even: constants here, all else by casts that stand in
-the graph and are fused into the kernels that make the values. Results are float32 and are never
-rounded: everything between two products is computed as it was. An operand that several products
-read is rounded once for all, where common subexpressions are eliminated afterwards.
+Operands of matrix products and convolutions are rounded once, to nearest, ties to even: constants
+here, all else by casts that stand in the graph and are fused into the kernels that make the values.
+Results are float32 and are never rounded: everything between two products is computed as it was. An
+operand that several products read is rounded once for all, where common subexpressions are
+eliminated afterwards.
 """
 
 from __future__ import annotations
@@ -16,24 +17,30 @@ from ...support.errors import ConfigError
 from ...support.passes import Pass
 from ...tensorir.expr import IntImm
 from ..builder import call_op
+from ..dim import static_value
 from ..expr import Atom, Call, Constant, Value
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import type_of
+from ..op import attr, type_of
 from ..type import TensorType
 
 DTYPES = ("bfloat16",)
 """What operands may be rounded to."""
-PRODUCTS = ("linear", "matmul")
+PRODUCTS = ("linear", "matmul", "conv")
 FEWEST_TERMS = 2
 """Terms of a sum below which a product has no dot products."""
+FEWEST_CHANNELS = 8
+"""Channels of an image below which a convolution is left alone: its time is that of its pixels, and
+to round them is a pass over them."""
 
 
 @dataclass(frozen=True)
 class ToMixedPrecision(Pass):
-    """Round the operands of ``linear`` and ``matmul`` in float32 to ``dtype``.
+    """Round the operands of ``linear``, ``matmul`` and ``conv`` in float32 to ``dtype``.
 
-    The bias of a linear layer is added in float32. What is not float32 stays as it is, as do
+    A bias is added in float32. Of convolutions those are meant that ``why_wide`` has nothing
+    against.
+    What is not float32 stays as it is, as do
     products of a single term. Raises ConfigError for another dtype.
 
     *requires*: canonicalize, and nothing behind that folds constants into products. *ensures*: the
@@ -61,15 +68,34 @@ class ToMixedPrecision(Pass):
 
 def takes_narrow_operands(call: Call) -> bool:
     """Whether the pass rounds the operands of a call."""
-    if call.op not in PRODUCTS:
-        return False
+    return call.op in PRODUCTS and not why_wide(call)
+
+
+def why_wide(call: Call) -> str:
+    """Why the operands of one of ``PRODUCTS`` stay as they are; "" where they are rounded."""
     kinds = [type_of(a) for a in call.args[:2]]
     if not all(isinstance(k, TensorType) and k.dtype == "float32" and k.ndim for k in kinds):
-        return False
+        return "its operands are not float32"
+    if call.op == "conv":
+        return _why_wide_conv(call)
     first = kinds[0]
     assert isinstance(first, TensorType)
     depth = first.shape[-2 if dict(call.attrs).get("transpose_a") and first.ndim > 1 else -1]
-    return not (isinstance(depth, IntImm) and depth.value < FEWEST_TERMS)
+    few = isinstance(depth, IntImm) and depth.value < FEWEST_TERMS
+    return "its sums have a single term" if few else ""
+
+
+def _why_wide_conv(call: Call) -> str:
+    w = type_of(call.args[1])
+    assert isinstance(w, TensorType)
+    channels = static_value(w.shape[1])
+    if attr(call, "groups") != 1:
+        return "it has groups of channels, each with few products for a pixel that is read"
+    if not attr(call, "channels_last") or attr(call, "out_channels_last") not in (None, True):
+        return "the channels of its image do not lie side by side"
+    if channels is None or channels < FEWEST_CHANNELS:
+        return f"fewer than {FEWEST_CHANNELS} channels"
+    return "" if channels % 2 == 0 else "an odd number of channels, which are no pairs"
 
 
 def constant_name(call: Call) -> str:

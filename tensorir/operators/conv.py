@@ -18,6 +18,7 @@ from ..expr import EQ, INDEX, BufferLoad, Expr, IntImm, Var, all_of, const, floo
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
 from .elementwise import elementwise
+from .matmul import result_dtype_of
 from .reduce import accumulator
 from .window import arranged, check_window, pad_spatial, parts_of, static_dim, window_extent
 
@@ -33,14 +34,17 @@ def conv(
     groups: int = 1,
     channels_last: bool = False,
     out_channels_last: bool | None = None,
+    out_dtype: str = "",
 ) -> Tensor:
     """The convolution (cross-correlation) of ``x`` with ``w``, plus ``bias[o]``.
 
     ``strides`` and ``dilation`` have an int a spatial dim, ``padding`` two. ``channels_last`` is
-    the layout of ``x``, ``out_channels_last`` that of the result (None: the same). Raises
-    ComputeError for ranks, dtypes, or sizes that do not fit.
+    the layout of ``x``, ``out_channels_last`` that of the result (None: the same). ``out_dtype`` is
+    that of ``matmul``, and the bias has the result's. Raises ComputeError for ranks, dtypes, or
+    sizes that do not fit.
     """
     count = x.ndim - 2
+    result_dtype = result_dtype_of("conv", x, out_dtype)
     check_window("conv", count, strides, padding, dilation)
     last = channels_last
     out_last = channels_last if out_channels_last is None else out_channels_last
@@ -82,14 +86,16 @@ def conv(
     shape = arranged(batch, out, extents, last=out_last)
     result = compute(shape, element, "conv")
     if bias is None:
-        if wide is x.dtype:
+        if wide is result_dtype:
             return result
         return elementwise(f"conv_{x.dtype}", lambda v: cast_expr(v, x.dtype), result)
+    if bias.dtype is not result_dtype:
+        raise ComputeError(f"conv: expected a bias of {result_dtype}, found {bias.dtype}.")
 
     def biased(*indices: Var) -> Expr:
         _, o, _ = parts_of(indices, last=out_last)
         total = BufferLoad(result, indices) + cast_expr(BufferLoad(bias, (o,)), wide)
-        return cast_expr(total, x.dtype)
+        return cast_expr(total, result_dtype)
 
     return compute(shape, biased, "bias_add")
 

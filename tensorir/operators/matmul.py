@@ -39,7 +39,7 @@ def matmul(
     """
     _check(a, b, "matmul")
     product = _matrices("matmul", a, b, transpose_a, transpose_b, _product)
-    return _rounded("matmul", product, _result_dtype("matmul", a, out_dtype))
+    return _rounded("matmul", product, result_dtype_of("matmul", a, out_dtype))
 
 
 def integer_matmul(a: Tensor, b: Tensor) -> Tensor:
@@ -94,7 +94,7 @@ def linear(x: Tensor, w: Tensor, bias: Tensor | None = None, *, out_dtype: str =
     ``matmul``, and the bias has the result's. Raises ComputeError for ranks, dtypes or dims that do
     not fit.
     """
-    result_dtype = _result_dtype("linear", x, out_dtype)
+    result_dtype = result_dtype_of("linear", x, out_dtype)
     if x.ndim == 0 or w.ndim != 2 or (bias is not None and bias.ndim != 1):
         raise ComputeError("linear: expected x[..., k], w[n, k] and bias[n].")
     _check(x, w, "linear")
@@ -146,7 +146,9 @@ def _product_of_bytes(x: Expr, y: Expr) -> Expr:
     return cast_expr(x, "int32") * cast_expr(y, "int32")
 
 
-def _result_dtype(name: str, x: Tensor, out_dtype: str) -> DType:
+def result_dtype_of(name: str, x: Tensor, out_dtype: str) -> DType:
+    """The dtype of the result of an operator ``name`` that sums products of elements of ``x``: its
+    own, or that of the sums. Raises ComputeError for another ``out_dtype``."""
     """The dtype of a product's result: that of its operands, or of its sums."""
     if not out_dtype:
         return x.dtype

@@ -167,3 +167,50 @@ def test_the_report_says_where_the_cpu_could_do_more(
     notes = [n for n in made.report.notes if "vdpbf16ps" in n]
     assert len(notes) == said
     assert all("1 matrix products are float32" in n and "at 2 times" in n for n in notes)
+
+
+def convolutions() -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
+    """Convolutions of every kind, an input, and the result in float64."""
+    torch.manual_seed(0)
+    nn = torch.nn
+    layers = nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
+        nn.Conv2d(64, 64, 3, groups=64), nn.Conv2d(64, 33, 3, stride=2), nn.ReLU(),
+        nn.Conv2d(33, 40, 3, bias=False), nn.Flatten(), nn.Linear(40 * 4 * 4, 10),
+    ).eval()  # fmt: skip
+    x = torch.randn(1, 3, 16, 16)
+    with torch.no_grad():
+        expected = layers.double()(x.double())
+    return layers.float(), x, expected
+
+
+@pytest.mark.parametrize("target", ["native", "llvm -mcpu=x86-64-v3"])
+def test_convolutions_take_rounded_operands(target: str) -> None:
+    module, x, expected = convolutions()
+    made = compile_model(module, (x,), precision="bfloat16", target=target)
+    error = float((made(x).double() - expected).abs().max() / expected.abs().max())
+    assert 1e-4 < error < 1e-2
+    (note,) = [n for n in made.report.notes if "precision=" in n]
+    assert "1 of 1 matrix products and 2 of 5 convolutions take operands rounded" in note
+    assert "0 stays float32: the channels of its image do not lie side by side" in note
+    assert "4 stays float32: it has groups" in note
+    assert "7 stays float32: an odd number of channels" in note
+    rules = [s.rule for s in made.report.schedules.values()]
+    assert "winograd" not in rules
+
+
+def test_convolutions_are_layers_of_their_own() -> None:
+    module, x, _ = convolutions()
+    wide = compile_model(module, (x,))
+    made = compile_model(module, (x,), precision={"2": "bfloat16", "5": "float32"})
+    assert any("1 of 5 convolutions" in n for n in made.report.notes)
+    assert not torch.equal(made(x), wide(x))
+    integers = compile_model(module, (x,), precision={"2": "int8-weights"})
+    assert any("2 stays float32: it is a convolution's" in n for n in integers.report.notes)
+    assert torch.equal(integers(x), wide(x))
+
+
+def test_threads_change_no_bit_of_convolutions_in_bfloat16() -> None:
+    module, x, _ = convolutions()
+    one, two = (compile_model(module, (x,), precision="bfloat16", threads=n) for n in (1, 2))
+    assert torch.equal(one(x), two(x))

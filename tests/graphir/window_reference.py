@@ -46,7 +46,7 @@ def windows(
 
 def conv(
     x: Any, w: Any, bias: Any = None, *, strides: Any, padding: Any, dilation: Any, groups: int,
-    channels_last: bool, out_channels_last: bool | None,
+    channels_last: bool, out_channels_last: bool | None, out_dtype: str = "",
 ) -> np.ndarray:  # fmt: skip
     x = _padded(_first(x, channels_last), padding, 0)
     kernel = w.shape[2:]

@@ -32,9 +32,7 @@ class BFloat16Rule(Int8Rule):
     name = "bfloat16"
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:
-        known = target.instructions
-        pairs = known.dot_product("bfloat16", "bfloat16")
-        if pairs is None or pairs.elements * pairs.a_cycle <= known.ports.fmas:
+        if not target.instructions.has_fast_pairs:
             return None
         matmul = match(func)
         if matmul is None or not fits(func, matmul, ("bfloat16",), "float32"):

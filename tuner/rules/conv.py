@@ -18,6 +18,10 @@ outermost, so that each weight comes from memory once. This is a matrix product 
 pixels: see ``matmul``; long sums are added up in blocks of steps: see ``partial_sums``. Georganas
 et al., "Anatomy of High-Performance Deep Learning Convolutions on SIMD Architectures" (2018), is
 where the loops come from.
+
+Two channels of bfloat16 are one step, a dot product in each lane, on CPUs that are fast at these:
+weights have them side by side, [o / panel][kh][kw][c / 2][panel][2], and sums are not cut into
+blocks. Elsewhere bfloat16 is read, widened, and multiplied as float32 is.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import lanes_of, up_to_power
 from ..tiling.panels import lay_out
 from ..tiling.partial_sums import Blocks, plan_blocks_of_steps
-from ..tiling.register_tile import RegisterTile, tile_parts
+from ..tiling.register_tile import Instruction, RegisterTile, tile_parts
 from ..tiling.sharing import points_of, share
 from ..tiling.tile_model import STEPS, TALLEST_TILE, VECTORS, TileShape, row_tile, rows_of_tile
 from ..tiling.tiles import (
@@ -233,15 +237,20 @@ def schedule_conv(
     weights_first = bool(decisions.weights_first)
     unroll = _unroll(block, conv, decisions.unroll, target)
     blocks = _blocks(block, conv, unroll)
+    grouped = instruction_of(conv, lanes) if takes_pairs(block, conv, target) else None
+    if grouped is not None:
+        blocks = None
     if blocks is None:
         stored = outlets(sch, conv.block)
     else:
         stored = (consumer_or_copy(sch, conv.block, "global"),)
     if roles.apart(target):
         conv = _groups_apart(sch, conv, stored)
-    _pack(sch, conv, panel, target)
+    _pack(sch, conv, panel, target, 1 if grouped is None else grouped.terms)
     pad_columns(sch, conv.block, panel)
-    tile = RegisterTile(decisions.pixels, (vectors, lanes), unroll, blocks=blocks)
+    tile = RegisterTile(
+        decisions.pixels, (vectors, lanes), unroll, blocks=blocks, instruction=grouped
+    )
     outer = _order(
         sch, conv, stored, panel, rows_together(block, conv.pixels), weights_first=weights_first
     )
@@ -319,12 +328,37 @@ def _groups_apart(sch: Schedule, conv: Convolution, stored: tuple[str, ...]) -> 
     )
 
 
-def _pack(sch: Schedule, conv: Convolution, panel: int, target: Target) -> None:
-    """Give the weights the layout of panels: their own where that is free, else a copy's."""
+def takes_pairs(block: Block, conv: Convolution, target: Target) -> bool:
+    """Whether the products are those of pairs of channels in bfloat16, by an instruction that does
+    more of them a cycle than multiply-adds."""
+    x, w = conv.x, conv.w
+    depth = static_extent(block, conv.depth)
+    return (
+        target.instructions.has_fast_pairs
+        and conv.each is None
+        and x.dtype == w.dtype == "bfloat16"
+        and block.writes[0].buffer.dtype == "float32"
+        and x.indices[-1] is block.iter_vars[conv.depth].var
+        and depth is not None
+        and depth % 2 == 0
+    )
+
+
+def instruction_of(conv: Convolution, lanes: int) -> Instruction:
+    """The dot products of pairs, for a vector of sums."""
+    return Instruction(f"dot_bf16bf16f32_{lanes}x2", 2)
+
+
+def _pack(sch: Schedule, conv: Convolution, panel: int, target: Target, together: int) -> None:
+    """Give the weights the layout of panels: their own where that is free, else a copy's. So many
+    channels lie ``together``, those of one output."""
 
     def packed(*indices: Var) -> tuple[Expr, ...]:
         *group, o, c = indices[: -len(conv.kernel)]
-        return (*group, o // panel, *indices[-len(conv.kernel) :], c, o % panel)
+        front = (*group, o // panel, *indices[-len(conv.kernel) :])
+        if together == 1:
+            return (*front, c, o % panel)
+        return (*front, c // together, o % panel, c % together)
 
     def by_groups(*indices: Var) -> tuple[Expr, ...]:
         o, *rest = indices

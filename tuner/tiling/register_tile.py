@@ -237,7 +237,7 @@ def fill_tile(
     sch.reorder(*loops.around, *loops.blocks, *inside)
     store_tile(sch, stored, place, lanes, in_registers=not loops.blocks)
     if instruction is not None:
-        _fill_with_instructions(sch, product, place, instruction)
+        _fill_with_instructions(sch, product, place, instruction, len(loops.terms))
         return
     sum_tile(sch, product, loops, lanes, ahead=ahead, length=length)
 
@@ -276,11 +276,13 @@ def _combine_apart(sch: Schedule, product: str, steps: LoopRV, place: LoopRV) ->
 
 
 def _fill_with_instructions(
-    sch: Schedule, product: str, place: LoopRV, instruction: Instruction
+    sch: Schedule, product: str, place: LoopRV, instruction: Instruction, sums: int
 ) -> None:
     """Compute a tile by instructions, and what is left of its sums by plain code. Below ``place``
-    stand the loop over terms, those of the tile, and the lanes."""
-    outer = depth_below(sch, place, product)
+    stand so many loops of ``sums``, the last those terms that are grouped, then those of the tile,
+    and the lanes. Of several sums none leaves terms over."""
+    first = depth_below(sch, place, product)
+    outer = first + sums - 1
     terms = sch.get_loops(product)[outer]
     extent = sch.get(terms).extent
     assert isinstance(extent, IntImm)
@@ -299,8 +301,8 @@ def _fill_with_instructions(
     sch.reorder(k0, *unrolled, *inner)
     for loop in unrolled:
         sch.unroll(loop)
-    sch.decompose_reduction(update, k0)
-    init = sch.get_child_blocks(sch.get_loops(update)[outer - 1])[0]
+    sch.decompose_reduction(update, k0 if sums == 1 else sch.get_loops(update)[first])
+    init = sch.get_child_blocks(sch.get_loops(update)[first - 1])[0]
     *_, row, lane = sch.get_loops(init)
     write_out(sch, [row] if instruction.rows > 1 else [], lane)
     sch.tensorize(inner[0], instruction.intrinsic)
