@@ -64,6 +64,16 @@ ERRORS: list[tuple[str, dict[str, str], str]] = [
     (f"R.conv(x, w, {PLAIN})", {"x": X, "w": BIAS}, "the ranks of x and w differ"),
     ("R.conv(x, w, strides=[1], padding=[0], dilation=[1])", {"x": X, "w": W}, "2 ints of at leas"),
     (f"R.conv(x, w, {PLAIN})", {"x": 'R.Tensor((1, 4, 2, 2), "float32")', "w": W}, "does not fit"),
+    (f"R.conv(x, w, {PLAIN}, out_dtype='float64')", {"x": X, "w": W}, "out_dtype='float64' of op"),
+    (
+        f"R.conv(x, w, b, {PLAIN}, out_dtype='float32')",
+        {
+            "x": X.replace("float32", "bfloat16"),
+            "w": W.replace("float32", "bfloat16"),
+            "b": BIAS.replace("float32", "bfloat16"),
+        },
+        "a bias of float32",
+    ),
     (
         "R.max_pool(x, kernel=[2, 2], strides=[1, 1], padding=[2, 0, 0, 0], dilation=[1, 1])",
         {"x": X},

@@ -73,6 +73,32 @@ def test_what_stays_as_it_is(params: str, line: str) -> None:
     assert print_module(ToMixedPrecision()(before)) == print_module(before)
 
 
+WINDOW = "strides=[1, 1], padding=[1, 1, 1, 1], dilation=[1, 1]"
+
+
+def test_a_convolution_has_its_bias_in_float32() -> None:
+    params = operands((1, 6, 6, 8), (5, 8, 3, 3), "float32") + ', b: R.Tensor((5,), "float32")'
+    made = ToMixedPrecision()(module(params, f"y = R.conv(x, w, b, {WINDOW}, channels_last=True)"))
+    text = print_module(made)
+    assert text.count("R.astype(") == 2
+    assert 'out_dtype="float32"' in text
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "more"),
+    [
+        ((1, 8, 6, 6), (5, 8, 3, 3), ""),
+        ((1, 6, 6, 4), (5, 4, 3, 3), ", channels_last=True"),
+        ((1, 6, 6, 9), (5, 9, 3, 3), ", channels_last=True"),
+        ((1, 6, 6, 16), (4, 8, 3, 3), ", channels_last=True, groups=2"),
+    ],
+    ids=["channels first", "few channels", "odd channels", "groups"],
+)
+def test_convolutions_that_stay_float32(x: tuple[int, ...], w: tuple[int, ...], more: str) -> None:
+    before = module(operands(x, w, "float32"), f"y = R.conv(x, w, {WINDOW}{more})")
+    assert print_module(ToMixedPrecision()(before)) == print_module(before)
+
+
 def test_transposed_operands() -> None:
     params = 'a: R.Tensor((2, 8, 3), dtype="float32"), b: R.Tensor((2, 8, 5), dtype="float32")'
     made = ToMixedPrecision()(module(params, "y = R.matmul(a, b, transpose_a=True)"))
