@@ -23,7 +23,7 @@ from ...analysis.region_cover import (
 )
 from ...arith import IterSplit
 from ...buffer import Buffer, BufferRegion, Range
-from ...expr import Expr, IntImm, Var, add, is_const, sub
+from ...expr import Expr, FloorDiv, IntImm, Var, add, is_const, mul, sub
 from ...function import PrimFunc
 from ...stmt import Block, For, SeqStmt
 from ..primitive import ATTR, BLOCK, LOOP, PLACES, primitive
@@ -266,9 +266,10 @@ def _consumer_domains(
             dim = region.buffer.shape[d]
             if contains(written, Box([IntImm(0)], [dim], True), bounds, [dim]):
                 continue
-            axis = axis_of_index(block, r.min) if is_const(r.extent, 1) else None
+            axis, count = _axis_of(block, r.min) if is_const(r.extent, 1) else (None, 1)
             if axis is not None:
-                _restrict(move, domain, axis, written, bounds)
+                stretched = Box([mul(box.starts[d], count)], [mul(box.extents[d], count)], True)
+                _restrict(move, domain, axis, stretched, bounds)
             elif checks and not _read_lies_in(move, r, written, bounds):
                 found = (
                     f"{block.name!r} reads more of {region.buffer.name!r} than one iteration of "
@@ -326,6 +327,14 @@ def _restrict_by_inverse(
     for axis, (start, extent) in ranges.items():
         _restrict(move, domain, axis, Box([start], [extent], True), bounds)
     return True
+
+
+def _axis_of(block: Block, index: Expr) -> tuple[Var | None, int]:
+    """The axis that an index is, or whose quotient by a constant it is: ``B[vi // 16]`` is read by
+    16 values of the axis."""
+    if isinstance(index, FloorDiv) and isinstance(index.b, IntImm) and index.b.value > 0:
+        return axis_of_index(block, index.a), index.b.value
+    return axis_of_index(block, index), 1
 
 
 def _uses_axes(block: Block, index: Expr) -> bool:

@@ -50,7 +50,7 @@ from ...expr import (
 from ...function import PrimFunc
 from ...printer import print_expr
 from ...stmt import Block, BufferStore, For, IterVar, MatchBuffer, Stmt
-from ...visitor import Mutator, substitute
+from ...visitor import Mutator, replace_buffers, substitute
 from ..primitive import ATTR, BLOCK, STORAGE, primitive
 from ..rewriting.index_maps import as_index_map
 from ..rewriting.nests import nest_over_axes
@@ -245,7 +245,8 @@ def pad_buffer(
         if grown is not size
     ]
     changed = _pad_writer(func, block, buffer, new, own, all_of(inside), pad_value)
-    return replace(changed, body=_Relayout(buffer, new, own).visit(changed.body))
+    # Indices stay as they are: an axis of extent 1 may be about to grow, and is not 0 then.
+    return replace(changed, body=replace_buffers(changed.body, {buffer: new}))
 
 
 def whole_digits(m: IndexMap, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:

@@ -150,6 +150,19 @@ def test_terms_that_are_not_zero_beyond_the_axis() -> None:
         Schedule(largest, seed=0).pad_einsum("C", [1, 4])
 
 
+def test_axes_of_one_element_grow() -> None:
+    a, b = te.placeholder((1, 1), name="A"), te.placeholder((1, 6), name="B")
+    k = te.reduce_axis((0, 1), "k")
+    c = te.compute((1, 6), lambda i, j: te.sum(a[i, k] * b[k, j], axis=[k]), name="C")
+    func = te.create_prim_func([a, b, c])
+    sch = Schedule(func, seed=0)
+    sch.cache_read("C", 0, "global")
+    sch.cache_read("C", 1, "global")
+    sch.cache_write("C", 0, "global")
+    sch.pad_einsum("C", [4, 1, 4])
+    assert_same(func, sch.func)
+
+
 def test_zeros_of_a_padded_layout_are_known() -> None:
     func = reduced("X[vi, vk]")
     sch = Schedule(func, seed=0)
