@@ -23,16 +23,16 @@ def test_what_fails_leaves_function_and_trace() -> None:
     sch = Schedule(Workload(op.relu, np.abs, (4, 8)).func, seed=0)
     before, text = sch.func, str(sch.trace)
 
-    def twice(s: Schedule) -> None:
+    def split_vectors(s: Schedule) -> None:
         loop = s.get_loops("relu")[1]
         s.vectorize(loop)
-        s.vectorize(loop)
+        s.split(loop, [None, 2])
 
-    assert not attempt(sch, twice)
+    assert not attempt(sch, split_vectors)
     assert sch.func is before
     assert str(sch.trace) == text
     with pytest.raises(LoopKindError):
-        twice(sch)
+        split_vectors(sch)
 
 
 def test_defects_are_not_hidden() -> None:
