@@ -125,6 +125,9 @@ const {name}_tensor *{name}_output(int i);
             f'    if (!__builtin_cpu_supports("{f}")) return fail(problem, "this CPU lacks {f}");\n'
             for f in (asked if self.target.is_x86 else [])
         ]
+        tiles = self.target.instructions.tiles
+        if tiles is not None and not tiles.is_emulated:
+            checks.append(_ASK_FOR_TILES)
         outputs = [f"output_{i}" for i in range(len(self.results))]
         prepared = "" if self.dims else " || prepare(model, NULL)"
         parts = [
@@ -366,6 +369,10 @@ ZEROS    int64_t needed = NEEDED;
     model->room = room;
     return NULL;
 }}
+"""
+_ASK_FOR_TILES = """    extern long syscall(long, ...);
+    if (syscall(158L, 0x1023L, 18L))
+        return fail(problem, "the CPU or the system has no tile registers (AMX) for us");
 """
 _LOAD = f"""
 static NAME_model *fail(const char **problem, const char *text) {{

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..support.errors import ArgumentError
-from ..support.host import native_target
+from ..support.host import native_target, why_no_tiles
 from ..support.instructions import Instructions
 from ..support.memory import load_probe, save_probe
 from ..support.target import Target
@@ -236,6 +236,8 @@ def _instruction_rows(known: Instructions) -> list[list[str]]:
         kinds = sorted({f"{first} * {second}" for first, second, _, _ in tiles.products})
         size = f"{tiles.registers} of {tiles.rows} x {tiles.row_bytes} bytes"
         rows.append(["tiles", f"{size}: {', '.join(kinds)}"])
+    elif why_no_tiles():
+        rows.append(["tiles", f"none: {why_no_tiles()}"])
     return rows
 
 

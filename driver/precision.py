@@ -143,14 +143,12 @@ class Selection:
 
     def _offer(self, products: list[Call]) -> str:
         """What the CPU could do more, where the products are worth it."""
-        known = self.target.instructions
-        dot = known.dot_product("bfloat16", "bfloat16")
-        times = 0.0 if dot is None else dot.elements * dot.a_cycle / known.ports.fmas
+        name, times = self.target.instructions.fastest_bfloat16()
         wide = [c for c in products if takes_narrow_operands(c)]
-        if dot is None or times <= 1 or sum(map(_multiply_adds, wide)) < WORTH_SAYING:
+        if times <= 1 or sum(map(_multiply_adds, wide)) < WORTH_SAYING:
             return ""
         return (
-            f"{_counted(wide)} are float32; {dot.name} of this CPU multiplies bfloat16 "
+            f"{_counted(wide)} are float32; {name} of this CPU multiplies bfloat16 "
             f'at {times:.2g} times that rate: burnish.compile(..., precision="bfloat16") rounds '
             'their operands, precision="auto" with max_error= those that a bound on the error '
             "allows."

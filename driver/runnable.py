@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..support.errors import TargetError
 from ..support.host import native_target
-from ..support.instructions import implied_features
+from ..support.instructions import EMULATED_TILES, implied_features
 from ..support.target import Target
 
 
@@ -22,7 +22,9 @@ def check_runnable(target: Target, host: Target | None = None) -> None:
     is_other = target.is_x86 and target.cpu != host.cpu
     implied = implied_features(target.cpu) if is_other else ()
     asked = (*implied, *[f[1:] for f in target.features if f[0] == "+"])
-    missing = [f for f in dict.fromkeys(asked) if f"+{f}" not in host.features]
+    missing = [
+        f for f in dict.fromkeys(asked) if f"+{f}" not in host.features and f != EMULATED_TILES
+    ]
     if missing:
         raise TargetError(
             f"The program was compiled for {target.cpu}, and this machine ({host.cpu}) lacks "

@@ -2,9 +2,10 @@
 
 Nothing else in the compiler asks the machine anything. Name and features are LLVM's answers, kept
 in the cache for the next process, because importing it takes longer than loading a model: in a file
-that is named by what the kernel says of the processor and by the installed llvmlite. Sizes come
-from sysfs where it tells them, cores from the process's affinity, and what memory can do from a
-probe that somebody asked for (``support/memory.py``), where there was one.
+that is named by what the kernel says of the processor and by the installed llvmlite. The permission
+to use tile registers is the system's (``tile_permission``). Sizes come from sysfs where it tells
+them, cores from the process's affinity, and what memory can do from a probe that somebody asked for
+(``support/memory.py``), where there was one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .instructions import implied_features
 from .kept_text import keep_text, kept_text
 from .memory import load_probe
 from .target import CPUS, Target
+from .tile_permission import refused_tiles
 
 _DEFAULT_L1, _DEFAULT_L2, _DEFAULT_L3 = 32 * 1024, 512 * 1024, 8 * 1024 * 1024
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -37,6 +39,7 @@ Processor = tuple[str, str, set[str]]
 def native_target() -> Target:
     """The machine at hand as a resolved target."""
     cpu, triple, features = _processor()
+    features = _allowed(features)
     bits, registers = _vectors(triple, features)
     known, probe = CPUS.get(cpu), load_probe(cpu, cores())
     caches = _cache_sizes()
@@ -114,6 +117,19 @@ def _kept(path: Path) -> Processor | None:
 def _keep(path: Path, processor: Processor) -> None:
     cpu, triple, features = processor
     keep_text(path, json.dumps([cpu, triple, sorted(features)]))
+
+
+def why_no_tiles() -> str:
+    """Why tile registers that the CPU has are not used; "" where they are, or there are none."""
+    return refused_tiles() if "amx-tile" in _processor()[2] else ""
+
+
+def _allowed(features: set[str]) -> set[str]:
+    """Without tile registers where the system refuses them. Every process that runs kernels comes
+    here first, and asks."""
+    if "amx-tile" not in features or not refused_tiles():
+        return features
+    return {name for name in features if not name.startswith("amx-")}
 
 
 def _vectors(triple: str, features: set[str]) -> tuple[int, int]:

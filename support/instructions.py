@@ -25,6 +25,9 @@ _Row = TypeVar("_Row")
 FEW_REGISTERS = 16
 """The vector registers of x86 without AVX-512."""
 
+EMULATED_TILES = "emulated-tiles"
+"""A feature of targets that LLVM does not know: tiles are there, as functions on memory."""
+
 _V2 = ("sse4.2", "ssse3", "popcnt")
 _V3 = (*_V2, "avx2", "fma", "bmi", "bmi2", "f16c", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
@@ -129,6 +132,13 @@ class Tiles:
     cycles: int
     products: tuple[tuple[str, str, str, int], ...]
     """The types of the operands and of the sums, and the elements that stand together."""
+    is_emulated: bool = False
+    """Whether code generation writes out what the instructions do (the feature
+    ``emulated-tiles``, which no CPU has)."""
+
+    def multiplies(self, first: str, second: str, total: str) -> bool:
+        """Whether there is a product of operands and sums of these types."""
+        return any(p[:3] == (first, second, total) for p in self.products)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +179,19 @@ class Instructions:
         float32."""
         pairs = self.dot_product("bfloat16", "bfloat16")
         return pairs is not None and pairs.elements * pairs.a_cycle > self.ports.fmas
+
+    def fastest_bfloat16(self) -> tuple[str, float]:
+        """What multiplies bfloat16 fastest, and how many times the rate of float32's
+        multiply-adds."""
+        dot, tiles = self.dot_product("bfloat16", "bfloat16"), self.tiles
+        found = ("", 0.0)
+        if dot is not None:
+            found = (dot.name, dot.elements * dot.a_cycle / self.ports.fmas)
+        if tiles is not None and tiles.multiplies("bfloat16", "bfloat16", "float32"):
+            wide = tiles.rows * tiles.row_bytes // 4 * tiles.row_bytes // 2 / tiles.cycles
+            lanes = self.vectors[0][0] // 32
+            found = max(found, ("AMX", wide / (self.ports.fmas * lanes)), key=lambda f: f[1])
+        return found
 
 
 def implied_features(cpu: str) -> tuple[str, ...]:
@@ -255,6 +278,9 @@ def _dots(
 
 def _tiles(features: set[str]) -> Tiles | None:
     """AMX."""
+    is_emulated = EMULATED_TILES in features
+    if is_emulated:
+        features = {"amx-tile", "amx-int8", "amx-bf16", "amx-fp16"}
     if "amx-tile" not in features:
         return None
     signs = ("int8", "uint8")
@@ -264,4 +290,4 @@ def _tiles(features: set[str]) -> Tiles | None:
         for feature, kind in (("amx-bf16", "bfloat16"), ("amx-fp16", "float16"))
         if feature in features
     ]
-    return Tiles(8, 16, 64, 16, (*bytes_, *halves))
+    return Tiles(8, 16, 64, 16, (*bytes_, *halves), is_emulated)

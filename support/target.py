@@ -55,6 +55,7 @@ CPUS: dict[str, CPU] = {
     "icelake-server": CPU(_X86, 512, 32, 48 * _KIB, 1280 * _KIB, 24 * _MIB, *_MESH),
     "sapphirerapids": CPU(_X86, 512, 32, 48 * _KIB, 2 * _MIB, 32 * _MIB, *_MESH),
     "emeraldrapids": CPU(_X86, 512, 32, 48 * _KIB, 2 * _MIB, 64 * _MIB, *_MESH),
+    "graniterapids": CPU(_X86, 512, 32, 48 * _KIB, 2 * _MIB, 64 * _MIB, *_MESH),
     "znver3": CPU(_X86, 256, 16, 32 * _KIB, 512 * _KIB, 32 * _MIB),
     "znver4": CPU(_X86, 512, 32, 32 * _KIB, 1 * _MIB, 32 * _MIB),
     "znver5": CPU(_X86, 512, 32, 48 * _KIB, 1 * _MIB, 32 * _MIB, (128.0, 64.0, 16.0, 4.0)),

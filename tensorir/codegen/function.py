@@ -283,6 +283,7 @@ class FunctionEmitter:
             emitter.stepwise = self.target.vector_bits
         emitter.dot_unit = dot_unit(self.target)
         emitter.pair_unit = pair_unit(self.target)
+        emitter.tiles, emitter.hoists_config = known.tiles, not region.parallel
         for arg, buffer in zip(function.args, region.buffers, strict=False):
             arg.name = buffer.name
             planned, streamed = id(buffer) in self.storage, id(buffer) in self.streamed
@@ -316,6 +317,7 @@ class FunctionEmitter:
             # Such stores wait in buffers of their own; other threads see what is behind a fence.
             call_intrinsic(b, "x86.sse.sfence", VOID, [], "")
         b.ret_void()
+        emitter.release_tiles()
         return function
 
     def _allocate(self, emitter: StmtEmitter, region: _Region) -> None:

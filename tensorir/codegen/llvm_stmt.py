@@ -27,11 +27,11 @@ from ..stmt import (
     Stmt,
 )
 from .frames import constant_index
-from .llvm_expr import ExprEmitter
+from .tiles import TileEmitter
 from .work import Work
 
 
-class StmtEmitter(ExprEmitter):
+class StmtEmitter(TileEmitter):
     """Emits statements in order; ``on_parallel`` takes the parallel loops. With ``looks``, long
     loops look at the address ``cancel`` now and then, and the function returns where it is not
     0."""
@@ -48,19 +48,19 @@ class StmtEmitter(ExprEmitter):
     def stmt(self, s: Stmt) -> None:  # noqa: C901 - one match over a closed set
         """Emit ``s``; raises CodegenError for what no kernel can do."""
         self.calls = {}
+        if self.region is not None:
+            self.in_region(s)
+            return
         match s:
             case SeqStmt(stmts):
-                for n, x in enumerate(stmts):
-                    if n and self.looks is not None and self.looks.looks_before(x):
-                        self.look()
-                    self.stmt(x)
+                self._sequence(stmts)
             case BufferStore():
                 self.store(s)
             case For():
                 if s.kind == "parallel":
                     self.on_parallel(s)
-                else:
-                    self.loop(s)
+                elif not (self.is_for_tiles(s) and self.tile_region([s])):
+                    self.emit_loop(s)
             case IfThenElse():
                 self._condition(s)
             case LetStmt(var, value, body):
@@ -77,7 +77,18 @@ class StmtEmitter(ExprEmitter):
             case _:
                 assert_never(s)
 
-    def loop(self, s: For) -> None:
+    def _sequence(self, stmts: tuple[Stmt, ...]) -> None:
+        for first, run in self.tile_runs(stmts):
+            if first and self.looks is not None and self.looks.looks_before(run[0]):
+                self.look()
+            if len(run) > 1 and self.tile_region(run):
+                continue
+            for n, x in enumerate(run):
+                if n and self.looks is not None and self.looks.looks_before(x):
+                    self.look()
+                self.stmt(x)
+
+    def emit_loop(self, s: For) -> None:
         """``for var in [min, min + extent)``."""
         if s.kind != "serial":
             raise InternalError(f"a loop of kind {s.kind} reached code generation")

@@ -20,6 +20,7 @@ from llvmlite import binding, ir
 
 from ...support.errors import CodegenError, InternalError
 from ...support.host import resolve
+from ...support.instructions import EMULATED_TILES
 from ...support.node import Node, walk
 from ...support.target import Target
 from ..expr import Broadcast, IntImm, Ramp
@@ -202,7 +203,7 @@ def target_machine(target: Target) -> binding.TargetMachine:
         llvm_target = binding.Target.from_triple(target.triple)
     except RuntimeError as error:
         raise CodegenError(f"LLVM has no backend for {target.triple}: {error}") from None
-    features = list(target.features)
+    features = [f for f in target.features if f[1:] != EMULATED_TILES]
     if target.is_x86 and target.vector_bits >= 512 and "-prefer-256-bit" not in features:
         features.append("-prefer-256-bit")
     machine = llvm_target.create_target_machine(

@@ -43,6 +43,7 @@ from ..stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stm
 from ..visitor import free_vars
 from .scope import Scope
 from .simplify_loops import NOTHING
+from .tile_nests import is_marked
 
 MAX_COPIES = 1 << 14
 """Statements one unrolled loop may become; beyond it the schedule is refused."""
@@ -117,6 +118,8 @@ class _Unroll:
         if kind == "serial" and self._auto_unrolls(s):
             kind = "unrolled"
         saved, self.auto = self.auto, int(limit) if limit is not None else self.auto
+        if is_marked(s):
+            self.auto = 0
         if kind == "unrolled":
             expanded = self._expand(s, start, extent)
             self.auto = saved
@@ -135,6 +138,8 @@ class _Unroll:
         return For(bound, start, extent, kind, body, s.thread, annotations)
 
     def _auto_unrolls(self, s: For) -> bool:
+        if is_marked(s):
+            return False
         limit = annotation(s, AUTO_UNROLL)
         steps = _steps(s)
         return steps is not None and steps <= (int(limit) if limit is not None else self.auto)

@@ -89,3 +89,21 @@ def test_tiles() -> None:
         ("int8", "uint8", 4),
         ("bfloat16", "bfloat16", 2),
     }
+
+
+def test_what_multiplies_bfloat16_fastest() -> None:
+    assert known("znver4").fastest_bfloat16() == ("vdpbf16ps", 2.0)
+    assert known("haswell").fastest_bfloat16() == ("", 0.0)
+    assert known("sapphirerapids").fastest_bfloat16() == ("AMX", 16.0)
+    name, times = known("sapphirerapids -mattr=-amx-tile").fastest_bfloat16()
+    assert (name, times) == ("vdpbf16ps", 0.5)
+
+
+def test_emulated_tiles_have_all_products() -> None:
+    tiles = known("haswell -mattr=+emulated-tiles").tiles
+    assert tiles is not None
+    assert tiles.is_emulated
+    assert tiles.multiplies("bfloat16", "bfloat16", "float32")
+    assert tiles.multiplies("float16", "float16", "float32")
+    assert tiles.multiplies("uint8", "int8", "int32")
+    assert not tiles.multiplies("float32", "float32", "float32")

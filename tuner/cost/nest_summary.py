@@ -39,6 +39,7 @@ from ...tensorir.expr import (
 )
 from ...tensorir.function import PrimFunc
 from ...tensorir.intrinsics import is_costly
+from ...tensorir.lowering.tile_nests import is_marked
 from ...tensorir.stmt import (
     BlockRealize,
     BufferStore,
@@ -170,16 +171,15 @@ class _Reader:
         self.params = {id(b) for b in func.buffers}
         self.stores: list[StoreStructure] = []
         self.leaves: list[list[tuple[int, int]]] = []
+        self.in_tiles = False
+        """Whether a loop around is a nest for tile registers."""
 
     def read(
         self, s: Stmt, loops: tuple[_Loop, ...], env: Mapping[Var, Terms], unroll: int
     ) -> None:
         match s:
             case For():
-                extent = self._size(s.extent)
-                env = {**env, s.var: {len(loops): (extent, 1)}}
-                unroll = _unroll_steps(s.annotations, unroll)
-                self.read(s.body, (*loops, _Loop(s.var, s.kind, extent)), env, unroll)
+                self._read_loop(s, loops, env, unroll)
             case BlockRealize():
                 self._read_block(s, loops, env, unroll)
             case SeqStmt():
@@ -199,6 +199,33 @@ class _Reader:
                 self._add(call, used, loops, env, unroll)
             case _:
                 pass
+
+    def _read_loop(
+        self, s: For, loops: tuple[_Loop, ...], env: Mapping[Var, Terms], unroll: int
+    ) -> None:
+        extent, kind = self._size(s.extent), s.kind
+        env = {**env, s.var: {len(loops): (extent, 1)}}
+        unroll = _unroll_steps(s.annotations, unroll)
+        before, is_outermost = self.in_tiles, is_marked(s)
+        if is_outermost or before:
+            # A row of tile registers sums all terms of a step for all columns in a cycle.
+            kind = "vectorized" if is_outermost else "unrolled"
+            extent = 1 if before and self._is_sum(s) else extent
+        self.in_tiles = is_outermost or before
+        self.read(s.body, (*loops, _Loop(s.var, kind, extent)), env, unroll)
+        self.in_tiles = before
+
+    def _is_sum(self, s: For) -> bool:
+        """Whether a loop of a nest for tile registers is one over terms: the last two are, behind
+        columns and rows, where there are any."""
+        body: Stmt = s.body
+        inside = 0
+        while isinstance(body, For):
+            inside, body = inside + 1, body.body
+        sums = isinstance(body, BlockRealize) and any(
+            v.kind == "reduce" for v in body.block.iter_vars
+        )
+        return sums and inside < 2
 
     def _size(self, e: Expr) -> int:
         if self.sizes and not isinstance(e, IntImm):
@@ -256,7 +283,7 @@ class _Reader:
                 AccessStructure(
                     len(same) - writes,
                     writes,
-                    buffer.memory == "register",
+                    buffer.memory == "register" or (self.in_tiles and writes > 0),
                     id(buffer) not in self.params,
                     max(1, buffer.dtype.bits // 8),
                     len(buffer.shape),

@@ -21,7 +21,9 @@ where the loops come from.
 
 Two channels of bfloat16 are one step, a dot product in each lane, on CPUs that are fast at these:
 weights have them side by side, [o / panel][kh][kw][c / 2][panel][2], and sums are not cut into
-blocks. Elsewhere bfloat16 is read, widened, and multiplied as float32 is.
+blocks. Where the CPU has tile registers, 16 pixels x 16 channels are a block of a tile, and 64
+bytes of channels a step (see ``tile_registers``). Elsewhere bfloat16 is read, widened, and
+multiplied as float32 is.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
+from ...tensorir.lowering.tile_nests import MOST
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ..tiling.borders import image_of, offset_of
@@ -44,6 +47,14 @@ from ..tiling.partial_sums import Blocks, plan_blocks_of_steps
 from ..tiling.register_tile import Instruction, RegisterTile, tile_parts
 from ..tiling.sharing import points_of, share
 from ..tiling.tile_model import STEPS, TALLEST_TILE, VECTORS, TileShape, row_tile, rows_of_tile
+from ..tiling.tile_registers import (
+    TILE_VECTORS,
+    TileProduct,
+    best_shape,
+    multiplies,
+    shapes,
+    tile_product_of,
+)
 from ..tiling.tiles import (
     CACHE_SHARE,
     bytes_of,
@@ -149,6 +160,20 @@ class ConvRoles:
         """Pixels of a row."""
         return static_extent(self.block, self.conv.pixels[-1])
 
+    def tile_product(self, target: Target) -> TileProduct | None:
+        """The product of tile registers, None where the target has none for this convolution."""
+        conv, block = self.conv, self.block
+        x, w, total = str(conv.x.dtype), str(conv.w.dtype), str(block.writes[0].buffer.dtype)
+        depth = static_extent(block, conv.depth)
+        if (
+            not multiplies(target, x, w, total)
+            or conv.each is not None
+            or conv.x.indices[-1] is not block.iter_vars[conv.depth].var
+            or depth is None
+        ):
+            return None
+        return tile_product_of(depth, conv.x.dtype.bits, whole=True)
+
     def _register_lanes(self, target: Target) -> int:
         return target.vector_lanes(self.block.writes[0].buffer.dtype)
 
@@ -159,6 +184,8 @@ class ConvRoles:
 
     def lanes(self, target: Target) -> int:
         """Channels of a vector."""
+        if self.tile_product(target) is not None:
+            return MOST
         lanes, each = self._register_lanes(target), self.conv.each
         if each is None:
             return lanes
@@ -167,6 +194,8 @@ class ConvRoles:
     def vectors(self, target: Target) -> tuple[int, ...]:
         """The vectors that a tile may have: panels end with a group."""
         each = self.conv.each
+        if self.tile_product(target) is not None:
+            return TILE_VECTORS
         if each is None or self.apart(target):
             return VECTORS
         lanes = self.lanes(target)
@@ -181,11 +210,23 @@ class ConvRoles:
 
     def best_vectors(self, target: Target) -> int:
         """Those of the best tile, or as many fewer as a group takes."""
+        if self.tile_product(target) is not None:
+            return best_shape(self.width, static_extent(self.block, self.conv.channel))[1]
         wanted = self.best_tile(target).vectors
         return max([v for v in self.vectors(target) if v <= wanted])
 
 
+def _best_pixels(roles: ConvRoles, vectors: int, target: Target) -> int:
+    most = _pixels(roles, vectors, target)[-1]
+    if roles.tile_product(target) is not None:
+        channels = static_extent(roles.block, roles.conv.channel)
+        return min(best_shape(roles.width, channels)[0], most)
+    return min(roles.best_tile(target).rows, most)
+
+
 def _pixels(roles: ConvRoles, vectors: int, target: Target) -> tuple[int, ...]:
+    if roles.tile_product(target) is not None:
+        return shapes(vectors)
     return rows_of_tile(roles.width or TALLEST_TILE, vectors, target)
 
 
@@ -197,7 +238,7 @@ class ConvDecisions(Decisions):
     vectors: int = choice(lambda c, t, d: c.vectors(t), lambda c, t, d: c.best_vectors(t))
     pixels: int = choice(
         lambda c, t, d: _pixels(c, d.vectors, t),
-        lambda c, t, d: min(c.best_tile(t).rows, _pixels(c, d.vectors, t)[-1]),
+        lambda c, t, d: _best_pixels(c, d.vectors, t),
     )
     weights_first: int = choice(
         lambda c, t, d: (0, 1), lambda c, t, d: _weights_first(c.func, c.conv, t)
@@ -237,16 +278,20 @@ def schedule_conv(
     weights_first = bool(decisions.weights_first)
     unroll = _unroll(block, conv, decisions.unroll, target)
     blocks = _blocks(block, conv, unroll)
-    grouped = instruction_of(conv, lanes) if takes_pairs(block, conv, target) else None
+    tiles = roles.tile_product(target)
+    grouped: Instruction | TileProduct | None = tiles
+    if tiles is None and takes_pairs(block, conv, target):
+        grouped = instruction_of(conv, lanes)
     if grouped is not None:
         blocks = None
-    if blocks is None:
+    if blocks is None and tiles is None:
         stored = outlets(sch, conv.block)
     else:
         stored = (consumer_or_copy(sch, conv.block, "global"),)
     if roles.apart(target):
         conv = _groups_apart(sch, conv, stored)
-    _pack(sch, conv, panel, target, 1 if grouped is None else grouped.terms)
+    together = 1 if grouped is None else 32 // conv.x.dtype.bits
+    _pack(sch, conv, panel, target, together)
     pad_columns(sch, conv.block, panel)
     tile = RegisterTile(
         decisions.pixels, (vectors, lanes), unroll, blocks=blocks, instruction=grouped
@@ -257,12 +302,12 @@ def schedule_conv(
     between = 0 if weights_first else 1
     parts = tile_parts(sch, (conv.block, *stored), outer, tile, between=between, is_panel=True)
     front = sch.get_loops(parts[0][0][1])[: outer + 1]
-    together = bool(conv.pad) and not weights_first and len(conv.pixels) > 1
-    if together:
+    is_near = bool(conv.pad) and not weights_first and len(conv.pixels) > 1
+    if is_near:
         sch.compute_at(conv.pad, front[len(conv.pixels) - 1], preserve_unit_loops=True)
     share(sch, target, front, points_of(block))
     if conv.pad:
-        vectorize_pad(sch, conv.pad, target, alone=not together)
+        vectorize_pad(sch, conv.pad, target, alone=not is_near)
 
 
 def _blocks(block: Block, conv: Convolution, unroll: int) -> Blocks | None:

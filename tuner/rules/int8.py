@@ -171,7 +171,7 @@ def schedule_grouped(
     """Tile a product of narrow elements, and the epilogue that stands behind it."""
     matmul, roles, block = product.matmul, product.roles, product.block
     lanes, vectors, tile_rows = _lanes(product, target), decisions.vectors, decisions.rows
-    _lay_out_rows(sch, matmul, block)
+    lay_out_rows(sch, matmul, block)
     packed = grouped_map(block, matmul, vectors * lanes)
     lay_out(sch, matmul.block, matmul.w_read, packed, load=matmul.w)
     stored = outlets(sch, matmul.block)
@@ -206,7 +206,7 @@ def grouped_map(block: Block, matmul: Matmul, panel: int) -> Callable[..., tuple
     return grouped
 
 
-def _lay_out_rows(sch: Schedule, matmul: Matmul, block: Block) -> None:
+def lay_out_rows(sch: Schedule, matmul: Matmul, block: Block) -> None:
     """Have k side by side in X, in whole groups."""
     k = block.iter_vars[matmul.reduce[0]].var
     extent, group = static_extent(block, matmul.reduce[0]), group_of(matmul)

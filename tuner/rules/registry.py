@@ -23,11 +23,13 @@ from .reduction import ReductionRule
 from .row_window import RowWindowRule
 from .rule import Rule
 from .scaled import ScaledRule
+from .tiles import TilesRule
 from .winograd import WinogradRule
 
 RULES: tuple[Rule[Any, Any], ...] = (
     WinogradRule(),
     ScaledRule(),
+    TilesRule(),
     Int8Rule(),
     BFloat16Rule(),
     DotRule(),

@@ -31,6 +31,8 @@ computes, several terms of a sum for each lane. The tile is one of instructions 
           Y_tile += instruction(X[i, terms k0 ...], W[terms k0 ..., jv])
       for the last k, fewer than ``terms``     unrolled: Y_tile += X * W, in vectors
 
+or of products in registers that are tiles themselves (``TileProduct``, see ``tile_registers``).
+
 Windows come with loops that stand as in the drawing already, cut at the borders of an image, and
 have the inside of a tile written out (``sum_tile``). What several results of a tile have in common
 of their windows is combined once, ``apart``:
@@ -53,6 +55,7 @@ from ...tensorir.schedule import LoopRV, Schedule
 from ..workload import block_named
 from .lanes import write_out
 from .partial_sums import Blocks, cut_blocks, sum_in_blocks
+from .tile_registers import TileProduct, cut_rows, fill_with_tiles
 from .tiles import annotate_sum_blocks, depth_below, fetch_ahead, partition_together, store_tile
 
 
@@ -82,7 +85,7 @@ class RegisterTile:
     ahead: int = 0
     length: int | None = 0
     blocks: Blocks | None = None
-    instruction: Instruction | None = None
+    instruction: Instruction | TileProduct | None = None
 
     @property
     def lanes(self) -> int:
@@ -157,6 +160,9 @@ def parts_of_rows(
 ) -> list[Part]:
     """Cut the loop over rows, which stands at a place in each of the blocks, into ``row_parts``;
     the names of the blocks of each part, and its tile."""
+    if isinstance(tile.instruction, TileProduct):
+        cut = cut_rows(sch, blocks, place, tile.rows)
+        return [(names, replace(tile, rows=rows)) for names, rows in cut]
     parts = row_parts(sch.get(sch.get_loops(blocks[0])[place]).extent, tile.rows)
     names = partition_together(sch, blocks, place, [extent for extent, _ in parts])
     tiles = [replace(tile, rows=rows) for _, rows in parts]
@@ -227,7 +233,7 @@ def fill_tile(
     *,
     ahead: int = 0,
     length: int | None = 0,
-    instruction: Instruction | None = None,
+    instruction: Instruction | TileProduct | None = None,
 ) -> None:
     """Order the loops of a product, the first of ``blocks``, as in the drawing, and write its tile
     out; the others are its outlets. What else is given is as in ``RegisterTile``."""
@@ -235,7 +241,11 @@ def fill_tile(
     place = loops.around[-1]
     inside = (*loops.terms, *loops.steps, *loops.rows, *loops.columns, loops.lane)
     sch.reorder(*loops.around, *loops.blocks, *inside)
-    store_tile(sch, stored, place, lanes, in_registers=not loops.blocks)
+    in_memory = bool(loops.blocks) or isinstance(instruction, TileProduct)
+    store_tile(sch, stored, place, lanes, in_registers=not in_memory)
+    if isinstance(instruction, TileProduct):
+        fill_with_tiles(sch, product, place, instruction, len(loops.terms))
+        return
     if instruction is not None:
         _fill_with_instructions(sch, product, place, instruction, len(loops.terms))
         return

@@ -124,7 +124,9 @@ def test_the_inner_loop() -> None:
             assert assembly.spills(loop) == []
 
 
-@pytest.mark.parametrize("cpu", ["haswell", "sapphirerapids", "znver4 -mattr=-avx512bf16"])
+@pytest.mark.parametrize(
+    "cpu", ["haswell", "sapphirerapids -mattr=-amx-tile", "znver4 -mattr=-avx512bf16"]
+)
 def test_cpus_where_pairs_gain_nothing_multiply_float32(cpu: str) -> None:
     rules = rules_of(product((64, 64), (64, 64)), Target(f"llvm -mcpu={cpu}"))
     assert "bfloat16" not in rules

@@ -32,12 +32,14 @@ from burnish.tests.tuner.rules import (
     test_int8,
     test_row_window,
     test_scaled,
+    test_tiles,
     test_winograd,
 )
 from burnish.tests.tuner.rules.checking import Shape, Workload
 from burnish.tuner.rules.registry import RULES
 
 WIDE, NARROW = [Target(f"llvm -mcpu={cpu} -cores=2") for cpu in ("znver4", "haswell")]
+WITH_TILES = Target("llvm -mcpu=graniterapids -cores=2")
 MOST_LINES = 250
 """Of a file that somebody shall read."""
 
@@ -60,6 +62,10 @@ FUNCTIONS: dict[str, tuple[str, Callable[[], PrimFunc]]] = {
     "bfloat16": (
         "x @ w of bfloat16, by pairs",
         lambda: test_bfloat16.product((8, 64), (64, 64)),
+    ),
+    "tiles": (
+        "x @ w of bfloat16, in registers that are tiles",
+        lambda: test_tiles.product((32, 64), (64, 32)),
     ),
     "scaled": (
         "relu of a linear layer of 3 rows, whose weights are integers of 4 bits in 2 groups",
@@ -116,9 +122,10 @@ def decided(rule: str, target: Target) -> tuple[dict[str, int], str]:
 
 @pytest.mark.parametrize("rule", [rule.name for rule in RULES])
 def test_the_program_of(rule: str, golden: Callable[[str], None]) -> None:
-    (wide, program), (narrow, other) = decided(rule, WIDE), decided(rule, NARROW)
+    first = WITH_TILES if rule == "tiles" else WIDE
+    (wide, program), (narrow, other) = decided(rule, first), decided(rule, NARROW)
     lines = [f"# {rule}: {FUNCTIONS[rule][0]}"]
-    lines += [f"# {t.cpu}: {said(d)}" for t, d in ((WIDE, wide), (NARROW, narrow))]
+    lines += [f"# {t.cpu}: {said(d)}" for t, d in ((first, wide), (NARROW, narrow))]
     lines += ["", *program.strip().splitlines()]
     both = program.strip().splitlines(), other.strip().splitlines()
     changes = list(difflib.unified_diff(*both, n=0, lineterm=""))[2:]
