@@ -31,10 +31,11 @@ class Annotate(ScheduleState):
         ahead the caches are asked for what it loads), ``prefetch_next`` (how many iterations ahead
         of the loop around that moves on to other memory) and ``prefetch_region`` (the same for what
         all iterations of the loop load, in the order of memory, and for rows at places that are
-        looked up) and ``sum_block`` (how many terms of a sum of floats are added in order); on a
-        block ``non_temporal`` (1: what it writes goes past the caches, for parameters that the
-        function does not read). Tuning rules read keys of their own, and nobody else reads any
-        other.
+        looked up), ``sum_block`` (how many terms of a sum of floats are added in order) and
+        ``tile_registers`` (1: registers that are tiles compute the nest, where the target has them,
+        see ``tensorir.lowering.tile_nests``); on a block ``non_temporal`` (1: what it writes goes
+        past the caches, for parameters that the function does not read). Tuning rules read keys of
+        their own, and nobody else reads any other.
 
         Requires:
 
