@@ -32,7 +32,7 @@ from ..vm.tensor import Tensor
 from .arrays import copied
 from .console import format_seconds, progress, table_lines
 from .executable import Executable
-from .precision import OF_LAYERS, layer_name
+from .precision import OF_LAYERS, SPLIT, layer_name, splits
 from .signature import CompiledSignature
 from .sources import as_example, is_torch_module
 from .stages import compile_again, compile_module
@@ -222,10 +222,11 @@ class Search:
     ) -> dict[str, list[LayerChoice]]:
         """Of each layer the words that gain time and keep the bound alone, the fastest first."""
         options: dict[str, list[LayerChoice]] = {}
+        words = [word for word in WORDS if word != SPLIT or splits(self.target)]
         with progress("precision", len(kinds)) as display:
             for done, kind in enumerate(kinds):
                 display.update(done, layer_name(kind[0]))
-                for word in WORDS:
+                for word in words:
                     for choice in self._of_kind(kind, word, found):
                         options.setdefault(choice.weight, []).append(choice)
         for known in options.values():

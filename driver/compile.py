@@ -521,6 +521,8 @@ def compile(
     ``"strict"`` computes all operators as they are defined. ``"bfloat16"`` rounds the operands of
     matrix products to bfloat16 and sums them in float32: faster where the CPU has an instruction
     for that, with errors some thousand times as large; inputs and results keep their dtypes.
+    ``"float32-split"`` computes products as exactly as float32 of three bfloat16 a number, where
+    the CPU has AMX, and is ``"fast"`` elsewhere.
     ``"int8-weights"`` and ``"int4-weights"`` round the constant weights of linear layers to
     integers with scales, and nothing else: a quarter and about a sixth of the bytes, which few rows
     wait for; ``model.report.notes`` says how far weights are off. A mapping gives layers words of

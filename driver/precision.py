@@ -7,6 +7,7 @@ has the word of the first entry that fits it, and is float32 where none does.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -18,6 +19,7 @@ from ..graphir.module import IRModule
 from ..graphir.op import attr, get_op, type_of
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.select_winograd import SelectWinograd
+from ..graphir.passes.split_float32 import SplitFloat32, why_whole
 from ..graphir.passes.to_integer_weights import RoundedLayer, ToIntegerWeights, weight_of
 from ..graphir.passes.to_mixed_precision import (
     PRODUCTS,
@@ -33,11 +35,14 @@ from ..support.passes import Pass
 from ..support.target import Target
 from ..tensorir.expr import IntImm
 
-PRECISIONS = ("strict", "fast", "float32", "bfloat16", "int8-weights", "int4-weights")
+SPLIT = "float32-split"
+PRECISIONS = ("strict", "fast", "float32", SPLIT, "bfloat16", "int8-weights", "int4-weights")
 """``strict``: every operator is computed as it is defined. ``fast``, which ``float32`` is another
 word for: convolutions may be Winograd's, whose errors are several times those of sums of products.
 ``bfloat16``: matrix products and convolutions take operands rounded to bfloat16, and are summed in
 float32.
+``float32-split``: as ``fast``, but products of at least 5 rows with constant weights are summed of
+three bfloat16 terms a number, where the CPU has tile registers for these.
 ``int8-weights`` and ``int4-weights``: nothing is rounded but the constant weights of linear layers,
 to integers with scales."""
 
@@ -51,7 +56,7 @@ INTEGERS = {"int8-weights": 8, "int4-weights": 4}
 WORTH_SAYING = 1 << 28
 """Multiply-adds of a call's products from which on the report says that they could be faster."""
 
-OF_LAYERS = ("float32", *NARROW, *INTEGERS)
+OF_LAYERS = ("float32", SPLIT, *NARROW, *INTEGERS)
 """Words that a layer may have for itself."""
 
 Precision: TypeAlias = str | Mapping[str, str]
@@ -61,6 +66,12 @@ def words_of(precision: Precision) -> tuple[str, ...]:
     """The words of a precision, each once."""
     given = precision
     return (given,) if isinstance(given, str) else tuple(dict.fromkeys(given.values()))
+
+
+def splits(target: Target) -> bool:
+    """Whether a CPU multiplies bfloat16 in tile registers, so that three terms a number pay."""
+    tiles = target.instructions.tiles
+    return tiles is not None and tiles.multiplies("bfloat16", "bfloat16", "float32")
 
 
 def layer_name(weight: str) -> str:
@@ -121,6 +132,9 @@ class Selection:
             if word in self.words:
                 rounding = ToMixedPrecision(word, chosen=partial(self._has, word))
                 made += [rounding, EliminateCommonSubexpr()]
+        if SPLIT in self.words and splits(self.target):
+            split = SplitFloat32(chosen=partial(self._has, SPLIT))
+            made += [split, EliminateCommonSubexpr()]
         return (*made, SelectWinograd(str(self.target)))
 
     def notes(self, module: IRModule) -> list[str]:
@@ -137,6 +151,8 @@ class Selection:
         made = [_kept([c for c in calls if c.op == "scaled_linear"]), *products_of_bytes(module)]
         made += [self._rounded(products, word) for word in NARROW if word in self.words]
         made += [self._integers(products, w) for w in INTEGERS if w in self.words]
+        if SPLIT in self.words:
+            made.append(self._split(products))
         if self.precision in ("fast", "float32"):
             made.append(self._offer(products))
         return [note for note in made if note]
@@ -181,6 +197,21 @@ class Selection:
             f"rounded to {word}, by at most 1 part in {NARROW[word]}, and are summed in float32; "
             f"everything else is float32. {''.join(sorted(left))}"
             "burnish.compile without precision= rounds nothing."
+        )
+
+    def _split(self, products: list[Call]) -> str:
+        if not splits(self.target):
+            return (
+                f"precision={SPLIT!r}: this CPU has no tile registers for bfloat16, which make "
+                "three terms a number faster than float32; everything is as with 'fast'."
+            )
+        chosen = [c for c in products if self.word_of(constant_name(c)) == SPLIT]
+        split = [c for c in chosen if not why_whole(c)]
+        left = Counter([why_whole(c) for c in chosen if why_whole(c)])
+        reasons = "".join([f" {count} stay whole: {why}." for why, count in sorted(left.items())])
+        return (
+            f"precision={SPLIT!r}: {_counted(split, chosen)} sum six products of bfloat16 for each "
+            f"of float32, and are as exact.{reasons}"
         )
 
     def _integers(self, products: list[Call], word: str) -> str:

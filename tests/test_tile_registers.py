@@ -96,3 +96,28 @@ def test_a_c_library_asks_for_tiles(tmp_path: object) -> None:
     model.export_library(tmp_path, name="m")
     source = "".join(path.read_text() for path in sorted(tmp_path.glob("*.c")))  # type: ignore[attr-defined]
     assert "syscall(158L, 0x1023L, 18L)" in source
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_float32_of_three_terms_is_as_exact_as_eager(name: str) -> None:
+    torch.manual_seed(0)
+    module, shape = MODELS[name]
+    x = torch.randn(shape)
+    model = burnish.compile(module, (x,), target=emulated(), precision="float32-split")
+    with torch.no_grad():
+        eager = module(x)
+    assert error(model(x), module, x) <= 1.5 * error(eager, module, x)
+    assert "sum six products of bfloat16" in str(model.report)
+    assert "tiles (" in str(model.report)
+
+
+def test_without_tiles_three_terms_are_float32() -> None:
+    torch.manual_seed(0)
+    module, shape = MODELS["mlp"]
+    x = torch.randn(shape)
+    host = resolve(native_target())
+    target = host.with_options(features=(*host.features, "-amx-tile"))
+    split = burnish.compile(module, (x,), target=target, precision="float32-split")
+    plain = burnish.compile(module, (x,), target=target)
+    assert torch.equal(split(x), plain(x))
+    assert "has no tile registers for bfloat16" in str(split.report)

@@ -132,14 +132,13 @@ def _matmul(owner: _Canonicalizer, call: Call) -> Value:
         if inner is not None and _swaps_last(resolve_axes(inner)):
             args[index], flips[index] = inner.args[0], not flips[index]
     kind = type_of(args[1])
+    kept = [(k, v) for k, v in call.attrs if k not in ("transpose_a", "transpose_b")]
     if flips == [False, True] and isinstance(kind, TensorType) and kind.ndim == 2:
-        return Call("linear", tuple(args)).with_span(call.span)
+        return Call("linear", tuple(args), tuple(kept)).with_span(call.span)
     if all(a is b for a, b in zip(args, call.args, strict=True)):
         return call
-    attrs = tuple(
-        [(k, True) for k, f in zip(("transpose_a", "transpose_b"), flips, strict=True) if f]
-    )
-    return Call("matmul", tuple(args), attrs).with_span(call.span)
+    turned = [(k, True) for k, f in zip(("transpose_a", "transpose_b"), flips, strict=True) if f]
+    return Call("matmul", tuple(args), (*kept, *turned)).with_span(call.span)
 
 
 def _swaps_last(axes: tuple[int, ...]) -> bool:

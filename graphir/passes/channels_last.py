@@ -140,7 +140,9 @@ def pointwise(owner: ExprMutator, call: Call) -> Call:
     if not is_pointwise(call):
         return call
     x, w, *bias = call.args
-    return Call("linear", (x, matrix_of(owner, w), *bias)).with_span(call.span)
+    total = attr(call, "out_dtype")
+    attrs = (("out_dtype", total),) if total else ()
+    return Call("linear", (x, matrix_of(owner, w), *bias), attrs).with_span(call.span)
 
 
 def _conv_transpose(owner: _Mover, call: Call, var: Var) -> Var | None:

@@ -30,6 +30,7 @@ from .pointwise_products import PointwiseProducts
 from .recognize_attention import RecognizeAttention
 from .replace_prim_funcs import ReplacePrimFuncs
 from .select_winograd import SelectWinograd
+from .split_float32 import SplitFloat32
 from .to_integer_weights import ToIntegerWeights
 from .to_mixed_precision import ToMixedPrecision
 
@@ -54,6 +55,7 @@ PASSES: tuple[type[Pass], ...] = (
     RecognizeAttention,
     ReplacePrimFuncs,
     SelectWinograd,
+    SplitFloat32,
     ToIntegerWeights,
     ToMixedPrecision,
 )

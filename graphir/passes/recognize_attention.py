@@ -254,7 +254,10 @@ class _Recognizer(ExprMutator):
 
 
 def _as_product(call: Call) -> Call | None:
-    """A product of matrices; a linear layer without a bias is one by the turned weights."""
+    """A product of matrices that keeps their dtype; a linear layer without a bias is one by the
+    turned weights."""
+    if call.op not in ("matmul", "linear") or attr(call, "out_dtype"):
+        return None
     if call.op == "matmul":
         return call
     if call.op != "linear" or len(call.args) != 2:

@@ -8,7 +8,10 @@ import pytest
 from burnish import VirtualMachine, build
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
+from burnish.graphir.passes.canonicalize import Canonicalize
+from burnish.graphir.passes.channels_last import ChannelsLast
 from burnish.graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
+from burnish.graphir.passes.recognize_attention import RecognizeAttention
 from burnish.graphir.passes.to_mixed_precision import ToMixedPrecision
 from burnish.graphir.printer import print_module
 from burnish.support.dtype import bfloat16_bits
@@ -113,3 +116,40 @@ def test_transposed_operands() -> None:
 def test_another_dtype_is_refused() -> None:
     with pytest.raises(ConfigError, match="bfloat16"):
         ToMixedPrecision("float8").run(module(LINEAR, "y = R.linear(x, w, b)"))
+
+
+WIDE_RESULTS = {
+    "transposed": (
+        operands((9, 8), (7, 8), "bfloat16"),
+        'y = R.matmul(x, w, transpose_b=True, out_dtype="float32")',
+    ),
+    "turned": (
+        operands((9, 8), (7, 8), "bfloat16"),
+        'a = R.permute_dims(w)\ny = R.matmul(x, a, out_dtype="float32")',
+    ),
+    "batch": (
+        operands((2, 9, 8), (2, 7, 8), "bfloat16"),
+        'a = R.permute_dims(w, axes=[0, 2, 1])\ny = R.matmul(x, a, out_dtype="float32")',
+    ),
+    "pointwise": (
+        operands((2, 16, 5, 5), (8, 16, 1, 1), "bfloat16"),
+        "y = R.conv(x, w, strides=[1, 1], padding=[0, 0, 0, 0], dilation=[1, 1], "
+        'out_dtype="float32")',
+    ),
+    "attention": (
+        operands((2, 9, 8), (2, 9, 8), "bfloat16"),
+        'a = R.matmul(x, w, transpose_b=True, out_dtype="float32")\n'
+        'b = R.softmax(a, axis=-1)\nc = R.astype(b, dtype="bfloat16")\n'
+        'y = R.matmul(c, w, out_dtype="float32")',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WIDE_RESULTS)
+def test_sums_that_a_program_asks_for_stay_wide(name: str) -> None:
+    made = module(*WIDE_RESULTS[name])
+    for step in (Canonicalize(), ChannelsLast(), RecognizeAttention(), Canonicalize()):
+        made = step(made)
+    text = print_module(made)
+    (header,) = [line for line in text.splitlines() if "def main(" in line]
+    assert header.endswith('dtype="float32"):')
