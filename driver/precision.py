@@ -30,6 +30,7 @@ from ..graphir.passes.to_mixed_precision import (
 )
 from ..graphir.type import TensorType
 from ..support.errors import ArgumentError, nearest
+from ..support.host import native_target, why_no_tiles
 from ..support.node import walk
 from ..support.passes import Pass
 from ..support.target import Target
@@ -153,6 +154,8 @@ class Selection:
         made += [self._integers(products, w) for w in INTEGERS if w in self.words]
         if SPLIT in self.words:
             made.append(self._split(products))
+        if {*NARROW, SPLIT}.intersection(self.words):
+            made.append(self._refused())
         if self.precision in ("fast", "float32"):
             made.append(self._offer(products))
         return [note for note in made if note]
@@ -198,6 +201,11 @@ class Selection:
             f"everything else is float32. {''.join(sorted(left))}"
             "burnish.compile without precision= rounds nothing."
         )
+
+    def _refused(self) -> str:
+        """Why the tile registers of this machine are not used, where it has some."""
+        reason = why_no_tiles() if self.target.cpu == native_target().cpu else ""
+        return f"the CPU has registers that are tiles (AMX), but {reason}." if reason else ""
 
     def _split(self, products: list[Call]) -> str:
         if not splits(self.target):

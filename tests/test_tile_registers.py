@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import burnish
+from burnish.driver import precision
 from burnish.support.host import native_target, resolve
 from burnish.support.target import Target
 
@@ -121,3 +122,11 @@ def test_without_tiles_three_terms_are_float32() -> None:
     plain = burnish.compile(module, (x,), target=target)
     assert torch.equal(split(x), plain(x))
     assert "has no tile registers for bfloat16" in str(split.report)
+
+
+def test_report_says_why_tiles_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "why_no_tiles", lambda: "the system refuses tile registers")
+    module, shape = MODELS["mlp"]
+    for word, said in (("bfloat16", True), ("fast", False)):
+        model = burnish.compile(module, (torch.zeros(shape),), precision=word)
+        assert ("tiles (AMX), but the system refuses" in str(model.report)) == said
