@@ -18,6 +18,7 @@ from ..graphir.expr import Call, Constant, Var
 from ..graphir.module import IRModule
 from ..graphir.op import attr, get_op, type_of
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
+from ..graphir.passes.narrow_attention import why_whole_attention
 from ..graphir.passes.select_winograd import SelectWinograd
 from ..graphir.passes.split_float32 import SplitFloat32, why_whole
 from ..graphir.passes.to_integer_weights import RoundedLayer, ToIntegerWeights, weight_of
@@ -150,7 +151,16 @@ class Selection:
         products = [c for c in calls if c.op in PRODUCTS]
         self._check_layers(products)
         made = [_kept([c for c in calls if c.op == "scaled_linear"]), *products_of_bytes(module)]
-        made += [self._rounded(products, word) for word in NARROW if word in self.words]
+        attentions = [
+            n
+            for f in module.graph_functions.values()
+            for n in walk(f)
+            if isinstance(n, Call) and n.op == "attention"
+        ]
+        for word in NARROW:
+            if word in self.words:
+                made.append(self._rounded(products, word))
+                made.append(self._attention(attentions, word))
         made += [self._integers(products, w) for w in INTEGERS if w in self.words]
         if SPLIT in self.words:
             made.append(self._split(products))
@@ -200,6 +210,17 @@ class Selection:
             f"rounded to {word}, by at most 1 part in {NARROW[word]}, and are summed in float32; "
             f"everything else is float32. {''.join(sorted(left))}"
             "burnish.compile without precision= rounds nothing."
+        )
+
+    def _attention(self, calls: list[Call], word: str) -> str:
+        """What became of attention's own products."""
+        if not calls or self.word_of("") != word:
+            return ""
+        whole = Counter([why_whole_attention(c) for c in calls if why_whole_attention(c)])
+        reasons = "".join([f" {n} stay float32: {why}." for why, n in sorted(whole.items())])
+        return (
+            f"precision={word!r}: the two products of {len(calls) - whole.total()} of {len(calls)} "
+            f"attentions take rounded operands; softmax is float32.{reasons}"
         )
 
     def _refused(self) -> str:

@@ -23,6 +23,7 @@ from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, type_of
 from ..type import TensorType
+from .narrow_attention import rounded_attention, why_whole_attention
 
 DTYPES = ("bfloat16",)
 """What operands may be rounded to."""
@@ -114,6 +115,9 @@ class _Rounder(ExprMutator):
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
         assert isinstance(new, Call)
+        if new.op == "attention" and not why_whole_attention(new):
+            whole = self.chosen is not None and not self.chosen("")
+            return new if whole else rounded_attention(self, new, str(self.dtype))
         if not takes_narrow_operands(new):
             return new
         if self.chosen is not None and not self.chosen(constant_name(new)):
