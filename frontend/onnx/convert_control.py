@@ -1,8 +1,8 @@
 """Control flow of ONNX: If, Loop, Scan, SequenceMap.
 
-What is decided is known when the model is imported, or asked for: the branch that an If takes, and
-how often a Loop runs. So a branch stands in the place of its If, and a loop is written out, up to
-``MOST_NODES`` nodes.
+An If whose condition is data is a branch of the program (``data_control.py``). What else is decided
+is known when the model is imported, or asked for: so the graph that an If takes stands in its
+place, and a loop is written out, up to ``MOST_NODES`` nodes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,22 @@ from onnx import NodeProto
 from ...graphir.dim import print_dim, static_value
 from ...graphir.expr import Atom, constant
 from ...support.errors import FrontendError
+from .data_control import either
 from .registry import Context, Value, attribute, converts, node_name
 from .walk import run_graph
 
 
 @converts("If")
 def branch(context: Context, node: NodeProto) -> list[Value]:
-    taken = "then_branch" if context.number(node, 0) else "else_branch"
-    return run_graph(context, attribute(node, taken), [])
+    """A branch of the program, or (of a known condition) the graph that is taken."""
+    graphs = attribute(node, "then_branch"), attribute(node, "else_branch")
+    condition, why = context.required(node, 0), ""
+    if context.is_data(condition):
+        made = either(context, node, condition, graphs)
+        if isinstance(made, list):
+            return made
+        why = made
+    return run_graph(context, graphs[0 if context.number(node, 0, why) else 1], [])
 
 
 @converts("Loop")

@@ -228,6 +228,8 @@ class Context:
         self.numbers = ValueNumbers(builder.lookup_binding)
         self.sizes_of_data: dict[int, DimVar] = {}
         """Named sizes, by the number of what tells them."""
+        self.is_attempt = False
+        """Nothing is asked for: what needs a value that is data cannot be imported here."""
         self._answers = answers
         self._known: dict[Var, Constant] = {}
 
@@ -259,8 +261,9 @@ class Context:
             self.depth -= 1
 
     # -- what must be known -------------------------------------------------------------------
-    def known(self, value: Value, node: NodeProto, index: int) -> Constant:
-        """The value of an input as a constant: it decides about sizes, or about what runs.
+    def known(self, value: Value, node: NodeProto, index: int, why: str = "") -> Constant:
+        """The value of an input as a constant: it decides about sizes, or about what runs; ``why``
+        no program can be made for all values.
 
         Where it is data, the import stops with this as its question; asked again with the answer,
         it goes on. Raises FrontendError where nobody answers.
@@ -269,6 +272,10 @@ class Context:
         if isinstance(atom, Constant):
             return atom
         reason = f"{node_name(node)}: input {index} ({node.input[index]!r})"
+        if why:
+            reason = f"{reason}; no one program is for all its values, because: {why}"
+        if self.is_attempt and atom not in self._known:
+            raise NeedsValueError(atom, reason)
         if self._answers is None:
             raise FrontendError(
                 f"{reason} decides about sizes and is computed from data; burnish.compile reads it "
@@ -281,6 +288,10 @@ class Context:
             answer = self._answers[len(self._known)]
             self._known[atom] = constant(answer, self.type(atom).dtype)
         return self._known[atom]
+
+    def is_data(self, value: Value) -> bool:
+        """Whether a value is a tensor that no constant is known for."""
+        return isinstance(value, Var) and value not in self._known
 
     # -- operands -----------------------------------------------------------------------------
     def lookup(self, name: str, reader: str) -> Value:
@@ -384,12 +395,12 @@ class Context:
             )
         return sizes
 
-    def number(self, node: NodeProto, index: int) -> float | int | bool | None:
-        """An input that must be a constant scalar; None where absent."""
+    def number(self, node: NodeProto, index: int, why: str = "") -> float | int | bool | None:
+        """An input that must be a constant scalar (``why``: as in ``known``); None where absent."""
         value = self.raw(node, index)
         if value is None:
             return None
-        value = self.known(value, node, index)
+        value = self.known(value, node, index, why)
         if math.prod(value.shape) != 1:
             raise FrontendError(
                 f"{node_name(node)}: input {index} ({node.input[index]!r}) has {value.shape} "

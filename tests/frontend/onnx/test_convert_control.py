@@ -28,12 +28,20 @@ LOOP = """
 """
 
 
-def test_each_branch_is_a_program_of_its_own() -> None:
+def test_both_branches_are_in_one_program() -> None:
     made = model(IF, "float[2, 3] x, bool flag")
     compiled = check_compiled(made, x=X, flag=True)
     compare(compiled, made, x=X, flag=False)
-    compare(compiled, made, x=X, flag=True)
+    assert compiled.compilations == 1
+
+
+def test_branches_that_differ_in_shape_are_programs_of_their_own() -> None:
+    made = model(IF.replace("b = Neg(x)", "b = Concat<axis = 0>(x, x)"), "float[2, 3] x, bool flag")
+    compiled = check_compiled(made, x=X, flag=True)
+    compare(compiled, made, x=X, flag=False)
     assert compiled.compilations == 2
+    notes = " ".join(compiled.report.notes)
+    assert "no one program is for all its values, because: 'y' would be R.Tensor" in notes
 
 
 def test_a_known_condition_leaves_one_branch() -> None:
