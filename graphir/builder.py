@@ -152,6 +152,11 @@ class BlockBuilder:
             self._depth -= 1
             self._blocks, self._bindings, self._is_dataflow, self._visible = outer
 
+    def declare(self, *params: Var) -> None:
+        """These variables may be used from here to the end of the sequence: parameters of a
+        function that is made of it beside the open one (``Function``, ``update_func``)."""
+        self._visible.update(params)
+
     @contextmanager
     def dataflow(self, *, is_dataflow: bool = True) -> Iterator[None]:
         """Open a dataflow block (or an ordinary block of bindings)."""

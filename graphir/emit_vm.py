@@ -12,6 +12,9 @@ out by ``plan_memory``; what a function returns is allocated on its own. A retur
 constant is copied, and so is a value that is returned twice: results are always fresh memory, and
 share none with each other.
 
+A function that ends in an If, one branch of which ends in a call of that function, is a loop: that
+call sets the parameters and begins anew.
+
 The program has names only: no object code, which the driver adds.
 """
 
@@ -130,16 +133,23 @@ class _Emitter:
         """Dims without a value at entry: what has them in its size is allocated when it is made."""
         self.registers: dict[Memory, Arg] = {}
         self.returned: set[Memory] = set()
+        self.start = builder.label("start")
         self.plans: list[SegmentPlan] = []
 
     def body(self, linear: Linear) -> None:
         """The whole function: entry check, arena, calls, fresh results."""
+        self.f.place(self.start)
         self.f.match_shape()
         groups = list(self.groups(linear.ops))
         returned = {v.memory for v in leaves(linear.result)}
         outside = [self.outside(groups, i, returned) for i in range(len(groups))]
         self.arena(groups, returned, outside)
-        self.run(groups, outside)
+        last = linear.ops[-1] if linear.ops else None
+        if isinstance(last, IfOp) and last.result is linear.result and self.loops(last):
+            self.run(groups[:-1], outside[:-1])
+            self.conditional(last, repeats=True)
+        else:
+            self.run(groups, outside)
         self.f.ret(self.fresh(linear.result))
 
     def branch(self, linear: Linear) -> Tree:
@@ -288,17 +298,59 @@ class _Emitter:
             for index, field in enumerate(tree):
                 self.unpack(self.f.tuple_get(value, index), field)
 
-    def conditional(self, op: IfOp) -> None:
+    def conditional(self, op: IfOp, *, repeats: bool = False) -> None:
+        """Run a branch. With ``repeats`` this is the function's end: a branch that ends in a call
+        of the function goes to its start."""
         results = list(leaves(op.result))
         for view in results:
             self.registers[view.memory] = self.f.register()
         otherwise, end = self.f.label("else"), self.f.label("end")
         self.f.branch(self.f.read_scalar(self.operand(op.condition)), otherwise)
-        self.settle(op.true_branch, results)
-        self.f.goto(end)
-        self.f.place(otherwise)
-        self.settle(op.false_branch, results)
-        self.f.place(end)
+        for branch, after in ((op.true_branch, otherwise), (op.false_branch, end)):
+            call = self.repeated(branch) if repeats else None
+            if call is not None:
+                self.again(branch, call)
+            else:
+                self.settle(branch, results)
+                if after is otherwise:
+                    self.f.goto(end)
+            self.f.place(after)
+
+    def loops(self, op: IfOp) -> bool:
+        return any(self.repeated(b) is not None for b in (op.true_branch, op.false_branch))
+
+    def repeated(self, branch: Linear) -> FunctionOp | None:
+        """The call of this very function that a branch ends in, whose result is the branch's."""
+        last = branch.ops[-1] if branch.ops else None
+        if not isinstance(last, FunctionOp) or last.name != self.f.name:
+            return None
+        return last if last.result is branch.result else None
+
+    def again(self, branch: Linear, call: FunctionOp) -> None:
+        """Emit a branch whose call becomes a jump to the start, the arguments in the registers of
+        the parameters. What the branch did not make is copied where it may live in the arena."""
+        outer = dict(self.registers)
+        groups = list(self.groups(branch.ops[:-1]))
+        read_last = set(read(call))
+        self.run(groups, [self.outside(groups, i, read_last) for i in range(len(groups))])
+        own = {m for op in branch.ops for m in written(op)}
+        moves: list[tuple[Arg, Reg]] = []
+        for index, arg in enumerate(call.args):
+            assert isinstance(arg, View)
+            in_arena = arg.memory.kind == "call" and arg.memory not in own
+            source, target = self.copied(arg) if in_arena else self.operand(arg), Reg(index)
+            if source == target:
+                continue
+            if isinstance(source, Reg) and source.index < len(self.f.params):
+                # The value of a parameter, which may be set before this one is.
+                held = self.f.register()
+                self.f.move(source, held)
+                source = held
+            moves.append((source, target))
+        for source, target in moves:
+            self.f.move(source, target)
+        self.f.goto(self.start)
+        self.registers = outer
 
     def settle(self, linear: Linear, results: Sequence[View]) -> None:
         """Emit a branch and put its values into the result's registers.

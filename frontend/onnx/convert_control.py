@@ -1,8 +1,8 @@
 """Control flow of ONNX: If, Loop, Scan, SequenceMap.
 
-An If whose condition is data is a branch of the program (``data_control.py``). What else is decided
-is known when the model is imported, or asked for: so the graph that an If takes stands in its
-place, and a loop is written out, up to ``MOST_NODES`` nodes.
+What data decide is in the program: an If is a branch (``data_control.py``), a Loop and a Scan are
+loops (``data_loops.py``). What is known when the model is imported, or asked for, is not: the graph
+that an If takes stands in its place, and a loop is written out, up to ``MOST_NODES`` nodes.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import NodeProto
 
-from ...graphir.dim import print_dim, static_value
+from ...graphir.dim import dim_equal, print_dim, static_value
 from ...graphir.expr import Atom, constant
 from ...support.errors import FrontendError
-from .data_control import either
-from .registry import Context, Value, attribute, converts, node_name
+from .data_control import either, inlined
+from .data_loops import Iteration, Lift, body_of, repeat
+from .data_sizes import counted, positions
+from .registry import Context, ShapeValue, Value, attribute, converts, node_name
+from .term import Term
 from .walk import run_graph
 
 
@@ -35,10 +38,35 @@ def branch(context: Context, node: NodeProto) -> list[Value]:
 
 @converts("Loop")
 def loop(context: Context, node: NodeProto) -> list[Value]:
-    """The body's outputs: a condition, the carried values, and an element of each scan."""
-    limit, condition = context.number(node, 0), context.number(node, 1)
+    """The body's outputs: a condition, the carried values, and an element of each scan.
+
+    Written out where nothing of data says how often it runs; else a loop of the program, where that
+    can be; else how often is asked for.
+    """
+    limit, condition = context.raw(node, 0), context.raw(node, 1)
+    states = [context.lookup(n, node_name(node)) for n in node.input[2:]]
+    if not any(map(context.is_data, (limit, condition))):
+        written = inlined(context, lambda: _written_out(context, node, states, ""))
+        if isinstance(written, list):
+            return written
     body = attribute(node, "body")
-    carried = [context.lookup(n, node_name(node)) for n in node.input[2:]]
+    run = body_of(context, body)
+
+    def iteration(i: Atom, carried: Sequence[Atom], lift: Lift) -> Iteration:
+        going: Atom = constant(np.array(True))
+        found = run([i, going, *carried], lift)
+        return Iteration(found[0], found[1 : 1 + len(states)], found[1 + len(states) :])
+
+    begins = constant(np.array(True)) if condition is None else context.answered(condition)
+    made = repeat(context, node, context.answered(limit), begins, states, iteration)
+    return made if isinstance(made, list) else _written_out(context, node, states, made)
+
+
+def _written_out(
+    context: Context, node: NodeProto, carried: Sequence[Value], why: str
+) -> list[Value]:
+    limit, condition = context.number(node, 0, why), context.number(node, 1, why)
+    body = attribute(node, "body")
     scans: list[list[Value]] = [[] for _ in body.output[1 + len(carried) :]]
     count = 0
     goes_on = condition is None or bool(condition)
@@ -50,7 +78,7 @@ def loop(context: Context, node: NodeProto) -> list[Value]:
         for scan, value in zip(scans, found[1 + len(carried) :], strict=True):
             scan.append(value)
         if limit is None or count < limit:
-            after = context.known(found[0], node, 1)
+            after = context.known(found[0], node, 1, why)
             goes_on = bool(context.array(after).all())
     return [*carried, *[_stacked(context, node, s) for s in scans]]
 
@@ -93,15 +121,18 @@ def _scan(context: Context, node: NodeProto, given: Sequence[Value]) -> list[Val
     count = int(attribute(node, "num_scan_inputs"))
     states, inputs = list(given[:-count]), [context.tensor(v, where) for v in given[-count:]]
     axes = _ints(node, "scan_input_axes", count)
-    backwards = _ints(node, "scan_input_directions", count)
-    if context.opset < 9:
-        backwards = _ints(node, "directions", count)
+    backwards = _directions(context, node, count)
     axes = [a % max(context.type(x).ndim, 1) for a, x in zip(axes, inputs, strict=True)]
     lengths = [context.type(x).shape[a] for a, x in zip(axes, inputs, strict=True)]
     length = static_value(lengths[0])
-    if length is None or any(static_value(n) != length for n in lengths):
+    if any(not dim_equal(n, lengths[0]) for n in lengths):
         found = ", ".join([print_dim(n) for n in lengths])
-        raise FrontendError(f"{where}: the lengths {found} are not one static number.")
+        raise FrontendError(f"{where}: the lengths {found} are not one number.")
+    if length is None:
+        looped = _scan_loop(context, node, states, inputs)
+        if isinstance(looped, list):
+            return looped
+        raise FrontendError(f"{where}: the length {lengths[0]} is no static number; {looped}")
     collected: list[list[Value]] = [[] for _ in body.output[len(states) :]]
     for i in range(length):
         parts = [
@@ -119,6 +150,48 @@ def _scan(context: Context, node: NodeProto, given: Sequence[Value]) -> list[Val
         for values, axis, back in zip(collected, out_axes, reversed_, strict=True)
     ]
     return [*states, *joined]
+
+
+def _scan_loop(
+    context: Context, node: NodeProto, states: Sequence[Value], inputs: Sequence[Atom]
+) -> list[Value] | str:
+    """A scan of a symbolic length as a loop of the program; or why there can be none."""
+    axes = _ints(node, "scan_input_axes", len(inputs))
+    backwards = _directions(context, node, len(inputs))
+    axes = [a % context.type(x).ndim for a, x in zip(axes, inputs, strict=True)]
+    length = context.type(inputs[0]).shape[axes[0]]
+    last = counted(context, length) - 1
+    run = body_of(context, attribute(node, "body"))
+
+    def iteration(i: Atom, carried: Sequence[Atom], lift: Lift) -> Iteration:
+        parts: list[Value] = []
+        for x, axis, back in zip(inputs, axes, backwards, strict=True):
+            whole, end = (context.tensor(lift(v), node_name(node)) for v in (x, last.atom))
+            at = context.op("subtract", end, i) if back else i
+            parts.append(context.op("take", whole, at, axis=axis))
+        made = run([*carried, *parts], lift)
+        return Iteration(constant(np.array(True)), made[: len(states)], made[len(states) :])
+
+    limit = ShapeValue((length,), scalar=True)
+    made = repeat(context, node, limit, constant(np.array(True)), states, iteration)
+    if isinstance(made, str):
+        return made
+    rows = [Term(context, context.tensor(r, "")) for r in made[len(states) :]]
+    out_axes = _ints(node, "scan_output_axes", len(rows))
+    for k, (axis, back) in enumerate(
+        zip(out_axes, _ints(node, "scan_output_directions", len(rows)), strict=True)
+    ):
+        if back:
+            rows[k] = rows[k].op("take", last - positions(context, length), axis=0)
+        order = list(range(1, rows[k].ndim))
+        order.insert(axis % rows[k].ndim, 0)
+        rows[k] = rows[k].permute(*order) if axis else rows[k]
+    return [*made[: len(states)], *[r.atom for r in rows]]
+
+
+def _directions(context: Context, node: NodeProto, count: int) -> list[int]:
+    old = context.opset < 9
+    return _ints(node, "directions" if old else "scan_input_directions", count)
 
 
 def _ints(node: NodeProto, name: str, count: int) -> list[int]:

@@ -12,7 +12,7 @@ for the condition (``Context.known``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from onnx import GraphProto, NodeProto
@@ -30,15 +30,35 @@ from .walk import run_graph
 def attempt(context: Context) -> Iterator[None]:
     """What is imported inside may fail: nothing is asked for, and sizes bound inside are not known
     around it."""
-    outer = context.is_attempt, context.sizes_of_data, context.count
+    outer = context.is_attempt, context.sizes_of_data
+    count, functions = context.count, context.functions_made
     context.is_attempt, context.sizes_of_data = True, dict(context.sizes_of_data)
+    context.functions_made = dict(functions)
     try:
         yield
     except BaseException:
-        context.count = outer[2]
+        context.count, context.functions_made = count, functions
         raise
     finally:
         context.is_attempt, context.sizes_of_data = outer[:2]
+
+
+def inlined(context: Context, convert: Callable[[], list[Value]]) -> list[Value] | None:
+    """The values that ``convert`` makes in this place; None, and nothing of it, where it needs a
+    value that is data. Raises what else it raises."""
+    builder = context.builder
+    try:
+        with attempt(context), builder.sequence() as blocks, builder.dataflow():
+            made = convert()
+            sizes = context.sizes_of_data
+    except NeedsValueError:
+        return None
+    context.sizes_of_data.update(sizes)
+    for block in blocks:
+        with builder.dataflow(is_dataflow=block.is_dataflow):
+            for binding in block.bindings:
+                builder.emit_binding(binding)
+    return made
 
 
 def tensors(context: Context, values: Sequence[Value], where: str) -> tuple[Atom, ...]:

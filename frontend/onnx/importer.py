@@ -168,6 +168,8 @@ def _convert_graph(
                 question, tensors = Question(wanted, need.reason), [need.atom]
             results = [o if isinstance(o, Var) else builder.emit_output(o) for o in tensors]
         builder.emit_func_output(results[0] if len(results) == 1 else Tuple(tuple(results)))
+    for name, function in context.functions_made.items():
+        builder.update_func(name, function)
     return question, outputs, len(results)
 
 

@@ -24,7 +24,7 @@ from onnx import FunctionProto, NodeProto, SparseTensorProto, TensorProto, helpe
 
 from ...graphir.builder import BlockBuilder, call_op
 from ...graphir.dim import static_shape
-from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
+from ...graphir.expr import Atom, Constant, Function, ShapeExpr, Var, constant
 from ...graphir.literal import readable
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
@@ -228,6 +228,9 @@ class Context:
         self.numbers = ValueNumbers(builder.lookup_binding)
         self.sizes_of_data: dict[int, DimVar] = {}
         """Named sizes, by the number of what tells them."""
+        self.functions_made: dict[str, Function] = {}
+        """Functions of the module beside ``main``: the loops of its program."""
+        self.function_names = NameTable(["main"])
         self.is_attempt = False
         """Nothing is asked for: what needs a value that is data cannot be imported here."""
         self._answers = answers
@@ -288,6 +291,10 @@ class Context:
             answer = self._answers[len(self._known)]
             self._known[atom] = constant(answer, self.type(atom).dtype)
         return self._known[atom]
+
+    def answered(self, value: Value) -> Value:
+        """A value, or the constant that an answer says it is."""
+        return self._known.get(value, value) if isinstance(value, Var) else value
 
     def is_data(self, value: Value) -> bool:
         """Whether a value is a tensor that no constant is known for."""

@@ -296,3 +296,18 @@ def test_a_finished_binding_is_visible() -> None:
         y = bb.emit_binding(Binding(Var("y", X.type), call_op("exp", X)))
         bb.emit_func_output(bb.emit(call_op("relu", y)))
     assert "y = R.exp(x)" in verify_module(bb.get()).script()
+
+
+def test_a_function_beside_the_open_one() -> None:
+    """Its parameters are known to the end of its sequence."""
+    bb = BlockBuilder()
+    x, a = Var("x", tensor_type((2,))), Var("a", tensor_type((2,)))
+    with bb.function("main", [x]):
+        with bb.sequence() as blocks:
+            bb.declare(a)
+            made = bb.emit(call_op("relu", a))
+        bb.update_func("inner", Function((a,), SeqExpr(tuple(blocks), made), a.type, (), "inner"))
+        with pytest.raises(BurnishError, match="uses the variable 'a'"):
+            bb.emit(call_op("relu", a))
+        bb.emit_func_output(bb.emit(CallFunction(GlobalVar("inner"), (x,), a.type)))
+    verify_module(bb.get())

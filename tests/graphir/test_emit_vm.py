@@ -261,6 +261,26 @@ def test_functions_call_functions() -> None:
     np.testing.assert_allclose(y.numpy(), np.exp(np.exp(np.maximum(X, 0))), rtol=1e-5)
 
 
+def test_a_function_that_ends_in_a_call_of_itself_is_a_loop() -> None:
+    """loop(a, b, n) = if n then loop(relu(b), a, n < n) else (b, a): parameters are set at once."""
+    module = build("relu", "exp")
+    module.functions.pop("main")
+    flag = tensor_type((), "bool")
+    a, b, n = Var("a", ROW), Var("b", ROW), Var("n", flag)
+    pair = TupleType((ROW, ROW))
+    r, again, out = Var("r", ROW), Var("again", pair), Var("out", pair)
+    call = CallFunction(GlobalVar("main"), (r, a, constant(False)), pair)
+    relu = Binding(r, CallDPS(GlobalVar("relu"), (b,), ROW))
+    yes = SeqExpr((BindingBlock((relu, Binding(again, call)), False),), again)
+    choice = Binding(out, If(n, yes, SeqExpr((), Tuple((a, b)))))
+    body = SeqExpr((BindingBlock((choice,), False),), out)
+    module["main"] = Function((a, b, n), body, pair)
+    first, second = run_both(module, X, X - 1, np.array(True))
+    np.testing.assert_allclose(first.numpy(), np.maximum(X - 1, 0))
+    np.testing.assert_allclose(second.numpy(), X)
+    assert 'call("vm:main"' not in text(module)
+
+
 def test_shapes_are_passed_as_values() -> None:
     seen: list[object] = []
     register_func("test.shape", lambda x, s, out: seen.append(s), override=True)
