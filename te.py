@@ -8,6 +8,7 @@ hide Python's builtins, as users of ``te.`` expect.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 from .support.dtype import DType
 from .tensorir.compute import (
@@ -130,6 +131,23 @@ def min_value(dtype: str) -> Expr:
 def max_value(dtype: str) -> Expr:
     """The largest value of a dtype (infinity of a float): the identity of a minimum."""
     return _max_value(DType(dtype))
+
+
+_ELSEWHERE = {
+    "decl_tensor_intrin": "burnish.TensorIntrin, used by tensorize of burnish.Schedule",
+    "extern": "a T.prim_func of burnish.script, or burnish.register_func between kernels",
+    "extern_primfunc": "a T.prim_func of burnish.script",
+    "gradient": "nothing: functions are compiled as they are",
+    "hybrid": "a T.prim_func of burnish.script",
+    "scan": "a T.prim_func of burnish.script, with an opaque axis for the order of its steps",
+}
+"""Names of TVM's te that are none here, and what does it."""
+
+
+def __getattr__(name: str) -> NoReturn:
+    known = _ELSEWHERE.get(name)
+    hint = f"; here it is {known} (docs/from_tvm.md)" if known else ""
+    raise AttributeError(f"module 'burnish.te' has no attribute {name!r}{hint}")
 
 
 __all__ = [

@@ -63,3 +63,12 @@ def test_a_schedule_is_one_of_stages() -> None:
     assert isinstance(s[b], te.Stage)
     assert isinstance(s[b].split(b.op.axis[0], 2)[0], te.StageAxis)
     assert isinstance(te.thread_axis("threadIdx.x"), te.ThreadAxis)
+
+
+def test_names_that_are_none_here_say_what_does_it() -> None:
+    for name in ("extern", "scan", "hybrid", "decl_tensor_intrin"):
+        with pytest.raises(AttributeError, match=rf"{name}'; here it is .*from_tvm\.md"):
+            getattr(te, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
+        te.nonsense  # noqa: B018
+    assert not set(te._ELSEWHERE) & set(te.__all__)

@@ -3,7 +3,7 @@
 ``C[i] = sum_k t(i, k)`` and ``D[i] = C[i] + b(i)`` become one reduction into ``D`` whose init is
 ``b(i)``, and ``C`` disappears. The same holds for every operation that a reduction combines with:
 a product and a factor, a maximum and a lower limit, a minimum and an upper one. ``C[i] - b(i)``
-begins with ``-b(i)``.
+begins with ``-b(i)``, and ``C[i] + b(i) + x(i)`` with ``b(i) + x(i)``.
 
 Maxima, minima and integers give the same results to the bit. A sum or product of floats is rounded
 in another order: the epilogue's term takes part from the beginning instead of at the end, one
@@ -65,8 +65,9 @@ class FuseReductionEpilogue(ScheduleState):
 
         A bias added to a sum becomes the init of the sum; so does a factor of a product, a lower
         limit of a maximum, an upper limit of a minimum, and what is subtracted from a sum, negated.
-        The reduction writes the other block's buffer and keeps its name; fusing again adds the next
-        term (a residual, say).
+        One block may combine with several values (``C[i] + b[i] + x[i]``, a bias and a residual):
+        the sum begins with ``b[i] + x[i]``. The reduction writes the other block's buffer and keeps
+        its name; fusing again adds the next term.
 
         Integers, maxima and minima keep their values to the bit. A sum of floats takes the bias
         first instead of last: as many roundings, in another order, and a zero may change its sign.
@@ -269,16 +270,10 @@ def _require_only_reader(pair: _Pair, buffer: Buffer) -> None:
 def _epilogue_term(pair: _Pair, total: _Sum, store: BufferStore) -> tuple[list[Var], Expr]:
     """The epilogue's axes in the order of the result's dimensions, and what it combines with."""
     name, value = pair.after.name, store.value
-    sides: list[tuple[Expr, Expr]] = []
-    if isinstance(value, total.kind):
-        a, b = value.a, value.b  # type: ignore[attr-defined]
-        sides = [(a, b), (b, a)]
-    elif isinstance(value, Sub) and total.kind is Add:
-        sides = [(value.a, neg(value.b))]
-    for load, term in sides:
-        if isinstance(load, BufferLoad) and load.buffer is total.buffer:
-            if _loads(term, total.buffer) or store.buffer.dtype is not total.buffer.dtype:
-                continue
+    found_term = _load_and_term(total, value)
+    if found_term is not None and store.buffer.dtype is total.buffer.dtype:
+        load, term = found_term
+        if term is not None and not _loads(term, total.buffer):
             axes = [axis_of_index(pair.after, i) for i in load.indices]
             named = [a for a in axes if a is not None]
             own = {it.var for it in pair.after.iter_vars}
@@ -294,6 +289,26 @@ def _epilogue_term(pair: _Pair, total: _Sum, store: BufferStore) -> tuple[list[V
         "under the loops of the reduction with reverse_compute_at instead."
     )
     raise pair.refuse(found, pair.after)
+
+
+def _load_and_term(total: _Sum, value: Expr) -> tuple[BufferLoad, Expr | None] | None:
+    """A load of the result and what the chain of operations around it combines it with:
+    ``a + C[i] - b`` gives ``C[i]`` and ``a - b``. None where no chain leads to the result."""
+    if isinstance(value, BufferLoad) and value.buffer is total.buffer:
+        return value, None
+    if isinstance(value, total.kind):
+        a, b = value.a, value.b  # type: ignore[attr-defined]
+        for inner, other in ((a, b), (b, a)):
+            found = _load_and_term(total, inner)
+            if found is not None:
+                load, term = found
+                return load, other if term is None else total.combine(term, other)
+    elif isinstance(value, Sub) and total.kind is Add:
+        found = _load_and_term(total, value.a)
+        if found is not None:
+            load, term = found
+            return load, neg(value.b) if term is None else term - value.b
+    return None
 
 
 def _require_every_element(pair: _Pair, buffer: Buffer, axes: Sequence[Var]) -> None:

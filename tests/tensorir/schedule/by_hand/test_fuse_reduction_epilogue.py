@@ -49,6 +49,9 @@ def finish(func: PrimFunc, sch: Schedule, *sizes: int) -> None:
         (lambda c, b, i, j: b[j] * b[j] + c[i, j], "bias[v_j] * bias[v_j]"),
         (lambda c, b, i, j: c[i, j] - b[j], "-bias[v_j]"),
         (lambda c, b, i, j: c[i, j] + 2.0, "T.float32(2)"),
+        (lambda c, b, i, j: c[i, j] + b[j] + b[7 - j], "bias[v_j] + bias[7 - v_j]"),
+        (lambda c, b, i, j: b[0] + (c[i, j] - b[j]), "-bias[v_j] + bias[0]"),
+        (lambda c, b, i, j: c[i, j] - b[j] - 1.0, "-bias[v_j] - T.float32(1)"),
     ],
 )
 def test_a_bias_becomes_the_init(epilogue: Epilogue, init: str) -> None:
