@@ -661,4 +661,92 @@ for i, j, k in T.grid(2, 3, 4):
         E[vi, vj, vk] = C[vk, vi * 3 + vj] - T.float32(3)
 """,
     ),
+    "residuals": _text(
+        "A: T.Buffer((5, 7)); W: T.Buffer((7, 6)); b: T.Buffer((6,)); X: T.Buffer((5, 6)); "
+        "Y: T.Buffer((5, 6))",
+        """
+C = T.alloc_buffer((5, 6))
+D = T.alloc_buffer((5, 6))
+for i, j, k in T.grid(5, 6, 7):
+    with T.block("C"):
+        vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+        with T.init():
+            C[vi, vj] = T.float32(0)
+        C[vi, vj] = C[vi, vj] + A[vi, vk] * W[vk, vj]
+for i, j in T.grid(5, 6):
+    with T.block("D"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        D[vi, vj] = b[vj] + (C[vi, vj] - X[vi, vj])
+for j, i in T.grid(6, 5):
+    with T.block("Y"):
+        vj, vi = T.axis.remap("SS", [j, i])
+        Y[vi, vj] = D[vi, vj] + X[vi, 5 - vj]
+""",
+    ),
+    "limits": _text(
+        "A: T.Buffer((5, 9), 'int32'); B: T.Buffer((5,), 'int32'); Z: T.Buffer((5,), 'int32')",
+        """
+M = T.alloc_buffer((5,), "int32")
+S = T.alloc_buffer((5,), "int32")
+for i, k in T.grid(5, 9):
+    with T.block("M"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            M[vi] = T.int32(-2147483648)
+        M[vi] = T.max(M[vi], A[vi, vk])
+for i in range(5):
+    with T.block("S"):
+        vi = T.axis.spatial(5, i)
+        S[vi] = T.max(T.int32(2), T.max(M[vi], B[vi]))
+for i, k in T.grid(5, 3):
+    with T.block("Z"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            Z[vi] = T.int32(0)
+        Z[vi] = Z[vi] + S[vi] * A[vi, vk * 3]
+""",
+    ),
+    "layout_and_back": _text(
+        "A: T.Buffer((6, 10)); Y: T.Buffer((6, 10))",
+        """
+P = T.alloc_buffer((6, 3, 4))
+Q = T.alloc_buffer((6, 3, 4))
+for i, j, k in T.grid(6, 3, 4):
+    with T.block("P"):
+        vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+        P[vi, vj, vk] = T.if_then_else(vj * 4 + vk < 10, A[vi, vj * 4 + vk], T.float32(0))
+for i, j, k in T.grid(6, 3, 4):
+    with T.block("Q"):
+        vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+        Q[vi, vj, vk] = P[vi, vj, vk] * T.float32(2)
+for i, j in T.grid(6, 10):
+    with T.block("Y"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        Y[vi, vj] = Q[vi, vj // 4, vj % 4] + T.float32(1)
+""",
+    ),
+    "writers_between": _text(
+        "A: T.Buffer((4, 6)); Y: T.Buffer((4, 6)); Z: T.Buffer((4,))",
+        """
+D = T.alloc_buffer((4, 6))
+for i, j in T.grid(4, 6):
+    with T.block("D"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        D[vi, vj] = A[vi, vj] + T.float32(1)
+for i, j in T.grid(4, 6):
+    with T.block("Y"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        Y[vi, vj] = D[vi, 5 - vj] * T.float32(3)
+for i, j in T.grid(4, 3):
+    with T.block("half"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        D[vi, vj * 2] = A[vi, vj] - T.float32(2)
+for i, j in T.grid(4, 6):
+    with T.block("Z"):
+        vi, vj = T.axis.remap("SR", [i, j])
+        with T.init():
+            Z[vi] = T.float32(0)
+        Z[vi] = Z[vi] + D[vi, vj]
+""",
+    ),
 }

@@ -92,7 +92,7 @@ class Draw:
 
     # -- values ------------------------------------------------------------------------------------
     def scope(self) -> str:
-        return self.rng.choice(["global"] * 4 + ["local"] * 3 + ["register"])
+        return self.rng.choice(["global"] * 7 + ["local"] * 6 + ["register"] * 2 + ["global.A_reg"])
 
     def factor(self) -> int | Expr:
         """A factor: a number, a sampled value, or an expression of one."""

@@ -19,6 +19,7 @@ from burnish.tensorir.expr import Call
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.tensor_intrin import TensorIntrin
+from burnish.tensorir.schedule.trace.handles import BlockHandle
 from burnish.tensorir.schedule.trace.trace import Instruction, Trace
 from burnish.tensorir.stmt import Block, SeqStmt
 from burnish.tests.strategies.corpus import CORPUS, PROGRAMS
@@ -64,9 +65,11 @@ def _split(d: Draw) -> Arguments:
 
 def _loop_partition(d: Draw) -> Arguments:
     loop = d.loop()
-    factors: list[Any] = [d.factor(), None]
+    factors: list[Any] = [d.factor()] if d.chance(0.2) else [d.factor(), None]
     if d.chance(0.2):
         factors.insert(0, d.rng.randrange(1, 3))
+    if d.chance(0.2):
+        d.rng.shuffle(factors)
     return loop, factors
 
 
@@ -140,6 +143,12 @@ def _is_read(d: Draw, block: Block) -> bool:
     return any(id(x.buffer) in written for r in d.realizes() for x in r.block.reads)
 
 
+def _is_updated(d: Draw, block: Block) -> bool:
+    """Whether a block reads what several blocks write."""
+    writers = Counter(id(r.buffer) for x in d.realizes() for r in x.block.writes)
+    return any(writers[id(r.buffer)] > 1 for r in block.reads)
+
+
 def _compute_at(d: Draw) -> Arguments:
     block = d.some_block(lambda b: _is_read(d, b))
     if d.chance(0.2):
@@ -151,8 +160,22 @@ def _compute_at(d: Draw) -> Arguments:
     return {"block": block, "loop": d.rng.choice(at), **keep, **place}
 
 
+def _relaid_copy(d: Draw, block: BlockHandle) -> BlockHandle:
+    """A copy of what a block writes, whose buffer or axes have another layout, padded or not."""
+    copy = d.sch.cache_write(block, 0, d.rng.choice(["global", "local"]))
+    count = len(d.sch.get(copy).iter_vars)
+    if d.chance(0.5) or not count:
+        rank = d.sch.get(copy).reads[0].buffer.ndim
+        pad = d.rng.choice([None, 0.0])
+        d.sch.transform_layout(copy, ("read", 0), d.index_map(rank), pad)
+    else:
+        d.sch.transform_block_layout(copy, d.index_map(count))
+    return copy
+
+
 def _reverse_compute_at(d: Draw) -> Arguments:
-    block = d.block()
+    """A consumer, or a copy in another layout, mostly under a loop of its producer."""
+    block = _relaid_copy(d, d.block()) if d.chance(0.2) else d.block()
     producers = d.sch.get_producers(block)
     if not producers and d.chance(0.9):
         raise NoCandidateError
@@ -202,7 +225,7 @@ def _rfactor(d: Draw) -> Arguments:
 
 def _fuse_reduction_epilogue(d: Draw) -> Arguments:
     """A reduction, and mostly a block that reads its result."""
-    block = d.reduction()
+    block = d.some_block(lambda b: b.init is not None and _is_read(d, b))
     consumers = d.sch.get_consumers(block)
     if not consumers and d.chance(0.9):
         raise NoCandidateError
@@ -280,7 +303,8 @@ def _decompose_padding(d: Draw) -> Arguments:
 
 # -- buffers ---------------------------------------------------------------------------------------
 def _cache_read(d: Draw) -> Arguments:
-    block = d.block()
+    """A block, and now and then one that stands between two writers of what it reads."""
+    block = d.some_block(lambda b: _is_updated(d, b)) if d.chance(0.2) else d.block()
     given = {"consumer_blocks": [d.block()]} if d.chance(0.2) else {}
     index = d.index(d.reads_of(block))
     return {"block": block, "read_buffer_index": index, "storage_scope": d.scope(), **given}
