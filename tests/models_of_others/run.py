@@ -40,8 +40,10 @@ where it is at most twice as far from float64's as eager's own.
 It is compiled for one shape and, by itself, for any batch (of texts and waves any length too).
 Compilation and calls take place under nothing, under `no_grad` or under `inference_mode`, by
 the model's name; with `train()` left on a model is refused by name where that changes its result,
-and compiled otherwise. Export is torch.export and the import behind it; a call is timed on one
-thread. The run that wrote this had {count} of {all} models, of which {agree} agree both ways.
+and compiled otherwise. Export is torch.export and the import behind it, compile is what comes
+after, on two cores, with kernels from the cache that an earlier model of the run had; a call is
+timed on one thread. The run that wrote this{machine} had {count} of {all} models, of which {agree}
+agree both ways.
 """
 _FORK = multiprocessing.get_context("fork")
 
@@ -128,6 +130,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--trace", action="store_true", help="show where errors come from")
     parser.add_argument("--seconds", type=float, default=LIMIT_SECONDS)
     parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--machine", default="", help="what the page calls the machine")
     given = parser.parse_args(argv)
     names = [case.name for case in CASES if re.search(given.match, case.name)]
     options = {"static_only": given.static, "trace": given.trace}
@@ -137,16 +140,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         known[result["name"]] = result
         ordered = {case.name: known[case.name] for case in CASES if case.name in known}
         given.data.write_text(json.dumps(ordered, indent=1) + "\n")
-    PAGE.write_text(page(json.loads(given.data.read_text())))
+    PAGE.write_text(page(json.loads(given.data.read_text()), given.machine))
     return 0
 
 
-def page(outcomes: dict[str, dict[str, Any]]) -> str:
+def page(outcomes: dict[str, dict[str, Any]], machine: str = "") -> str:
     """The document: how many agree, a line for each model, the slowest to compile."""
     rows = list(outcomes.values())
     agree = sum(not r["static"] and not r["dynamic"] for r in rows)
     slow = sorted(rows, key=lambda r: -r["compile_seconds"])[:10]
-    parts = [HEAD.format(tolerance=TOLERANCE, agree=agree, count=len(rows), all=len(CASES))]
+    where = f", on {machine}" if machine else ""
+    parts = [
+        HEAD.format(
+            tolerance=TOLERANCE, agree=agree, count=len(rows), all=len(CASES), machine=where
+        )
+    ]
     parts += [
         "| model | one shape | any batch (and length) | export, s | compile, s | ms | eager, ms |"
     ]
