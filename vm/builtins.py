@@ -36,6 +36,9 @@ from .signature import Signature, format_shape
 from .storage import Storage, storage_dtype
 from .tensor import Tensor, empty, wrap
 
+LARGEST_SIZE = 1 << 38
+"""Of those computed from data; what is larger was never meant, and fits no memory."""
+
 Observer: TypeAlias = Callable[[VMFunction, Call, int], None]
 """Told of each call that ran: the function it stands in, the call, nanoseconds."""
 
@@ -74,9 +77,10 @@ def check(frame: Frame, condition: str, message: str) -> None:
 
 def bind_dim(frame: Frame, name: str, number: float) -> None:
     """Set a dim that is no parameter's, whose value the program has computed."""
-    if number != int(number) or number < 0:
+    if number != int(number) or not 0 <= number <= LARGEST_SIZE:
+        expected = f"{name} from 0 up" if number < 0 else f"{name} of at most {LARGEST_SIZE}"
         raise ShapeMismatchError(
-            frame.function.name, f"{name} from 0 up", str(number), "a size computed from data"
+            frame.function.name, expected, str(number), "a size computed from data"
         )
     frame.dims[frame.function.dim_names.index(name)] = int(number)
 

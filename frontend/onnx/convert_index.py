@@ -10,6 +10,7 @@ from ...graphir.dim import static_value
 from ...graphir.expr import Atom, constant
 from ...support.errors import FrontendError
 from .. import scatter
+from .data_sizes import counted, positions, size_of
 from .registry import Context, Value, attribute, converts, import_dtype, node_name
 from .term import Term
 
@@ -87,19 +88,21 @@ def scatter_elements(context: Context, node: NodeProto) -> Value:
 def one_hot(context: Context, node: NodeProto) -> Value:
     """Each class number compared with the index, and with the index from the end."""
     indices, values = context.operand(node, 0), context.operand(node, 2)
-    depth = int(context.number(node, 1) or 0)
+    value = context.answered(context.required(node, 1))
+    sizes = context.sizes(value)
+    count = Term(context, context.tensor(value, node_name(node)))
+    depth = sizes.dims[0] if sizes is not None else size_of(context, count, node, 1)
     kind = context.type(indices)
     axis = int(attribute(node, "axis", -1))
     axis += kind.ndim + 1 if axis < 0 else 0
     if not 0 <= axis <= kind.ndim:
         raise FrontendError(f"{node_name(node)}: axis {axis} of a result of {kind.ndim + 1} dims.")
-    column = (-1, *[1] * (kind.ndim - axis))
     wide = context.op("expand_dims", indices, axis=axis)
-    classes = np.arange(depth).reshape(column)
-    hot: Atom = context.op("equal", wide, constant(classes, kind.dtype))
+    classes = positions(context, depth).reshape(depth, *[1] * (kind.ndim - axis))
+    hot: Atom = context.op("equal", wide, classes.cast(str(kind.dtype)).atom)
     if kind.dtype.kind != "uint":
-        negative = context.op("equal", wide, constant(classes - depth, kind.dtype))
-        hot = context.op("logical_or", hot, negative)
+        behind = (classes - counted(context, depth)).cast(str(kind.dtype))
+        hot = context.op("logical_or", hot, context.op("equal", wide, behind.atom))
     off, on = (
         context.reshape(
             context.op("strided_slice", values, axes=(0,), begin=(i,), end=(i + 1,), strides=(1,)),

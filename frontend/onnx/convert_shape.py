@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from onnx import NodeProto
 
-from ...graphir.dim import print_shape, product, static_shape
-from ...graphir.expr import Atom, Constant, constant
+from ...graphir.dim import print_shape, product, static_shape, static_value
+from ...graphir.expr import Atom, Constant, Var, constant
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm
+from .data_shapes import (
+    expanded,
+    numbers,
+    padded,
+    reshaped,
+    sliced,
+    split_at,
+    steps_of_sizes,
+    triangle,
+)
+from .data_sizes import Entry, dims_of, entries, positions, term_of
 from .registry import (
     MOST_ELEMENTS,
+    MOST_SIZES,
     Context,
     Narrow,
     ShapeValue,
@@ -21,6 +34,7 @@ from .registry import (
     converts,
     node_name,
 )
+from .term import Term
 
 _LARGE = 1 << 31
 """Slice bounds from here on mean: to the end."""
@@ -32,11 +46,15 @@ _PAD_MODES = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 def reshape(context: Context, node: NodeProto) -> Value:
     """0 copies a dim of the input (unless allowzero), -1 takes what is left."""
     value = context.required(node, 0)
-    wanted = _reshape_dims(node) if context.opset < 5 else context.shape_value(node, 1).dims
+    given = _reshape_dims(node) if context.opset < 5 else entries(context, node, 1) or ()
     sizes = context.sizes(value)
-    if sizes is not None and len(wanted) <= 1:
-        return ShapeValue(sizes.dims, scalar=not wanted)
+    if sizes is not None and len(given) <= 1:
+        return ShapeValue(sizes.dims, scalar=not given)
     x = context.operand(node, 0)
+    wanted = [d for d in given if isinstance(d, Expr)]
+    if len(wanted) < len(given):
+        zero = bool(attribute(node, "allowzero", 0))
+        return reshaped(context, node, Term(context, x), given, allowzero=zero).atom
     own = context.type(x).shape
     dims: list[Expr] = []
     for i, d in enumerate(wanted):
@@ -105,8 +123,11 @@ def unsqueeze(context: Context, node: NodeProto) -> Value:
 @converts("Expand")
 def expand(context: Context, node: NodeProto) -> Value:
     """Broadcasts both ways: a 1 in the wanted shape keeps the input's dim."""
-    wanted = list(context.shape_value(node, 1).dims)
+    given = entries(context, node, 1) or []
     x = context.operand(node, 0)
+    wanted = [d for d in given if isinstance(d, Expr)]
+    if len(wanted) < len(given):
+        return expanded(context, node, Term(context, x), given).atom
     own = list(context.type(x).shape)
     width = max(len(own), len(wanted))
     own = [IntImm(1)] * (width - len(own)) + own
@@ -122,7 +143,7 @@ def tile(context: Context, node: NodeProto) -> Value:
     """x[n] repeated r times is x[1, n] stretched to [r, n] and flattened, in each dim."""
     x = context.operand(node, 0)
     own = context.type(x).shape
-    counts = context.shape_value(node, 1).dims
+    counts = dims_of(context, node, 1)
     if len(counts) != len(own):
         raise FrontendError(f"{node_name(node)}: {len(counts)} repeats for {len(own)} dims.")
     split = [d for size in own for d in (IntImm(1), size)]
@@ -139,41 +160,84 @@ def concat(context: Context, node: NodeProto) -> Value:
     if parts is not None and not any(p.scalar for p in parts):
         return ShapeValue(tuple([d for p in parts for d in p.dims]))
     tensors = [context.tensor(v, node_name(node)) for v in values]
-    return context.op("concat", *tensors, axis=int(attribute(node, "axis")))
+    made = context.op("concat", *tensors, axis=int(attribute(node, "axis")))
+    known = [_parts(context, v, t) for v, t in zip(values, tensors, strict=True)]
+    if all(known) and any(context.sizes(v) is not None for v in values):
+        context.parts[made] = tuple([p for parts in known for p in parts])
+    return made
+
+
+def _parts(context: Context, value: Value, atom: Atom) -> list[Expr | Atom]:
+    """The sizes in a vector, and scalars of those that are data; nothing where it is no short
+    vector of integers."""
+    sizes = context.sizes(value)
+    if sizes is not None:
+        return [] if sizes.scalar else list(sizes.dims)
+    kind = context.type(atom)
+    count = static_value(kind.shape[0]) if kind.ndim == 1 else None
+    if not count or count > MOST_SIZES or kind.dtype != "int64":
+        return []
+    return [Term(context, atom).at(0, i).atom for i in range(count)]
 
 
 @converts("Slice")
 def slice_(context: Context, node: NodeProto) -> Value:
     if context.opset < 10:
         found = [attribute(node, n) for n in ("starts", "ends", "axes")]
-        starts, ends, axes, steps = *found, None
+        starts, ends = (None if f is None else _numbers(f) for f in found[:2])
+        axes, steps = found[2], None
     else:
-        starts, ends, axes, steps = (context.ints(node, i) for i in range(1, 5))
+        starts, ends = (entries(context, node, i) for i in (1, 2))
+        axes, steps = (context.ints(node, i) for i in (3, 4))
     if starts is None or ends is None:
         raise FrontendError(f"{node_name(node)}: its starts or ends are missing.")
     axes = list(axes) if axes is not None else list(range(len(starts)))
     steps = list(steps) if steps is not None else [1] * len(starts)
-    ends = [None if abs(e) >= _LARGE else e for e in ends]
-    starts = [None if abs(s) >= _LARGE else s for s in starts]
+    bounds = [(_bound(b), _bound(e)) for b, e in zip(starts, ends, strict=True)]
     sizes = context.sizes(context.required(node, 0))
     if sizes is not None and not sizes.scalar:
-        return ShapeValue(sizes.dims[slice(starts[0], ends[0], steps[0])])
-    return context.op(
-        "strided_slice",
-        context.operand(node, 0),
-        axes=tuple(axes),
-        begin=tuple(starts),
-        end=tuple(ends),
-        strides=tuple(steps),
-    )
+        first = _known_bounds(bounds[0])
+        if first is not None:
+            return ShapeValue(sizes.dims[slice(*first, steps[0])])
+    x = Term(context, context.operand(node, 0))
+    for axis, both, step in zip(axes, bounds, steps, strict=True):
+        known, is_static = _known_bounds(both), static_value(x.shape[axis]) is not None
+        if known is not None and (is_static or known in ((None, None), (0, None))):
+            x = Term(context, _cut(context, x.atom, axis, known[0], known[1], step))
+        else:
+            x = sliced(context, node, x, axis, both, step)
+    return x.atom
+
+
+def _numbers(values: Sequence[int]) -> list[Entry]:
+    return [IntImm(v) for v in values]
+
+
+def _bound(entry: Entry) -> Entry | None:
+    """A bound of a slice; None where it means: to the end."""
+    return None if isinstance(entry, IntImm) and abs(entry.value) >= _LARGE else entry
+
+
+def _known_bounds(
+    bounds: tuple[Entry | None, Entry | None],
+) -> tuple[int | None, int | None] | None:
+    """Bounds as numbers, where both are known."""
+    if not all(b is None or isinstance(b, IntImm) for b in bounds):
+        return None
+    start, end = (b.value if isinstance(b, IntImm) else None for b in bounds)
+    return start, end
 
 
 @converts("Split")
 def split(context: Context, node: NodeProto) -> list[Value]:
     """Into given sizes, or equal ones (the last may be smaller)."""
-    sizes = attribute(node, "split") if context.opset < 13 else context.ints(node, 1)
+    given = None if context.opset < 13 else entries(context, node, 1)
     x = context.operand(node, 0)
     axis = int(attribute(node, "axis", 0))
+    if any(not isinstance(s, IntImm) for s in given or ()):
+        parts = split_at(context, node, Term(context, x), axis, given or ())
+        return [p.atom for p in parts]
+    sizes = attribute(node, "split") if context.opset < 13 else context.ints(node, 1)
     length = static_shape([context.type(x).shape[axis]])
     if sizes is None:
         if length is None:
@@ -189,7 +253,9 @@ def split(context: Context, node: NodeProto) -> list[Value]:
     ]
 
 
-def _cut(context: Context, x: Atom, axis: int, begin: int, end: int | None, step: int = 1) -> Atom:
+def _cut(
+    context: Context, x: Atom, axis: int, begin: int | None, end: int | None, step: int = 1
+) -> Atom:
     return context.op("strided_slice", x, axes=(axis,), begin=(begin,), end=(end,), strides=(step,))
 
 
@@ -253,12 +319,20 @@ def pad(context: Context, node: NodeProto) -> Value:
             f"{node_name(node)}: mode {mode!r} cannot be imported; known are {known}."
         )
     old = context.opset < 11
-    widths = attribute(node, "pads") if old else context.ints(node, 1)
-    value = attribute(node, "value", 0.0) if old else context.number(node, 2)
+    given = None if old else entries(context, node, 1)
     x = context.operand(node, 0)
     ndim = context.type(x).ndim
     axes = None if old else context.ints(node, 3)
     axes = [a % ndim for a in axes] if axes is not None else list(range(ndim))
+    number = None if old else context.answered(context.raw(node, 2))
+    is_known = all(isinstance(w, IntImm) for w in given or ()) and not isinstance(number, Var)
+    if given is not None and not is_known and len(given) == 2 * len(axes):
+        fill = None if number is None else Term(context, context.operand(node, 2)).reshape()
+        both = zip(given[: len(axes)], given[len(axes) :], strict=True)
+        pairs = dict(zip(axes, both, strict=True))
+        return padded(context, node, Term(context, x), pairs, mode, fill).atom
+    widths = attribute(node, "pads") if old else context.ints(node, 1)
+    value = attribute(node, "value", 0.0) if old else context.number(node, 2)
     if widths is None or len(widths) != 2 * len(axes):
         raise FrontendError(f"{node_name(node)}: expected {2 * len(axes)} pads, found {widths}.")
     flat = [0] * (2 * ndim)
@@ -276,14 +350,16 @@ def pad(context: Context, node: NodeProto) -> Value:
 
 @converts("Trilu")
 def trilu(context: Context, node: NodeProto) -> Value:
-    """The upper (lower) triangle, 0 elsewhere; the last two dims must be static."""
+    """The upper (lower) triangle, 0 elsewhere."""
     x = context.operand(node, 0)
     kind = context.type(x)
     sizes = static_shape(kind.shape[-2:])
-    diagonal = int(context.number(node, 1) or 0)
-    if sizes is None:
-        raise FrontendError(f"{node_name(node)}: a triangle needs static sizes.")
     upper = bool(attribute(node, "upper", 1))
+    given = entries(context, node, 1) or [IntImm(0)]
+    if sizes is None or not isinstance(given[0], IntImm):
+        side = term_of(context, given[0])
+        return triangle(context, node, Term(context, x), side, upper=upper).atom
+    diagonal = given[0].value
     below = np.tri(sizes[0], sizes[1], diagonal - 1 if upper else diagonal) > 0
     mask = ~below if upper else below
     return context.op("where", constant(mask), x, context.scalar(0, kind.dtype))
@@ -314,7 +390,10 @@ def _dims_of(context: Context, node: NodeProto) -> tuple[Expr, ...]:
 @converts("Range")
 def range_(context: Context, node: NodeProto) -> Value:
     """Of known bounds: a constant."""
-    dtype = context.type(context.operand(node, 0)).dtype
+    values = [context.answered(context.required(node, i)) for i in range(3)]
+    dtype = context.type(context.tensor(values[0], node_name(node))).dtype
+    if not all(isinstance(v, Constant) for v in values) and context.binds_sizes:
+        return _counted_range(context, node, values)
     bounds = [context.number(node, i) or 0 for i in range(3)]
     if not bounds[2] or (bounds[1] - bounds[0]) / bounds[2] > MOST_ELEMENTS:
         raise FrontendError(
@@ -324,3 +403,16 @@ def range_(context: Context, node: NodeProto) -> Value:
     start, stop, step = (np.array(b, "float64" if dtype.is_float else "int64") for b in bounds)
     count = max(0, math.ceil((stop - start) / step))
     return constant(start + np.arange(count) * step, dtype)
+
+
+def _counted_range(context: Context, node: NodeProto, values: list[Value]) -> Value:
+    """Of sizes: as many numbers as these say. Of data: a size of its own."""
+    terms = [Term(context, context.tensor(v, node_name(node))).reshape() for v in values]
+    sizes = context.all_sizes(values)
+    if sizes is not None:
+        start, limit, step = (s.dims[0] for s in sizes)
+        count = steps_of_sizes(start, limit, step)
+        if count is not None:
+            places = positions(context, count)
+            return (places * terms[2] + terms[0]).atom
+    return numbers(context, node, terms[0], terms[1], terms[2]).atom

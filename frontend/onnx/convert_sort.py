@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from onnx import NodeProto
 
 from ...support.errors import FrontendError
+from ...tensorir.expr import IntImm
+from .data_sizes import counted, entries, positions, size_of, term_of, valid
 from .registry import Context, Value, attribute, converts, node_name
 from .term import Term
 
@@ -25,16 +25,21 @@ def arg_extreme(context: Context, node: NodeProto) -> Value:
 def top_k(context: Context, node: NodeProto) -> list[Value]:
     """Always in order; of equal elements those with the lower index."""
     x = context.operand(node, 0)
-    if context.opset < 10:
-        k: Any = attribute(node, "k")
-    else:
-        given = context.ints(node, 1)
-        k = given[0] if given is not None and len(given) == 1 else None
-    if k is None:
-        raise FrontendError(f"{node_name(node)}: k must be one constant number.")
+    old = context.opset < 10
+    given = [IntImm(attribute(node, "k"))] if old else entries(context, node, 1)
+    if given is None or len(given) != 1:
+        raise FrontendError(f"{node_name(node)}: k must be one number.")
     axis = int(attribute(node, "axis", -1))
     descending = bool(attribute(node, "largest", 1))
-    order = context.op("argsort", x, axis=axis, descending=descending, count=int(k))
+    if isinstance(given[0], IntImm):
+        count = given[0].value
+        order = context.op("argsort", x, axis=axis, descending=descending, count=count)
+    else:
+        length = counted(context, context.type(x).shape[axis])
+        k = term_of(context, given[0])
+        size = size_of(context, valid(k, k <= length), node, 1)
+        order = context.op("argsort", x, axis=axis, descending=descending)
+        order = context.op("take", order, positions(context, size).atom, axis=axis)
     return [context.op("gather_elements", x, order, axis=axis), order]
 
 

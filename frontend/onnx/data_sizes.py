@@ -9,6 +9,8 @@ repeated and the number asked for (``Context.binds_sizes``).
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 from onnx import NodeProto
 
@@ -25,8 +27,10 @@ from .term import Term
 def size_of(context: Context, count: Term, node: NodeProto, index: int = 0) -> Expr:
     """The size that a scalar of integers tells: the same name for the same computation. A number,
     where it is constant, or where the import asks for sizes (of data behind input ``index``)."""
+    if isinstance(count.atom, Constant):
+        return IntImm(int(context.array(count.atom).item()))
     count = count.reshape().cast("int64")
-    if isinstance(count.atom, Constant) or not context.binds_sizes:
+    if not context.binds_sizes:
         return IntImm(int(context.array(context.known(count.atom, node, index)).item()))
     number = context.numbers.of(count.atom)
     if number not in context.sizes_of_data:
@@ -35,6 +39,7 @@ def size_of(context: Context, count: Term, node: NodeProto, index: int = 0) -> E
         shape = ShapeExpr((dim,), ShapeType((dim,)))
         context.builder.emit(Call("bind_size", (count.atom, shape)))
         context.sizes_of_data[number] = dim
+        context.binds_shapes |= not context.reads_data(count.atom)
     return context.sizes_of_data[number]
 
 
@@ -75,14 +80,53 @@ def coordinates(context: Context, places: Term, shape: tuple[Expr, ...]) -> list
     return found[::-1]
 
 
+Entry: TypeAlias = Expr | Term
+"""A number that decides about sizes: known at import (arithmetic on sizes), or a scalar int64 of
+data."""
+
+
+def entries(context: Context, node: NodeProto, index: int) -> list[Entry] | None:
+    """An input of integers that decide about sizes, one by one; None where it is absent. What is
+    data is asked for, where sizes are not bound, or it is no vector of known length."""
+    value = context.raw(node, index)
+    if value is None:
+        return None
+    value = context.answered(value)
+    if isinstance(value, Var) and context.binds_sizes:
+        kind = context.type(value)
+        count = static_value(kind.shape[0]) if kind.ndim == 1 else 1 if kind.ndim == 0 else None
+        if count is not None and count <= MOST_SIZES and kind.dtype.is_integer:
+            return _entries_of(context, value, count)
+    return list(context.shape_value(node, index).dims)
+
+
+def _entries_of(context: Context, value: Var, count: int) -> list[Entry]:
+    known = context.parts.get(value)
+    if known is not None:
+        return [p if isinstance(p, Expr) else Term(context, p) for p in known]
+    row = Term(context, value).reshape(count).cast("int64")
+    return [row.at(0, i) for i in range(count)]
+
+
+def term_of(context: Context, entry: Entry) -> Term:
+    """An entry as a scalar int64."""
+    return entry if isinstance(entry, Term) else counted(context, entry)
+
+
+def dim_of(context: Context, entry: Entry, node: NodeProto, index: int) -> Expr:
+    """An entry of 0 or more as a size."""
+    return size_of(context, entry, node, index) if isinstance(entry, Term) else entry
+
+
 def dims_of(context: Context, node: NodeProto, index: int) -> tuple[Expr, ...]:
     """An input that holds sizes of 0 or more: those of data have names, where it is a vector of
     known length."""
-    value = context.required(node, index)
-    if isinstance(value, Var) and context.binds_sizes:
-        kind = context.type(value)
-        count = static_value(kind.shape[0]) if kind.ndim == 1 else None
-        if count is not None and count <= MOST_SIZES and kind.dtype.is_integer:
-            sizes = Term(context, value)
-            return tuple([size_of(context, sizes.at(0, i), node, index) for i in range(count)])
-    return context.shape_value(node, index).dims
+    context.required(node, index)
+    return tuple([dim_of(context, e, node, index) for e in entries(context, node, index) or ()])
+
+
+def valid(term: Term, *conditions: Term) -> Term:
+    """A size, or -1, which none is, where one of the conditions does not hold."""
+    for condition in conditions:
+        term = condition.where(term, -1)
+    return term

@@ -117,14 +117,15 @@ def import_onnx(
     if may_ask_types and inputs.is_open:
         return _ask(inputs, "types", "an input has no shape of its own", source)
     inputs.bind(context, types)
+    context.may_ask_types = may_ask_types = may_ask_types and bool(inputs.dim_names)
     try:
         question, outputs, results = _convert_graph(context, inputs, graph)
     except BurnishError as error:
-        if answers is not None and context.sizes_of_data:
-            return _ask(inputs, "sizes", f"a size of data must be known: {error}", source)
-        if not may_ask_types or not inputs.dim_names:
+        if may_ask_types and (context.binds_shapes or not context.sizes_of_data):
+            return _ask(inputs, "types", str(error), source)
+        if answers is None or not context.sizes_of_data:
             raise
-        return _ask(inputs, "types", str(error), source)
+        return _ask(inputs, "sizes", f"a size of data must be known: {error}", source)
     is_plain = outputs is None or outputs.is_plain
     is_single = results == 1
     # Shapes tell programs apart when they are loaded; values would not.

@@ -24,16 +24,27 @@ from onnx import FunctionProto, NodeProto, SparseTensorProto, TensorProto, helpe
 
 from ...graphir.builder import BlockBuilder, call_op
 from ...graphir.dim import static_shape
-from ...graphir.expr import Atom, Constant, Function, ShapeExpr, Var, constant
+from ...graphir.expr import (
+    Atom,
+    Call,
+    Constant,
+    Function,
+    ShapeExpr,
+    TupleGetItem,
+    Var,
+    constant,
+)
 from ...graphir.literal import readable
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
 from ...graphir.value_numbers import ValueNumbers
 from ...support.dtype import DType
 from ...support.errors import FrontendError
+from ...support.node import walk
 from ...support.writer import NameTable
 from ...tensorir.expr import Expr, IntImm, as_expr
 from ...tensorir.expr import Var as DimVar
+from .. import sizes_as_data
 from ..registry import ConverterRegistry
 from .narrow import NARROW, NarrowKind, to_stored
 
@@ -228,9 +239,15 @@ class Context:
         self.numbers = ValueNumbers(builder.lookup_binding)
         self.sizes_of_data: dict[int, DimVar] = {}
         """Named sizes, by the number of what tells them."""
+        self.binds_shapes = False
+        """Some of them are of the inputs' shapes alone."""
+        self.may_ask_types = False
+        """The shapes of the inputs are not all known, and may be asked for."""
         self.functions_made: dict[str, Function] = {}
         """Functions of the module beside ``main``: the loops of its program."""
         self.function_names = NameTable(["main"])
+        self.parts: dict[Var, tuple[Expr | Atom, ...]] = {}
+        """Of vectors joined of sizes and of data: the sizes, and scalars of the data."""
         self.is_attempt = False
         """Nothing is asked for: what needs a value that is data cannot be imported here."""
         self._answers = answers
@@ -277,6 +294,8 @@ class Context:
         reason = f"{node_name(node)}: input {index} ({node.input[index]!r})"
         if why:
             reason = f"{reason}; no one program is for all its values, because: {why}"
+        if self.may_ask_types and not self.reads_data(atom):
+            raise FrontendError(f"{reason} must be known, and is computed of symbolic sizes.")
         if self.is_attempt and atom not in self._known:
             raise NeedsValueError(atom, reason)
         if self._answers is None:
@@ -291,6 +310,20 @@ class Context:
             answer = self._answers[len(self._known)]
             self._known[atom] = constant(answer, self.type(atom).dtype)
         return self._known[atom]
+
+    def reads_data(self, atom: Atom) -> bool:
+        """Whether a value is computed from elements of an input, and not of shapes alone."""
+        waiting, seen = [atom], set[Atom]()
+        while waiting:
+            top = waiting.pop()
+            if not isinstance(top, Var) or top in seen:
+                continue
+            seen.add(top)
+            value = self.builder.lookup_binding(top)
+            if not isinstance(value, (Call, TupleGetItem, Var, Constant)):
+                return True
+            waiting += [n for n in walk(value) if isinstance(n, Var)]
+        return False
 
     def answered(self, value: Value) -> Value:
         """A value, or the constant that an answer says it is."""
@@ -333,7 +366,8 @@ class Context:
         return self.tensor(self.required(node, index), node_name(node))
 
     def tensor(self, value: Value, where: str) -> Atom:
-        """A value as a tensor; FrontendError for sizes that are symbolic, and for what is none."""
+        """A value as a tensor, symbolic sizes counted when the model runs; FrontendError for what
+        is none."""
         if isinstance(value, Narrow):
             raise FrontendError(
                 f"{where}: numbers of dtype {value.kind.name} are imported for Cast, "
@@ -345,12 +379,14 @@ class Context:
         if not isinstance(value, ShapeValue):
             return value
         sizes = [d.value for d in value.dims if isinstance(d, IntImm)]
-        if len(sizes) != len(value.dims):
-            raise FrontendError(
-                f"{where}: a symbolic size is used as tensor data, which cannot be imported; make "
-                "the dim static, or pass the number as an input."
-            )
-        return constant(np.array(sizes[0] if value.scalar else sizes, np.int64))
+        if len(sizes) == len(value.dims):
+            return constant(np.array(sizes[0] if value.scalar else sizes, np.int64))
+        counts = [sizes_as_data.counted(self, d) for d in value.dims]
+        if value.scalar:
+            return counts[0]
+        made = self.op("concat", *[self.op("expand_dims", c, axis=0) for c in counts], axis=0)
+        self.parts[made] = value.dims
+        return made
 
     def sizes(self, value: Value | None) -> ShapeValue | None:
         """A value as sizes where it can be: a shape value, or a small int64 constant of rank 0 or

@@ -14,26 +14,26 @@ from burnish.support.errors import ArityError, DTypeMismatchError, ShapeMismatch
 X = np.arange(6, dtype=np.float32)
 
 
-def reshaping() -> CompiledModel:
+def unsqueezing() -> CompiledModel:
     return burnish.compile(
         parser.parse_model(
             '<ir_version: 8, opset_import: ["" : 17]> '
-            "g (float[6] x, int64[2] shape) => (float y) { y = Reshape(x, shape) }"
+            "g (float[6] x, int64[2] axes) => (float y) { y = Unsqueeze(x, axes) }"
         )
     )
 
 
-def test_a_shape_that_is_an_input_makes_a_program_for_each_value() -> None:
-    model = reshaping()
-    for shape in ([2, 3], [3, 2], [2, 3], [-1, 6]):
-        found = model(X, np.array(shape))
-        assert np.array_equal(found, X.reshape(shape))
+def test_axes_that_are_an_input_make_a_program_for_each_value() -> None:
+    model = unsqueezing()
+    for axes in ([0, 1], [1, 2], [0, 1], [0, -1]):
+        found = model(X, np.array(axes))
+        assert np.array_equal(found, np.expand_dims(X, axes))
     assert model.compilations == 3
 
 
 def test_calls_are_checked_before_anything_is_asked() -> None:
     with pytest.raises(ArityError, match="the model takes 2 inputs"):
-        reshaping()(X)
+        unsqueezing()(X)
 
 
 def test_how_many_elements_are_not_zero_is_computed() -> None:
@@ -51,38 +51,39 @@ def test_there_is_a_note_and_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     model = burnish.compile(
         parser.parse_model(
             '<ir_version: 8, opset_import: ["" : 17]> '
-            "g (float[1] x, int64[1] n) => (float y) { y = Expand(x, n) }"
+            "g (float[1, 1, 1, 1] x, int64[1] n) => (float y) { y = Unsqueeze(x, n) }"
         )
     )
+    x = np.ones((1, 1, 1, 1), np.float32)
     for n in range(3):
-        model(X[1:2], np.array([n + 1]))
+        model(x, np.array([n]))
     with pytest.warns(UserWarning, match="for the fourth time: its program depends on values"):
-        model(X[1:2], np.array([4]))
+        model(x, np.array([3]))
     monkeypatch.setattr(questions, "MOST_PROGRAMS", 4)
     with pytest.raises(VMError, match="and was compiled for 4 of them; the next one is refused"):
-        model(X[1:2], np.array([5]))
-    assert model(X[1:2], np.array([4])).tolist() == [1.0] * 4
+        model(x, np.array([4]))
+    assert model(x, np.array([3])).tolist() == [[[[[1.0]]]]]
 
 
 def test_a_tuned_program_takes_the_place_of_the_first() -> None:
-    model = reshaping()
-    model(X, np.array([2, 3]))
+    model = unsqueezing()
+    model(X, np.array([0, 1]))
     old = model._current
     assert old is not None
     new = questions.CompiledSignature(old.imported, old.executable, 1)
     assert model._replace(old, new)
-    model(X, np.array([2, 3]))
+    model(X, np.array([0, 1]))
     assert model._current is new
 
 
 def test_a_call_that_does_not_fit_is_refused_before_anything_is_compiled() -> None:
-    model = reshaping()
-    with pytest.raises(DTypeMismatchError, match="shape"):
-        model(X, np.array([2.0, 3.0]))
-    with pytest.raises(ShapeMismatchError, match="shape"):
-        model(X, np.array([1, 2, 3]))
+    model = unsqueezing()
+    with pytest.raises(DTypeMismatchError, match="axes"):
+        model(X, np.array([0.0, 1.0]))
+    with pytest.raises(ShapeMismatchError, match="axes"):
+        model(X, np.array([0, 1, 2]))
     with pytest.raises(DTypeMismatchError, match="x"):
-        model(X.astype(np.int32), np.array([2, 3]))
+        model(X.astype(np.int32), np.array([0, 1]))
     assert model.compilations == 0
     assert model._asking is not None
     assert not model._asking._root.after
@@ -103,14 +104,14 @@ def test_dtypes_are_checked_where_shapes_are_those_of_the_call() -> None:
 def test_a_refused_call_is_not_imported_and_nothing_of_it_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model = reshaping()
-    model(X, np.array([2, 3]))
+    model = unsqueezing()
+    model(X, np.array([0, 1]))
     asking = model._asking
     assert asking is not None
     monkeypatch.setattr(questions, "MOST_PROGRAMS", 1)
     monkeypatch.setattr(asking, "_again", lambda answers: pytest.fail("imported"))
     with pytest.raises(VMError, match="compiled for 1 of them"):
-        model(X, np.array([3, 2]))
+        model(X, np.array([1, 2]))
     assert len(asking._root.after) == 1
 
 
@@ -120,7 +121,7 @@ def test_no_module_is_held_behind_its_compilation() -> None:
         "a = NonZero(x)\ny, z = Split<axis = 1>(a) }"
     )
     x = np.array([1, 0, 0, 2], np.float32)
-    for model, given in ((reshaping(), (X, np.array([2, 3]))), (burnish.compile(made), (x,))):
+    for model, given in ((unsqueezing(), (X, np.array([0, 1]))), (burnish.compile(made), (x,))):
         model(*given)
         assert model._asking is not None
         step = model._asking._root
@@ -133,14 +134,15 @@ def test_no_module_is_held_behind_its_compilation() -> None:
 
 def test_programs_share_the_weights_of_the_model() -> None:
     made = parser.parse_model(
-        '<ir_version: 8, opset_import: ["" : 17]> g (float[2, 64] x, int64[2] shape) => (float y) '
-        "{ a = MatMul(x, w)\ny = Reshape(a, shape) }"
+        '<ir_version: 8, opset_import: ["" : 17]> g (float[2, 64] x, int64[2] axes) => (float y) '
+        "{ a = MatMul(x, w)\ny = Unsqueeze(a, axes) }"
     )
     w = np.random.default_rng(0).random((64, 64), np.float32)
     made.graph.initializer.append(numpy_helper.from_array(w, "w"))
     model, x, held = burnish.compile(made), np.ones((2, 64), np.float32), []
-    for shape in ([2, 64], [64, 2]):
-        np.testing.assert_allclose(model(x, np.array(shape)), (x @ w).reshape(shape), rtol=1e-5)
+    for axes in ([0, 1], [1, 2]):
+        expected = np.expand_dims(x @ w, axes)
+        np.testing.assert_allclose(model(x, np.array(axes)), expected, rtol=1e-5)
         constants = model.executable.program.constants
         held.append([c.pointer for c in constants if getattr(c, "nbytes", 0) >= w.nbytes])
     assert len(held[0]) == 1
@@ -150,13 +152,13 @@ def test_programs_share_the_weights_of_the_model() -> None:
 def test_the_report_says_why_there_is_a_program_for_each_answer() -> None:
     made = parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[N, 3] x, int64[1] s) => (float y) '
-        "{ y = Expand(x, s) }"
+        "{ y = Unsqueeze(x, s) }"
     )
     made.graph.input[0].type.tensor_type.ClearField("shape")
     model = burnish.compile(made)
-    model(X, np.array([6]))
+    model(X, np.array([1]))
     assert model.report.notes == [
         "the program is for these shapes of the inputs alone: an input has no shape of its own.",
-        "the program is for these values of the inputs alone: the Expand that makes 'y': input 1 "
-        "('s').",
+        "the program is for these values of the inputs alone: the Unsqueeze that makes 'y': input "
+        "1 ('s').",
     ]
