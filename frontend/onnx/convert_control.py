@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import NodeProto
 
-from ...graphir.dim import dim_equal, print_dim, static_value
+from ...graphir.dim import dim_equal, print_dim, static_shape, static_value
 from ...graphir.expr import Atom, constant
 from ...support.errors import FrontendError
 from .data_control import either, inlined
@@ -45,7 +45,8 @@ def loop(context: Context, node: NodeProto) -> list[Value]:
     """
     limit, condition = context.raw(node, 0), context.raw(node, 1)
     states = [context.lookup(n, node_name(node)) for n in node.input[2:]]
-    if not any(map(context.is_data, (limit, condition))):
+    is_named = isinstance(limit, ShapeValue) and static_shape(limit.dims) is None
+    if not is_named and not any(map(context.is_data, (limit, condition))):
         written = inlined(context, lambda: _written_out(context, node, states, ""))
         if isinstance(written, list):
             return written

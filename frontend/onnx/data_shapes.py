@@ -43,7 +43,7 @@ def sliced(
         start, stop = known
         if static_value(start) == 0 and dim_equal(stop, size):
             return x
-        count = fold_dim(maximum(stop - start, 0))
+        count = _count(size, bounds, start, stop)
         places = positions(context, count)
         if static_value(start) != 0:
             places = places + counted(context, start)
@@ -75,6 +75,21 @@ def _known_bounds(size: Expr, bounds: Sequence[Entry | None]) -> tuple[Expr, Exp
         else:
             return None
     return found[0], found[1]
+
+
+def _count(size: Expr, bounds: Sequence[Entry | None], start: Expr, stop: Expr) -> Expr:
+    """How many elements are between ``start`` and ``stop``, which the bounds came to; said so that
+    [1:] and [:-1] are seen to be as many."""
+    first, last = bounds
+    if static_value(start) == 0:
+        return stop
+    if last is None and isinstance(first, IntImm) and first.value < 0:
+        return fold_dim(minimum(IntImm(-first.value), size))
+    if isinstance(first, Expr) and is_nonnegative(first):
+        if isinstance(last, IntImm) and last.value < 0:
+            stop = fold_dim(size + last.value)
+        return fold_dim(maximum(stop - first, 0))
+    return fold_dim(maximum(stop - start, 0))
 
 
 def _clipped(context: Context, bound: Entry, length: Term, low: Term, high: Term) -> Term:

@@ -135,6 +135,15 @@ def test_slices_of_a_symbolic_axis(bounds: tuple[int, int], step: int) -> None:
         test(made, x=np.resize(X, (n, 3, 4)))
 
 
+def test_neighbours_along_a_symbolic_axis_are_added() -> None:
+    body = "a = Slice(x, zero, minus, axis)\nb = Slice(x, one, end, axis)\ny = Add(a, b)"
+    end = ints(np.iinfo(np.int64).max)
+    weights = {"zero": ints(0), "minus": ints(-1), "one": ints(1), "end": end, "axis": ints(0)}
+    made = model(body, weights=weights)
+    for n in (1, 2, 5):
+        check(made, x=np.resize(X, (n, 3, 4)))
+
+
 def test_split_by_attribute_by_input_and_by_count() -> None:
     outputs = "float y0, float y1"
     for opset, attributes, arguments in (

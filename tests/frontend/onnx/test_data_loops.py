@@ -188,3 +188,23 @@ def test_a_scan_of_a_symbolic_length_is_one_program() -> None:
         np.testing.assert_allclose(last, states[-1], rtol=1e-5)
         np.testing.assert_allclose(sums, (states[::-1] ** 2).T, rtol=1e-5)
     assert compiled.compilations == 1
+
+
+def test_a_loop_that_a_size_counts() -> None:
+    body = """
+        n = Shape<end = 1>(x)
+        count = Squeeze(n)
+        y, seen = Loop (count, begins, zero) <
+            body = g1 (int64 i, bool going, float[3] s) => (bool on, float[3] t, float[3] u) {
+                on = Identity(going)
+                row = Gather(x, i)
+                t = Add(s, row)
+                u = Exp(t)
+            }
+        >
+    """
+    zero = np.zeros(3, np.float32)
+    made = _model(body, "float[N, 3] x", "float y, float seen", zero=zero)
+    compiled = check_compiled(made, x=X)
+    compare(compiled, made, x=np.concatenate([X, X]))
+    assert compiled.compilations == 1
