@@ -9,6 +9,8 @@ Names only; the definitions are in ``graphir``. Functions are built of these wit
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from .graphir import ops as ops  # fills the operator table
 from .graphir.builder import call_op
 from .graphir.define_op import define_op
@@ -38,6 +40,28 @@ from .graphir.verify import verify_module
 
 op = call_op
 const = constant
+
+_ELSEWHERE = {
+    "BlockBuilder": "burnish.BlockBuilder",
+    "DataflowVar": "burnish.graph.Var",
+    "PyExprMutator": "burnish.ExprMutator",
+    "PyExprVisitor": "burnish.ExprVisitor",
+    "ShapeStructInfo": "burnish.graph.ShapeType",
+    "TensorStructInfo": "burnish.graph.tensor_type",
+    "TupleStructInfo": "burnish.graph.TupleType",
+    "VirtualMachine": "burnish.VirtualMachine",
+    "build": "burnish.build",
+    "dpl": "visit_Call of a burnish.ExprMutator, which looks at call.op and at what lookup gives",
+    "transform": "burnish.transform",
+}
+"""Names of TVM's relax that are none here, and what does it."""
+
+
+def __getattr__(name: str) -> NoReturn:
+    known = _ELSEWHERE.get(name)
+    hint = f"; here it is {known} (docs/from_tvm.md)" if known else ""
+    raise AttributeError(f"module 'burnish.graph' has no attribute {name!r}{hint}")
+
 
 __all__ = [
     "Atom", "Binding", "BindingBlock", "Call", "CallDPS", "CallDPSPacked", "CallFunction",

@@ -48,13 +48,14 @@ def build(
     *,
     threads: int | None = None,
     precision: Precision = "fast",
+    name: str | None = None,
 ) -> Executable:
     """Compile a module; a target may be the second argument: ``build(mod, "llvm")``.
 
     Every PrimFunc that is in it is lowered exactly as it stands; operators of graph functions are
     legalised, fused and scheduled. A stage schedule (``te.create_schedule``) is built over
-    ``args``, the tensors that a call passes; ``threads`` bounds the threads of a call, and
-    ``precision`` is compile's. Raises
+    ``args``, the tensors that a call passes, into a function ``name`` ("main"); ``threads`` bounds
+    the threads of a call, and ``precision`` is compile's. Raises
     VerifyError for an ill-formed function, CodegenError for what cannot be lowered, ScheduleError
     for a stage schedule that says what cannot be done, TargetError for a bad target, ArgumentError
     for a bad number of threads.
@@ -63,8 +64,13 @@ def build(
         if target != "native":
             raise ArgumentError(f"build was given two targets, {str(args)!r} and {str(target)!r}.")
         args, target = None, args
+    if name is not None and not isinstance(mod, StageSchedule):
+        raise BurnishError(
+            "name= names the function of a stage schedule (create_schedule); the functions of a "
+            f"{type(mod).__name__} have names already: func.with_attr('global_symbol', {name!r})."
+        )
     if isinstance(mod, StageSchedule) or (args is not None and isinstance(mod, TensorSchedule)):
-        mod = lowered_stages(mod, args, "main", "build").func
+        mod = lowered_stages(mod, args, name or "main", "build").func
     elif args is not None:
         raise BurnishError(
             "args= goes with a stage schedule (create_schedule) or a Schedule; found "

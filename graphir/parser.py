@@ -113,8 +113,10 @@ class _ModuleParser:
         self.module = IRModule()
         self.nodes: dict[str, ast.FunctionDef] = {}
         self.active: list[str] = []
+        self.own_names = frozenset({"cls", "Module"})
 
     def parse_class(self, node: ast.ClassDef) -> IRModule:
+        self.own_names |= {node.name}
         for statement in node.body:
             match statement:
                 case ast.FunctionDef():
@@ -304,7 +306,10 @@ class _FunctionParser(ValueParser):
             self.hidden.pop(name, None)
 
     def assign(self, name: str, value: ast.expr, annotated: Type | None, node: ast.stmt) -> None:
-        if self.declare_dims([name], value):
+        """Nothing for declared dims and for ``cls = Module``, as TVM prints it: names of the
+        module are known."""
+        own = isinstance(value, ast.Name) and value.id in self.owner.own_names
+        if self.declare_dims([name], value) or (name == "cls" and own):
             return
         found = self.value(value, annotated)
         try:

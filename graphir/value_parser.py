@@ -44,6 +44,27 @@ from .type import TensorType, Type, dims_of, substitute_type, types_equal
 from .type_parser import TypeParser, literal, span_of
 from .weights import Weight
 
+_RENAMED = {
+    "avg_pool2d": "avg_pool",
+    "conv1d": "conv",
+    "conv2d": "conv",
+    "conv2d_transpose": "conv_transpose",
+    "conv3d": "conv",
+    "leakyrelu": "leaky_relu",
+    "max_pool2d": "max_pool",
+}
+"""Operators that stand in a namespace elsewhere, and what they are called here."""
+_ELSEWHERE = {
+    "call_inplace_packed": "Values are never changed: R.call_dps_packed gives a new one.",
+    "call_packed": "A registered function writes its result: R.call_dps_packed, with its type.",
+    "call_pure_packed": "A registered function writes its result: R.call_dps_packed and a type.",
+    "call_tir_inplace": "Values are never changed: R.call_tir gives a new one.",
+    "emit_te": "In text, write the operator, or a prim_func for R.call_tir.",
+    "match_cast": "A type is known when a program is parsed: annotate the parameter with its dims.",
+    "shape_of": "Dims are values of the text, named by the parameters' types.",
+    "tensor_to_shape": "A type is known when a program is parsed: dims come from shapes.",
+}
+"""What other dialects have and this one has not, and what to write."""
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
 
 
@@ -56,6 +77,8 @@ class ModuleScope(Protocol):
     module: IRModule
     nodes: dict[str, ast.FunctionDef]
     active: list[str]
+    own_names: frozenset[str]
+    """What the text calls the module itself: ``cls``, ``Module`` and the name of its class."""
 
     def function(self, name: str) -> PrimFunc | Function:
         """A function of the text, parsed when first asked for."""
@@ -78,7 +101,9 @@ class ValueParser(TypeParser):
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id="R"), attr=name)):
                 return self.operation(name, node).with_span(span)
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="cls" | "Module"), attr=name)):
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=own), attr=name)) if (
+                own in self.owner.own_names
+            ):
                 return self.call_function(name, node, annotated).with_span(span)
             case ast.Call(func=ast.Name(id=name)) if name in self.owner.nodes:
                 return self.call_function(name, node, annotated).with_span(span)
@@ -106,8 +131,10 @@ class ValueParser(TypeParser):
                 if items and all(isinstance(i, ast.Constant) for i in items):
                     return self.shape(items)
                 return Tuple(tuple([self.atom(i) for i in items]))
-            case ast.Attribute(value=ast.Name(id="cls" | "Module"), attr=name):
+            case ast.Attribute(value=ast.Name(id=own), attr=name) if own in self.owner.own_names:
                 return self.global_var(name, node)
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(), attr=name)):
+                raise self.error(f"Operators have no namespaces: {_written_here(name)}.", node)
         raise self.error("Expected a name, a number, a tuple or a call of R.<operator>.", node)
 
     def name(self, name: str, node: ast.expr) -> Atom:
@@ -171,7 +198,8 @@ class ValueParser(TypeParser):
             case "tuple":
                 return Tuple(tuple([self.atom(a) for a in node.args]))
         if name not in all_ops():
-            raise self.error(f"There is no operator R.{name}.{nearest(name, all_ops())}", node)
+            hint = f" {_ELSEWHERE[name]}" if name in _ELSEWHERE else nearest(name, all_ops())
+            raise self.error(f"There is no operator R.{name}.{hint}", node)
         return self.op_call(name, node)
 
     def op_call(self, name: str, node: ast.Call) -> Call:
@@ -194,7 +222,9 @@ class ValueParser(TypeParser):
         for keyword in node.keywords:
             if keyword.arg is None:
                 raise self.error("Attributes are given by name.", keyword.value)
-            attrs.append((keyword.arg, self.attribute(keyword.value)))
+            value = self.attribute(keyword.value)
+            if (keyword.arg, value) != ("out_dtype", "void"):  # as TVM prints what is not given
+                attrs.append((keyword.arg, value))
         return Call(name, tuple(done), tuple(attrs))
 
     def callee(self, node: ast.Call) -> GlobalVar | str:
@@ -203,7 +233,9 @@ class ValueParser(TypeParser):
         match node.args[0]:
             case ast.Constant(value=str() as name):
                 return name
-            case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="cls" | "Module"), attr=name):
+            case ast.Name(id=name):
+                return self.global_var(name, node.args[0])
+            case ast.Attribute(value=ast.Name(id=own), attr=name) if own in self.owner.own_names:
                 return self.global_var(name, node.args[0])
         raise self.error("Expected linear0, cls.linear0 or a name in quotes.", node.args[0])
 
@@ -216,6 +248,12 @@ class ValueParser(TypeParser):
             kind = given[-1]
             given = given[:1]
         args = given[0] if len(given) == 1 else keywords.pop("args", None)
+        if "tir_vars" in keywords:
+            raise self.error(
+                "There are no tir_vars: a PrimFunc reads its sizes from the shapes of its buffers, "
+                "T.match_buffer(y, (n,)).",
+                keywords["tir_vars"],
+            )
         if kind is None or args is None or keywords or len(given) > 1:
             raise self.error("Expected (function, (arguments, ...), out_type=R.Tensor(...)).", node)
         items = args.elts if isinstance(args, (ast.Tuple, ast.List)) else [args]
@@ -297,6 +335,12 @@ class ValueParser(TypeParser):
         if not types_equal(found, kind):
             raise self.error(f"{name!r} is {format_type(found)}, not {format_type(kind)}.", node)
         return Constant(name, kind)
+
+
+def _written_here(name: str) -> str:
+    """How an operator of a namespace is written, for an error."""
+    known = _RENAMED.get(name, name)
+    return f"write R.{known}" if known in all_ops() else f"and there is none called {name!r}"
 
 
 def _is_operation(node: ast.expr) -> bool:

@@ -14,6 +14,15 @@ def test_every_name_is_there(name: str) -> None:
     assert getattr(graph, name) is not None
 
 
+def test_names_that_are_none_here_say_what_does_it() -> None:
+    assert not set(graph._ELSEWHERE) & set(graph.__all__)
+    for name in graph._ELSEWHERE:
+        with pytest.raises(AttributeError, match=rf"{name}'; here it is .*from_tvm\.md"):
+            getattr(graph, name)
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
+        graph.nonsense  # noqa: B018
+
+
 def test_a_program_of_these_names_runs() -> None:
     bb = burnish.BlockBuilder()
     x = graph.Var("x", graph.tensor_type((2, 3)))

@@ -110,6 +110,20 @@ def test_a_schedule_and_a_compute_definition_build() -> None:
     assert y.tolist() == [2] * 8
 
 
+def test_a_stage_schedule_is_built_into_a_function_of_a_name() -> None:
+    from burnish import te
+
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] * 2.0, name="B")
+    lib = burnish.build(te.create_schedule(B.op), [A, B], "llvm", name="double")
+    y = np.zeros(8, np.float32)
+    lib["double"](np.ones(8, np.float32), y)
+    assert y.tolist() == [2] * 8
+    assert list(lib.mod.functions) == ["double"]
+    with pytest.raises(errors.BurnishError, match="the functions of a PrimFunc have names already"):
+        burnish.build(add_one(), name="other")
+
+
 def test_parallel_loops_give_the_same_for_any_number_of_threads() -> None:
     func = add_one(n=100_003, loop="T.parallel")
     x = np.random.default_rng(0).random(100_003, np.float32)

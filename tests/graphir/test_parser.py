@@ -99,6 +99,26 @@ def test_call_dps_takes_a_function_in_three_spellings(call: str) -> None:
     assert first.func.name == "linear0"
 
 
+def own_calls(first: str, name: str) -> IRModule:
+    function = f"""
+    @R.function
+    def own(x: R.Tensor((1, 784)), w: R.Tensor((128, 784)), b: R.Tensor((128,))):
+        {first}
+        with R.dataflow():
+            y = R.call_tir({name}.linear0, (x, w, b), out_sinfo=R.Tensor((1, 128)))
+            R.output(y)
+        return y
+"""
+    return parse_module(MIXTURE + function)
+
+
+def test_a_module_may_be_called_by_the_name_of_its_class() -> None:
+    assigned = own_calls("cls = MyModuleMixture", "cls")
+    assert_structural_equal(own_calls("pass", "MyModuleMixture"), assigned)
+    with pytest.raises(ParseError, match="'Other' is not defined"):
+        own_calls("cls = Other", "cls")
+
+
 def test_nested_calls_become_bindings() -> None:
     module = round_trip(main_of("return R.relu(R.add(R.exp(x), 2.0))"))
     assert [getattr(v, "op", "") for v in values(module)] == ["exp", "add", "relu"]

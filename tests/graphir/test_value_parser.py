@@ -51,6 +51,11 @@ def test_variadic_operators_take_a_tuple_or_a_list_of_arguments() -> None:
         assert len(call.args) == 2
 
 
+def test_an_out_dtype_that_is_not_given_may_be_void() -> None:
+    (call,) = calls("R.matmul(x, x, transpose_b=True, out_dtype='void')")
+    assert dict(call.attrs) == {"transpose_b": True}
+
+
 def test_inner_calls_are_bound_in_order_of_evaluation() -> None:
     found = [c.op for c in calls("R.add(R.exp(R.relu(x)), R.tanh(x))")]
     assert found == ["relu", "exp", "tanh", "add"]
@@ -72,6 +77,15 @@ def test_inner_calls_are_bound_in_order_of_evaluation() -> None:
         ),
         ("R.exp(R.sum(x, axis=5))", "axis=5 is out of range"),
         ("cls.f(x)", "The module has no function 'f'."),
+        ("R.nn.relu(x)", "Operators have no namespaces: write R.relu."),
+        ("R.nn.conv2d(x, x)", "Operators have no namespaces: write R.conv."),
+        ("R.image.resize2d(x)", "and there is none called 'resize2d'."),
+        ("R.match_cast(x, R.Tensor(('m',)))", "annotate the parameter with its dims"),
+        ("R.call_packed('f', x)", "R.call_dps_packed, with its type"),
+        (
+            "R.call_dps_packed('f', (), R.Tensor((2,)), tir_vars=R.shape([2]))",
+            "There are no tir_vars: a PrimFunc reads its sizes from the shapes",
+        ),
         ("x[0]", "index 0 of a value that has no such field"),
     ],
 )
