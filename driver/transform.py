@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from ..graphir.module import IRModule
 from ..graphir.passes.annotate_pattern import AnnotatePattern
@@ -121,6 +122,23 @@ def best_of_task(
 
 Sequential = Pipeline
 """The name that TVM's programs know pipelines by."""
+
+_ELSEWHERE = {
+    "AnnotateTIROpPattern": "AnnotatePattern",
+    "CanonicalizeBindings": "Canonicalize",
+    "FuseTIR": "FusePrimFuncs",
+    "MetaScheduleApplyDatabase": "ApplyDatabase",
+    "MetaScheduleTuneTIR": "burnish.tune_tir",
+    "ToMixedPrecision": 'precision="bfloat16" of burnish.compile and burnish.build',
+}
+"""Passes of TVM that have another name here."""
+
+
+def __getattr__(name: str) -> NoReturn:
+    known = _ELSEWHERE.get(name)
+    hint = f"; here it is {known} (docs/from_tvm.md)" if known else ""
+    raise AttributeError(f"module 'burnish.transform' has no attribute {name!r}{hint}")
+
 
 __all__ = [
     "AnnotatePattern",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,17 @@ def test_bound_weights_are_copied(linear: IRModule, weights: dict[str, np.ndarra
     before = vm["main"](x).numpy().copy()
     own["w"][...] = 0
     np.testing.assert_array_equal(vm["main"](x).numpy(), before)
+
+
+def test_passes_of_other_names_are_named() -> None:
+    assert not set(transform._ELSEWHERE) & set(transform.__all__)
+    for name, here in transform._ELSEWHERE.items():
+        with pytest.raises(AttributeError, match=rf"{name}'; here it is {re.escape(here)} "):
+            getattr(transform, name)
+        if "." not in here:
+            assert here in transform.__all__
+    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
+        transform.nonsense  # noqa: B018
 
 
 def test_constants_are_folded_on_this_machine() -> None:
