@@ -266,6 +266,11 @@ error is a failure. Sequences run in processes of their own, so that a crash or 
 sequence. A failure is printed with a trace as Python, shrunk to the instructions that it needs.
 `JOBS=` sets the number of processes, `PROGRAM=` picks one function, `OUT=` writes this page.
 
+Kinds of arguments that are rare by chance are made on the way: copies in another layout before
+`reverse_compute_at`, copies of what a sum gives before `reverse_compute_inline`, operands and
+results copied before `pad_einsum`, readers between two writers for `cache_read`, parts that name
+every extent, pad values that are expressions.
+
 ## The last run
 
 """
