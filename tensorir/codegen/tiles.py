@@ -21,7 +21,7 @@ releases in each function and spills when unrolled (LLVM's issue 112763).
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from llvmlite import ir
@@ -214,23 +214,26 @@ class TileEmitter(ExprEmitter):
                 shapes.append((n.rows, 4 * n.columns))
             elif shapes[sums[key][0]] != (n.rows, 4 * n.columns):
                 return None
-        zeros = self._zeros(found)
-        if zeros is None or not zeros <= set(sums) or _overlap([(n.total, n) for n in products]):
+        zeros = self._zeros(stmts, {key: shapes[number] for key, (number, _) in sums.items()})
+        if zeros is None or _overlap([(n.total, n) for n in products]):
             return None
         pools = self._pools(products, len(sums), shapes)
         return None if pools is None else _Region(sums, zeros, pools, shapes)
 
-    def _zeros(self, nests: Sequence[TileNest]) -> set[Key] | None:
-        """The sums that are set to zero before anything is added; None where that is done later."""
+    def _zeros(self, stmts: Sequence[Stmt], sums: Mapping[Key, Shape]) -> set[Key] | None:
+        """The sums that are set to zero before anything is added, all of each; None where zeros
+        stand behind a product, in a loop, or are those of something else."""
         zeros: set[Key] = set()
-        summed: set[Key] = set()
-        for n in nests:
-            key = self._place_of(n.total)
-            if n.operands is not None:
-                summed.add(key)
-            elif key in summed:
-                return None
-            else:
+        begun = False
+        for s in stmts:
+            nests = [recognise(n, self.linear) for n in marked_nests(s)]
+            for n in nests:
+                if n is None or n.operands is not None:
+                    begun = True
+                    continue
+                key = self._place_of(n.total)
+                if begun or not is_marked(s) or sums.get(key) != (n.rows, 4 * n.columns):
+                    return None
                 zeros.add(key)
         return zeros
 

@@ -121,11 +121,15 @@ K_LOOP = inside(
         ((product("i", "j", "0"), zero("i", "j"), product("i", "j", "32")), None),
         ((product("i", "j", "0"), product("i + 16", "j", "0", rows=5)), None),
         ((K_LOOP,), None),
+        # Zeros in each iteration, and zeros of a part of the sums.
+        ((inside("for t in range(3)", zero("i", "j"), product("i", "j", "t * 8")),), None),
+        ((zero("i", "j", rows=7), product("i", "j", "0")), None),
         ((zero("i", "j"), zero("i + 16", "j"), K_LOOP), None),
     ],
     ids=[
         *("alone", "zeros", "shared", "other zeros", "overlapping", "moving", "many"),
-        *("zeros later", "two shapes", "loop", "zeros and loop"),
+        *("zeros later", "two shapes", "loop", "zeros in a loop", "zeros of a part"),
+        "zeros and loop",
     ],
 )
 def test_programs(parts: tuple[str, ...], expected: dict[str, int] | None) -> None:
