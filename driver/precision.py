@@ -48,7 +48,7 @@ three bfloat16 terms a number, where the CPU has tile registers for these.
 ``int8-weights`` and ``int4-weights``: nothing is rounded but the constant weights of linear layers,
 to integers with scales."""
 
-NARROW = {"bfloat16": 512}
+NARROW = {"bfloat16": 256}
 """Precisions whose products take narrow operands: the part of a number that rounding changes at
 most is one in so many."""
 

@@ -5,8 +5,8 @@ A float32 is the sum of three bfloat16, each the rest of those before, rounded:
     a0 = bf16(a)      a1 = bf16(a - a0)      a2 = bf16(a - a0 - a1)        (both rests are exact)
 
 and of the nine products of a's terms with b's the six largest are kept; each is exact in float32,
-and those that are left out are below 2^-25 of |a b|. They are summed smallest first, by one product
-whose sums are six times as long:
+and those that are left out are at most 2^-23 of |a b| together. They are summed smallest first, by
+one product whose sums are six times as long:
 
     [a2 a1 a0 a1 a0 a0] . [b0 b1 b2 b0 b1 b0]
 

@@ -39,7 +39,7 @@ from ..lowering.tile_nests import (
     recognise,
 )
 from ..stmt import For, SeqStmt, Stmt
-from .emulated_tiles import ROW_BYTES, TILE_BYTES, emulated
+from .emulated_tiles import TILE_BYTES, emulated
 from .frames import Key, constant_index
 from .llvm_expr import ExprEmitter
 from .llvm_types import I8, PTR, VOID, alloca, memory_type
@@ -247,8 +247,7 @@ class TileEmitter(ExprEmitter):
         for n in products:
             assert n.operands is not None
             for name, side, shape in zip("xw", n.operands, _operand_shapes(n), strict=True):
-                key = (id(side.buffer), side.start.key)
-                wanted.setdefault((name, shape), set()).add(key)
+                wanted.setdefault((name, shape), set()).add(self._place_of(side))
         left = self.tiles.registers - used
         if left < len(wanted):
             return None
@@ -279,7 +278,7 @@ class TileEmitter(ExprEmitter):
         loaded: list[int] = []
         for name, side, shape in zip("xw", n.operands, _operand_shapes(n), strict=True):
             pool = region.pools[name, shape]
-            key = (id(side.buffer), side.start.key)
+            key = self._place_of(side)
             known = pool.find(key)
             if known is None:
                 known = pool.take(key)
@@ -300,7 +299,7 @@ class TileEmitter(ExprEmitter):
         """Load or store a tile."""
         b = self.builder
         place = self.address(side.buffer, side.start, memory_type(side.buffer.dtype))
-        pitch = constant_index(side.pitch_bytes or ROW_BYTES)
+        pitch = constant_index(side.pitch_bytes)
         if self._is_emulated:
             sizes = [constant_index(v) for v in shape]
             tile = self._memory_of(number)
@@ -409,7 +408,7 @@ def _overlap(sums: Sequence[tuple[TileSide, TileNest]]) -> bool:
     constant distances, in rows of one pitch, and apart."""
     by_buffer: dict[int, dict[Key, tuple[TileSide, TileNest]]] = {}
     for side, n in sums:
-        by_buffer.setdefault(id(side.buffer), {})[side.start.key] = (side, n)
+        by_buffer.setdefault(id(side.buffer), {})[side.start.key, side.pitch] = (side, n)
     for tiles in by_buffer.values():
         first = next(iter(tiles.values()))[0]
         seen: set[int] = set()

@@ -68,7 +68,7 @@ class TileNest:
 
 def is_marked(s: Stmt) -> bool:
     """Whether a statement is a nest that tile registers are to compute."""
-    return isinstance(s, For) and annotation(s, TILE_REGISTERS) is not None
+    return isinstance(s, For) and annotation(s, TILE_REGISTERS) == 1
 
 
 def holds_only_nests(s: Stmt) -> bool:
@@ -126,9 +126,10 @@ def _zeros(buffer: Buffer, total: Linear, loops: list[tuple[Var, int]]) -> TileN
         return None
     side = _side(buffer, total, loops, rows[0][0] if rows else None)
     extents = dict(loops)
-    if side is None:
+    count = rows[0][1] if rows else 1
+    if side is None or not _are_apart(side, count, extents[columns]):
         return None
-    return TileNest(side, rows[0][1] if rows else 1, extents[columns])
+    return TileNest(side, count, extents[columns])
 
 
 def _product(
@@ -157,13 +158,21 @@ def _product(
     )
     if sides[0] is None or sides[1] is None or sides[2] is None:
         return None
+    rows = row[0][1] if row else 1
+    if not _are_apart(sides[0], rows, column[0][1]):
+        return None
     return TileNest(
         sides[0],
-        row[0][1] if row else 1,
+        rows,
         column[0][1],
         (sides[1], sides[2]),
         outer[0][1] if outer else 1,
     )
+
+
+def _are_apart(total: TileSide, rows: int, columns: int) -> bool:
+    """Whether the rows of a tile of sums have no element in common."""
+    return rows == 1 or total.pitch >= columns
 
 
 def _side(

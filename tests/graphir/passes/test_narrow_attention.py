@@ -24,7 +24,10 @@ MASKS = {
 
 
 def module(
-    shapes: tuple[tuple[object, ...], ...] = SHAPES, mask: str | None = None, more: str = ""
+    shapes: tuple[tuple[object, ...], ...] = SHAPES,
+    mask: str | None = None,
+    more: str = "",
+    places: tuple[int, ...] = (2, 1, 9, 11),
 ) -> IRModule:
     q, k, v = (
         "(" + ", ".join([f'"{d}"' if isinstance(d, str) else str(d) for d in s]) + ")"
@@ -33,7 +36,7 @@ def module(
     params = [f'{n}: R.Tensor({s}, "float32")' for n, s in (("q", q), ("k", k), ("v", v))]
     operands = "q, k, v"
     if mask is not None:
-        params.append(f'm: R.Tensor((2, 1, 9, 11), "{mask}")')
+        params.append(f'm: R.Tensor({places}, "{mask}")')
         operands += ", m"
     return parse_module(f"""
 @I.ir_module
@@ -95,3 +98,17 @@ def test_what_stays_whole(made: IRModule, why: str) -> None:
 def test_layers_with_names_alone_leave_attention() -> None:
     made = module()
     assert print_module(ToMixedPrecision(chosen=bool)(made)) == print_module(made)
+
+
+def test_the_bound_of_the_documents_where_scores_are_exact() -> None:
+    """Powers and values that lie as far as can be from a bfloat16; every score is its mask."""
+    worst = np.float32(1 + 2.0**-8 - 2.0**-15)
+    shapes = ((1, 1, 9, 16), (1, 1, 64, 16), (1, 1, 64, 8))
+    after = ToMixedPrecision()(module(shapes, mask="float32", places=(1, 1, 9, 64)))
+    mask = np.full((1, 1, 9, 64), np.log(0.5 * (1 + 2.0**-8 - 2.0**-14)), "float32")
+    mask[..., 0] = 0
+    q, k = np.zeros(shapes[0], "float32"), np.zeros(shapes[1], "float32")
+    v = np.full(shapes[2], worst)
+    error = np.abs(np.asarray(VirtualMachine(build(after))["main"](q, k, v, mask)) - worst) / worst
+    assert (error > 2.0**-8).all()
+    assert (error <= 2.0**-7 + 2.0**-16).all()

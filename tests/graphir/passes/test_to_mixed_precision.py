@@ -56,6 +56,18 @@ def test_operands_are_rounded_and_the_result_is_float32() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def test_the_bound_of_the_documents_is_needed_and_holds() -> None:
+    """Of operands that lie as far as can be from a bfloat16."""
+    made = ToMixedPrecision()(module(operands((5, 64), (3, 64), "float32"), "y = R.linear(x, w)"))
+    worst = np.float32(1 + 2.0**-8 - 2.0**-15)
+    x, w = np.full((5, 64), worst), np.full((3, 64), worst)
+    exact = x.astype(np.float64) @ w.astype(np.float64).T
+    found = np.asarray(VirtualMachine(build(made))["main"](x, w))
+    error = np.abs(found - exact) / exact
+    assert (error > 2.0**-8).all()
+    assert (error <= 2.0**-7 + 2.0**-16 + 65 * 2.0**-24).all()
+
+
 def test_an_operand_of_several_products_is_rounded_once() -> None:
     before = module(LINEAR, "a = R.linear(x, w, b)\nc = R.linear(x, w)\ny = R.add(a, c)")
     after = EliminateCommonSubexpr()(ToMixedPrecision()(before))

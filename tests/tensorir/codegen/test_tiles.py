@@ -50,6 +50,22 @@ def product(i: str, j: str, k: str, rows: int = 16) -> str:
 """
 
 
+def other(total: str, x: str, rows: int = 16, axes: str = "SSR") -> str:
+    """A nest with other places of sums and of X."""
+    i, j = (("spatial" if a == "S" else "reduce") for a in axes[:2])
+    return f"""
+    for j in T.serial(16, annotations={{"tile_registers": 1}}):
+        for i, k2, k1 in T.grid({rows}, 16, 2):
+            with T.block("P"):
+                vi = T.axis.{i}(32, i)
+                vj = T.axis.{j}(48, j)
+                vk = T.axis.reduce(64, k2 * 2 + k1)
+                Y[{total}] = Y[{total}] + T.Cast("float32", X[{x}]) * T.Cast(
+                    "float32", W[vk // 2, vj, vk % 2]
+                )
+"""
+
+
 def inside(loop: str, *parts: str) -> str:
     lines = "".join(parts).splitlines()
     return f"\n    {loop}:" + "\n".join("    " + s if s.strip() else s for s in lines)
@@ -139,6 +155,26 @@ def test_programs(parts: tuple[str, ...], expected: dict[str, int] | None) -> No
     assert found["tilerelease"] >= 1
     if expected is not None:
         assert found == expected
+    assert np.array_equal(run(func, emulated()), run(func, native_target()))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (other("0, vj", "vi, vk", axes="RSR"),),
+        (other("vi, vj", "0, vk"),),
+        (other("0, vi + vj", "vi, vk", axes="RRR"),),
+        (other("vi, vj", "vi, vk"), other("vi, vj + 16", "vi * 2, vk")),
+        (other("vi, vj", "vi, vk"), other("vi * 2, vj", "vi, vk")),
+        (other("vi, vj", "vi, vk"), other("vi, vj", "vi, vk", rows=1)),
+    ],
+    ids=[
+        *("one row of sums", "one row of X", "overlapping rows", "two pitches of X"),
+        *("two pitches of sums", "a row of others' sums"),
+    ],
+)
+def test_rows_at_other_distances(parts: tuple[str, ...]) -> None:
+    func = program(*parts)
     assert np.array_equal(run(func, emulated()), run(func, native_target()))
 
 
