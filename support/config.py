@@ -110,6 +110,12 @@ FLAGS: dict[str, Flag] = {
             False,
             "raise what goes wrong inside a schedule rule; otherwise the next rule takes over",
         ),
+        Flag(
+            "BURNISH_TILES",
+            "bool",
+            True,
+            "`0`: registers that are tiles (AMX) are not used, though the CPU has them",
+        ),
         Flag("BURNISH_SEED", "int", None, "seed of every search that is not given one"),
         Flag("BURNISH_NUM_THREADS", "count", None, "most threads a kernel may use"),
         Flag("OMP_NUM_THREADS", "omp", None, "the same; the smaller of the two counts"),

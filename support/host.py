@@ -121,13 +121,15 @@ def _keep(path: Path, processor: Processor) -> None:
 
 def why_no_tiles() -> str:
     """Why tile registers that the CPU has are not used; "" where they are, or there are none."""
-    return refused_tiles() if "amx-tile" in _processor()[2] else ""
+    if "amx-tile" not in _processor()[2]:
+        return ""
+    return refused_tiles() if flag("BURNISH_TILES") else "BURNISH_TILES=0 leaves them out"
 
 
 def _allowed(features: set[str]) -> set[str]:
-    """Without tile registers where the system refuses them. Every process that runs kernels comes
-    here first, and asks."""
-    if "amx-tile" not in features or not refused_tiles():
+    """Without tile registers where the system refuses them, or the user. Every process that runs
+    kernels comes here first, and asks."""
+    if "amx-tile" not in features or (flag("BURNISH_TILES") and not refused_tiles()):
         return features
     return {name for name in features if not name.startswith("amx-")}
 

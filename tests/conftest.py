@@ -29,10 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     """A shell starts what runs in the background with Ctrl-C ignored, and programs started from
     there inherit that: tests of Ctrl-C need it to arrive. What is kept on this machine's disk is no
-    test's business. A mistake in a schedule rule fails a test; a compilation gets over it."""
+    test's business. A mistake in a schedule rule fails a test; a compilation gets over it. Rules
+    are tried on the CPU at hand without tile registers, which have tests of their own, emulated;
+    BURNISH_TILES=1 has them tried too where the CPU has them."""
     os.environ["BURNISH_CACHE_DIR"] = str(Path(__file__).parent / "nothing-is-kept-here")
     os.environ["BURNISH_CACHE"] = "0"
     os.environ.setdefault("BURNISH_RAISE_DEFECTS", "1")
+    os.environ.setdefault("BURNISH_TILES", "0")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from burnish.driver.build_workers import build_jobs
 from burnish.driver.code_cache import code_cache
 from burnish.graphir.module import IRModule
 from burnish.models import fashion_mnist
+from burnish.support import host
 from burnish.support.config import FLAGS
 from burnish.support.host import native_target
 from burnish.support.memory import probe_file
@@ -108,6 +110,11 @@ def perf_map(_: str) -> object:
         perf_map_path().unlink(missing_ok=True)
 
 
+def tiles(_: str) -> object:
+    with mock.patch.object(host, "refused_tiles", return_value=""):
+        return host._allowed({"amx-tile", "avx2"})
+
+
 def cache(_: str) -> object:
     return probe_file("znver4", 2)
 
@@ -118,6 +125,7 @@ EFFECTS: dict[str, tuple[str, Callable[[str], object]]] = {
     "BURNISH_PRINT_AFTER": ("fuse-ops", printed),
     "BURNISH_VERIFY": ("none", verifications),
     "BURNISH_RAISE_DEFECTS": ("1", defects),
+    "BURNISH_TILES": ("0", tiles),
     "BURNISH_SEED": ("5", seed),
     "BURNISH_NUM_THREADS": ("1", threads),
     "OMP_NUM_THREADS": ("1", threads),

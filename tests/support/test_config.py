@@ -31,6 +31,7 @@ def test_defaults() -> None:
         "BURNISH_PRINT_AFTER": (),
         "BURNISH_VERIFY": "each",
         "BURNISH_RAISE_DEFECTS": False,
+        "BURNISH_TILES": True,
         "BURNISH_SEED": None,
         "BURNISH_NUM_THREADS": None,
         "OMP_NUM_THREADS": None,

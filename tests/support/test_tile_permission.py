@@ -12,13 +12,13 @@ from burnish.support.tile_permission import refused_tiles
 
 
 @pytest.fixture(autouse=True)
-def asked_anew() -> object:
+def asked_anew(monkeypatch: pytest.MonkeyPatch) -> object:
+    monkeypatch.setenv("BURNISH_TILES", "1")
     host.native_target.cache_clear()
     refused_tiles.cache_clear()
     yield
     host.native_target.cache_clear()
     refused_tiles.cache_clear()
-    host.native_target()
 
 
 def has_tiles() -> bool:
@@ -62,3 +62,13 @@ def test_nobody_asks_where_the_cpu_has_none(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(host, "refused_tiles", lambda: pytest.fail("asked"))
     assert host.native_target().instructions.tiles is None
     assert host.why_no_tiles() == ""
+
+
+def test_the_user_leaves_tiles_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu, triple, features = host._processor()
+    known = (cpu, triple, features | {"amx-tile", "amx-bf16", "amx-int8"})
+    monkeypatch.setattr(host, "_processor", lambda: known)
+    monkeypatch.setattr(host, "refused_tiles", lambda: "")
+    monkeypatch.setenv("BURNISH_TILES", "0")
+    assert host.native_target().instructions.tiles is None
+    assert host.why_no_tiles() == "BURNISH_TILES=0 leaves them out"

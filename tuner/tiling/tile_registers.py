@@ -27,8 +27,8 @@ ROW_BYTES = 64
 """Bytes of k in a tile's row."""
 FEWEST_ROWS = 5
 """Rows from which on a product in tiles pays: below, it waits for weights."""
-FEWEST_TERMS = 8
-"""Terms of a tile's row below which tiles are mostly empty."""
+FEWEST_BYTES = 16
+"""Bytes of terms in a tile's row below which tiles are mostly empty."""
 
 
 TILE_VECTORS = (1, 2, 3, 4)
@@ -60,7 +60,7 @@ def tile_product_of(k: int, bits: int, *, whole: bool) -> TileProduct | None:
     divisors = [n for n in range(group, min(k, most) + 1, group) if k % n == 0]
     best = divisors[-1]
     terms = best if whole or 4 * best >= 3 * most else min(k, most)
-    return TileProduct(terms, group) if terms >= FEWEST_TERMS else None
+    return TileProduct(terms, group) if terms * bits >= 8 * FEWEST_BYTES else None
 
 
 def best_shape(rows: int | None, columns: int | None) -> tuple[int, int]:
