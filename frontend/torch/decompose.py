@@ -27,6 +27,7 @@ from . import (
 from .decompositions import BATCH_NORMS, DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
 from .decompositions_data import has_mask
 from .decompositions_packages import BY_NAME
+from .decompositions_quantized import QUANTIZED
 from .export import quiet_torch
 from .fallback import can_fall_back, has_complex
 from .registry import REGISTRY, arguments, operator_name
@@ -105,7 +106,7 @@ def _composite(op: Any) -> Callable[..., Any] | None:
 
 def _further(op: Any) -> Callable[..., Any] | None:
     """The decompositions of operators that torch or another package has for itself."""
-    return _FURTHER.get(op) or BY_NAME.get(str(op))
+    return _FURTHER.get(op) or BY_NAME.get(str(op)) or QUANTIZED.get(str(op))
 
 
 def _wants_more(node: Node) -> bool:
