@@ -23,6 +23,7 @@ from ..graphir.module import IRModule
 from ..graphir.op import type_of
 from ..graphir.type import TensorType, TupleType
 from ..support.call_form import TENSOR, CallForm
+from ..support.collector import rare_collections
 from ..support.errors import ArgumentError, FrontendError, MissingExtraError
 from ..vm.tensor import Tensor, array
 from .arrays import is_torch_tensor, tensor_to_torch
@@ -41,6 +42,7 @@ def check_torch_module(source: Any) -> None:
     check_eval_mode(source)
 
 
+@rare_collections()
 def import_torch_module(
     source: Any,
     args: Sequence[Any],
@@ -169,6 +171,7 @@ def _map_tensors(x: Any, change: Callable[[Any], Any]) -> Any:
     return x
 
 
+@rare_collections()
 def import_source(
     source: Any, answers: Sequence[Any] = (), *, fallback: str | None = None
 ) -> Imported:

@@ -28,6 +28,7 @@ from ..graphir.verify import verify_module
 from ..graphir.weights import forked
 from ..support.caller import callers_level
 from ..support.choices import STAGES
+from ..support.collector import rare_collections
 from ..support.config import flag, unknown_flags
 from ..support.dump import Dump
 from ..support.errors import BurnishError, PassError
@@ -87,6 +88,7 @@ def compile_module(
     return executable
 
 
+@rare_collections()
 def compile_through(
     module: IRModule,
     target: Target,
@@ -107,6 +109,7 @@ def compile_through(
         return _finish(module, corridor, schedule, segments=segments, threads=threads)
 
 
+@rare_collections()
 def recompile(
     executable: Executable,
     schedule: ScheduleChoice,

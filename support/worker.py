@@ -11,6 +11,7 @@ the middle of a job or not. It knows nothing of candidates and schedules.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import queue
@@ -23,6 +24,7 @@ from functools import reduce
 from importlib import import_module
 from typing import Any, BinaryIO
 
+from .collector import MIDDLE, OLD, YOUNG
 from .errors import TuningError, WorkerFailed
 
 
@@ -33,6 +35,7 @@ def main() -> int:
     for their own input nor write between the answers.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    gc.set_threshold(YOUNG, MIDDLE, OLD)
     jobs = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     nothing = os.open(os.devnull, os.O_RDONLY)
