@@ -53,6 +53,7 @@ from ..expr import (
     Var,
 )
 from . import intrinsics
+from .chosen_loads import ChosenLoads
 from .dot2 import PairUnit, emit_dot2
 from .dot4 import DotUnit, emit_dot4, interleave
 from .frames import Key
@@ -68,14 +69,13 @@ from .llvm_types import (
     splat,
     to_float32,
 )
-from .loads import MemoryEmitter
 from .math import SPLITS_BLOCK
 
 _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
 _FLIPPED = {EQ: "==", NE: "!=", LT: ">", LE: ">=", GT: "<", GE: "<="}
 
 
-class ExprEmitter(MemoryEmitter):
+class ExprEmitter(ChosenLoads):
     """Emits expressions at the builder's position; a value is emitted where it is asked for."""
 
     dot_unit: DotUnit = DotUnit()
@@ -448,6 +448,9 @@ class ExprEmitter(MemoryEmitter):
 
     def _branch(self, e: Call) -> ir.Value:
         """Only the chosen side is evaluated; sides without loads and divisions are both cheap."""
+        loaded = self.chosen_load(e)
+        if loaded is not None:
+            return loaded
         condition = self.expr(e.args[0])
         if condition.type != ir.IntType(1):
             return self.builder.select(condition, self.expr(e.args[1]), self.expr(e.args[2]))

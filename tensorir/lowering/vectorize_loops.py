@@ -22,7 +22,12 @@ from ...support.node import map_children, walk
 from ..arith.linear import ZERO, Linear, LinearKey, render
 from ..buffer import Buffer
 from ..expr import (
+    BOOL,
+    GE,
+    GT,
     INDEX,
+    LE,
+    LT,
     Add,
     And,
     BinaryOp,
@@ -405,6 +410,9 @@ class _Body:
             if parts is not None and not parts[0].terms and abs(parts[0].const) == 1:
                 factor, rest = parts
                 rest = rest + self._times_base(factor)
+                for_all = _for_all_lanes(type(e), rest.scale(factor.const), factor, self.lanes)
+                if for_all is not None:
+                    return for_all
                 ramp = Ramp(IntImm(0, INDEX), IntImm(1, INDEX), self.lanes)
                 if factor.const == 1:
                     return type(e)(ramp, Broadcast(render(rest.scale(-1)), self.lanes))
@@ -432,6 +440,8 @@ class _Body:
         return Select(condition, a, b)
 
     def _guarded(self, e: Call, condition: Expr, a: Expr, b: Expr) -> Expr:
+        if isinstance(condition, IntImm):
+            return self.expr(a if condition.value else b)
         if condition.dtype.lanes == 1:
             x, y = self.expr(a), self.expr(b)
             if x.dtype.lanes != y.dtype.lanes:
@@ -444,6 +454,24 @@ class _Body:
         if isinstance(x, BufferLoad) and x.predicate is not None and _is_zero(y):
             return x
         return Select(condition, x, y)
+
+
+def _for_all_lanes(kind: type[CompareOp], rest: Linear, factor: Linear, lanes: int) -> Expr | None:
+    """``lane + rest`` beside 0 as one comparison, where all lanes lie on the same side: a vector
+    that begins at a multiple of its lanes does not cross one. None elsewhere; with a factor of -1
+    the comparison is that of ``-(lane + rest)``."""
+    if factor.const == -1:
+        kind = _TURNED.get(kind, kind)
+    if kind in (LE, GT):
+        kind, rest = (LT if kind is LE else GE), rest.shift(-1)
+    if kind not in (LT, GE) or any(c % lanes for c in (rest.const, *rest.terms.values())):
+        return None
+    if not rest.terms:
+        return IntImm(int((rest.const < 0) == (kind is LT)), BOOL)
+    return kind(render(Linear(rest.terms)), IntImm(-rest.const, INDEX))
+
+
+_TURNED: dict[type[CompareOp], type[CompareOp]] = {LT: GT, GT: LT, LE: GE, GE: LE}
 
 
 def may_fault(e: Expr, scope: Scope) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from burnish.support.errors import CodegenError
@@ -13,6 +14,7 @@ from burnish.tensorir.lowering.simplify_loops import simplify_loops
 from burnish.tensorir.lowering.vectorize_loops import vectorize_loops
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_func
+from burnish.tests.native import call_native
 
 AVX2 = Target("llvm -mcpu=haswell")
 
@@ -203,3 +205,62 @@ def test_places_that_are_further_apart_than_the_loop_goes_are_independent() -> N
     assert "T.Ramp" in vectorized("C[vi, vj] = C[vi, vj + 8]")
     assert "T.Ramp" not in vectorized("C[vi, vj] = C[vi, vj + 7]")
     assert "T.Ramp" not in vectorized("C[vi, vj] = C[vi, vj + vi * 64]")
+
+
+def chosen(condition: str) -> str:
+    return f"""
+@T.prim_func
+def f(A: T.Buffer((8, 64), "int32"), B: T.Buffer((8, 64), "int32"), C: T.Buffer((8, 64), "int32")):
+    T.func_attr({{"is_scheduled": True}})
+    for i in range(8):
+        for j in T.vectorized(64):
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = T.if_then_else({condition}, A[vi, vj], B[vi, vj])
+"""
+
+
+def check_chosen(condition: str) -> str:
+    """The text for AVX2; the result of every target is that of NumPy."""
+    func = parse_func(chosen(condition))
+    a, b = np.arange(512, dtype="int32").reshape(8, 64), np.full((8, 64), -1, "int32")
+    vi, vj = np.indices((8, 64))
+    expected = np.where(eval(condition, {"vi": vi, "vj": vj}), a, b)
+    for name in ("native", "llvm -mcpu=haswell", "llvm -mcpu=x86-64-v2"):
+        result = np.zeros((8, 64), "int32")
+        call_native(func, a, b, result, target=Target(name))
+        np.testing.assert_array_equal(result, expected)
+    flat = flatten_buffers(simplify_loops(lower_blocks(func)))
+    return print_func(vectorize_loops(flat, AVX2))
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "vj < vi * 8 + 16",
+        "vi * 8 + 16 > vj",
+        "vj >= vi * 8",
+        "vi * 16 <= vj",
+        "vj <= vi * 8 + 7",
+        "vi * 8 + 7 >= vj",
+        "vj > vi * 8 - 1",
+        "vi * 8 - 1 < vj",
+    ],
+)
+def test_a_condition_that_no_vector_crosses_is_scalar(condition: str) -> None:
+    text = check_chosen(condition)
+    assert "T.if_then_else(" in text
+    assert "T.Select" not in text
+    assert "predicate" not in text
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["vj < vi * 8 + 15", "vj <= vi * 8", "vj < vi * 4", "vi * 8 >= vj", "vj == vi * 8"],
+)
+def test_a_condition_that_a_vector_may_cross_is_a_mask(condition: str) -> None:
+    assert "T.Select" in check_chosen(condition)
+
+
+def test_a_side_that_all_vectors_of_an_unrolled_loop_are_on_is_taken_alone() -> None:
+    assert "if_then_else" not in check_chosen("vj < 64")
