@@ -39,14 +39,18 @@ lint: $(VENV)/.stamp  ## ruff and mypy
 $(BENCH)/.stamp: pyproject.toml
 	test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
 	$(BENCH)/bin/python -m pip install --disable-pip-version-check '$(TORCH)'
-	$(BENCH)/bin/python -m pip install --disable-pip-version-check onnxruntime openvino
+	$(BENCH)/bin/python -m pip install --disable-pip-version-check onnxruntime openvino nncf
 	$(BENCH)/bin/python -m pip install --disable-pip-version-check -e '.[all]'
 	touch $@
 
-# With BENCH_ARGS that choose cases it is a look, which writes nothing.
-bench: $(BENCH)/.stamp  ## the whole table beside the peers, into benchmarks/RESULTS.md and the README
+# With BENCH_ARGS that choose cases, or a PRECISION, it is a look, which writes nothing.
+bench: $(BENCH)/.stamp  ## the whole table beside the peers, into RESULTS.md and the README (PRECISION=bfloat16|float16|int8)
+ifdef PRECISION
+	$(BENCH)/bin/python -m burnish.benchmarks.reduced --precision $(PRECISION) $(BENCH_ARGS)
+else
 	$(BENCH)/bin/python -m burnish.benchmarks.run $(BENCH_ARGS)
 	$(BENCH)/bin/python docs/build.py README.md benchmarks/RESULTS.md
+endif
 
 bench-bandwidth: $(VENV)/.stamp  ## kernels bound by memory beside copies (BENCH_ARGS=...)
 	$(BIN)/python -m burnish.benchmarks.memory_bound $(BENCH_ARGS)

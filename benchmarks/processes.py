@@ -33,6 +33,8 @@ class Way:
     name: str
     error: str = ""
     prepare_seconds: float = 0.0
+    difference: float = 0.0
+    """To the result in float64, where that was asked for."""
     times: list[float] = field(default_factory=list)
     calls: int = 1
 
@@ -105,9 +107,9 @@ class Worker:
         self.log.close()
 
 
-def worker_command(case: str, contender: str, threads: int) -> list[str]:
-    """What starts a worker for a case."""
-    spec = json.dumps({"case": case, "contender": contender, "threads": threads})
+def worker_command(case: str, contender: str, threads: int, *, rounds: bool = False) -> list[str]:
+    """What starts a worker for a case; ``rounds`` as ``worker.prepare`` takes it."""
+    spec = json.dumps({"case": case, "contender": contender, "threads": threads, "rounds": rounds})
     return [sys.executable, "-m", f"{__package__}.worker", spec]
 
 
