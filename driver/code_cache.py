@@ -245,14 +245,16 @@ def _source_digest() -> str:
         touched.update(f"{path}\0{when}\0".encode())
     place = hashlib.sha256(str(root).encode()).hexdigest()[:16]
     kept = cache_dir() / f"source-{place}.txt"
-    stamp, _, digest = (kept_text(kept) or "").partition(" ")
-    if stamp == touched.hexdigest():
-        return digest
+    if flag("BURNISH_CACHE"):
+        stamp, _, digest = (kept_text(kept) or "").partition(" ")
+        if stamp == touched.hexdigest():
+            return digest
     found = hashlib.sha256()
     for source in map(Path, files):
         found.update(source.relative_to(root).as_posix().encode() + b"\0" + source.read_bytes())
     digest = found.hexdigest()[:16]
-    keep_text(kept, f"{touched.hexdigest()} {digest}")
+    if flag("BURNISH_CACHE"):
+        keep_text(kept, f"{touched.hexdigest()} {digest}")
     return digest
 
 

@@ -334,7 +334,11 @@ def test_the_source_is_read_again_where_somebody_touched_it(
         (package / room / "a.py").write_text(room)
     monkeypatch.setattr(code_cache, "__file__", str(package / "driver" / "code_cache.py"))
     monkeypatch.setenv("BURNISH_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("BURNISH_CACHE", "0")
     first = code_cache._source_digest()
+    assert not (tmp_path / "cache").exists()
+    monkeypatch.setenv("BURNISH_CACHE", "1")
+    assert code_cache._source_digest() == first
     reads = []
     read = Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: reads.append(path) or read(path))
