@@ -117,6 +117,10 @@ def taps(
     if how.mode == "nearest":
         at = ROUNDINGS[how.rounding](x).astype(np.int64)
         return [(np.clip(at, 0, size - 1), np.ones(len(x)))]
+    if how.mode == "linear" and not how.antialias:
+        # Before the first element lies nothing but the first: all of its weight, none of the
+        # second's, which so makes a NaN of the result if it is one, as in torch.
+        x = np.maximum(x, 0)
     first = np.floor(x)
     t = (x - first).astype(np.float64)
     base = first.astype(np.int64)
@@ -190,8 +194,8 @@ def _resize_axis(
         return x
     result: Atom | None = None
     for at, weights in found:
-        if not weights.any():
-            continue
+        if not weights.any() and (how.antialias or how.exclude_outside):
+            continue  # not an element of the sum; others make it NaN if they are none
         term: Atom = context.op("take", x, constant(at, "int64"), axis=a.axis)
         if how.mode != "nearest":
             shape = (-1, *[1] * (kind.ndim - 1 - a.axis))

@@ -35,6 +35,18 @@ def test_two_spatial_dims(mode: dict[str, Any]) -> None:
     check_all({str(target): resized(target) for target in TARGETS}, X)
 
 
+@pytest.mark.parametrize("given", [*[{"size": n} for n in (1, 2, 5, 7, 8)], {"scale_factor": 2.0}])
+@pytest.mark.parametrize("corners", [False, True])
+def test_neighbours_without_weight_count_where_they_are_no_numbers(
+    given: dict[str, Any], corners: bool
+) -> None:
+    """Zero times infinity is none: eager reads the second element even where the first is all."""
+    x = torch.tensor([[[1.0, torch.nan, 3.0, 4.0]], [[torch.inf, 2.0, -torch.inf, 0.0]]])
+    check_all(
+        {"linear": lambda x: F.interpolate(x, mode="linear", align_corners=corners, **given)}, x
+    )
+
+
 @pytest.mark.parametrize("scale", [(1.15, 1.15), (1.15, 2.0), (2.0, 1.19)], ids=str)
 def test_a_scale_that_keeps_the_size(scale: tuple[float, float]) -> None:
     """torch copies along such an axis or moves the samples, each mode as it likes."""
