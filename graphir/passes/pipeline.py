@@ -112,8 +112,8 @@ def stages(
     for stage, passes in STAGES[name].items():
         listed = list(passes)
         if stage == "10-canonical" and evaluate is not None:
-            folded = (FoldConstant(evaluate, keep_bytes=True), listed[1], FoldConstant(evaluate))
-            listed[1:2] = folded
+            first, second = FoldConstant(evaluate, keep_bytes=True), FoldConstant(evaluate)
+            listed[1:2] = first, *listed[1:2], second
         if stage == "20-legalized":
             listed[:0] = selection
         made[stage] = Pipeline(listed)

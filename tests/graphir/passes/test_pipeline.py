@@ -71,6 +71,7 @@ def test_stages_are_numbered_and_fold_when_they_can() -> None:
     with_folding = stages(evaluate=lambda func, inputs: [])["10-canonical"]
     assert "fold-constant" in str(with_folding)
     assert "fold-constant" not in str(pipeline())
+    assert "fold-constant" in str(pipeline("debug", evaluate=lambda func, inputs: []))
 
 
 def test_an_unknown_list_suggests_the_nearest() -> None:
