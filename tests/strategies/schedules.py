@@ -389,7 +389,7 @@ def _pack(d: Draw) -> Arguments:
 def _transform_layout(d: Draw) -> Arguments:
     block = d.block()
     where, rank = d.buffer(block)
-    pad = d.rng.choice([None, None, 0.0, lambda *i: i[-1] % 3 - 1])
+    pad = d.rng.choice([None, None, 0.0, lambda *i: i[-1] % 3 - 1 if i else 2])
     return block, where, d.index_map(rank), pad
 
 
