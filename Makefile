@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-load bench-minutes bench-model bench-operators bench-serving bench-torch-compile bench-tune cliffs coverage damaged-files fuzz-schedules mutants mutated-onnx numerics onnx-suite opinfo prove random-programs ulp clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-load bench-minutes bench-model bench-operators bench-serving bench-torch-compile bench-tune cliffs coverage damaged-files fuzz-schedules mutants mutated-onnx numerics onnx-suite opinfo prove random-graphs random-programs ulp clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -117,6 +117,10 @@ numerics: $(VENV)/.stamp  ## errors of long sums beside PyTorch's, into docs/mat
 
 opinfo: $(VENV)/.stamp  ## PyTorch's own database of operators, all samples (OPINFO_ARGS="--only '^add$$'")
 	$(BIN)/python -m burnish.tests.frontend.torch.opinfo.run --all --write $(OPINFO_ARGS)
+
+random-graphs: $(VENV)/.stamp  ## random graphs, ours and NNSmith's, beside eager and unfused (N= SEED= JOBS=)
+	$(BIN)/python -m burnish.tests.fuzz.graphs --count $(or $(N),1000) --seed $(or $(SEED),0) \
+	  --jobs $(or $(JOBS),2)
 
 random-programs: $(VENV)/.stamp  ## random small programs on every CPU of the table (N= SEED= JOBS=)
 	$(BIN)/python -m burnish.tests.fuzz.programs --count $(or $(N),1000) --seed $(or $(SEED),0) \

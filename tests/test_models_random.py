@@ -20,10 +20,11 @@ from burnish.driver.kernels import resolve_target
 from burnish.driver.stages import compile_module
 from burnish.support.structural import first_difference
 from burnish.tests.graphir import reference
+from burnish.tests.strategies.graph_environment import environment_functions
 from burnish.tests.strategies.graph_modules import RandomModule, build_random
 from burnish.tests.strategies.graph_torch import GraphModule
+from burnish.tests.strategies.graph_values import check_values, flat
 from burnish.vm.disassembler import constant_hash, object_hash, parse_program, print_program
-from burnish.vm.registry import unregister_func
 
 NATIVE = resolve_target("native")
 BATCHES = (0, 1, 5)
@@ -31,38 +32,8 @@ BATCHES = (0, 1, 5)
 
 @pytest.fixture(autouse=True, scope="module")
 def environment() -> Iterator[None]:
-    @burnish.register_func("random.negate")
-    def negate(x: Any, out: Any) -> None:
-        np.negative(x.numpy(), out=out.numpy())
-
-    @burnish.register_func("random.both")
-    def both(x: Any, y: Any, a: Any, b: Any) -> None:
-        a.numpy()[...] = x.numpy()
-        b.numpy()[...] = 1 - x.numpy()
-
-    yield
-    unregister_func("random.negate")
-    unregister_func("random.both")
-
-
-def flat(result: Any) -> list[Any]:
-    return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
-def check_values(found: Sequence[Any], expected: Sequence[Any], depth: int) -> None:
-    """Within what ``depth`` float32 operations may lose, of the largest element."""
-    assert len(found) == len(expected)
-    for index, (got, want) in enumerate(zip(found, expected, strict=True)):
-        got, want = np.asarray(got), np.asarray(want)
-        assert got.shape == want.shape, f"output {index}"
-        if want.dtype.kind != "f":
-            np.testing.assert_array_equal(got, want, f"output {index}")
-            continue
-        assert got.dtype == np.float32
-        largest = np.abs(want[np.isfinite(want)]).max(initial=1.0)
-        np.testing.assert_allclose(
-            *(got, want), rtol=2e-4, atol=2e-5 * depth * largest, err_msg=f"output {index}"
-        )
+    with environment_functions():
+        yield
 
 
 def check_same(found: Sequence[Any], expected: Sequence[Any], what: str) -> None:
