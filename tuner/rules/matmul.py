@@ -27,6 +27,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...support.instructions import Instructions
 from ...support.target import Target
 from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
@@ -336,14 +337,16 @@ class _Tiling:
     points: int
 
 
-def _together(panels: int, vectors: int, rows: int, registers: int) -> int:
-    """How many panels a tile of few rows works on at once, to have 8 independent sums in flight."""
+def _together(panels: int, vectors: int, rows: int, known: Instructions) -> int:
+    """How many panels a tile of few rows works on at once, to have 8 independent sums in flight.
+    Beside the sums stand one element of X and a row of W, but where its vectors are used once,
+    straight from memory."""
     together = 1
-    while (
-        panels % (together * 2) == 0
-        and rows * vectors * together < 8
-        and (rows + 1) * vectors * together * 2 + 1 <= registers
-    ):
+    while panels % (together * 2) == 0 and rows * vectors * together < 8:
+        wide = vectors * together * 2
+        held = 0 if rows == 1 and known.reads_memory else wide
+        if rows * wide + held + 1 > known.registers:
+            break
         together *= 2
     return together
 
@@ -371,7 +374,7 @@ def _tile_part(sch: Schedule, blocks: tuple[str, ...], tile: RegisterTile, tilin
     if tiling.packed and columns is not None:
         panels = math.ceil(columns / tile.width)
     rows = tile.rows * tiling.inner
-    together = _together(panels, vectors, rows, tiling.target.vector_registers)
+    together = _together(panels, vectors, rows, tiling.target.instructions)
     whole = replace(tile, columns=(together, vectors, lanes))
     row, *inner, j, _ = sch.get_loops(blocks[0])[outer:]
     i0, i1 = sch.split(row, [None, tile.rows])

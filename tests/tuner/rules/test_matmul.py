@@ -289,6 +289,23 @@ def test_the_inner_loop_of_a_layer(target: Target, lanes: int) -> None:
     assert not any("Spill" in x or "Reload" in x for x in body)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("target", [HASWELL, SKYLAKE], ids=["haswell", "skylake"])
+def test_few_rows_have_many_sums_in_flight(rows: int, target: Target) -> None:
+    """Several panels at once where one has fewer sums than hide the latency, as far as registers
+    hold them, also of a matrix that is read as it is."""
+    _, func = scheduled(matmul((rows, 64), (64, 512)).func, target=target.with_options(threads=1))
+    bodies = loop_bodies(assembly_of(func, target))
+    body = max(bodies, key=lambda lines: sum("vfmadd" in x for x in lines))
+    sums = {x.split()[-1].split(",")[-1] for x in map(_without_comment, body) if "vfmadd" in x}
+    assert len(sums) >= 6
+    assert not any("Spill" in x or "Reload" in x for x in body)
+
+
+def _without_comment(line: str) -> str:
+    return line.split("#")[0].strip()
+
+
 def loop_bodies(assembly: str) -> list[list[str]]:
     """The lines from each label to a jump back to it."""
     lines = [x.strip() for x in assembly.splitlines()]
