@@ -133,7 +133,10 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._asking: Asking[ModelSignature] | None = None
         if imported is not None and imported.question is not None:
             self._asking = Asking(
-                imported, partial(import_source, source), self._adopt_answered, self._compile
+                imported,
+                partial(import_source, source, fallback=fallback),
+                self._adopt_answered,
+                self._compile,
             )
             self._takes_entries = False
             imported = None
@@ -317,6 +320,8 @@ class CompiledModel(CallableModel[ModelSignature]):
         reference = reference_of(
             given, args, kwargs, self._dynamic_shapes, fallback=self._fallback, float64=float64
         )
+        if reference.imported is not None:
+            _register(reference.imported)
         signature = self._select(args, kwargs)
         values = [copied(v) for v in signature.imported.flatten_inputs(args, kwargs)]
         verifier = Verifier(
@@ -534,7 +539,8 @@ def compile(
 
     ``fallback="torch"`` lets torch run the operators of a torch model that cannot be compiled (FFT,
     factorisations, operators of your own), and compiles the rest; ``model.report.notes`` names
-    each, its line and what it costs. Such a model cannot be saved.
+    each, its line and what it costs. ``fallback="onnx"`` lets ONNX's reference evaluator, which is
+    slow, run the nodes of an ONNX model that cannot be compiled. Such a model cannot be saved.
 
     An index that is out of range is taken to the nearest element, where eager PyTorch raises.
     ``checked=True`` looks at all indices first, and raises IndexRangeError, which names the
@@ -553,8 +559,8 @@ def compile(
     if precision != AUTO:
         Selection(resolved, precision)  # refuses another word now, not at the first call
     again = None
-    if fallback not in (None, "torch"):
-        raise ArgumentError(f'fallback is None or "torch"; found {fallback!r}.')
+    if fallback not in (None, "torch", "onnx"):
+        raise ArgumentError(f'fallback is None, "torch" or "onnx"; found {fallback!r}.')
     if check not in (None, "first-call"):
         raise ArgumentError(f'check is None or "first-call"; found {check!r}.')
     if not is_torch_module(model):

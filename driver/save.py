@@ -93,7 +93,7 @@ def describe_model(
         if calls.functions:
             raise ArtifactError(
                 f"{name} calls functions of this process ({', '.join(sorted(calls.functions))}), "
-                'which a file cannot keep. Compile it without fallback="torch" and checked=True.'
+                "which a file cannot keep. Compile it without fallback= and checked=True."
             )
         variants = []
         for target in resolved:

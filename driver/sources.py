@@ -56,6 +56,8 @@ def import_torch_module(
     """
     from ..frontend.torch import import_module
 
+    if fallback != "torch":
+        _refuse_fallback(source, fallback)
     if is_torch_tensor(args) or isinstance(args, (np.ndarray, Tensor)):
         raise FrontendError("example_inputs takes a tuple of inputs: write (x,) for a single one.")
     if not isinstance(args, (tuple, list)):
@@ -149,7 +151,7 @@ def reference_of(
         )
     from ..frontend.onnx.reference import onnx_reference
 
-    return onnx_reference(source, args, kwargs)
+    return onnx_reference(source, args, kwargs, fallback=fallback)
 
 
 def _without_values(x: Any) -> Any:
@@ -184,13 +186,11 @@ def import_source(
     if torch is not None and isinstance(source, torch.export.ExportedProgram):
         from ..frontend.torch import import_exported_program
 
+        if fallback != "torch":
+            _refuse_fallback(source, fallback)
         return import_exported_program(source, fallback=fallback)
-    if fallback is not None:
-        raise FrontendError(
-            f"fallback={fallback!r} is for models of torch, whose operators torch can run; this "
-            f"one is given as {type(source).__name__}. Leave it out."
-        )
     if isinstance(source, IRModule):
+        _refuse_fallback(source, fallback)
         return import_ir_module(source)
     is_proto = onnx is not None and isinstance(source, onnx.ModelProto)
     if isinstance(source, (str, Path, bytes)) or is_proto:
@@ -200,10 +200,23 @@ def import_source(
             if error.name is None or error.name.split(".")[0] != "onnx":
                 raise
             raise MissingExtraError("onnx", "onnx", "Reading an ONNX model") from None
-        return import_onnx(source, answers)
+        if fallback != "onnx":
+            _refuse_fallback(source, fallback)
+        return import_onnx(source, answers, fallback=fallback)
     raise FrontendError(
         "compile takes a torch.nn.Module, an ExportedProgram, an IRModule, or an ONNX model (path, "
         f"bytes or ModelProto); found {type(source).__name__}."
+    )
+
+
+def _refuse_fallback(source: Any, fallback: str | None) -> None:
+    """Refuse a fallback that a source of this kind has not."""
+    if fallback is None:
+        return
+    kind = "torch, whose operators torch can run" if fallback == "torch" else "ONNX"
+    raise FrontendError(
+        f"fallback={fallback!r} is for models of {kind}; this one is given as "
+        f"{type(source).__name__}. Leave it out."
     )
 
 

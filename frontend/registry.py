@@ -58,11 +58,12 @@ class ConverterRegistry:
         """Every operator that can be imported, sorted."""
         return tuple(sorted(self._table))
 
-    def check(self, operators: Iterable[tuple[str, str]]) -> None:
+    def check(self, operators: Iterable[tuple[str, str]], *, may_fall_back: bool = False) -> None:
         """Raise UnsupportedOpError with every operator that has no converter, and the reason where
         there is one.
 
-        ``operators`` are pairs (name, where it stands) in model order.
+        ``operators`` are pairs (name, where it stands) in model order. ``may_fall_back``: the
+        foreign framework can run some of them, which nobody has asked for.
         """
         missing: dict[str, list[str]] = {}
         for name, where in operators:
@@ -73,7 +74,7 @@ class ConverterRegistry:
                 UnsupportedOp(name, len(places), places[0], self._hint(name))
                 for name, places in missing.items()
             ]
-            raise UnsupportedOpError(rows, self.frontend)
+            raise UnsupportedOpError(rows, self.frontend, may_fall_back=may_fall_back)
 
     def _hint(self, name: str) -> str:
         reason = self._refused.get(name)

@@ -116,7 +116,9 @@ class UnsupportedOp:
 class UnsupportedOpError(FrontendError):
     """All the operators of a model that have no converter, at once."""
 
-    def __init__(self, ops: Sequence[UnsupportedOp], frontend: str) -> None:
+    def __init__(
+        self, ops: Sequence[UnsupportedOp], frontend: str, *, may_fall_back: bool = False
+    ) -> None:
         self.ops = tuple(ops)
         lines = [
             f"{len(ops)} operator{'s' if len(ops) != 1 else ''} of this {frontend} model "
@@ -128,9 +130,10 @@ class UnsupportedOpError(FrontendError):
             "Rewrite the model without them, or register a converter "
             f"(burnish.frontend.{frontend}: @converts(name))."
         )
-        if frontend == "torch":
+        if may_fall_back:
+            runs = {"torch": "torch", "onnx": "ONNX's reference evaluator"}[frontend]
             lines.append(
-                'burnish.compile(..., fallback="torch") lets torch run what it can of them.'
+                f'burnish.compile(..., fallback="{frontend}") lets {runs} run what it can of them.'
             )
         super().__init__("\n".join(lines))
 

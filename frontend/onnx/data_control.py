@@ -32,12 +32,15 @@ def attempt(context: Context) -> Iterator[None]:
     around it."""
     outer = context.is_attempt, context.sizes_of_data
     count, functions = context.count, context.functions_made
+    fallback = context.fallback.snapshot() if context.fallback else None
     context.is_attempt, context.sizes_of_data = True, dict(context.sizes_of_data)
     context.functions_made = dict(functions)
     try:
         yield
     except BaseException:
         context.count, context.functions_made = count, functions
+        if context.fallback and fallback:
+            context.fallback.restore(fallback)
         raise
     finally:
         context.is_attempt, context.sizes_of_data = outer[:2]

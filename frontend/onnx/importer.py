@@ -47,6 +47,7 @@ from . import (
     convert_sort,
     convert_window,
 )
+from .fallback import Fallback
 from .initializers import bind_initializers
 from .registry import REGISTRY, Context, NeedsValueError, node_name
 from .signature import Inputs, Outputs
@@ -80,12 +81,16 @@ OLDEST_OPSET = 6
 
 
 def import_onnx(
-    model: str | Path | bytes | ModelProto, answers: Sequence[Any] | None = None
+    model: str | Path | bytes | ModelProto,
+    answers: Sequence[Any] | None = None,
+    *,
+    fallback: str | None = None,
 ) -> Imported:
     """Import a model from a path, its bytes, or a ModelProto.
 
     With ``answers`` (none, at first) what is imported may be a question. Without, what would be
-    asked for is an error.
+    asked for is an error. With ``fallback="onnx"`` nodes that cannot be compiled are environment
+    functions, which run ONNX's reference evaluator.
 
     Raises FrontendError (a file that cannot be read, an opset that is too old, an input without a
     known rank or dtype) and UnsupportedOpError (all operators at once, with the node each was first
@@ -108,9 +113,15 @@ def import_onnx(
         else [a for a in answers if not isinstance(a, (InputTypes, KnownSizes))],
     )
     context.binds_sizes = not asks_sizes
+    context.fallback = None if fallback is None else Fallback(context.opsets)
     context.used = names_read(graph.node, [o.name for o in graph.output])
     nodes = all_nodes([*graph.node, *[n for f in proto.functions for n in f.node]])
-    REGISTRY.check([(operator_name(n), node_name(n)) for n in nodes if not is_known(context, n)])
+    missing = [n for n in nodes if not is_known(context, n)]
+    with_fallback = Fallback(context.opsets) if fallback is None else None
+    REGISTRY.check(
+        [(operator_name(n), node_name(n)) for n in missing],
+        may_fall_back=with_fallback is not None and any(map(with_fallback.can_run, missing)),
+    )
     bind_initializers(context, graph, model)
     inputs = Inputs([v for v in graph.input if v.name not in context.values])
     may_ask_types = answers is not None and types is None
@@ -142,6 +153,8 @@ def import_onnx(
         positional_only=is_plain and not (types and inputs.is_open),
         dim_names=inputs.dim_names,
         source=source,
+        notes=context.fallback.notes if context.fallback else (),
+        functions=context.fallback.functions if context.fallback else {},
         variables={n: v.name for n, v in context.values.items() if isinstance(v, Var)},
         places={v.name: n for n, v in context.values.items() if isinstance(v, Var)},
         question=question,

@@ -21,7 +21,11 @@ from .importer import import_onnx
 
 
 def onnx_reference(
-    source: str | Path | bytes | ModelProto, args: Sequence[Any], kwargs: Mapping[str, Any]
+    source: str | Path | bytes | ModelProto,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    fallback: str | None = None,
 ) -> Reference:
     """The values of a call of a model whose inputs and outputs are tensors.
 
@@ -29,7 +33,7 @@ def onnx_reference(
     """
     imported: Imported | None
     try:
-        imported = import_onnx(source)
+        imported = import_onnx(source, fallback=fallback)
     except FrontendError:
         imported = None  # its program depends on values, or its inputs have no shapes of their own
     proto = _proto(source)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from onnx import FunctionProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
@@ -47,6 +47,9 @@ from ...tensorir.expr import Var as DimVar
 from .. import sizes_as_data
 from ..registry import ConverterRegistry
 from .narrow import NARROW, NarrowKind, to_stored
+
+if TYPE_CHECKING:
+    from .fallback import Fallback
 
 REGISTRY = ConverterRegistry("onnx")
 converts = REGISTRY.converts
@@ -250,6 +253,8 @@ class Context:
         """Of vectors joined of sizes and of data: the sizes, and scalars of the data."""
         self.is_attempt = False
         """Nothing is asked for: what needs a value that is data cannot be imported here."""
+        self.fallback: Fallback | None = None
+        """Takes the nodes that cannot be compiled, where the user wants that."""
         self._answers = answers
         self._known: dict[Var, Constant] = {}
 

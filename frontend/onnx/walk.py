@@ -116,14 +116,30 @@ def _results(context: Context, node: NodeProto) -> list[Value]:
         return computed
     if _local(context, node) is None:
         _check_inputs(context, node)
-        convert = REGISTRY.get(operator_name(node))
-        result = NotImplemented if convert is None else convert(context, node)
+        result = _converted(context, node)
         if result is not NotImplemented:
             return result if isinstance(result, list) else [result]
     function = _function(context, node)
+    if function is None and context.fallback is not None and context.fallback.can_run(node):
+        return context.fallback.emit(context, node, operator_name(node))
     if function is None:
         raise FrontendError(f"{node_name(node)}: ONNX has no function for it in this form.")
     return _call(context, node, function)
+
+
+def _converted(context: Context, node: NodeProto) -> Any:
+    """What the node's converter gives; of one that refuses this form of it, what the fallback
+    does. What is refused for its symbolic sizes is tried with known ones first."""
+    convert = REGISTRY.get(operator_name(node))
+    if convert is None:
+        return NotImplemented
+    try:
+        return convert(context, node)
+    except FrontendError:
+        fallback = None if context.may_ask_types else context.fallback
+        if fallback is None or not fallback.can_run(node):
+            raise
+        return fallback.emit(context, node, operator_name(node))
 
 
 def _check_inputs(context: Context, node: NodeProto) -> None:
@@ -205,9 +221,10 @@ def run_graph(context: Context, graph: GraphProto, inputs: Sequence[Value]) -> l
 
 # -- functions -------------------------------------------------------------------------------------
 def is_known(context: Context, node: NodeProto) -> bool:
-    """Whether a node has a converter or is a call of a function."""
+    """Whether a node has a converter, is a call of a function, or can be left to the fallback."""
     return (
         operator_name(node) in REGISTRY
+        or (context.fallback is not None and context.fallback.can_run(node))
         or _local(context, node) is not None
         or _has_function(_schema(context, node))
     )

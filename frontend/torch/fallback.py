@@ -7,12 +7,11 @@ The node's own operator is called on tensors that share the program's memory, an
 copied into the memory that the program planned for them: shapes are those of the exported program's
 metadata, so that the callee's results must have them. Between operators that run here a complex
 tensor is one of real numbers with a last dim of 2; a node that takes or gives complex numbers runs
-here whatever converters there are. Nothing is registered here: the driver does that.
+here whatever converters there are.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,25 +20,21 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.fx.node import map_arg
 
-from ...graphir.dim import static_shape
-from ...graphir.expr import Atom, CallDPSPacked, TupleGetItem
-from ...graphir.type import TensorType, TupleType
+from ...graphir.expr import Atom
+from ...graphir.type import TensorType
 from ...support.errors import EnvironmentFunctionError
 from ...tensorir.expr import Expr, IntImm
+from ..fallback import FallbackCalls
 from .registry import DTYPES, REGISTRY, Context, location, operator_name
 
 _REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
-_numbers = itertools.count()
-"""Names of environment functions are the process's, so are the numbers in them."""
 
 
-class Fallback:
-    """The operators of one program that run in torch: ``functions`` by name, ``notes`` on them."""
+class Fallback(FallbackCalls):
+    """The operators of one program that run in torch."""
 
     def __init__(self) -> None:
-        self.functions: dict[str, Callable[..., None]] = {}
-        self._seen: dict[str, list[tuple[str, int | None]]] = {}
-        """Of each operator where its calls stand, and the bytes of results that each copies."""
+        super().__init__("torch", "torch")
 
     def emit(self, context: Context, node: Node) -> Any:
         """Emit the call of a node's operator. Raises FrontendError where a result has a size that
@@ -66,14 +61,11 @@ class Fallback:
         fakes = node.meta["val"]
         is_several = isinstance(fakes, (tuple, list))
         types = [self._type(context, f) for f in (fakes if is_several else [fakes])]
-        name = f"torch.{operator_name(node)}.{next(_numbers)}"
-        self.functions[name] = _adapter(node, args, kwargs, kinds)
-        self._seen.setdefault(operator_name(node), []).append((location(node), _bytes(types)))
-        if not is_several:
-            return context.builder.emit(CallDPSPacked(name, tuple(operands), types[0]), "lv")
-        call = CallDPSPacked(name, tuple(operands), TupleType(tuple(types)))
-        whole = context.builder.emit(call, "lv")
-        return [context.builder.emit(TupleGetItem(whole, i), "lv") for i in range(len(types))]
+        operator = operator_name(node)
+        self.note(operator, location(node), types)
+        function = _adapter(node, args, kwargs, kinds)
+        made = self.emit_call(context.builder, operator, function, operands, types)
+        return made if is_several else made[0]
 
     def _type(self, context: Context, fake: Any) -> TensorType:
         assert context.node is not None
@@ -83,11 +75,6 @@ class Fallback:
             return context.tensor_type(fake, location(context.node))
         kind = context.tensor_type(fake.to(_REAL[fake.dtype]), location(context.node))
         return TensorType((*kind.shape, IntImm(2)), kind.dtype)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A sentence on each operator: where, how often, and what its calls cost."""
-        return tuple([_note(name, places) for name, places in self._seen.items()])
 
 
 class _Operand:
@@ -186,28 +173,3 @@ def _shared(tensor: Any, dtype: torch.dtype) -> torch.Tensor:
     if dtype is torch.bfloat16:
         return found.view(dtype)
     return torch.view_as_complex(found) if dtype.is_complex else found
-
-
-def _bytes(types: Sequence[TensorType]) -> int | None:
-    """What results take; None where that depends on symbolic dims."""
-    total = 0
-    for kind in types:
-        shape = static_shape(kind.shape)
-        if shape is None:
-            return None
-        count = 1
-        for size in shape:
-            count *= size
-        total += count * kind.dtype.itemsize
-    return total
-
-
-def _note(name: str, places: Sequence[tuple[str, int | None]]) -> str:
-    sizes = [size for _, size in places]
-    known = [size for size in sizes if size is not None]
-    copied = f"{sum(known)} bytes of" if len(known) == len(sizes) else "its"
-    times = "once" if len(places) == 1 else f"{len(places)} times"
-    return (
-        f"{name} runs in torch, {times} in a call of the model, first at {places[0][0]}: each time "
-        f"it ends a native segment, and {copied} results are copied."
-    )

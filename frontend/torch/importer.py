@@ -115,7 +115,7 @@ def import_exported_program(
     with export_lock:
         program = prepare_program(program, falls_back=fallback is not None)
     nodes = [n for n in operators(program) if fallback is None or not can_fall_back(n)]
-    REGISTRY.check([(operator_name(n), location(n)) for n in nodes])
+    REGISTRY.check([(operator_name(n), location(n)) for n in nodes], may_fall_back=True)
     structure = CallStructure.of(program, parameters)
     fakes = _input_fakes(program)
     symbols = SymbolTable(symbols_of([s for f in fakes for s in _sizes(f)]), _names(fakes, places))

@@ -33,7 +33,9 @@ CASES: dict[str, Exception] = {
     "parse": ParseError("Expected an operand.", SPAN),
     "pass": PassError("fuse-ops", VerifyError("a variable is bound once", "x is bound twice")),
     "unsupported": UnsupportedOpError(
-        [UnsupportedOp("aten.foo", 3, "layer1.0"), UnsupportedOp("aten.bar", 1, "head")], "torch"
+        [UnsupportedOp("aten.foo", 3, "layer1.0"), UnsupportedOp("aten.bar", 1, "head")],
+        "torch",
+        may_fall_back=True,
     ),
     "unknown-function": UnknownFunctionError("env.liner", ["env.linear"], "the program"),
     "duplicate": DuplicateFunctionError("env.linear"),

@@ -172,6 +172,11 @@ def test_errors_of_operators_are_ours_with_theirs_as_cause() -> None:
             compile(model, (x,), fallback="torch")(x)
 
 
+def test_such_a_model_is_verified() -> None:
+    model = Function(lambda m, x: torch.linalg.matrix_exp(m.layer(x)), 5).eval()
+    assert compile(model, (SQUARE,), fallback="torch").verify(SQUARE)
+
+
 def test_a_model_with_such_operators_is_not_saved(tmp_path: Any) -> None:
     compiled = check(Function(lambda m, x: scaled(x, 1), 5), SQUARE, -SQUARE)
     with pytest.raises(
@@ -191,10 +196,12 @@ def test_the_functions_go_with_their_model() -> None:
 
 
 def test_other_words_and_other_models_are_refused() -> None:
-    with pytest.raises(ArgumentError, match='fallback is None or "torch"'):
+    with pytest.raises(ArgumentError, match='fallback is None, "torch" or "onnx"'):
         compile(nn.Linear(5, 5).eval(), (SQUARE,), fallback="eager")
     with pytest.raises(FrontendError, match="is for models of torch"):
         compile(b"", fallback="torch")
+    with pytest.raises(FrontendError, match="is for models of ONNX"):
+        compile(nn.Linear(5, 5).eval(), (SQUARE,), fallback="onnx")
 
 
 def test_a_graph_of_dynamo_falls_back_by_itself() -> None:
