@@ -173,9 +173,8 @@ def broadcast_shapes(a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
         else:
             symbolic = static_value(x) is None or static_value(y) is None
             reason = "are not proved equal" if symbolic else "differ and neither is 1"
-            raise DimError(
-                f"dims {print_dim(x)} and {print_dim(y)} (the {index + 1}. from the right) {reason}"
-            )
+            place = f"(the {index + 1}. from the right)"
+            raise DimError(f"dims {print_dim(x)} and {print_dim(y)} {place} {reason}", (x, y))
     return tuple(reversed(result))
 
 

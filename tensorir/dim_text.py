@@ -17,7 +17,12 @@ _OPERATORS: dict[type[Expr], tuple[str, int]] = {
 
 
 class DimError(BurnishError, ValueError):
-    """A dimension that cannot be read, or shapes that do not fit each other."""
+    """A dimension that cannot be read, or shapes that do not fit each other: because of ``dims``,
+    where two are not equal."""
+
+    def __init__(self, message: str, dims: tuple[Expr, Expr] | None = None) -> None:
+        super().__init__(message)
+        self.dims = dims
 
 
 def print_dim(dim: Expr, name_of: Callable[[Var], str] = lambda v: v.name, level: int = 0) -> str:

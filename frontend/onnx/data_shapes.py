@@ -15,9 +15,10 @@ from onnx import NodeProto
 
 from ...graphir.dim import dim_equal, fold_dim, product, static_value
 from ...support.errors import FrontendError
-from ...tensorir.expr import Expr, IntImm, maximum, minimum
+from ...tensorir.expr import Expr, IntImm, maximum
 from .data_sizes import Entry, counted, dim_of, positions, size_of, term_of, valid
 from .registry import Context, node_name
+from .size_bounds import smaller
 from .sizes import is_nonnegative
 from .term import Term
 
@@ -38,12 +39,12 @@ def sliced(
 ) -> Term:
     """An axis between bounds that are counted from its end where negative; None is that end."""
     size = x.shape[axis]
-    known = _known_bounds(size, bounds) if step == 1 else None
+    known = _known_bounds(context, size, bounds) if step == 1 else None
     if known is not None:
         start, stop = known
         if static_value(start) == 0 and dim_equal(stop, size):
             return x
-        count = _count(size, bounds, start, stop)
+        count = _count(context, size, bounds, start, stop)
         places = positions(context, count)
         if static_value(start) != 0:
             places = places + counted(context, start)
@@ -59,7 +60,9 @@ def sliced(
     return x.op("take", positions(context, found) * step + begin, axis=axis)
 
 
-def _known_bounds(size: Expr, bounds: Sequence[Entry | None]) -> tuple[Expr, Expr] | None:
+def _known_bounds(
+    context: Context, size: Expr, bounds: Sequence[Entry | None]
+) -> tuple[Expr, Expr] | None:
     """Bounds as sizes from 0 to ``size``, where they are arithmetic of sizes alone."""
     found: list[Expr] = []
     for bound, absent in zip(bounds, (IntImm(0), size), strict=True):
@@ -69,22 +72,23 @@ def _known_bounds(size: Expr, bounds: Sequence[Entry | None]) -> tuple[Expr, Exp
             found.append(fold_dim(maximum(size + bound.value, 0)))
         elif isinstance(bound, Expr) and is_nonnegative(bound):
             zero = static_value(bound) == 0
-            found.append(
-                bound if zero or dim_equal(bound, size) else fold_dim(minimum(bound, size))
-            )
+            whole = zero or dim_equal(bound, size)
+            found.append(bound if whole else smaller(bound, size, context.at_most))
         else:
             return None
     return found[0], found[1]
 
 
-def _count(size: Expr, bounds: Sequence[Entry | None], start: Expr, stop: Expr) -> Expr:
+def _count(
+    context: Context, size: Expr, bounds: Sequence[Entry | None], start: Expr, stop: Expr
+) -> Expr:
     """How many elements are between ``start`` and ``stop``, which the bounds came to; said so that
     [1:] and [:-1] are seen to be as many."""
     first, last = bounds
     if static_value(start) == 0:
         return stop
     if last is None and isinstance(first, IntImm) and first.value < 0:
-        return fold_dim(minimum(IntImm(-first.value), size))
+        return smaller(IntImm(-first.value), size, context.at_most)
     if isinstance(first, Expr) and is_nonnegative(first):
         if isinstance(last, IntImm) and last.value < 0:
             stop = fold_dim(size + last.value)

@@ -10,7 +10,7 @@ so far it is repeated, and goes on to the next question or to the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from ...graphir import ops
 from ...graphir.builder import BlockBuilder
 from ...graphir.expr import Atom, Tuple, Var
 from ...graphir.module import IRModule
-from ...support.call_form import CallForm
+from ...support.call_form import CallForm, SizeRange
 from ...support.errors import ArtifactError, BurnishError, FrontendError
 from ..imported import Imported, InputTypes, KnownSizes, Question
 from . import (
@@ -51,6 +51,7 @@ from .fallback import Fallback
 from .initializers import bind_initializers
 from .registry import REGISTRY, Context, NeedsValueError, node_name
 from .signature import Inputs, Outputs
+from .size_bounds import BoundLearntError, learn
 from .walk import all_nodes, convert_nodes, is_known, names_read, operator_name
 
 _CONVERTERS = (
@@ -98,6 +99,21 @@ def import_onnx(
     """
     if isinstance(model, (str, Path)):
         model = Path(model).resolve()
+    at_most: dict[str, int] = {}
+    while True:
+        try:
+            return _import(model, answers, fallback, at_most)
+        except BoundLearntError as bound:
+            at_most[bound.name] = min(bound.most, at_most.get(bound.name, bound.most))
+
+
+def _import(
+    model: Path | bytes | ModelProto,
+    answers: Sequence[Any] | None,
+    fallback: str | None,
+    at_most: Mapping[str, int],
+) -> Imported:
+    """Import with these bounds of symbolic dims. Raises BoundLearntError for one more."""
     proto, base_dir, source = _load(model)
     types = next((a for a in answers or () if isinstance(a, InputTypes)), None)
     asks_sizes = any(isinstance(a, KnownSizes) for a in answers or ())
@@ -113,6 +129,7 @@ def import_onnx(
         else [a for a in answers if not isinstance(a, (InputTypes, KnownSizes))],
     )
     context.binds_sizes = not asks_sizes
+    context.at_most = at_most
     context.fallback = None if fallback is None else Fallback(context.opsets)
     context.used = names_read(graph.node, [o.name for o in graph.output])
     nodes = all_nodes([*graph.node, *[n for f in proto.functions for n in f.node]])
@@ -132,11 +149,15 @@ def import_onnx(
     try:
         question, outputs, results = _convert_graph(context, inputs, graph)
     except BurnishError as error:
+        bound = learn(error, frozenset(inputs.dim_names))
+        if bound is not None and bound.most < at_most.get(bound.name, bound.most + 1):
+            raise bound from None
         if may_ask_types and (context.binds_shapes or not context.sizes_of_data):
             return _ask(inputs, "types", str(error), source)
         if answers is None or not context.sizes_of_data:
             raise
         return _ask(inputs, "sizes", f"a size of data must be known: {error}", source)
+    ranges = inputs.ranges(at_most)
     is_plain = outputs is None or outputs.is_plain
     is_single = results == 1
     # Shapes tell programs apart when they are loaded; values would not.
@@ -145,15 +166,18 @@ def import_onnx(
     return Imported(
         builder.get(),
         tuple([p.name for p in inputs.params]) if types else tuple(inputs.names),
-        inputs.flattened(),
+        inputs.flattened(ranges),
         tuple if outputs is None else outputs.restore(),
-        partial(_form, inputs, results, is_kept=is_kept),
+        partial(_form, inputs, results, ranges, is_kept=is_kept),
         single_output=is_single and is_plain,
         bare_tuple=not is_single and is_plain,
-        positional_only=is_plain and not (types and inputs.is_open),
+        positional_only=is_plain and not ranges and not (types and inputs.is_open),
         dim_names=inputs.dim_names,
         source=source,
-        notes=context.fallback.notes if context.fallback else (),
+        notes=(
+            *[f"dim {r.name} is at most {r.high}: no call of more is right." for r in ranges],
+            *(context.fallback.notes if context.fallback else ()),
+        ),
         functions=context.fallback.functions if context.fallback else {},
         variables={n: v.name for n, v in context.values.items() if isinstance(v, Var)},
         places={v.name: n for n, v in context.values.items() if isinstance(v, Var)},
@@ -192,20 +216,20 @@ def _ask(inputs: Inputs, wanted: str, reason: str, source: str) -> Imported:
     data that are known; its calls give their inputs as they are."""
     names = tuple(inputs.names)
     question = Question(wanted, reason)
-    form = partial(_form, inputs, 1, is_kept=False)
+    form = partial(_form, inputs, 1, (), is_kept=False)
     return Imported(
         IRModule(), names, inputs.nested(), tuple, form, source=source, question=question
     )
 
 
-def _form(inputs: Inputs, results: int, *, is_kept: bool) -> CallForm:
+def _form(inputs: Inputs, results: int, ranges: Sequence[SizeRange], *, is_kept: bool) -> CallForm:
     """How calls look. Raises ArtifactError where that depends on what is called with."""
     if not is_kept:
         raise ArtifactError(
             "This ONNX model takes or gives sequences, optionals or numbers of narrow dtypes, or "
             "its program depends on values of its inputs; such a model cannot be saved."
         )
-    return CallForm.plain(inputs.names, results, takes_dict=True)
+    return inputs.form(results, ranges)
 
 
 # -- the file --------------------------------------------------------------------------------

@@ -249,6 +249,8 @@ class Context:
         self.functions_made: dict[str, Function] = {}
         """Functions of the module beside ``main``: the loops of its program."""
         self.function_names = NameTable(["main"])
+        self.at_most: Mapping[str, int] = {}
+        """Bounds of named sizes of the inputs, by their names."""
         self.parts: dict[Var, tuple[Expr | Atom, ...]] = {}
         """Of vectors joined of sizes and of data: the sizes, and scalars of the data."""
         self.is_attempt = False

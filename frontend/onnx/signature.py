@@ -8,13 +8,14 @@ narrow dtypes come and go in memory of the dtype that they are stored in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from onnx import TypeProto, ValueInfoProto
 
 from ...graphir.expr import Atom, Var
 from ...graphir.type import TensorType
-from ...support.call_form import CallForm
+from ...support.call_form import CallForm, SizeRange
 from ...support.errors import DTypeMismatchError, FrontendError, ShapeMismatchError
 from ...support.writer import NameTable
 from ...tensorir.expr import Expr, IntImm
@@ -43,6 +44,16 @@ class Inputs:
     def dim_names(self) -> tuple[str, ...]:
         """The symbolic dims, one for each name that the model gives them."""
         return tuple([v.name for v in self._dims.values()])
+
+    def ranges(self, at_most: Mapping[str, int]) -> tuple[SizeRange, ...]:
+        """Where calls have those symbolic dims that are bounded."""
+        found: dict[str, SizeRange] = {}
+        for i, param in enumerate(self.params):
+            assert isinstance(param.type, TensorType)
+            for axis, dim in enumerate(param.type.shape):
+                if isinstance(dim, DimVar) and dim.name in at_most:
+                    found.setdefault(dim.name, SizeRange(dim.name, i, axis, 0, at_most[dim.name]))
+        return tuple(found.values())
 
     @property
     def is_open(self) -> bool:
@@ -120,13 +131,20 @@ class Inputs:
         return Narrow(self.params[-1], number) if number in NARROW else self.params[-1]
 
     # -- calls -----------------------------------------------------------------------------------
-    def nested(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], list[Any]]:
-        """Inputs by position, by keyword, or as one dict; as they are given."""
-        return CallForm.plain(self.names, 1, takes_dict=True).flatten
+    def form(self, results: int, ranges: Sequence[SizeRange] = ()) -> CallForm:
+        """Inputs by position, by keyword, or as one dict."""
+        plain = CallForm.plain(self.names, results, takes_dict=True)
+        return replace(plain, ranges=tuple(ranges))
 
-    def flattened(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], list[Any]]:
+    def nested(self) -> Callable[[tuple[Any, ...], Mapping[str, Any]], list[Any]]:
+        """The inputs of a call, as they are given."""
+        return self.form(1).flatten
+
+    def flattened(
+        self, ranges: Sequence[SizeRange]
+    ) -> Callable[[tuple[Any, ...], Mapping[str, Any]], list[Any]]:
         """The same as a tensor for each parameter."""
-        select = self.nested()
+        select = self.form(1, ranges).flatten
 
         def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
             given = _leaves(select(args, kwargs))

@@ -1,0 +1,85 @@
+"""Sizes that a model cannot be called with, learnt where two of its sizes do not fit.
+
+    ids = positions[:, :n]      512 positions: there are min(n, 512) ids
+    y = Add(x, ids)             x has n rows, so that n is at most 512, or no call is right
+
+The import is repeated with what it has learnt: then there are n ids. Calls with other sizes are
+refused. Nothing is learnt of sizes that one call or another could broadcast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...graphir.dim import DimError, dim_equal, fold_dim, static_value
+from ...tensorir.expr import Add, Expr, FloorDiv, IntImm, Min, Mul, Var, minimum
+from .sizes import is_nonnegative
+
+
+class BoundLearntError(Exception):
+    """The import stops here, to be repeated: ``name`` is a size of at most ``most``. Never leaves
+    it."""
+
+    def __init__(self, name: str, most: int) -> None:
+        super().__init__(name, most)
+        self.name, self.most = name, most
+
+
+def learn(error: BaseException, names: frozenset[str]) -> BoundLearntError | None:
+    """What an error about dims that are not proved equal tells of one of the sizes ``names``."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, DimError):
+        cause = cause.__context__
+    if cause is None or cause.dims is None:
+        return None
+    for least, whole in (cause.dims, cause.dims[::-1]):
+        if not isinstance(least, Min):
+            continue
+        for part, limit in ((least.a, least.b), (least.b, least.a)):
+            most = static_value(limit)
+            # Of one element it could be broadcast to any number.
+            if most is None or most < 2 or not dim_equal(part, whole):
+                continue
+            size, more = _split(part)
+            if size is not None and size.name in names and most > more:
+                return BoundLearntError(size.name, most - more)
+    return None
+
+
+def _split(dim: Expr) -> tuple[Var | None, int]:
+    """A dim that is a size plus a number."""
+    if isinstance(dim, Add) and isinstance(dim.b, IntImm):
+        return (dim.a if isinstance(dim.a, Var) else None), dim.b.value
+    return (dim if isinstance(dim, Var) else None), 0
+
+
+def smaller(a: Expr, b: Expr, at_most: Mapping[str, int]) -> Expr:
+    """The smaller of two sizes, of which some are bounded."""
+    for one, other in ((a, b), (b, a)):
+        limit, largest = static_value(other), _largest(one, at_most)
+        if limit is not None and largest is not None and largest <= limit:
+            return one
+    return fold_dim(minimum(a, b))
+
+
+def _largest(dim: Expr, at_most: Mapping[str, int]) -> int | None:
+    """A bound of a dim from above; None where none is seen."""
+    if isinstance(dim, IntImm):
+        return dim.value
+    if isinstance(dim, Var):
+        return at_most.get(dim.name)
+    if not isinstance(dim, (Add, Mul, FloorDiv, Min)):
+        return None
+    a, b = _largest(dim.a, at_most), _largest(dim.b, at_most)
+    if isinstance(dim, Min):
+        known = [n for n in (a, b) if n is not None]
+        return min(known, default=None)
+    if a is None or b is None:
+        return None
+    if isinstance(dim, Add):
+        return a + b
+    if not (is_nonnegative(dim.a) and is_nonnegative(dim.b)):
+        return None
+    if isinstance(dim, Mul):
+        return a * b
+    return a // b if isinstance(dim.b, IntImm) and b > 0 else a
