@@ -59,7 +59,9 @@ def loop(context: Context, node: NodeProto) -> list[Value]:
         return Iteration(found[0], found[1 : 1 + len(states)], found[1 + len(states) :])
 
     begins = constant(np.array(True)) if condition is None else context.answered(condition)
-    made = repeat(context, node, context.answered(limit), begins, states, iteration)
+    collects = len(body.output) > 1 + len(states)
+    limit = context.answered(limit)
+    made = repeat(context, node, limit, begins, states, iteration, collects=collects)
     return made if isinstance(made, list) else _written_out(context, node, states, made)
 
 
@@ -173,8 +175,9 @@ def _scan_loop(
         made = run([*carried, *parts], lift)
         return Iteration(constant(np.array(True)), made[: len(states)], made[len(states) :])
 
-    limit = ShapeValue((length,), scalar=True)
-    made = repeat(context, node, limit, constant(np.array(True)), states, iteration)
+    limit, goes_on = ShapeValue((length,), scalar=True), constant(np.array(True))
+    collects = len(attribute(node, "body").output) > len(states)
+    made = repeat(context, node, limit, goes_on, states, iteration, collects=collects)
     if isinstance(made, str):
         return made
     rows = [Term(context, context.tensor(r, "")) for r in made[len(states) :]]

@@ -1,4 +1,5 @@
-"""RNN, GRU and LSTM of ONNX, written out step by step; a static number of steps.
+"""RNN, GRU and LSTM of ONNX: a few steps are written out, more, or a symbolic number of them, are a
+loop of the program.
 
 With H hidden units, a gate's row of W, R and B is H numbers; gates stand in ONNX's order (GRU:
 update, reset, hidden; LSTM: input, output, forget, cell). All gates' products with the inputs of
@@ -8,15 +9,23 @@ all steps are one product before the first step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 from onnx import NodeProto
 
+from ...graphir.dim import static_value
+from ...graphir.expr import Atom, constant
 from ...support.errors import FrontendError
-from .registry import Context, Value, attribute, converts, node_name
+from ...tensorir.expr import Expr
+from .data_loops import Iteration, Lift, repeat
+from .data_sizes import counted, positions
+from .registry import Context, ShapeValue, Value, attribute, converts, node_name
 from .term import Term, stack
 
 Activation = Callable[[Term], Term]
+MOST_STEPS = 32
+"""That are written out: each costs the time of its compilation."""
 _DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 _ALPHAS = {
     "leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0,
@@ -67,6 +76,12 @@ class _Cell:
     clip: float | None
     linear_before_reset: bool
     coupled: bool
+
+    def seen_by(self, lift: Callable[[Term], Term]) -> _Cell:
+        """The cell whose weights are those of a loop's body."""
+        bias = None if self.bias is None else [lift(b) for b in self.bias]
+        peephole = [lift(p) for p in self.peephole]
+        return replace(self, w=lift(self.w), r=lift(self.r), bias=bias, peephole=peephole)
 
     def clipped(self, x: Term) -> Term:
         return x if self.clip is None else x.op("clip", min=-self.clip, max=self.clip)
@@ -126,7 +141,10 @@ def recurrent(context: Context, node: NodeProto) -> list[Value]:
     batch_first = bool(attribute(node, "layout", 0))
     if batch_first:
         x = x.permute(1, 0, 2)
-    steps, batch, _ = x.sizes(where)
+    if x.ndim != 3:
+        raise FrontendError(f"{where}: expected an input of 3 dims, found {x.ndim}.")
+    steps, batch, _ = x.shape
+    count = static_value(steps)
     w, r = term(1), term(2)
     assert w is not None
     assert r is not None
@@ -139,7 +157,10 @@ def recurrent(context: Context, node: NodeProto) -> list[Value]:
         direction = str(attribute(node, "direction", "forward"))
         backwards = direction == "reverse" or d == 1
         h, c = states[0].at(0, d), states[1].at(0, d) if kind == "LSTM" else None
-        found.append(_run(cell, x, h, c, lengths, range(steps)[:: -1 if backwards else 1]))
+        if count is not None and count <= MOST_STEPS:
+            found.append(_run(cell, x, h, c, lengths, range(count)[:: -1 if backwards else 1]))
+        else:
+            found.append(_loop(node, cell, x, h, c, lengths, backwards=backwards))
     results = [stack(parts, 1 if i == 0 else 0) for i, parts in enumerate(zip(*found, strict=True))]
     if batch_first:
         orders = ((2, 0, 1, 3), (1, 0, 2), (1, 0, 2))
@@ -148,7 +169,7 @@ def recurrent(context: Context, node: NodeProto) -> list[Value]:
 
 
 def _state(
-    x: Term, given: Term | None, directions: int, batch: int, units: int, batch_first: bool
+    x: Term, given: Term | None, directions: int, batch: Expr, units: int, batch_first: bool
 ) -> Term:
     if given is None:
         return x.data(0.0).expand(directions, batch, units)
@@ -195,3 +216,48 @@ def _run(
             c = runs.where(cell_state, c)
     rows = stack([outputs[t] for t in sorted(outputs)], 0)
     return [rows, h] if c is None else [rows, h, c]
+
+
+def _loop(
+    node: NodeProto,
+    cell: _Cell,
+    x: Term,
+    h: Term,
+    c: Term | None,
+    lengths: Term | None,
+    *,
+    backwards: bool,
+) -> list[Term]:
+    """The same as a loop of the program."""
+    context, steps = x.context, x.shape[0]
+    last, known = counted(context, steps) - 1, cell.inputs(x)
+
+    def iteration(i: Atom, carried: Sequence[Atom], lift: Lift) -> Iteration:
+        def inside(term: Term) -> Term:
+            return Term(context, context.tensor(lift(term.atom), node_name(node)))
+
+        at = Term(context, i)
+        at = inside(last) - at if backwards else at
+        h, *cells = [Term(context, a) for a in carried]
+        c = cells[0] if cells else None
+        row = inside(known).op("take", at, axis=0)
+        new, cell_state = cell.seen_by(inside).step(row, h, c)
+        output = new
+        if lengths is not None:
+            runs = (inside(lengths).cast("int64") > at).unsqueeze(1)
+            new, output = runs.where(new, h), runs.where(new, 0.0)
+            if c is not None and cell_state is not None:
+                cell_state = runs.where(cell_state, c)
+        states = [new] if cell_state is None else [new, cell_state]
+        return Iteration(constant(np.array(True)), [s.atom for s in states], [output.atom])
+
+    begun: list[Value] = [h.atom] if c is None else [h.atom, c.atom]
+    limit, goes_on = ShapeValue((steps,), scalar=True), constant(np.array(True))
+    made = repeat(context, node, limit, goes_on, begun, iteration, collects=True)
+    if isinstance(made, str):
+        raise FrontendError(f"{node_name(node)}: its {steps} steps are no loop: {made}")
+    states = [Term(context, context.tensor(v, node_name(node))) for v in made]
+    rows = states.pop()
+    if backwards:
+        rows = rows.op("take", last - positions(context, steps), axis=0)
+    return [rows, *states]

@@ -77,12 +77,15 @@ def repeat(
     condition: Value,
     states: Sequence[Value],
     body: Body,
+    *,
+    collects: bool,
 ) -> list[Value] | str:
     """The states and the collected elements of a loop of the program, which ends after ``limit``
-    iterations (None: any number) or where the condition fails; or why there can be none."""
+    iterations (None: any number) or where the condition fails; or why there can be none.
+    ``collects``: whether the body gives such elements."""
     try:
         with attempt(context):
-            made = _Loop(context, node).emit(limit, condition, states, body)
+            made = _Loop(context, node).emit(limit, condition, states, body, collects=collects)
             sizes = context.sizes_of_data
     except (BurnishError, NeedsValueError) as error:
         return str(error).partition("\n")[0]
@@ -117,14 +120,18 @@ class _Loop:
         """Sizes that the body may speak of."""
 
     def emit(
-        self, limit: Value, condition: Value, states: Sequence[Value], body: Body
+        self,
+        limit: Value,
+        condition: Value,
+        states: Sequence[Value],
+        body: Body,
+        *,
+        collects: bool,
     ) -> list[Value]:
         context, builder = self.context, self.builder
         first = self.scalar(condition)
         most = None if limit is None else self.scalar(limit)
         begun = tensors(context, states, self.where)
-        # Rows need their number before the body says whether there are any.
-        collects = len(self.node.output) > len(begun)
         length = self.length(limit) if collects else None
         i, going = self.param("i", _NUMBER), self.param("going", _FLAG)
         carried = [self.param("state", context.type(a)) for a in begun]

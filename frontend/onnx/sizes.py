@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from onnx import NodeProto
 
-from ...graphir.dim import dim_equal, fold_dim
+from ...graphir.dim import dim_equal, divide, fold_dim
 from ...graphir.expr import Constant, constant
 from ...support.errors import FrontendError
 from ...tensorir.expr import (
@@ -50,7 +50,11 @@ def _divide(a: Expr, b: Expr) -> Expr | None:
         return IntImm(quotient if (a.value < 0) == (b.value < 0) else -quotient)
     if is_nonnegative(a) and isinstance(b, IntImm) and b.value > 0:
         return fold_dim(floordiv(a, b))
-    return None
+    if isinstance(b, IntImm):
+        return None
+    if isinstance(a, Mul) and (dim_equal(a.a, b) or dim_equal(a.b, b)):
+        return a.a if dim_equal(a.b, b) else a.b
+    return divide(a, b)
 
 
 def _remainder(a: Expr, b: Expr) -> Expr | None:

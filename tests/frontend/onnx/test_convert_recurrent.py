@@ -7,8 +7,9 @@ import pytest
 import torch
 from onnx import ModelProto
 
+from burnish.driver.compile import compile
 from burnish.frontend.onnx import import_onnx
-from burnish.tests.frontend.onnx.oracle import Arrays, check, evaluate, model, refusal
+from burnish.tests.frontend.onnx.oracle import Arrays, check, compare, evaluate, model, refusal
 
 STEPS, BATCH, INPUTS, UNITS = 3, 2, 4, 5
 GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
@@ -89,12 +90,9 @@ def test_rows_end_at_their_own_lengths() -> None:
     np.testing.assert_allclose(h[:, 1], alone[0, :, 1], rtol=1e-6)
 
 
-def test_unknown_activations_and_symbolic_lengths_are_refused() -> None:
+def test_unknown_activations_are_refused() -> None:
     made = node("RNN", "x, w, r", ', activations = ["Magic"]', weights("RNN"))
     assert "activation 'Magic' is unknown" in refusal(made)
-    body = f"y = RNN <hidden_size = {UNITS}> (x, w, r)"
-    made = model(body, f"float[N, {BATCH}, {INPUTS}] x", weights=weights("RNN"))
-    assert "needs static sizes; make the dims static" in refusal(made)
 
 
 @pytest.mark.parametrize(
@@ -120,3 +118,55 @@ def test_numbers_of_activations_are_for_those_that_take_one(
     wanted, _ = _run(node("RNN", "x, w, r, b", names, own))
     np.testing.assert_allclose(y[:, 1:], wanted, rtol=1e-5, atol=1e-6)
     assert wanted.any()
+
+
+def _steps(kind: str, directions: str, *, shape: str, outputs: str, lengths: bool) -> ModelProto:
+    count = 2 if directions == "bidirectional" else 1
+    arrays = weights(kind, count)
+    body = (
+        f'{outputs} = {kind} <hidden_size = {UNITS}, direction = "{directions}">'
+        f" (x, w, r, b{', n' if lengths else ''})"
+    )
+    names = [o for o in outputs.split(", ") if o]
+    made = model(body, f"float[{shape}, {INPUTS}] x" + (", int32[B] n" if lengths else ""),
+                 outputs=", ".join(f"float {n}" for n in names), weights=arrays)  # fmt: skip
+    if outputs.startswith(", "):
+        made.graph.node[0].output.insert(0, "")
+    return made
+
+
+@pytest.mark.parametrize("kind", GATES)
+@pytest.mark.parametrize("directions", ["forward", "reverse", "bidirectional"])
+def test_a_symbolic_number_of_steps_is_a_loop(kind: str, directions: str) -> None:
+    """Compared with the same steps written out, which ONNX's evaluator and torch were above."""
+    outputs = "y, h, c" if kind == "LSTM" else "y, h"
+    named, fixed = (
+        _steps(kind, directions, shape=shape, outputs=outputs, lengths=True)
+        for shape in ("S, B", "5, B")
+    )
+    x = np.random.default_rng(2).standard_normal((5, 3, INPUTS)).astype(np.float32)
+    n = np.array([5, 2, 3], np.int32)
+    imported, written = import_onnx(named), import_onnx(fixed)
+    assert "loop" in imported.module.script()
+    assert "loop" not in written.module.script()
+    pairs = zip(
+        evaluate(imported, {"x": x, "n": n}), evaluate(written, {"x": x, "n": n}), strict=True
+    )
+    for one, other in pairs:
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_one_program_serves_every_number_of_steps() -> None:
+    made = _steps("GRU", "forward", shape="S, B", outputs="y, h", lengths=False)
+    compiled = compile(made)
+    for steps, batch in ((1, 2), (6, 1), (40, 3)):
+        x = np.random.default_rng(steps).standard_normal((steps, batch, INPUTS))
+        compare(compiled, made, tolerance=1e-4, x=x.astype(np.float32))
+    assert compiled.compilations == 1
+
+
+def test_many_steps_are_a_loop_too() -> None:
+    for outputs in ("y", "y, h"):
+        made = _steps("LSTM", "forward", shape="50, 2", outputs=outputs, lengths=False)
+        x = np.random.default_rng(3).standard_normal((50, 2, INPUTS)).astype(np.float32)
+        assert "loop" in check(made, tolerance=1e-4, x=x).module.script()
