@@ -15,7 +15,8 @@ import numpy as np
 from onnx import NodeProto
 
 from ...graphir.dim import static_value
-from ...graphir.expr import Atom, constant
+from ...graphir.expr import Atom, Constant, constant
+from ...support.aligned import aligned_copy
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr
 from .data_loops import Iteration, Lift, repeat
@@ -24,8 +25,8 @@ from .registry import Context, ShapeValue, Value, attribute, converts, node_name
 from .term import Term, stack
 
 Activation = Callable[[Term], Term]
-MOST_STEPS = 32
-"""That are written out: each costs the time of its compilation."""
+MOST_STEPS = 256
+"""That are written out, which is faster to run, and each step of which has to be compiled."""
 _DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 _ALPHAS = {
     "leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0,
@@ -153,7 +154,8 @@ def recurrent(context: Context, node: NodeProto) -> list[Value]:
     lengths = term(4)
     found: list[list[Term]] = []
     for d in range(directions):
-        cell = _cell(node, kind, d, w.at(0, d), r.at(0, d), term(3), term(7))
+        weights = [None if t is None else _direction(t, d) for t in (w, r, term(3), term(7))]
+        cell = _cell(node, kind, d, *weights)
         direction = str(attribute(node, "direction", "forward"))
         backwards = direction == "reverse" or d == 1
         h, c = states[0].at(0, d), states[1].at(0, d) if kind == "LSTM" else None
@@ -168,6 +170,16 @@ def recurrent(context: Context, node: NodeProto) -> list[Value]:
     return [t.atom for t in results]
 
 
+def _direction(weight: Term, d: int) -> Term:
+    """The part of a weight for one direction: a constant of a constant, so that a loop's body has
+    it as one."""
+    context, atom = weight.context, weight.atom
+    if not isinstance(atom, Constant):
+        return weight.at(0, d)
+    part = aligned_copy(context.array(atom)[d])
+    return Term(context, context.builder.weights.add(atom.name or "w", part, weight.dtype))
+
+
 def _state(
     x: Term, given: Term | None, directions: int, batch: Expr, units: int, batch_first: bool
 ) -> Term:
@@ -177,8 +189,16 @@ def _state(
 
 
 def _cell(
-    node: NodeProto, kind: str, d: int, w: Term, r: Term, b: Term | None, p: Term | None
+    node: NodeProto,
+    kind: str,
+    d: int,
+    w: Term | None,
+    r: Term | None,
+    b: Term | None,
+    p: Term | None,
 ) -> _Cell:
+    assert w is not None
+    assert r is not None
     each = len(_DEFAULTS[kind])
     names = [n.decode() if isinstance(n, bytes) else n for n in attribute(node, "activations", [])]
     names = names or _DEFAULTS[kind] * (d + 1)
@@ -189,8 +209,8 @@ def _cell(
     clip = attribute(node, "clip")
     return _Cell(
         kind, w, r,
-        None if b is None else b.at(0, d).parts(0, 2),
-        [] if p is None else p.at(0, d).parts(0, 3),
+        None if b is None else b.parts(0, 2),
+        [] if p is None else p.parts(0, 3),
         acts,
         None if clip is None else float(clip),
         bool(attribute(node, "linear_before_reset", 0)),
