@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 from onnx import NodeProto
 
-from ...graphir.dim import fold_dim, static_value
-from ...graphir.expr import Atom, Constant
+from ...graphir.dim import dim_equal, fold_dim, static_value
+from ...graphir.expr import Atom, Constant, Var
+from ...support.dtype import DType
 from ...support.errors import FrontendError
-from ...tensorir.expr import Expr, IntImm
+from ...tensorir.expr import Expr, IntImm, floordiv
 from ..resize import COORDINATES, ROUNDINGS, AxisSize, Interpolation, resize
-from .registry import Context, Value, attribute, converts, node_name
+from .data_sizes import Entry, counted, dim_of, entries, size_of, term_of
+from .registry import MOST_SIZES, Context, Value, attribute, converts, node_name
+from .resize_named import NamedAxis, resize_named
+from .term import Term
 
 
 @converts("Resize", "Upsample")
@@ -24,8 +29,11 @@ def interpolate(context: Context, node: NodeProto) -> Value:
     def refuse(reason: str) -> FrontendError:
         return FrontendError(f"{node_name(node)}: {reason}")
 
-    sizes = _sizes(context, node, x)
-    return resize(context, x, sizes, _how(context, node), refuse)
+    how = _how(context, node)
+    axes = _axes(context, node, x)
+    x = resize(context, x, [a for a in axes if isinstance(a, AxisSize)], how, refuse)
+    named = [a for a in axes if isinstance(a, NamedAxis)]
+    return resize_named(Term(context, x), named, how, refuse).atom if named else x
 
 
 def _how(context: Context, node: NodeProto) -> Interpolation:
@@ -52,41 +60,93 @@ def _how(context: Context, node: NodeProto) -> Interpolation:
     )
 
 
-def _sizes(context: Context, node: NodeProto, x: Atom) -> list[AxisSize]:
+def _axes(context: Context, node: NodeProto, x: Atom) -> list[AxisSize | NamedAxis]:
+    """The axes that are resized: those of static sizes and scales, and the others."""
     shape = context.type(x).shape
     given = attribute(node, "axes")
     axes = [int(a) % len(shape) for a in given] if given is not None else list(range(len(shape)))
     crops = _crops(context, node, axes)
     scales = _scales(context, node)
-    found: list[AxisSize] = []
     if scales is not None:
         if len(scales) != len(axes):
             raise FrontendError(f"{node_name(node)}: {len(scales)} scales for {len(axes)} axes.")
-        for axis, scale in zip(axes, scales, strict=True):
-            own = static_value(shape[axis])
-            size = None if own is None else math.floor(own * scale)
-            if scale != 1 or axis in crops:
-                found.append(AxisSize(axis, size, scale, crops.get(axis, (0.0, 1.0))))
-        return found
-    wanted = context.ints(node, 3)
+        return [
+            _scaled(context, node, axis, shape[axis], scale, crops.get(axis))
+            for axis, scale in zip(axes, scales, strict=True)
+            if scale != 1 or axis in crops
+        ]
+    wanted = entries(context, node, 3)
     if wanted is None or len(wanted) != len(axes):
         raise FrontendError(f"{node_name(node)}: expected scales or sizes of {len(axes)} axes.")
+    own = [shape[axis] for axis in axes]
     policy = str(attribute(node, "keep_aspect_ratio_policy", "stretch"))
-    sizes = [static_value(shape[axis]) for axis in axes]
-    for own, size in zip(sizes, wanted, strict=True):
-        if own is None:
-            raise FrontendError(
-                f"{node_name(node)}: a symbolic dim is resized to {size}; make the dim static."
-            )
-    ratios = [size / max(own or 0, 1) for own, size in zip(sizes, wanted, strict=True)]
+    known = [static_value(d) for d in (*own, *[w for w in wanted if isinstance(w, Expr)])]
+    if len(known) < 2 * len(axes) or None in known:
+        return _named(context, node, own, wanted, axes, crops, policy)
+    sizes, targets = known[: len(axes)], known[len(axes) :]
+    ratios = [(size or 0) / max(n or 0, 1) for n, size in zip(sizes, targets, strict=True)]
     if policy != "stretch":
         ratio = min(ratios) if policy == "not_larger" else max(ratios)
         ratios = [ratio] * len(axes)
-        wanted = [math.floor(ratio * (own or 0) + 0.5) for own in sizes]
+        targets = [math.floor(ratio * (n or 0) + 0.5) for n in sizes]
     return [
         AxisSize(axis, size, ratio, crops.get(axis, (0.0, 1.0)))
-        for axis, own, size, ratio in zip(axes, sizes, wanted, ratios, strict=True)
-        if own != size or axis in crops
+        for axis, n, size, ratio in zip(axes, sizes, targets, ratios, strict=True)
+        if n != size or axis in crops
+    ]
+
+
+def _scaled(
+    context: Context,
+    node: NodeProto,
+    axis: int,
+    own: Expr,
+    scale: float | Term,
+    crop: tuple[float, float] | None,
+) -> AxisSize | NamedAxis:
+    """An axis by its scale; the size is rounded down."""
+    crop, known = crop or (0.0, 1.0), static_value(own)
+    if isinstance(scale, Term):
+        size = (counted(context, own).cast("float64") * scale).op("floor").cast("int64")
+        return NamedAxis(axis, size_of(context, size, node, 2), scale, crop)
+    if known is not None:
+        return AxisSize(axis, math.floor(known * scale), scale, crop)
+    if scale == round(scale) and str(attribute(node, "mode", "nearest")) == "nearest":
+        return AxisSize(axis, None, scale, crop)
+    exact = Fraction(scale)
+    target = fold_dim(floordiv(own * exact.numerator, IntImm(exact.denominator)))
+    return NamedAxis(axis, target, _scalar(context, scale), crop)
+
+
+def _scalar(context: Context, value: float) -> Term:
+    return Term(context, context.scalar(value, DType("float64")))
+
+
+def _named(
+    context: Context,
+    node: NodeProto,
+    own: Sequence[Expr],
+    wanted: Sequence[Entry],
+    axes: Sequence[int],
+    crops: dict[int, tuple[float, float]],
+    policy: str,
+) -> list[AxisSize | NamedAxis]:
+    """Axes to sizes that are not all known."""
+    counts = [counted(context, n).cast("float64") for n in own]
+    ratios = [
+        term_of(context, w).cast("float64") / n.op("maximum", 1.0)
+        for w, n in zip(wanted, counts, strict=True)
+    ]
+    if policy != "stretch":
+        how, ratio = "minimum" if policy == "not_larger" else "maximum", ratios[0]
+        for r in ratios[1:]:
+            ratio = ratio.op(how, r)
+        ratios = [ratio] * len(axes)
+        wanted = [(ratio * n + 0.5).op("floor").cast("int64") for n in counts]
+    return [
+        NamedAxis(axis, dim_of(context, w, node, 3), ratio, crops.get(axis, (0.0, 1.0)))
+        for axis, n, w, ratio in zip(axes, own, wanted, ratios, strict=True)
+        if axis in crops or not (isinstance(w, Expr) and dim_equal(w, n))
     ]
 
 
@@ -105,21 +165,39 @@ def _crops(
     return {axis: (roi[i], roi[len(axes) + i]) for i, axis in enumerate(axes)}
 
 
-def _scales(context: Context, node: NodeProto) -> list[float] | None:
-    """The scales; None where sizes are given instead (then they are absent, or empty)."""
+def _scales(context: Context, node: NodeProto) -> list[float | Term] | None:
+    """The scales, one by one; None where sizes are given instead (then they are absent, or
+    empty). Those that are data are scalars."""
     index = 1 if node.op_type == "Upsample" or context.opset < 11 else 2
     if node.op_type == "Upsample" and attribute(node, "scales") is not None:
         return [float(s) for s in attribute(node, "scales")]
     value = context.raw(node, index)
     if value is None:
         return None
-    if (
-        not isinstance(value, Constant)
-        and static_value(context.type(context.tensor(value, node_name(node))).shape[0]) == 0
-    ):
-        return None
+    value = context.answered(value)
+    if not isinstance(value, Constant):
+        row = Term(context, context.tensor(value, node_name(node)))
+        count = static_value(row.shape[0]) if row.ndim == 1 else None
+        if count == 0:
+            return None
+        if count is not None and count <= MOST_SIZES and context.binds_sizes:
+            return _parts_of(context, row, count)
     scales = [float(s) for s in context.array(context.known(value, node, index)).reshape(-1)]
-    return scales or None
+    return list(scales) or None
+
+
+def _parts_of(context: Context, row: Term, count: int) -> list[float | Term]:
+    """A vector of scales: a number for each that is constant."""
+    parts = context.parts.get(row.atom) if isinstance(row.atom, Var) else None
+    if parts is None or len(parts) != count:
+        return [row.at(0, i).cast("float64") for i in range(count)]
+    found: list[float | Term] = []
+    for part in parts:
+        assert not isinstance(part, Expr)
+        is_known = isinstance(part, Constant)
+        term = Term(context, part).reshape().cast("float64")
+        found.append(float(context.array(part).reshape(-1)[0]) if is_known else term)
+    return found
 
 
 # -- between channels and space ------------------------------------------------------------------

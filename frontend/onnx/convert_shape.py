@@ -162,21 +162,26 @@ def concat(context: Context, node: NodeProto) -> Value:
     tensors = [context.tensor(v, node_name(node)) for v in values]
     made = context.op("concat", *tensors, axis=int(attribute(node, "axis")))
     known = [_parts(context, v, t) for v, t in zip(values, tensors, strict=True)]
-    if all(known) and any(context.sizes(v) is not None for v in values):
+    if all(known) and any(
+        isinstance(t, Constant) or context.sizes(v) is not None
+        for v, t in zip(values, tensors, strict=True)
+    ):
         context.parts[made] = tuple([p for parts in known for p in parts])
     return made
 
 
 def _parts(context: Context, value: Value, atom: Atom) -> list[Expr | Atom]:
     """The sizes in a vector, and scalars of those that are data; nothing where it is no short
-    vector of integers."""
+    vector of sizes or of scales."""
     sizes = context.sizes(value)
     if sizes is not None:
         return [] if sizes.scalar else list(sizes.dims)
     kind = context.type(atom)
     count = static_value(kind.shape[0]) if kind.ndim == 1 else None
-    if not count or count > MOST_SIZES or kind.dtype != "int64":
+    if not count or count > MOST_SIZES or kind.dtype not in ("int64", "float32"):
         return []
+    if isinstance(atom, Constant):
+        return [context.scalar(v.item(), kind.dtype) for v in context.array(atom)]
     return [Term(context, atom).at(0, i).atom for i in range(count)]
 
 
