@@ -12,6 +12,8 @@ is subtracted, 2^(23 - p) plus the zero point, leaves it exact.
 
 from __future__ import annotations
 
+import math
+
 from ...support.dtype import DType
 from ...support.errors import ComputeError
 from .. import compute as te
@@ -24,6 +26,9 @@ WORD = DType("uint32")
 BITS = (2, 4, 8)
 """Widths of a number."""
 FLOAT = DType("float32")
+MANY_ROWS = 6
+"""Rows from which on weights are made floats before they are multiplied: that is done once for all
+rows then, and the product is one of floats."""
 _FRACTION = 23
 """Bits of a float32 below its exponent."""
 _BIAS = 127
@@ -38,7 +43,8 @@ def scaled_linear(
     x is float32 and has as many terms as the groups together; w is uint32; scale is of any float
     dtype, zero of that or uint8, and where there is none it is the middle, ``1 << bits - 1``. Two
     reduction blocks: ``terms``, a product for each group, and ``scaled_linear``, the sum of them
-    times their scales. Raises ComputeError for ranks, dtypes or dims that do not fit.
+    times their scales. Of MANY_ROWS and more it is a product with ``weights`` that were scaled
+    before. Raises ComputeError for ranks, dtypes or dims that do not fit.
     """
     if bits not in BITS:
         raise ComputeError(f"scaled_linear: expected 2, 4 or 8 bits, found {bits}.")
@@ -60,6 +66,9 @@ def scaled_linear(
     for a, b in given:
         if isinstance(a, IntImm) and isinstance(b, IntImm) and a.value != b.value:
             raise ComputeError(f"scaled_linear: the dims {a} and {b} differ.")
+    rows = math.prod([d.value if isinstance(d, IntImm) else 0 for d in x.shape[:-1]])
+    if rows >= MANY_ROWS:
+        return _of_many_rows(x, w, scale, zero, bits)
     q, s = te.reduce_axis((0, words), "q"), te.reduce_axis((0, per), "s")
     g = te.reduce_axis((0, groups), "g")
 
@@ -77,6 +86,30 @@ def scaled_linear(
         *row, column = indices
         factor = cast_expr(BufferLoad(scale, (column, g)), FLOAT)
         return te.sum(BufferLoad(terms, (*row, g, column)) * factor, axis=[g])
+
+    return te.compute((*x.shape[:-1], columns), element, "scaled_linear")
+
+
+def _of_many_rows(x: Tensor, w: Tensor, scale: Tensor, zero: Tensor | None, bits: int) -> Tensor:
+    """The product with ``weights``, which are floats: each is taken out of its word once a call."""
+    columns, groups, words = w.shape
+    per = WORD.bits // bits
+
+    def weight(column: Var, place: Var) -> Expr:
+        group, inside = place // (words * per), place % (words * per)
+        value = number(
+            BufferLoad(w, (column, group, inside // per)), inside % per, bits, zero is None
+        )
+        if zero is not None:
+            value = value - cast_expr(BufferLoad(zero, (column, group)), FLOAT)
+        return value * cast_expr(BufferLoad(scale, (column, group)), FLOAT)
+
+    weights = te.compute((columns, groups * words * per), weight, "weights")
+    k = te.reduce_axis((0, groups * words * per), "k")
+
+    def element(*indices: Var) -> Expr:
+        *row, column = indices
+        return te.sum(BufferLoad(x, (*row, k)) * BufferLoad(weights, (column, k)), axis=[k])
 
     return te.compute((*x.shape[:-1], columns), element, "scaled_linear")
 

@@ -48,11 +48,13 @@ from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import up_to_power
 from ..tiling.panels import (
     MANY_TILES,
+    compute_panels,
     is_layout_free,
     may_pack,
     pack_columns,
     packing_of,
     place_copy,
+    producer_of,
     schedule_copy,
     wants_packing,
 )
@@ -147,7 +149,9 @@ class Product:
         if self._reads_once(rows, target):
             return TileShape(ONLY_TILE, 1)
         tallest = SLIVER if short else rows
-        return best_tile(columns, tallest, self.lanes(target), target.instructions)
+        widened = self.matmul.w.dtype.bits < self.block.writes[0].buffer.dtype.bits
+        known = target.instructions
+        return best_tile(columns, tallest, self.lanes(target), known, widened=widened)
 
     def _reads_once(self, rows: int | None, target: Target) -> bool:
         """Whether one tile takes all rows, where few registers would make two of them: a packed
@@ -264,6 +268,9 @@ def schedule_product(
     if copy is not None:
         packing = packing_of(sch, copy, matmul, panel, grouped=grouped)
         place_copy(sch, copy, matmul, panel, grouped=grouped)
+        producer = producer_of(product.func, matmul.w.buffer)
+        if producer is not None and reduce is not None:
+            packing = compute_panels(sch, packing, producer, reduce)
     inner = roles.inner_count(block)
     tiling = _Tiling(packed, columns, inner, outer, target, points)
     tile = RegisterTile(

@@ -51,9 +51,9 @@ WIDTHS = (1, 2, 4, 8)
 MOST_ROWS = 12
 SPARE = 4
 """Registers beside the sums of a group: numbers, and what takes them out of their words."""
-SHARE = 4
-"""One register in so many has sums of a group: as many have those of all groups, and what takes
-numbers out of words needs two for each place."""
+SUMS = 8
+"""Registers that have sums of a group: as many as hide the latency of multiply-adds, with those of
+all groups beside them, which few registers keep on the stack."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _widths(scaled: Scaled, target: Target) -> tuple[int, ...]:
 def _best_width(scaled: Scaled, target: Target) -> int:
     """As many vectors as leave registers for all rows, or else few, since each number taken out
     serves all rows of a tile; fewer where that leaves no columns in a part of their own."""
-    most = max(1, target.vector_registers // SHARE // (scaled.rows or MOST_ROWS))
+    most = max(1, SUMS // (scaled.rows or MOST_ROWS))
     fitting = [v for v in _widths(scaled, target) if v <= most]
     return min(fitting, key=lambda v: (scaled.columns % (v * scaled.lanes(target)) > 0, -v))
 
@@ -109,7 +109,7 @@ def _heights(scaled: Scaled, vectors: int, target: Target) -> tuple[int, ...]:
 
 def _best_height(scaled: Scaled, vectors: int, target: Target) -> int:
     """Tiles of rows as even as can be, whose sums leave registers."""
-    most = max(1, target.vector_registers // SHARE // vectors)
+    most = max(1, SUMS // vectors)
     heights = [r for r in _heights(scaled, vectors, target) if r <= most]
     if scaled.rows is None:
         return heights[-1]

@@ -149,7 +149,8 @@ def _is_converted_often(block: Block, matmul: Matmul, target: Target) -> bool:
     columns = static_extent(block, matmul.columns[-1])
     lanes = max(1, target.vector_bits // _summed(block).bits)
     many = columns is None or columns > MOST_CONVERTED * lanes
-    return matmul.x.dtype == "float16" and _summed(block) == "float32" and many
+    halves = matmul.x.dtype in ("float16", "bfloat16")
+    return halves and _summed(block) == "float32" and many
 
 
 def _summed(block: Block) -> DType:

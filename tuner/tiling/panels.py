@@ -7,8 +7,9 @@ where its columns do not lie side by side in memory and could not be read as vec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...support.node import walk
 from ...support.target import Target
@@ -17,7 +18,15 @@ from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
-from ..workload import Matmul, block_named, is_same_element, load_is_contiguous, static_extent
+from ..workload import (
+    Matmul,
+    block_named,
+    blocks_in_order,
+    is_same_element,
+    is_spatial,
+    load_is_contiguous,
+    static_extent,
+)
 from .lanes import lanes_of
 from .sharing import points_of, share
 from .tiles import fetch_ahead
@@ -188,6 +197,8 @@ class Packing:
     grouped: bool
     placed: bool
     points: int
+    together: int = 0
+    """Steps of k that are taken out of one element of what W is computed of; 0: it is a copy."""
 
 
 def packing_of(
@@ -201,6 +212,52 @@ def packing_of(
     return Packing(copy, panel, _column_first(sch, matmul), contiguous, grouped, placed, points)
 
 
+def producer_of(func: PrimFunc, buffer: Buffer) -> Block | None:
+    """The block that computes a weight of parameters whose layout is free alone: constants, which
+    are taken apart where they are packed. None for any other weight."""
+    found = [b for b in blocks_in_order(func) if any(w.buffer is buffer for w in b.writes)]
+    if len(found) != 1 or not is_spatial(found[0]):
+        return None
+    free = all(is_layout_free(func, r.buffer) for r in found[0].reads)
+    return found[0] if free else None
+
+
+def compute_panels(sch: Schedule, packing: Packing, producer: Block, steps: int) -> Packing:
+    """Compute a weight of so many ``steps`` of k where it is packed, of parameters in the layout of
+    panels: (columns, ...) becomes (columns / panel, ..., panel)."""
+    panel, copy = packing.panel, packing.copy
+
+    def packed(n: Var, *rest: Var) -> tuple[Expr, ...]:
+        return (n // panel, *rest, n % panel)
+
+    sch.compute_inline(producer.name)
+    reads = sch.get(copy).reads
+    for read in range(len(reads)):
+        sch.transform_layout(copy, ("read", read), packed, pad_value=0)
+    sizes = [
+        math.prod([d.value for d in r.buffer.shape[1:] if isinstance(d, IntImm)]) for r in reads
+    ]
+    return replace(packing, together=steps // max(sizes))
+
+
+def _schedule_unpacking(sch: Schedule, packing: Packing, lanes: int, target: Target) -> None:
+    """Compute panels of a weight of words: what is taken out of one word, vector by vector, is
+    written out."""
+    if runs_over_layout(sch.get(packing.copy)):
+        *outer, panels, k, inside = sch.get_loops(packing.copy)
+        vectors, lane = sch.split(inside, [None, lanes])
+    else:
+        *outer, n, k = sch.get_loops(packing.copy)
+        panels, vectors, lane = sch.split(n, [None, packing.panel // lanes, lanes])
+    words, numbers = sch.split(k, [None, packing.together])
+    sch.reorder(panels, words, numbers, vectors, lane)
+    sch.unroll(numbers)
+    sch.unroll(vectors)
+    sch.vectorize(lane)
+    if not packing.placed:
+        share(sch, target, [*outer, panels], packing.points)
+
+
 def schedule_copy(sch: Schedule, packing: Packing, target: Target) -> None:
     """Copy in vectors along the panel. This comes after the product's own loops: where columns turn
     in registers two blocks write the copy, each a part of k, and no one of them has all that an
@@ -210,6 +267,9 @@ def schedule_copy(sch: Schedule, packing: Packing, target: Target) -> None:
     lanes, panel = lanes_of(target, block), packing.panel
     while panel % lanes:
         lanes //= 2
+    if packing.together:
+        _schedule_unpacking(sch, packing, lanes, target)
+        return
     if runs_over_layout(block):
         # With padding, the copy runs over the packed layout, ...
         *outer, panels, k, inside = sch.get_loops(copy)

@@ -21,6 +21,8 @@ the factor below this is one model, fitted as a whole: it ranks tiles alike for 
 LOADED = 2
 """Registers more where every operand must be loaded, none read from memory by the instruction that
 uses it."""
+WIDENING = 2
+"""Instructions that make a vector of float32 of one of half as many bits."""
 TALLEST_TILE = 14
 VECTORS = (1, 2, 3, 4)
 """Vectors of a tile."""
@@ -57,14 +59,16 @@ def most_sums(known: Instructions) -> float:
     return known.registers * (1 if known.reads_memory else MOST_SUMS)
 
 
-def steps_a_cycle(rows: int, vectors: int) -> float:
+def steps_a_cycle(rows: int, vectors: int, *, widened: bool = False) -> float:
     """Steps of k that a tile does in a cycle: bounded by FMA ports, load ports, issue, and latency.
 
-    The last factor is measured: with few sums in flight, cache latency is not hidden.
+    The last factor is measured: with few sums in flight, cache latency is not hidden. Vectors that
+    are ``widened`` when they are loaded cost two instructions more each.
     """
     fma = rows * vectors
     loads = rows + vectors
-    cycles = max(fma / 2, loads / 2, (fma + loads) / 4, FMA_LATENCY)
+    issued = fma + loads + (WIDENING * vectors if widened else 0)
+    cycles = max(fma / 2, loads / 2, issued / 4, FMA_LATENCY)
     return fma / (fma + 4) / cycles
 
 
@@ -94,11 +98,18 @@ def cycles_of_rows(
     return full * cycles(tile_rows, vectors) + (cycles(rest, vectors) if rest else 0)
 
 
-def best_tile(columns: int | None, rows: int | None, lanes: int, known: Instructions) -> TileShape:
+def best_tile(
+    columns: int | None,
+    rows: int | None,
+    lanes: int,
+    known: Instructions,
+    *,
+    widened: bool = False,
+) -> TileShape:
     """The tile with the most useful multiply-adds a cycle that fits the registers.
 
     Partial tiles of rows and columns count as full ones; ``rows`` None (symbolic) counts no
-    remainder.
+    remainder. Vectors of the weight may be ``widened`` by each tile that reads them.
     """
     best: tuple[float, TileShape] | None = None
     registers, spare = known.registers, operand_registers(known)
@@ -116,7 +127,8 @@ def best_tile(columns: int | None, rows: int | None, lanes: int, known: Instruct
             if rows is None and tile_rows not in SYMBOLIC_TILES:
                 continue
             useful = useful_part(columns, width) * useful_part(rows, tile_rows)
-            score = useful * tile_rows * vectors * steps_a_cycle(tile_rows, vectors)
+            steps = steps_a_cycle(tile_rows, vectors, widened=widened)
+            score = useful * tile_rows * vectors * steps
             if (
                 best is None
                 or score >= best[0] * 1.0001

@@ -78,7 +78,7 @@ def halves(rows: int, columns: int, depth: int, dtype: str) -> Workload:
 def test_half_precision_of_several_panels_is_copied() -> None:
     assert plan(halves(256, 256, 784, "float16")).rows == SPREAD
     assert plan(halves(256, 48, 784, "float16")).rows == AS_THEY_ARE
-    assert plan(halves(256, 256, 784, "bfloat16")).rows == AS_THEY_ARE
+    assert plan(halves(256, 256, 784, "bfloat16")).rows == SPREAD
 
 
 def test_small_products_are_not_blocked() -> None:
