@@ -40,8 +40,8 @@ from .timing import Timing, time_interleaved
 from .verification import difference
 
 AUTO = "auto"
-WORDS = tuple([word for word in OF_LAYERS if word != "float32"])
-"""What a layer may have in place of float32."""
+WORDS = tuple([word for word in OF_LAYERS if word != "float32" and ":" not in word])
+"""What a layer may have in place of float32; of integer weights in groups of their own length."""
 ROUNDS, SECONDS = 7, 0.01
 """How often two programs are timed in turns, and how long one turn of each lasts."""
 _MARGIN = 1.02

@@ -21,7 +21,14 @@ from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.narrow_attention import why_whole_attention
 from ..graphir.passes.select_winograd import SelectWinograd
 from ..graphir.passes.split_float32 import SplitFloat32, why_whole
-from ..graphir.passes.to_integer_weights import RoundedLayer, ToIntegerWeights, weight_of
+from ..graphir.passes.to_dynamic_bytes import ToDynamicBytes, why_no_bytes
+from ..graphir.passes.to_integer_weights import (
+    FLOATS,
+    GROUPS,
+    RoundedLayer,
+    ToIntegerWeights,
+    weight_of,
+)
 from ..graphir.passes.to_mixed_precision import (
     PRODUCTS,
     ToMixedPrecision,
@@ -38,27 +45,33 @@ from ..support.target import Target
 from ..tensorir.expr import IntImm
 
 SPLIT = "float32-split"
-PRECISIONS = ("strict", "fast", "float32", SPLIT, "bfloat16", "int8-weights", "int4-weights")
-"""``strict``: every operator is computed as it is defined. ``fast``, which ``float32`` is another
-word for: convolutions may be Winograd's, whose errors are several times those of sums of products.
-``bfloat16``: matrix products and convolutions take operands rounded to bfloat16, and are summed in
-float32.
-``float32-split``: as ``fast``, but products of at least 5 rows with constant weights are summed of
-three bfloat16 terms a number, where the CPU has tile registers for these.
-``int8-weights`` and ``int4-weights``: nothing is rounded but the constant weights of linear layers,
-to integers with scales."""
-
-NARROW = {"bfloat16": 256}
+NARROW = {"bfloat16": 256, "float16": 2048}
 """Precisions whose products take narrow operands: the part of a number that rounding changes at
 most is one in so many."""
 
-INTEGERS = {"int8-weights": 8, "int4-weights": 4}
-"""Precisions whose linear layers have integer weights, of so many bits."""
+BYTES = "int8"
+
+INTEGERS = {
+    **{f"int{bits}-weights": (bits, GROUPS[bits]) for bits in (8, 4)},
+    **{f"int{bits}-weights:{group}": (bits, group) for bits in (8, 4) for group in (32, 64, 128)},
+}
+"""Precisions whose linear layers have integer weights: their bits, and how many have one scale."""
+
+PRECISIONS = ("strict", "fast", "float32", SPLIT, *NARROW, BYTES, *INTEGERS)
+"""``strict``: every operator is computed as it is defined. ``fast``, which ``float32`` is another
+word for: convolutions may be Winograd's, whose errors are several times those of sums of products.
+``bfloat16``, ``float16``: matrix products and convolutions take operands rounded to that type, and
+are summed in float32.
+``int8``: products with constant weights are of bytes, with a scale for each row of activations.
+``float32-split``: as ``fast``, but products of at least 5 rows with constant weights are summed of
+three bfloat16 terms a number, where the CPU has tile registers for these.
+``int8-weights`` and ``int4-weights``: nothing is rounded but the constant weights of linear layers,
+to integers with scales, one for each 128 or 32, or for as many as follow a colon."""
 
 WORTH_SAYING = 1 << 28
 """Multiply-adds of a call's products from which on the report says that they could be faster."""
 
-OF_LAYERS = ("float32", SPLIT, *NARROW, *INTEGERS)
+OF_LAYERS = ("float32", SPLIT, *NARROW, BYTES, *INTEGERS)
 """Words that a layer may have for itself."""
 
 Precision: TypeAlias = str | Mapping[str, str]
@@ -126,10 +139,12 @@ class Selection:
         if self.precision == "strict":
             return ()
         made: list[Pass] = [
-            ToIntegerWeights(bits, note=self.layers.append, chosen=partial(self._has, word))
-            for word, bits in INTEGERS.items()
+            ToIntegerWeights(bits, group, self.layers.append, partial(self._has, word))
+            for word, (bits, group) in INTEGERS.items()
             if word in self.words
         ]
+        if BYTES in self.words:
+            made.append(ToDynamicBytes(partial(self._has, BYTES)))
         for word in NARROW:
             if word in self.words:
                 rounding = ToMixedPrecision(word, chosen=partial(self._has, word))
@@ -162,6 +177,8 @@ class Selection:
                 made.append(self._rounded(products, word))
                 made.append(self._attention(attentions, word))
         made += [self._integers(products, w) for w in INTEGERS if w in self.words]
+        if BYTES in self.words:
+            made.append(self._bytes(products))
         if SPLIT in self.words:
             made.append(self._split(products))
         if {*NARROW, SPLIT}.intersection(self.words):
@@ -205,10 +222,11 @@ class Selection:
             for c in chosen
             if c.op == "conv" and why_wide(c)
         }
+        beyond = " (those above 65504 become infinite)" if word == "float16" else ""
         return (
             f"precision={word!r}: {_counted(rounded, products)} take operands "
-            f"rounded to {word}, by at most 1 part in {NARROW[word]}, and are summed in float32; "
-            f"everything else is float32. {''.join(sorted(left))}"
+            f"rounded to {word}, by at most 1 part in {NARROW[word]}{beyond}, and are summed in "
+            f"float32; everything else is float32. {''.join(sorted(left))}"
             "burnish.compile without precision= rounds nothing."
         )
 
@@ -243,8 +261,21 @@ class Selection:
             f"of float32, and are as exact.{reasons}"
         )
 
+    def _bytes(self, products: list[Call]) -> str:
+        """What became of products of bytes with ranges of each call."""
+        chosen = [c for c in products if self.word_of(constant_name(c)) == BYTES]
+        left = Counter([why_no_bytes(c) for c in chosen if why_no_bytes(c)])
+        reasons = "".join([f" {n} stay float32: {why}." for why, n in sorted(left.items())])
+        done = [c for c in chosen if not why_no_bytes(c)]
+        return (
+            f"precision={BYTES!r}: {_counted(done, chosen)} are of bytes, summed in int32 and "
+            "exact: weights are off by at most 1 part in 254 of an output's largest, activations "
+            f"by 1 in 254 of their row's.{reasons}"
+        )
+
     def _integers(self, products: list[Call], word: str) -> str:
-        layers = [x for x in self.layers if x.bits == INTEGERS[word]]
+        bits, group = INTEGERS[word]
+        layers = [x for x in self.layers if (x.bits, x.group) == (bits, group)]
         done, left = [x for x in layers if not x.reason], [x for x in layers if x.reason]
         convs = [] if isinstance(self.precision, str) else _convs(products)
         weights = {n for c in convs if self.word_of(n := constant_name(c)) == word}
@@ -253,11 +284,11 @@ class Selection:
         if not layers and others:
             return f"precision={word!r}: {others.rstrip()}"
         if not layers:
-            return f"precision={word!r}: there is no linear layer of constant float32 weights."
-        count = len({w.name for c in products if (w := weight_of(c)) is not None})
+            return f"precision={word!r}: there is no linear layer of constant weights of floats."
+        count = len({w.name for c in products if (w := weight_of(c, FLOATS)) is not None})
         text = (
             f"precision={word!r}: the weights of {len(done)} of {count} linear layers are "
-            f"integers of {INTEGERS[word]} bits"
+            f"integers of {bits} bits, groups of up to {group}"
         )
         if done:
             worst = max(done, key=lambda x: x.error)
@@ -267,7 +298,7 @@ class Selection:
                 f"the weights' root mean square at most ({worst.weight})"
             )
         kept = "; ".join([f"{x.weight} stays float32: {x.reason}" for x in left])
-        rest = "Inputs and sums are float32."
+        rest = "Sums are float32; inputs are not rounded."
         return f"{text}. {kept + '. ' if kept else ''}{others}{rest}"
 
 

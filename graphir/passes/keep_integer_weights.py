@@ -16,18 +16,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...support.dtype import bfloat16_bits
 from ...support.passes import Pass
 from ...tensorir.operators.scaled_linear import WORD
-from ..builder import call_op
 from ..dim import static_shape
 from ..expr import Atom, Call, Constant, Value
+from ..literal import readable
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, get_op, type_of
 from ..scaled_weights import words
 from ..type import TensorType
 from .dequantized import BYTES, EXACT, product_of_bytes
-from .to_integer_weights import group_of
+from .to_integer_weights import FLOATS, group_of, scaled_product
 
 LONGEST = 256
 """Terms that are summed before the scale is applied; longer groups are cut."""
@@ -35,7 +36,7 @@ LONGEST = 256
 
 @dataclass(frozen=True)
 class KeepIntegerWeights(Pass):
-    """Let ``linear`` and ``matmul`` in float32 read constant bytes, in place of floats computed of
+    """Let ``linear`` and ``matmul`` of floats read constant bytes, in place of floats computed of
     them: a cast, perhaps less constant integers, the zero points, perhaps times constant scales,
     both the same along a group of the weights of an output.
 
@@ -82,7 +83,7 @@ class _Keeper(ExprMutator):
         x, w = (type_of(a) for a in new.args[:2])
         if not isinstance(x, TensorType) or not isinstance(w, TensorType):
             return new
-        if x.ndim == 0 or w.ndim != 2 or (x.dtype, w.dtype) != ("float32", "float32"):
+        if x.ndim == 0 or w.ndim != 2 or x.dtype != w.dtype or x.dtype not in FLOATS:
             return new
         if new.op == "matmul" and attr(new, "transpose_a"):
             return new
@@ -95,11 +96,7 @@ class _Keeper(ExprMutator):
         if found is None:
             return new
         made, bits = found
-        product = call_op("scaled_linear", new.args[0], *made, bits=bits).with_span(new.span)
-        if len(new.args) < 3:
-            return product
-        operands: list[Atom] = [self.emit(product, "scaled"), new.args[2]]
-        return call_op("add", *operands).with_span(new.span)
+        return scaled_product(self, new, made, bits)
 
     def traced(self, atom: Atom) -> _Weight | None:
         """How a value is computed of constant bytes, or None."""
@@ -116,8 +113,8 @@ class _Keeper(ExprMutator):
         return None
 
     def _cast(self, call: Call) -> _Weight | None:
-        operand = call.args[0]
-        if str(attr(call, "dtype")) not in EXACT:
+        operand, dtype = call.args[0], str(attr(call, "dtype"))
+        if dtype not in (*EXACT, *FLOATS):
             return None
         if isinstance(operand, Constant):
             is_bytes = operand.type.dtype in BYTES and len(operand.shape) in (2, 3)
@@ -139,28 +136,35 @@ class _Keeper(ExprMutator):
         if not is_whole or weight.is_grouped or weight.turned or weight.scale is not None:
             return None
         if call.op == "multiply":
-            return replace(weight, scale=array) if array.dtype == np.float32 else None
+            is_scale = array.dtype in (np.float32, np.float16)
+            return replace(weight, scale=array.astype(np.float32)) if is_scale else None
         is_small = bool(np.all((array == np.rint(array)) & (np.abs(array) < 256)))
+        if kind.dtype == "bfloat16":
+            # Longer differences would be rounded.
+            least, most = (int(f(self.array(weight.numbers), initial=0)) for f in (np.min, np.max))
+            is_small = is_small and max(most - array.min(), array.max() - least) <= 256
         return replace(weight, zero=array) if weight.zero is None and is_small else None
 
     def values(self, atom: Atom) -> np.ndarray | None:
-        """The values of a zero point or scale: a constant, or a cast or view of one, or places of
-        it; None for anything else."""
+        """The values of a zero point or scale (bfloat16 as float32): a constant, or a cast or view
+        of one, or places of it; None for anything else."""
         if isinstance(atom, Constant):
-            return None if atom.type.dtype == "bfloat16" else self.array(atom)
+            return readable(self.array(atom), atom.type.dtype)
         value, kind = self.lookup_binding(atom), type_of(atom)
         if not isinstance(value, Call) or not isinstance(kind, TensorType):
             return None
         if value.op not in ("astype", "take") and not get_op(value.op).is_view:
             return None
         array, shape = self.values(value.args[0]), static_shape(kind.shape)
-        if array is None or shape is None or kind.dtype == "bfloat16":
+        if array is None or shape is None:
             return None
         if value.op == "take":
             places = self.values(value.args[1])
             if places is None:
                 return None
             array = np.take(array, places, attr(value, "axis"), mode="clip")
+        if kind.dtype == "bfloat16":
+            return readable(bfloat16_bits(array.reshape(shape)), kind.dtype)
         return array.reshape(shape).astype(kind.dtype.to_numpy())
 
     def kept(self, weight: _Weight, across: bool) -> tuple[tuple[Constant, ...], int] | None:

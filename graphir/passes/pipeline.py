@@ -31,6 +31,7 @@ from .recognize_attention import RecognizeAttention
 from .replace_prim_funcs import ReplacePrimFuncs
 from .select_winograd import SelectWinograd
 from .split_float32 import SplitFloat32
+from .to_dynamic_bytes import ToDynamicBytes
 from .to_integer_weights import ToIntegerWeights
 from .to_mixed_precision import ToMixedPrecision
 
@@ -56,6 +57,7 @@ PASSES: tuple[type[Pass], ...] = (
     ReplacePrimFuncs,
     SelectWinograd,
     SplitFloat32,
+    ToDynamicBytes,
     ToIntegerWeights,
     ToMixedPrecision,
 )

@@ -2,39 +2,45 @@
 
 Each group of weights of one output, side by side in its row, has a scale of its own, and the
 integers are symmetric about zero (``scaled_weights.quantized``). What is multiplied with them stays
-float32, as do sums, biases and results: only weights are rounded, once, when the model is compiled.
+as it is, sums are float32: only weights are rounded, once, when the model is compiled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...support.dtype import DType
 from ...support.errors import ConfigError
 from ...support.passes import Pass
 from ...tensorir.operators.scaled_linear import WORD
 from ..builder import call_op
-from ..expr import Atom, Call, Constant, Value
+from ..expr import Atom, Call, Constant, Value, Var
+from ..literal import readable
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, type_of
 from ..scaled_weights import quantized, words
 from ..type import TensorType
 
+FLOATS = ("float32", "float16", "bfloat16")
+"""What a product with integer weights may be of."""
 GROUPS = {8: 128, 4: 32}
 """Widths of an integer, and how many weights have one scale."""
 
 
 @dataclass(frozen=True)
 class RoundedLayer:
-    """What became of one layer: its weight's name, the bits of a number, the bytes before
-    and after, and how far weights are off: the root of the mean square, relative to that of the
-    weights. ``reason`` says why a layer kept its weights, "" for one that did not."""
+    """What became of one layer: its weight's name, the bits of a number, the longest group that was
+    asked for, the bytes before and after, and how far weights are off: the root of the mean square,
+    relative to that of the weights. ``reason`` says why a layer kept its weights, "" for one that
+    did not."""
 
     weight: str
     bits: int
+    group: int
     before: int
     after: int = 0
     error: float = 0.0
@@ -47,8 +53,8 @@ class ToIntegerWeights(Pass):
     integers of ``bits``, with a scale for each ``group`` of them (0: 128 for 8 bits, 32 for 4).
 
     Groups of a layer are as long as the longest divisor of its terms up to ``group`` that fills
-    words. A layer that has none keeps its weights, as does what is not float32. ``note`` is called
-    with a RoundedLayer for each layer. Raises ConfigError for other widths.
+    words. A layer that has none keeps its weights, as does what is not of floats. ``note`` is
+    called with a RoundedLayer for each layer. Raises ConfigError for other widths.
 
     *requires*: canonicalize, and nothing behind that folds constants into products. *ensures*: the
     types of all results are what they were.
@@ -74,17 +80,39 @@ class ToIntegerWeights(Pass):
         return _Rounder(module, replace(self, group=group)).transform()
 
 
-def weight_of(call: Call) -> Constant | None:
-    """The constant float32 matrix that a product multiplies rows of float32 with, or None."""
+def weight_of(call: Call, dtypes: tuple[str, ...] = ("float32",)) -> Constant | None:
+    """The constant matrix that a product multiplies rows of the same type with, one of ``dtypes``;
+    or None."""
     if call.op not in ("linear", "matmul") or attr(call, "out_dtype"):
         return None
     x, w = (type_of(a) for a in call.args[:2])
     if not isinstance(x, TensorType) or not isinstance(w, TensorType):
         return None
-    plain = x.ndim > 0 and w.ndim == 2 and x.dtype == "float32" and w.dtype == "float32"
+    plain = x.ndim > 0 and w.ndim == 2 and x.dtype == w.dtype and w.dtype in dtypes
     turned = call.op == "matmul" and attr(call, "transpose_a")
     weight = call.args[1]
     return weight if plain and not turned and isinstance(weight, Constant) else None
+
+
+def scaled_product(owner: ExprMutator, call: Call, made: Sequence[Atom], bits: int) -> Value:
+    """A ``linear`` or ``matmul`` with the words, scales (and zero points) in place of its weight.
+    Rows of half precision are widened; sums and bias are float32, rounded once."""
+    x, *bias = (call.args[0], *call.args[2:])
+    kind = type_of(x)
+    assert isinstance(kind, TensorType)
+
+    def emit(name: str, *args: Atom, **attrs: object) -> Var:
+        return owner.emit(call_op(name, *args, **attrs).with_span(call.span), "scaled")
+
+    is_half = kind.dtype != "float32"
+    if is_half:
+        x, *bias = [emit("astype", a, dtype="float32") for a in (x, *bias)]
+    value = call_op("scaled_linear", x, *made, bits=bits).with_span(call.span)
+    if bias:
+        value = call_op("add", owner.emit(value, "scaled"), *bias).with_span(call.span)
+    if is_half:
+        value = call_op("astype", owner.emit(value, "scaled"), dtype=str(kind.dtype))
+    return value.with_span(call.span)
 
 
 class _Rounder(ExprMutator):
@@ -96,7 +124,7 @@ class _Rounder(ExprMutator):
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
         assert isinstance(new, Call)
-        weight = weight_of(new)
+        weight = weight_of(new, FLOATS)
         if weight is None or not (self.options.chosen is None or self.options.chosen(weight.name)):
             return new
         across = new.op == "matmul" and not attr(new, "transpose_b")
@@ -106,11 +134,7 @@ class _Rounder(ExprMutator):
         made = self.known[key]
         if made is None:
             return new
-        product = call_op("scaled_linear", new.args[0], *made, bits=self.bits).with_span(new.span)
-        if len(new.args) < 3:
-            return product
-        operands: list[Atom] = [self.emit(product, "scaled"), new.args[2]]
-        return call_op("add", *operands).with_span(new.span)
+        return scaled_product(self, new, made, self.bits)
 
     def note(self, layer: RoundedLayer) -> None:
         if self.options.note is not None:
@@ -120,14 +144,15 @@ class _Rounder(ExprMutator):
         """A weight's words and scales; None where no group of it fills words."""
         n, k = weight.shape[::-1] if across else weight.shape
         depth, bits = group_of(k, self.bits, self.group), self.bits
-        before = n * k * 4
+        before = n * k * weight.type.dtype.itemsize
         if depth is None or n == 0:
             reason = f"{k} terms have no groups of up to {self.group} that fill words of 32 bits"
-            self.note(RoundedLayer(weight.name, bits, before, reason=reason))
+            self.note(RoundedLayer(weight.name, bits, self.group, before, reason=reason))
             return None
 
         def groups(array: np.ndarray) -> np.ndarray:
-            rows = array.T if across else array
+            floats = readable(array, weight.type.dtype).astype(np.float32)
+            rows = floats.T if across else floats
             return np.ascontiguousarray(rows).reshape(n, k // depth, depth)
 
         exact = groups(self.array(weight))
@@ -137,10 +162,14 @@ class _Rounder(ExprMutator):
                 f"int{bits}", lambda a: words(quantized(groups(a), bits)[0], bits), weight,
                 dtype=WORD, array=words(numbers, bits),
             ),
-            self.derive("scales", lambda a: quantized(groups(a), bits)[1], weight, array=scale),
+            self.derive(
+                "scales", lambda a: quantized(groups(a), bits)[1], weight,
+                dtype=DType("float32"), array=scale,
+            ),
         )  # fmt: skip
         error = _error(exact, numbers, scale, bits)
-        self.note(RoundedLayer(weight.name, bits, before, n * k * bits // 8 + scale.nbytes, error))
+        after = n * k * bits // 8 + scale.nbytes
+        self.note(RoundedLayer(weight.name, bits, self.group, before, after, error))
         return made
 
 

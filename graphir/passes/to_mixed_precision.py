@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...support.dtype import DType, bfloat16_bits
 from ...support.errors import ConfigError
 from ...support.passes import Pass
@@ -25,7 +27,7 @@ from ..op import attr, type_of
 from ..type import TensorType
 from .narrow_attention import rounded_attention, why_whole_attention
 
-DTYPES = ("bfloat16",)
+DTYPES = ("bfloat16", "float16")
 """What operands may be rounded to."""
 PRODUCTS = ("linear", "matmul", "conv")
 FEWEST_TERMS = 2
@@ -129,5 +131,12 @@ class _Rounder(ExprMutator):
     def rounded(self, atom: Atom) -> Atom:
         """An operand in the narrow type."""
         if isinstance(atom, Constant):
-            return self.derive(str(self.dtype), bfloat16_bits, atom, dtype=self.dtype)
+            rounding = bfloat16_bits if self.dtype == "bfloat16" else _halves
+            return self.derive(str(self.dtype), rounding, atom, dtype=self.dtype)
         return self.emit(call_op("astype", atom, dtype=str(self.dtype)), "rounded")
+
+
+def _halves(array: np.ndarray) -> np.ndarray:
+    """Rounded to float16; what is too large for it becomes infinite."""
+    with np.errstate(over="ignore"):
+        return array.astype(np.float16)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -65,6 +67,57 @@ def test_threads_change_no_bit_of_integer_weights() -> None:
     module, x, _ = model()
     one, two = (compile_model(module, (x,), precision="int4-weights", threads=n) for n in (1, 2))
     assert torch.equal(one(x), two(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows", [2, 16])
+def test_models_of_every_float_have_integer_weights(rows: int, dtype: torch.dtype) -> None:
+    """Activations keep their type; groups are as long as the word says."""
+    module, x, _ = model()
+    x = x[:1].repeat(rows, 1)
+    expected = copy.deepcopy(module).double()(x.double())
+    narrow = copy.deepcopy(module).to(dtype)
+    for word, bound in (("int8-weights:32", 3e-2), ("int4-weights:64", 0.4), ("int8", 6e-2)):
+        made = compile_model(narrow, (x.to(dtype),), precision=word)
+        found = made(x.to(dtype))
+        assert found.dtype == dtype
+        assert float((found.double() - expected).abs().max() / expected.abs().max()) < bound
+        (note,) = [n for n in made.report.notes if "precision" in n]
+        assert f"precision={word!r}" in note
+        assert "2 of 2" in note
+
+
+def test_float16_rounds_eight_times_finer_than_bfloat16() -> None:
+    module, x, expected = model()
+
+    def error(word: str) -> float:
+        found = compile_model(module, (x,), precision=word)(x)
+        return float((found.double() - expected).abs().max() / expected.abs().max())
+
+    assert 1e-5 < error("float16") < error("bfloat16") / 3
+
+
+def test_numbers_that_float16_does_not_have_become_infinite() -> None:
+    linear = torch.nn.Linear(8, 4)
+    x = torch.full((2, 8), 1e5)
+    assert torch.isfinite(compile_model(linear, (x,), precision="bfloat16")(x)).all()
+    made = compile_model(linear, (x,), precision="float16")
+    assert not torch.isfinite(made(x)).any()
+    (note,) = [n for n in made.report.notes if "precision" in n]
+    assert "above 65504 become infinite" in note
+
+
+def test_bytes_of_each_call_leave_convolutions_and_say_so() -> None:
+    net = torch.nn.Sequential(
+        torch.nn.Conv2d(8, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 4)
+    )
+    x = torch.randn(2, 8, 8, 8)
+    made = compile_model(net, (x,), precision="int8")
+    (note,) = [n for n in made.report.notes if "precision" in n]
+    assert "1 of 1 matrix products and 0 of 1 convolutions are of bytes" in note
+    assert "1 stay float32: it is a convolution" in note
+    expected = copy.deepcopy(net).double()(x.double())
+    assert float((made(x).double() - expected).abs().max() / expected.abs().max()) < 3e-2
 
 
 def test_layers_that_keep_their_weights_are_named() -> None:

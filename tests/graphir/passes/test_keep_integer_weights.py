@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from burnish import VirtualMachine, build
 from burnish.graphir.expr import constant
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
@@ -170,3 +171,42 @@ def test_weights_that_two_products_read_are_packed_once() -> None:
     made = KeepIntegerWeights()(module(lines, {"w": BYTES, "s": COLUMNS}))
     assert print_module(made).count("R.scaled_linear(") == 2
     assert len([n for n in made.weights if "words" in n]) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("is_grouped", [False, True])
+def test_products_of_half_precision_read_bytes_too(dtype: str, is_grouped: bool) -> None:
+    """As torchao leaves them: scales of that type, zero points as bytes, sums rounded once."""
+    h = f'dtype="{dtype}"'
+    shape, places = ((N, 2, 32), (N, 2, 1)) if is_grouped else ((N, K), (N, 1))
+    zero = RNG.integers(-8, 8, places).astype("int8")
+    scale = RNG.uniform(0.01, 0.1, places).astype("float16")
+    lines = (
+        f"r = R.astype(x, {h})\na = R.astype(w, {h})\nc = R.astype(z, {h})\n"
+        f"d = R.subtract(a, c)\nt = R.astype(s, {h})\nb = R.multiply(d, t)\n"
+        + (f"e = R.reshape(b, R.shape([{N}, {K}]))\n" if is_grouped else "")
+        + f"o = R.linear(r, {'e' if is_grouped else 'b'})\ny = R.astype(o, {F})"
+    )
+    numbers = NIBBLES.reshape(shape)
+    before = module(lines, {"w": numbers, "z": zero, "s": scale})
+    made = verify_module(KeepIntegerWeights()(before))
+    assert "R.scaled_linear(" in print_module(made)
+    x = RNG.standard_normal((3, K)).astype("float32")
+    weight = ((numbers.astype("float64") - zero) * scale.astype("float64")).reshape(N, K)
+    unit = 2.0**-8 if dtype == "bfloat16" else 2.0**-11
+    magnitude = np.abs(x) @ np.abs(weight).T
+    found = np.asarray(VirtualMachine(build(made))["main"](x))
+    # Rows, scales and results are rounded to the type, weights are not.
+    assert np.all(np.abs(found - x @ weight.T) <= 3.1 * unit * magnitude)
+
+
+def test_differences_that_bfloat16_does_not_hold_are_folded() -> None:
+    h = 'dtype="bfloat16"'
+    lines = (
+        f"r = R.astype(x, {h})\na = R.astype(w, {h})\nc = R.astype(z, {h})\n"
+        f"d = R.subtract(a, c)\no = R.linear(r, d)\ny = R.astype(o, {F})"
+    )
+    before = module(lines, {"w": UNSIGNED, "z": np.full((N, 1), -100, "int8")})
+    assert "R.linear(" in print_module(KeepIntegerWeights()(before)).replace("scaled_linear", "")
+    near = module(lines, {"w": BYTES, "z": np.full((N, 1), -100, "int8")})
+    assert "R.scaled_linear(" in print_module(KeepIntegerWeights()(near))
