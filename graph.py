@@ -51,7 +51,7 @@ _ELSEWHERE = {
     "TupleStructInfo": "burnish.graph.TupleType",
     "VirtualMachine": "burnish.VirtualMachine",
     "build": "burnish.build",
-    "dpl": "visit_Call of a burnish.ExprMutator, which looks at call.op and at what lookup gives",
+    "dpl": "burnish.patterns",
     "transform": "burnish.transform",
 }
 """Names of TVM's relax that are none here, and what does it."""

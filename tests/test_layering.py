@@ -32,10 +32,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "vm": ("vm", "support"),
     "support": ("support",),
     "__main__.py": ("driver",),
-    "__init__.py": (*ROOMS, "graph", "script", "te"),  # for type checkers: see test_public_face
+    "__init__.py": (
+        *ROOMS,
+        "graph",
+        "patterns",
+        "script",
+        "te",
+    ),  # for type checkers: see test_public_face
     "auto_scheduler.py": ("faces",),
     "autotvm.py": ("faces",),
     "graph.py": ("graphir",),
+    "patterns.py": ("graphir",),
     "script.py": ("graphir", "tensorir", "support"),
     "te.py": ("tensorir", "support", "driver"),
 }

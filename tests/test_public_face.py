@@ -12,13 +12,16 @@ import pytest
 import burnish
 
 NAMES = [name for name in burnish.__all__ if not name.startswith("_")]
-MODULES = ("auto_scheduler", "autotvm", "errors", "transform", "graph", "script", "te", "topi")
+MODULES = (
+    *("auto_scheduler", "autotvm", "errors", "transform", "graph", "patterns"),
+    *("script", "te", "topi"),
+)
 
 
 FACE = """
     compile build lower VirtualMachine register_func array empty Target parse IRModule BlockBuilder
     ExprMutator ExprVisitor module_pass assert_structural_equal Schedule tune_tir compile_tir errors
-    transform graph script te topi
+    transform graph patterns script te topi
 """
 """What examples and users rely on: a name may be added, none may go."""
 
