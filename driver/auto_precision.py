@@ -22,6 +22,7 @@ from ..frontend.imported import Imported
 from ..graphir.expr import Call
 from ..graphir.module import IRModule
 from ..graphir.op import type_of
+from ..graphir.passes.pass_list import PassList
 from ..graphir.passes.to_mixed_precision import constant_name, takes_narrow_operands
 from ..graphir.weights import forked
 from ..support.errors import ArgumentError
@@ -146,6 +147,7 @@ def choose_precision(
     target: Target,
     threads: int,
     max_error: float,
+    passes: PassList | None = None,
 ) -> PrecisionChoice:
     """The choice for a torch module imported at the signature of ``calls``, its samples.
 
@@ -174,7 +176,7 @@ def choose_precision(
     ]
     flat = [imported.flatten_inputs(tuple(call), {}) for call in samples]
     expected = [exact_outputs(source, call) for call in samples]
-    return Search(imported, target, threads, flat, expected, max_error).choose()
+    return Search(imported, target, threads, flat, expected, max_error, passes).choose()
 
 
 def with_choice(imported: Imported, choice: PrecisionChoice) -> Imported:
@@ -193,6 +195,7 @@ class Search:
     samples: Sequence[Sequence[Any]]
     expected: Sequence[Sequence[np.ndarray]]
     max_error: float
+    passes: PassList | None = None
 
     def choose(self) -> PrecisionChoice:
         """The fastest words found that keep the bound.
@@ -202,7 +205,7 @@ class Search:
         source = self.imported.module
         (table,) = forked([source.weights])
         module = IRModule(source.functions, source.attrs, table)
-        self._base = compile_module(module, self.target, threads=self.threads)
+        self._base = compile_module(module, self.target, threads=self.threads, passes=self.passes)
         self._float32 = self._signature(self._base)
         found = self._outputs(self._float32)
         own = self._error(found)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..graphir.expr import Function
 from ..graphir.module import IRModule
+from ..graphir.passes.pass_list import as_pass_list
 from ..support.errors import ArgumentError, BurnishError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
@@ -48,6 +49,7 @@ def build(
     *,
     threads: int | None = None,
     precision: Precision = "fast",
+    passes: Any = None,
     name: str | None = None,
 ) -> Executable:
     """Compile a module; a target may be the second argument: ``build(mod, "llvm")``.
@@ -55,7 +57,7 @@ def build(
     Every PrimFunc that is in it is lowered exactly as it stands; operators of graph functions are
     legalised, fused and scheduled. A stage schedule (``te.create_schedule``) is built over
     ``args``, the tensors that a call passes, into a function ``name`` ("main"); ``threads`` bounds
-    the threads of a call, and ``precision`` is compile's. Raises
+    the threads of a call, ``precision`` and ``passes`` are compile's. Raises
     VerifyError for an ill-formed function, CodegenError for what cannot be lowered, ScheduleError
     for a stage schedule that says what cannot be done, TargetError for a bad target, ArgumentError
     for a bad number of threads.
@@ -82,7 +84,14 @@ def build(
     if not module.functions:
         raise BurnishError("The module has no functions; there is nothing to build.")
     if module.graph_functions:
-        return compile_module(module, resolved, threads=count, precision=precision, name="lib")
+        return compile_module(
+            module,
+            resolved,
+            threads=count,
+            precision=precision,
+            passes=None if passes is None else as_pass_list(passes),
+            name="lib",
+        )
     report = CompileReport()
     with opened_dump("lib") as dump:
         dump.write("40-scheduled", module.script)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..frontend.imported import Imported
 from ..graphir.module import IRModule
+from ..graphir.passes.pass_list import PassList, as_pass_list
 from ..support.caller import callers_level
 from ..support.choices import STAGES
 from ..support.errors import (
@@ -110,6 +111,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         fallback: str | None = None,
         checked: bool = False,
         check: str | None = None,
+        passes: PassList | None = None,
     ) -> None:
         super().__init__(is_torch=is_torch_module(source))
         # A source that is not imported again is not kept: its weights are the caller's.
@@ -124,6 +126,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._precision = precision
         self._fallback = fallback
         self._checked = checked
+        self._passes = passes
         self._is_to_verify = check == "first-call"
         self._verified: set[int] = set()
         """Signatures whose first call was verified."""
@@ -207,6 +210,7 @@ class CompiledModel(CallableModel[ModelSignature]):
             schedule=self._schedule,
             threads=self._threads,
             precision=self._precision,
+            passes=self._passes,
         )
         executable.report.notes += imported.notes
         if isinstance(self._schedule, ScheduledBy):
@@ -331,6 +335,7 @@ class CompiledModel(CallableModel[ModelSignature]):
             precision=self._precision,
             threads=self._threads,
             tolerance=tolerance,
+            passes=self._passes,
         )
         return verifier.verify(signature.imported.source, signature.run(values), nodes=nodes)
 
@@ -507,6 +512,7 @@ def compile(
     fallback: str | None = None,
     checked: bool = False,
     check: str | None = None,
+    passes: Any = None,
 ) -> CompiledModel:
     """Compile a model for the CPU.
 
@@ -546,6 +552,9 @@ def compile(
     ``checked=True`` looks at all indices first, and raises IndexRangeError, which names the
     operator and its line; ``model.report.notes`` says what that costs.
 
+    ``passes`` are graph passes of your own: a list, which runs in front of the compiler's, or
+    ``burnish.transform.pipeline()`` with passes inserted by name.
+
     ``check="first-call"`` compares the first call of each signature with eager PyTorch (with ONNX's
     reference evaluator), raises VerificationError where they differ, and says in
     ``model.report.notes`` that they agree; ``model.verify`` looks closer.
@@ -558,6 +567,7 @@ def compile(
     check_bound(precision, max_error, samples)
     if precision != AUTO:
         Selection(resolved, precision)  # refuses another word now, not at the first call
+    listed = None if passes is None else as_pass_list(passes)
     again = None
     if fallback not in (None, "torch", "onnx"):
         raise ArgumentError(f'fallback is None, "torch" or "onnx"; found {fallback!r}.')
@@ -575,7 +585,7 @@ def compile(
     if precision == AUTO:
         assert max_error is not None
         calls = [example_inputs or ()] if samples is None else samples
-        choice = choose_precision(model, imported, calls, resolved, count, max_error)
+        choice = choose_precision(model, imported, calls, resolved, count, max_error, listed)
         assert imported is not None
         assert again is not None
         plain = again
@@ -584,6 +594,7 @@ def compile(
     return CompiledModel(
         *(model, imported, dynamic_shapes, resolved, count, precision, again, fallback, checked),
         check=check,
+        passes=listed,
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ..graphir.module import IRModule
+from ..graphir.passes.pass_list import PassList
 from ..support.errors import ArgumentError, UnknownFunctionError
 from ..support.target import Target
 from ..vm.binding import BoundKernel
@@ -33,6 +34,8 @@ class Executable:
     """The module after each stage, by the stage's name."""
     threads: int = 1
     """Threads of a call of ``lib[...]``."""
+    passes: PassList | None = None
+    """The user's passes among the compiler's, for compiling once more."""
     _vm: VirtualMachine | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -22,6 +22,7 @@ from ..graphir.module import IRModule
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.legalize import LEGALIZED
 from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms, as_packed
+from ..graphir.passes.pass_list import PassList
 from ..graphir.passes.pipeline import PASSES
 from ..graphir.passes.pipeline import stages as graph_stages
 from ..graphir.verify import verify_module
@@ -68,22 +69,25 @@ def compile_module(
     segments: bool = True,
     threads: int = 1,
     precision: Precision = "fast",
+    passes: PassList | None = None,
     name: str = "model",
 ) -> Executable:
     """Compile a module with at least one graph function.
 
     PrimFuncs that are in the module already are the user's: they are lowered as they stand, neither
     fused nor rescheduled. ``segments=False`` keeps one VM call a kernel, for profiling;
-    ``precision`` is that of ``driver.precision``; ``name`` is the folder of the dump. The
-    executable's weights are its own: the module's are unpacked from them from here on. Raises what
-    the passes raise, e.g. VerifyError for an ill-formed module, and ArgumentError for another
-    precision.
+    ``precision`` is that of ``driver.precision``, ``passes`` has those of a user's own among the
+    compiler's; ``name`` is the folder of the dump. The executable's
+    weights are its own: the module's are unpacked from them from here on. Raises what the passes
+    raise, e.g. VerifyError for an ill-formed module, and ArgumentError for another precision.
     """
     chosen = Selection(target, precision)
     graph = graph_stages("default", evaluate=evaluate_prim_func, selection=chosen.passes)
+    graph = graph if passes is None else passes.apply(graph)
     executable = compile_through(
         module, target, graph, schedule=schedule, segments=segments, threads=threads, name=name
     )
+    executable.passes = passes
     executable.report.notes += chosen.notes(executable.stages["10-canonical"])
     return executable
 
@@ -102,7 +106,8 @@ def compile_through(
     """``compile_module`` with graph passes of one's own: what ``graph`` has for each stage from
     10-canonical to 30-fused. Only legalised operators can be lowered."""
     is_analytic = schedule is schedule_analytically
-    with _corridor(module, target, name, is_analytic=is_analytic) as corridor:
+    own = [p.name for pipeline in graph.values() for p in pipeline]
+    with _corridor(module, target, name, is_analytic=is_analytic, own=own) as corridor:
         module = corridor.enter("00-import", module, _Import(), verify=False)
         for stage, pipeline in graph.items():
             module = corridor.enter(stage, module, *pipeline.passes)
@@ -123,13 +128,17 @@ def recompile(
     """
     before = {k: executable.stages[k] for k in STAGES if k in executable.stages and k <= _FUSED}
     tables = forked([m.weights for m in before.values()])
-    with _corridor(before["00-import"], executable.target, name, is_analytic=False) as corridor:
+    own = [p.name for p in executable.passes.inserted] if executable.passes is not None else []
+    source, target = before["00-import"], executable.target
+    with _corridor(source, target, name, is_analytic=False, own=own) as corridor:
         for (stage, known), table in zip(before.items(), tables, strict=True):
             corridor.stages[stage] = IRModule(known.functions, known.attrs, table)
         module = corridor.stages[_FUSED]
         corridor.dump.write(_FUSED, module.script)
         threads = executable.threads
-        return _finish(module, corridor, schedule, segments=segments, threads=threads)
+        made = _finish(module, corridor, schedule, segments=segments, threads=threads)
+    made.passes = executable.passes
+    return made
 
 
 def compile_again(
@@ -141,7 +150,14 @@ def compile_again(
     (table,) = forked([known.weights])
     module = IRModule(known.functions, known.attrs, table)
     threads = executable.threads
-    return compile_module(module, target, schedule=schedule, threads=threads, precision=precision)
+    return compile_module(
+        module,
+        target,
+        schedule=schedule,
+        threads=threads,
+        precision=precision,
+        passes=executable.passes,
+    )
 
 
 @dataclass
@@ -152,12 +168,16 @@ class _Corridor:
     report: CompileReport
     dump: Dump
     builds: KernelBuilds
+    own: Sequence[str] = ()
+    """Names of the user's passes."""
     stages: dict[str, IRModule] = field(default_factory=dict)
 
     def enter(self, name: str, module: IRModule, *passes: Pass, verify: bool = True) -> IRModule:
         """The module after a stage, which is timed, kept and dumped."""
         with self.report.stage(name):
-            pipeline = checked(*passes, verify=verify).with_instruments(_GiveUpWeights())
+            pipeline = checked(*passes, verify=verify, own=self.own).with_instruments(
+                _GiveUpWeights()
+            )
             result: IRModule = pipeline(module)
         self.stages[name] = result
         self.dump.write(name, result.script)
@@ -174,15 +194,15 @@ class _GiveUpWeights(Instrument):
 
 @contextmanager
 def _corridor(
-    module: IRModule, target: Target, name: str, *, is_analytic: bool
+    module: IRModule, target: Target, name: str, *, is_analytic: bool, own: Sequence[str] = ()
 ) -> Iterator[_Corridor]:
     report = CompileReport()
     with (
-        opened_dump(name) as dump,
+        opened_dump(name, own) as dump,
         original_errors(),
         kernel_builds(module, target, report, dump, is_analytic=is_analytic) as builds,
     ):
-        yield _Corridor(target, report, dump, builds)
+        yield _Corridor(target, report, dump, builds, own)
 
 
 def _finish(
@@ -263,11 +283,12 @@ def kernel_builds(
         kept.put("module", content, target, "all of a module", None, report.cache)
 
 
-def opened_dump(name: str) -> Dump:
-    """Where the flags want stages kept and printed; warns of flags that there are not."""
+def opened_dump(name: str, own: Sequence[str] = ()) -> Dump:
+    """Where the flags want stages kept and printed; warns of flags that there are not. ``own`` are
+    names of passes beside the compiler's."""
     for complaint in unknown_flags():
         warnings.warn(complaint, UserWarning, stacklevel=callers_level())
-    return Dump.from_flags(name, printed_stages(_PASS_NAMES, STAGES))
+    return Dump.from_flags(name, printed_stages(_names_with(own), STAGES))
 
 
 @contextmanager
@@ -286,10 +307,11 @@ def original_errors() -> Iterator[None]:
         raise cause.note(f"in pass {error.pass_name!r}") from cause.__cause__
 
 
-def checked(*passes: Pass, verify: bool = True) -> Pipeline:
+def checked(*passes: Pass, verify: bool = True, own: Sequence[str] = ()) -> Pipeline:
     """A pipeline that does what the flags ask for: it verifies the module after every pass, where
-    it can be verified (``verify``), unless BURNISH_VERIFY says none."""
-    asked = instruments_from_flags(verify_module, _PASS_NAMES, STAGES)
+    it can be verified (``verify``), unless BURNISH_VERIFY says none. ``own`` are names of passes
+    beside the compiler's."""
+    asked = instruments_from_flags(verify_module, _names_with(own), STAGES)
     return Pipeline(passes, [i for i in asked if verify or not isinstance(i, VerifyEach)])
 
 
@@ -354,6 +376,10 @@ class ScheduleLegalized(Pass):
 _KNOWN: tuple[type[Pass], ...] = (*PASSES, _Import, ScheduleLegalized, LiftWeightTransforms)
 _PASS_NAMES = tuple(sorted({p.name for p in _KNOWN}))
 """The passes that BURNISH_PRINT_AFTER may name."""
+
+
+def _names_with(own: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted({*_PASS_NAMES, *own}))
 
 
 def link_program(

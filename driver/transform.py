@@ -22,9 +22,11 @@ from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.fold_constant import FoldConstant as _FoldConstant
 from ..graphir.passes.fuse_ops import FuseOps
+from ..graphir.passes.fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern
 from ..graphir.passes.fuse_prim_funcs import FusePrimFuncs
 from ..graphir.passes.legalize import LegalizeOps
 from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms
+from ..graphir.passes.pass_list import PassList
 from ..graphir.passes.replace_prim_funcs import ReplacePrimFuncs
 from ..support.errors import TuningError
 from ..support.module_pass import module_pass
@@ -120,6 +122,12 @@ def best_of_task(
         return None
 
 
+def pipeline() -> PassList:
+    """The compiler's passes: print it for their names, insert passes of your own, and give it to
+    ``burnish.compile`` or ``burnish.build`` as ``passes=``."""
+    return PassList()
+
+
 Sequential = Pipeline
 """The name that TVM's programs know pipelines by."""
 
@@ -152,11 +160,14 @@ __all__ = [
     "EliminateCommonSubexpr",
     "FoldConstant",
     "FuseOps",
+    "FuseOpsByPattern",
     "FusePrimFuncs",
+    "FusionPattern",
     "Instrument",
     "LegalizeOps",
     "Pass",
     "PassContext",
+    "PassList",
     "Pipeline",
     "PrintAfter",
     "ReplacePrimFuncs",
@@ -164,4 +175,5 @@ __all__ = [
     "TimePasses",
     "VerifyEach",
     "module_pass",
+    "pipeline",
 ]

@@ -26,6 +26,7 @@ from ..graphir.expr import CallDPS, Function
 from ..graphir.module import IRModule
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.legalize import LegalizeOps
+from ..graphir.passes.pass_list import PassList
 from ..graphir.passes.pipeline import stages as graph_stages
 from ..graphir.type import TensorType, dims_of
 from ..graphir.weights import forked
@@ -48,8 +49,8 @@ from .verification import ValueCheck, Verification, difference, tolerance_of
 
 
 class Verifier:
-    """Compares one compiled signature with a reference. ``schedule``, ``precision`` and ``target``
-    are those it was compiled with; ``tolerance`` is the caller's, for all values."""
+    """Compares one compiled signature with a reference. ``schedule``, ``precision``, ``passes`` and
+    ``target`` are those it was compiled with; ``tolerance`` is the caller's, for all values."""
 
     def __init__(
         self,
@@ -60,9 +61,11 @@ class Verifier:
         precision: Precision = "fast",
         threads: int = 1,
         tolerance: float | None = None,
+        passes: PassList | None = None,
     ) -> None:
         self._reference, self._target, self._schedule = reference, target, schedule
         self._precision, self._threads, self._tolerance = precision, threads, tolerance
+        self._passes = passes or PassList()
         if tolerance is not None and not tolerance >= 0:
             raise ArgumentError(f"tolerance: expected a number from 0 up; found {tolerance!r}.")
 
@@ -162,6 +165,7 @@ class Verifier:
             return "that operator's converter, definition or kernel; passes come behind it"
         choice = Selection(self._target, self._precision).passes
         stages = graph_stages("default", evaluate=evaluate_prim_func, selection=choice)
+        stages = self._passes.apply(stages)
         listed = [p for stage in stages.values() for p in stage]
         good, bad = 0, None
         low, high = 1, len(listed)
