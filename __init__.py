@@ -13,6 +13,7 @@ if _TYPE_CHECKING:  # what type checkers and editors read; the table below is wh
     from . import auto_scheduler as auto_scheduler
     from . import autotvm as autotvm
     from . import graph as graph
+    from . import patterns as patterns
     from . import script as script
     from . import te as te
     from .driver import transform as transform
@@ -23,6 +24,8 @@ if _TYPE_CHECKING:  # what type checkers and editors read; the table below is wh
     from .driver.schedule import Schedule as Schedule
     from .driver.tasks import compile_tir as compile_tir
     from .driver.tasks import tune_tir as tune_tir
+    from .frontend.onnx.custom_ops import register_onnx_op as register_onnx_op
+    from .frontend.torch.custom_ops import register_torch_op as register_torch_op
     from .graphir.builder import BlockBuilder as BlockBuilder
     from .graphir.module import IRModule as IRModule
     from .graphir.mutator import ExprMutator as ExprMutator
@@ -52,6 +55,8 @@ _PUBLIC = {
     "lower": "driver.lower",
     "VirtualMachine": "vm.interpreter",
     "register_func": "vm.registry",
+    "register_torch_op": "frontend.torch.custom_ops",
+    "register_onnx_op": "frontend.onnx.custom_ops",
     "array": "vm.tensor",
     "empty": "vm.tensor",
     "Target": "support.target",
@@ -78,6 +83,7 @@ _PUBLIC = {
     "auto_scheduler": "auto_scheduler:",
     "autotvm": "autotvm:",
     "graph": "graph:",
+    "patterns": "patterns:",
     "script": "script:",
     "te": "te:",
     "topi": "tensorir.operators:",
@@ -88,6 +94,7 @@ for a module itself."""
 _ELSEWHERE = {
     "IRBuilder": "text: @I.ir_module and burnish.parse",
     "cpu": "nothing: burnish runs on the CPU",
+    "dpl": "burnish.patterns",
     "const": "burnish.te.const in loops and burnish.graph.const in graphs",
     "contrib": "nothing; what is registered is called by name",
     "cuda": "nothing: burnish compiles for CPUs alone",

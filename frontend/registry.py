@@ -35,6 +35,11 @@ class ConverterRegistry:
 
         return register
 
+    def replace(self, name: str, converter: Callable[..., Any]) -> None:
+        """Register a converter in the place of whatever this name has."""
+        self._table[name] = converter
+        self._refused.pop(name, None)
+
     def refuses(self, reason: str, *names: str) -> None:
         """Note why operators cannot be imported, and what to do instead."""
         for name in names:

@@ -128,7 +128,7 @@ class UnsupportedOpError(FrontendError):
             lines.append(f"  {op.name} (x{op.count}), first at {op.first_seen}{op.hint}")
         lines.append(
             "Rewrite the model without them, or register a converter "
-            f"(burnish.frontend.{frontend}: @converts(name))."
+            f"(burnish.register_{frontend}_op, docs/patterns.md)."
         )
         if may_fall_back:
             runs = {"torch": "torch", "onnx": "ONNX's reference evaluator"}[frontend]

@@ -44,7 +44,7 @@ def test_all_that_is_missing_is_reported_at_once() -> None:
         "  c (x2), first at m.py:3\n"
         "  d (x1), first at m.py:5\n"
         "Rewrite the model without them, or register a converter "
-        "(burnish.frontend.torch: @converts(name)).\n"
+        "(burnish.register_torch_op, docs/patterns.md).\n"
         'burnish.compile(..., fallback="torch") lets torch run what it can of them.'
     )
     assert [(o.name, o.count) for o in caught.value.ops] == [("c", 2), ("d", 1)]
