@@ -1,14 +1,17 @@
 """From any ExportedProgram to one whose operators are pure and have converters.
 
-Programs of torch.export may write in place, also through views; torch's own functionalisation
-removes that. Operators without a converter are decomposed by torch's table, again and again while
-that helps; operators with one are kept whole. What remains without a converter is reported by the
-importer.
+Programs of torch.export may write in place, also through views; that is removed here
+(``functionalize``), or where that does not know how by torch's own functionalisation. Operators
+without a converter are decomposed by torch's table, again and again while that helps, call by call
+(``decompose_calls``); operators with one are kept whole. torch traces the whole program once more
+only where it has to, since that takes longer than all else of an import. What remains without a
+converter is reported by the importer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -24,12 +27,14 @@ from . import (
     decompositions_segments,
     decompositions_special,
 )
+from .decompose_calls import decompose_calls
 from .decompositions import BATCH_NORMS, DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
 from .decompositions_data import has_mask
 from .decompositions_packages import BY_NAME
 from .decompositions_quantized import QUANTIZED
 from .export import quiet_torch
 from .fallback import can_fall_back, has_complex
+from .functionalize import functionalized, is_write
 from .registry import REGISTRY, arguments, operator_name
 
 _FURTHER_ROWS = (
@@ -63,32 +68,54 @@ def operators(program: ExportedProgram) -> list[Node]:
 def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> ExportedProgram:
     """The program made pure, and decomposed where it has to be; itself where nothing has to. What
     ``falls_back`` to torch may stay whole."""
-    table: dict[Any, Callable[..., Any]] = {}
+    if any(map(is_write, operators(program))):
+        program = functionalized(program) or program
     tried: set[Any] = set()
     while True:
-        missing = {
-            n.target
+        calls = [
+            n
             for n in operators(program)
-            if (
-                _wants_others(n)
-                or _trains(n)
-                or _has_mask(n)
-                or (operator_name(n) not in REGISTRY and not _wants_more(n))
-            )
-            if not (falls_back and _stays_whole(n))
-        } - tried
-        if missing:
-            table = table or dict(torch.export.default_decompositions().items())
+            if _is_missing(n) and n.target not in tried and not (falls_back and _stays_whole(n))
+        ]
+        missing = {n.target for n in calls}
         found = {
-            op: DECOMPOSITIONS.get(op) or table.get(op) or _composite(op) or _further(op)
+            op: DECOMPOSITIONS.get(op) or _table().get(op) or _composite(op) or _further(op)
             for op in missing
         }
         chosen = {op: function for op, function in found.items() if function is not None}
-        if not chosen and not any(map(_is_impure, operators(program))):
+        is_pure = not any(map(_is_impure, operators(program)))
+        if not chosen and is_pure:
             return program
         tried |= missing
-        with quiet_torch(), torch.no_grad():
-            program = program.run_decompositions(chosen)
+        retrace = partial(_decomposed, functions=chosen)
+        calls = [n for n in calls if n.target in chosen]
+        made = decompose_calls(program, calls, retrace) if is_pure else None
+        program = retrace(program) if made is None else made
+
+
+@cache
+def _table() -> Mapping[Any, Callable[..., Any]]:
+    """torch's decompositions for export."""
+    return dict(torch.export.default_decompositions().items())
+
+
+def _decomposed(
+    program: ExportedProgram, functions: Mapping[Any, Callable[..., Any]]
+) -> ExportedProgram:
+    """The program traced once more: without writes, and with functions in the place of
+    operators."""
+    with quiet_torch(), torch.no_grad():
+        return program.run_decompositions(dict(functions))
+
+
+def _is_missing(node: Node) -> bool:
+    """Whether an operator has no converter for what is used of it."""
+    return (
+        _wants_others(node)
+        or _trains(node)
+        or _has_mask(node)
+        or (operator_name(node) not in REGISTRY and not _wants_more(node))
+    )
 
 
 def _stays_whole(node: Node) -> bool:
@@ -140,7 +167,4 @@ def _trains(node: Node) -> bool:
 
 
 def _is_impure(node: Node) -> bool:
-    target = node.target
-    if isinstance(target, torch._ops.OpOverload):
-        return bool(target._schema.is_mutable)
-    return str(target) in _WRAPPERS
+    return is_write(node) or str(node.target) in _WRAPPERS
