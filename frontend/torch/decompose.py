@@ -51,8 +51,10 @@ _CHECKING = frozenset(
 )  # fmt: skip
 """Operators whose decomposition raises by an operator without a result. Those that torch is to run
 stay whole."""
-_WRAPPERS = ("wrap_with_set_grad_enabled",)
+_WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 """Operators that only hold a part of the graph, which torch inlines when it decomposes."""
+_VMAP = "torch._functorch.predispatch"
+"""The module of the calls around what ``torch.vmap`` runs: decomposing takes their place."""
 
 
 def operators(program: ExportedProgram) -> list[Node]:
@@ -167,4 +169,5 @@ def _trains(node: Node) -> bool:
 
 
 def _is_impure(node: Node) -> bool:
-    return is_write(node) or str(node.target) in _WRAPPERS
+    is_part = getattr(node.target, "__module__", "") == _VMAP or str(node.target) in _WRAPPERS
+    return is_part or is_write(node)

@@ -29,7 +29,7 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
-from .functionalize import with_graph
+from .functionalize import copied, with_graph
 
 _SIZE = torch.ops.aten.sym_size.int
 
@@ -197,7 +197,7 @@ class _Splicing:
                 results = _results(node)
                 self._known |= zip(results, self._spliced(node, parts[node]), strict=True)
             elif not (_is_item(node) and node.args[0] in parts):
-                self._known[node] = self._graph.node_copy(node, self._known.__getitem__)
+                self._known[node] = copied(self._graph, node, self._known.__getitem__)
         self._graph.lint()
         made = with_graph(self._program, self._graph)
         signature = made.graph_signature

@@ -59,6 +59,15 @@ def functionalized(program: ExportedProgram) -> ExportedProgram | None:
     return with_graph(program, graph)
 
 
+def copied(graph: Graph, node: Node, operand: Callable[[Node], Node]) -> Node:
+    """A copy of a node in another graph. An input keeps its name, also one that a graph would not
+    give: ``input`` is a function of Python."""
+    made = graph.node_copy(node, operand)
+    if node.op == "placeholder":
+        made.name = node.name
+    return made
+
+
 def with_graph(program: ExportedProgram, graph: Graph) -> ExportedProgram:
     """The program with another graph of the same inputs and outputs."""
     made = copy.copy(program)
@@ -144,7 +153,7 @@ class _Functionalization:
         self._members[node] = _Member(memory, parent, is_same, made, self._versions[memory])
 
     def _copied(self, node: Node) -> Node:
-        return self._new.node_copy(node, self._read)
+        return copied(self._new, node, self._read)
 
     def _read(self, node: Node) -> Node:
         """The state of a node's tensor now."""
@@ -282,7 +291,7 @@ def _is_view(node: Node) -> bool:
 
 
 def _storage(tensor: torch.Tensor) -> int:
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not torch.strided or not torch._C._has_storage(tensor):
         raise _NotHere
     return int(tensor.untyped_storage()._cdata)
 

@@ -61,6 +61,12 @@ def test_equal_calls_are_traced_once() -> None:
     assert any(n.target is aten.hardshrink.default for n in operators(program)), "is unchanged"
 
 
+def test_inputs_keep_names_that_python_has() -> None:
+    program = export(nn.Hardshrink())
+    made, _ = with_decomposed(program, aten.hardshrink.default)
+    assert [n.name for n in made.graph.nodes if n.op == "placeholder"] == ["input"]
+
+
 def test_one_tensor_twice_is_another_kind_than_two() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return torch.einsum("ij,ij->i", x, x) + torch.einsum("ij,ij->i", x, x + 1)

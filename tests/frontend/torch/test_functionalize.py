@@ -118,6 +118,16 @@ def test_writes_are_seen_through_every_view(function: Any) -> None:
     check(export(module), module, X, X.flip(0))
 
 
+def test_inputs_keep_names_that_python_has() -> None:
+    class Named(nn.Module):
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
+            return F.relu(input * 2, inplace=True)
+
+    made = functionalized(export(Named()))
+    assert made is not None
+    assert [n.name for n in made.graph.nodes if n.op == "placeholder"] == ["input"]
+
+
 def test_sizes_may_have_names() -> None:
     def function(y: torch.Tensor) -> torch.Tensor:
         first, rest = y[:, 0], y[:, 1:]
