@@ -19,6 +19,7 @@ from ..tensorir.verify_regions import verify_regions
 from ..vm.disassembler import print_program
 from ..vm.program import Program
 from .executable import Executable
+from .foreign_code import Objects, Symbols, add_foreign_code
 from .kernels import compile_kernels, resolve_target
 from .lower import lowered_stages
 from .precision import Precision
@@ -51,13 +52,17 @@ def build(
     precision: Precision = "fast",
     passes: Any = None,
     name: str | None = None,
+    symbols: Symbols | None = None,
+    objects: Objects | None = None,
 ) -> Executable:
     """Compile a module; a target may be the second argument: ``build(mod, "llvm")``.
 
     Every PrimFunc that is in it is lowered exactly as it stands; operators of graph functions are
     legalised, fused and scheduled. A stage schedule (``te.create_schedule``) is built over
     ``args``, the tensors that a call passes, into a function ``name`` ("main"); ``threads`` bounds
-    the threads of a call, ``precision`` and ``passes`` are compile's. Raises
+    the threads of a call, ``precision`` and ``passes`` are compile's. ``symbols`` and ``objects``
+    give the code of the functions of C that kernels call (T.call_extern): addresses or functions of
+    ctypes by name, and object files, shared libraries or LLVM IR (``driver.foreign_code``). Raises
     VerifyError for an ill-formed function, CodegenError for what cannot be lowered, ScheduleError
     for a stage schedule that says what cannot be done, TargetError for a bad target, ArgumentError
     for a bad number of threads.
@@ -84,7 +89,7 @@ def build(
     if not module.functions:
         raise BurnishError("The module has no functions; there is nothing to build.")
     if module.graph_functions:
-        return compile_module(
+        made = compile_module(
             module,
             resolved,
             threads=count,
@@ -92,6 +97,8 @@ def build(
             passes=None if passes is None else as_pass_list(passes),
             name="lib",
         )
+        add_foreign_code(made.program, made.module, resolved, symbols, objects)
+        return made
     report = CompileReport()
     with opened_dump("lib") as dump:
         dump.write("40-scheduled", module.script)
@@ -103,6 +110,7 @@ def build(
             objects=distinct_images(kernels),
             target=describe_target(resolved),
         )
+        add_foreign_code(program, module, resolved, symbols, objects)
         dump.write("70-bytecode", lambda: print_program(program), suffix=".txt")
     report.kernels = list(kernels)
     # A copy: what the caller does to the module later changes nothing here.

@@ -162,7 +162,7 @@ class _TimedProgram:
 
     def __init__(self, program: Program, target: Target, threads: int) -> None:
         kernels, callers = split_objects(program.objects)
-        self._kernels = load_objects(kernels)
+        self._kernels = load_objects(kernels, program.symbols)
         symbols = [s for s in self._kernels.symbols if not s.endswith(WORK_SUFFIX)]
         works = [s for s in self._kernels.symbols if s.endswith(WORK_SUFFIX)]
         self._symbols = symbols

@@ -68,7 +68,7 @@ class BlockParser(ExprParser):
         if not isinstance(node, ast.Call):
             return ""
         func = node.func
-        if isinstance(func, ast.Attribute) and func.attr not in ("vstore", "vload"):
+        if isinstance(func, ast.Attribute) and func.attr not in ("vstore", "vload", "access_ptr"):
             value = self.value(func)
             return value.path if isinstance(value, Word) else ""
         return ""

@@ -50,6 +50,18 @@ class Buffer(Node):
         return len(self.shape)
 
     @property
+    def all_strides(self) -> tuple[Expr, ...]:
+        """The strides, those of a compact layout too."""
+        if self.strides:
+            return self.strides
+        found: list[Expr] = []
+        step: Expr = IntImm(1, INDEX)
+        for extent in reversed(self.shape):
+            found.append(step)
+            step = step * extent
+        return tuple(reversed(found))
+
+    @property
     def memory(self) -> str:
         """The scope without its tag: one of SCOPES."""
         return self.scope.partition(".")[0]

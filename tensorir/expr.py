@@ -15,9 +15,19 @@ Semantics
   are always honoured.
 * ``Max`` and ``Min`` propagate NaN. Casting a float to an integer saturates, NaN becomes 0.
 * **Literals**: a bare number takes the dtype of the other operand, or of the store it stands in.
-* **Evaluation order**: expressions have no side effects, so none is observable; ``Select``
-  evaluates both sides, ``Call("if_then_else", ...)`` only the chosen one (a guarded load never
-  happens), and ``And``/``Or`` may evaluate both.
+* **Evaluation order**: expressions have no side effects, but for an ``ExternCall`` in an
+  ``Evaluate``, so none is observable; ``Select`` evaluates both sides,
+  ``Call("if_then_else", ...)`` only the chosen one (a guarded load never happens), and
+  ``And``/``Or`` may evaluate both.
+* **Foreign code**: an ``ExternCall`` of an expression gives a value of its arguments and of the
+  memory that its pointers lead to, which it does not change: it may be called more or less often
+  than the program says. As an ``Evaluate`` it runs each time, in its place among the statements
+  that touch the same buffers. It touches nothing of the program but what the innermost block around
+  it declares to read and write (outside of all blocks, all of the buffer). It writes through
+  pointers of mask "w" and "rw" alone: all that the block declares, where the mask is "w", so that
+  nothing of what was there before matters. What it does to the world outside is its own affair:
+  calls in different blocks, and in iterations of loops that do not depend on each other, may come
+  in any order, or at once.
 * **Aliasing**: distinct buffers of a function do not overlap, unless the function has the attribute
   ``inplace``.
 
@@ -476,6 +486,46 @@ class Call(Expr):
     op: str
     args: tuple[Expr, ...]
     dtype: DType
+
+
+@node
+class ExternCall(Expr):
+    """A function that is not the compiler's, called with C's convention under its ``symbol``.
+
+    ``args`` are scalars, strings and ``AccessPtr``s. ``dtype`` is what it gives; ``handle`` where
+    it gives nothing. Integers are passed as they are, int64 for a bare number, which an ``int``
+    takes as well.
+    """
+
+    symbol: str
+    args: tuple[Expr, ...]
+    dtype: DType
+
+
+@node
+class AccessPtr(Expr):
+    """The address of ``element``, and of ``offset`` elements behind it, as an argument of an
+    ``ExternCall``.
+
+    ``mask`` says what the function does there: it reads ("r"), writes ("w"), or both ("rw"). The
+    load is a place, never a value: the function reads and writes what the block around declares.
+    """
+
+    element: BufferLoad
+    offset: Expr
+    mask: str
+    dtype: DType = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dtype = DType("handle")
+
+    @property
+    def buffer(self) -> Buffer:
+        return self.element.buffer
+
+    @property
+    def is_written(self) -> bool:
+        return "w" in self.mask
 
 
 @node

@@ -31,6 +31,8 @@ from .text_values import (
 from .value_parser import ValueParser
 
 _BUFFER_OPTIONS = ("shape", "dtype", "data", "strides", "elem_offset", "scope", "align")
+_METHODS = ("vload", "astype", "access_ptr", "offset_of")
+"""What is called as ``A.name(...)``."""
 _NEUTRAL: dict[str, tuple[object, ...]] = {
     "buffer_type": ("", "default"),
     "axis_separators": (None, ()),
@@ -43,7 +45,7 @@ class ExprParser(ValueParser):
 
     # -- calls -------------------------------------------------------------------------------------
     def value_Call(self, node: ast.Call) -> Value:  # noqa: N802
-        if isinstance(node.func, ast.Attribute) and node.func.attr in ("vload", "astype"):
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
             return getattr(self, node.func.attr)(node, node.func)
         if isinstance(node.func, ast.Name) and node.func.id == "float" and len(node.args) == 1:
             return float(self.value(node.args[0]))

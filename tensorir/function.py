@@ -15,7 +15,8 @@ from ..support.node import Node, node, replace, walk
 from .buffer import Buffer
 from .expr import Expr, Var
 from .printer import HEADER, print_func
-from .stmt import Block, BlockRealize, BufferStore, Stmt
+from .stmt import Block, BlockRealize, Stmt
+from .visitor import stored_buffer
 
 Param: TypeAlias = Buffer | Var
 
@@ -81,7 +82,7 @@ class PrimFunc(Node):
     @property
     def written(self) -> tuple[Buffer, ...]:
         """The buffer parameters that the body writes: the outputs."""
-        stored = {id(n.buffer) for n in walk(self.body) if isinstance(n, BufferStore)}
+        stored = {id(b) for n in walk(self.body) if (b := stored_buffer(n)) is not None}
         return tuple([b for b in self.buffers if id(b) in stored])
 
     @property

@@ -333,6 +333,17 @@ class _Printer:
             return f'T.reinterpret("{n.dtype}", {self.expr(n.args[0])})', _ATOM
         return self.call(n.op, *n.args)
 
+    def expr_ExternCall(self, n: e.ExternCall) -> tuple[str, int]:  # noqa: N802
+        dtype = "void" if n.dtype == "handle" else n.dtype
+        args = [f'"{dtype}"', json.dumps(n.symbol), *map(self.expr, n.args)]
+        return f"T.call_extern({', '.join(args)})", _ATOM
+
+    def expr_AccessPtr(self, n: e.AccessPtr) -> tuple[str, int]:  # noqa: N802
+        offset = "" if is_const(n.offset, 0) else f", offset={self.expr(n.offset)}"
+        if all(is_const(i, 0) for i in n.element.indices):
+            return f'{self.name(n.buffer)}.access_ptr("{n.mask}"{offset})', _ATOM
+        return f'T.address_of({self.expr(n.element)}, "{n.mask}"{offset})', _ATOM
+
     def expr_Let(self, n: e.Let) -> tuple[str, int]:  # noqa: N802
         value = self.expr(n.value)
         with self.scope():

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ..support.node import Node, children, map_children
-from .expr import BufferLoad, Call, Div, Expr, FloorDiv, FloorMod, Let, Var
+from .expr import BufferLoad, Call, Div, Expr, ExternCall, FloorDiv, FloorMod, Let, Var
 
 MOST_NODES = 500
 """Nodes of a tree that is never shared."""
@@ -100,7 +100,9 @@ class _Sharing:
         """The objects that are more than arithmetic of axes, which the compiler reads itself."""
         found: set[int] = set()
         for n in self.order:
-            if isinstance(n, BufferLoad | Call) or any(id(c) in found for c in _parts(n)):
+            if isinstance(n, BufferLoad | Call | ExternCall) or any(
+                id(c) in found for c in _parts(n)
+            ):
                 found.add(id(n))
         return found
 

@@ -1,7 +1,7 @@
 """Statements of the text form: loops, branches, blocks, stores, lets and allocations.
 
 A let or an allocation scopes over the statements after it, so a suite is read as a whole. On top of
-``block_parser``; ``parser`` makes functions of it.
+``extern_parser``; ``parser`` makes functions of it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,22 @@ from typing import Any
 
 from ..support.dtype import DType
 from ..support.errors import DTypeError, nearest
-from .block_parser import BLOCK_WORDS, BlockParser, Context
+from .block_parser import BLOCK_WORDS, Context
 from .buffer import Buffer
-from .expr import INDEX, Broadcast, Call, Expr, FloatImm, IntImm, Var, as_expr, cast, const
+from .expr import (
+    INDEX,
+    Broadcast,
+    Call,
+    Expr,
+    ExternCall,
+    FloatImm,
+    IntImm,
+    Var,
+    as_expr,
+    cast,
+    const,
+)
+from .extern_parser import ExternParser
 from .intrinsics import is_pure
 from .stmt import (
     Allocate,
@@ -44,7 +57,7 @@ _BINDING_WORDS = ("T.allocate", "T.decl_buffer", "T.LetStmt", "T.bind", "T.launc
 """Words whose name scopes over the statements after them, or inside of a with."""
 
 
-class StmtParser(BlockParser):
+class StmtParser(ExternParser):
     """Parses the statements of one function."""
 
     # -- suites ------------------------------------------------------------------------------------
@@ -176,7 +189,7 @@ class StmtParser(BlockParser):
         value = self.value(call)
         if not isinstance(value, Expr):
             raise self.error(node, f"Expected a statement, found {describe(value)}.")
-        if not isinstance(value, Call) or is_pure(value):
+        if not isinstance(value, ExternCall) and (not isinstance(value, Call) or is_pure(value)):
             raise self.error(node, "This value is not used: store it, A[i] = value.")
         return Evaluate(value)
 
@@ -223,6 +236,7 @@ class StmtParser(BlockParser):
         with self.scope():
             body = self.suite(node.body, node)
         self.contexts.pop()
+        self.require_declared(call, body, context)
         block = Block(
             name,
             tuple(context.iter_vars),

@@ -123,8 +123,8 @@ _INSTEAD = {
 }
 
 _EXTERN = (
-    "A PrimFunc calls nothing outside of itself: a graph function does, with "
-    'R.call_dps_packed("name", args, out_type).'
+    "A PrimFunc calls functions of C, T.call_extern(dtype, symbol, args), and no others: those of "
+    'Python a graph function calls, R.call_dps_packed("name", args, out_type).'
 )
 _POINTER = (
     "A pointer is no value here: index the buffer, or name a region of it with T.match_buffer."
@@ -144,8 +144,6 @@ _ATTRIBUTE = (
 ELSEWHERE: dict[str, str] = {
     **dict.fromkeys(
         (
-            "call_extern",
-            "call_pure_extern",
             "call_packed",
             "call_packed_lowered",
             "call_cpacked",
@@ -155,7 +153,7 @@ ELSEWHERE: dict[str, str] = {
         ),
         _EXTERN,
     ),
-    **dict.fromkeys(("address_of", "tvm_access_ptr", "ptr_byte_offset", "isnullptr"), _POINTER),
+    **dict.fromkeys(("ptr_byte_offset", "isnullptr"), _POINTER),
     **dict.fromkeys(("tvm_thread_allreduce", "tvm_warp_shuffle"), _THREADS),
     "tvm_storage_sync": _BARRIER,
     **dict.fromkeys(("attr", "iter_var", "env_thread", "AttrStmt"), _ATTRIBUTE),

@@ -382,9 +382,15 @@ class ValueParser:
         if isinstance(base, Buffer):
             if node.attr == "data":
                 return base
-            if node.attr in ("shape", "dtype"):
+            if node.attr == "strides":
+                return base.all_strides
+            if node.attr in ("shape", "dtype", "elem_offset"):
                 return getattr(base, node.attr)
-            raise self.error(node, f"A buffer has shape, dtype and data here, not {node.attr!r}.")
+            raise self.error(
+                node,
+                "A buffer has shape, dtype, strides, elem_offset and data here, not "
+                f"{node.attr!r}.",
+            )
         raise self.error(
             node, f"Attributes are taken of T and of buffers, not of {describe(base)}."
         )

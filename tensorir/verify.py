@@ -31,7 +31,7 @@ from .stmt import (
     SeqStmt,
     Stmt,
 )
-from .visitor import free_vars
+from .visitor import free_vars, own_pointers
 
 STATEMENTS = (BufferStore, For, BlockRealize, SeqStmt, IfThenElse, LetStmt, Evaluate, Allocate)
 
@@ -460,6 +460,80 @@ def _verify_call(func: PrimFunc, n: Call) -> None:
         raise _broken(func, law, f"{n.op} of dtype {n.dtype}, which gives {dtype}", n)
 
 
+# -- functions of C --------------------------------------------------------------------------------
+def verify_extern_calls(func: PrimFunc) -> None:
+    """Functions of C take scalars, strings and pointers, write as statements alone, and stand in
+    blocks that declare what their pointers lead to."""
+    statements = {id(n.value) for n in _nodes(func) if isinstance(n, Evaluate)}
+    called: set[int] = set()
+    for n in _nodes(func):
+        if isinstance(n, e.ExternCall):
+            called.update([id(a) for a in n.args if isinstance(a, e.AccessPtr)])
+            _verify_extern_call(func, n, is_statement=id(n) in statements)
+        elif isinstance(n, e.AccessPtr):
+            _verify_pointer(func, n, is_argument=id(n) in called)
+        elif isinstance(n, BlockRealize) and (n is not func.body or n.block.reads):
+            _verify_declared(func, n.block, own_pointers(n.block.body))
+        elif isinstance(n, BlockRealize):
+            for p in own_pointers(n.block.body):
+                law = (
+                    "a function of C that has pointers stands in a block that declares what it does"
+                )
+                raise _broken(
+                    func, law, f"a pointer to {p.buffer.name!r} outside of every block", p
+                )
+
+
+def _verify_extern_call(func: PrimFunc, n: e.ExternCall, *, is_statement: bool) -> None:
+    law = "a function of C takes and gives scalars of up to 64 bits, and takes strings and pointers"
+    for value in (*n.args, n):
+        is_address = isinstance(value, e.AccessPtr | e.StringImm | e.ExternCall)
+        if value.dtype == "handle" and is_address and (value is n or type(value) is not type(n)):
+            continue
+        scalar = value.dtype.lanes == 1 and value.dtype.scalar not in ("float16", "bfloat16")
+        if not scalar or value.dtype == "handle":
+            raise _broken(func, law, f"a value of dtype {value.dtype} for {n.symbol!r}", n)
+    if is_statement:
+        return
+    if n.dtype == "handle":
+        law = "a function of C that gives nothing is a statement, T.evaluate(T.call_extern(...))"
+        raise _broken(func, law, f"{n.symbol!r} as a value", n)
+    written = next((a for a in n.args if isinstance(a, e.AccessPtr) and a.is_written), None)
+    if written is not None:
+        law = "a function of C that writes memory is a statement, T.evaluate(T.call_extern(...))"
+        found = f"{n.symbol!r} as a value, with a pointer to write {written.buffer.name!r}"
+        raise _broken(func, law, found, n)
+
+
+def _verify_pointer(func: PrimFunc, n: e.AccessPtr, *, is_argument: bool) -> None:
+    law = 'a pointer is an argument of a function of C; it is for "r", "w" or "rw"'
+    if not is_argument:
+        raise _broken(func, law, f"a pointer to {n.buffer.name!r} as a value", n)
+    if n.mask not in ("r", "w", "rw"):
+        raise _broken(func, law, f"the mask {n.mask!r}", n)
+    if not isinstance(n.element, BufferLoad) or n.element.predicate is not None:
+        raise _broken(func, "a pointer leads to an element of a buffer", "none", n)
+    if n.offset.dtype is not INDEX:
+        law = "the offset of a pointer is int64"
+        raise _broken(func, law, f"an offset of dtype {n.offset.dtype}", n)
+
+
+def _verify_declared(func: PrimFunc, block: Block, pointers: list[e.AccessPtr]) -> None:
+    views = {m.buffer: m.source.buffer for m in block.match_buffers}
+    for p in pointers:
+        if p.buffer in block.alloc_buffers:
+            continue
+        buffer = views.get(p.buffer, p.buffer)
+        for letter, word, regions in (
+            ("r", "reads", block.reads),
+            ("w", "writes", block.writes),
+        ):
+            if letter in p.mask and all(r.buffer is not buffer for r in regions):
+                law = f"a block declares in T.{word} what the functions that it calls do"
+                found = f"the block {block.name!r} without {buffer.name!r} in T.{word}"
+                raise _broken(func, law, found, p, block)
+
+
 LAWS: tuple[Callable[[PrimFunc], None], ...] = (
     verify_root,
     verify_statements,
@@ -473,5 +547,6 @@ LAWS: tuple[Callable[[PrimFunc], None], ...] = (
     verify_regions,
     verify_reduce_axes,
     verify_dtypes,
+    verify_extern_calls,
 )
 """In an order in which later laws may rely on earlier ones."""

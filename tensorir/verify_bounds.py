@@ -23,6 +23,7 @@ from .expr import And as AndExpr
 from .function import PrimFunc
 from .printer import print_expr, print_marked
 from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt
+from .visitor import own_pointers
 
 
 def verify_bounds(func: PrimFunc) -> PrimFunc:
@@ -120,6 +121,11 @@ class _Bounds:
         if n.init is not None:
             self.visit(n.init)
         self.visit(n.body)
+        if own_pointers(n.body):
+            for region in (*n.reads, *n.writes):
+                ends = [r.min + (r.extent - 1) for r in region.region]
+                self._access(n, region.buffer, tuple([r.min for r in region.region]), None)
+                self._access(n, region.buffer, tuple(ends), None)
 
     def _access(
         self, n: Node, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None

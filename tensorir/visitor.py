@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from ..support.node import Node, children, map_children, walk
 from .buffer import Buffer
-from .expr import BufferLoad, Expr, Var
-from .stmt import BufferStore
+from .expr import AccessPtr, BufferLoad, Expr, Var
+from .stmt import BlockRealize, BufferStore
 
 N = TypeVar("N", bound=Node)
 
@@ -103,13 +103,36 @@ def uses(n: Node, var: Var) -> bool:
     return any(m is var for m in walk(n))
 
 
+def stored_buffer(n: Node) -> Buffer | None:
+    """The buffer that a store writes, or a function that is called with a pointer to it."""
+    if isinstance(n, BufferStore) or (isinstance(n, AccessPtr) and n.is_written):
+        return n.buffer
+    return None
+
+
+def own_pointers(n: Node) -> list[AccessPtr]:
+    """The pointers that functions are called with in ``n``, outside of the blocks in it."""
+    found: list[AccessPtr] = []
+    stack: list[Node] = [n]
+    while stack:
+        m = stack.pop()
+        if isinstance(m, AccessPtr):
+            found.append(m)
+        if isinstance(m, BlockRealize):
+            stack += [m.predicate, *reversed(m.iter_values)]
+        else:
+            stack.extend(reversed(list(children(m))))
+    return found
+
+
 def accessed_buffers(n: Node) -> tuple[list[Buffer], list[Buffer]]:
-    """The buffers that ``n`` loads from and stores to, each once, in order of first appearance."""
+    """The buffers that ``n`` loads from and stores to, each once, in order of first appearance. A
+    function that is called with a pointer counts as a load, and as a store where it writes."""
     loads: dict[int, Buffer] = {}
     stores: dict[int, Buffer] = {}
     for m in walk(n):
         if isinstance(m, BufferLoad):
             loads.setdefault(id(m.buffer), m.buffer)
-        elif isinstance(m, BufferStore):
-            stores.setdefault(id(m.buffer), m.buffer)
+        elif (stored := stored_buffer(m)) is not None:
+            stores.setdefault(id(stored), stored)
     return list(loads.values()), list(stores.values())

@@ -21,6 +21,7 @@ from ..tensorir.expr import (
     Call,
     Div,
     Expr,
+    ExternCall,
     IntImm,
     Max,
     Min,
@@ -97,6 +98,12 @@ class TuneTask:
             raise TuningError(
                 f"{name!r} has scalar parameters ({', '.join(map(repr, scalars))}); pass them as "
                 "tensors of shape ()."
+            )
+        called = [n.symbol for n in walk(func.body) if isinstance(n, ExternCall)]
+        if called:
+            raise TuningError(
+                f"{name!r} calls the function of C {called[0]!r}, which the processes that "
+                "candidates are measured in do not have. Schedule it by hand, and tune the others."
             )
         if not func.written:
             raise TuningError(

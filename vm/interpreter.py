@@ -97,7 +97,9 @@ class VirtualMachine:
         verify_program(program)
         self.program = program
         self.constants = [_constant(program.constants, i) for i in range(len(program.constants))]
-        self.library = load_objects(program.objects) if library is None else library
+        self.library = (
+            load_objects(program.objects, program.symbols) if library is None else library
+        )
         pool = WorkspacePool()
         self.kernels: dict[str, BoundKernel] = {
             name: bind_kernel(kernel, self.library, runtime=runtime, pool=pool)

@@ -9,7 +9,7 @@ objects of x86-64; the others are for ``llvm_linker``, whose import takes longer
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..support.config import flag
 from ..support.errors import UnknownFunctionError, VMError
@@ -38,14 +38,8 @@ class NativeLibrary:
         return tuple(self._addresses)
 
 
-def load_objects(images: Sequence[bytes]) -> NativeLibrary:
-    """Link ELF images into the process as one library.
-
-    The images resolve each other's symbols and the process's. Raises VMError for what is no object
-    of this machine, for a symbol defined twice, and for one defined nowhere.
-    """
-    if not images:
-        return NativeLibrary(None, {})
+def _names(images: Sequence[bytes]) -> tuple[dict[str, int], dict[str, None]]:
+    """What objects define, with the number of the object, and what they leave to others."""
     defined: dict[str, int] = {}
     undefined: dict[str, None] = {}
     for number, image in enumerate(images):
@@ -59,8 +53,25 @@ def load_objects(images: Sequence[bytes]) -> NativeLibrary:
                 )
             else:
                 defined[name] = number
-    process = ctypes.CDLL(None)
-    missing = [n for n in undefined if n not in defined and not hasattr(process, n)]
+    return defined, undefined
+
+
+def load_objects(
+    images: Sequence[bytes], symbols: Mapping[str, int] | None = None
+) -> NativeLibrary:
+    """Link ELF images into the process as one library.
+
+    The images resolve each other's symbols, those of ``symbols`` (addresses), and the process's.
+    Raises VMError for what is no object
+    of this machine, for a symbol defined twice, and for one defined nowhere.
+    """
+    if not images:
+        return NativeLibrary(None, {})
+    defined, undefined = _names(images)
+    process, given = ctypes.CDLL(None), symbols or {}
+    missing = [
+        n for n in undefined if n not in defined and n not in given and not hasattr(process, n)
+    ]
     if missing:
         raise VMError(
             f"The object code needs {', '.join(map(repr, missing))}, which neither another object "
@@ -68,11 +79,18 @@ def load_objects(images: Sequence[bytes]) -> NativeLibrary:
         )
 
     def external(name: str) -> int:
+        if name in given:
+            return given[name]
         # A weak symbol that is nowhere stands for 0.
         found = getattr(process, name, None)
         return 0 if found is None else ctypes.cast(found, ctypes.c_void_p).value or 0
 
     linked = link_x86_64(images, external)
+    if linked is None and any(n in given for n in undefined):
+        raise VMError(
+            "The object code calls functions by addresses of this process, and has relocations "
+            "that only LLVM's linker knows, which takes none: pass their code as objects."
+        )
     if linked is None:
         from .llvm_linker import link_with_llvm
 

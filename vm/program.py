@@ -150,6 +150,10 @@ class Program:
     objects: list[bytes] = field(default_factory=list)
     target: dict[str, object] = field(default_factory=dict)
     """CPU name and features that the objects need: {"triple", "cpu", "features"}."""
+    symbols: dict[str, int] = field(default_factory=dict)
+    """Addresses of functions that the objects call, in this process: no file can keep them."""
+    held: list[object] = field(default_factory=list, repr=False)
+    """What keeps the code at those addresses."""
 
 
 KINDS = ("kernel", "builtin", "env", "vm")

@@ -15,7 +15,9 @@ import numpy as np
 
 from ...support.dtype import DType
 from ...support.errors import InternalError
+from ...support.node import walk
 from ...support.passes import Pass
+from ...tensorir.expr import ExternCall
 from ...tensorir.function import PrimFunc
 from ..dim import static_shape
 from ..expr import Atom, Call, CallDPS, Constant, ShapeExpr, Tuple, Value
@@ -83,6 +85,8 @@ class _Folder(ExprMutator):
         constants = self._foldable(new.args, new.out_type)
         if constants is None or not isinstance(func, PrimFunc) or func.shape_vars:
             return new
+        if any(isinstance(n, ExternCall) for n in walk(func.body)):
+            return new  # its code comes when the program is built
         return self._folded(func, constants, new.out_type)
 
     def _foldable(self, args: Sequence[Atom], kind: Type) -> list[Constant] | None:

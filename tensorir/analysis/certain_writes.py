@@ -14,11 +14,26 @@ from weakref import WeakKeyDictionary
 from ...support.node import replace, walk
 from ..arith import expr_key
 from ..buffer import Buffer, BufferRegion, Range
-from ..expr import EQ, LT, BufferLoad, Expr, IntImm, Ramp, Var, add, all_of, is_const, sub
+from ..expr import (
+    EQ,
+    LT,
+    AccessPtr,
+    BufferLoad,
+    Expr,
+    ExternCall,
+    IntImm,
+    Ramp,
+    Var,
+    add,
+    all_of,
+    is_const,
+    sub,
+)
 from ..stmt import (
     Block,
     BlockRealize,
     BufferStore,
+    Evaluate,
     For,
     IfThenElse,
     IterVar,
@@ -236,8 +251,23 @@ class _Certain:
                 for w in s.block.writes:
                     if w.buffer is self.buffer or w.buffer in self.views:
                         yield from self._written(w, s)
+            case Evaluate(ExternCall(args=args)):
+                if any(isinstance(a, AccessPtr) and self._is_whole(a) for a in args):
+                    yield from self._declared()
             case _:
                 return
+
+    def _is_whole(self, p: AccessPtr) -> bool:
+        """Whether a function of C has a pointer to write the buffer with: it writes all that the
+        block declares."""
+        return p.mask == "w" and (p.buffer is self.buffer or p.buffer in self.views)
+
+    def _declared(self) -> Iterator[Box]:
+        bounds = self.axes | loop_bounds(self.loops)
+        if all(_is_positive(x.extent, bounds) for x in self.loops):
+            for w in self.block.writes:
+                if w.buffer is self.buffer:
+                    yield Box([r.min for r in w.region], [r.extent for r in w.region], True)
 
     def _written(self, region: BufferRegion, realize: BlockRealize | None) -> Iterator[Box]:
         """What a region becomes while the loops entered run, where all of that is written; of a

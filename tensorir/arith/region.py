@@ -15,6 +15,7 @@ from ...support.node import Node, walk
 from ...support.structural import structural_equal
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import (
+    AccessPtr,
     BufferLoad,
     Expr,
     FloorDiv,
@@ -291,6 +292,16 @@ class _Accesses(Visitor):
         self._note(self.reads, point_region(n.buffer, n.indices))
         for i in n.indices:
             self.visit(i)
+
+    def visit_AccessPtr(self, n: AccessPtr) -> None:  # noqa: N802
+        """What a called function touches, nobody sees: all of the buffer, where the program does
+        not say it."""
+        for i in (*n.element.indices, n.offset):
+            self.visit(i)
+        if "r" in n.mask:
+            self._note(self.reads, full_region(n.buffer))
+        if n.is_written:
+            self._note(self.writes, full_region(n.buffer))
 
     def visit_BufferStore(self, n: BufferStore) -> None:  # noqa: N802
         self.visit(n.value)

@@ -23,6 +23,7 @@ from ..expr import (
     BufferLoad,
     Call,
     Expr,
+    ExternCall,
     IntImm,
     Not,
     Or,
@@ -174,7 +175,7 @@ def _rebuild(e: Expr, parts: Any) -> Expr:
 
 def is_stable(e: Expr) -> bool:
     """Whether a condition means the same later on: it reads no memory and calls nothing opaque."""
-    return not any(isinstance(n, BufferLoad | Call) for n in walk(e))
+    return not any(isinstance(n, BufferLoad | Call | ExternCall) for n in walk(e))
 
 
 _FOLD: dict[type, Callable[[int, int], bool]] = {

@@ -22,7 +22,18 @@ from llvmlite import ir
 from ...support.node import walk
 from ..arith.linear import Linear
 from ..buffer import Buffer
-from ..expr import BufferLoad, Call, Div, Expr, FloorDiv, FloorMod, IntImm, Mul, Var
+from ..expr import (
+    BufferLoad,
+    Call,
+    Div,
+    Expr,
+    ExternCall,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Mul,
+    Var,
+)
 from ..lowering.scope import Scope
 from .llvm_types import I64, Literal
 
@@ -155,7 +166,7 @@ class Frames:
                     known = max(known, self.levels[id(n)])
                 elif isinstance(n, BufferLoad) and self._is_steady(n):
                     loads = True
-                elif isinstance(n, BufferLoad | Call) or (
+                elif isinstance(n, BufferLoad | Call | ExternCall) or (
                     isinstance(n, Div | FloorDiv | FloorMod) and not isinstance(n.b, IntImm)
                 ):
                     # Other loads, branches and divisions that could trap stay where the program

@@ -30,7 +30,7 @@ from ...support.errors import CodegenError, InternalError
 from ...support.node import Node, children
 from ...support.target import Target
 from ..buffer import Buffer
-from ..expr import BufferLoad, Expr, IntImm, Let, Var
+from ..expr import AccessPtr, BufferLoad, Expr, IntImm, Let, Var
 from ..function import PrimFunc
 from ..lowering.lower_blocks import NON_TEMPORAL
 from ..lowering.lower_parallel import GRAIN
@@ -41,6 +41,7 @@ from ..stmt import Allocate, BufferStore, For, LetStmt, Stmt, annotation
 from ..visitor import free_vars
 from .dot2 import pair_unit
 from .dot4 import dot_unit
+from .extern_calls import Imported
 from .frames import Memory, constant_index
 from .llvm_stmt import StmtEmitter
 from .llvm_types import I8, I32, I64, PTR, VOID, alloca, call_intrinsic, memory_type, register_type
@@ -93,7 +94,7 @@ class _Region:
     """The bodies of the parallel loops inside."""
 
 
-_NOTED = frozenset({BufferLoad, BufferStore, For, LetStmt, Let, Allocate})
+_NOTED = frozenset({AccessPtr, BufferLoad, BufferStore, For, LetStmt, Let, Allocate})
 """The nodes, besides Vars, that a scan notes something of; of the others, which are most, it wants
 the nodes below."""
 
@@ -132,6 +133,9 @@ class _Scan:
                     self.region.written.add(id(buffer))
                 if buffer.scope == "register":
                     self.region.indices.setdefault(id(buffer), {})[id(indices[0])] = indices[0]
+            case AccessPtr():
+                if n.is_written:
+                    self.region.written.add(id(n.buffer))
             case For():
                 self.inside.add(id(n.var))
                 if n.kind == "parallel":
@@ -163,9 +167,16 @@ class _Scan:
 class FunctionEmitter:
     """Emits one LoweredFunc into a module."""
 
-    def __init__(self, module: ir.Module, lowered: LoweredFunc, target: Target) -> None:
+    def __init__(
+        self,
+        module: ir.Module,
+        lowered: LoweredFunc,
+        target: Target,
+        imported: Imported | None = None,
+    ) -> None:
         self.module = module
         self.lowered = lowered
+        self.imported: Imported = imported or {}
         self.func: PrimFunc = lowered.func
         self.symbol = str(self.func.attr("global_symbol", self.func.name))
         self.target = target
@@ -281,6 +292,7 @@ class FunctionEmitter:
         emitter.has_gather = emitter.has_scatter = emitter.has_scale = known.masks
         if self.target.is_x86 and not (known.has_many_registers or known.fma):
             emitter.stepwise = self.target.vector_bits
+        emitter.imported = self.imported
         emitter.dot_unit = dot_unit(self.target)
         emitter.pair_unit = pair_unit(self.target)
         emitter.tiles, emitter.hoists_config = known.tiles, not region.parallel

@@ -26,6 +26,7 @@ from ..expr import (
     LE,
     LT,
     NE,
+    AccessPtr,
     Add,
     And,
     Broadcast,
@@ -35,6 +36,7 @@ from ..expr import (
     CompareOp,
     Div,
     Expr,
+    ExternCall,
     FloatImm,
     FloorDiv,
     FloorMod,
@@ -56,6 +58,7 @@ from . import intrinsics
 from .chosen_loads import ChosenLoads
 from .dot2 import PairUnit, emit_dot2
 from .dot4 import DotUnit, emit_dot4, interleave
+from .extern_calls import emit_extern_call, string_pointer
 from .frames import Key
 from .llvm_types import (
     I32,
@@ -65,6 +68,7 @@ from .llvm_types import (
     from_float32,
     int_vector,
     is_half,
+    memory_type,
     register_type,
     splat,
     to_float32,
@@ -133,7 +137,13 @@ class ExprEmitter(ChosenLoads):
             case Let(var, value, body):
                 self.bind(var, self.expr(value))
                 return self.expr(body)
-            case StringImm() | Reduce():
+            case ExternCall():
+                return self._extern(e)
+            case AccessPtr():
+                return self._pointer(e)
+            case StringImm(text):
+                return string_pointer(self.builder, text)
+            case Reduce():
                 raise CodegenError(f"{type(e).__name__} is no value that a kernel can compute.")
             case _:
                 assert_never(e)  # type: ignore[arg-type]
@@ -167,7 +177,7 @@ class ExprEmitter(ChosenLoads):
     def _is_index(self, e: Expr) -> bool:
         """Whether int64 arithmetic is on loop variables and dimensions, not on loaded data."""
         return not any(
-            isinstance(n, BufferLoad | Cast | Call | Let | Select | Div)
+            isinstance(n, BufferLoad | Cast | Call | ExternCall | Let | Select | Div)
             or (isinstance(n, Var) and n.dtype is not INDEX)
             for n in walk(e)
         )
@@ -377,6 +387,23 @@ class ExprEmitter(ChosenLoads):
             case _:
                 return self._intrinsic(e)
 
+    def _pointer(self, e: AccessPtr) -> ir.Value:
+        if id(e.buffer) in self.registers:
+            raise CodegenError(
+                f"The buffer {e.buffer.name!r} has the scope register and no address to call a "
+                "function with: give it scope 'local'."
+            )
+        form = self.linear(e.element.indices[0])
+        return self.address(e.buffer, form, memory_type(e.buffer.dtype))
+
+    def _extern(self, e: ExternCall) -> ir.Value:
+        """A call from outside; what it writes is forgotten."""
+        result = emit_extern_call(self.builder, e, [self.expr(a) for a in e.args], self.imported)
+        for a in e.args:
+            if isinstance(a, AccessPtr) and a.is_written:
+                self.stored(a.buffer)
+        return result
+
     def _intrinsic(self, e: Call) -> ir.Value:
         args = [self.expr(a) for a in e.args]
         return intrinsics.emit_intrinsic(
@@ -491,9 +518,10 @@ def _never_nan(e: Expr) -> bool:
 
 
 def _costs(e: Expr) -> bool:
-    """Whether ``e`` loads, which may not be allowed, or divides integers, which takes long."""
+    """Whether ``e`` loads, which may not be allowed, or divides integers or calls a function, which
+    takes long."""
     return any(
-        isinstance(n, BufferLoad)
+        isinstance(n, BufferLoad | ExternCall)
         or (isinstance(n, Div | FloorDiv | FloorMod) and not n.dtype.is_float)
         for n in walk(e)
     )

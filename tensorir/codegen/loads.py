@@ -27,6 +27,7 @@ from ..buffer import Buffer
 from ..expr import INDEX, Add, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, add
 from ..lowering.vectorize_loops import may_fault
 from ..stmt import BufferStore
+from .extern_calls import Imported
 from .frames import Frames, Key
 from .llvm_types import (
     I1,
@@ -75,6 +76,8 @@ class MemoryEmitter(Frames):
         super().__init__(builder, may_alias=may_alias)
         self.registers: dict[int, Registers] = {}
         self.kept: list[ir.Value] = []
+        self.imported: Imported = {}
+        """The functions that LLVM IR of the program's defines."""
         self.calls: dict[Key, ir.Value] = {}
         """The calls emitted for the statement at hand that may be found again."""
 

@@ -26,6 +26,7 @@ from ...support.target import Target
 from ..expr import Broadcast, IntImm, Ramp
 from ..lowering.pipeline import LoweredFunc
 from ..stmt import BufferStore, For
+from .foreign_ir import import_llvm, link_imported, signatures
 from .function import FunctionEmitter
 
 _SIGN_BITS = re.compile(
@@ -77,6 +78,21 @@ def emit_object(
     return replace(again, llvm_seconds=code.llvm_seconds + again.llvm_seconds)
 
 
+def emit_foreign_ir(text: str, target: Target) -> bytes:
+    """Object code of LLVM IR that a user writes, optimised; raises CodegenError for what is
+    none."""
+    target = resolve(target)
+    module = import_llvm(text, new_module(target), binding.create_context())
+    run_default_passes(module, target)
+    return emit_module(module, target).image
+
+
+def defined_in(text: str) -> tuple[str, ...]:
+    """The functions that LLVM IR defines; raises CodegenError for what is none."""
+    module = import_llvm(text, ir.Module("names", context=ir.Context()), binding.create_context())
+    return tuple(signatures(module))
+
+
 def may_lack_masks(image: bytes, target: Target) -> bool:
     """Whether code may use a mask register that nothing has written.
 
@@ -99,13 +115,19 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
         if chosen or (kind == "shaped" and not lowered):
             module = new_module(target)
             accumulating: list[str] = []
+            texts = dict.fromkeys([text for f in chosen for text in f.imports])
+            foreign = [import_llvm(text, module, context) for text in texts]
+            imported = {name: kind for m in foreign for name, kind in signatures(m).items()}
             for f in chosen:
-                emitter = FunctionEmitter(module, f, target)
+                emitter = FunctionEmitter(module, f, target, imported)
                 emitter.emit()
                 accumulating += emitter.accumulating
             text = str(module)
             start = time.perf_counter()
             parsed = parsed_text(text, module, context)
+            for m in foreign:
+                run_default_passes(m, target)
+                link_imported(parsed, m)
             if kind == "shaped":
                 run_scheduled_passes(parsed, target, accumulating)
             elif kind == "open":
@@ -115,6 +137,8 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
                 run_default_passes(parsed, target)
                 if not _is_valid(parsed):
                     parsed = parsed_text(text, module, context)
+                    for text in texts:
+                        link_imported(parsed, import_llvm(text, module, context))
                     run_default_passes(parsed, target, slp_vectorization=False)
             parts.append(parsed)
             seconds += time.perf_counter() - start

@@ -22,11 +22,13 @@ from ...support.node import children, walk
 from ..buffer import Buffer
 from ..expr import (
     INDEX,
+    AccessPtr,
     Add,
     Broadcast,
     BufferLoad,
     Call,
     Expr,
+    ExternCall,
     FloatImm,
     FloorDiv,
     FloorMod,
@@ -76,7 +78,7 @@ _MISS = 60
 """Operations of an access at a place that is read from memory: nothing can be fetched ahead."""
 _FUNCTION = 12
 """Operations of a call such as ``exp``."""
-_FREE = (Var, IntImm, FloatImm, StringImm, Broadcast, Ramp)
+_FREE = (AccessPtr, Var, IntImm, FloatImm, StringImm, Broadcast, Ramp)
 
 Bounds = dict[Var, tuple[Expr, Expr]]
 """The least and the largest value of each loop variable, over the symbolic sizes."""
@@ -180,6 +182,8 @@ class Work:
         for n in _nodes(value):
             if isinstance(n, BufferLoad):
                 counts.append(self._access(n.buffer, n.indices, n))
+            elif isinstance(n, ExternCall):
+                counts.append(IntImm(_FUNCTION))
             elif isinstance(n, Call) and n.op != "fma":
                 counts.append(IntImm(_FUNCTION * self._vectors(n)))
             elif not isinstance(n, _FREE):

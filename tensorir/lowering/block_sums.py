@@ -67,7 +67,7 @@ from ..stmt import (
     annotation,
     seq,
 )
-from ..visitor import replace_buffers, substitute, uses
+from ..visitor import replace_buffers, stored_buffer, substitute, uses
 from .scope import Scope
 
 SUM_BLOCK = "sum_block"
@@ -328,7 +328,8 @@ def _runs_once(loop: For, conditions: Sequence[Expr]) -> bool:
 
 def _changed(body: Stmt) -> frozenset[Buffer]:
     """The buffers that are written in ``body``, or are there in it alone."""
-    return frozenset([n.buffer for n in walk(body) if isinstance(n, BufferStore | Allocate)])
+    found = [n.buffer if isinstance(n, Allocate) else stored_buffer(n) for n in walk(body)]
+    return frozenset([b for b in found if b is not None])
 
 
 def _loads_any(exprs: Iterable[Expr], buffers: frozenset[Buffer]) -> bool:

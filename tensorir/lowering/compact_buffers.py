@@ -10,7 +10,8 @@ memory keeps its address from one iteration to the next, so an accumulator under
 survives. What is written only where a loop stands at one value (a panel packed in its first
 iteration) outlives that loop, and so does what the loop's annotation ``lift_allocation`` names.
 Runs on simplified loops, before buffers are flattened. A buffer that a block wants aligned gets its
-strides here, where its shape is final.
+strides here, where its shape is final. One that a called function has a pointer to stays where and
+as it is: the function reads more than one element, in a layout that the program has told it.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...support.errors import CodegenError
 from ...support.node import map_children, walk
 from ..arith.linear import ZERO, Linear, render
 from ..buffer import Buffer
 from ..dim_align import DIM_ALIGN, PADDED, Alignment, aligned_strides, is_compact
-from ..expr import EQ, INDEX, BufferLoad, Expr, IntImm, Let, Var
+from ..expr import EQ, INDEX, AccessPtr, BufferLoad, Expr, IntImm, Let, Var
 from ..function import PrimFunc
 from ..rolling import ROLLING
 from ..stmt import (
@@ -45,7 +47,10 @@ def compact_buffers(func: PrimFunc) -> PrimFunc:
     finder.stmt(func.body)
     if not finder.found:
         return func
-    plans = {key: _aligned(_plan(u, finder), u.alignment) for key, u in finder.found.items()}
+    plans = {
+        key: _aligned(_plan(u, finder), u.alignment, pinned=u.pinned)
+        for key, u in finder.found.items()
+    }
     body = _Rewrite(plans, finder.scope).stmt(func.body)
     return PrimFunc(func.params, body, func.attrs, func.name)
 
@@ -69,6 +74,8 @@ class _Uses:
     """The buffer is circular: its content passes between the iterations below, and so does its
     layout."""
     accesses: list[_Access] = field(default_factory=list)
+    pinned: bool = False
+    """A called function has a pointer to it."""
     deepest: int | None = None
     """Number of loops that may at most be around the buffer at its new place."""
 
@@ -140,6 +147,8 @@ class _Accesses:
         for n in walk(e):
             if type(n) is BufferLoad:
                 self._record(n.buffer, n.indices, is_store=False)
+            elif type(n) is AccessPtr and id(n.buffer) in self.found:
+                self.found[id(n.buffer)].pinned = True
 
     def _record(self, buffer: Buffer, indices: tuple[Expr, ...], *, is_store: bool) -> None:
         uses = self.found.get(id(buffer))
@@ -164,7 +173,7 @@ class _Accesses:
 def _plan(uses: _Uses, outside: _Accesses) -> _Plan:
     buffer = uses.buffer
     paths = [a.loops for a in uses.accesses]
-    if not paths or buffer.strides:
+    if not paths or buffer.strides or uses.pinned:
         return _Plan(None, buffer, (ZERO,) * buffer.ndim)
     depth = uses.depth
     while not uses.stays and all(len(p) > depth and p[depth] is paths[0][depth] for p in paths):
@@ -288,11 +297,16 @@ def _place(buffer: Buffer, loop: For | None, region: list[_Side]) -> _Plan:
     return _Plan(loop, buffer, tuple(mins))
 
 
-def _aligned(plan: _Plan, alignment: Alignment) -> _Plan:
+def _aligned(plan: _Plan, alignment: Alignment, *, pinned: bool) -> _Plan:
     """The plan with strides as the program asks for them."""
     old = plan.buffer
     if not alignment or old.strides:
         return plan
+    if pinned:
+        raise CodegenError(
+            f"The rows of {old.name!r} are to be aligned (storage_align), and a function is called "
+            "with a pointer to it, whose layout the program has told it."
+        )
     strides = aligned_strides(old.shape, alignment)
     if is_compact(old.shape, strides):
         return plan

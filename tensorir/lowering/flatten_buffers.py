@@ -15,7 +15,21 @@ from ..arith.linear import ONE, ZERO, Linear, render
 from ..arith.rules_add import rewrite_sum
 from ..buffer import Buffer
 from ..dim_align import PADDED
-from ..expr import Add, Broadcast, BufferLoad, Expr, IntImm, Mul, Ramp, Var, add, mul, sub
+from ..expr import (
+    INDEX,
+    AccessPtr,
+    Add,
+    Broadcast,
+    BufferLoad,
+    Expr,
+    IntImm,
+    Mul,
+    Ramp,
+    Var,
+    add,
+    mul,
+    sub,
+)
 from ..function import Param, PrimFunc
 from ..stmt import Allocate, BufferStore, For, annotation
 from .scope import Scope
@@ -125,6 +139,11 @@ class _Flatten:
             flat = Buffer(flat.name, flat.shape, flat.dtype, flat.scope, alignment=ALIGNMENT)
             self.flat[id(n.buffer)] = flat
             return Allocate(flat, self.node(n.body), n.annotations)
+        if kind is AccessPtr:
+            where = self.index(n.buffer, n.element.indices)
+            where = self._joined(self.scope.linear(where) + self.scope.linear(self.node(n.offset)))
+            element = BufferLoad(self.buffer(n.buffer), (where,))
+            return AccessPtr(element, IntImm(0, INDEX), n.mask)
         if kind is Var or kind is Buffer:
             return n
         return map_children(n, self.node)

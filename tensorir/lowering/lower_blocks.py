@@ -25,7 +25,7 @@ from ...support.node import map_children, walk
 from ..arith import expr_key
 from ..buffer import Buffer
 from ..dim_align import DIM_ALIGN, Alignment, alignments_in
-from ..expr import EQ, Add, BufferLoad, Call, Expr, IntImm, Let, Mul, Var, all_of
+from ..expr import EQ, AccessPtr, Add, BufferLoad, Call, Expr, IntImm, Let, Mul, Var, all_of
 from ..function import PrimFunc
 from ..printer import print_expr
 from ..reduction_form import combines_in_place
@@ -224,6 +224,8 @@ class _Lower:
             buffer, indices = self._access(e.buffer, e.indices)
             guard = self.expr(e.predicate) if e.predicate is not None else None
             return BufferLoad(buffer, indices, guard)
+        if kind is AccessPtr:
+            self.views.require_told_layout(e.buffer)
         if kind is Buffer:
             return e
         return map_children(e, self.expr)

@@ -57,6 +57,20 @@ class MatchViews:
             buffer, where = view.source, view.indices(where)
         return buffer, where
 
+    def require_told_layout(self, buffer: Buffer) -> None:
+        """Raises CodegenError for a view without strides that is not as compact as a function that
+        is called with a pointer to it must believe."""
+        view = self._views.get(id(buffer))
+        if view is None or buffer.strides or view.axes is None:
+            return
+        dims = zip(view.strides, _row_major(view.shape), view.shape, strict=True)
+        if not all(is_const(n, 1) or are_equal(s, wanted) for s, wanted, n in dims):
+            raise CodegenError(
+                f"A function is called with a pointer to the match_buffer {buffer.name!r}, which "
+                "is not compact and states no strides. Give it strides=[...] (T.int64() variables "
+                f"or numbers) and pass them: the strides are {_text(view.strides)}."
+            )
+
     def bind(
         self,
         match: MatchBuffer,

@@ -12,6 +12,7 @@ from .compact_buffers import compact_buffers
 from .drop_scope_tags import drop_scope_tags
 from .expand_intrinsics import expand_intrinsics
 from .flatten_buffers import flatten_buffers
+from .imported_llvm import imported_llvm
 from .lower_blocks import lower_blocks
 from .lower_parallel import lower_parallel
 from .place_prefetches import place_prefetches
@@ -39,6 +40,8 @@ class LoweredFunc:
     shared_bytes: Expr
     thread_bytes: Expr
     dims: tuple[Var, ...]
+    imports: tuple[str, ...] = ()
+    """LLVM IR whose functions the program calls."""
 
 
 def lower_func(func: PrimFunc, target: Target) -> LoweredFunc:
@@ -48,7 +51,7 @@ def lower_func(func: PrimFunc, target: Target) -> LoweredFunc:
     symbolic extent, an unrolling that explodes, a match_buffer that is no view, threads that
     exchange values where no order of loops gives them.
     """
-    dims = func.shape_vars
+    dims, imports = func.shape_vars, imported_llvm(func)
     lowered = lower_blocks(expand_intrinsics(split_threads(drop_scope_tags(func))))
     lowered = simplify_loops(lowered)
     lowered = compact_buffers(lowered)
@@ -60,4 +63,4 @@ def lower_func(func: PrimFunc, target: Target) -> LoweredFunc:
     lowered = unroll_loops(lowered)
     lowered = place_prefetches(lowered)
     lowered = lower_parallel(lowered)
-    return LoweredFunc(lowered, shared_bytes, thread_bytes, dims)
+    return LoweredFunc(lowered, shared_bytes, thread_bytes, dims, imports)

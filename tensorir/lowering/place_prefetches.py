@@ -52,7 +52,6 @@ from ..function import PrimFunc
 from ..intrinsics import call_intrin
 from ..stmt import (
     Allocate,
-    BufferStore,
     Evaluate,
     For,
     IfThenElse,
@@ -62,7 +61,7 @@ from ..stmt import (
     annotation,
     seq,
 )
-from ..visitor import substitute
+from ..visitor import stored_buffer, substitute
 from .prefetch_streams import SPARSE, Stream, per_line, streams
 from .scope import Scope
 
@@ -274,7 +273,7 @@ def _moved(
 
 
 def _stored(body: Stmt) -> frozenset[int]:
-    return frozenset([id(n.buffer) for n in walk(body) if isinstance(n, BufferStore)])
+    return frozenset([id(b) for n in walk(body) if (b := stored_buffer(n)) is not None])
 
 
 def _at(form: Linear, offset: int) -> Expr:

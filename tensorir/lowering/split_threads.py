@@ -45,7 +45,7 @@ from ..stmt import (
     Stmt,
     seq,
 )
-from ..visitor import Mutator, replace_buffers, substitute, uses
+from ..visitor import Mutator, accessed_buffers, replace_buffers, substitute, uses
 from .thread_accesses import accesses_below, depends, is_same_place, same_index, tells_threads
 from .thread_exchanges import EXCHANGED, Exchanges, is_thread_blocks, is_threads
 
@@ -76,7 +76,7 @@ def _require_blocks_apart(name: str, body: Stmt, shared: frozenset[Buffer]) -> N
         own = frozenset(_allocated_in(loop))
         outer = [n for n in path[:-1] if isinstance(n, For)]
         if Exchanges(shared - own, own, of_blocks=True).of_loop(loop, outer):
-            written = {n.buffer for n in walk(loop) if isinstance(n, BufferStore)}
+            written = set(accessed_buffers(loop)[1])
             loads = [n for n in walk(loop) if isinstance(n, BufferLoad)]
             read = {n.buffer.name for n in loads if n.buffer in written}
             raise CodegenError(

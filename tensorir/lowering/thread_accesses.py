@@ -30,7 +30,7 @@ from ..stmt import (
     MatchBuffer,
     Stmt,
 )
-from ..visitor import substitute, uses
+from ..visitor import stored_buffer, substitute, uses
 
 Indexed = BufferRegion | BufferLoad | BufferStore
 
@@ -138,8 +138,9 @@ def _declaring_all(block: Block) -> Block:
     loaded: dict[Buffer, None] = {}
     own_elements = {_place(w) for w in block.writes}
     for n in walk(block):
-        if isinstance(n, BufferStore) and n.buffer not in written:
-            stored[n.buffer] = None
+        made = stored_buffer(n)
+        if made is not None and made not in written:
+            stored[made] = None
         elif isinstance(n, BufferLoad) and n.buffer not in read:
             # A sum reads what it writes, and need not say so.
             here = _element(n.buffer, n.indices)

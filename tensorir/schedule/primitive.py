@@ -142,7 +142,7 @@ def _declared(method: Method, group: str, role: Role, arguments: dict[str, Argum
             given[argument] = kind.resolve(self, name, given[argument])
         self._noted = {}
         loops = given.pop(several) if several else ()
-        result = method(self, *loops, **given)
+        result = self._rewriting(name, lambda: method(self, *loops, **given))
         if several:
             given[several] = loops
         inputs, attrs = row.recorded({**given, **self._noted})

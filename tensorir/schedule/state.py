@@ -23,6 +23,7 @@ from ..printer import print_func
 from ..stmt import BlockRealize
 from ..visitor import free_vars, substitute
 from .arguments import require_int, require_text
+from .foreign_memory import BRINGS, calls_out, require_memory_kept
 from .trace.handles import BlockHandle, LoopHandle, LoopRV
 from .trace.trace import Argument, Instruction, Trace
 from .trace.values import RV
@@ -92,6 +93,8 @@ class ScheduleState:
                     "statements stand in no T.block.",
                 )
         self._changed: frozenset[str] = frozenset()
+        self._calls_out: set[str] | None = None
+        """The functions that call functions of C; None where nobody has looked."""
         self._working = self._default_function()
         self._renamings: tuple[tuple[str, str, str], ...] = ()
         self._births: dict[BlockHandle, int] = {}
@@ -280,6 +283,23 @@ class ScheduleState:
         return var
 
     # -- recording ---------------------------------------------------------------------------------
+    def _rewriting(self, primitive: str, rewrite: Callable[[], Any]) -> Any:
+        """What a primitive gives. Where a function calls functions of C, memory that these have
+        pointers to is as it was, or nothing has been done."""
+        before, state = self._functions, dict(self.__dict__)
+        if self._calls_out is None:
+            self._calls_out = {name for name, f in before.items() if calls_out(f)}
+        result = rewrite()
+        for name in self._calls_out:
+            try:
+                require_memory_kept(primitive, before[name], self._functions[name])
+            except ScheduleError:
+                self.__dict__.update(state)
+                raise
+        if primitive in BRINGS:
+            self._calls_out = None
+        return result
+
     def _commit(self, func_name: str, func: PrimFunc) -> None:
         if func is self._functions[func_name]:
             return

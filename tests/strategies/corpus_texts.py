@@ -749,4 +749,41 @@ for i, j in T.grid(4, 6):
         Z[vi] = Z[vi] + D[vi, vj]
 """,
     ),
+    "calls_of_c": _text(
+        "A: T.Buffer((6, 16), 'int32'); Y: T.Buffer((6, 16), 'int32'); "
+        "Z: T.Buffer((6, 8), 'int32')",
+        """
+B = T.alloc_buffer((6, 16), "int32")
+D = T.alloc_buffer((6, 16), "int32")
+for i, j in T.grid(6, 16):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B[vi, vj] = A[vi, vj] - T.int32(2)
+for i, j in T.grid(6, 2):
+    with T.block("D"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        T.reads(B[vi, vj * 8:vj * 8 + 8])
+        T.writes(D[vi, vj * 8:vj * 8 + 8])
+        T.evaluate(
+            T.call_extern(
+                "void", "memcpy", T.address_of(D[vi, vj * 8], "w"),
+                B.access_ptr("r", offset=vi * 16 + vj * 8), 32,
+            )
+        )
+for i, j in T.grid(6, 16):
+    with T.block("Y"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        Y[vi, vj] = T.call_extern("int32", "abs", D[vi, 15 - vj]) + T.int32(1)
+for i in range(6):
+    with T.block("Z"):
+        vi = T.axis.spatial(6, i)
+        T.reads(D[vi, 4:12])
+        T.writes(Z[vi, 0:8])
+        s = T.int64()
+        source = T.match_buffer(D[vi, 4:12], (8,), "int32", strides=[s], offset_factor=1)
+        T.evaluate(
+            T.call_extern("void", "memcpy", T.address_of(Z[vi, 0], "w"), source.data, 32 * s)
+        )
+""",
+    ),
 }

@@ -32,6 +32,7 @@ from ...expr import BufferLoad, Var
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, MatchBuffer, Stmt
 from ...visitor import free_vars, substitute
+from ..foreign_memory import require_no_pointer
 from ..primitive import BLOCK, PLACES, primitive
 from ..rewriting.inlining import (
     InlineLoads,
@@ -105,6 +106,7 @@ def compute_inline(func: PrimFunc, block_name: str, *, checks: bool = True) -> P
         _require_unused(func, scope, block, store.buffer)
         return without_block(func, block_name, store.buffer)
     _require_no_view(func, consumers, store.buffer, "compute_inline")
+    require_no_pointer(func, store.buffer, "compute_inline")
     if checks:
         require_sole_writer(func, path, scope, store.buffer, "compute_inline")
         _require_made(func, path, consumers, store, axes)

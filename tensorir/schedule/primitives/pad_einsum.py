@@ -59,6 +59,7 @@ from ...function import PrimFunc
 from ...printer import print_expr
 from ...stmt import Block, BufferStore, For, IterVar, Stmt
 from ..arguments import require_list
+from ..foreign_memory import require_no_pointer
 from ..primitive import ATTR, BLOCK, BLOCKS, primitive
 from ..state import BlockLike, ScheduleState
 from .set_scope import swap_buffer
@@ -144,6 +145,7 @@ def pad_einsum(func: PrimFunc, block_name: str, padding: Sequence[int]) -> PrimF
     if not grown:
         return func
     output = _output_of(func, block)
+    require_no_pointer(func, output, "pad_einsum")
     _require_zero_terms(func, path, [i for i in grown if block.iter_vars[i].kind == "reduce"])
     sizes = {v.var: e for v, e in zip(block.iter_vars, extents, strict=True)}
     padded = _with_operands_padded(func, block, output, sizes)

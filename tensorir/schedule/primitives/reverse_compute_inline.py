@@ -45,6 +45,7 @@ from ...expr import BufferLoad, Expr, Var
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore
 from ...visitor import Mutator, substitute
+from ..foreign_memory import require_no_pointer
 from ..primitive import BLOCK, PLACES, primitive
 from ..rewriting.inlining import (
     InlineLoads,
@@ -134,6 +135,7 @@ def reverse_compute_inline(func: PrimFunc, block_name: str, *, checks: bool = Tr
     if others:
         found = f"{others[0].block.name!r} reads {buffer.name!r} too."
         raise fail(DependenceError, primitive, func, [others[0].block], found)
+    require_no_pointer(func, buffer, primitive)
     at = find_block(func, producer.name, primitive)
     instance = _instance_of(func, block, producer, made)
     if checks:

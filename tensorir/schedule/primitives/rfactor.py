@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ....support.errors import DependenceError, NotReductionBlockError, ScheduleValueError
 from ....support.node import replace, walk
-from ...analysis.affine import loop_bounds
-from ...analysis.block_kinds import axis_bindings, binds
+from ...analysis.affine import Bounds, loop_bounds
+from ...analysis.block_kinds import axis_bindings, binding_map, binds
 from ...analysis.buffers import buffer_names
 from ...analysis.conditions import conjunction, conjuncts, simplify_condition
 from ...analysis.loop_checks import require_once
@@ -27,13 +27,19 @@ from ...analysis.paths import (
     with_body,
 )
 from ...analysis.preconditions import fail, require_reduction
-from ...analysis.structure import ReductionUpdate, match_update
+from ...analysis.structure import match_update
+from ...analysis.tuple_update import (
+    Combination,
+    NoCombination,
+    as_combination,
+    match_tuple_update,
+)
 from ...arith import point_region
 from ...buffer import Buffer, Range
 from ...dim_align import DIM_ALIGN
-from ...expr import BufferLoad, Call, Expr, IntImm, Var, is_const
+from ...expr import BufferLoad, Call, Cast, Expr, IntImm, Var, add, is_const, sub
 from ...function import PrimFunc
-from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
+from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, LetStmt, Stmt, seq
 from ...visitor import substitute
 from ..arguments import require_int
 from ..primitive import ATTR, LOOP, REDUCTIONS, primitive
@@ -53,10 +59,19 @@ class Rfactor(ScheduleState):
         results, an int; negative counts from the end. The terms of a sum are regrouped: float
         results may differ in their last bits.
 
+        Of equal elements an argmax keeps the one that it kept before. Where its condition looks at
+        the index too (``x[1] > y[1] or (x[1] == y[1] and x[0] < y[0])``: the lowest of equal ones)
+        any regrouping does; where it does not (``x[1] >= y[1]``: the first), partial results are
+        compared by the index as well, which must grow with the reduce loops as they stand, and
+        begin below 0 (NotReductionBlockError). Elements that are NaN are in no order, and which is
+        found may change.
+
         Requires:
 
         - a reduction block whose update is a sum, product, max or min of its own element and a
-          term, beginning with the neutral element (NotReductionBlockError);
+          term, beginning with the neutral element; or of several values together, each such an
+          update, or all of them chosen by a condition that compares own elements with terms, an
+          order of all tuples (NotReductionBlockError);
         - ``factor_axis`` from -(d + 1) to d for a buffer of d dimensions (ScheduleValueError);
         - one block below the loop, and no other user of its buffer below a reduce loop; a serial
           loop from 0 over reduce axes alone, of an extent that depends on no other loop; no loop
@@ -127,14 +142,13 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
     rf_loop = next(loop for loop in loops if loop.var is loop_var)
     _require_own_extent(func, loops, rf_loop)
     require_reduction(func, block, "rfactor")
-    update = match_update(block)
-    if update is None:
-        found = (
-            f"The update of {block.name!r} is not one of sum, prod, max, min of its own element "
-            "and a term, beginning with the neutral element, so its terms may not be regrouped."
-        )
+    update = _combination(func, block)
+    ndims = {len(b.shape) for b in update.buffers}
+    if len(ndims) > 1:
+        names = ", ".join(repr(b.name) for b in update.buffers)
+        found = f"The buffers {names} have different numbers of dimensions."
         raise fail(NotReductionBlockError, "rfactor", func, [block], found)
-    ndim = len(update.buffer.shape)
+    ndim = ndims.pop()
     factor_axis = require_int(factor_axis, "factor_axis", "rfactor")
     axis = factor_axis + ndim + 1 if factor_axis < 0 else factor_axis
     if not 0 <= axis <= ndim:
@@ -144,18 +158,12 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
     empty = _require_factorable(func, realize, loops, rf_loop)
     names = set(block_names(func))
     rf_name = fresh_name(names, f"{block.name}_rf")
-    shape = list(update.buffer.shape)
-    shape.insert(axis, rf_loop.extent)
-    rf_buffer = replace(
-        update.buffer,
-        name=fresh_name(buffer_names(func), f"{update.buffer.name}_rf"),
-        shape=tuple(shape),
-        strides=(),
-        scope="global",
-    )
-    partial = _partial_block(realize, loops, rf_loop, update, rf_buffer, axis, rf_name, empty)
-    own = _own_nest(func, realize, loops, update.buffer)
-    final = _final_nest(realize, own, rf_loop, update, rf_buffer, axis)
+    finish = _finish(func, realize, loops, update)
+    rf_buffers = _partial_buffers(func, update, rf_loop, axis)
+    partial = _partial_block(realize, loops, rf_loop, update, rf_buffers, axis, rf_name, empty)
+    nests = [_own_nest(func, realize, loops, b) for b in update.buffers]
+    own = min(nests, key=len)
+    final = _final_nest(realize, own, rf_loop, update, finish, rf_buffers, axis)
     body = rebuild(path, partial)
     changed = with_body(func, body)
     new_path = find_block(changed, rf_name, "rfactor")
@@ -167,8 +175,122 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
     )
     scope = scope_path(find_block(changed, rf_name, "rfactor"))
     holder = scope_of(find_block(changed, rf_name, "rfactor"))
-    grown = replace(holder, alloc_buffers=(*holder.alloc_buffers, rf_buffer))
+    grown = replace(holder, alloc_buffers=(*holder.alloc_buffers, *rf_buffers))
     return Factored(with_body(changed, rebuild(scope, grown)), rf_name, block.name)
+
+
+def _combination(func: PrimFunc, block: Block) -> Combination:
+    """How two results of the block combine; raises NotReductionBlockError where they may not."""
+    update = match_update(block)
+    if update is not None:
+        return as_combination(update)
+    if isinstance(block.body, BufferStore):
+        found = (
+            f"The update of {block.name!r} is not one of sum, prod, max, min of its own element "
+            "and a term, beginning with the neutral element, so its terms may not be regrouped."
+        )
+        raise fail(NotReductionBlockError, "rfactor", func, [block], found)
+    try:
+        return match_tuple_update(block)
+    except NoCombination as why:
+        found = f"The terms of {block.name!r} may not be regrouped: {why}."
+        raise fail(NotReductionBlockError, "rfactor", func, [block], found) from None
+
+
+def _finish(
+    func: PrimFunc, realize: BlockRealize, loops: Sequence[For], update: Combination
+) -> Callable[[Sequence[Expr], Sequence[Expr]], list[Expr]]:
+    """How partial results combine: as terms do, and where these leave ties open, in the order of
+    the program, which some value must tell."""
+    if update.choice is None:
+        return update.combine
+    reduced = axis_bindings(realize, ("reduce",))
+    inner = [loop for loop in loops if binds(reduced, loop.var)]
+    bounds = loop_bounds(loops)
+    for place in sorted(update.choice.chosen):
+        grows = _grows(update.terms[place], realize, inner, bounds)
+        first = update.identities[place]
+        if grows is None or not isinstance(first, IntImm):
+            continue
+        # What it begins with comes before all terms.
+        ends = {x.var: x.min if grows else add(x.min, sub(x.extent, 1)) for x in inner}
+        least = substitute(_place_of(update.terms[place], realize), ends)
+        ahead = (IntImm(first.value + 1), least) if grows else (least, IntImm(first.value - 1))
+        if bounds.proves_le(*ahead):
+            return update.finish(place, grows=grows)
+    which = "first" if update.choice.keeps_first else "last"
+    found = (
+        f"Of equal terms {realize.block.name!r} keeps the {which} one, and none of its values "
+        "tells their order: a value that is chosen must grow with the reduce loops as they stand, "
+        "and begin below. Compare the index as well where elements are equal: x[1] > y[1] or "
+        "(x[1] == y[1] and x[0] < y[0])."
+    )
+    raise fail(NotReductionBlockError, "rfactor", func, [realize.block], found)
+
+
+def _place_of(term: Expr, realize: BlockRealize) -> Expr:
+    """A term as an index over loops."""
+    while isinstance(term, Cast) and term.value.dtype.is_integer:
+        term = term.value
+    return substitute(term, binding_map(realize))
+
+
+def _grows(term: Expr, realize: BlockRealize, loops: Sequence[For], bounds: Bounds) -> bool | None:
+    """Whether a term grows from each iteration of the reduce loops to the next, or falls; None
+    where it does neither."""
+    if not term.dtype.is_integer or any(isinstance(n, BufferLoad) for n in walk(term)):
+        return None
+    form = bounds.linear(_place_of(term, realize))
+    if any(not isinstance(a, Var) for a in form.terms):
+        return None
+    span, signs = 0, set()
+    for loop in reversed(loops):
+        k = form.terms.get(loop.var, 0)
+        if is_const(loop.extent, 1):
+            continue
+        if abs(k) <= span or (loop is not loops[0] and not isinstance(loop.extent, IntImm)):
+            return None
+        signs.add(k > 0)
+        if isinstance(loop.extent, IntImm):
+            span += abs(k) * (loop.extent.value - 1)
+    return signs.pop() if len(signs) == 1 else None
+
+
+def _partial_buffers(func: PrimFunc, update: Combination, rf_loop: For, axis: int) -> list[Buffer]:
+    """The buffers of partial results, with one more dimension."""
+    taken = set(buffer_names(func))
+    made: list[Buffer] = []
+    for b in update.buffers:
+        shape = [*b.shape[:axis], rf_loop.extent, *b.shape[axis:]]
+        name = fresh_name(taken, f"{b.name}_rf")
+        taken.add(name)
+        made.append(replace(b, name=name, shape=tuple(shape), strides=(), scope="global"))
+    return made
+
+
+def _stored(
+    buffers: Sequence[Buffer], indices: Sequence[tuple[Expr, ...]], values: Sequence[Expr]
+) -> Stmt:
+    """The stores of several values, all of which are computed before."""
+    if len(buffers) == 1:
+        return BufferStore(buffers[0], values[0], indices[0])
+    names = [Var(f"v_{b.name}", b.dtype) for b in buffers]
+    stores = [BufferStore(b, v, i) for b, v, i in zip(buffers, names, indices, strict=True)]
+    made: Stmt = seq(*stores)
+    for var, value in reversed(list(zip(names, values, strict=True))):
+        made = LetStmt(var, value, made)
+    return made
+
+
+def _begun(
+    buffers: Sequence[Buffer], indices: Sequence[tuple[Expr, ...]], values: Sequence[Expr]
+) -> Stmt:
+    pairs = zip(buffers, values, indices, strict=True)
+    return seq(*[BufferStore(b, v, i) for b, v, i in pairs])
+
+
+def _loaded(buffers: Sequence[Buffer], indices: Sequence[tuple[Expr, ...]]) -> list[Expr]:
+    return [BufferLoad(b, i) for b, i in zip(buffers, indices, strict=True)]
 
 
 def _own_nest(
@@ -262,8 +384,8 @@ def _partial_block(
     realize: BlockRealize,
     loops: Sequence[For],
     rf_loop: For,
-    update: ReductionUpdate,
-    rf_buffer: Buffer,
+    update: Combination,
+    rf_buffers: Sequence[Buffer],
     axis: int,
     name: str,
     empty: Sequence[Expr],
@@ -294,20 +416,22 @@ def _partial_block(
     for it, value in zip(block.iter_vars, realize.iter_values, strict=True):
         if it.kind == "reduce":
             change[it.var] = substitute(value, of_loops)
-    indices = [substitute(i, change) for i in update.indices]
-    indices.insert(axis, factored)
-    point = tuple(indices)
-    term = substitute(update.term, change)
+    points = _points(update, change, axis, factored)
+    terms = [substitute(t, change) for t in update.terms]
     if empty:
         where = conjunction([substitute(c, of_loops) for c in empty])
-        term = Call("if_then_else", (where, term, update.identity), term.dtype)
-    store = BufferStore(rf_buffer, update.combine(BufferLoad(rf_buffer, point), term), point)
-    init = BufferStore(rf_buffer, update.identity, point)
+        terms = [
+            Call("if_then_else", (where, t, first), t.dtype)
+            for t, first in zip(terms, update.identities, strict=True)
+        ]
+    combined = update.combine(_loaded(rf_buffers, points), terms)
+    store = _stored(rf_buffers, points, combined)
+    init = _begun(rf_buffers, points, update.identities)
     partial = Block(
         name,
         tuple(axes),
-        tuple([substitute(r, change) for r in block.reads if r.buffer is not update.buffer]),
-        (point_region(rf_buffer, point),),
+        tuple([substitute(r, change) for r in block.reads if r.buffer not in update.buffers]),
+        tuple([point_region(b, p) for b, p in zip(rf_buffers, points, strict=True)]),
         store,
         init=init,
         annotations=tuple([(k, v) for k, v in block.annotations if k != DIM_ALIGN]),
@@ -316,12 +440,24 @@ def _partial_block(
     return BlockRealize(tuple(values), conjunction(others), partial)
 
 
+def _points(
+    update: Combination, change: Mapping[Var, Expr], axis: int, factored: Var
+) -> list[tuple[Expr, ...]]:
+    """The places of the partial results of one element."""
+    made = []
+    for at in update.indices:
+        indices = [substitute(i, change) for i in at]
+        made.append(tuple([*indices[:axis], factored, *indices[axis:]]))
+    return made
+
+
 def _final_nest(
     realize: BlockRealize,
     loops: Sequence[For],
     rf_loop: For,
-    update: ReductionUpdate,
-    rf_buffer: Buffer,
+    update: Combination,
+    finish: Callable[[Sequence[Expr], Sequence[Expr]], list[Expr]],
+    rf_buffers: Sequence[Buffer],
     axis: int,
 ) -> Stmt:
     block = realize.block
@@ -340,21 +476,17 @@ def _final_nest(
     factored = Var(f"v{rf_loop.var.name}")
     axes.append(IterVar(factored, Range(IntImm(0), rf_loop.extent), "reduce"))
     values.append(fresh_loops[rf_loop.var])
-    indices = tuple([substitute(i, change) for i in update.indices])
-    source = list(indices)
-    source.insert(axis, factored)
-    store = BufferStore(
-        update.buffer,
-        update.combine(BufferLoad(update.buffer, indices), BufferLoad(rf_buffer, tuple(source))),
-        indices,
-    )
+    indices = [tuple([substitute(i, change) for i in at]) for at in update.indices]
+    sources = _points(update, change, axis, factored)
+    made = finish(_loaded(update.buffers, indices), _loaded(rf_buffers, sources))
+    store = _stored(update.buffers, indices, made)
     final = Block(
         block.name,
         tuple(axes),
-        (point_region(rf_buffer, source),),
-        (point_region(update.buffer, indices),),
+        tuple([point_region(b, p) for b, p in zip(rf_buffers, sources, strict=True)]),
+        tuple([point_region(b, p) for b, p in zip(update.buffers, indices, strict=True)]),
         store,
-        init=BufferStore(update.buffer, update.identity, indices),
+        init=_begun(update.buffers, indices, update.identities),
         annotations=tuple([(k, v) for k, v in block.annotations if k == DIM_ALIGN]),
     )
     # An element has partial results where the block ran with its reduce loops at their beginning.

@@ -24,7 +24,14 @@ from ...expr import Expr, IntImm, Var
 from ...function import PrimFunc
 from ...printer import print_func
 from ...stmt import Allocate, Block, BlockRealize, For, LetStmt, MatchBuffer, Stmt
-from ...visitor import Mutator, accessed_buffers, free_vars, replace_buffers, substitute
+from ...visitor import (
+    Mutator,
+    accessed_buffers,
+    free_vars,
+    own_pointers,
+    replace_buffers,
+    substitute,
+)
 from ..match_tensor import Operand, TensorMatch
 from ..primitive import ATTR, BLOCK_OR_LOOP, BLOCKS, primitive
 from ..state import BlockLike, ScheduleState
@@ -230,8 +237,10 @@ def _require_apart(
 def _require_strides(
     func: PrimFunc, block: Block, intrin: TensorIntrin, b: Buffer, region: BufferRegion
 ) -> None:
-    """Strides that an implementation fixes must be those of the operand."""
-    if not b.strides:
+    """Strides that an implementation fixes must be those of the operand: those that it states, and
+    those of a compact layout where it calls a function of C that has been told no others."""
+    called = any(n.buffer is b for n in own_pointers(intrin.impl.root.body))
+    if not b.strides and not called:
         return
     own = region.buffer
     strides = list(own.strides)
@@ -243,11 +252,14 @@ def _require_strides(
     dims = [d for d, r in enumerate(region.region) if not _is_one(r.extent)]
     kept = dims if len(dims) == b.ndim else list(range(own.ndim - b.ndim, own.ndim))
     analyzer = Analyzer()
-    for d, wanted in zip(kept, b.strides, strict=True):
+    for d, wanted, size in zip(kept, b.all_strides, b.shape, strict=True):
+        if _is_one(size):
+            continue
         if isinstance(wanted, IntImm) and not analyzer.can_prove_equal(wanted, strides[d]):
             found = (
                 f"{intrin.name!r} needs a stride of {wanted.value} in {b.name!r}; "
-                f"{own.name!r} has another there."
+                f"{own.name!r} has another there. An implementation that takes any says "
+                "strides=[...] of variables, and uses these."
             )
             raise fail(LayoutError, "tensorize", func, [block], found)
 

@@ -1,5 +1,6 @@
 """llvmlite.binding: LLVM itself. Targets, modules, the new pass manager, object code, JIT."""
 
+from enum import Enum
 from collections.abc import Callable, Iterator
 
 llvm_version_info: tuple[int, int, int]
@@ -69,11 +70,21 @@ def create_context() -> ContextRef: ...
 
 class TypeRef(ObjectRef): ...
 
+class Linkage(Enum):
+    external = ...
+    internal = ...
+
+class TypeRef(ObjectRef):
+    def get_function_parameters(self) -> tuple[TypeRef, ...]: ...
+    def get_function_return(self) -> TypeRef: ...
+
 class ValueRef(ObjectRef):
     name: str
-    linkage: object
+    linkage: Linkage
     @property
     def is_declaration(self) -> bool: ...
+    @property
+    def global_value_type(self) -> TypeRef: ...
 
 class ModuleRef(ObjectRef):
     name: str

@@ -2,13 +2,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import burnish
 from burnish.support.errors import DependenceError, NotReductionBlockError, ScheduleValueError
+from burnish.support.node import walk
 from burnish.tensorir import compute as te
-from burnish.tensorir.expr import Var
+from burnish.tensorir.expr import Var, const
+from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.stmt import Block
 from burnish.tests.tensorir.schedule.programs import assert_same, body, program, row_sum, summed
 from burnish.tests.tensorir.schedule.replaying import assert_replays
 
@@ -246,3 +251,124 @@ def test_rfactor_refuses_an_element_that_depends_on_the_reduce_axis() -> None:
     sch = Schedule(parse_func(AT_REDUCE_AXIS), seed=0)
     with pytest.raises(NotReductionBlockError, match="depend on a reduce axis"):
         sch.rfactor(sch.get_loops("B")[1], 0)
+
+
+ARG = """
+@T.prim_func
+def main(A: T.Buffer((5, 24)), I: T.Buffer((5,), "int32"), V: T.Buffer((5,))):
+    for i, k in T.grid(5, 24):
+        with T.block("R"):
+            vi, vk = T.axis.remap("SR", [i, k])
+            with T.init():
+                I[vi] = T.int32(FIRST)
+                V[vi] = T.float32("-inf")
+            k: T.int32 = PLACE
+            new_i: T.int32 = T.Select(CONDITION, I[vi], k)
+            new_v: T.float32 = T.max(V[vi], A[vi, vk])
+            I[vi] = new_i
+            V[vi] = new_v
+"""
+
+
+def arg(condition: str, place: str = 'T.Cast("int32", vk)', first: int = -1) -> PrimFunc:
+    text = ARG.replace("FIRST", str(first)).replace("PLACE", place)
+    return parse_func(text.replace("CONDITION", condition))
+
+
+def ties(func: PrimFunc, sch: Schedule) -> None:
+    """Both find the same element of rows with many equal ones."""
+    rng = np.random.default_rng(0)
+    before, after = burnish.build(func)["main"], burnish.build(sch.func)["main"]
+    for n in range(12):
+        a = rng.integers(-1, 2, (5, 24)).astype(np.float32)
+        a[:2] = -np.inf if n == 3 else a[:2]
+        one, other = [(np.zeros(5, np.int32), np.zeros(5, np.float32)) for _ in range(2)]
+        before(a, *one)
+        after(a, *other)
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    "func",
+    [
+        arg("V[vi] >= A[vi, vk]"),
+        arg("V[vi] > A[vi, vk]"),
+        arg("V[vi] > A[vi, vk] or (V[vi] == A[vi, vk] and I[vi] < k)"),
+        arg("V[vi] >= A[vi, vk]", 'T.Cast("int32", 23 - vk)', 99),
+        arg("V[vi] > A[vi, vk] or (V[vi] == A[vi, vk] and I[vi] < k)", 'T.Cast("int32", vk // 3)'),
+    ],
+)
+@pytest.mark.parametrize(("factor", "which"), [(4, 0), (4, 1), (5, 0), (5, 1)])
+def test_rfactor_of_argmax_keeps_which_of_equal_elements_is_found(
+    func: PrimFunc, factor: int, which: int
+) -> None:
+    sch = Schedule(func, seed=0)
+    loops = sch.split(sch.get_loops("R")[1], [None, factor])
+    partial = sch.rfactor(loops[which], -1)
+    assert sch.get(partial).name == "R_rf"
+    ties(func, sch)
+    assert_replays(func, sch)
+
+
+def test_rfactor_of_argmax_again() -> None:
+    func = arg("V[vi] >= A[vi, vk]")
+    sch = Schedule(func, seed=0)
+    outer, _ = sch.split(sch.get_loops("R")[1], [None, 4])
+    sch.rfactor(outer, 0)
+    _, inner = sch.split(sch.get_loops("R")[1], [None, 2])
+    sch.rfactor(inner, 0)
+    ties(func, sch)
+
+
+@pytest.mark.parametrize(
+    ("func", "words"),
+    [
+        (arg("V[vi] >= A[vi, vk]", 'T.Cast("int32", A[vi, 0])'), "keeps the first one, and none"),
+        (arg("V[vi] > A[vi, vk]", 'T.Cast("int32", vk // 2)'), "keeps the last one, and none"),
+        (arg("V[vi] >= A[vi, vk]", first=3), "keeps the first one, and none"),
+        (arg("V[vi] <= A[vi, vk]"), "is not the one that the condition chooses"),
+    ],
+)
+def test_rfactor_of_ties_that_nothing_tells_apart(func: PrimFunc, words: str) -> None:
+    sch = Schedule(func, seed=0)
+    with pytest.raises(NotReductionBlockError) as error:
+        sch.rfactor(sch.get_loops("R")[1], 0)
+    assert words in str(error.value)
+
+
+def test_rfactor_of_two_sums_from_te() -> None:
+    a = te.placeholder((3, 20), name="A")
+    k = te.reduce_axis((0, 20), "k")
+    moments = te.comm_reducer(
+        lambda x, y: (x[0] + y[0], x[1] + y[1]), lambda t0, t1: (const(0, t0), const(0, t1))
+    )
+    total, squares = te.compute((3,), lambda i: moments((a[i, k], a[i, k] * a[i, k]), axis=k))
+    func = te.create_prim_func([a, total, squares])
+    (name,) = [n.name for n in walk(func.body) if isinstance(n, Block) and n.iter_vars]
+    sch = Schedule(func, seed=0)
+    _, inner = sch.split(sch.get_loops(name)[1], [None, 8])
+    sch.rfactor(inner, 0)
+    assert_same(func, sch.func)
+    assert_replays(func, sch)
+
+
+@pytest.mark.parametrize("factors", [None, [None, 8], [None, 7], [None, 4, 6]])
+def test_rfactor_of_a_loop_over_several_axes_or_a_part_of_one(factors: list[Any] | None) -> None:
+    func = parse_func(
+        """
+@T.prim_func
+def main(A: T.Buffer((4, 12, 10)), C: T.Buffer((4,))):
+    for i, j, k in T.grid(4, 12, 10):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SRR", [i, j, k])
+            with T.init():
+                C[vi] = T.float32(0)
+            C[vi] = C[vi] + A[vi, vj, vk]
+"""
+    )
+    sch = Schedule(func, seed=0)
+    loop = sch.fuse(*sch.get_loops("C")[1:])
+    if factors is not None:
+        loop = sch.split(loop, factors)[1]
+    sch.rfactor(loop, 0)
+    assert_same(func, sch.func)
