@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from ..graphir.expr import CallDPS, CallDPSPacked
 from ..graphir.module import IRModule
+from ..support.node import walk
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule as TensorSchedule
 from ..tensorir.verify import verify_func
@@ -37,6 +39,20 @@ class Schedule(TensorSchedule):
     def __getattr__(self, name: str) -> NoReturn:
         hint = f"; here it is {_ELSEWHERE[name]} (docs/from_tvm.md)" if name in _ELSEWHERE else ""
         raise AttributeError(f"'Schedule' object has no attribute {name!r}{hint}")
+
+    def _keeps_signature(self, func_name: str) -> str:
+        """The parameters of a user's program are the user's, unless a graph function calls it."""
+        for name, function in self.mod.graph_functions.items():
+            for n in walk(function):
+                called = n.func.name if isinstance(n, CallDPS) else ""
+                called = n.name if isinstance(n, CallDPSPacked) else called
+                if called == func_name:
+                    return (
+                        f"and the graph function {name!r} calls {func_name!r} with the types that "
+                        "it has. Use cache_read or cache_write and change the layout of the copy, "
+                        "or schedule the function before the graph is written"
+                    )
+        return ""
 
     def __repr__(self) -> str:
         return f"Schedule({', '.join(self.mod.functions)}: {len(self.trace)} instructions)"

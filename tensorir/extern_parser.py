@@ -123,6 +123,12 @@ class ExternParser(BlockParser):
             offset = self.index(k.value)
         return AccessPtr(element, offset, self.mask(node, element.buffer, mask))
 
+    def call_assume(self, node: ast.Call) -> Expr:
+        """``T.assume(condition)``: a promise that nothing here relies on."""
+        (condition,) = self.arguments(node, 1)
+        self.boolean(condition, self.value(condition))
+        return IntImm(0, INDEX)
+
     def call_type_annotation(self, node: ast.Call) -> Value:
         return self.dtype(self.arguments(node, 1)[0])
 

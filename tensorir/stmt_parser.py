@@ -183,6 +183,8 @@ class StmtParser(ExternParser):
         word = self.called(call)
         if word == "T.evaluate":
             return Evaluate(self.expr(self.arguments(call, 1)[0]))
+        if word == "T.assume":
+            return Evaluate(self.expr(call))
         if word in BLOCK_WORDS:
             self.header(word, call)
             return None

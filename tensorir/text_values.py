@@ -158,8 +158,8 @@ ELSEWHERE: dict[str, str] = {
     "tvm_storage_sync": _BARRIER,
     **dict.fromkeys(("attr", "iter_var", "env_thread", "AttrStmt"), _ATTRIBUTE),
     **dict.fromkeys(
-        ("Assert", "assume", "assert"),
-        "A kernel checks and assumes nothing: leave it out, or guard with T.if_then_else.",
+        ("Assert", "assert"),
+        "A kernel checks nothing: leave it out, or guard with T.if_then_else.",
     ),
     "allocate_const": "A constant comes in as a parameter, from a graph function's R.const.",
     "buffer_store": "Write A[i] = value.",

@@ -349,8 +349,8 @@ class _Match:
 
     def _require_extreme(self, position: int, at: int, table: Table) -> None:
         """A maximum or minimum that the condition looks at is the value that it chooses."""
-        kind = type(self.values[position])
-        sign = {Max: 1, Min: -1}.get(kind, 0)
+        value = self.values[position]
+        sign = 1 if isinstance(value, Max) else -1 if isinstance(value, Min) else 0
         for (a, b), keeps in table.items():
             if not sign or (a[at] != b[at] and ((a[at] - b[at]) * sign > 0) is not keeps):
                 raise NoCombination(

@@ -74,6 +74,8 @@ INPUT = ArgumentKind()
 """Plain data among the inputs."""
 ATTR = ArgumentKind(is_input=False)
 """Plain data."""
+OPTIONAL = ArgumentKind(is_input=False, may_miss=True)
+"""Plain data, which the instruction has where there is some."""
 BLOCK = ArgumentKind(_block)
 """A block, or its name: the method gets the handle."""
 CONSUMERS = ArgumentKind(_consumers, may_miss=True)

@@ -283,6 +283,14 @@ class ScheduleState:
         return var
 
     # -- recording ---------------------------------------------------------------------------------
+    def _keeps_signature(self, func_name: str) -> str:
+        """Why a function's parameters must stay as they are; empty where they may change. That of
+        a program is its caller's."""
+        return (
+            "whose layout belongs to the caller, and is not in the function's attribute "
+            "layout_free. Use cache_read or cache_write and change the layout of the copy"
+        )
+
     def _rewriting(self, primitive: str, rewrite: Callable[[], Any]) -> Any:
         """What a primitive gives. Where a function calls functions of C, memory that these have
         pointers to is as it was, or nothing has been done."""

@@ -1,8 +1,9 @@
 """Traces that promise what no proof covers, and what is done before such a record is believed.
 
-Primitives prove what they do, with one exception: ``split(..., disable_predication=True)`` takes
-the caller's word that running past the end of a loop is harmless. A record is a claim in a file,
-and has no word to give. Where its trace needs that promise, the function it makes is built and run
+Primitives prove what they do, with two exceptions: ``split(..., disable_predication=True)`` takes
+the caller's word that running past the end of a loop is harmless, and ``transform_layout(...,
+assume_injective_transform=True)`` that no two elements share a place. A record is a claim in a
+file, and has no word to give. Where its trace needs that promise, the function it makes is built and run
 in a worker process and compared with the unscheduled one, on seeded inputs, as a candidate of a
 search is; a database remembers the comparisons that went well on a machine.
 """
@@ -29,7 +30,10 @@ class NotComparedError(TuningError):
     """A record that could not be compared here and now; another time or machine may."""
 
 
-_PROMISES = {("split", "disable_predication")}
+_PROMISES = {
+    ("split", "disable_predication"),
+    ("transform_layout", "assume_injective_transform"),
+}
 
 
 def without_promises(trace: Trace) -> Trace:

@@ -156,8 +156,7 @@ def rfactor(func: PrimFunc, loop_var: Var, factor_axis: int) -> Factored:
             "rfactor", f"factor_axis must be from {-ndim - 1} to {ndim}; found {factor_axis}."
         )
     empty = _require_factorable(func, realize, loops, rf_loop)
-    names = set(block_names(func))
-    rf_name = fresh_name(names, f"{block.name}_rf")
+    rf_name = fresh_name(set(block_names(func)), f"{block.name}_rf")
     finish = _finish(func, realize, loops, update)
     rf_buffers = _partial_buffers(func, update, rf_loop, axis)
     partial = _partial_block(realize, loops, rf_loop, update, rf_buffers, axis, rf_name, empty)

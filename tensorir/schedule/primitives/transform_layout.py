@@ -2,9 +2,10 @@
 
 Where the map needs padding, the block that writes the buffer is rewritten to run over the new
 layout and to fill what lies outside with ``pad_value``; this needs a complete block that writes
-each element at its own axes, as copies do. A parameter's layout is the caller's: it may change only
+each element at its own axes, as copies do. A parameter's layout is the caller's: it may change
 where the function's attribute ``layout_free`` lists it, and the map is then recorded in
-``layout_maps``.
+``layout_maps``; and where the function is a program that somebody schedules for himself, who calls
+it with arrays of the new layout.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from ...analysis.whole_runs import is_unconditional, runs_over
 from ...arith import Analyzer, IndexMap, point_region
 from ...buffer import Buffer, BufferRegion, Range
 from ...expr import (
+    BOOL,
     BufferLoad,
     Call,
     Expr,
@@ -51,7 +53,7 @@ from ...function import PrimFunc
 from ...printer import print_expr
 from ...stmt import Block, BufferStore, For, IterVar, MatchBuffer, Stmt
 from ...visitor import Mutator, replace_buffers, substitute
-from ..primitive import ATTR, BLOCK, STORAGE, primitive
+from ..primitive import ATTR, BLOCK, OPTIONAL, STORAGE, primitive
 from ..rewriting.index_maps import as_index_map
 from ..rewriting.nests import nest_over_axes
 from ..state import BlockLike, ScheduleState
@@ -62,30 +64,48 @@ PadValue: TypeAlias = "float | int | IndexMap | None"
 
 
 class TransformLayout(ScheduleState):
-    @primitive(STORAGE, block=BLOCK, buffer=ATTR, index_map=ATTR, pad_value=ATTR)
+    @primitive(
+        STORAGE,
+        block=BLOCK,
+        buffer=ATTR,
+        index_map=ATTR,
+        pad_value=ATTR,
+        assume_injective_transform=OPTIONAL,
+        signature=OPTIONAL,
+    )
     def transform_layout(
         self,
         block: BlockLike,
         buffer: tuple[str, int] | str,
         index_map: IndexMap | Callable[..., Any],
         pad_value: PadValue | Callable[..., Any] = None,
+        assume_injective_transform: bool = False,
+        signature: str | None = None,
     ) -> None:
         """Rewrite a buffer's shape and every access to it by an index map.
 
         ``buffer`` is ``("read", i)``, ``("write", i)`` or the buffer's name; ``index_map`` takes
         the buffer's indices to the new ones. Where the map leaves elements of the new shape unused
         they hold ``pad_value``, a number or a function of the new indices such as
-        ``lambda *i: i[0] + 1``, and the block that writes the buffer runs over the new shape. The
-        layout of a parameter may change only where the function's attribute
-        ``layout_free`` lists its position; the map is then recorded in ``layout_maps``.
+        ``lambda *i: i[0] + 1``, and the block that writes the buffer runs over the new shape.
+
+        That of a parameter changes the signature of a program of one's own: callers pass arrays of
+        the new layout, and elements that the map leaves unused are not read. The trace says so in
+        ``signature``, which is never given. Where a graph function calls the program, or a tuner
+        schedules it, its parameters stay; except that one whose position is in the attribute
+        ``layout_free`` is laid out anew by the compiler, which records the map in ``layout_maps``.
+
+        ``assume_injective_transform`` takes the caller's word that no two elements share a place,
+        where that is not found; without padding.
 
         Requires:
 
         - a buffer that the block reads or writes, by position or name, and a pad value that is a
           number or integer arithmetic over the new indices (ScheduleValueError, LayoutError);
         - a map of as many indices as the buffer has, a bijection of its shape unless there is a pad
-          value; a buffer without strides that no match_buffer matches; a parameter that is free and
-          an input (LayoutError);
+          value or the word that it is one; a buffer without strides that no match_buffer matches; a
+          parameter of a program of one's own, with sizes that callers can still tell, or one that
+          is free and an input (LayoutError);
         - for padding one writer, a complete block that stores at its own axes, and writes the whole
           buffer or could, all that it would read being there (LayoutError).
 
@@ -128,7 +148,24 @@ class TransformLayout(ScheduleState):
         pad = as_pad_value(pad_value, len(m.outputs))
         self._note(index_map=m, pad_value=pad)
         own = self._index_map(pad) if isinstance(pad, IndexMap) else pad
-        changed = transform_layout(func, name, buffer, self._index_map(m), own)
+        is_parameter = find_buffer(func, accessor, buffer) in func.params
+        kept = self._keeps_signature(owner) if is_parameter else ""
+        changed = transform_layout(
+            func,
+            name,
+            buffer,
+            self._index_map(m),
+            own,
+            assume_injective=assume_injective_transform,
+            keeps_signature=kept,
+        )
+        said = [
+            f"{a.name}: ({_text(a)}) -> ({_text(b)})"
+            for a, b in zip(func.buffers, changed.buffers, strict=True)
+            if a is not b
+        ]
+        assumed = assume_injective_transform or None
+        self._note(signature=", ".join(said) or None, assume_injective_transform=assumed)
         self._commit(owner, changed)
 
 
@@ -192,8 +229,12 @@ def transform_layout(
     buffer: tuple[str, int] | str,
     index_map: IndexMap | Callable[..., object],
     pad_value: PadValue = None,
+    *,
+    assume_injective: bool = False,
+    keeps_signature: str = "whose layout belongs to the caller",
 ) -> PrimFunc:
-    """Rewrite the shape and every access of a buffer by an index map."""
+    """Rewrite the shape and every access of a buffer by an index map; ``keeps_signature`` says why
+    parameters that are not free stay as they are, where they do."""
     block = realize_of(find_block(func, block_name, "transform_layout")).block
     old = find_buffer(func, block, buffer)
     m = as_index_map(index_map, old.ndim)
@@ -202,16 +243,7 @@ def transform_layout(
             func, block, f"{old.name!r} has strides; only compact buffers change their layout."
         )
     try:
-        full = old.shape if pad_value is None else whole_digits(m, old.shape)
-        shape = m.map_shape(full)
-        inverse, inside = m.padded_inverse(full)
-        if full is not old.shape:
-            limits = [
-                o < size
-                for o, size, own in zip(inverse.outputs, old.shape, full, strict=True)
-                if own is not size
-            ]
-            inside = all_of([inside, *limits])
+        shape, inverse, inside = _new_layout(m, old, pad_value, assume_injective=assume_injective)
     except LayoutError as error:
         raise _refuse(func, block, f"{old.name!r}: {error.found}") from error
     padded = not is_const(inside, 1)
@@ -224,8 +256,16 @@ def transform_layout(
         )
     new = replace(old, shape=tuple(shape))
     changed = func
-    if old in func.params:
-        changed = _transform_parameter(changed, block, old, new, m, pad_value if padded else None)
+    index = next((i for i, p in enumerate(func.params) if p is old), None)
+    if index is not None and index in list(func.attr("layout_free") or ()):
+        changed = _transform_free(changed, block, index, new, m, pad_value if padded else None)
+    elif index is not None:
+        if keeps_signature:
+            found = f"{old.name!r} is parameter {index}, {keeps_signature}."
+            raise _refuse(func, block, found)
+        if padded and old in func.written:
+            changed = _pad_writer(changed, block, old, new, inverse, inside, pad_value)
+        changed = _with_parameter(changed, block, old, new)
     elif padded:
         changed = _pad_writer(changed, block, old, new, inverse, inside, pad_value)
     return replace(changed, body=_Relayout(old, new, m).visit(changed.body))
@@ -268,18 +308,53 @@ def _refuse(func: PrimFunc, block: Block, found: str) -> LayoutError:
     return error
 
 
-def _transform_parameter(
-    func: PrimFunc, block: Block, old: Buffer, new: Buffer, m: IndexMap, pad_value: PadValue
-) -> PrimFunc:
-    index = next(i for i, p in enumerate(func.params) if p is old)
-    free = func.attr("layout_free") or ()
-    if index not in list(free):
-        raise _refuse(
-            func,
-            block,
-            f"{old.name!r} is parameter {index}, whose layout belongs to the caller: the attribute "
-            f"layout_free lists {list(free)}. Use cache_read and change the layout of the copy.",
+def _new_layout(
+    m: IndexMap, old: Buffer, pad_value: PadValue, *, assume_injective: bool
+) -> tuple[tuple[Expr, ...], IndexMap, Expr]:
+    """The new shape, the map back, and where in the new shape elements are; raises LayoutError."""
+    full = old.shape if pad_value is None else whole_digits(m, old.shape)
+    shape = m.map_shape(full)
+    try:
+        inverse, inside = m.padded_inverse(full)
+    except LayoutError:
+        if not assume_injective or pad_value is not None:
+            raise
+        return shape, m, IntImm(1, BOOL)
+    if full is not old.shape:
+        limits = [
+            o < size
+            for o, size, own in zip(inverse.outputs, old.shape, full, strict=True)
+            if own is not size
+        ]
+        inside = all_of([inside, *limits])
+    return shape, inverse, inside
+
+
+def _text(b: Buffer) -> str:
+    return ", ".join(map(print_expr, b.shape))
+
+
+def _with_parameter(func: PrimFunc, block: Block, old: Buffer, new: Buffer) -> PrimFunc:
+    """The function with another parameter in the place of ``old``, whose callers can tell all
+    sizes."""
+    params = tuple([new if p is old else p for p in func.params])
+    plain = {d for p in params if isinstance(p, Buffer) for d in p.shape if isinstance(d, Var)}
+    lost = [v.name for v in func.shape_vars if v not in plain]
+    if lost:
+        found = (
+            f"The size {lost[0]!r} would stand alone in the shape of no parameter, and no call "
+            f"could tell it: {old.name!r} would be ({_text(new)})."
         )
+        raise _refuse(func, block, found)
+    return replace(func, params=params)
+
+
+def _transform_free(
+    func: PrimFunc, block: Block, index: int, new: Buffer, m: IndexMap, pad_value: PadValue
+) -> PrimFunc:
+    """A parameter that the compiler lays out anew."""
+    old = func.params[index]
+    assert isinstance(old, Buffer)
     if old in func.written:
         raise _refuse(func, block, f"{old.name!r} is an output of the function.")
     if isinstance(pad_value, IndexMap):
@@ -445,7 +520,7 @@ def _require_whole_runs(
 
 def _writer_path(func: PrimFunc, block: Block, buffer: Buffer) -> Path:
     scope = scope_of(find_block(func, block.name, "transform_layout"))
-    if buffer not in scope.alloc_buffers:
+    if buffer not in scope.alloc_buffers and buffer not in func.params:
         found = (
             f"{buffer.name!r} is allocated around the block that {block.name!r} stands in: other "
             "iterations write other parts of it. Copy with cache_write first."

@@ -2,15 +2,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import burnish
+from burnish.script import I, R, T
 from burnish.support.errors import LayoutError, ScheduleValueError
+from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.arith import IndexMap
 from burnish.tensorir.expr import cast, const
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_expr
-from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tensorir.verify import verify_func
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
@@ -362,3 +366,159 @@ def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
     sch = Schedule(func, seed=0)
     with pytest.raises(LayoutError, match="'V' is a view of 'A' by match_buffer"):
         sch.transform_layout("C", ("read", 0), lambda i: (i % 2, i // 2))
+
+
+def test_a_map_that_is_not_found_to_be_injective_is_taken_at_its_word() -> None:
+    def swapped(i: Any, j: Any) -> list[Any]:
+        return [(i * 5) % 8, j]  # 5 has no factor of 8
+
+    func = doubled()
+    with pytest.raises(LayoutError, match="two elements would share a place"):
+        Schedule(func, seed=0).transform_layout("B", ("write", 0), swapped)
+    sch = Schedule(func, seed=0)
+    sch.transform_layout("B", ("write", 0), swapped, assume_injective_transform=True)
+    assert "assume_injective_transform=True" in str(sch.trace)
+    assert_same(func, sch.func)
+    assert_replays(func, sch)
+
+
+def doubled() -> PrimFunc:
+    return parse_func(
+        """
+@T.prim_func
+def main(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+    B = T.alloc_buffer((8, 6))
+    for i, j in T.grid(8, 6):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = A[vi, vj] + T.float32(1)
+    for i, j in T.grid(8, 6):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = B[vi, vj] * T.float32(2)
+"""
+    )
+
+
+def test_any_number_of_indices() -> None:
+    func = doubled()
+    sch = Schedule(func, seed=0)
+    sch.transform_layout("B", ("write", 0), lambda *i: (*i[1:], i[0] // 4, i[0] % 4))
+    assert "B = T.alloc_buffer((6, 2, 4))" in sch.func.script()
+    assert_same(func, sch.func)
+
+
+def test_parameters_of_a_program_that_is_scheduled_by_others_stay() -> None:
+    sch = Schedule(doubled(), seed=0)
+    with pytest.raises(LayoutError, match="'C' is parameter 1, whose layout belongs to the caller"):
+        sch.transform_layout("C", ("write", 0), lambda i, j: (j, i))
+
+
+X = np.arange(48, dtype=np.float32).reshape(8, 6)
+
+
+def run(sch: burnish.Schedule, x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    out = np.full(shape, np.nan, np.float32)
+    burnish.build(sch.mod)["main"](np.ascontiguousarray(x), out)
+    return out
+
+
+def test_parameters_of_ones_own_program_change_and_the_trace_says_so() -> None:
+    sch = burnish.Schedule(doubled())
+    sch.transform_layout("B", ("read", 0), lambda i, j: (j, i))
+    sch.transform_layout("C", ("write", 0), lambda i, j: (j // 2, i, j % 2))
+    assert [[d.value for d in b.shape] for b in sch.func.buffers] == [[6, 8], [3, 8, 2]]  # type: ignore[attr-defined]
+    found = run(sch, X.T, (3, 8, 2))
+    np.testing.assert_array_equal(found, ((X + 1) * 2).reshape(8, 3, 2).transpose(1, 0, 2))
+    text = str(sch.trace)
+    assert 'signature="A: (8, 6) -> (6, 8)"' in text
+    assert 'signature="C: (8, 6) -> (3, 8, 2)"' in text
+    again = burnish.Schedule(doubled())
+    Trace.from_json(sch.trace.as_json()).apply_to(again)
+    assert_structural_equal(again.func, sch.func)
+    assert str(again.trace) == text
+
+
+def test_an_output_is_padded_by_its_writer_and_an_input_by_nobody() -> None:
+    sch = burnish.Schedule(doubled())
+    sch.transform_layout("B", ("read", 0), lambda i, j: (i, j // 4, j % 4), pad_value=0)
+    sch.transform_layout("C", ("write", 0), lambda i, j: (i, j // 4, j % 4), pad_value=7)
+    padded = np.full((8, 2, 4), np.nan, np.float32)
+    padded.reshape(8, 8)[:, :6] = X
+    found = run(sch, padded, (8, 2, 4)).reshape(8, 8)
+    np.testing.assert_array_equal(found[:, :6], (X + 1) * 2)
+    np.testing.assert_array_equal(found[:, 6:], 7)
+
+
+SYMBOLIC = """
+@T.prim_func
+def main(a: T.handle, c: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, 8))
+    C = T.match_buffer(c, (n, 8))
+    for i, j in T.grid(n, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = A[vi, vj] * T.float32(2)
+"""
+
+
+def test_named_sizes_stay_in_the_shapes() -> None:
+    sch = burnish.Schedule(parse_func(SYMBOLIC))
+    sch.transform_layout("C", ("read", 0), lambda i, j: (j // 4, i, j % 4))
+    sch.transform_layout("C", ("write", 0), lambda i, j: (i // 4, j, i % 4), pad_value=0)
+    with pytest.raises(LayoutError, match="The size 'n' would stand alone in the shape of no"):
+        sch.transform_layout("C", ("read", 0), lambda i, j, k: (j // 4, i, k, j % 4), pad_value=0)
+    x = np.arange(40, dtype=np.float32).reshape(5, 8)
+    given = x.reshape(5, 2, 4).transpose(1, 0, 2)
+    found = run(sch, given, (2, 8, 4))
+    rows = found.transpose(0, 2, 1).reshape(8, 8)
+    np.testing.assert_array_equal(rows[:5], x * 2)
+    np.testing.assert_array_equal(rows[5:], 0)
+
+
+def test_what_a_graph_calls_keeps_its_parameters() -> None:
+    @I.ir_module
+    class Module:
+        @R.function
+        def main(x: R.Tensor((8, 6), "float32")):
+            with R.dataflow():
+                y = R.call_dps(cls.double, (x,), R.Tensor((8, 6), "float32"))  # noqa: F821
+                R.output(y)
+            return y
+
+        @T.prim_func
+        def double(A: T.Buffer((8, 6)), C: T.Buffer((8, 6))):
+            for i, j in T.grid(8, 6):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = A[vi, vj] * T.float32(2)
+
+    sch = burnish.Schedule(Module)
+    with pytest.raises(
+        LayoutError, match="'main' calls 'double' with the types"
+    ):
+        sch.transform_layout("C", ("write", 0), lambda i, j: (j, i))
+
+
+def test_assume_is_a_promise_that_nothing_relies_on() -> None:
+    func = parse_func(
+        """
+@T.prim_func
+def main(A: T.Buffer((8,)), C: T.Buffer((8,))):
+    for i in range(8):
+        with T.block("assume"):
+            vi = T.axis.spatial(8, i)
+            T.reads(A[vi])
+            T.writes()
+            T.evaluate(T.assume(vi < 6 or A[vi] == T.float32(0)))
+    T.assume(A[0] >= T.float32(0))
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = A[vi]
+"""
+    )
+    out = np.zeros(8, np.float32)
+    burnish.build(func)["main"](X[0, :1].repeat(8), out)
+    np.testing.assert_array_equal(out, 0)
