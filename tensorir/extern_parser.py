@@ -30,7 +30,7 @@ from .expr import (
     mul,
 )
 from .stmt import Stmt
-from .text_values import Alias, Value, describe
+from .text_values import Alias, Value, describe, is_dtype_word
 from .visitor import own_pointers
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
@@ -43,18 +43,29 @@ class ExternParser(BlockParser):
     """Parses calls of functions of C."""
 
     def call_call_extern(self, node: ast.Call) -> Expr:
-        """``T.call_extern(dtype, symbol, args...)``."""
-        self.no_keywords(node)
-        if len(node.args) < 2:
+        """``T.call_extern(dtype, symbol, args...)``, or ``T.call_extern(symbol, args...,
+        dtype=...)``."""
+        args = list(node.args)
+        for k in node.keywords:
+            if k.arg != "dtype":
+                raise self.error(k, f"There is no option {k.arg!r} here.")
+            if not args or not self.is_dtype(args[0]):
+                args.insert(0, k.value)
+        if len(args) < 2:
             raise self.error(node, 'Expected T.call_extern("dtype", "symbol", arguments...).')
-        word, symbol = self.value(node.args[0]), self.value(node.args[1])
-        dtype = DType("handle") if word in ("void", "") else self.dtype(node.args[0])
+        word, symbol = self.value(args[0]), self.value(args[1])
+        dtype = DType("handle") if word in ("void", "") else self.dtype(args[0])
         if not isinstance(symbol, str) or not _SYMBOL.fullmatch(symbol):
-            raise self.error(node.args[1], "Expected the name of a function of C, a string.")
+            raise self.error(args[1], "Expected the name of a function of C, a string.")
         if symbol.startswith("llvm."):
-            raise self.error(node.args[1], "LLVM's intrinsics are no functions of C: write T.exp.")
-        args = tuple([self.foreign(a) for a in node.args[2:]])
-        return ExternCall(symbol, args, dtype)
+            raise self.error(args[1], "LLVM's intrinsics are no functions of C: write T.exp.")
+        return ExternCall(symbol, tuple([self.foreign(a) for a in args[2:]]), dtype)
+
+    def is_dtype(self, node: ast.expr) -> bool:
+        """Whether a word in front of the symbol is the dtype of what a function gives."""
+        value = self.value(node)
+        text = value if isinstance(value, str) else ""
+        return isinstance(value, DType) or text == "void" or is_dtype_word(text)
 
     call_call_pure_extern = call_call_extern
 
@@ -146,28 +157,29 @@ class ExternParser(BlockParser):
         return AccessPtr(first.with_span(self.span(node)), offset, self.mask(node, base, mask))
 
     def mask(self, node: ast.expr, buffer: Buffer, mask: Value) -> str:
-        """ "r", "w" or "rw": as it is given, or as the block around declares."""
+        """ "r", "w" or "rw": as it is given, or as the block around declares. A function that is
+        handed a buffer to write, which the block declares to read too, updates it."""
         if isinstance(mask, IntImm):
             mask = mask.value
+        context = self.contexts[-1]
+        sources = {m.buffer: m.source.buffer for m in context.matched}
+        source = sources.get(buffer, buffer)
+        declared = ""
+        for letter, regions in (("r", context.reads), ("w", context.writes)):
+            declared += letter if any(r.buffer is source for r in regions or ()) else ""
         if mask is not None:
             found = _MASKS.get(mask, mask) if isinstance(mask, int) else mask
             if found not in _MASKS.values():
                 raise self.error(node, f'An access mask is "r", "w" or "rw"; found {mask!r}.')
-            return str(found)
-        context = self.contexts[-1]
-        sources = {m.buffer: m.source.buffer for m in context.matched}
-        source = sources.get(buffer, buffer)
-        found = ""
-        for letter, regions in (("r", context.reads), ("w", context.writes)):
-            found += letter if any(r.buffer is source for r in regions or ()) else ""
-        if not found:
+            return declared if found == "w" and declared == "rw" else str(found)
+        if not declared:
             raise self.error(
                 node,
                 f"Nothing says what the function does with {buffer.name!r}: write "
                 f'{buffer.name}.access_ptr("r"), "w" or "rw", or name it in T.reads and T.writes '
                 "of the block, before this.",
             )
-        return found
+        return declared
 
     def require_declared(self, node: ast.AST, body: Stmt, context: Context) -> None:
         """A block whose body calls functions with pointers says what it reads and writes: nobody

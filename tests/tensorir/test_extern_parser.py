@@ -77,6 +77,31 @@ def test_a_call_may_stand_alone_and_give_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    "call",
+    [
+        'T.call_extern("f", A.data, dtype="int32")',
+        'T.call_extern("int32", "f", A.data, dtype="int32")',
+        'T.call_extern(T.int32, "f", A.data)',
+        'T.call_pure_extern("int32", "f", A.data)',
+    ],
+)
+def test_other_spellings_of_a_call(call: str) -> None:
+    assert 'T.call_extern("int32", "f", A.access_ptr("r"))' in print_func(
+        parse_func(program(f"T.evaluate({call})"))
+    )
+
+
+def test_a_pointer_to_write_what_is_read_too_updates_it() -> None:
+    func = parse_func(
+        program(
+            'T.evaluate(T.call_extern("int32", "f", B.access_ptr("w"), A.access_ptr("r")))',
+            regions="T.reads(B[0:4], A[0:4, 0:8]); T.writes(B[0:4])",
+        )
+    )
+    assert 'B.access_ptr("rw")' in print_func(func)
+
+
+@pytest.mark.parametrize(
     ("lines", "regions", "words"),
     [
         (['T.evaluate(T.call_extern("int32"))'], "", 'Expected T.call_extern("dtype", "symbol"'),

@@ -3,9 +3,9 @@
 Primitives prove what they do, with two exceptions: ``split(..., disable_predication=True)`` takes
 the caller's word that running past the end of a loop is harmless, and ``transform_layout(...,
 assume_injective_transform=True)`` that no two elements share a place. A record is a claim in a
-file, and has no word to give. Where its trace needs that promise, the function it makes is built and run
-in a worker process and compared with the unscheduled one, on seeded inputs, as a candidate of a
-search is; a database remembers the comparisons that went well on a machine.
+file, and has no word to give. Where its trace needs that promise, the function it makes is built
+and run in a worker process and compared with the unscheduled one, on seeded inputs, as a candidate
+of a search is; a database remembers the comparisons that went well on a machine.
 """
 
 from __future__ import annotations

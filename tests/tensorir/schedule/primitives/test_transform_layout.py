@@ -495,9 +495,7 @@ def test_what_a_graph_calls_keeps_its_parameters() -> None:
                     C[vi, vj] = A[vi, vj] * T.float32(2)
 
     sch = burnish.Schedule(Module)
-    with pytest.raises(
-        LayoutError, match="'main' calls 'double' with the types"
-    ):
+    with pytest.raises(LayoutError, match="'main' calls 'double' with the types"):
         sch.transform_layout("C", ("write", 0), lambda i, j: (j, i))
 
 
