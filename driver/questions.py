@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ..frontend.imported import Imported, InputTypes, KnownSizes
+from ..frontend.imported import Imported, InputTypes, KnownSizes, RelatedSizes, SizeRelation
 from ..graphir.module import IRModule
 from ..graphir.plan_segments import spec_of
 from ..graphir.type import TensorType
@@ -27,7 +27,7 @@ from ..graphir.weights import Weights, in_common
 from ..support.caller import callers_level
 from ..support.errors import ArgumentError, VMError
 from ..vm.program import Param
-from ..vm.shape_text import names_in
+from ..vm.shape_text import compile_shape, names_in
 from ..vm.signature import Signature
 from ..vm.tensor import Tensor
 from .arrays import to_tensors
@@ -126,6 +126,10 @@ class Asking(Generic[S]):
         assert question is not None
         of = "shapes" if question.wanted == "types" else "values"
         note = f"the program is for these {of} of the inputs alone: {question.reason}"
+        if isinstance(answer, RelatedSizes):
+            asked, verb = answer.relation, "is" if answer.holds else "is not"
+            note = f"the program is for inputs whose {asked.name} {verb} {asked.other}: "
+            note += question.reason
         notes = (*imported.notes, *step.imported.notes, f"{note.rstrip('.')}.")
         imported = replace(imported, notes=notes)
         imported.module.weights.update(in_common(imported.module.weights, self._weights))
@@ -146,6 +150,8 @@ class Asking(Generic[S]):
             return InputTypes(tuple([_shapes(x) for x in given]))
         if question.wanted == "sizes":
             return KnownSizes()
+        if isinstance(question.wanted, SizeRelation):
+            return RelatedSizes(question.wanted, _holds(question.wanted, given))
         tensors = step.check(given)
         if isinstance(question.wanted, int):
             return np.array(tensors[question.wanted].data)
@@ -191,8 +197,21 @@ def _together(answers: tuple[Any, ...], answer: Any) -> tuple[Any, ...]:
     if isinstance(answer, InputTypes):
         return (answer,)
     if isinstance(answer, KnownSizes):
-        return (*[a for a in answers if isinstance(a, InputTypes)], answer)
+        return (*[a for a in answers if isinstance(a, (InputTypes, RelatedSizes))], answer)
     return (*answers, answer)
+
+
+def _holds(relation: SizeRelation, given: Sequence[Any]) -> bool:
+    """Whether inputs have sizes that are so related."""
+    names, sizes = [], []
+    for name, index, axis in relation.places:
+        shape = _shapes(given[index])
+        if not isinstance(shape, tuple) or axis >= len(shape):
+            return False
+        names.append(name)
+        sizes.append(shape[axis])
+    other = compile_shape(relation.other, tuple(names))(sizes)
+    return bool(other == sizes[names.index(relation.name)])
 
 
 def _shapes(x: Any) -> Any:
@@ -208,6 +227,6 @@ def _shapes(x: Any) -> Any:
 def _key(answer: Any) -> Any:
     if isinstance(answer, InputTypes):
         return repr(answer.shapes)
-    if isinstance(answer, KnownSizes):
+    if isinstance(answer, (KnownSizes, RelatedSizes)):
         return answer
     return answer.shape, answer.tobytes()

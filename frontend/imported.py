@@ -16,13 +16,24 @@ from ..support.call_form import CallForm
 
 
 @dataclass(frozen=True)
+class SizeRelation:
+    """That the symbolic dim ``name`` is what the text ``other`` says, in terms of others.
+    ``places`` has a place of each of these dims: its name, an input, and an axis of it."""
+
+    name: str
+    other: str
+    places: tuple[tuple[str, int, int], ...]
+
+
+@dataclass(frozen=True)
 class Question:
     """What an import must know to go on, because the program depends on it: ``"types"``, the shapes
     of all inputs, which earlier answers are forgotten for; or ``"sizes"``, that those of data are
-    not to be bound to names, which earlier values are forgotten for; or the value that ``main`` of
-    this module gives; or (a number) that of an input. ``reason`` says where that is so."""
+    not to be bound to names, which earlier values are forgotten for; or whether a relation of sizes
+    holds; or the value that ``main`` of this module gives; or (a number) that of an input.
+    ``reason`` says where that is so."""
 
-    wanted: str | int
+    wanted: str | int | SizeRelation
     reason: str
 
 
@@ -32,6 +43,14 @@ class InputTypes:
     list of them, and None for an absent optional."""
 
     shapes: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class RelatedSizes:
+    """The answer to a question for a relation of sizes."""
+
+    relation: SizeRelation
+    holds: bool
 
 
 @dataclass(frozen=True)

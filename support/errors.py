@@ -164,8 +164,17 @@ class VerifyError(BurnishError):
 class TypeInferenceError(BurnishError, TypeError):
     """An operator call whose arguments do not fit each other."""
 
-    def __init__(self, op: str, found: str, expected: str = "", span: Span | None = None) -> None:
+    def __init__(
+        self,
+        op: str,
+        found: str,
+        expected: str = "",
+        span: Span | None = None,
+        dims: tuple[object, object] | None = None,
+    ) -> None:
         self.op, self.found, self.expected = op, found, expected
+        self.dims = dims
+        """Two that would have to be equal, where that is what is wrong."""
         text = f"{op}: {found}"
         if expected:
             text += f" Expected {expected}."

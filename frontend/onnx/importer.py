@@ -24,7 +24,7 @@ from ...graphir.expr import Atom, Tuple, Var
 from ...graphir.module import IRModule
 from ...support.call_form import CallForm, SizeRange
 from ...support.errors import ArtifactError, BurnishError, FrontendError
-from ..imported import Imported, InputTypes, KnownSizes, Question
+from ..imported import Imported, InputTypes, KnownSizes, Question, RelatedSizes, SizeRelation
 from . import (
     convert_contrib,
     convert_contrib_quantized,
@@ -77,6 +77,7 @@ _CONVERTERS = (
     convert_window,
 )
 _OPERATOR_ROWS = ops
+_NO_VALUES = (InputTypes, KnownSizes, RelatedSizes)
 OLDEST_OPSET = 6
 """Models of older ones are read where their operators are still the same in this one."""
 
@@ -117,6 +118,7 @@ def _import(
     proto, base_dir, source = _load(model)
     types = next((a for a in answers or () if isinstance(a, InputTypes)), None)
     asks_sizes = any(isinstance(a, KnownSizes) for a in answers or ())
+    related = [a for a in answers or () if isinstance(a, RelatedSizes)]
     graph = proto.graph
     builder = BlockBuilder()
     context = Context(
@@ -124,9 +126,7 @@ def _import(
         _opsets(proto),
         base_dir,
         {(f.domain, f.name, f.overload): f for f in proto.functions},
-        None
-        if answers is None
-        else [a for a in answers if not isinstance(a, (InputTypes, KnownSizes))],
+        None if answers is None else [a for a in answers if not isinstance(a, _NO_VALUES)],
     )
     context.binds_sizes = not asks_sizes
     context.at_most = at_most
@@ -144,7 +144,7 @@ def _import(
     may_ask_types = answers is not None and types is None
     if may_ask_types and inputs.is_open:
         return _ask(inputs, "types", "an input has no shape of its own", source)
-    inputs.bind(context, types)
+    inputs.bind(context, types, {a.relation.name: a.relation.other for a in related if a.holds})
     context.may_ask_types = may_ask_types = may_ask_types and bool(inputs.dim_names)
     try:
         question, outputs, results = _convert_graph(context, inputs, graph)
@@ -152,6 +152,10 @@ def _import(
         bound = learn(error, frozenset(inputs.dim_names))
         if bound is not None and bound.most < at_most.get(bound.name, bound.most + 1):
             raise bound from None
+        known = all(a.holds for a in related)
+        asked = inputs.relation(error) if may_ask_types and known else None
+        if asked is not None:
+            return _ask(inputs, asked, str(error), source)
         if may_ask_types and (context.binds_shapes or not context.sizes_of_data):
             return _ask(inputs, "types", str(error), source)
         if answers is None or not context.sizes_of_data:
@@ -162,7 +166,7 @@ def _import(
     is_single = results == 1
     # Shapes tell programs apart when they are loaded; values would not.
     is_kept = is_plain and inputs.is_plain and question is None
-    is_kept = is_kept and all(isinstance(a, InputTypes) for a in answers or ())
+    is_kept = is_kept and all(isinstance(a, (InputTypes, RelatedSizes)) for a in answers or ())
     return Imported(
         builder.get(),
         tuple([p.name for p in inputs.params]) if types else tuple(inputs.names),
@@ -211,9 +215,9 @@ def _convert_graph(
     return question, outputs, len(results)
 
 
-def _ask(inputs: Inputs, wanted: str, reason: str, source: str) -> Imported:
-    """An import that waits for the types of a call's inputs, or is to be repeated with sizes of
-    data that are known; its calls give their inputs as they are."""
+def _ask(inputs: Inputs, wanted: str | SizeRelation, reason: str, source: str) -> Imported:
+    """An import that waits for the types of a call's inputs or for a relation of their sizes, or is
+    to be repeated with sizes of data that are known; its calls give their inputs as they are."""
     names = tuple(inputs.names)
     question = Question(wanted, reason)
     form = partial(_form, inputs, 1, (), is_kept=False)

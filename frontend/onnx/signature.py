@@ -13,16 +13,23 @@ from typing import Any, TypeAlias
 
 from onnx import TypeProto, ValueInfoProto
 
+from ...graphir.dim import parse_dim, substitute_dim
 from ...graphir.expr import Atom, Var
 from ...graphir.type import TensorType
 from ...support.call_form import CallForm, SizeRange
-from ...support.errors import DTypeMismatchError, FrontendError, ShapeMismatchError
+from ...support.errors import (
+    BurnishError,
+    DTypeMismatchError,
+    FrontendError,
+    ShapeMismatchError,
+)
 from ...support.writer import NameTable
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.expr import Var as DimVar
-from ..imported import InputTypes
+from ..imported import InputTypes, SizeRelation
 from .narrow import NARROW, from_stored, narrow_name, to_stored
 from .registry import Context, Narrow, Value, import_dtype
+from .size_bounds import relation
 
 Shapes: TypeAlias = "tuple[int, ...] | list[Shapes] | None"
 Bound: TypeAlias = "Var | Narrow | list[Bound] | None"
@@ -38,12 +45,46 @@ class Inputs:
         self.params: list[Var] = []
         self._kinds: list[str] = []
         self._dims: dict[str, DimVar] = {}
+        self._known: dict[DimVar, Expr] = {}
         self._names = NameTable()
 
     @property
     def dim_names(self) -> tuple[str, ...]:
-        """The symbolic dims, one for each name that the model gives them."""
-        return tuple([v.name for v in self._dims.values()])
+        """The symbolic dims, one for each name that the model gives them, less those that are known
+        to be others."""
+        return tuple([v.name for v in self._dims.values() if v not in self._known])
+
+    def relation(self, error: BurnishError) -> SizeRelation | None:
+        """What could be asked of the sizes of a call, so that an error does not arise."""
+        places: dict[str, tuple[str, int, int]] = {}
+        for i, param in enumerate(self.params):
+            assert isinstance(param.type, TensorType)
+            for axis, dim in enumerate(param.type.shape):
+                if isinstance(dim, DimVar):
+                    places.setdefault(dim.name, (dim.name, i, axis))
+        found = relation(error, places)
+        return found and SizeRelation(*found, tuple(places.values()))
+
+    def _name_dims(self, context: Context) -> None:
+        """A name for each symbolic dim, in the order of the inputs."""
+        for value in self.values:
+            kind = value.type.tensor_type
+            for i, d in enumerate(kind.shape.dim if value.type.HasField("tensor_type") else ()):
+                if d.HasField("dim_value") and d.dim_value >= 0:
+                    continue
+                name = d.dim_param or f"{value.name}_dim{i}"
+                if not isinstance(name, str):  # protobuf gives the bytes of what is no UTF-8
+                    raise FrontendError(
+                        f"input {value.name!r}: the name of dim {i} is no text; the file is "
+                        "damaged."
+                    )
+                if name not in self._dims:
+                    self._dims[name] = DimVar(context.dim_names.fresh(name))
+
+    def _resolved(self, dim: Expr) -> Expr:
+        """A symbolic dim in terms of those that stay."""
+        after = substitute_dim(dim, self._known)
+        return dim if after is dim else self._resolved(after)
 
     def ranges(self, at_most: Mapping[str, int]) -> tuple[SizeRange, ...]:
         """Where calls have those symbolic dims that are bounded."""
@@ -69,8 +110,16 @@ class Inputs:
         tensors = all(v.type.HasField("tensor_type") for v in self.values)
         return tensors and not any(v.type.tensor_type.elem_type in NARROW for v in self.values)
 
-    def bind(self, context: Context, types: InputTypes | None) -> None:
-        """A parameter for each tensor. Raises FrontendError for what no call could give."""
+    def bind(
+        self, context: Context, types: InputTypes | None, related: Mapping[str, str] | None = None
+    ) -> None:
+        """A parameter for each tensor; symbolic dims that are ``related`` are what the text says.
+        Raises FrontendError for what no call could give."""
+        self._name_dims(context)
+        by_name = {v.name: v for v in self._dims.values()}
+        for name, text in (related or {}).items():
+            if name in by_name:
+                self._known[by_name[name]] = parse_dim(text, by_name.__getitem__)
         shapes: Sequence[Any] = [()] * len(self.values) if types is None else types.shapes
         for value, shape in zip(self.values, shapes, strict=True):
             where = f"input {value.name!r}"
@@ -95,13 +144,7 @@ class Inputs:
                 shape.append(IntImm(d.dim_value))
                 continue
             name = d.dim_param or f"{value.name}_dim{i}"
-            if not isinstance(name, str):  # protobuf gives the bytes of what is no UTF-8
-                raise FrontendError(
-                    f"{where}: the name of dim {i} is no text; the file is damaged."
-                )
-            if name not in self._dims:
-                self._dims[name] = DimVar(context.dim_names.fresh(name))
-            shape.append(self._dims[name])
+            shape.append(self._resolved(self._dims[name]))
         return self._param(value.name, shape, kind.elem_type, where)
 
     def _given(self, kind: TypeProto, shapes: Shapes, name: str, where: str) -> Bound:

@@ -1,18 +1,23 @@
-"""Sizes that a model cannot be called with, learnt where two of its sizes do not fit.
+"""What is learnt of sizes where two of them do not fit: bounds, and questions.
 
     ids = positions[:, :n]      512 positions: there are min(n, 512) ids
     y = Add(x, ids)             x has n rows, so that n is at most 512, or no call is right
 
 The import is repeated with what it has learnt: then there are n ids. Calls with other sizes are
-refused. Nothing is learnt of sizes that one call or another could broadcast.
+refused. Nothing of the kind is learnt of sizes that one call or another could broadcast:
+
+    y = Add(a, b)               a has n rows, b has m
+
+There the question is whether m is n. Where it is, the import is repeated with one name for both.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
-from ...graphir.dim import DimError, dim_equal, fold_dim, static_value
+from ...graphir.dim import dim_equal, fold_dim, print_dim, static_value
 from ...tensorir.expr import Add, Expr, FloorDiv, IntImm, Min, Mul, Var, minimum
+from ...tensorir.visitor import free_vars
 from .sizes import is_nonnegative
 
 
@@ -27,12 +32,10 @@ class BoundLearntError(Exception):
 
 def learn(error: BaseException, names: frozenset[str]) -> BoundLearntError | None:
     """What an error about dims that are not proved equal tells of one of the sizes ``names``."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, DimError):
-        cause = cause.__context__
-    if cause is None or cause.dims is None:
+    dims = getattr(error, "dims", None)
+    if dims is None:
         return None
-    for least, whole in (cause.dims, cause.dims[::-1]):
+    for least, whole in (dims, dims[::-1]):
         if not isinstance(least, Min):
             continue
         for part, limit in ((least.a, least.b), (least.b, least.a)):
@@ -43,6 +46,20 @@ def learn(error: BaseException, names: frozenset[str]) -> BoundLearntError | Non
             size, more = _split(part)
             if size is not None and size.name in names and most > more:
                 return BoundLearntError(size.name, most - more)
+    return None
+
+
+def relation(error: BaseException, names: Collection[str]) -> tuple[str, str] | None:
+    """One of the sizes ``names`` and what it would have to be, as text, so that two dims were equal
+    which an error is about."""
+    dims = getattr(error, "dims", None)
+    if dims is None:
+        return None
+    for one, other in (dims, dims[::-1]):
+        if isinstance(one, Var) and one.name in names:
+            others = {v.name for v in free_vars([other])}
+            if one.name not in others and others <= set(names):
+                return one.name, print_dim(other)
     return None
 
 

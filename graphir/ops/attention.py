@@ -38,7 +38,8 @@ def _attention(call: Call) -> Type:
         ("sizes of queries and keys", d, k.shape[3]),
     ):
         if not dim_equal(a, b):
-            raise fail(call, f"the {what}, {print_dim(a)} and {print_dim(b)}, are not proved equal")
+            found = f"the {what}, {print_dim(a)} and {print_dim(b)}, are not proved equal"
+            raise fail(call, found, "", (a, b))
     if not _shares(heads, k.shape[1]):
         raise fail(
             call,

@@ -61,11 +61,14 @@ def _product_shape(call: Call, a: TensorType, b: TensorType) -> tuple[Expr, ...]
             call,
             f"the inner dims {print_dim(inner_a)} and {print_dim(inner_b)} are not proved equal",
             "a (..., n, k) and b (..., k, m)",
+            (inner_a, inner_b),
         )
     try:
         batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except DimError as error:
-        raise fail(call, f"the batch shapes do not broadcast: {error.message}") from None
+        raise fail(
+            call, f"the batch shapes do not broadcast: {error.message}", "", error.dims
+        ) from None
     columns = b.shape[-1:] if b.ndim > 1 else ()
     return (*batch, *a.shape[-2:-1], *columns)
 

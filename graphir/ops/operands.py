@@ -39,14 +39,17 @@ def operand_name(call: Call, index: int) -> str:
     )
 
 
-def fail(call: Call, reason: str, expected: str = "") -> TypeInferenceError:
-    """An error that lists every operand of the call with its shape and dtype."""
+def fail(
+    call: Call, reason: str, expected: str = "", dims: tuple[Expr, Expr] | None = None
+) -> TypeInferenceError:
+    """An error that lists every operand of the call with its shape and dtype; ``dims`` are two
+    that would have to be equal."""
     listed = ", ".join(
         f"{operand_name(call, i)}: {describe(type_of(a))}"
         for i, a in enumerate(call.args)
         if not isinstance(a, ShapeExpr)
     )
-    return TypeInferenceError(call.op, f"{reason} ({listed}).", expected, span=call.span)
+    return TypeInferenceError(call.op, f"{reason} ({listed}).", expected, call.span, dims)
 
 
 def tensor(call: Call, index: int) -> TensorType:
@@ -108,7 +111,9 @@ def broadcast(call: Call, kinds: Sequence[TensorType]) -> tuple[Expr, ...]:
         try:
             shape = broadcast_shapes(shape, kind.shape)
         except DimError as error:
-            raise fail(call, f"the shapes do not broadcast: {error.message}") from None
+            raise fail(
+                call, f"the shapes do not broadcast: {error.message}", "", error.dims
+            ) from None
     return shape
 
 

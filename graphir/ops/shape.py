@@ -140,7 +140,9 @@ def _broadcast_to(call: Call) -> Type:
     try:
         result = broadcast_shapes(kind.shape, shape)
     except DimError as error:
-        raise fail(call, f"cannot become {print_shape(shape)}: {error.message}") from None
+        raise fail(
+            call, f"cannot become {print_shape(shape)}: {error.message}", "", error.dims
+        ) from None
     if not shape_equal(result, shape):
         raise fail(call, f"cannot become {print_shape(shape)}", "a shape that x broadcasts to")
     return TensorType(shape, kind.dtype)
@@ -164,14 +166,12 @@ def _concat(call: Call) -> Type:
     axis = normal_axis(call, attr(call, "axis"), kinds[0].ndim)
     total: Expr = IntImm(0)
     for kind in kinds:
-        fits = kind.ndim == kinds[0].ndim and all(
-            i == axis or dim_equal(p, q)
-            for i, (p, q) in enumerate(zip(kind.shape, kinds[0].shape, strict=True))
-        )
-        if not fits:
-            raise fail(
-                call, f"{describe(kind)} does not join along axis {axis}", "equal dims elsewhere"
-            )
+        found = f"{describe(kind)} does not join along axis {axis}"
+        if kind.ndim != kinds[0].ndim:
+            raise fail(call, found, "equal dims elsewhere")
+        for i, dims in enumerate(zip(kind.shape, kinds[0].shape, strict=True)):
+            if i != axis and not dim_equal(*dims):
+                raise fail(call, found, "equal dims elsewhere", dims)
         total = total + kind.shape[axis]
     shape = (*kinds[0].shape[:axis], fold_dim(total), *kinds[0].shape[axis + 1 :])
     return TensorType(shape, dtype)

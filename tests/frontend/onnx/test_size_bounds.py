@@ -97,9 +97,61 @@ def test_one_element_could_broadcast_so_that_nothing_is_learnt_of_it() -> None:
     compare(compiled, made, x=rows(1))
 
 
-def test_other_dims_that_do_not_fit_are_refused() -> None:
+def ones(*shape: int) -> np.ndarray:
+    return np.random.default_rng(shape).standard_normal(shape).astype(np.float32)
+
+
+def test_without_a_call_other_dims_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BurnishError, match=r"M and N .* are not proved equal"):
         import_onnx(model("y = Add(x, z)", "float[M] x, float[N] z"))
+
+
+def test_a_call_tells_whether_two_names_are_one_size() -> None:
+    """As exporters that name each dim of each input write it."""
+    made = model("y = Add(x, z)", "float[N, 3] x, float[M, 3] z")
+    compiled = compile(made)
+    for n in (4, 5, 1, 0):
+        compare(compiled, made, x=ones(n, 3), z=ones(n, 3))
+    assert compiled.compilations == 1
+    assert "the program is for inputs whose N is M: add" in compiled.report.notes[0]
+    for n, m in ((1, 4), (4, 1)):
+        compare(compiled, made, x=ones(n, 3), z=ones(m, 3))
+    assert compiled.compilations == 3
+    with pytest.raises(BurnishError, match="differ and neither is 1"):
+        compiled(ones(2, 3), ones(3, 3))
+
+
+def test_several_names_are_asked_for_one_after_another() -> None:
+    body = "a = MatMul(x, w)\nb = Concat<axis = 1>(a, z)\ny = Add(b, t)"
+    inputs = "float[N, K] x, float[L, 3] w, float[M, P] z, float[M, T] t"
+    made = model(body, inputs)
+    compiled = compile(made)
+    for n, k, p in ((4, 2, 1), (3, 5, 2)):
+        compare(compiled, made, x=ones(n, k), w=ones(k, 3), z=ones(n, p), t=ones(n, 3 + p))
+    assert compiled.compilations == 1
+    notes = "\n".join(compiled.report.notes)
+    for found in ("K is L", "M is N", "is 3 + P"):
+        assert found in notes
+
+
+def test_a_symbolic_size_may_have_to_be_a_number() -> None:
+    made = model("y = MatMul(x, w)", "float[N, K] x", weights={"w": ones(3, 2)})
+    compiled = compile(made)
+    for n in (2, 5):
+        compare(compiled, made, x=ones(n, 3))
+    assert compiled.compilations == 1
+    with pytest.raises(BurnishError, match="inner dims"):
+        compiled(ones(2, 4))
+
+
+def test_a_saved_model_has_the_programs_that_were_made(tmp_path: Any) -> None:
+    made = model("y = Add(x, z)", "float[N, 3] x, float[M, 3] z")
+    compiled = compile(made)
+    compiled(ones(2, 3), ones(2, 3))
+    compiled.save(tmp_path / "model.burnish")
+    x, z = ones(5, 3), ones(5, 3)
+    found = load(tmp_path / "model.burnish")(x, z)
+    np.testing.assert_allclose(np.asarray(found), x + z, rtol=1e-6)
 
 
 def test_the_smaller_of_bounded_sizes() -> None:
