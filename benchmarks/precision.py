@@ -30,8 +30,14 @@ MODELS = {
     "gpt2": transformer.gpt2,
     "vit": transformer.vit,
     "resnet18": lambda: resnet.build(18),
+    "resnet50": lambda: resnet.build(50),
 }
-SHOWN = ("float32", "bfloat16", "int8-weights", "int4-weights")
+QUANTIZE = "quantize"
+SHOWN = (
+    *("float32", "bfloat16", "float16", "int8", QUANTIZE, "int8-weights", "int4-weights"),
+    "int4-weights:128",
+)
+"""Words of ``precision=``, and ``burnish.quantize`` with the ranges of the inputs."""
 LAYER = (4096, 11008)
 """Terms and columns of the layer that one row is multiplied with."""
 
@@ -42,6 +48,17 @@ def error_of(found: Any, expected: Any) -> float:
     return float(np.abs(found - expected).max() / np.abs(expected).max())
 
 
+def models_of(module: Any, inputs: Sequence[Any], threads: int | None = 1) -> dict[str, Any]:
+    """The module compiled in each way."""
+    made = {}
+    for p in SHOWN:
+        if p == QUANTIZE:
+            made[p] = burnish.quantize(module, [tuple(inputs)], threads=threads)
+        else:
+            made[p] = burnish.compile(module, tuple(inputs), precision=p, threads=threads)
+    return made
+
+
 def rows_of(name: str, module: Any, inputs: Sequence[Any], rounds: int) -> list[str]:
     """A row of the table for each precision."""
     import torch
@@ -49,7 +66,7 @@ def rows_of(name: str, module: Any, inputs: Sequence[Any], rounds: int) -> list[
     with torch.no_grad():
         wide = [x.double() if x.is_floating_point() else x for x in inputs]
         expected = copy.deepcopy(module).double()(*wide).numpy()
-    models = {p: burnish.compile(module, tuple(inputs), precision=p, threads=1) for p in SHOWN}
+    models = models_of(module, inputs)
     errors = {p: error_of(m(*inputs).numpy(), expected) for p, m in models.items()}
     best = dict.fromkeys(models, float("inf"))
     for _ in range(rounds):
@@ -70,7 +87,7 @@ def layer_rows(rounds: int, sizes: tuple[int, int] = LAYER) -> list[str]:
 
     torch.manual_seed(0)
     layer, x = torch.nn.Linear(*sizes, bias=False), torch.randn(1, sizes[0])
-    models = {p: burnish.compile(layer, (x,), precision=p, threads=1) for p in SHOWN}
+    models = models_of(layer, (x,))
     best = dict.fromkeys(models, float("inf"))
     for _ in range(rounds):
         for p, model in models.items():
@@ -97,11 +114,11 @@ def correct_answers(mlp: str, images: str) -> list[str]:
         )
     module = torch.nn.Sequential(torch.nn.Flatten(), layers[0], torch.nn.ReLU(), layers[1]).eval()
     x = torch.tensor(data["images"].astype("float32") / 255)
-    rows = []
-    for p in SHOWN:
-        answers = burnish.compile(module, (x,), precision=p)(x).numpy().argmax(axis=1)
-        rows.append(f"| `{p}` | {int((answers == data['labels']).sum())} of {len(x)} |")
-    return rows
+    answers = {p: m(x).numpy().argmax(axis=1) for p, m in models_of(module, (x,), None).items()}
+    return [
+        f"| `{p}` | {int((found == data['labels']).sum())} of {len(x)} |"
+        for p, found in answers.items()
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

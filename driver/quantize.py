@@ -9,6 +9,7 @@ samples -> the operands of every product with constant weights (main, with these
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,12 +26,13 @@ from ..graphir.passes.fold_constant import FoldConstant
 from ..graphir.passes.fold_scale import FoldScale
 from ..graphir.passes.quantize_products import (
     MOST,
-    STEPS,
     QuantizeProducts,
     Range,
+    left_wide,
     outputs_axis,
     quantizable,
     rounded_weight,
+    why_wide,
 )
 from ..graphir.weights import forked
 from ..support.errors import ArgumentError
@@ -73,6 +75,8 @@ def quantize(
     samples: Sequence[Sequence[Any]],
     *,
     ranges: str = "mse",
+    symmetric: bool = False,
+    per_channel: bool = True,
     max_error: float | None = None,
     bias_correction: bool = True,
     dynamic_shapes: Any = None,
@@ -84,7 +88,8 @@ def quantize(
     ``model`` is a torch ``nn.Module``, an ``ExportedProgram``, an IRModule or an ONNX model, and
     ``samples`` are tuples of inputs as it will get them; the first one gives a module its
     signature, with ``dynamic_shapes`` as ``burnish.compile`` takes it. Weights are int8, symmetric,
-    with a scale for each output; activations uint8, with a scale and a zero point for each product.
+    with a scale for each output, or one for all (``per_channel=False``); activations uint8, with a
+    scale and a zero point for each product, or int8 about zero (``symmetric=True``).
     Their range is that of the samples: all of it (``ranges="minmax"``), all but one in ten thousand
     at either end (``"percentile"``), or the part of it with the least mean square error
     (``"mse"``). ``bias_correction`` adds to each layer what rounding its weights takes from its
@@ -104,9 +109,8 @@ def quantize(
     resolved = resolve_target(target)
     count = thread_count(resolved, threads)
     imported = _imported(model, samples, dynamic_shapes)
-    return _Quantization(imported, resolved, count, ranges, bias_correction).model(
-        model, samples, max_error
-    )
+    way = _Way(ranges, symmetric, per_channel, bias_correction)
+    return _Quantization(imported, resolved, count, way).model(model, samples, max_error)
 
 
 def _check(samples: object, ranges: object, max_error: object) -> None:
@@ -142,13 +146,26 @@ def _imported(model: Any, samples: Sequence[Sequence[Any]], dynamic_shapes: Any)
     return imported
 
 
+@dataclass(frozen=True)
+class _Way:
+    """How products are quantised, as ``quantize`` is told."""
+
+    ranges: str
+    symmetric: bool
+    per_channel: bool
+    bias_correction: bool
+
+    @property
+    def activations(self) -> str:
+        return "int8" if self.symmetric else "uint8"
+
+
 @dataclass
 class _Quantization:
     imported: Imported
     target: Target
     threads: int
-    ranges: str
-    bias_correction: bool
+    way: _Way
 
     def model(
         self, source: Any, samples: Sequence[Sequence[Any]], max_error: float | None
@@ -172,7 +189,10 @@ class _Quantization:
         if max_error is not None:
             layers, error = self._within(layers, flat, max_error)
         made = self._quantised({n: x.range for n, x in layers.items() if x.is_bytes})
-        notes = (*self.imported.notes, _table(list(layers.values()), self.ranges, error, len(flat)))
+        table = _table(list(layers.values()), self.way, error, len(flat))
+        left = Counter([why_wide(c) for c in left_wide(self.module)])
+        wide = [f"{n} products stay float32: {why}." for why, n in sorted(left.items())]
+        notes = (*self.imported.notes, table, *wide)
         imported = replace(self.imported, module=made, notes=notes)
         return CompiledModel(source, imported, None, self.target, self.threads)
 
@@ -206,19 +226,22 @@ class _Quantization:
             source, w = call.args[:2]
             assert isinstance(source, Var)
             assert isinstance(w, Constant)
-            low, high = range_of(np.concatenate(values[source.name]), self.ranges)
+            way = self.way
+            seen = np.concatenate(values[source.name])
+            low, high = range_of(seen, way.ranges, symmetric=way.symmetric)
             if high > low:
                 correction = self._correction(call, np.mean(means[n], axis=0))
-                layers[n] = QuantizedLayer(layer_name(w.name), Range(low, high, correction))
+                found = Range(low, high, correction, way.symmetric)
+                layers[n] = QuantizedLayer(layer_name(w.name), found)
         return layers
 
     def _correction(self, call: Call, mean: np.ndarray) -> np.ndarray | None:
         """What rounded weights make of a mean activation less than the weights do."""
-        if not self.bias_correction:
+        if not self.way.bias_correction:
             return None
         assert isinstance(call.args[1], Constant)
         array, axis = self.module.weights.array(call.args[1]), outputs_axis(call)
-        numbers, scale = rounded_weight(array, axis)
+        numbers, scale = rounded_weight(array, axis if self.way.per_channel else None)
         lost = np.moveaxis(array.astype(np.float64) - numbers * scale.astype(np.float64), axis, 0)
         return np.asarray(lost.reshape(*lost.shape[:2], -1).sum(-1) @ mean)
 
@@ -257,7 +280,8 @@ class _Quantization:
 
     # -- programs ----------------------------------------------------------------------------------
     def _quantised(self, ranges: Mapping[str, Range]) -> IRModule:
-        made: IRModule = QuantizeProducts(ranges)(_forked(self.module))
+        rounding = QuantizeProducts(ranges, self.way.per_channel)
+        made: IRModule = rounding(_forked(self.module))
         return made
 
     def _signature(self, module: IRModule) -> CompiledSignature:
@@ -303,41 +327,45 @@ def _mean(x: np.ndarray, call: Call) -> np.ndarray:
     return np.asarray(x.mean(others, dtype=np.float64)) if x.size else np.zeros(x.shape[axis])
 
 
-def range_of(values: np.ndarray, how: str) -> tuple[float, float]:
-    """The range of some values, zero included; (0, 0) where there is nothing else."""
+def range_of(values: np.ndarray, how: str, *, symmetric: bool = False) -> tuple[float, float]:
+    """The range of some values, zero included; (0, 0) where there is nothing else. One that is
+    ``symmetric`` is as long on either side."""
     if not values.size:
         return 0.0, 0.0
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
     if how == "percentile":
         ends = np.percentile(values, [100 - PERCENTILE, PERCENTILE])
-        return min(0.0, float(ends[0])), max(0.0, float(ends[1]))
-    if how == "minmax" or low == high:
+        low, high = min(0.0, float(ends[0])), max(0.0, float(ends[1]))
+    if symmetric:
+        low, high = -max(-low, high), max(-low, high)
+    if how != "mse" or low == high:
         return low, high
     wide = values.astype(np.float64)
 
     def error(part: float) -> float:
-        step = part * (high - low) / STEPS
-        zero = np.rint(-low / (high - low) * STEPS)
-        rounded = np.clip(np.rint(wide / step) + zero, 0, STEPS) - zero
+        trial = Range(part * low, part * high, symmetric=symmetric)
+        step, zero, (first, last) = float(trial.step), trial.zero, trial.ends
+        rounded = np.clip(np.rint(wide / step) + zero, first, last) - zero
         return float(np.square(rounded * step - wide).sum())
 
     best = min(SHRUNK, key=error)
     return best * low, best * high
 
 
-def _table(layers: Sequence[QuantizedLayer], ranges: str, error: float | None, samples: int) -> str:
+def _table(layers: Sequence[QuantizedLayer], way: _Way, error: float | None, samples: int) -> str:
     done = [x for x in layers if x.is_bytes]
+    whole = "an output's largest" if way.per_channel else "a layer's largest"
     title = (
-        f"quantize: {len(done)} of {len(layers)} products are of bytes, ranges {ranges!r} of "
-        f"{samples} sample{'s' if samples != 1 else ''}; weights int8 (1 part in {MOST} of an "
-        "output's largest), activations uint8"
+        f"quantize: {len(done)} of {len(layers)} products are of bytes, ranges {way.ranges!r} of "
+        f"{samples} sample{'s' if samples != 1 else ''}; weights int8 (1 part in {MOST} of {whole}"
+        f"), activations {way.activations}"
     )
     if error is not None:
         title += f"; error {error:.1e} beside float32"
     rows = [
         (
             x.name,
-            "uint8" if x.is_bytes else "float32",
+            way.activations if x.is_bytes else "float32",
             f"{x.range.low:.4g} to {x.range.high:.4g}",
             "" if x.error is None else f"{x.error:.1e}",
         )

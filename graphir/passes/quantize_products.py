@@ -27,6 +27,7 @@ from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr
 
+FEWEST_TERMS = 4
 STEPS = 255
 """Steps of an activation's range; zero is one of their ends."""
 MOST = 127
@@ -37,20 +38,35 @@ MOST = 127
 class Range:
     """What an activation is taken to lie in, zero included. ``correction`` is added to the
     product's results, a number an output: what the rounded weights make of the mean activation
-    less than the weights themselves."""
+    less than the weights themselves. Bytes are uint8 from ``low`` to ``high``, or, ``symmetric``,
+    int8 about zero."""
 
     low: float
     high: float
     correction: np.ndarray | None = None
+    symmetric: bool = False
 
     @property
     def step(self) -> np.float32:
+        if self.symmetric:
+            return np.float32(max(-self.low, self.high) / MOST)
         return np.float32((self.high - self.low) / STEPS)
 
     @property
     def zero(self) -> int:
         """The byte that stands for zero."""
+        if self.symmetric:
+            return 0
         return int(np.clip(np.rint(-self.low / float(self.step)), 0, STEPS))
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The least and the largest byte."""
+        return (-MOST, MOST) if self.symmetric else (0, STEPS)
+
+    @property
+    def dtype(self) -> str:
+        return "int8" if self.symmetric else "uint8"
 
 
 @dataclass(frozen=True)
@@ -62,34 +78,50 @@ class QuantizeProducts(Pass):
     """
 
     ranges: Mapping[str, Range]
+    per_channel: bool = True
+    """Whether weights have a scale for each output, or one for all."""
 
     def run(self, module: IRModule) -> IRModule:
-        return _Quantizer(module, self.ranges).transform()
+        return _Quantizer(module, self.ranges, self.per_channel).transform()
 
 
 def quantizable(module: IRModule) -> dict[str, Call]:
     """The products of ``main`` in float32 with constant weights that can be products of bytes, by
     the variable that they are bound to."""
-    return {b.var.name: b.value for b in bindings(module["main"]) if _fits(b.value)}  # type: ignore[arg-type,misc]
+    products = [(b.var.name, b.value) for b in bindings(module["main"])]  # type: ignore[arg-type]
+    return {n: v for n, v in products if isinstance(v, Call) and _is_product(v) and not why_wide(v)}
 
 
-def _fits(value: object) -> bool:
-    if not isinstance(value, Call) or value.op not in ("linear", "matmul", "conv"):
-        return False
-    x, w = value.args[:2]
+def left_wide(module: IRModule) -> list[Call]:
+    """The products of ``main`` that are not quantizable."""
+    values = [b.value for b in bindings(module["main"])]  # type: ignore[arg-type]
+    return [v for v in values if isinstance(v, Call) and _is_product(v) and why_wide(v)]
+
+
+def _is_product(call: Call) -> bool:
+    return call.op in ("linear", "matmul", "conv")
+
+
+def why_wide(call: Call) -> str:
+    """Why a product stays in floats; "" where it can be of bytes."""
+    x, w = call.args[:2]
     if not isinstance(x, Var) or not isinstance(w, Constant):
-        return False
+        return "its weights are no constants"
     if any(tensor(a).dtype != "float32" for a in (x, w)):
-        return False
-    if value.op == "conv":
-        last = attr(value, "channels_last") or attr(value, "out_channels_last")
-        return not last and is_integer_conv(x, w, int(attr(value, "groups")))
-    if attr(value, "out_dtype") or len(w.shape) != 2:
-        return False
-    if value.op == "matmul" and attr(value, "transpose_a"):
-        return False
-    n, k = w.shape[:: 1 if outputs_axis(value) == 0 else -1]
-    return n > 1 and 4 <= k <= MOST_TERMS
+        return "its operands are not float32"
+    if call.op == "conv":
+        if attr(call, "channels_last") or attr(call, "out_channels_last"):
+            return "its channels lie side by side"
+        if is_integer_conv(x, w, int(attr(call, "groups"))):
+            return ""
+        return "it is a convolution of groups or of few channels, which is faster in float32"
+    if attr(call, "out_dtype") or len(w.shape) != 2:
+        return "its weights are no matrix"
+    if call.op == "matmul" and attr(call, "transpose_a"):
+        return "its rows do not lie side by side"
+    n, k = w.shape[:: 1 if outputs_axis(call) == 0 else -1]
+    fits = n > 1 and FEWEST_TERMS <= k <= MOST_TERMS
+    return "" if fits else f"it has not {FEWEST_TERMS} to {MOST_TERMS} terms and two outputs"
 
 
 def outputs_axis(call: Call) -> int:
@@ -97,8 +129,9 @@ def outputs_axis(call: Call) -> int:
     return 1 if call.op == "matmul" and not attr(call, "transpose_b") else 0
 
 
-def rounded_weight(array: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Weights as int8, and the scale of each output, in a shape that broadcasts to theirs."""
+def rounded_weight(array: np.ndarray, axis: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """Weights as int8, and the scale of each place of an axis (None: one for all), in a shape that
+    broadcasts to theirs."""
     others = tuple([d for d in range(array.ndim) if d != axis])
     most = np.abs(array).max(others, keepdims=True)
     scale = np.where(most > 0, most / MOST, 1.0).astype(np.float32)
@@ -106,9 +139,9 @@ def rounded_weight(array: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray
 
 
 class _Quantizer(ExprMutator):
-    def __init__(self, module: IRModule, ranges: Mapping[str, Range]) -> None:
+    def __init__(self, module: IRModule, ranges: Mapping[str, Range], per_channel: bool) -> None:
         super().__init__(module)
-        self.ranges = ranges
+        self.ranges, self.per_channel = ranges, per_channel
         self.made: dict[tuple[Atom, float, float], Var] = {}
         """Activations in bytes, and back."""
 
@@ -122,7 +155,7 @@ class _Quantizer(ExprMutator):
     def quantized(self, call: Call, known: Range) -> Value:
         x, w, *bias = call.args
         assert isinstance(w, Constant)
-        axis = outputs_axis(call)
+        axis = outputs_axis(call) if self.per_channel else None
         numbers, scale = rounded_weight(self.array(w), axis)
         weight = self.derive("int8", lambda a: rounded_weight(a, axis)[0], w, array=numbers)
         if weight.type.dtype != "int8":
@@ -143,10 +176,11 @@ class _Quantizer(ExprMutator):
         key = (x, known.low, known.high)
         if key not in self.made:
             zero, step = known.zero, constant(known.step, "float32")
+            low, high = known.ends
             steps = self._emit("round", self._emit("divide", x, step))
             shifted = self._emit("add", steps, constant(np.float32(zero), "float32"))
-            clipped = self._emit("clip", shifted, min=0.0, max=float(STEPS))
-            number = self._emit("astype", clipped, dtype="uint8")
+            clipped = self._emit("clip", shifted, min=float(low), max=float(high))
+            number = self._emit("astype", clipped, dtype=known.dtype)
             whole = self._emit("astype", number, dtype="int32")
             own = self._emit("subtract", whole, constant(zero, "int32"))
             self.made[key] = self._emit(

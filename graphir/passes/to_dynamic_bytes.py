@@ -27,13 +27,12 @@ from ..integer_products import MOST_TERMS, tensor
 from ..literal import readable
 from ..module import IRModule
 from ..mutator import ExprMutator
-from .quantize_products import MOST, outputs_axis, rounded_weight
+from .quantize_products import FEWEST_TERMS, MOST, outputs_axis, rounded_weight
 from .to_integer_weights import FLOATS, weight_of
 
 BYTE, FLOAT = DType("int8"), DType("float32")
 LEAST = 2.0**-100
 """The magnitude that a row is taken to have at least, so that one of zeros has a scale."""
-FEWEST_TERMS = 4
 
 
 @dataclass(frozen=True)

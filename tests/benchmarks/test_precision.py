@@ -15,16 +15,19 @@ def test_a_row_for_each_precision() -> None:
     torch.manual_seed(0)
     rows = precision.rows_of("mlp", torch.nn.Linear(40, 30).eval(), [torch.randn(3, 40)], 1)
     assert [row.split("|")[2].strip() for row in rows] == [f"`{p}`" for p in precision.SHOWN]
-    errors = [float(row.split("|")[5]) for row in rows]
-    assert errors[0] < 1e-5 < errors[1] < 1e-2
-    assert 1e-4 < errors[2] < errors[3] < 0.3
+    errors = {p: float(row.split("|")[5]) for p, row in zip(precision.SHOWN, rows, strict=True)}
+    assert errors["float32"] < 1e-5 < errors["float16"] < errors["bfloat16"] < 1e-2
+    assert 1e-4 < errors["int8-weights"] < errors["int4-weights"] < 0.3
+    assert 1e-4 < errors["int8"] < 0.1
+    assert 1e-4 < errors["quantize"] < 0.1
 
 
 def test_a_row_for_each_precision_of_a_layer() -> None:
     rows = [row.split("|") for row in precision.layer_rows(1, (64, 48))]
     assert [row[1].strip() for row in rows] == [f"`{p}`" for p in precision.SHOWN]
-    ratios = [float(row[5]) for row in rows]
-    assert ratios == sorted(ratios)
+    ratios = dict(zip(precision.SHOWN, [float(row[5]) for row in rows], strict=True))
+    assert ratios["float32"] == 1 < ratios["bfloat16"] == ratios["float16"]
+    assert ratios["bfloat16"] < ratios["int8"] < ratios["int4-weights"] < ratios["int4-weights:128"]
 
 
 def test_correct_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,7 +75,7 @@ def test_models_of_every_float_have_integer_weights(rows: int, dtype: torch.dtyp
     """Activations keep their type; groups are as long as the word says."""
     module, x, _ = model()
     x = x[:1].repeat(rows, 1)
-    expected = copy.deepcopy(module).double()(x.double())
+    expected = copy.deepcopy(module).double()(x.double()).detach()
     narrow = copy.deepcopy(module).to(dtype)
     for word, bound in (("int8-weights:32", 3e-2), ("int4-weights:64", 0.4), ("int8", 6e-2)):
         made = compile_model(narrow, (x.to(dtype),), precision=word)
