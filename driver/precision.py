@@ -36,6 +36,7 @@ from ..graphir.passes.to_mixed_precision import (
     takes_narrow_operands,
     why_wide,
 )
+from ..graphir.passes.widen_convs import WidenConvs
 from ..graphir.type import TensorType
 from ..support.errors import ArgumentError, nearest
 from ..support.host import native_target, why_no_tiles
@@ -89,6 +90,13 @@ def splits(target: Target) -> bool:
     return tiles is not None and tiles.multiplies("bfloat16", "bfloat16", "float32")
 
 
+def has_fast_products(target: Target, dtype: str) -> bool:
+    """Whether a CPU multiplies a type of half precision faster than float32."""
+    known = target.instructions
+    tiles = known.tiles is not None and known.tiles.multiplies(dtype, dtype, "float32")
+    return tiles or (dtype == "bfloat16" and known.has_fast_pairs)
+
+
 def layer_name(weight: str) -> str:
     """The name of the layer that a weight belongs to: ``blocks.0.fc`` of ``blocks.0.fc.weight`` and
     what was derived of it; that of the weight, where it has no layer's form."""
@@ -136,8 +144,9 @@ class Selection:
     @property
     def passes(self) -> tuple[Pass, ...]:
         """None that enlarges errors where precision is strict."""
+        widen = WidenConvs(partial(has_fast_products, self.target))
         if self.precision == "strict":
-            return ()
+            return (widen,)
         made: list[Pass] = [
             ToIntegerWeights(bits, group, self.layers.append, partial(self._has, word))
             for word, (bits, group) in INTEGERS.items()
@@ -152,7 +161,7 @@ class Selection:
         if SPLIT in self.words and splits(self.target):
             split = SplitFloat32(chosen=partial(self._has, SPLIT))
             made += [split, EliminateCommonSubexpr()]
-        return (*made, SelectWinograd(str(self.target)))
+        return (*made, widen, SelectWinograd(str(self.target)))
 
     def notes(self, module: IRModule) -> list[str]:
         """Sentences for the report on what became of the products of a module, as it was before the

@@ -17,9 +17,12 @@ from typing import Any
 import numpy as np
 
 from ..frontend.imported import Imported
+from ..graphir.dim import static_shape
 from ..graphir.expose_values import expose_values
 from ..graphir.expr import Call, Constant, Function, Var
+from ..graphir.integer_products import tensor
 from ..graphir.module import IRModule
+from ..graphir.op import attr
 from ..graphir.passes.canonicalize import Canonicalize
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.fold_constant import FoldConstant
@@ -191,7 +194,14 @@ class _Quantization:
         made = self._quantised({n: x.range for n, x in layers.items() if x.is_bytes})
         table = _table(list(layers.values()), self.way, error, len(flat))
         left = Counter([why_wide(c) for c in left_wide(self.module)])
+        named = {n for n, x in layers.items() if x.is_bytes}
+        slow = sum([is_winograds(c) for n, c in calls.items() if n in named])
         wide = [f"{n} products stay float32: {why}." for why, n in sorted(left.items())]
+        if slow and not _multiplies_bytes(self.target):
+            wide.append(
+                f"{slow} convolutions of 3 x 3 are of bytes and would be faster in float32 on this "
+                "CPU, by Winograd's algorithm: it has no dot products of bytes."
+            )
         notes = (*self.imported.notes, table, *wide)
         imported = replace(self.imported, module=made, notes=notes)
         return CompiledModel(source, imported, None, self.target, self.threads)
@@ -287,6 +297,18 @@ class _Quantization:
     def _signature(self, module: IRModule) -> CompiledSignature:
         executable = compile_module(module, self.target, threads=self.threads)
         return CompiledSignature(replace(self.imported, module=module), executable, self.threads)
+
+
+def is_winograds(call: Call) -> bool:
+    """Whether a convolution is one that Winograd's algorithm is for."""
+    if call.op != "conv" or {1} != {*attr(call, "strides"), *attr(call, "dilation")}:
+        return False
+    return static_shape(tensor(call.args[1]).shape)[2:] == (3, 3)  # type: ignore[index]
+
+
+def _multiplies_bytes(target: Target) -> bool:
+    known = target.instructions
+    return known.tiles is not None or known.dot_product("uint8", "int8") is not None
 
 
 def _prepared(module: IRModule) -> IRModule:

@@ -34,6 +34,7 @@ from .split_float32 import SplitFloat32
 from .to_dynamic_bytes import ToDynamicBytes
 from .to_integer_weights import ToIntegerWeights
 from .to_mixed_precision import ToMixedPrecision
+from .widen_convs import WidenConvs
 
 PASSES: tuple[type[Pass], ...] = (
     BindParams,
@@ -60,6 +61,7 @@ PASSES: tuple[type[Pass], ...] = (
     ToDynamicBytes,
     ToIntegerWeights,
     ToMixedPrecision,
+    WidenConvs,
 )
 """Every pass, for ``support.passes.parse_pipeline``."""
 

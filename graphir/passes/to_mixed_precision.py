@@ -80,7 +80,7 @@ def why_wide(call: Call) -> str:
     if not all(isinstance(k, TensorType) and k.dtype == "float32" and k.ndim for k in kinds):
         return "its operands are not float32"
     if call.op == "conv":
-        return _why_wide_conv(call)
+        return why_wide_form(call)
     first = kinds[0]
     assert isinstance(first, TensorType)
     depth = first.shape[-2 if dict(call.attrs).get("transpose_a") and first.ndim > 1 else -1]
@@ -88,7 +88,8 @@ def why_wide(call: Call) -> str:
     return "its sums have a single term" if few else ""
 
 
-def _why_wide_conv(call: Call) -> str:
+def why_wide_form(call: Call) -> str:
+    """Why a convolution has no dot products of pairs of channels; "" where it has."""
     w = type_of(call.args[1])
     assert isinstance(w, TensorType)
     channels = static_value(w.shape[1])

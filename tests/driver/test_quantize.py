@@ -117,6 +117,13 @@ def test_products_that_stay_are_counted_with_the_reason(net: nn.Module) -> None:
     ) in model.report.notes
 
 
+@pytest.mark.parametrize(("features", "said"), [("", True), (" -mattr=+emulated-tiles", False)])
+def test_convolutions_that_are_faster_in_float32_are_counted(features: str, said: bool) -> None:
+    conv, x = nn.Conv2d(16, 16, 3), torch.randn(1, 16, 8, 8)
+    model = burnish.quantize(conv, [(x,)], target=f"llvm -mcpu=haswell{features}", threads=1)
+    assert any("1 convolutions of 3 x 3" in n for n in model.report.notes) == said
+
+
 def test_it_tunes_and_prints() -> None:
     layer, x = nn.Linear(32, 16), torch.randn(4, 32)
     model = burnish.quantize(layer, [(x,)], threads=1)
