@@ -40,8 +40,8 @@ BASE = "burnish"
 
 
 def burnish_as(word: str, module: Any, inputs: Inputs, threads: int) -> Ways:
-    """burnish with ``precision=word``; in float16, which is no such word, a module of that type;
-    in int8 quantised, and ``weights`` with weights of bytes alone."""
+    """burnish with ``precision=word``, in float16 a ``module`` of that type too; in int8 quantised
+    by the inputs, with ranges of each call (``dynamic``), and with ``weights`` of bytes alone."""
     import torch
 
     import burnish
@@ -49,16 +49,6 @@ def burnish_as(word: str, module: Any, inputs: Inputs, threads: int) -> Ways:
     from ..driver.quantize import quantize
 
     examples = tuple([torch.from_numpy(x) for x in inputs])
-    if word == "float16":
-        narrow = copy.deepcopy(module).half()
-        halves = tuple([x.astype(np.float16) if x.dtype == np.float32 else x for x in inputs])
-        half_examples = tuple([torch.from_numpy(x) for x in halves])
-
-        def prepare() -> Prepared:
-            model = burnish.compile(narrow, half_examples, threads=threads)
-            return lambda: model(*halves)
-
-        return {"plain": prepare}
 
     def compiled(precision: Any) -> Prepared:
         model = burnish.compile(module, examples, precision=precision, threads=threads)
@@ -68,8 +58,23 @@ def burnish_as(word: str, module: Any, inputs: Inputs, threads: int) -> Ways:
         model = quantize(module, [examples], threads=threads)
         return lambda: model(*inputs)
 
+    if word == "float16":
+        narrow = copy.deepcopy(module).half()
+        halves = tuple([x.astype(np.float16) if x.dtype == np.float32 else x for x in inputs])
+        half_examples = tuple([torch.from_numpy(x) for x in halves])
+
+        def prepare() -> Prepared:
+            model = burnish.compile(narrow, half_examples, threads=threads)
+            return lambda: model(*halves)
+
+        return {"plain": lambda: compiled(word), "module": prepare}
+
     if word == "int8":
-        return {"plain": quantized, "weights": lambda: compiled("int8-weights")}
+        return {
+            "plain": quantized,
+            "dynamic": lambda: compiled("int8"),
+            "weights": lambda: compiled("int8-weights"),
+        }
     return {"plain": lambda: compiled(word)}
 
 
