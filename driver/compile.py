@@ -532,13 +532,16 @@ def compile(
     ``"strict"`` computes all operators as they are defined. ``"bfloat16"`` rounds the operands of
     matrix products to bfloat16 and sums them in float32: faster where the CPU has an instruction
     for that, with errors some thousand times as large; inputs and results keep their dtypes.
+    ``"float16"`` does so with that type, and ``"int8"`` multiplies bytes, whose ranges are those of
+    each row of activations and each output of weights (``burnish.quantize`` takes them from
+    samples).
     ``"float32-split"`` computes products as exactly as float32 of three bfloat16 a number, where
     the CPU has AMX, and is ``"fast"`` elsewhere.
     ``"int8-weights"`` and ``"int4-weights"`` round the constant weights of linear layers to
-    integers with scales, and nothing else: a quarter and about a sixth of the bytes, which few rows
-    wait for; ``model.report.notes`` says how far weights are off. A mapping gives layers words of
-    their own, by name or pattern, the first that fits: ``{"head": "float32", "*":
-    "int8-weights"}``. ``"auto"`` chooses these words by itself: the fastest whose outputs, of a
+    integers with scales (``"int4-weights:128"``: one for 128 of them), and nothing else: a quarter
+    and about a sixth of the bytes, which few rows wait for; ``model.report.notes`` says how far
+    weights are off. A mapping gives layers words of their own, by name or pattern, the first that
+    fits: ``{"head": "float32", "*": "int8-weights"}``. ``"auto"`` chooses these words by itself: the fastest whose outputs, of a
     torch module, differ from those in float64 by at most ``max_error`` relative to the largest
     element, on the example inputs or on ``samples``, a list of such tuples. It compiles and runs
     the model many times; ``model.report`` has the table, ``model.precision`` the words.

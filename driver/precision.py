@@ -156,7 +156,8 @@ class Selection:
             made.append(ToDynamicBytes(partial(self._has, BYTES)))
         for word in NARROW:
             if word in self.words:
-                rounding = ToMixedPrecision(word, chosen=partial(self._has, word))
+                fast = has_fast_products(self.target, word)
+                rounding = ToMixedPrecision(word, partial(self._has, word), attention=fast)
                 made += [rounding, EliminateCommonSubexpr()]
         if SPLIT in self.words and splits(self.target):
             split = SplitFloat32(chosen=partial(self._has, SPLIT))
@@ -243,7 +244,10 @@ class Selection:
         """What became of attention's own products."""
         if not calls or self.word_of("") != word:
             return ""
-        whole = Counter([why_whole_attention(c) for c in calls if why_whole_attention(c)])
+        slow = f"this CPU does not multiply {word} faster, and scores stay in its caches"
+        fast = has_fast_products(self.target, word)
+        found = [why_whole_attention(c) if fast else slow for c in calls]
+        whole = Counter([why for why in found if why])
         reasons = "".join([f" {n} stay float32: {why}." for why, n in sorted(whole.items())])
         return (
             f"precision={word!r}: the two products of {len(calls) - whole.total()} of {len(calls)} "

@@ -16,7 +16,13 @@ TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-
 of it. Those of integers and truth values are equal."""
 OF_WHOLE = 10
 """How many times the error of an operator that of a whole model may be."""
-OF_PRECISION = {"bfloat16": 5e-2, "int8-weights": 5e-2, "int4-weights": 0.5}
+OF_PRECISION = {
+    "bfloat16": 5e-2,
+    "float16": 1e-2,
+    "int8": 0.1,
+    "int8-weights": 5e-2,
+    "int4-weights": 0.5,
+}
 """What the outputs of a model may differ by that is compiled for a narrower precision."""
 BESIDE_EAGER = 4
 """How many times as far from float64 as eager's a value may be, whatever its error is."""
@@ -155,4 +161,5 @@ def tolerance_of(dtype: str, precision: Precision, *, whole: bool) -> float:
     of_operator = TOLERANCES.get(dtype, 0.0)
     if not whole or not of_operator:
         return of_operator
-    return max([OF_WHOLE * of_operator, *[OF_PRECISION.get(w, 0.0) for w in words_of(precision)]])
+    words = [w.partition(":")[0] for w in words_of(precision)]
+    return max([OF_WHOLE * of_operator, *[OF_PRECISION.get(w, 0.0) for w in words]])

@@ -59,6 +59,9 @@ class ToMixedPrecision(Pass):
     chosen: Callable[[str], bool] | None = None
     """Of the name of a product's constant operand ("" without one): whether its operands are
     rounded. Those of all are, where this is not given."""
+    attention: bool = True
+    """Whether attention is written out for its products: that pays where the CPU multiplies the
+    type faster than float32."""
 
     def run(self, module: IRModule) -> IRModule:
         if self.dtype not in DTYPES:
@@ -66,7 +69,7 @@ class ToMixedPrecision(Pass):
                 f"to-mixed-precision: expected dtype to be one of {', '.join(DTYPES)}; found "
                 f"{self.dtype!r}."
             )
-        return _Rounder(module, DType(self.dtype), self.chosen).transform()
+        return _Rounder(module, self).transform()
 
 
 def takes_narrow_operands(call: Call) -> bool:
@@ -109,16 +112,15 @@ def constant_name(call: Call) -> str:
 
 
 class _Rounder(ExprMutator):
-    def __init__(
-        self, module: IRModule, dtype: DType, chosen: Callable[[str], bool] | None
-    ) -> None:
+    def __init__(self, module: IRModule, options: ToMixedPrecision) -> None:
         super().__init__(module)
-        self.dtype, self.chosen = dtype, chosen
+        self.dtype, self.chosen = DType(options.dtype), options.chosen
+        self.attention = options.attention
 
     def visit_Call(self, call: Call) -> Value:  # noqa: N802
         new = super().visit_Call(call)
         assert isinstance(new, Call)
-        if new.op == "attention" and not why_whole_attention(new):
+        if new.op == "attention" and self.attention and not why_whole_attention(new):
             whole = self.chosen is not None and not self.chosen("")
             return new if whole else rounded_attention(self, new, str(self.dtype))
         if not takes_narrow_operands(new):

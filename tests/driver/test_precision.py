@@ -107,6 +107,23 @@ def test_numbers_that_float16_does_not_have_become_infinite() -> None:
     assert "above 65504 become infinite" in note
 
 
+@pytest.mark.parametrize(("features", "rounded"), [("", 0), (" -mattr=+emulated-tiles", 1)])
+def test_attention_is_written_out_where_its_products_are_faster(
+    features: str, rounded: int
+) -> None:
+    class Attention(torch.nn.Module):
+        def forward(self, q: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(q, q, q)
+
+    target = f"llvm -mcpu=haswell{features}"
+    made = compile_model(
+        Attention(), (torch.randn(1, 2, 8, 16),), precision="bfloat16", target=target
+    )
+    (note,) = [n for n in made.report.notes if "attentions" in n]
+    assert f"the two products of {rounded} of 1 attentions take rounded operands" in note
+    assert ("this CPU does not multiply bfloat16 faster" in note) == (rounded == 0)
+
+
 def test_bytes_of_each_call_leave_convolutions_and_say_so() -> None:
     net = torch.nn.Sequential(
         torch.nn.Conv2d(8, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8 * 36, 4)
