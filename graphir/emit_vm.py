@@ -23,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..support.errors import CodegenError
+from ..tensorir.arith import Analyzer
+from ..tensorir.expr import Expr, IntImm
 from ..tensorir.expr import Var as DimVar
 from ..tensorir.visitor import free_vars
 from ..vm.assembler import Assembler, FunctionBuilder
@@ -113,6 +115,29 @@ def _result(kind: Type, rename: Mapping[DimVar, DimVar]) -> ResultSpec:
             return TensorSpec((str(len(values)),), "int64")
 
 
+LARGEST = 1 << 38
+"""Of a dim's values, for what is proved of sizes."""
+
+
+def _sizes(ops: Iterable[Op]) -> Iterator[Expr]:
+    """What kernels are told of sizes, and the sizes of what is written."""
+    for op in ops:
+        if isinstance(op, KernelOp):
+            yield from op.dims
+        for memory in written(op):
+            yield from memory.type.shape
+
+
+def _may_be_negative(dim: Expr) -> bool:
+    """Whether a size is negative for some values of dims, as far as can be told."""
+    if isinstance(dim, (IntImm, DimVar)):
+        return False
+    analyzer = Analyzer()
+    for var in free_vars([dim]):
+        analyzer.bind(var, (0, LARGEST))
+    return not analyzer.can_prove(dim >= 0)
+
+
 Group = tuple[Op, ...]
 """A run of kernel calls, or a single operation of another kind."""
 
@@ -131,6 +156,11 @@ class _Emitter:
         self.asm, self.f, self.dims, self.segments = asm, builder, dims, segments
         self.computed = computed
         """Dims without a value at entry: what has them in its size is allocated when it is made."""
+        self.bound: set[DimVar] = set()
+        """Those that have one by now."""
+        self.checked: set[Expr] = set()
+        self.unchecked: dict[Expr, None] = {}
+        """Sizes that may be negative, of dims that have no value yet."""
         self.registers: dict[Memory, Arg] = {}
         self.returned: set[Memory] = set()
         self.start = builder.label("start")
@@ -140,6 +170,7 @@ class _Emitter:
         """The whole function: entry check, arena, calls, fresh results."""
         self.f.place(self.start)
         self.f.match_shape()
+        self.check_sizes(linear.ops)
         groups = list(self.groups(linear.ops))
         returned = {v.memory for v in leaves(linear.result)}
         outside = [self.outside(groups, i, returned) for i in range(len(groups))]
@@ -156,8 +187,29 @@ class _Emitter:
         """The calls of a branch; its values are allocated one by one."""
         groups = list(self.groups(linear.ops))
         returned = {v.memory for v in leaves(linear.result)}
+        self.check_sizes(linear.ops, in_branch=True)
         self.run(groups, [self.outside(groups, i, returned) for i in range(len(groups))])
         return linear.result
+
+    # -- sizes
+    # --------------------------------------------------------------------------------------
+    def check_sizes(self, ops: Sequence[Op], *, in_branch: bool = False) -> None:
+        """Refuse, before anything is written, values of dims for which a computed size is negative:
+        a kernel would write beside its buffers. Those of dims that are bound on the way are checked
+        behind that."""
+        for dim in dict.fromkeys(_sizes(ops)):
+            if dim in self.checked or not _may_be_negative(dim):
+                continue
+            if not self.bound.issuperset(self.computed.intersection(free_vars([dim]))):
+                self.unchecked[dim] = None
+                continue
+            if not in_branch:
+                self.checked.add(dim)
+            self.check_size(dim)
+
+    def check_size(self, dim: Expr) -> None:
+        text = print_dim(dim)
+        self.f.check(f"{text} >= 0", f"the model computes a tensor of the size {text}")
 
     # -- memory
     # -------------------------------------------------------------------------------------
@@ -283,6 +335,11 @@ class _Emitter:
                 self.f.call_kernel(info.kernel.name, operands, [print_dim(d) for d in dims])
             case BindOp(dim, value):
                 self.f.bind_dim(dim.name, self.f.read_scalar(self.operand(value)))
+                self.bound.add(dim)
+                for size in list(self.unchecked):
+                    if self.bound.issuperset(self.computed.intersection(free_vars([size]))):
+                        del self.unchecked[size]
+                        self.check_size(size)
             case EnvOp(name, args, outs):
                 self.f.call_env(name, [self.operand(a) for a in (*args, *outs)])
             case FunctionOp(name, args, result):
@@ -331,6 +388,7 @@ class _Emitter:
         the parameters. What the branch did not make is copied where it may live in the arena."""
         outer = dict(self.registers)
         groups = list(self.groups(branch.ops[:-1]))
+        self.check_sizes(branch.ops[:-1], in_branch=True)
         read_last = set(read(call))
         self.run(groups, [self.outside(groups, i, read_last) for i in range(len(groups))])
         own = {m for op in branch.ops for m in written(op)}

@@ -152,6 +152,8 @@ class CallBody:
     dims: tuple[str, ...]
     outputs: tuple[TensorSpec, ...]
     result: Value
+    conditions: tuple[str, ...] = ()
+    """What must hold of the dims."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,8 @@ def analyse_body(function: VMFunction) -> CallBody | None:
     if result is None or sorted(_leaves(result)) != expected:
         return None
     name = call.func.split(":", 1)[1]
-    return CallBody(name, analysis.operands, call.dims, tuple(analysis.outputs), result)
+    outputs, conditions = tuple(analysis.outputs), tuple(analysis.conditions)
+    return CallBody(name, analysis.operands, call.dims, outputs, result, conditions)
 
 
 class _Analysis:
@@ -233,6 +236,8 @@ class _Analysis:
         self.outputs: list[TensorSpec] = []
         self.call: Call | None = None
         self.operands: tuple[tuple[str, int], ...] = ()
+        self.conditions: list[str] = []
+        """What must hold of the dims."""
 
     def value(self, arg: Arg) -> Value | None:
         match arg:
@@ -249,6 +254,9 @@ class _Analysis:
             case Call(func="builtin:match_shape"):
                 checked = [a.index for a in instruction.args if isinstance(a, Reg)]
                 return position == 0 and checked == list(range(len(self.function.params)))
+            case Call(func="builtin:check", args=(Imm(condition), Imm())):
+                self.conditions.append(str(condition))
+                return self.call is None
             case Call(dst, "builtin:alloc_tensor", (Imm(shape), Imm(dtype))):
                 self.registers[dst] = ("out", len(self.outputs))
                 self.outputs.append(TensorSpec(_texts(shape), str(dtype)))
@@ -458,6 +466,7 @@ class _Frames:
         self.known: dict[Any, deque[Frame]] = {}
         self._budget = _KEPT_WORKSPACE
         self._kernel_dims = compile_shapes(body.dims, function.dim_names)
+        self._conditions = compile_shapes(body.conditions, function.dim_names)
         self._shapes = [compile_shapes(spec.shape, function.dim_names) for spec in body.outputs]
         pointer = (kind.kept_pointer or kind.pointer).format(x="x")
         self._pointer_of = eval(f"lambda x: {pointer}", dict(kind.names))
@@ -474,8 +483,8 @@ class _Frames:
     def bind(self, *shapes: Sequence[int]) -> Frame | None:
         """A frame for a combination of shapes, or None where the function does not take it."""
         values = _bind_dims(self.function, shapes)
-        if values is None:
-            return None
+        if values is None or not all(self._conditions(values)):
+            return None  # the interpreter says what is wrong
         sizes = [shape(values) for shape in self._shapes]
         keeps = bool(self.kind.view) and _COUNTS_REFERENCES
         bases = [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from burnish.graphir.builder import BlockBuilder, call_op
-from burnish.graphir.emit_vm import emit_program
+from burnish.graphir.emit_vm import _may_be_negative, emit_program
 from burnish.graphir.expr import (
     Binding,
     BindingBlock,
@@ -27,7 +27,7 @@ from burnish.graphir.expr import (
 from burnish.graphir.module import IRModule
 from burnish.graphir.passes.legalize import LegalizeOps
 from burnish.graphir.type import ShapeType, TupleType, tensor_type
-from burnish.support.errors import CodegenError
+from burnish.support.errors import CodegenError, ShapeMismatchError
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.expr import Var as DimVar
 from burnish.tests.graphir.kernels import describe, link
@@ -372,3 +372,31 @@ def test_weights_are_stored_once() -> None:
     assert len(program.constants) == 1
     y = VirtualMachine(program)["main"](np.ones((2, 4), np.float32))
     assert (y.numpy() == 16).all()
+
+
+def test_a_size_that_is_negative_is_refused_before_anything_is_written() -> None:
+    """A concatenation of 4 rows and of m - 4 would write 4 rows into fewer."""
+    x, y = Var("x", ROW), Var("y", tensor_type((4, 4)))
+    size = ShapeExpr((M - 4, IntImm(4)), ShapeType((M - 4, IntImm(4))))
+    bb = BlockBuilder()
+    with bb.function("main", [x, y]):
+        ones = bb.emit(call_op("broadcast_to", constant(np.float32(1)), size))
+        rows = bb.emit(call_op("cumsum", ones, axis=0))
+        bb.emit_func_output(bb.emit(call_op("add", bb.emit(call_op("concat", y, rows, axis=0)), x)))
+    module = LegalizeOps()(bb.get())
+    for segments in (True, False):
+        program = link(module, segments=segments)
+        assert 'call("builtin:check", "m - 4 >= 0"' in print_function(program.functions["main"])
+        machine = VirtualMachine(program)
+        for m in (4, 7):
+            assert machine["main"](np.ones((m, 4), np.float32), X[:1].repeat(4, 0)).shape == (m, 4)
+        for m in (0, 3):
+            with pytest.raises(ShapeMismatchError, match="a tensor of the size m - 4"):
+                machine["main"](np.ones((m, 4), np.float32), X[:1].repeat(4, 0))
+
+
+def test_sizes_that_cannot_be_negative_are_not_checked() -> None:
+    n = DimVar("n")
+    for size, checked in ((M, False), (M * n, False), ((M + 7) // 8, False), (M + n - M, False),
+                          (M - n, True), ((M - 3) // 2 + 1, True)):  # fmt: skip
+        assert _may_be_negative(size) is checked

@@ -14,7 +14,7 @@ from burnish.vm import fast_entry
 from burnish.vm.assembler import Assembler, FunctionBuilder
 from burnish.vm.fast_entry import NUMPY, ArrayKind, FastEntry
 from burnish.vm.interpreter import TENSOR, VirtualMachine
-from burnish.vm.program import Kernel, Param, Program, ResultSpec, TensorSpec
+from burnish.vm.program import Call, Imm, Kernel, Param, Program, ResultSpec, TensorSpec
 from burnish.vm.storage import Storage
 from burnish.vm.tensor import Tensor
 
@@ -289,6 +289,20 @@ def test_tuples_views_and_constants(
     program = program_of(double_kernel, double_object, ((spec,),), build)
     ((y,),) = entry_of(program, slow).call(ROW)
     assert y.tolist() == [[2, 4], [6, 8]]
+
+
+def test_conditions_on_dims(add_program: Program, slow: Slow) -> None:
+    """A call that breaks one goes to the interpreter, which says what is wrong."""
+    function = add_program.functions["main"]
+    first, *rest = function.instructions
+    check = Call(-1, "builtin:check", (Imm("m - 2 >= 0"), Imm("the model computes")))
+    checked = replace(function, instructions=[first, check, *rest])
+    program = replace(add_program, functions={"main": checked})
+    entry = entry_of(program, slow)
+    assert entry.call(*[np.ones((2, 4), np.float32)] * 2).shape == (2, 4)
+    before = len(slow.calls)
+    entry.call(*[np.ones((1, 4), np.float32)] * 2)
+    assert len(slow.calls) == before + 1
 
 
 def use_twice(f: FunctionBuilder) -> None:
