@@ -17,12 +17,14 @@ from ..tensorir.expr import (
     Add,
     BinaryOp,
     Expr,
+    ExprLike,
     FloorDiv,
     FloorMod,
     Max,
     Min,
     Mul,
     Sub,
+    as_expr,
 )
 from ..tensorir.expr import Var as DimVar
 
@@ -57,6 +59,14 @@ def counted(context: Emitter, size: Expr) -> Atom:
         return context.op("sum", _ones(context, size))
     assert isinstance(size, BinaryOp)  # a dim is a number, a name, or arithmetic of two dims
     return context.op(_OF_SIZES[type(size)], counted(context, size.a), counted(context, size.b))
+
+
+def section(context: Emitter, x: Atom, axis: int, begin: ExprLike, size: Expr) -> Atom:
+    """``size`` elements of an axis from ``begin`` on, where one of both has a name."""
+    places = positions(context, size)
+    if static_value(as_expr(begin)) != 0:
+        places = context.op("add", places, counted(context, as_expr(begin)))
+    return context.op("take", x, places, axis=axis)
 
 
 def _ones(context: Emitter, size: Expr) -> Atom:

@@ -12,6 +12,7 @@ from ...graphir.expr import Atom
 from ...graphir.type import TensorType
 from ...tensorir.expr import Expr, IntImm
 from ..resize import AxisSize, Interpolation, resize
+from .convert_shape import padded_by_names
 from .registry import Context, arguments, base_name, converts, operator_name
 
 _MODES = {
@@ -77,8 +78,10 @@ def pad(context: Context, node: Node) -> Atom:
     short = {"reflection": "reflect", "replication": "replicate"}.get(named)
     mode = short or given["mode"]
     key = "padding" if "padding" in given else "pad"
-    widths = [int(context.static(w, "a pad width")) for w in given[key]]
     x = context.operand(given["self"])
+    if mode == "constant" and any(isinstance(context.value(w), Expr) for w in given[key]):
+        return padded_by_names(context, given, x)
+    widths = [int(context.static(w, "a pad width")) for w in given[key]]
     ndim = context.type(x).ndim
     pairs = [(0, 0)] * ndim
     for i in range(len(widths) // 2):

@@ -13,7 +13,7 @@ from ...graphir.type import TensorType
 from ...support.dtype import DType
 from ...tensorir.expr import IntImm
 from ..scatter import scatter_elements
-from .registry import Context, arguments, base_name, converts
+from .registry import INDEX, Context, arguments, base_name, converts
 
 INT64 = DType("int64")
 _REDUCE = {"add": "add", "multiply": "mul", "sum": "add", "prod": "mul", "amax": "max",
@@ -201,15 +201,17 @@ def diagonal(context: Context, node: Node) -> Var:
     ndim = context.type(x).ndim
     first, second = int(given["dim1"]) % ndim, int(given["dim2"]) % ndim
     sizes = [static_value(context.type(x).shape[d]) for d in (first, second)]
-    if None in sizes:
-        raise context.refuse("a diagonal of symbolic sizes cannot be imported; make them static.")
     offset = int(given["offset"])
     length = max(0, min((sizes[0] or 0) + min(offset, 0), (sizes[1] or 0) - max(offset, 0)))
     rest = [d for d in range(ndim) if d not in (first, second)]
     if [*rest, first, second] != list(range(ndim)):
         x = context.op("permute_dims", x, axes=(*rest, first, second))
-    at = [np.arange(length) + max(0, s) for s in (-offset, offset)]
-    places = [constant(a, "int64") for a in at]
+    if None in sizes:
+        count = context.positions(context.result_type(node).shape[-1])
+        begins = [context.number(max(0, s), INDEX) for s in (-offset, offset)]
+        places: list[Atom] = [context.op("add", count, begin) for begin in begins]
+    else:
+        places = [constant(np.arange(length) + max(0, s), "int64") for s in (-offset, offset)]
     return context.op("advanced_index", x, *places, axes=(ndim - 2, ndim - 1))
 
 

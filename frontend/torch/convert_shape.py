@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch.fx import Node
 
-from ...graphir.dim import static_value
+from ...graphir.dim import fold_dim, static_value
 from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType, types_equal
 from ...support.dtype import DType
 from ...tensorir.expr import Expr, IntImm
+from ..sizes_as_data import section
 from .registry import INDEX, Context, arguments, base_name, converts, integers
 
 
@@ -155,16 +156,27 @@ def select(context: Context, node: Node) -> Atom:
 def split(context: Context, node: Node) -> list[Atom]:
     """The pieces of an axis, in order; their sizes are those torch gave the results."""
     x, axis = context.operand(node.args[0]), int(arguments(node)["dim"])
+    if any(not isinstance(fake.shape[axis], int) for fake in node.meta["val"] if fake.ndim):
+        return _named_pieces(context, node, x, axis)
     unbinds = base_name(node) == "unbind"
     pieces: list[Atom] = []
     begin = 0
     for i, fake in enumerate(node.meta["val"]):
         size = 1 if unbinds else fake.shape[axis]
-        if isinstance(size, torch.SymInt):
-            raise context.refuse("an axis of symbolic size cannot be split; make the dim static.")
         piece: Atom = _cut(context, x, axis, begin, begin + size)
         pieces.append(context.reshaped(piece, context.result_type(node, i)) if unbinds else piece)
         begin += size
+    return pieces
+
+
+def _named_pieces(context: Context, node: Node, x: Atom, axis: int) -> list[Atom]:
+    """The pieces of an axis whose sizes have names, or are computed of such."""
+    pieces: list[Atom] = []
+    begin: Expr = IntImm(0)
+    for i in range(len(node.meta["val"])):
+        kind = context.result_type(node, i)
+        pieces.append(section(context, x, axis % kind.ndim, begin, kind.shape[axis]))
+        begin = fold_dim(begin + kind.shape[axis])
     return pieces
 
 
@@ -218,6 +230,8 @@ def pad(context: Context, node: Node) -> Atom:
     given = arguments(node)
     x = context.operand(node.args[0])
     ndim = context.type(x).ndim
+    if any(isinstance(context.value(w), Expr) for w in given["pad"]):
+        return padded_by_names(context, given, x)
     widths = [int(context.static(w, "a pad width")) for w in given["pad"]]
     before, after = [0] * ndim, [0] * ndim
     for i in range(len(widths) // 2):
@@ -229,3 +243,20 @@ def pad(context: Context, node: Node) -> Atom:
     if not any(flat):
         return x
     return context.op("pad", x, pad_width=flat, pad_value=float(given["value"] or 0))
+
+
+def padded_by_names(context: Context, given: Mapping[str, Any], x: Atom) -> Atom:
+    """Pads by sizes that have names: parts are joined. A negative one is refused when the model
+    runs."""
+    kind = context.type(x)
+    value = context.number(given["value"] or 0, kind.dtype)
+    widths = [context.dim(w) for w in given["pad"]]
+    for i in range(len(widths) // 2):
+        axis = kind.ndim - 1 - i
+        shape = context.type(x).shape
+        parts = [
+            context.op("broadcast_to", value, context.shape([*shape[:axis], w, *shape[axis + 1 :]]))
+            for w in widths[2 * i : 2 * i + 2]
+        ]
+        x = context.op("concat", parts[0], x, parts[1], axis=axis)
+    return x

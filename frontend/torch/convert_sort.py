@@ -8,7 +8,9 @@ from torch.fx import Node
 
 from ...graphir.expr import Atom, Var
 from ...support.dtype import DType
+from ...tensorir.expr import Expr, IntImm
 from ..log_sum_exp import log_sum_exp
+from ..sizes_as_data import section
 from .registry import Context, arguments, base_name, converts, integers
 
 BYTE = DType("uint8")
@@ -83,10 +85,23 @@ def topk(context: Context, node: Node) -> list[Atom]:
     """Always in order, of equal elements the first; torch leaves open which it takes."""
     given = arguments(node)
     x = _row(context, context.operand(given["self"]))
+    if isinstance(context.value(given["k"]), Expr):
+        return _first_named(context, node, x)
     count = int(context.static(given["k"], "the number of elements of topk"))
     largest = bool(given["largest"])
     found = _ordered(context, x, int(given["dim"]), descending=largest, count=count)
     return [_as(context, f, node, i) for i, f in enumerate(found)]
+
+
+def _first_named(context: Context, node: Node, x: Atom) -> list[Atom]:
+    """As many as a named size says: all in order, and a part of that."""
+    given, kind = arguments(node), context.result_type(node, 0)
+    axis = int(given["dim"]) % context.type(x).ndim
+    all_ = _ordered(context, x, axis, descending=bool(given["largest"]))
+    return [
+        _as(context, section(context, f, axis, 0, kind.shape[axis]), node, i)
+        for i, f in enumerate(all_)
+    ]
 
 
 @converts("aten.kthvalue.default")
@@ -94,9 +109,15 @@ def kth_value(context: Context, node: Node) -> list[Atom]:
     """The last of the k smallest."""
     given = arguments(node)
     x = _row(context, context.operand(given["self"]))
-    k, axis = int(context.static(given["k"], "k")), int(given["dim"]) % context.type(x).ndim
-    found = _ordered(context, x, axis, descending=False, count=k, start=k - 1)
+    axis = int(given["dim"]) % context.type(x).ndim
     kinds = [context.result_type(node, i) for i in range(2)]
+    named = context.value(given["k"])
+    if isinstance(named, Expr):
+        all_ = _ordered(context, x, axis, descending=False)
+        found = [section(context, f, axis, named - 1, IntImm(1)) for f in all_]
+        return [context.reshaped(f, kind) for f, kind in zip(found, kinds, strict=True)]
+    k = int(context.static(given["k"], "k"))
+    found = _ordered(context, x, axis, descending=False, count=k, start=k - 1)
     return [context.reshaped(f, kind) for f, kind in zip(found, kinds, strict=True)]
 
 

@@ -289,8 +289,22 @@ def logcumsumexp(x: Tensor, dim: int) -> Tensor:
     if x.ndim == 0:
         return x
     wide = x.double() if x.dtype == torch.float32 else x
+    if not isinstance(x.shape[dim], int):
+        return _logcumsumexp_of_any_size(wide, dim % x.ndim).to(x.dtype)
     (result,) = _scanned((wide,), dim % x.ndim, lambda a, b: (torch.logaddexp(a[0], b[0]),))
     return result.to(x.dtype)
+
+
+def _logcumsumexp_of_any_size(x: Tensor, dim: int) -> Tensor:
+    """How often doubling goes on depends on the size. Where that has a name, each prefix is summed
+    by itself, relative to its largest element: n * n elements for n."""
+    last = x.movedim(dim, -1)
+    largest = last.cummax(-1).values
+    finite = torch.where(largest.isinf(), 0.0, largest).unsqueeze(-1)
+    places = torch.arange(last.shape[-1])
+    is_before = places.unsqueeze(0) <= places.unsqueeze(1)
+    terms = torch.where(is_before, (last.unsqueeze(-2) - finite).exp(), 0.0)
+    return (terms.sum(-1).log() + finite.squeeze(-1)).movedim(-1, dim)
 
 
 # -- order statistics ----------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from ...graphir import ops
 from ...graphir.builder import BlockBuilder
 from ...graphir.expr import Call, Constant, ShapeExpr, Tuple, Var
 from ...graphir.type import ShapeType
-from ...support.errors import BurnishError, FrontendError
+from ...support.errors import BurnishError, FrontendError, TypeInferenceError
 from ...tensorir.dim_text import print_dim
 from ...tensorir.expr import Var as DimVar
 from ..imported import Imported
@@ -116,9 +116,38 @@ def import_exported_program(
         program = prepare_program(program, falls_back=fallback is not None)
     nodes = [n for n in operators(program) if fallback is None or not can_fall_back(n)]
     REGISTRY.check([(operator_name(n), location(n)) for n in nodes], may_fall_back=True)
+    equal: list[tuple[str, str]] = []
+    while True:
+        try:
+            made = _imported(program, places, parameters, source, fallback, equal)
+        except TypeInferenceError as error:
+            equal.append(_merged(error, equal))
+        else:
+            return replace(made, seconds={"import": time.perf_counter() - start})
+
+
+def _merged(error: TypeInferenceError, equal: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """The names of two sizes of inputs that an operator needs to be one, and of which torch does
+    not say that they are: a call checks it. Raises the error where it is about anything else."""
+    a, b = error.dims or (None, None)
+    if not isinstance(a, DimVar) or not isinstance(b, DimVar) or (a.name, b.name) in equal:
+        raise error
+    return a.name, b.name
+
+
+def _imported(
+    program: ExportedProgram,
+    places: Sequence[tuple[int, int, str]],
+    parameters: Sequence[str],
+    source: str,
+    fallback: str | None,
+    equal: Sequence[tuple[str, str]],
+) -> Imported:
+    """The import of a program that is pure and known; dims of ``equal`` names are one."""
     structure = CallStructure.of(program, parameters)
     fakes = _input_fakes(program)
-    symbols = SymbolTable(symbols_of([s for f in fakes for s in _sizes(f)]), _names(fakes, places))
+    found = symbols_of([s for f in fakes for s in _sizes(f)])
+    symbols = SymbolTable(found, _names(fakes, places), equal)
     structure.ranges = _ranges(program, fakes, symbols)
     builder = BlockBuilder()
     context = Context(builder, symbols)
@@ -151,11 +180,11 @@ def import_exported_program(
         source=source,
         notes=(
             *[_describe(r) for r in structure.ranges],
+            *[f"sizes {a} and {b} must be equal: a call of others is refused." for a, b in equal],
             *([_of_data(list(context.sizes.values()))] if context.sizes else ()),
             *(context.fallback.notes if context.fallback else ()),
         ),
         functions=context.fallback.functions if context.fallback else {},
-        seconds={"import": time.perf_counter() - start},
         variables=values,
         places={values[n.name]: line_of(n) for n in program.graph.nodes if n.name in values},
     )

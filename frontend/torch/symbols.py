@@ -33,19 +33,30 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
 
 class SymbolTable:
     """Maps torch's symbols to Vars. ``symbols`` are those of the inputs' shapes, by name (``s31``);
-    ``names`` gives some of them the names users know (``batch``)."""
+    ``names`` gives some of them the names users know (``batch``); ``equal`` are pairs of Vars'
+    names of which the second is to be the first."""
 
-    def __init__(self, symbols: Iterable[str], names: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        symbols: Iterable[str],
+        names: Mapping[str, str] | None = None,
+        equal: Iterable[tuple[str, str]] = (),
+    ) -> None:
         self._vars: dict[str, Var] = {}
         given = dict(names or {})
         for symbol in symbols:
             taken = {v.name for v in self._vars.values()} | set(given.values())
             name = given.get(symbol) or (symbol if symbol not in taken else f"{symbol}_")
             self._vars[symbol] = Var(name)
+        known = {v.name: v for v in self._vars.values()}
+        for kept, gone in equal:
+            old, new = known[gone], known[kept]
+            known = {n: new if v is old else v for n, v in known.items()}
+            self._vars = {s: new if v is old else v for s, v in self._vars.items()}
 
     @property
     def dim_names(self) -> tuple[str, ...]:
-        return tuple([v.name for v in self._vars.values()])
+        return tuple(dict.fromkeys([v.name for v in self._vars.values()]))
 
     def computed(self, size: torch.SymInt, same: Var | None) -> Var | None:
         """The dim of a number that is read out of data: a new one, or that of the ``same`` number.

@@ -11,7 +11,15 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.operators.advanced_index import indexed_axes
 from ...tensorir.operators.pad_edges import PAD_MODES
 from ...tensorir.operators.scatter import REDUCTIONS
-from ..dim import DimError, broadcast_shapes, dim_equal, fold_dim, shape_equal, static_value
+from ..dim import (
+    DimError,
+    broadcast_shapes,
+    dim_equal,
+    fold_dim,
+    print_dim,
+    shape_equal,
+    static_value,
+)
 from ..expr import Call
 from ..op import REQUIRED, Op, attr, get_op, register
 from ..type import TensorType, Type
@@ -91,6 +99,11 @@ def _scatter_elements(call: Call) -> Type:
         raise fail(call, "x is a scalar", "x of rank 1 and more")
     axis = normal_axis(call, attr(call, "axis"), x.ndim)
     is_given = updates.ndim == 0 or shape_equal(indices.shape, updates.shape)
+    if indices.ndim == x.ndim == updates.ndim and not is_given:
+        pairs = list(zip(indices.shape, updates.shape, strict=True))
+        odd = next((a, b) for a, b in pairs if not dim_equal(a, b))
+        found = f"the sizes {print_dim(odd[0])} and {print_dim(odd[1])} are not proved equal"
+        raise fail(call, found, "indices of x's rank, updates of their shape", odd)
     if indices.ndim != x.ndim or not is_given:
         raise fail(call, "the shapes do not fit", "indices of x's rank, updates of their shape")
     for d, (a, b) in enumerate(zip(indices.shape, x.shape, strict=True)):

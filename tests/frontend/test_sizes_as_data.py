@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from burnish.frontend.onnx.registry import Context
-from burnish.frontend.sizes_as_data import counted, positions
+from burnish.frontend.sizes_as_data import counted, positions, section
 from burnish.graphir.builder import BlockBuilder, call_op
 from burnish.graphir.expr import Tuple, Var
 from burnish.graphir.type import TensorType
@@ -36,3 +36,16 @@ def _of(size: Expr) -> tuple[int, list[int]]:
 )
 def test_sizes_are_counted(size: Expr, value: int) -> None:
     assert _of(size) == (value, list(range(value)))
+
+
+@pytest.mark.parametrize(
+    ("begin", "size", "expected"),
+    [(0, N - 2, [0, 1, 2, 3]), (1, IntImm(3), [1, 2, 3]), (N // 2, N - N // 2, [3, 4, 5])],
+)
+def test_sections(begin: Expr | int, size: Expr, expected: list[int]) -> None:
+    builder, x = BlockBuilder(), Var("x", TensorType((N, IntImm(2)), DType("float32")))
+    context = Context(builder, {"": 17})
+    with builder.function("main", [x]):
+        builder.emit_func_output(section(context, x, 0, begin, size))
+    held = np.arange(12, dtype=np.float32).reshape(6, 2)
+    np.testing.assert_array_equal(run(builder.get(), "main", held), held[expected])

@@ -205,7 +205,6 @@ def test_what_cannot_be_imported(function, message) -> None:  # type: ignore[no-
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: x.diagonal(), "a diagonal of symbolic sizes"),
         (lambda x: x.unfold(0, 2, 1), "windows along a symbolic axis"),
     ],
 )
@@ -227,3 +226,17 @@ def test_truth_values_combine(how: str, keep: bool) -> None:
         },
         x, places, v,
     )  # fmt: skip
+
+
+def test_a_diagonal_of_named_sizes() -> None:
+    x = torch.arange(30.0).reshape(6, 5)
+    check_all(
+        {
+            "square": lambda x: (x @ x.T).diagonal(),
+            "offset": lambda x: (x @ x.T).diagonal(offset=-1),
+            "trace": lambda x: (x @ x.T).trace(),
+        },
+        x,
+        dynamic_shapes=(({0: "n"},),),
+        also=((x[:2],), (torch.cat([x, x]),)),
+    )

@@ -131,3 +131,18 @@ def test_a_symbolic_axis_is_turned_round() -> None:
         dynamic_shapes=(({0: "batch"},),),
         also=((X[:1],), (torch.cat([X, X, X]),)),
     )
+
+
+def test_pieces_and_pads_of_named_sizes() -> None:
+    x = torch.arange(24.0).reshape(6, 4)
+    check_all(
+        {
+            "chunk": lambda x: torch.cat([p * 2 for p in x.chunk(2)]),
+            "sizes": lambda x: x.split([x.shape[0] // 2, x.shape[0] - x.shape[0] // 2])[1],
+            "pad": lambda x: torch.nn.functional.pad(x, (0, 0, x.shape[0], 1), value=3.0),
+            "pad columns": lambda x: torch.nn.functional.pad(x, (x.shape[0], 0)),
+        },
+        x,
+        dynamic_shapes=(({0: torch.export.Dim.AUTO},),),
+        also=((x[:2],), (torch.cat([x, x]),)),
+    )

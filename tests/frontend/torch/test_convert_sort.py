@@ -126,3 +126,18 @@ def test_symbolic_sizes() -> None:
 def test_an_empty_axis_is_refused() -> None:
     with pytest.raises(FrontendError):
         import_function(lambda x: x.argmax(1), torch.zeros(2, 0))
+
+
+def test_as_many_as_a_named_size_says() -> None:
+    x = torch.tensor([3.0, 1.0, 2.0, 9.0, 7.0, 5.0])
+    check_all(
+        {
+            "topk": lambda x: x.topk(x.shape[0] // 2).values,
+            "smallest": lambda x: x.topk(x.shape[0] // 2, largest=False).indices,
+            "kth": lambda x: x.kthvalue(x.shape[0] // 2 + 1, keepdim=True).values,
+            "median": lambda x: x.median(0).values,
+        },
+        x,
+        dynamic_shapes=(({0: torch.export.Dim.DYNAMIC},),),
+        also=((x[:3],), (torch.cat([x, x + 20]),)),
+    )

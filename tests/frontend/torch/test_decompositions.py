@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import burnish
 from burnish.frontend.torch.decompositions import DECOMPOSITIONS, FEW_BOUNDARIES, aten
 from burnish.support.errors import FrontendError, UnsupportedOpError
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
@@ -274,3 +275,18 @@ def test_rows_that_are_looked_up_are_not_longer_than_allowed() -> None:
     renormed = DECOMPOSITIONS[aten.embedding_renorm.default](weight, at, 1.0, 2.0)
     torch.testing.assert_close(F.embedding(at, renormed), wanted)
     assert torch.equal(renormed[[1, 4]], weight[[1, 4]])
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 6, 9, 70])
+def test_logcumsumexp_of_a_named_size(n: int) -> None:
+    """How often prefixes are doubled depends on the size, and is not that of the example."""
+
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.logcumsumexp(0)
+
+    model = burnish.compile(Net(), (torch.zeros(6, 2),), dynamic_shapes=({0: "n"},))
+    x = torch.linspace(-50, 50, 2 * n).reshape(n, 2)
+    x[1:2] = -torch.inf
+    x[4:5, 0] = torch.inf
+    torch.testing.assert_close(model(x), x.logcumsumexp(0))

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
 
+import burnish
 from burnish.frontend.imported import Imported
 from burnish.frontend.torch import import_exported_program, import_module
 from burnish.frontend.torch.registry import REGISTRY
@@ -322,3 +323,24 @@ def test_several_threads_may_import_at_once() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: import_module(Tiny().eval(), (x,)), range(4)))
     assert all(f.input_names == found[0].input_names for f in found)
+
+
+def test_sizes_that_an_operator_needs_to_be_one_are_checked() -> None:
+    """torch's attention does not say that there are as many values as keys."""
+
+    class Attention(torch.nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+    def inputs(keys: int, values: int) -> tuple[torch.Tensor, ...]:
+        return torch.rand(1, 2, 3, 8), torch.rand(1, 2, keys, 8), torch.rand(1, 2, values, 8)
+
+    any_size = {2: torch.export.Dim.DYNAMIC}
+    module = Attention()
+    model = burnish.compile(module, inputs(6, 6), dynamic_shapes=({}, any_size, any_size))
+    assert [n for n in model.report.notes if "must be equal" in n]
+    for count in (1, 6, 9):
+        given = inputs(count, count)
+        torch.testing.assert_close(model(*given), module(*given), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ShapeMismatchError, match="argument 'v'"):
+        model(*inputs(6, 5))
