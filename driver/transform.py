@@ -18,16 +18,20 @@ from ..graphir.passes.bind_params import BindParams
 from ..graphir.passes.bind_symbolic_vars import BindSymbolicVars
 from ..graphir.passes.canonicalize import Canonicalize
 from ..graphir.passes.collapse_leading_dims import CollapseLeadingDims
+from ..graphir.passes.combine_parallel_matmul import CombineParallelMatmul
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.fold_constant import FoldConstant as _FoldConstant
 from ..graphir.passes.fuse_ops import FuseOps
 from ..graphir.passes.fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern
 from ..graphir.passes.fuse_prim_funcs import FusePrimFuncs
+from ..graphir.passes.inline_functions import InlineFunctions
 from ..graphir.passes.legalize import LegalizeOps
 from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms
 from ..graphir.passes.pass_list import PassList
 from ..graphir.passes.replace_prim_funcs import ReplacePrimFuncs
+from ..graphir.passes.simplify_algebra import SimplifyAlgebra
+from ..graphir.passes.to_mixed_precision import ToMixedPrecision
 from ..support.errors import TuningError
 from ..support.module_pass import module_pass
 from ..support.passes import (
@@ -135,9 +139,11 @@ _ELSEWHERE = {
     "AnnotateTIROpPattern": "AnnotatePattern",
     "CanonicalizeBindings": "Canonicalize",
     "FuseTIR": "FusePrimFuncs",
+    "InlinePrivateFunctions": "InlineFunctions",
+    "LambdaLift": "nothing: graph functions have no closures",
+    "LiftTransformParams": "nothing: constants are folded and packed by every compilation",
     "MetaScheduleApplyDatabase": "ApplyDatabase",
     "MetaScheduleTuneTIR": "burnish.tune_tir",
-    "ToMixedPrecision": 'precision="bfloat16" of burnish.compile and burnish.build',
 }
 """Passes of TVM that have another name here."""
 
@@ -155,6 +161,7 @@ __all__ = [
     "BindSymbolicVars",
     "Canonicalize",
     "CollapseLeadingDims",
+    "CombineParallelMatmul",
     "DeadCodeElimination",
     "DefaultSchedule",
     "EliminateCommonSubexpr",
@@ -163,6 +170,7 @@ __all__ = [
     "FuseOpsByPattern",
     "FusePrimFuncs",
     "FusionPattern",
+    "InlineFunctions",
     "Instrument",
     "LegalizeOps",
     "Pass",
@@ -172,7 +180,9 @@ __all__ = [
     "PrintAfter",
     "ReplacePrimFuncs",
     "Sequential",
+    "SimplifyAlgebra",
     "TimePasses",
+    "ToMixedPrecision",
     "VerifyEach",
     "module_pass",
     "pipeline",

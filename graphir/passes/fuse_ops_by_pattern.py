@@ -96,8 +96,7 @@ def _from_tuple(fields: object) -> FusionPattern:
 
 class _Dispatcher(CallRewriter):
     def __init__(self, module: IRModule, patterns: Sequence[FusionPattern]) -> None:
-        super().__init__(module, [])
-        self.rules = [(p.pattern, self.rule(p)) for p in patterns]
+        super().__init__(module, [(p.pattern, self.rule(p)) for p in patterns])
         self.made: dict[int, tuple[PrimFunc, GlobalVar]] = {}
 
     def rule(self, fusion: FusionPattern) -> Callable[[Value, Matched], Value]:

@@ -16,6 +16,7 @@ from .bind_symbolic_vars import BindSymbolicVars
 from .canonicalize import Canonicalize
 from .channels_last import ChannelsLast
 from .collapse_leading_dims import CollapseLeadingDims
+from .combine_parallel_matmul import CombineParallelMatmul
 from .dead_code_elimination import DeadCodeElimination
 from .decompose_conv_transpose import DecomposeConvTranspose
 from .eliminate_common_subexpr import EliminateCommonSubexpr
@@ -24,12 +25,14 @@ from .fold_moves import FoldMoves
 from .fold_scale import FoldScale
 from .fuse_ops import FuseOps
 from .fuse_prim_funcs import FusePrimFuncs
+from .inline_functions import InlineFunctions
 from .keep_integer_weights import KeepIntegerWeights
 from .legalize import LegalizeOps
 from .pointwise_products import PointwiseProducts
 from .recognize_attention import RecognizeAttention
 from .replace_prim_funcs import ReplacePrimFuncs
 from .select_winograd import SelectWinograd
+from .simplify_algebra import SimplifyAlgebra
 from .split_float32 import SplitFloat32
 from .to_dynamic_bytes import ToDynamicBytes
 from .to_integer_weights import ToIntegerWeights
@@ -42,12 +45,14 @@ PASSES: tuple[type[Pass], ...] = (
     Canonicalize,
     ChannelsLast,
     CollapseLeadingDims,
+    CombineParallelMatmul,
     DecomposeConvTranspose,
     FoldConstant,
     FoldMoves,
     FoldScale,
     EliminateCommonSubexpr,
     DeadCodeElimination,
+    InlineFunctions,
     KeepIntegerWeights,
     LegalizeOps,
     AnnotatePattern,
@@ -57,6 +62,7 @@ PASSES: tuple[type[Pass], ...] = (
     RecognizeAttention,
     ReplacePrimFuncs,
     SelectWinograd,
+    SimplifyAlgebra,
     SplitFloat32,
     ToDynamicBytes,
     ToIntegerWeights,
@@ -70,6 +76,7 @@ STAGES: dict[str, dict[str, tuple[Pass, ...]]] = {
         "10-canonical": (
             Canonicalize(),
             KeepIntegerWeights(),
+            SimplifyAlgebra(),
             FoldScale(),
             RecognizeAttention(),
             PointwiseProducts(),

@@ -589,6 +589,23 @@ def _sizes(shape: Sequence[Expr | None]) -> str:
     return "[" + ", ".join([repr(d) for d in shape]) + "]"
 
 
+def head_ops(pattern: Pattern) -> frozenset[str] | None:
+    """The operators whose calls a pattern can match; None where it may be anything."""
+    match pattern:
+        case CallPattern():
+            return frozenset([pattern.op.name])
+        case Constrained():
+            return head_ops(pattern.pattern)
+        case Either():
+            found = [head_ops(choice) for choice in pattern.choices]
+            known = [ops for ops in found if ops is not None]
+            return frozenset().union(*known) if len(known) == len(found) else None
+        case Both():
+            a, b = head_ops(pattern.a), head_ops(pattern.b)
+            return b if a is None else a if b is None else a & b
+    return None
+
+
 def leaves(pattern: Pattern) -> list[Pattern]:
     """The patterns that values come in by, each once, in order: wildcards, constants, variables,
     also below constraints."""

@@ -39,7 +39,7 @@ from ..printer import format_type
 from ..type import dims_of, types_equal
 from .context import PatternContext
 from .matching import Matched, Scene, Subject, search
-from .pattern import Pattern, PatternError
+from .pattern import Pattern, PatternError, head_ops
 
 Rewriter = Callable[[Value, Matched], Value]
 """From the value and the match to the new value; the value itself says: leave it."""
@@ -66,6 +66,7 @@ class CallRewriter(ExprMutator):
     def __init__(self, module: IRModule, rules: Sequence[tuple[Pattern, Rewriter]]) -> None:
         super().__init__(module)
         self.rules = rules
+        self.heads = [head_ops(pattern) for pattern, _ in rules]
         self.reads: dict[Var, int] = {}
         self.params: frozenset[Var] = frozenset()
         self.bound: Var | None = None
@@ -89,13 +90,21 @@ class CallRewriter(ExprMutator):
 
     def rewritten(self, bound: Var, value: Value) -> Value:
         """The value of a binding, rewritten by the first rule that takes it."""
+        op = value.op if isinstance(value, Call) else ""
+        fitting = [
+            rule
+            for rule, head in zip(self.rules, self.heads, strict=True)
+            if head is None or op in head
+        ]
+        if not fitting:
+            return value
         scene = Scene(
             lambda v: self.lookup_binding(v),
             lambda v: self.reads.get(v, 0),
             self.params,
             self.builder.weights,
         )
-        for pattern, rewriter in self.rules:
+        for pattern, rewriter in fitting:
             for found in search(pattern, Subject(value, None, bound), scene, {}):
                 made = rewriter(value, Matched(found, scene))
                 if made is not value:
