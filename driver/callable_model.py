@@ -159,10 +159,14 @@ class CallableModel(ABC, Generic[S]):
 
     def _take_entry(self, signature: S, kind: str) -> None:
         """Have the next call go to a signature directly, unless it was replaced meanwhile."""
-        entry = signature.entry(kind, self._dispatch)
+        entry = self._entry_of(signature, kind)
         with self._lock:
             if any(signature is known for known in self._signatures.values()):
                 self._entry = entry
+
+    def _entry_of(self, signature: S, kind: str) -> Callable[..., Any]:
+        """What takes the next calls of arrays of one library, after one of a signature."""
+        return signature.entry(kind, self._dispatch)
 
     def _wrap(self, signature: S, outputs: list[Tensor], values: Sequence[Any]) -> Any:
         """Outputs in the library of the inputs (of the source, where it takes none) and in the

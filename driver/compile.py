@@ -58,6 +58,7 @@ from .sources import (
     origin_of,
     reference_of,
 )
+from .specialize import Sizes, chained, check_sizes, describe, fits, specialised
 from .stages import ScheduleChoice, compile_module, recompile
 from .tasks import extract_tasks
 from .threads import thread_count
@@ -112,6 +113,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         checked: bool = False,
         check: str | None = None,
         passes: PassList | None = None,
+        specialize: Sequence[Sizes] = (),
     ) -> None:
         super().__init__(is_torch=is_torch_module(source))
         # A source that is not imported again is not kept: its weights are the caller's.
@@ -127,6 +129,9 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._fallback = fallback
         self._checked = checked
         self._passes = passes
+        self._sizes = tuple(specialize)
+        self._special: dict[int, list[ModelSignature]] = {}
+        """The programs of given sizes, by the signature of all sizes that they belong to."""
         self._is_to_verify = check == "first-call"
         self._verified: set[int] = set()
         """Signatures whose first call was verified."""
@@ -154,7 +159,8 @@ class CompiledModel(CallableModel[ModelSignature]):
     def _select(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ModelSignature:
         """The signature of a call, compiled if it is new."""
         if self._fixed is not None:
-            return self._fixed
+            self._current = self._of_its_sizes(self._fixed, args, kwargs)
+            return self._current
         if self._asking is not None:
             self._current = self._asking.select(args, kwargs)
             return self._current
@@ -163,8 +169,26 @@ class CompiledModel(CallableModel[ModelSignature]):
         if found is None:
             with self._lock:
                 found = self._signatures.get(key) or self._compile_lazily(key, args, kwargs)
-        self._current = found
-        return found
+        self._current = self._of_its_sizes(found, args, kwargs)
+        return self._current
+
+    def _of_its_sizes(
+        self, general: ModelSignature, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> ModelSignature:
+        """The program of a call's sizes, where there is one."""
+        special = self._special.get(id(general), ())
+        if not special:
+            return general
+        values = general.imported.flatten_inputs(args, kwargs)
+        return next((s for s in special if fits(s, values)), general)
+
+    def _entry_of(self, signature: ModelSignature, kind: str) -> Callable[..., Any]:
+        """A specialised program's calls begin where those of all sizes do."""
+        known = {id(s): s for s in self._signatures.values()}
+        for general, special in self._special.items():
+            if general in known and any(s is signature for s in (known[general], *special)):
+                return chained(known[general], special, kind, self._dispatch)
+        return super()._entry_of(signature, kind)
 
     def _compile_lazily(
         self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -195,7 +219,17 @@ class CompiledModel(CallableModel[ModelSignature]):
         return adopted
 
     def _adopt(self, key: tuple[Any, ...], imported: Imported) -> ModelSignature:
+        special = []
+        for sizes in self._sizes:
+            one = self._compile(specialised(imported, sizes))
+            # In front, so that a saved model finds it first.
+            self._signatures[(*key, "sizes", *sizes.items())] = one
+            special.append(one)
         made = self._signatures[key] = self._current = self._compile(imported)
+        if special:
+            self._special[id(made)] = special
+            listed = "; ".join([describe(s) for s in self._sizes])
+            made.executable.report.notes.append(f"programs of their own: {listed}.")
         return made
 
     def _adopt_answered(self, imported: Imported) -> ModelSignature:
@@ -235,12 +269,14 @@ class CompiledModel(CallableModel[ModelSignature]):
                 )
             imported = self._again()
             with self._lock:
+                self._special.clear()
                 self._fixed = self._adopt((), imported)
                 self._entry = self._dispatch
             return
         check_torch_module(self._source)
         with self._lock:
             self._signatures, self._weights = {}, None
+            self._special.clear()
             self._current, self._entry = None, self._dispatch
 
     # -- keeping -----------------------------------------------------------------------------------
@@ -492,7 +528,11 @@ class CompiledModel(CallableModel[ModelSignature]):
             if key is None:
                 return False
             self._signatures[key] = self._current = new
-            self._fixed = new if self._fixed is not None else None
+            self._fixed = new if self._fixed is old else self._fixed
+            for special in self._special.values():
+                special[:] = [new if s is old else s for s in special]
+            if id(old) in self._special:
+                self._special[id(new)] = self._special.pop(id(old))
             if self._asking is not None:
                 self._asking.replace(old, new)
             self._entry = self._dispatch
@@ -513,6 +553,7 @@ def compile(
     checked: bool = False,
     check: str | None = None,
     passes: Any = None,
+    specialize: Any = (),
 ) -> CompiledModel:
     """Compile a model for the CPU.
 
@@ -558,6 +599,9 @@ def compile(
     ``passes`` are graph passes of your own: a list, which runs in front of the compiler's, or
     ``burnish.transform.pipeline()`` with passes inserted by name.
 
+    ``specialize=[{"batch": 1}]`` compiles programs for given values of named sizes beside the one
+    for all, up to eight; a call of these sizes takes its own.
+
     ``check="first-call"`` compares the first call of each signature with eager PyTorch (with ONNX's
     reference evaluator), raises VerificationError where they differ, and says in
     ``model.report.notes`` that they agree; ``model.verify`` looks closer.
@@ -571,6 +615,7 @@ def compile(
     if precision != AUTO:
         Selection(resolved, precision)  # refuses another word now, not at the first call
     listed = None if passes is None else as_pass_list(passes)
+    sizes = check_sizes(specialize)
     again = None
     if fallback not in (None, "torch", "onnx"):
         raise ArgumentError(f'fallback is None, "torch" or "onnx"; found {fallback!r}.')
@@ -598,6 +643,7 @@ def compile(
         *(model, imported, dynamic_shapes, resolved, count, precision, again, fallback, checked),
         check=check,
         passes=listed,
+        specialize=sizes,
     )
 
 
