@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from ..graphir.emit_vm import emit_program
-from ..graphir.expr import CallDPS, CallDPSPacked
+from ..graphir.expr import TYPED, CallDPS, CallDPSPacked
 from ..graphir.linearize import KernelInfo
 from ..graphir.module import IRModule
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
@@ -428,7 +428,7 @@ def called_kernels(module: IRModule) -> list[str]:
     """The PrimFuncs that graph functions call, in order of their first call."""
     called: dict[str, None] = {}
     for func in module.graph_functions.values():
-        for n in walk(func):
+        for n in walk(func, TYPED):
             if isinstance(n, CallDPS):
                 called[n.func.name] = None
             elif isinstance(n, CallDPSPacked):

@@ -19,6 +19,7 @@ from ..tensorir.function import PrimFunc
 from ..tensorir.visitor import free_vars
 from .dim import solve_dims
 from .expr import (
+    TYPED,
     Atom,
     Binding,
     BindingBlock,
@@ -56,7 +57,7 @@ def bindings(func: Function) -> Iterator[Binding]:
 
 def variables(value: Value | Atom) -> Iterator[Var]:
     """The variables an operation reads (those bound in branches included), with repetition."""
-    return (n for n in walk(value) if isinstance(n, Var))
+    return (n for n in walk(value, TYPED) if isinstance(n, Var))
 
 
 def binds_dim(value: Value) -> bool:
@@ -91,7 +92,7 @@ def called_functions(func: Function, module_names: Sequence[str]) -> set[str]:
     """The functions of the module that ``func`` calls; a packed call counts if its name is one."""
     known = set(module_names)
     found: set[str] = set()
-    for n in walk(func):
+    for n in walk(func, TYPED):
         if isinstance(n, GlobalVar) or (isinstance(n, CallDPSPacked) and n.name in known):
             found.add(n.name)
     return found

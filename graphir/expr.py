@@ -22,7 +22,7 @@ from ..support.dtype import DType, bfloat16_bits
 from ..support.errors import BurnishError, DTypeError
 from ..support.node import Node, node, replace
 from ..tensorir import expr as tir
-from .type import ShapeType, TensorType, Type
+from .type import ShapeType, TensorType, TupleType, Type
 
 Attrs: TypeAlias = tuple[tuple[str, Any], ...]
 
@@ -224,6 +224,8 @@ class Function(Node):
 
 
 Atom: TypeAlias = Var | Constant | ShapeExpr | GlobalVar | Tuple
+TYPED = (Var, Constant, ShapeExpr, GlobalVar, TensorType, TupleType, ShapeType)
+"""The classes of nodes below which there are types and sizes alone: most of what a walk meets."""
 Value: TypeAlias = Atom | Call | CallDPS | CallDPSPacked | CallFunction | TupleGetItem | If
 
 

@@ -12,7 +12,7 @@ from ..support.display import as_html
 from ..support.errors import BurnishError, nearest
 from ..support.node import walk
 from ..tensorir.function import PrimFunc
-from .expr import Constant, Function, GlobalVar
+from .expr import TYPED, Constant, Function, GlobalVar
 from .printer import print_module, show_module
 from .weights import Weights
 
@@ -143,5 +143,7 @@ def constants_of(func: Function) -> tuple[Constant, ...]:
     """The constants of a function, in order of appearance. It is walked once: every pass asks."""
     found = _constants.get(func)
     if found is None:
-        found = _constants[func] = tuple([n for n in walk(func) if type(n) is Constant])
+        found = _constants[func] = tuple(
+            [n for n in walk(func, TYPED) if type(n) is Constant]
+        )
     return found

@@ -9,7 +9,7 @@ not always so because ``frozen=True`` would make construction four times as slow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, fields
 from functools import singledispatch, wraps
 from operator import attrgetter
@@ -173,13 +173,16 @@ def replace(n: N, **changes: Any) -> N:
     return type(n)(*values).with_span(n.span) if different else n
 
 
-def walk(n: Node) -> Iterator[Node]:
-    """``n`` and all nodes below it, parents first, depth first, left to right."""
+def walk(n: Node, above: Collection[type] = ()) -> Iterator[Node]:
+    """``n`` and all nodes below it, parents first, depth first, left to right; not what is below
+    nodes of the classes ``above``."""
     stack = [n]
     pop, getters = stack.pop, _BELOW
     while stack:
         top = pop()
         yield top
+        if type(top) in above:
+            continue
         values = getters[type(top)](top)
         if not values:
             continue

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch._decomp import global_decomposition_table
 from torch.export import ExportedProgram
-from torch.fx import Node
+from torch.fx import Graph, GraphModule, Node
 
 from . import (
     decompositions_counting,
@@ -59,10 +59,24 @@ _VMAP = "torch._functorch.predispatch"
 
 def operators(program: ExportedProgram) -> list[Node]:
     """The calls of operators on tensors, in order; arithmetic on sizes is not among them."""
+    return _operators(program.graph)
+
+
+def all_operators(program: ExportedProgram) -> list[Node]:
+    """The same, with those of the graphs that control flow holds."""
+    return [*operators(program), *_held_operators(program)]
+
+
+def _held_operators(program: ExportedProgram) -> list[Node]:
+    graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, GraphModule)]
+    return [n for graph in graphs if graph is not program.graph for n in _operators(graph)]
+
+
+def _operators(graph: Graph) -> list[Node]:
     numbers = (int, float, bool, torch.SymInt, torch.SymFloat, torch.SymBool)
     return [
         n
-        for n in program.graph.nodes
+        for n in graph.nodes
         if n.op == "call_function" and not isinstance(n.meta.get("val"), numbers)
     ]
 
@@ -76,7 +90,7 @@ def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> Ex
     while True:
         calls = [
             n
-            for n in operators(program)
+            for n in all_operators(program)
             if _is_missing(n) and n.target not in tried and not (falls_back and _stays_whole(n))
         ]
         missing = {n.target for n in calls}
@@ -85,13 +99,14 @@ def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> Ex
             for op in missing
         }
         chosen = {op: function for op, function in found.items() if function is not None}
-        is_pure = not any(map(_is_impure, operators(program)))
+        is_pure = not any(map(_is_impure, all_operators(program)))
         if not chosen and is_pure:
             return program
         tried |= missing
         retrace = partial(_decomposed, functions=chosen)
         calls = [n for n in calls if n.target in chosen]
-        made = decompose_calls(program, calls, retrace) if is_pure else None
+        may_stay = is_pure and all(n.graph is program.graph for n in calls)
+        made = decompose_calls(program, calls, retrace) if may_stay else None
         program = retrace(program) if made is None else made
 
 

@@ -114,7 +114,7 @@ class _Functionalization:
     def run(self) -> Graph:
         for node in self._old.nodes:
             if _is_its_operand(node):
-                ours, operands = _memories(node), _memories(node.args[0])
+                ours, operands = _memories(node), _memories(node.all_input_nodes[0])
                 self._shared |= {m: self._one(n) for m, n in zip(ours, operands, strict=True)}
         for node in self._old.nodes:
             if is_write(node) and not _is_its_operand(node):
@@ -137,7 +137,7 @@ class _Functionalization:
     # -- reading --------------------------------------------------------------------------------
     def _keep(self, node: Node) -> None:
         is_operand = _is_its_operand(node)
-        made = self._read(node.args[0]) if is_operand else self._copied(node)
+        made = self._read(node.all_input_nodes[0]) if is_operand else self._copied(node)
         self._nodes[node] = made
         written = self._written_memories(node)
         if not written:

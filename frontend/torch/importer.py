@@ -12,12 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from ...graphir import ops
 from ...graphir.builder import BlockBuilder
@@ -28,6 +29,7 @@ from ...tensorir.dim_text import print_dim
 from ...tensorir.expr import Var as DimVar
 from ..imported import Imported
 from . import (
+    convert_control,
     convert_create,
     convert_elementary,
     convert_elementwise,
@@ -42,7 +44,7 @@ from . import (
     convert_sort,
     convert_window,
 )
-from .decompose import operators, prepare_program
+from .decompose import all_operators, prepare_program
 from .export import check_eval_mode, export_lock, export_module, program_inputs
 from .fallback import Fallback, can_fall_back, is_complex, must_fall_back, real_of
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
@@ -50,6 +52,7 @@ from .structure import CallStructure, DimRange, is_tensor_leaf
 from .symbols import SymbolTable, symbols_of
 
 _CONVERTERS = (
+    convert_control,
     convert_create,
     convert_elementary,
     convert_elementwise,
@@ -114,7 +117,7 @@ def import_exported_program(
     start = time.perf_counter()
     with export_lock:
         program = prepare_program(program, falls_back=fallback is not None)
-    nodes = [n for n in operators(program) if fallback is None or not can_fall_back(n)]
+    nodes = [n for n in all_operators(program) if fallback is None or not can_fall_back(n)]
     REGISTRY.check([(operator_name(n), location(n)) for n in nodes], may_fall_back=True)
     equal: list[tuple[str, str]] = []
     while True:
@@ -152,6 +155,7 @@ def _imported(
     builder = BlockBuilder()
     context = Context(builder, symbols)
     context.fallback = None if fallback is None else Fallback()
+    context.run_graph = partial(_run_graph, context)
     changed = _changed(program)
     params, state = _bind_placeholders(program, context, changed)
     inputs = [*params.values(), *[s.var for s in state.values()]]
@@ -159,9 +163,11 @@ def _imported(
     with builder.function("main", inputs):
         with builder.dataflow():
             for node in program.graph.nodes:
-                _convert(program, context, node)
+                _convert(program.graph_module, program.constants, context, node)
             leaves = _outputs(program, context, structure)
         builder.emit_func_output(leaves[0] if len(leaves) == 1 else Tuple(tuple(leaves)))
+    for name, function in context.functions_made.items():
+        builder.update_func(name, function)
     module = builder.get()
     values = {n: v.name for n, v in context.values.items() if isinstance(v, Var)}
     return Imported(
@@ -331,14 +337,36 @@ def _bind_placeholders(
     return params, state
 
 
-def _convert(program: ExportedProgram, context: Context, node: Node) -> None:
+def _run_graph(context: Context, module: GraphModule, operands: Sequence[Any]) -> list[Any]:
+    """The results of a graph that control flow holds, on operands for its inputs."""
+    inputs = module.graph.find_nodes(op="placeholder")
+    outer, node = context.values, context.node
+    context.values = {n.name: value for n, value in zip(inputs, operands, strict=True)}
+    for inner in module.graph.nodes:
+        _convert(module, {}, context, inner)
+    results = module.graph.output_node().args[0]
+    found = context.value(results if isinstance(results, (tuple, list)) else [results])
+    context.values, context.node = outer, node
+    made: list[Any] = found
+    return made
+
+
+def _bind_attribute(context: Context, node: Node, held: Any) -> None:
+    """What a program holds beside its weights: a tensor, or the graph of a part of control flow."""
+    if not isinstance(held, GraphModule):
+        held = real_of(held) if context.fallback else held
+        held = context.weight(str(node.target), held, f"constant {str(node.target)!r}")
+    context.values[node.name] = held
+
+
+def _convert(
+    holder: torch.nn.Module, constants: Mapping[str, Any], context: Context, node: Node
+) -> None:
     """Bind the value of one node; errors of the operator table say where the node stands."""
     if node.op == "get_attr":
         target = str(node.target)
-        held = program.constants.get(target)
-        held = getattr(program.graph_module, target) if held is None else held
-        held = real_of(held) if context.fallback else held
-        context.values[node.name] = context.weight(target, held, f"constant {target!r}")
+        held = constants.get(target)
+        _bind_attribute(context, node, getattr(holder, target) if held is None else held)
     if node.op != "call_function":
         return
     context.node = node

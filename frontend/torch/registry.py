@@ -6,17 +6,17 @@ of the nodes before. It never looks at the builder's past.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from ...graphir.builder import BlockBuilder, call_op
 from ...graphir.dim import static_shape
-from ...graphir.expr import Atom, Constant, ShapeExpr, Var, constant
+from ...graphir.expr import Atom, Constant, Function, ShapeExpr, Var, constant
 from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
 from ...graphir.value_numbers import ValueNumbers
@@ -24,6 +24,7 @@ from ...graphir.weights import Source, sample_of
 from ...support.aligned import aligned_copy
 from ...support.dtype import DType
 from ...support.errors import FrontendError, InternalError
+from ...support.writer import NameTable
 from ...tensorir.expr import Expr
 from ...tensorir.expr import Var as DimVar
 from .. import sizes_as_data
@@ -119,6 +120,10 @@ def values_of(tensor: torch.Tensor, where: str) -> tuple[np.ndarray, DType]:
     return (dense.view(torch.uint16) if dtype == "bfloat16" else dense).numpy(), dtype
 
 
+def _no_graphs(graph: GraphModule, operands: Sequence[Any]) -> list[Any]:
+    raise InternalError("an operator that holds a graph was converted outside of an import")
+
+
 class Context:
     """Values of the nodes converted so far, and the builder they are emitted with."""
 
@@ -134,6 +139,11 @@ class Context:
         """Dims that were read out of data, by the number of what they were read from."""
         self.fallback: Fallback | None = None
         """What runs operators without a converter, where that is wanted."""
+        self.run_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] = _no_graphs
+        """Converts a graph that an operator holds, on values for its inputs; gives its results."""
+        self.functions_made: dict[str, Function] = {}
+        """Functions of the module beside main: loops."""
+        self.function_names = NameTable(["main"])
 
     # -- operands -----------------------------------------------------------------------------
     def value(self, argument: Any) -> Any:

@@ -57,6 +57,13 @@ def test_walk_is_parents_first_left_to_right() -> None:
     assert list(walk(outer)) == [outer, inner, one, two, three]
 
 
+def test_walk_stays_above_some_classes() -> None:
+    one, two = Leaf(1), Leaf(2)
+    outer = Branch("outer", one, (two,))
+    assert list(walk(outer, (Leaf,))) == [outer, one, two]
+    assert list(walk(outer, (Branch,))) == [outer]
+
+
 def test_map_children_keeps_the_object_where_nothing_changed() -> None:
     tree = Branch("b", Leaf(1), (Leaf(2),))
     assert map_children(tree, lambda n: n) is tree
