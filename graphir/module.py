@@ -143,7 +143,5 @@ def constants_of(func: Function) -> tuple[Constant, ...]:
     """The constants of a function, in order of appearance. It is walked once: every pass asks."""
     found = _constants.get(func)
     if found is None:
-        found = _constants[func] = tuple(
-            [n for n in walk(func, TYPED) if type(n) is Constant]
-        )
+        found = _constants[func] = tuple([n for n in walk(func, TYPED) if type(n) is Constant])
     return found

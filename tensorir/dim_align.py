@@ -15,7 +15,7 @@ from ..support.errors import CodegenError
 from ..support.node import walk
 from .buffer import Buffer
 from .expr import Expr, IntImm, add, floormod, is_const, mul, sub
-from .stmt import Block, annotation
+from .stmt import LEAVES, Block, annotation
 
 DIM_ALIGN = "buffer_dim_align"
 PADDED = "padded"
@@ -57,7 +57,7 @@ def alignments_in(root: Any) -> dict[int, Alignment]:
     """The alignments that the blocks of a function ask for, by the buffer's id; raises CodegenError
     where two blocks disagree."""
     found: dict[int, Alignment] = {}
-    for block in walk(root):
+    for block in walk(root, LEAVES):
         if not isinstance(block, Block) or not block.annotations:
             continue
         for buffer, axis, factor, offset in block_alignments(block):

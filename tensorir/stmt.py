@@ -134,6 +134,9 @@ class Allocate(Node):
 Stmt: TypeAlias = (
     BufferStore | For | Block | BlockRealize | SeqStmt | IfThenElse | LetStmt | Evaluate | Allocate
 )
+LEAVES = (BufferStore, Evaluate, Buffer, BufferRegion, IterVar, MatchBuffer)
+"""The classes of nodes below which there is no statement: where a walk in search of statements
+need not go, and most nodes are."""
 
 
 def seq(*stmts: Stmt) -> Stmt:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
+from ...support.node import Node
 from ..arith import IterSplit
 from ..buffer import Buffer, BufferRegion
 from ..expr import GE, LT, Expr, IntImm, Var, add, is_const, sub
@@ -88,6 +90,22 @@ def whole_boxes(path: Path, buffer: Buffer | None = None) -> list[Whole]:
     those of one buffer."""
     loops = all_loops_above(path)
     realize = realize_of(path)
+    known = _boxes.setdefault(realize, {})
+    key = (buffer, *[part for loop in loops for part in (loop.var, loop.min, loop.extent)])
+    found = known.get(key)
+    if found is None:
+        found = known[key] = _whole_boxes(realize, loops, buffer)
+    return found
+
+
+_boxes: WeakKeyDictionary[BlockRealize, dict[tuple[Node | None, ...], list[Whole]]] = (
+    WeakKeyDictionary()
+)
+"""By block, and the loops that it stood in: nodes do not change, and primitives that cut a loop
+into parts ask of all blocks around again and again."""
+
+
+def _whole_boxes(realize: BlockRealize, loops: list[For], buffer: Buffer | None) -> list[Whole]:
     n = Nested(realize, loops, [])
     bounds = loop_bounds(loops)
     sides = ((realize.block.reads, False), (realize.block.writes, True))

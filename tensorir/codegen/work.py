@@ -48,6 +48,7 @@ from ..expr import (
     mul,
 )
 from ..stmt import (
+    LEAVES,
     Allocate,
     Block,
     BlockRealize,
@@ -112,13 +113,15 @@ class Work:
 
     def strip(self, loop: For) -> int | None:
         """After how many iterations a loop looks; None where it does not."""
+        if not self.is_polled:
+            return None
         least = POLLED_WORK // _FIRST_WRITE if self._writes_far(loop) else POLLED_WORK
-        if not self.is_polled or self.at_most(loop) < least:
+        if self.at_most(loop) < least:
             return None
         return max(1, STRIP_WORK // max(1, evaluate(self._of[id(loop.body)], 1)))
 
     def _writes_far(self, loop: For) -> bool:
-        stores = [n for n in walk(loop) if isinstance(n, BufferStore)]
+        stores = (n for n in walk(loop, LEAVES) if isinstance(n, BufferStore))
         return any(is_const(self._is_far(s.buffer), 1) for s in stores)
 
     # -- counting ---------------------------------------------------------------------------------

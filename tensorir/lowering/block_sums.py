@@ -58,6 +58,7 @@ from ..expr import (
 )
 from ..function import PrimFunc
 from ..stmt import (
+    LEAVES,
     Allocate,
     BufferStore,
     For,
@@ -87,7 +88,7 @@ def block_sums(func: PrimFunc, target: Target) -> PrimFunc:
     run one iteration after another.
     """
     if not any(
-        isinstance(n, For) and annotation(n, SUM_BLOCK) is not None for n in walk(func.body)
+        isinstance(n, For) and annotation(n, SUM_BLOCK) is not None for n in walk(func.body, LEAVES)
     ):
         return func
     scope = Scope()

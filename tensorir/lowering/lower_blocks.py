@@ -31,6 +31,7 @@ from ..printer import print_expr
 from ..reduction_form import combines_in_place
 from ..rolling import ROLLING
 from ..stmt import (
+    LEAVES,
     Allocate,
     Block,
     BlockRealize,
@@ -234,7 +235,7 @@ class _Lower:
 def _layout_vars(func: PrimFunc) -> set[int]:
     """The variables that stand for strides and offsets of match_buffers; nothing else binds
     them."""
-    matched = [n.buffer for n in walk(func.body) if isinstance(n, MatchBuffer)]
+    matched = [n.buffer for n in walk(func.body, LEAVES) if isinstance(n, MatchBuffer)]
     if not matched:
         return set()
     found = {id(v) for b in matched for v in free_vars((*b.strides, b.elem_offset))}

@@ -51,6 +51,7 @@ from ..expr import INDEX, Add, BufferLoad, Expr, IntImm, add, floordiv, floormod
 from ..function import PrimFunc
 from ..intrinsics import call_intrin
 from ..stmt import (
+    LEAVES,
     Allocate,
     Evaluate,
     For,
@@ -92,12 +93,12 @@ def place_prefetches(func: PrimFunc) -> PrimFunc:
 
     Raises CodegenError where the distance is no positive integer.
     """
-    if not any(isinstance(n, For) and n.annotations for n in walk(func.body)):
+    if not any(isinstance(n, For) and n.annotations for n in walk(func.body, LEAVES)):
         return func
     scope = Scope()
     for var in func.shape_vars:
         scope.declare_dim(var)
-    own = frozenset([id(n.buffer) for n in walk(func.body) if isinstance(n, Allocate)])
+    own = frozenset([id(n.buffer) for n in walk(func.body, LEAVES) if isinstance(n, Allocate)])
     made = own | _stored(func.body)
     if made != own and func.attr("inplace", False):
         made |= {id(p) for p in func.params}
