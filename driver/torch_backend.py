@@ -19,6 +19,9 @@ from typing import Any
 from ..support.errors import ArgumentError, FrontendError
 from .compile import CompiledModel, compile
 
+MOST_NUMBERS = 8
+"""How many values of the numbers in a graph it is compiled for."""
+
 
 def burnish_backend(gm: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """A callable for a captured graph; it is compiled at its first call.
@@ -51,8 +54,9 @@ class _Compiled:
 
     def __init__(self, gm: Any) -> None:
         self._gm = gm
-        self._made: tuple[Any, CompiledModel] | None = None
-        """The graph with weights of its own, and what it was compiled to."""
+        self._made: list[tuple[Any, CompiledModel]] = []
+        """The graph with weights of its own, and what it was compiled to; of each of the numbers
+        that calls gave, one."""
         self._written: list[int] = []
         """The weights that were seen to change."""
         self._is_refused = False
@@ -70,19 +74,33 @@ class _Compiled:
             return self._gm(*args)
 
     def _current(self, args: Sequence[Any]) -> tuple[Any, CompiledModel]:
-        made = self._made
-        if made is None or made[0].changed(args):
+        made = self._find(args)
+        if made is None:
             with self._lock:
-                made = self._made  # another thread may have been first
-                if made is None or made[0].changed(args):
-                    made = self._made = self._compile(args)
+                made = self._find(args)  # another thread may have been first
+                if made is None:
+                    made = self._compile(args)
+                    self._made = [*self._made, made]
         return made
+
+    def _find(self, args: Sequence[Any]) -> tuple[Any, CompiledModel] | None:
+        for made in self._made:
+            if not made[0].changed(args) and made[0].has_numbers(args):
+                return made
+        return None
 
     def _compile(self, args: Sequence[Any]) -> tuple[Any, CompiledModel]:
         from ..frontend.torch.captured import CapturedGraph
 
-        if self._made is not None:
-            self._written += self._made[0].changed(args)
+        changed = self._made[0][0].changed(args) if self._made else []
+        if changed:
+            self._written += changed
+            self._made = []
+        if len(self._made) == MOST_NUMBERS:
+            raise FrontendError(
+                f"a number that it depends on had {MOST_NUMBERS} values already. Pass it as a "
+                "tensor, or leave out dynamic=True, with which numbers are inputs."
+            )
         graph = CapturedGraph(self._gm, args, self._written).eval()
         shapes = graph.dynamic_shapes()
         model = compile(graph, dynamic_shapes=shapes, fallback="torch")

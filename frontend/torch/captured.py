@@ -1,18 +1,21 @@
 """A graph that TorchDynamo captured, as a module whose weights are its own.
 
 Dynamo hands a backend a graph whose weights, sizes and tensors all are inputs. Here weights become
-parameters and buffers again, so that a compiler may pack and fold them, and sizes are read from the
-tensors that have them. What is left are the tensors of a call.
+parameters and buffers again, so that a compiler may pack and fold them, sizes are read from the
+tensors that have them, and numbers, which Dynamo hands over in tensors where everything is to be
+dynamic, are those of the first call. What is left are the tensors of a call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
 _Mark = tuple[int, int]
 
@@ -25,7 +28,9 @@ class CapturedGraph(nn.Module):
         self, gm: GraphModule, examples: Sequence[Any], as_inputs: Sequence[int] = ()
     ) -> None:
         super().__init__()
-        self.gm = gm
+        self.numbers = _numbers(gm, examples)
+        """Numbers by the place of their input."""
+        self.gm = _with_numbers(gm, self.numbers) if self.numbers else gm
         nodes = [n for n in gm.graph.nodes if n.op == "placeholder"]
         self._fakes = [n.meta.get("example_value", e) for n, e in zip(nodes, examples, strict=True)]
         self.weights = [i for i, e in enumerate(examples) if _is_weight(e) and i not in as_inputs]
@@ -39,7 +44,9 @@ class CapturedGraph(nn.Module):
             if isinstance(e, torch.SymInt) and str(e) in symbols
         }
         self.inputs = [
-            i for i in range(len(examples)) if i not in self.sizes and i not in self.weights
+            i
+            for i in range(len(examples))
+            if i not in self.sizes and i not in self.weights and i not in self.numbers
         ]
 
     def _symbols(self) -> dict[str, tuple[int, int]]:
@@ -55,12 +62,17 @@ class CapturedGraph(nn.Module):
     def forward(self, *inputs: Any) -> Any:
         given = dict(zip(self.inputs, inputs, strict=True))
         given |= {i: getattr(self, f"weight_{i}") for i in self.weights}
+        given |= self.numbers
         given |= {i: given[at].shape[axis] for i, (at, axis) in self.sizes.items()}
         return self.gm(*[given[i] for i in range(len(self._fakes))])
 
     def changed(self, args: Sequence[Any]) -> list[int]:
         """The weights that a call gives in another state than the graph was captured with."""
         return [i for i, known in self.marks.items() if mark(args[i]) != known]
+
+    def has_numbers(self, args: Sequence[Any]) -> bool:
+        """Whether a call gives the numbers that are in the graph."""
+        return all(_is_same(args[i].item(), n) for i, n in self.numbers.items())
 
     def dynamic_shapes(self) -> tuple[dict[str, Any]] | None:
         """Names for the dims whose sizes are symbols, in the compiler's form; None without any.
@@ -73,6 +85,43 @@ class CapturedGraph(nn.Module):
             for i in self.inputs
         ]
         return (tuple([e or None for e in entries]),)  # type: ignore[return-value]
+
+
+def _numbers(gm: GraphModule, examples: Sequence[Any]) -> dict[int, float]:
+    """The inputs that are but the number in them."""
+    nodes = gm.graph.find_nodes(op="placeholder")
+    return {
+        i: example.item()
+        for i, (node, example) in enumerate(zip(nodes, examples, strict=True))
+        if isinstance(example, torch.Tensor)
+        and example.dtype is torch.float64
+        and not example.ndim
+        and "tensor_dict" not in node.meta  # which real tensors have
+        and node.users
+        and all(u.op == "call_method" and u.target == "item" for u in node.users)
+    }
+
+
+def _with_numbers(gm: GraphModule, numbers: Mapping[int, float]) -> GraphModule:
+    """The graph with numbers in the place of those that it reads out of inputs."""
+    graph = Graph()
+    known: dict[Node, Any] = {}
+    nodes = gm.graph.find_nodes(op="placeholder")
+    given = {nodes[i]: number for i, number in numbers.items()}
+    for node in gm.graph.nodes:
+        if node.op == "call_method" and node.args[0] in given:
+            known[node] = given[node.args[0]]
+        elif node.op == "output":
+            graph.output(map_arg(node.args[0], known.__getitem__))
+        else:
+            known[node] = graph.node_copy(node, known.__getitem__)
+    return GraphModule(gm, graph)
+
+
+def _is_same(a: float, b: float) -> bool:
+    """Whether two numbers are one, NaN and the sign of 0 included."""
+    both_nan = math.isnan(a) and math.isnan(b)
+    return both_nan or (a == b and math.copysign(1, a) == math.copysign(1, b))
 
 
 def _is_weight(example: Any) -> bool:

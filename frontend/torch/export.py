@@ -26,6 +26,7 @@ from torch.utils import _pytree as pytree
 from ...support.errors import BurnishError, FrontendError
 from .dynamic_shapes import ExportPlan, plan_export
 from .exportable_functions import LOOKS, ExportableFunctions
+from .known_types import UNKNOWN, register_types, registered_results
 from .registry import import_dtype
 
 export_lock = threading.Lock()
@@ -64,6 +65,7 @@ def export_module(
     dtype, dynamic shapes that do not fit, and a module that does not export.
     """
     check_eval_mode(module)
+    register_types((args, kwargs))
     _check_examples(args, kwargs)
     plan = plan_export(module, args, kwargs, dynamic_shapes)
     if not plan.names:
@@ -188,6 +190,11 @@ def _export(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
                 return export()
             except LOOKS:
                 with ExportableFunctions():
+                    return export()
+            except (RuntimeError, ValueError) as error:
+                if UNKNOWN not in str(error):
+                    raise
+                with registered_results(module):
                     return export()
     except BurnishError:
         raise

@@ -147,3 +147,53 @@ def test_what_another_thread_compiled_meanwhile_is_taken() -> None:
 
     compiled._lock = held_by_another()
     assert compiled._current(()) is made
+
+
+class Scaled(nn.Module):
+    """A number of the module's that dropout wants to look at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate = 0.25
+        self.linear = nn.Linear(3, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(self.linear(x) * self.rate, self.rate, self.training)
+
+
+def test_numbers_are_those_of_the_call_where_everything_is_dynamic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    compiled_for: list[Any] = []
+    compile_graph = torch_backend.compile
+
+    def counting(graph: Any, **options: Any) -> Any:
+        compiled_for.append(graph.numbers)
+        return compile_graph(graph, **options)
+
+    monkeypatch.setattr(torch_backend, "compile", counting)
+    module, eager = pair(Scaled())
+    compiled = torch.compile(module, backend=burnish_backend, dynamic=True)
+    with torch.no_grad():
+        for rate in (0.25, 0.5, 0.25, 0.0, -0.0, 0.5):
+            module.rate = eager.rate = abs(rate)
+            x = torch.randn(5, 3)
+            torch.testing.assert_close(compiled(x), eager(x))
+    assert [list(n.values()) for n in compiled_for] == [[0.25], [0.5], [0.0]]
+
+
+def test_a_number_that_always_differs_is_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_backend, "MOST_NUMBERS", 2)
+    module, eager = pair(Scaled())
+    compiled = torch.compile(module, backend=burnish_backend, dynamic=True)
+    x = torch.randn(5, 3)
+    with torch.no_grad():
+        for rate in (0.1, 0.2, 0.3, 0.4):
+            module.rate = eager.rate = rate
+            expected = (
+                pytest.warns(UserWarning, match="had 2 values")
+                if rate == 0.3
+                else (contextlib.nullcontext())
+            )
+            with expected:
+                torch.testing.assert_close(compiled(x), eager(x))
