@@ -43,6 +43,7 @@ from .printer import format_type
 from .type import TensorType, Type, dims_of, substitute_type, types_equal
 from .type_parser import TypeParser, literal, span_of
 from .weights import Weight
+from .written_out import OPERAND, SHAPE, WRITTEN_OUT
 
 _RENAMED = {
     "avg_pool2d": "avg_pool",
@@ -59,18 +60,10 @@ _ELSEWHERE = {
     "call_packed": "A registered function writes its result: R.call_dps_packed, with its type.",
     "call_pure_packed": "A registered function writes its result: R.call_dps_packed and a type.",
     "call_tir_inplace": "Values are never changed: R.call_tir gives a new one.",
-    "batch_norm": "Write it out (subtract, multiply, add): a trained model's is two of these.",
     "einsum": "Write R.permute_dims and R.matmul, or define it: burnish.graph.define_op.",
-    "full": "Write R.broadcast_to(R.const(0.5), (4, 6)).",
-    "group_norm": "Write R.reshape, R.layer_norm and R.reshape, or define it: graph.define_op.",
-    "ones": "Write R.broadcast_to(R.const(1.0), (4, 6)).",
-    "rms_norm": "Write it out (square, mean, rsqrt, multiply), or define it: graph.define_op.",
-    "split": "Write R.strided_slice(x, axes=[1], begin=[0], end=[3]) for each part.",
-    "tile": "Write R.broadcast_to and R.reshape, or R.concat.",
-    "zeros": "Write R.broadcast_to(R.const(0.0), (4, 6)).",
+    "resize2d": "Write R.take along each axis for nearest, or define it: graph.define_op.",
     "emit_te": "In text, write the operator, or a prim_func for R.call_tir.",
     "match_cast": "A type is known when a program is parsed: annotate the parameter with its dims.",
-    "shape_of": "Dims are values of the text, named by the parameters' types.",
     "tensor_to_shape": "A type is known when a program is parsed: dims come from shapes.",
 }
 """What other dialects have and this one has not, and what to write."""
@@ -206,10 +199,46 @@ class ValueParser(TypeParser):
                 return self.shape(items.elts)
             case "tuple":
                 return Tuple(tuple([self.atom(a) for a in node.args]))
+        if name in WRITTEN_OUT:
+            return self.written_out(name, node)
         if name not in all_ops():
             hint = f" {_ELSEWHERE[name]}" if name in _ELSEWHERE else nearest(name, all_ops())
             raise self.error(f"There is no operator R.{name}.{hint}", node)
         return self.op_call(name, node)
+
+    def written_out(self, name: str, node: ast.Call) -> Value:
+        """The last of the parts of an operator that is made of others."""
+        row = WRITTEN_OUT[name]
+        names = list(row.parameters)
+        given = dict(zip(names, node.args, strict=False))
+        for k in node.keywords:
+            if k.arg is None or k.arg not in names or k.arg in given:
+                hint = nearest(k.arg or "", names)
+                raise self.error(f"R.{name} has no argument {k.arg!r}.{hint}", k.value)
+            given[k.arg] = k.value
+        missing = [n for n, p in row.parameters.items() if p.default is p.empty and n not in given]
+        if missing or len(node.args) > len(names):
+            raise self.error(f"R.{name} takes ({', '.join(names)}).", node)
+        values: dict[str, object] = {}
+        for argument, item in given.items():
+            kind = row.kinds.get(argument)
+            if kind == SHAPE:
+                values[argument] = self.new_shape(item)
+            else:
+                values[argument] = self.atom(item) if kind == OPERAND else self.attribute(item)
+        try:
+            return row.make(self.builder, **values)
+        except BurnishError as error:
+            raise self.error(error.message, node) from None
+
+    def new_shape(self, node: ast.expr) -> ShapeExpr:
+        """A shape as an argument: a tuple of dims, or what R.shape and R.shape_of give."""
+        if isinstance(node, (ast.Tuple, ast.List)):
+            return self.shape(node.elts)
+        found = self.value(node)
+        if not isinstance(found, ShapeExpr):
+            raise self.error("Expected a shape, (4, 6) or R.shape([n, 6]).", node)
+        return found
 
     def op_call(self, name: str, node: ast.Call) -> Call:
         items = node.args
@@ -349,7 +378,8 @@ class ValueParser(TypeParser):
 def _written_here(name: str) -> str:
     """How an operator of a namespace is written, for an error."""
     known = _RENAMED.get(name, name)
-    return f"write R.{known}" if known in all_ops() else f"and there is none called {name!r}"
+    is_known = known in all_ops() or known in WRITTEN_OUT
+    return f"write R.{known}" if is_known else f"and there is none called {name!r}"
 
 
 def _is_operation(node: ast.expr) -> bool:

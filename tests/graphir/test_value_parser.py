@@ -80,8 +80,8 @@ def test_inner_calls_are_bound_in_order_of_evaluation() -> None:
         ("R.nn.relu(x)", "Operators have no namespaces: write R.relu."),
         ("R.nn.conv2d(x, x)", "Operators have no namespaces: write R.conv."),
         ("R.image.resize2d(x)", "and there is none called 'resize2d'."),
-        ("R.split(x, 2)", "Write R.strided_slice(x, axes=[1], begin=[0], end=[3]) for each part."),
-        ("R.zeros((4, 6))", "Write R.broadcast_to(R.const(0.0), (4, 6))."),
+        ("R.split(x, 3)", "R.split: 2 elements are not 3 equal parts."),
+        ("R.zeros((4, 6), kind=3)", "R.zeros has no argument 'kind'."),
         ("R.match_cast(x, R.Tensor(('m',)))", "annotate the parameter with its dims"),
         ("R.call_packed('f', x)", "R.call_dps_packed, with its type"),
         (

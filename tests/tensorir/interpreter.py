@@ -9,6 +9,7 @@ elements.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable
 from typing import Any
@@ -112,6 +113,15 @@ class Interpreter:
                 return a * b + c
             case E.Call():
                 return e.dtype.to_numpy().type(_UNARY[e.op](*[self.value(a) for a in e.args]))
+            case E.AccessPtr():
+                array, at = self.arrays[e.buffer], self.indices(e.buffer, e.element.indices)
+                start = sum(i * step for i, step in zip(at, array.strides, strict=True))
+                return array.ctypes.data + start + int(self.value(e.offset)) * array.itemsize
+            case E.ExternCall(symbol="memcpy", args=(target, source, count)):
+                ctypes.memmove(self.value(target), self.value(source), int(self.value(count)))
+                return 0
+            case E.ExternCall(symbol="abs", args=(a,)):
+                return np.abs(self.value(a))
             case E.Let():
                 self.vars[e.var] = self.value(e.value)
                 return self.value(e.body)

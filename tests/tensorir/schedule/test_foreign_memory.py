@@ -9,14 +9,15 @@ import burnish
 from burnish.support.errors import LayoutError, ScheduleError
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.parser import parse_func
-from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.schedule import Schedule, tensor_intrin
 from burnish.tensorir.schedule.tensor_intrin import TensorIntrin
 from burnish.tensorir.schedule.trace.handles import BlockRV
 from burnish.tests.tensorir.extern_programs import DOT, dot_intrin, product
 
 
-@pytest.fixture(scope="module", autouse=True)
-def intrinsics() -> None:
+@pytest.fixture(autouse=True)
+def intrinsics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensor_intrin, "_REGISTERED", dict(tensor_intrin._REGISTERED))
     TensorIntrin.register("dot_c", *dot_intrin(", strides=[s, 1]", "B.strides[0]"))
     TensorIntrin.register("dot_c_compact", *dot_intrin("", "16"))
 

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import burnish
+from burnish.support.errors import ParseError
+from burnish.support.structural import assert_structural_equal
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((4, 6, 5, 3), dtype=np.float32)
+C = [RNG.standard_normal(6, dtype=np.float32) for _ in range(3)]
+VAR = RNG.random(6, dtype=np.float32) + 0.5
+T4 = torch.from_numpy(X)
+TC = [torch.from_numpy(c) for c in C]
+
+
+def module(call: str, *params: tuple[str, str], result: str = "y") -> burnish.IRModule:
+    given = ", ".join(f"{name}: R.Tensor({kind})" for name, kind in params)
+    return burnish.parse(
+        f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main({given}):
+        with R.dataflow():
+            y = {call}
+            z = {result}
+            R.output(z)
+        return z
+"""
+    )
+
+
+def run(mod: burnish.IRModule, *args: np.ndarray) -> Any:
+    assert_structural_equal(burnish.parse(mod.script()), mod)
+    found = burnish.VirtualMachine(burnish.build(mod))["main"](*args)
+    return [f.numpy() for f in found] if isinstance(found, tuple) else found.numpy()
+
+
+IMAGE = ("x", '(4, 6, 5, 3), "float32"')
+VECTORS = [(name, '(6,), "float32"') for name in ("g", "b", "m", "v")]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ('R.zeros((2, 3), "float32")', np.zeros((2, 3), np.float32)),
+        ('R.ones(R.shape([2, 3]), dtype="int32")', np.ones((2, 3), np.int32)),
+        ('R.full((2, 3), R.const(0.5, "float32"))', np.full((2, 3), 0.5, np.float32)),
+        ('R.full((2, 3), 7, dtype="int64")', np.full((2, 3), 7)),
+        ("R.zeros_like(x)", np.zeros_like(X)),
+        ('R.ones_like(x, dtype="float64")', np.ones(X.shape)),
+        ("R.full_like(x, R.const(2.5, 'float32'))", np.full_like(X, 2.5)),
+        ("R.tile(x, (2, 1, 3))", np.tile(X, (2, 1, 3))),
+        ("R.tile(x, [2, 1, 1, 1, 2])", np.tile(X, (2, 1, 1, 1, 2))),
+        ("R.reshape(x, R.shape_of(R.zeros((24, 15), 'float32')))", X.reshape(24, 15)),
+    ],
+)
+def test_values_and_pieces(call: str, expected: np.ndarray) -> None:
+    found = run(module(call, IMAGE), X)
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == expected.dtype
+
+
+def test_a_split_is_a_tuple_of_parts() -> None:
+    parts = run(module("R.split(x, 3, axis=1)", IMAGE), X)
+    for a, b in zip(parts, np.split(X, 3, axis=1), strict=True):
+        np.testing.assert_array_equal(a, b)
+    parts = run(module("R.split(x, [1, 4], axis=-2)", IMAGE), X)
+    for a, b in zip(parts, np.split(X, [1, 4], axis=-2), strict=True):
+        np.testing.assert_array_equal(a, b)
+    found = run(module("R.split(x, 2, axis=1)", IMAGE, result="R.add(y[0], y[1])"), X)
+    np.testing.assert_array_equal(found, X[:, :3] + X[:, 3:])
+
+
+def test_normalisations_are_those_of_torch() -> None:
+    f = torch.nn.functional
+    mod = module(
+        "R.group_norm(x, g, b, num_groups=3, channel_axis=1, axes=[2, 3])", IMAGE, *VECTORS[:2]
+    )
+    want = f.group_norm(T4, 3, TC[0], TC[1], 1e-5).numpy()
+    np.testing.assert_allclose(run(mod, X, *C[:2]), want, rtol=1e-4, atol=1e-5)
+    mod = module(
+        "R.batch_norm(x, g, b, m, v, axis=1, epsilon=0.001)", IMAGE, *VECTORS, result="y[0]"
+    )
+    want = f.batch_norm(T4, TC[2], torch.from_numpy(VAR), TC[0], TC[1], eps=0.001).numpy()
+    np.testing.assert_allclose(run(mod, X, *C, VAR), want, rtol=1e-4, atol=1e-5)
+    mod = module(
+        "R.rms_norm(x, g, axes=[-1], epsilon=0.001)", ("x", '(4, 6), "float32"'), VECTORS[0]
+    )
+    rows = X[:, :, 0, 0]
+    want = f.rms_norm(torch.from_numpy(rows), (6,), TC[0], eps=0.001).numpy()
+    np.testing.assert_allclose(run(mod, rows, C[0]), want, rtol=1e-5)
+
+
+def test_rms_norm_of_halves_has_a_float32_mean() -> None:
+    kinds = (("x", '(4, 600), "float16"'), ("g", '(600,), "float16"'))
+    x = (RNG.standard_normal((4, 600)) * 100).astype(np.float16)
+    g = np.ones(600, np.float16)
+    found = run(module("R.rms_norm(x, g)", *kinds), x, g)
+    wide = x.astype(np.float64)
+    want = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-5)
+    np.testing.assert_allclose(found, want, rtol=2e-3, atol=1e-3)
+
+
+def test_integers_for_floats_and_back() -> None:
+    per_channel = [("s", '(6,), "float32"'), ("z", '(6,), "int8"')]
+    scale, zero = VAR / 20, np.arange(-3, 3, dtype=np.int8)
+    mod = module('R.quantize(x, s, z, axis=1, out_dtype="int8")', IMAGE, *per_channel)
+    found = run(mod, X, scale, zero)
+    at = (1, 6, 1, 1)
+    want = np.clip(np.round(X / scale.reshape(at)) + zero.reshape(at), -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(found, want)
+    back = module("R.dequantize(x, s, z, axis=1)", ("x", '(4, 6, 5, 3), "int8"'), *per_channel)
+    numbers = (want.astype(np.float32) - zero.reshape(at)) * scale.reshape(at)
+    np.testing.assert_array_equal(run(back, want, scale, zero), numbers)
+
+
+def test_named_sizes_go_through() -> None:
+    mod = module(
+        "R.tile(R.add(R.ones_like(x), x), (2, 1))",
+        ("x", '("n", 6), "float32"'),
+    )
+    rows = np.ascontiguousarray(X[:3, :, 0, 0])
+    np.testing.assert_array_equal(run(mod, rows), np.tile(rows + 1, (2, 1)))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ("R.zeros(x)", "Expected a shape"),
+        ("R.zeros((2, 3), dtypo='float32')", "R.zeros has no argument 'dtypo'"),
+        ("R.rms_norm(x)", "R.rms_norm takes (data, weight, axes, epsilon)"),
+        ("R.full((2,), x)", "the value has 4 dimensions; expected a number"),
+        ("R.split(x, 4, axis=1)", "6 elements are not 4 equal parts"),
+        ("R.split(x, 2, axis=7)", "axis 7 of a tensor of 4 dimensions"),
+        ("R.tile(x, (-1, 2))", "expected numbers from 0 up"),
+        ("R.group_norm(x, x, x, num_groups=4)", "6 channels are not 4 groups"),
+        ("R.group_norm(x, x, x, 3, channel_axis=3)", "expected channels at axis 1"),
+        ("R.batch_norm(x, x, x, x, x, training=True)", "this is for inference"),
+        ("R.quantize(x, x, x)", "a scale or zero point has 4 dimensions"),
+        ("R.quantize(x, 0.5, 0, out_dtype='float32')", "expected int8, uint8, int16 or uint16"),
+    ],
+)
+def test_what_does_not_fit(call: str, words: str) -> None:
+    with pytest.raises(ParseError) as error:
+        module(call, IMAGE)
+    assert words in str(error.value)
