@@ -32,7 +32,7 @@ from .expr import (
 from .module import IRModule
 from .op import type_of
 from .printer import format_type
-from .type import Type, types_equal
+from .type import TensorType, Type, types_equal
 from .type_parser import literal, span_of
 from .value_parser import ValueParser
 
@@ -192,9 +192,14 @@ class _FunctionParser(ValueParser):
                     f"Parameter {argument.arg!r} needs a type, such as R.Tensor((1, 784)).",
                     argument,
                 )
-            param = Var(argument.arg, self.type(argument.annotation)).with_span(
-                span_of(argument, self.source)
-            )
+            rank = self.rank_only(argument.annotation)
+            if rank is not None:
+                # Sizes that nobody names are sizes of this parameter alone.
+                sizes = tuple([self.dim_var(f"{argument.arg}_{n}") for n in range(rank[0])])
+                kind: Type = TensorType(sizes, rank[1])
+            else:
+                kind = self.type(argument.annotation)
+            param = Var(argument.arg, kind).with_span(span_of(argument, self.source))
             params.append(param)
             self.vars[argument.arg] = param
         self.builder.reserve_names(p.name for p in params)
@@ -211,7 +216,7 @@ class _FunctionParser(ValueParser):
         result, at = self.returns
         kind = type_of(result)
         if self.node.returns is not None:
-            self.check(self.type(self.node.returns), kind, at, "The result")
+            self.check_annotation(self.node.returns, kind, at, "The result")
         body = SeqExpr(tuple(blocks), result)
         return Function(tuple(params), body, kind, tuple(attrs.items()), self.node.name).with_span(
             span_of(self.node, self.source)
@@ -225,6 +230,17 @@ class _FunctionParser(ValueParser):
                     raise self.error("Expected a dict of attributes.", attrs)
                 return found
         return None
+
+    def check_annotation(self, annotation: ast.expr, found: Type, node: ast.AST, what: str) -> None:
+        rank = self.rank_only(annotation)
+        if rank is None:
+            self.check(self.type(annotation), found, node, what)
+        elif not isinstance(found, TensorType) or (found.ndim, found.dtype) != rank:
+            raise self.error(
+                f"{what} is annotated a {rank[1]} tensor of {rank[0]} dimensions, but it is "
+                f"{format_type(found)}.",
+                node,
+            )
 
     def check(self, annotated: Type, found: Type, node: ast.AST, what: str) -> None:
         if not types_equal(annotated, found):
@@ -251,7 +267,7 @@ class _FunctionParser(ValueParser):
             case ast.AnnAssign(target=ast.Name(id=name), value=value, annotation=annotation) if (
                 value
             ):
-                self.assign(name, value, self.type(annotation), node)
+                self.annotated(name, value, annotation, node)
             case ast.If():
                 self.branches(node)
             case ast.Return(value=value) if value is not None:
@@ -268,6 +284,14 @@ class _FunctionParser(ValueParser):
                 raise self.error(
                     "Expected an assignment, `with R.dataflow():`, if/else or return.", node
                 )
+
+    def annotated(self, name: str, value: ast.expr, annotation: ast.expr, node: ast.stmt) -> None:
+        """``y: R.Tensor(...) = value``; of a type that names no shape its rank is checked."""
+        if self.rank_only(annotation) is None:
+            self.assign(name, value, self.type(annotation), node)
+            return
+        self.assign(name, value, None, node)
+        self.check_annotation(annotation, type_of(self.vars[name]), node, f"{name!r}")
 
     def dataflow(self, node: ast.With) -> None:
         before = dict(self.vars)

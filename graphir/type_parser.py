@@ -51,6 +51,8 @@ class TypeParser:
         self.source, self.env = source, env
         self.dims: dict[str, DimVar] = {}
         self.declared: set[str] = set()
+        self.other_names: dict[str, Expr] = {}
+        """Names that R.match_cast gave to sizes that have another one."""
 
     def error(self, message: str, node: ast.AST) -> ParseError:
         return ParseError(message, span_of(node, self.source))
@@ -93,11 +95,15 @@ class TypeParser:
         try:
             match node:
                 case ast.Constant(value=str() as text):
-                    return parse_dim(text, self.dim_var)
+                    return parse_dim(text, self._in_string)
                 case _:
                     return fold_dim(parse_dim(ast.unparse(node), self._dim_name))
         except DimError as error:
             raise self.error(error.message, node) from None
+
+    def _in_string(self, name: str) -> Expr:
+        """What a name in a string means: a dim, of which it may be the first mention."""
+        return self.other_names[name] if name in self.other_names else self.dim_var(name)
 
     def _dim_name(self, name: str) -> Expr:
         """What a name outside of a string means: the dim that the function declared, the integer
@@ -105,6 +111,8 @@ class TypeParser:
         value = self.env.get(name)
         if isinstance(value, int) and name not in self.declared:
             return IntImm(value)
+        if name in self.other_names:
+            return self.other_names[name]
         if name in self.dims:
             return self.dims[name]
         raise DimError(
@@ -129,6 +137,26 @@ class TypeParser:
             'Expected a type: R.Tensor((1, "m"), dtype="float32"), R.Tuple(...) or R.Shape([...]).',
             node,
         )
+
+    def rank_only(self, node: ast.expr) -> tuple[int, DType] | None:
+        """The number of dimensions and the dtype of a tensor type that names no shape,
+        ``R.Tensor(dtype="float32", ndim=2)``; None for other types."""
+        match node:
+            case ast.Call(func=ast.Attribute(attr="Tensor"), args=args, keywords=keywords):
+                given = {k.arg: k.value for k in keywords}
+                ndim, dtype = given.pop("ndim", None), given.pop("dtype", None)
+                texts = [a for a in args if isinstance(a, ast.Constant) and dtype is None]
+                if ndim is None or given or len(texts) < len(args) or len(args) > 1:
+                    return None
+                dtype = dtype or (args[0] if args else None)
+                count = self.attribute(ndim)
+                if dtype is None or not isinstance(count, int) or count < 0:
+                    raise self.error('Expected R.Tensor(dtype="float32", ndim=2).', node)
+                try:
+                    return count, DType(str(self.attribute(dtype)))
+                except DTypeError as error:
+                    raise self.error(error.message, dtype) from None
+        return None
 
     def tensor_type(
         self, node: ast.Call, args: list[ast.expr], keywords: dict[str | None, ast.expr]

@@ -17,9 +17,11 @@ from ..support.aligned import aligned_copy
 from ..support.errors import BurnishError, DTypeError, TypeInferenceError, nearest
 from ..support.source import Source
 from ..tensorir.expr import Expr, IntImm
+from ..tensorir.expr import Var as DimVar
 from ..tensorir.function import PrimFunc
+from ..tensorir.visitor import free_vars
 from .builder import BlockBuilder
-from .dim import DimError, solve_dims
+from .dim import DimError, dim_equal, solve_dims
 from .expr import (
     Atom,
     Call,
@@ -60,11 +62,8 @@ _ELSEWHERE = {
     "call_packed": "A registered function writes its result: R.call_dps_packed, with its type.",
     "call_pure_packed": "A registered function writes its result: R.call_dps_packed and a type.",
     "call_tir_inplace": "Values are never changed: R.call_tir gives a new one.",
-    "einsum": "Write R.permute_dims and R.matmul, or define it: burnish.graph.define_op.",
     "resize2d": "Write R.take along each axis for nearest, or define it: graph.define_op.",
     "emit_te": "In text, write the operator, or a prim_func for R.call_tir.",
-    "match_cast": "A type is known when a program is parsed: annotate the parameter with its dims.",
-    "tensor_to_shape": "A type is known when a program is parsed: dims come from shapes.",
 }
 """What other dialects have and this one has not, and what to write."""
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
@@ -199,12 +198,47 @@ class ValueParser(TypeParser):
                 return self.shape(items.elts)
             case "tuple":
                 return Tuple(tuple([self.atom(a) for a in node.args]))
+        if name in ("match_cast", "prim_value"):
+            return self.match_cast(node) if name == "match_cast" else self.prim_value(node)
         if name in WRITTEN_OUT:
             return self.written_out(name, node)
+        return self.row_call(name, node)
+
+    def row_call(self, name: str, node: ast.Call) -> Call:
+        """A call of an operator that has a row."""
         if name not in all_ops():
             hint = f" {_ELSEWHERE[name]}" if name in _ELSEWHERE else nearest(name, all_ops())
             raise self.error(f"There is no operator R.{name}.{hint}", node)
         return self.op_call(name, node)
+
+    def prim_value(self, node: ast.Call) -> Atom:
+        (item,) = self.exactly(node, 1)
+        return self.number(self.attribute(item), None, node)
+
+    def match_cast(self, node: ast.Call) -> Atom:
+        """``R.match_cast(x, R.Tensor((n, 4)))``: x, whose type is known; sizes that were declared
+        and not used yet are names for those that it has."""
+        value, kind = self.exactly(node, 2)
+        x = self.atom(value)
+        found, wanted = type_of(x), self.type(kind)
+        if (
+            not isinstance(found, TensorType)
+            or not isinstance(wanted, TensorType)
+            or found.dtype is not wanted.dtype
+            or found.ndim != wanted.ndim
+        ):
+            raise self.error(f"The value is {format_type(found)}, which is no such type.", node)
+        known = {d for v in self.vars.values() for d in _dim_vars(type_of(v))}
+        for named, size in zip(wanted.shape, found.shape, strict=True):
+            if isinstance(named, DimVar) and named not in known:
+                self.other_names[named.name] = size
+            elif not dim_equal(named, size):
+                raise self.error(
+                    f"The value is {format_type(found)}, and its type is known already: it is not "
+                    f"{format_type(wanted)}.",
+                    node,
+                )
+        return x
 
     def written_out(self, name: str, node: ast.Call) -> Value:
         """The last of the parts of an operator that is made of others."""
@@ -380,6 +414,10 @@ def _written_here(name: str) -> str:
     known = _RENAMED.get(name, name)
     is_known = known in all_ops() or known in WRITTEN_OUT
     return f"write R.{known}" if is_known else f"and there is none called {name!r}"
+
+
+def _dim_vars(kind: Type) -> list[DimVar]:
+    return [v for d in dims_of(kind) for v in free_vars([d])]
 
 
 def _is_operation(node: ast.expr) -> bool:

@@ -18,7 +18,7 @@ from ..support.dtype import DType
 from ..support.errors import BurnishError
 from ..tensorir.expr import Expr, IntImm
 from .builder import BlockBuilder
-from .dim import fold_dim, product, static_value
+from .dim import dim_equal, fold_dim, product, static_value
 from .expr import Atom, Call, Constant, ShapeExpr, Tuple, Value, constant
 from .op import type_of
 from .type import ShapeType, TensorType
@@ -253,7 +253,7 @@ def batch_norm(
     centred = _op(b, "subtract", data, spread[0])
     found = _op(b, "multiply", centred, _op(b, "rsqrt", _op(b, "add", spread[1], epsilon_)))
     made = _affine(b, found, gamma if scale else None, beta if center else None, axis, kind.ndim)
-    result = made if not isinstance(made, Call) else b.emit(made)
+    result: Atom = b.emit(made)
     return Tuple((result, moving_mean, moving_var))
 
 
@@ -324,6 +324,80 @@ def _spread(b: BlockBuilder, x: Atom, axis: int, kind: TensorType, name: str) ->
 def shape_of(b: BlockBuilder, x: Atom) -> Value:
     """The shape of a tensor, which its type has."""
     return _shape(_type("shape_of", x).shape)
+
+
+@_written_out(x=OPERAND)
+def tensor_to_shape(b: BlockBuilder, x: Atom) -> Value:
+    """The shape that a constant has the numbers of."""
+    kind = _type("tensor_to_shape", x)
+    if not isinstance(x, Constant) or kind.ndim != 1 or not kind.dtype.is_integer:
+        raise _error(
+            "tensor_to_shape", "shapes are known when a program is parsed: expected R.const"
+        )
+    return _shape([IntImm(int(n)) for n in x.values()])
+
+
+# -- sums of products ------------------------------------------------------------------------------
+@_written_out(operands=OPERAND)
+def einsum(b: BlockBuilder, operands: Atom, subscripts: str) -> Value:
+    """Sums of products by the letters of the axes, ``"ij,jk->ik"``, two operands at a time."""
+    parts = list(operands.fields) if isinstance(operands, Tuple) else [operands]
+    text, _, result = subscripts.replace(" ", "").partition("->")
+    labels = text.split(",")
+    if "->" not in subscripts or "." in subscripts or len(labels) != len(parts):
+        raise _error("einsum", f"{subscripts!r} of {len(parts)} operands; expected 'ij,jk->ik'")
+    sizes: dict[str, Expr] = {}
+    for x, own in zip(parts, labels, strict=True):
+        kind = _type("einsum", x)
+        if len(own) != kind.ndim or len(set(own)) != len(own):
+            raise _error("einsum", f"{own!r} for a tensor of {kind.ndim} dimensions")
+        for letter, size in zip(own, kind.shape, strict=True):
+            if not dim_equal(sizes.setdefault(letter, size), size):
+                raise _error("einsum", f"{letter!r} stands for axes of two sizes")
+    if set(result) - set(sizes) or len(set(result)) != len(result):
+        raise _error("einsum", f"{result!r} is not made of the axes of the operands")
+    x, own = _summed(b, parts[0], labels[0], "".join([*labels[1:], result]))
+    for n in range(1, len(parts)):
+        kept = "".join([*labels[n + 1 :], result])
+        y, other = _summed(b, parts[n], labels[n], own + kept)
+        x, own = _contracted(b, (x, own), (y, other), kept, sizes)
+    return _last("permute_dims", x, axes=[own.index(letter) for letter in result])
+
+
+def _summed(b: BlockBuilder, x: Atom, labels: str, used: str) -> tuple[Atom, str]:
+    """Without the axes that nobody else names."""
+    alone = [n for n, letter in enumerate(labels) if letter not in used]
+    if alone:
+        x = _op(b, "sum", x, axis=alone, keepdims=False)
+    return x, "".join([letter for letter in labels if letter in used])
+
+
+def _contracted(
+    b: BlockBuilder,
+    left: tuple[Atom, str],
+    right: tuple[Atom, str],
+    kept: str,
+    sizes: dict[str, Expr],
+) -> tuple[Atom, str]:
+    """The product of two operands as one of matrices: what both have and somebody wants later is
+    the batch, what both have and nobody wants is summed."""
+    (x, a), (y, c) = left, right
+    both = [letter for letter in a if letter in c]
+    batch = "".join([letter for letter in both if letter in kept])
+    inner = "".join([letter for letter in both if letter not in kept])
+    rows = "".join([letter for letter in a if letter not in both])
+    columns = "".join([letter for letter in c if letter not in both])
+
+    def matrix(value: Atom, own: str, groups: tuple[str, str]) -> Atom:
+        order = batch + groups[0] + groups[1]
+        turned = _op(b, "permute_dims", value, axes=[own.index(letter) for letter in order])
+        dims = [sizes[letter] for letter in batch]
+        dims += [product([sizes[letter] for letter in g]) for g in groups]
+        return _op(b, "reshape", turned, _shape(dims))
+
+    made = _op(b, "matmul", matrix(x, a, (rows, inner)), matrix(y, c, (inner, columns)))
+    order = batch + rows + columns
+    return _op(b, "reshape", made, _shape([sizes[letter] for letter in order])), order
 
 
 __all__ = ["OPERAND", "SHAPE", "WRITTEN_OUT", "WrittenOut"]

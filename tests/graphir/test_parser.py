@@ -343,7 +343,7 @@ MODULE_ERRORS = [
     ("@R.function\ndef f(x: R.Tensor((2,), 'flot')): return x", "Expected a dtype"),
     (
         "@R.function\ndef f(x: R.Tensor(ndim=2)): return x",
-        'Expected R.Tensor((1, "m"), dtype="float32").',
+        'Expected R.Tensor(dtype="float32", ndim=2).',
     ),
     (
         "@R.function\ndef f(x: R.Tensor((2,))) -> R.Tensor((3,)):\n    return x",

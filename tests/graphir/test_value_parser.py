@@ -82,7 +82,7 @@ def test_inner_calls_are_bound_in_order_of_evaluation() -> None:
         ("R.image.resize2d(x)", "and there is none called 'resize2d'."),
         ("R.split(x, 3)", "R.split: 2 elements are not 3 equal parts."),
         ("R.zeros((4, 6), kind=3)", "R.zeros has no argument 'kind'."),
-        ("R.match_cast(x, R.Tensor(('m',)))", "annotate the parameter with its dims"),
+        ("R.match_cast(x, R.Tensor(('m',)))", "which is no such type"),
         ("R.call_packed('f', x)", "R.call_dps_packed, with its type"),
         (
             "R.call_dps_packed('f', (), R.Tensor((2,)), tir_vars=R.shape([2]))",

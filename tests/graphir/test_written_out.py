@@ -120,6 +120,68 @@ def test_integers_for_floats_and_back() -> None:
     np.testing.assert_array_equal(run(back, want, scale, zero), numbers)
 
 
+@pytest.mark.parametrize(
+    ("subscripts", "shapes"),
+    [
+        ("ij,jk->ik", [(4, 6), (6, 5)]),
+        ("bij,bkj->bik", [(2, 4, 6), (2, 5, 6)]),
+        ("ij,ij->i", [(4, 6), (4, 6)]),
+        ("i,j->ji", [(4,), (6,)]),
+        ("ijk->ki", [(4, 6, 5)]),
+        ("ij,jk,kl->il", [(4, 6), (6, 5), (5, 3)]),
+        ("ijm,jk->ik", [(4, 6, 2), (6, 5)]),
+        ("ij->", [(4, 6)]),
+    ],
+)
+def test_einsum_is_that_of_numpy(subscripts: str, shapes: list[tuple[int, ...]]) -> None:
+    arrays = [RNG.standard_normal(s, dtype=np.float32) for s in shapes]
+    names = [f"x{n}" for n in range(len(arrays))]
+    kinds = [(name, f'{s}, "float32"') for name, s in zip(names, shapes, strict=True)]
+    given = f"({', '.join(names)},)" if len(names) > 1 else names[0]
+    found = run(module(f'R.einsum({given}, subscripts="{subscripts}")', *kinds), *arrays)
+    np.testing.assert_allclose(found, np.einsum(subscripts, *arrays), rtol=1e-4, atol=1e-5)
+
+
+def test_a_cast_names_the_sizes_of_what_is_known() -> None:
+    mod = burnish.parse(
+        """
+@R.function
+def main(
+    x: R.Tensor(("m", 4), "float32"), y: R.Tensor(dtype="float32", ndim=1)
+) -> R.Tensor(dtype="float32", ndim=2):
+    n = T.int64()
+    z = R.match_cast(x, R.Tensor((n, 4), "float32"))
+    w: R.Tensor(dtype="float32", ndim=2) = R.add(z, R.ones((n, 4), "float32"))
+    s = R.tensor_to_shape(R.const([4, 1], "int64"))
+    v = R.multiply(w, R.sum(y))
+    return R.add(v, R.full(R.shape([n, 1]), R.prim_value(2), dtype="float32"))
+"""
+    )
+    x, y = np.ones((3, 4), np.float32), np.arange(3, dtype=np.float32)
+    np.testing.assert_array_equal(run(mod, x, y), np.full((3, 4), 8, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("y = R.match_cast(x, R.Tensor((2, 5)))", "its type is known already"),
+        ("y = R.match_cast(x, R.Tensor((2, 4), 'int32'))", "which is no such type"),
+        ("y: R.Tensor(dtype='float32', ndim=3) = R.exp(x)", "a float32 tensor of 3 dimensions"),
+        ("y: R.Tensor(dtype='float31', ndim=2) = R.exp(x)", "float31"),
+        ("y: R.Tensor('float32', ndim=-1) = R.exp(x)", "Expected R.Tensor(dtype="),
+        ("y = R.reshape(x, R.tensor_to_shape(x))", "expected R.const"),
+        ("y = R.einsum((x, x), subscripts='ij,jk->ik')", "'j' stands for axes of two sizes"),
+        ("y = R.einsum((x, x), subscripts='ij->ij')", "'ij->ij' of 2 operands"),
+        ("y = R.einsum(x, subscripts='iij->j')", "for a tensor of 2 dimensions"),
+        ("y = R.einsum(x, subscripts='ij->k')", "is not made of the axes"),
+    ],
+)
+def test_types_that_do_not_fit(body: str, words: str) -> None:
+    with pytest.raises(ParseError) as error:
+        burnish.parse(f"@R.function\ndef main(x: R.Tensor((2, 4))):\n    {body}\n    return y\n")
+    assert words in str(error.value)
+
+
 def test_named_sizes_go_through() -> None:
     mod = module(
         "R.tile(R.add(R.ones_like(x), x), (2, 1))",
