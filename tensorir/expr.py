@@ -509,11 +509,14 @@ class AccessPtr(Expr):
 
     ``mask`` says what the function does there: it reads ("r"), writes ("w"), or both ("rw"). The
     load is a place, never a value: the function reads and writes what the block around declares.
+    Between lowering's first steps ``extents`` is the box from there on that it keeps to, where that
+    is known and its layout told.
     """
 
     element: BufferLoad
     offset: Expr
     mask: str
+    extents: tuple[Expr, ...] = ()
     dtype: DType = field(init=False)
 
     def __post_init__(self) -> None:
@@ -526,6 +529,19 @@ class AccessPtr(Expr):
     @property
     def is_written(self) -> bool:
         return "w" in self.mask
+
+
+@node
+class BufferStride(Expr):
+    """The stride of a buffer along an axis, which lowering knows when the buffer has its place:
+    what variables of a match_buffer's strides become."""
+
+    buffer: Buffer
+    axis: int
+    dtype: DType = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.dtype = INDEX
 
 
 @node

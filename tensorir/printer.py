@@ -338,6 +338,9 @@ class _Printer:
         args = [f'"{dtype}"', json.dumps(n.symbol), *map(self.expr, n.args)]
         return f"T.call_extern({', '.join(args)})", _ATOM
 
+    def expr_BufferStride(self, n: e.BufferStride) -> tuple[str, int]:  # noqa: N802
+        return f"{self.name(n.buffer)}.strides[{n.axis}]", _ATOM
+
     def expr_AccessPtr(self, n: e.AccessPtr) -> tuple[str, int]:  # noqa: N802
         offset = "" if is_const(n.offset, 0) else f", offset={self.expr(n.offset)}"
         if all(is_const(i, 0) for i in n.element.indices):

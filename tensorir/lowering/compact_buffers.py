@@ -11,7 +11,7 @@ survives. What is written only where a loop stands at one value (a panel packed 
 iteration) outlives that loop, and so does what the loop's annotation ``lift_allocation`` names.
 Runs on simplified loops, before buffers are flattened. A buffer that a block wants aligned gets its
 strides here, where its shape is final. One that a called function has a pointer to stays where and
-as it is: the function reads more than one element, in a layout that the program has told it.
+as it is, unless the function keeps to a box and is told the strides that come out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...support.node import map_children, walk
 from ..arith.linear import ZERO, Linear, render
 from ..buffer import Buffer
 from ..dim_align import DIM_ALIGN, PADDED, Alignment, aligned_strides, is_compact
-from ..expr import EQ, INDEX, AccessPtr, BufferLoad, Expr, IntImm, Let, Var
+from ..expr import EQ, INDEX, AccessPtr, BufferLoad, BufferStride, Expr, IntImm, Let, Var
 from ..function import PrimFunc
 from ..rolling import ROLLING
 from ..stmt import (
@@ -148,7 +148,20 @@ class _Accesses:
             if type(n) is BufferLoad:
                 self._record(n.buffer, n.indices, is_store=False)
             elif type(n) is AccessPtr and id(n.buffer) in self.found:
-                self.found[id(n.buffer)].pinned = True
+                self._point(n)
+
+    def _point(self, p: AccessPtr) -> None:
+        """A function touches a box, which its corners tell; or nobody knows what."""
+        if not p.extents:
+            self.found[id(p.buffer)].pinned = True
+            return
+        first = p.element.indices
+        last = [i + (n - 1) for i, n in zip(first, p.extents, strict=True)]
+        for corner in (first, tuple(last)):
+            if p.is_written:
+                self._record(p.buffer, corner, is_store=True)
+            if "r" in p.mask:
+                self._record(p.buffer, corner, is_store=False)
 
     def _record(self, buffer: Buffer, indices: tuple[Expr, ...], *, is_store: bool) -> None:
         uses = self.found.get(id(buffer))
@@ -357,6 +370,11 @@ class _Rewrite:
             return n if same else BufferLoad(buffer, where, n.predicate)
         if isinstance(n, Buffer | Var):
             return n
+        if type(n) is AccessPtr:
+            return AccessPtr(self.node(n.element), self.node(n.offset), n.mask)
+        if type(n) is BufferStride:
+            plan = self.plans.get(id(n.buffer))
+            return n if plan is None else BufferStride(plan.buffer, n.axis)
         return map_children(n, self.node)
 
     def _rebased(

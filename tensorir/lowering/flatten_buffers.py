@@ -21,6 +21,7 @@ from ..expr import (
     Add,
     Broadcast,
     BufferLoad,
+    BufferStride,
     Expr,
     IntImm,
     Mul,
@@ -139,6 +140,8 @@ class _Flatten:
             flat = Buffer(flat.name, flat.shape, flat.dtype, flat.scope, alignment=ALIGNMENT)
             self.flat[id(n.buffer)] = flat
             return Allocate(flat, self.node(n.body), n.annotations)
+        if kind is BufferStride:
+            return render(self._strides_of(n.buffer)[n.axis])
         if kind is AccessPtr:
             where = self.index(n.buffer, n.element.indices)
             where = self._joined(self.scope.linear(where) + self.scope.linear(self.node(n.offset)))

@@ -25,7 +25,21 @@ from ...support.node import map_children, walk
 from ..arith import expr_key
 from ..buffer import Buffer
 from ..dim_align import DIM_ALIGN, Alignment, alignments_in
-from ..expr import EQ, AccessPtr, Add, BufferLoad, Call, Expr, IntImm, Let, Mul, Var, all_of
+from ..expr import (
+    EQ,
+    AccessPtr,
+    Add,
+    BufferLoad,
+    BufferStride,
+    Call,
+    Expr,
+    IntImm,
+    Let,
+    Mul,
+    Var,
+    all_of,
+    is_const,
+)
 from ..function import PrimFunc
 from ..printer import print_expr
 from ..reduction_form import combines_in_place
@@ -75,6 +89,7 @@ class _Lower:
         self, func: PrimFunc, alignments: Mapping[int, Alignment], places: RollingPlaces
     ) -> None:
         self.fresh = _layout_vars(func)
+        self.params = func.params
         self.alignments = alignments
         self.places = places
         self.values: dict[int, Expr] = {}
@@ -198,12 +213,23 @@ class _Lower:
             for wanted, found in self.views.bind(view, ranges, shape, stated):
                 if isinstance(wanted, Var) and id(wanted) in self.fresh - bound:
                     bound.add(id(wanted))
-                    self.values[id(wanted)] = found
+                    self.values[id(wanted)] = self._stride(made, wanted, found)
                 elif not are_equal(self.expr(wanted), found):
                     raise CodegenError(
                         f"The match_buffer {made.name!r} states a stride or an offset of "
                         f"{print_expr(wanted)}; found {print_expr(found)}."
                     )
+
+    def _stride(self, view: Buffer, wanted: Var, found: Expr) -> Expr:
+        """The value of a variable of a view's layout: of memory that may still move and shrink, its
+        stride then."""
+        box = self.views.box(view)
+        if box is None or box[0] in self.params or not _follows(view):
+            return found
+        at = next((d for d, s in enumerate(view.strides) if s is wanted), None)
+        if at is None or at not in box[2]:
+            return found
+        return BufferStride(box[0], box[2].index(at))
 
     def _access(self, buffer: Buffer, indices: Sequence[Expr]) -> tuple[Buffer, tuple[Expr, ...]]:
         return self.views.resolve(buffer, tuple([self.expr(i) for i in indices]))
@@ -216,6 +242,18 @@ class _Lower:
         guard = self.expr(s.predicate) if s.predicate is not None else None
         return BufferStore(buffer, value, indices, guard)
 
+    def _pointer(self, e: AccessPtr) -> AccessPtr:
+        """A pointer into memory; one to the whole of a view knows the box, where the function has
+        been told strides that follow the buffer to its place."""
+        self.views.require_told_layout(e.buffer)
+        element, offset = self.expr(e.element), self.expr(e.offset)
+        box = self.views.box(e.buffer)
+        indices = (*e.element.indices, e.offset)
+        whole = isinstance(e.offset, IntImm) and all(is_const(i, 0) for i in indices)
+        if box is None or not whole or not _follows(e.buffer):
+            return AccessPtr(element, offset, e.mask)
+        return AccessPtr(element, offset, e.mask, box[1])
+
     # -- expressions ------------------------------------------------------------------------------
     def expr(self, e: Any) -> Any:
         kind = type(e)
@@ -226,10 +264,18 @@ class _Lower:
             guard = self.expr(e.predicate) if e.predicate is not None else None
             return BufferLoad(buffer, indices, guard)
         if kind is AccessPtr:
-            self.views.require_told_layout(e.buffer)
+            return self._pointer(e)
         if kind is Buffer:
             return e
         return map_children(e, self.expr)
+
+
+def _follows(view: Buffer) -> bool:
+    """Whether a view's strides are variables, or 1 along its last dimension."""
+    return bool(view.strides) and all(
+        isinstance(s, Var) or (d == view.ndim - 1 and is_const(s, 1))
+        for d, s in enumerate(view.strides)
+    )
 
 
 def _layout_vars(func: PrimFunc) -> set[int]:

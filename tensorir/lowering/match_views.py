@@ -57,6 +57,14 @@ class MatchViews:
             buffer, where = view.source, view.indices(where)
         return buffer, where
 
+    def box(self, buffer: Buffer) -> tuple[Buffer, tuple[Expr, ...], tuple[int | None, ...]] | None:
+        """The buffer in memory that a view is a box of, the box's extents, and the view's dimension
+        for each of the buffer's; None for what is no such view of memory itself."""
+        view = self._views.get(id(buffer))
+        if view is None or view.axes is None or id(view.source) in self._views:
+            return None
+        return view.source, view.extents, view.axes
+
     def require_told_layout(self, buffer: Buffer) -> None:
         """Raises CodegenError for a view without strides that is not as compact as a function that
         is called with a pointer to it must believe."""

@@ -7,11 +7,18 @@ import pytest
 
 import burnish
 from burnish.support.errors import LayoutError, ScheduleError
+from burnish.support.node import walk
+from burnish.support.structural import assert_structural_equal
+from burnish.support.target import Target
+from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
+from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule, tensor_intrin
 from burnish.tensorir.schedule.tensor_intrin import TensorIntrin
 from burnish.tensorir.schedule.trace.handles import BlockRV
+from burnish.tensorir.stmt import Allocate
 from burnish.tests.tensorir.extern_programs import DOT, dot_intrin, product
 
 
@@ -130,3 +137,29 @@ def main(A: T.Buffer((4, 16)), B: T.Buffer((4, 16))):
             )
 """
     )
+
+
+def test_a_tile_that_a_function_is_told_the_strides_of_takes_its_own_place() -> None:
+    sch = tensorized()
+    for n, depth in ((1, 1), (2, 2)):
+        copy = sch.cache_read(BLOCK, n, "global")
+        sch.compute_at(copy, sch.get_loops(BLOCK)[depth])
+    lowered = lower_func(sch.func, Target("x86-64-v3"))
+    sizes = [n.buffer.shape[0] for n in walk(lowered.func.body) if isinstance(n, Allocate)]
+    assert [s.value for s in sizes if isinstance(s, IntImm)] == [64, 64]
+    text = print_func(lowered.func)
+    assert 'B_global.access_ptr("r"), 4, 16, 16)' in text
+    assert_structural_equal(parse_func(text), lowered.func)
+    check(sch)
+
+
+def test_a_tile_of_fixed_strides_stays_as_it_is() -> None:
+    TensorIntrin.register("dot_c_fixed", *dot_intrin(", strides=[64, 1]", "64"))
+    sch = tensorized("dot_c_fixed")
+    copy = sch.cache_read(BLOCK, 2, "global")
+    sch.compute_at(copy, sch.get_loops(BLOCK)[2])
+    lowered = lower_func(sch.func, Target("x86-64-v3"))
+    (size,) = [n.buffer.shape[0] for n in walk(lowered.func.body) if isinstance(n, Allocate)]
+    assert isinstance(size, IntImm)
+    assert size.value == 32 * 64
+    check(sch)
