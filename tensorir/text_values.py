@@ -127,7 +127,8 @@ _EXTERN = (
     'Python a graph function calls, R.call_dps_packed("name", args, out_type).'
 )
 _POINTER = (
-    "A pointer is no value here: index the buffer, or name a region of it with T.match_buffer."
+    "A pointer is an argument of T.call_extern alone: A.access_ptr(mask). Elsewhere index the "
+    "buffer, or name a region of it with T.match_buffer."
 )
 _THREADS = (
     "The threads of T.thread_binding run as a loop on a CPU, one after the other: write a loop "

@@ -764,10 +764,12 @@ for i, j in T.grid(6, 2):
         vi, vj = T.axis.remap("SS", [i, j])
         T.reads(B[vi, vj * 8:vj * 8 + 8])
         T.writes(D[vi, vj * 8:vj * 8 + 8])
+        t = T.int64()
+        tile = T.match_buffer(B[vi, vj * 8:vj * 8 + 8], (8,), "int32", strides=[t])
         T.evaluate(
             T.call_extern(
-                "void", "memcpy", T.address_of(D[vi, vj * 8], "w"),
-                B.access_ptr("r", offset=vi * 16 + vj * 8), 32,
+                "void", "memcpy", D.access_ptr("w", offset=vi * 16 + vj * 8),
+                tile.access_ptr("r"), 32 * t,
             )
         )
 for i, j in T.grid(6, 16):

@@ -117,7 +117,7 @@ def test_words_that_are_other_words(text: str, expected: str) -> None:
         ("T.exp(x, fast=True)", "There is no option 'fast' here"),
         (
             "T.call_packed('f', x)",
-            "T.call_packed is not part of PrimFuncs. A PrimFunc calls nothing",
+            "T.call_packed is not part of PrimFuncs. A PrimFunc calls functions of C",
         ),
         ("T.Ramp(i, 1, i)", "Expected an integer known while parsing"),
         ("T.cast(x, 'float33')", "float33"),

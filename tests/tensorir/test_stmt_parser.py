@@ -222,7 +222,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("B[0] = i", "The name 'i' is not defined", "i"),
     ("B[0] = A[0] + AA[0]", "The name 'AA' is not defined. Did you mean 'A'?", "AA"),
     ("B[0] = A[0].x", "Attributes are taken of T and of buffers", "A[0].x"),
-    ("B[0] = A.strides", "A buffer has shape, dtype and data here", "A.strides"),
+    ("B[0] = A.stride", "A buffer has shape, dtype, strides, elem_offset and data", "A.stride"),
     ("B[0] = f'{A}'", "Python's JoinedStr is not part of the text form", "f'{A}'"),
     ("B[0] = [x for x in A]", "Python's ListComp is not part", "[x for x in A]"),
     ("B[0] = A[0] in A", "The comparison In is not part of the text form", "A[0] in A"),
@@ -260,7 +260,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("C = T.alloc_buffer((16,), 'float31')\nC[0] = 1.0", "float31", "'float31'"),
     ("C = T.Buffer((8,), 'int32', data=A.data)\nC[0] = 1", "A view must be compact and of", ""),
     # words of TVM that have no place here
-    ("T.call_extern('int32', 'f', A.data)", "R.call_dps_packed", "T.call_extern"),
+    ("T.call_packed('f', A.data)", "R.call_dps_packed", "T.call_packed"),
     (
         "T.evaluate(T.tvm_storage_sync('shared'))",
         "Leave it out: where threads",
@@ -268,11 +268,11 @@ MISTAKES: list[tuple[str, str, str]] = [
     ),
     ("T.attr(A, 'pragma', 1)", "annotations= of a loop", "T.attr"),
     ("T.buffer_store(B, 1.0, [0])", "Write A[i] = value.", "T.buffer_store"),
-    ("T.assume(A[0] > 0.0)", "A kernel checks and assumes nothing", "T.assume"),
+    ("T.assume(A[0])", "Expected a bool, found float32", "A[0]"),
     ("with T.Assert(True, 'x'):\n    pass", "guard with T.if_then_else", "T.Assert(True, 'x')"),
     ("assert True", "its caller checks shapes and dtypes", "assert True"),
     ("C = T.allocate_const([1.0], 'float32', [1])", "R.const", "T.allocate_const"),
-    ("B[0] = T.address_of(A[0])", "A pointer is no value here", "T.address_of"),
+    ("B[0] = T.isnullptr(A)", "A pointer is an argument of T.call_extern alone", "T.isnullptr"),
     ("while A[0] > 0.0:\n    B[0] = 1.0", "Write a loop over a range", "while A[0] > 0.0:"),
 ]
 
