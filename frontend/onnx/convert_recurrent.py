@@ -129,10 +129,11 @@ def _plus(x: Term, y: Term | None) -> Term:
     return x if y is None else x + y
 
 
-@converts("RNN", "GRU", "LSTM")
+@converts("RNN", "GRU", "LSTM", "com.microsoft.DynamicQuantizeLSTM")
 def recurrent(context: Context, node: NodeProto) -> list[Value]:
-    """Y of all steps, and the last state (for LSTM that of the cell, too)."""
-    kind, where = node.op_type, node_name(node)
+    """Y of all steps, and the last state (for LSTM that of the cell, too). Of weights that are
+    bytes the numbers are taken, and inputs are not rounded to bytes."""
+    kind, where = node.op_type.removeprefix("DynamicQuantize"), node_name(node)
 
     def term(index: int) -> Term | None:
         given = context.raw(node, index) is not None
@@ -149,6 +150,8 @@ def recurrent(context: Context, node: NodeProto) -> list[Value]:
     w, r = term(1), term(2)
     assert w is not None
     assert r is not None
+    if kind != node.op_type:
+        w, r = (_widened(where, x, term(i), term(i + 1)) for x, i in ((w, 8), (r, 10)))
     directions, units = w.sizes(where)[0], r.sizes(where)[-1]
     states = [_state(x, term(i), directions, batch, units, batch_first) for i in (5, 6)]
     lengths = term(4)
@@ -168,6 +171,20 @@ def recurrent(context: Context, node: NodeProto) -> list[Value]:
         orders = ((2, 0, 1, 3), (1, 0, 2), (1, 0, 2))
         results = [t.permute(*order) for t, order in zip(results, orders, strict=False)]
     return [t.atom for t in results]
+
+
+def _widened(where: str, weight: Term, scale: Term | None, zero: Term | None) -> Term:
+    """A weight of bytes, whose last axis is that of the gates, as LSTM has it; a scale and a zero
+    point for each direction, or for each gate's row too."""
+    if scale is None:
+        raise FrontendError(f"{where}: a weight of {weight.dtype} needs a scale.")
+
+    def fitted(x: Term) -> Term:
+        return x.cast("float32").unsqueeze(*((1,) if x.ndim == 2 else (1, 2)))
+
+    numbers = weight.cast("float32")
+    numbers = numbers if zero is None else numbers - fitted(zero)
+    return (numbers * fitted(scale)).swap()
 
 
 def _direction(weight: Term, d: int) -> Term:

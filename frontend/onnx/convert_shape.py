@@ -330,14 +330,15 @@ def pad(context: Context, node: NodeProto) -> Value:
     axes = None if old else context.ints(node, 3)
     axes = [a % ndim for a in axes] if axes is not None else list(range(ndim))
     number = None if old else context.answered(context.raw(node, 2))
-    is_known = all(isinstance(w, IntImm) for w in given or ()) and not isinstance(number, Var)
+    is_known = all(isinstance(w, IntImm) for w in given or ())
     if given is not None and not is_known and len(given) == 2 * len(axes):
         fill = None if number is None else Term(context, context.operand(node, 2)).reshape()
         both = zip(given[: len(axes)], given[len(axes) :], strict=True)
         pairs = dict(zip(axes, both, strict=True))
         return padded(context, node, Term(context, x), pairs, mode, fill).atom
     widths = attribute(node, "pads") if old else context.ints(node, 1)
-    value = attribute(node, "value", 0.0) if old else context.number(node, 2)
+    is_data = mode == "constant" and isinstance(number, Var)
+    value = attribute(node, "value", 0.0) if old else None if is_data else context.number(node, 2)
     if widths is None or len(widths) != 2 * len(axes):
         raise FrontendError(f"{node_name(node)}: expected {2 * len(axes)} pads, found {widths}.")
     flat = [0] * (2 * ndim)
@@ -350,7 +351,15 @@ def pad(context: Context, node: NodeProto) -> Value:
         return x
     if mode != "constant":
         return context.op("pad_edges", x, pad_width=tuple(flat), mode=_PAD_MODES[mode])
-    return context.op("pad", x, pad_width=tuple(flat), pad_value=value or 0)
+    padded_x = context.op("pad", x, pad_width=tuple(flat), pad_value=value or 0)
+    if not is_data:
+        return padded_x
+    inside = context.op(
+        "broadcast_to", constant(np.array(True)), context.shape(context.type(x).shape)
+    )
+    inside = context.op("pad", inside, pad_width=tuple(flat), pad_value=0)
+    fill = Term(context, context.operand(node, 2)).reshape()
+    return context.op("where", inside, padded_x, fill.atom)
 
 
 @converts("Trilu")

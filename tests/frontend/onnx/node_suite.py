@@ -6,6 +6,10 @@ Each case runs in a worker process under a time limit; a worker that dies or han
 its case fails. ``node_suite.txt`` has the names by what is known of them: the cases that pass, the
 cases out of scope with the reason, and the others. The first may only grow: a case that passed and
 fails now is an error, ``--write`` or not.
+
+The node tests that pass run twice more: ``symbolic``, where each dim of each input has a name of
+its own, and ``swapped``, where inputs (all but the first) are initializers and initializers inputs.
+Of those that pass the list tells which are compiled anew for each shape.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ from burnish.vm.tensor import Tensor
 
 LIST = Path(__file__).with_name("node_suite.txt")
 KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted", "real")
+VARIANTS = ("symbolic", "swapped")
 PASSES = "passes"
+ANEW = "passes, and is compiled anew for each shape"
 FAILS = "does not pass yet"
 SECONDS = 60.0
 """A case that takes longer fails."""
@@ -144,16 +150,74 @@ def _trains(node: NodeProto) -> bool:
     return False
 
 
+def listed() -> list[str]:
+    """The names of all cases, and of the node tests' variants where they pass as they are."""
+    plain = list(cases())
+    known = read_list()
+    passing = [n for n in plain if n.startswith("node/") and known.get(n) == PASSES]
+    return plain + [f"{variant}:{n}" for variant in VARIANTS for n in passing]
+
+
+# -- variants ----------------------------------------------------------------------------------
+def symbolic(model: ModelProto) -> ModelProto:
+    """The model with a name for each dim of each input."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    held = {t.name for t in made.graph.initializer}
+    for value in made.graph.input:
+        if value.name not in held and value.type.HasField("tensor_type"):
+            for i, dim in enumerate(value.type.tensor_type.shape.dim):
+                dim.dim_param = f"{value.name}_{i}"
+    for value in made.graph.output:
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
+    return made
+
+
+def swapped(model: ModelProto, inputs: Sequence[Any]) -> tuple[ModelProto, list[Any]]:
+    """The model whose tensor inputs are initializers, but for the first of several, and whose
+    initializers are inputs; and its inputs."""
+    made = ModelProto()
+    made.CopyFrom(model)
+    graph = made.graph
+    held = {t.name: t for t in model.graph.initializer}
+    values = [v for v in model.graph.input if v.name not in held]
+    del graph.initializer[:]
+    del graph.input[:]
+    given: list[Any] = []
+    for i, (value, x) in enumerate(zip(values, inputs, strict=True)):
+        if (i or len(values) == 1) and isinstance(x, np.ndarray):
+            graph.initializer.append(numpy_helper.from_array(x, value.name))
+        else:
+            graph.input.append(value)
+            given.append(x)
+    for name, tensor in held.items():
+        kind = onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
+        graph.input.append(onnx.helper.make_value_info(name, kind))
+        given.append(_array(tensor))
+    return made, given
+
+
 # -- one case ----------------------------------------------------------------------------------
-def run(case: TestCase) -> None:
-    """Compile and run a case. Raises whatever is wrong, AssertionError for other numbers."""
-    model = model_of(case)
+def run(case: TestCase, variant: str = "") -> str:
+    """Compile and run a case. Raises whatever is wrong, AssertionError for other numbers; gives
+    what is to be said of the way it passes."""
+    model, said = model_of(case), PASSES
     for inputs, expected in _data_sets(case, model):
-        found = burnish.compile(model).run(inputs)
+        chosen, given = model, inputs
+        if variant == "symbolic":
+            chosen = symbolic(model)
+        elif variant == "swapped":
+            chosen, given = swapped(model, inputs)
+        compiled = burnish.compile(chosen)
+        found = compiled.run(given)
+        if any("for these shapes of the inputs" in note for note in compiled.report.notes):
+            said = ANEW
         outputs = list(found) if len(model.graph.output) > 1 else [found]
         assert len(expected) == len(outputs)
         for wanted, output in zip(expected, outputs, strict=True):
             _compare(wanted, _numpy(output), case)
+    return said
 
 
 def _compare(wanted: Any, found: Any, case: TestCase) -> None:
@@ -178,15 +242,17 @@ def _numpy(x: Any) -> Any:
 
 
 def outcome(name: str) -> str:
-    """Empty where the case passes, else what is wrong, in one line."""
+    """Empty where the case passes, ANEW where it does so after a compilation for its shapes, else
+    what is wrong, in one line."""
+    variant, _, plain = name.rpartition(":")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            run(cases()[name])
+            said = run(cases()[plain], variant)
     except Exception as error:
         text = " ".join(f"{type(error).__name__}: {error}".split())
         return text[:400] or type(error).__name__
-    return ""
+    return ANEW if variant and said == ANEW else ""
 
 
 # -- many cases --------------------------------------------------------------------------------
@@ -279,12 +345,25 @@ def write_list(known: dict[str, str]) -> None:
     for name, heading in known.items():
         kind, _, rest = name.partition("/")
         groups.setdefault((kind, heading), []).append(rest)
-    order = sorted(groups, key=lambda g: (KINDS.index(g[0]), g[1] != PASSES, g[1] == FAILS, g[1]))
+    kinds = [*KINDS, *[f"{variant}:node" for variant in VARIANTS]]
+    order = sorted(groups, key=lambda g: (kinds.index(g[0]), g[1] != PASSES, g[1] == FAILS, g[1]))
     for kind, heading in order:
         names = sorted(groups[kind, heading])
         lines += ["", f"== {kind}: {heading} ({len(names)})"]
         lines += textwrap.wrap(" ".join(names), 100, break_on_hyphens=False)
     LIST.write_text("\n".join(lines) + "\n")
+
+
+def is_lost(before: str | None, text: str) -> bool:
+    """Whether a case is worse than it was: it fails, or one program was for all shapes."""
+    return before in (PASSES, ANEW) and text not in (("",) if before == PASSES else ("", ANEW))
+
+
+def heading(before: str | None, text: str) -> str:
+    """Where a case stands in the list from now on."""
+    if is_lost(before, text):
+        return str(before)
+    return ANEW if text == ANEW else FAILS if text else PASSES
 
 
 def main() -> int:
@@ -301,24 +380,25 @@ def main() -> int:
     known = read_list() if LIST.exists() else {}
     chosen = [
         n
-        for n in cases()
+        for n in listed()
         if re.search(options.match, n) and not (options.failing and known.get(n) == PASSES)
     ]
-    reasons = {n: out_of_scope(model_of(cases()[n])) for n in chosen}
+    reasons = {n: None if ":" in n else out_of_scope(model_of(cases()[n])) for n in chosen}
     found = run_all([n for n in chosen if reasons[n] is None], options.jobs)
     for name, text in sorted(found.items()):
         if text:
             print(f"fails: {name}: {text}")
-    lost = [n for n, text in found.items() if text and known.get(n) == PASSES]
-    for kind in KINDS:
+    lost = [n for n, text in found.items() if is_lost(known.get(n), text)]
+    for kind in (*KINDS, *[f"{variant}:node" for variant in VARIANTS]):
         mine = [text for n, text in found.items() if n.startswith(kind + "/")]
         if mine:
-            print(f"{kind}: {mine.count('')} of {len(mine)} in scope pass")
+            anew = mine.count(ANEW)
+            print(f"{kind}: {mine.count('') + anew} of {len(mine)} in scope pass, {anew} anew")
     if lost:
         print(f"passed before: {', '.join(sorted(lost))}")
     if options.write:
-        kept = {n: h for n, h in known.items() if n not in reasons and n in cases()}
-        now = {n: reasons[n] or (FAILS if found[n] and n not in lost else PASSES) for n in chosen}
+        kept = {n: h for n, h in known.items() if n not in reasons and n in listed()}
+        now = {n: reasons[n] or heading(known.get(n), found[n]) for n in chosen}
         write_list(kept | now)
     return 1 if lost else 0
 

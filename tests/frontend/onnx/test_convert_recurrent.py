@@ -172,3 +172,29 @@ def test_many_steps_are_a_loop_too() -> None:
         compiled = compile(made)
         compare(compiled, made, tolerance=1e-4, x=x)
         assert "loop" in compiled.script("00-import")
+
+
+@pytest.mark.parametrize("by_row", [False, True])
+def test_weights_of_bytes_are_those_that_they_stand_for(by_row: bool) -> None:
+    rng, rows = np.random.default_rng(4), 4 * UNITS
+    shape = (1, rows) if by_row else (1,)
+    held = {n: rng.integers(-100, 100, (1, k, rows)).astype(np.int8)
+            for n, k in (("w", INPUTS), ("r", UNITS))}  # fmt: skip
+    scales = {n: rng.uniform(0.005, 0.01, shape).astype(np.float32) for n in ("w", "r")}
+    zeros = {n: rng.integers(-3, 3, shape).astype(np.int8) for n in ("w", "r")}
+    wide = {
+        n: ((held[n] - zeros[n].astype(np.float32).reshape(1, 1, -1))
+            * scales[n].reshape(1, 1, -1)).transpose(0, 2, 1)
+        for n in held
+    }  # fmt: skip
+    bias = {"b": weights("LSTM")["b"]}
+    plain = node("LSTM", "x, w, r, b", "", {**wide, **bias})
+    extra = {f"{n}{k}": a for k, found in (("s", scales), ("z", zeros)) for n, a in found.items()}
+    name = "com.microsoft.DynamicQuantizeLSTM"
+    body = f"y, h = {name} <hidden_size = {UNITS}> (x, w, r, b, , , , , ws, wz, rs, rz)"
+    made = model(body, f"float[{STEPS}, {BATCH}, {INPUTS}] x", outputs="float y, float h",
+                 weights={**held, **bias, **extra}, domains=', "com.microsoft" : 1')  # fmt: skip
+    for one, other in zip(_run(made), _run(plain), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    del made.graph.node[0].input[8:]
+    assert "needs a scale" in refusal(made)

@@ -351,3 +351,10 @@ def test_symbolic_sizes_are_data_too() -> None:
 def test_an_index_outside_of_a_shape() -> None:
     made = model("s = Shape(x)\nn = Gather(s, i)\ny = Expand(x, n)", weights={"i": ints(3)})
     assert "there is no index [3] in (N, 3, 4)" in refusal(made)
+
+
+@pytest.mark.parametrize("x", ["float[2, 3] x", "float[N, M] x"])
+def test_a_pad_value_that_is_data_leaves_the_sizes_known(x: str) -> None:
+    made = model("y = Pad(x, p, v)", f"{x}, float v", weights={"p": np.array([1, 0, 0, 2])})
+    imported = check(made, x=np.ones((2, 3), np.float32), v=np.float32(7))
+    assert "bind_size" not in operators_of(imported)
