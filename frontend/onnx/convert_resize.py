@@ -194,9 +194,10 @@ def _parts_of(context: Context, row: Term, count: int) -> list[float | Term]:
     found: list[float | Term] = []
     for part in parts:
         assert not isinstance(part, Expr)
-        is_known = isinstance(part, Constant)
-        term = Term(context, part).reshape().cast("float64")
-        found.append(float(context.array(part).reshape(-1)[0]) if is_known else term)
+        if isinstance(part, Constant):
+            found.append(float(context.array(part).reshape(-1)[0]))
+        else:
+            found.append(Term(context, part).reshape().cast("float64"))
     return found
 
 

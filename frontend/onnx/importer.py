@@ -179,6 +179,7 @@ def _import(
         dim_names=inputs.dim_names,
         source=source,
         notes=(
+            *_newer(context.opset),
             *[f"dim {r.name} is at most {r.high}: no call of more is right." for r in ranges],
             *(context.fallback.notes if context.fallback else ()),
         ),
@@ -266,7 +267,10 @@ def _opsets(proto: ModelProto) -> dict[str, int]:
     versions = {o.domain: int(o.version) for o in proto.opset_import}
     opset = versions.get("", versions.get("ai.onnx"))
     if opset is None:
-        raise FrontendError("the model names no version of the ai.onnx operators.")
+        raise FrontendError(
+            "the model names no version of the ai.onnx operators. Set it: "
+            'model.opset_import.add(domain="", version=...).'
+        )
     for domain, version in versions.items():
         if not 1 <= version < 1 << 31:
             raise FrontendError(f"the domain {domain!r} has version {version}, which none has.")
@@ -276,6 +280,17 @@ def _opsets(proto: ModelProto) -> dict[str, int]:
             "Convert it with onnx.version_converter.convert_version."
         )
     return versions
+
+
+def _newer(opset: int) -> list[str]:
+    """A note on a model of operators that the installed onnx does not know yet."""
+    newest = int(onnx.defs.onnx_opset_version())
+    if opset <= newest:
+        return []
+    return [
+        f"the model is of opset {opset}, and the installed onnx knows {newest}: its operators are "
+        f"taken for those of {newest}."
+    ]
 
 
 def _changed(node: NodeProto, opset: int) -> bool:

@@ -113,7 +113,10 @@ def test_opsets_that_are_too_old_or_absent() -> None:
     assert evaluate(import_onnx(same), {"x": np.array([True, False])})[0].tolist() == [False, True]
     made = small()
     del made.opset_import[:]
-    assert refusal(made) == "the model names no version of the ai.onnx operators."
+    assert refusal(made) == (
+        "the model names no version of the ai.onnx operators. Set it: "
+        'model.opset_import.add(domain="", version=...).'
+    )
     for version in (0, -3, 2**40):
         made = small()
         made.opset_import[0].version = version
@@ -347,3 +350,12 @@ def test_models_of_the_dynamo_exporter() -> None:
     )
     assert program is not None
     check_network(import_onnx(program.model_proto), module)
+
+
+def test_a_newer_opset_is_read_as_the_newest_that_is_known() -> None:
+    newest = onnx.defs.onnx_opset_version()
+    assert import_onnx(model("y = Relu(x)", opset=newest)).notes == ()
+    assert import_onnx(model("y = Relu(x)", opset=newest + 2)).notes == (
+        f"the model is of opset {newest + 2}, and the installed onnx knows {newest}: its operators "
+        f"are taken for those of {newest}.",
+    )
