@@ -582,10 +582,10 @@ def compile(
     integers with scales (``"int4-weights:128"``: one for 128 of them), and nothing else: a quarter
     and about a sixth of the bytes, which few rows wait for; ``model.report.notes`` says how far
     weights are off. A mapping gives layers words of their own, by name or pattern, the first that
-    fits: ``{"head": "float32", "*": "int8-weights"}``. ``"auto"`` chooses these words by itself: the fastest whose outputs, of a
-    torch module, differ from those in float64 by at most ``max_error`` relative to the largest
-    element, on the example inputs or on ``samples``, a list of such tuples. It compiles and runs
-    the model many times; ``model.report`` has the table, ``model.precision`` the words.
+    fits: ``{"head": "float32", "*": "int8-weights"}``. ``"auto"`` chooses these words by itself:
+    the fastest whose outputs, of a torch module, differ from those in float64 by at most
+    ``max_error`` relative to the largest element, on the example inputs or on ``samples``, a list
+    of such tuples. It compiles and runs the model many times; ``model.report`` has the table, ``model.precision`` the words.
 
     ``fallback="torch"`` lets torch run the operators of a torch model that cannot be compiled (FFT,
     factorisations, operators of your own), and compiles the rest; ``model.report.notes`` names
