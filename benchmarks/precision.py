@@ -16,6 +16,7 @@ import argparse
 import copy
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,16 @@ import burnish
 from ..models import resnet, transformer
 from ..support.host import native_target
 
+
+def _linear(rows: int) -> tuple[Any, list[Any]]:
+    import torch
+
+    torch.manual_seed(0)
+    return torch.nn.Linear(768, 3072), [torch.randn(rows, 768)]
+
+
 MODELS = {
+    **{f"linear-{rows}": partial(_linear, rows) for rows in (1, 4, 32, 128)},
     "bert": transformer.bert,
     "gpt2": transformer.gpt2,
     "vit": transformer.vit,
@@ -75,7 +85,7 @@ def rows_of(name: str, module: Any, inputs: Sequence[Any], rounds: int) -> list[
             model(*inputs)
             best[p] = min(best[p], time.perf_counter() - start)
     return [
-        f"| {name} | `{p}` | {best[p] * 1e3:.2f} | {best['float32'] / best[p]:.2f} | "
+        f"| {name} | `{p}` | {best[p] * 1e3:.3g} | {best['float32'] / best[p]:.2f} | "
         f"{errors[p]:.1e} |"
         for p in models
     ]
