@@ -6,8 +6,8 @@ is computed here, with NumPy, and becomes constants:
 
     y[.., i, ..] = x[.., at0[i], ..] * w0[i] + x[.., at1[i], ..] * w1[i]
 
-An axis after the other; fusion makes one kernel of all. Nearest by a whole factor is a broadcast,
-and the one thing that works for symbolic sizes too.
+An axis after the other; fusion makes one kernel of all. Nearest by a whole factor is a broadcast.
+Where a size has a name, indices and weights of nearest and linear are computed when the model runs.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ..graphir.type import ShapeType
 from ..support.errors import FrontendError
 from ..tensorir.expr import Expr, IntImm
 from .integer_division import Emitter
+from .sizes_as_data import counted, positions
 
 COORDINATES = (
     "half_pixel",
@@ -41,6 +42,10 @@ ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
 }
 """How nearest turns a coordinate into an index."""
+
+
+LARGEST_DIVISOR = 1 << 10
+"""Of the fraction that a named size is scaled by."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +78,19 @@ class AxisSize:
     scale: float
     crop: tuple[float, float] = (0.0, 1.0)
     """tf_crop_and_resize: the part of the axis that is resized, from 0 to 1."""
+    named: Expr | None = None
+    """The new size where it or the old one has a name."""
+    by_sizes: bool = False
+    """The scale is that of the named sizes, whatever ``scale`` says."""
+
+
+def scaled_size(size: Expr, scale: float) -> Expr | None:
+    """The whole part of a named size times a scale; None where the scale is no fraction of a small
+    power of two: a front end's product is not exact then."""
+    above, below = float(scale).as_integer_ratio() if math.isfinite(scale) else (-1, 1)
+    if above < 0 or below > LARGEST_DIVISOR:
+        return None
+    return fold_dim(size * above // below)
 
 
 def coordinates(
@@ -182,10 +200,13 @@ def _resize_axis(
     kind = context.type(x)
     size = static_value(kind.shape[a.axis])
     if size is None or a.size is None:
-        raise refuse(
-            "a symbolic size can be resized by nearest with a whole scale only; make the dim "
-            "static."
-        )
+        named = ("half_pixel", "align_corners", "asymmetric")
+        if a.named is None or how.mode == "cubic" or how.antialias or how.coordinate not in named:
+            raise refuse(
+                "a symbolic size can be resized by nearest and linear interpolation only; make "
+                "the dim static."
+            )
+        return _resize_named(context, x, a, a.named, how)
     x_at = coordinates(how, size, a.size, a.scale, a.crop)
     found = taps(how, x_at, size, a.scale)
     if a.size == size and all(
@@ -209,6 +230,60 @@ def _resize_axis(
         value = constant(np.array(how.extrapolation), str(context.type(result).dtype))
         result = context.op("where", mask, value, result)
     return result
+
+
+def _resize_named(context: Emitter, x: Atom, a: AxisSize, out: Expr, how: Interpolation) -> Atom:
+    """One axis, of which a size is known when the model runs."""
+    kind, op = context.type(x), context.op
+    number = "float32" if how.single_precision else "float64"
+    size = counted(context, kind.shape[a.axis])
+    at: Atom = op("astype", positions(context, out), dtype=number)
+    sizes = [op("astype", n, dtype=number) for n in (size, counted(context, out))]
+    if how.coordinate == "align_corners":
+        less = [op("subtract", n, constant(1.0, number)) for n in sizes]
+        at = op(
+            "multiply", at, op("divide", less[0], op("maximum", less[1], constant(1.0, number)))
+        )
+    else:
+        ratio = op("divide", *sizes) if a.by_sizes else constant(1 / a.scale, number)
+        half = constant(0.5, number)
+        if how.coordinate == "half_pixel":
+            at = op("subtract", op("multiply", op("add", at, half), ratio), half)
+        else:
+            at = op("multiply", at, ratio)
+    last = op("subtract", size, constant(1, "int64"))
+    if how.mode == "nearest":
+        return op(
+            "take", x, _place(context, _rounded(context, at, how.rounding), last), axis=a.axis
+        )
+    at = op("maximum", at, constant(0.0, number))
+    first = op("floor", at)
+    second = op("add", first, constant(1.0, number))
+    weights = op("subtract", at, first), op("subtract", second, at)
+    column = _shape((out, *[IntImm(1)] * (kind.ndim - 1 - a.axis)))
+    terms = [
+        op("multiply", op("take", x, _place(context, place, last), axis=a.axis),
+           op("reshape", op("astype", weight, dtype=str(kind.dtype)), column))
+        for place, weight in ((first, weights[1]), (second, weights[0]))
+    ]  # fmt: skip
+    return op("add", *terms)
+
+
+def _rounded(context: Emitter, at: Atom, rounding: str) -> Atom:
+    """A coordinate of nearest as a whole number; see ROUNDINGS."""
+    half = constant(0.5, str(context.type(at).dtype))
+    match rounding:
+        case "round_prefer_floor":
+            return context.op("ceil", context.op("subtract", at, half))
+        case "round_prefer_ceil":
+            return context.op("floor", context.op("add", at, half))
+    return context.op(rounding, at)
+
+
+def _place(context: Emitter, at: Atom, last: Atom) -> Atom:
+    """An index in the operand."""
+    place = context.op("maximum", context.op("astype", at, dtype="int64"), constant(0, "int64"))
+    return context.op("minimum", place, last)
 
 
 def _is_repeat(how: Interpolation, size: Expr, a: AxisSize) -> bool:

@@ -48,8 +48,10 @@ def upsample(context: Context, node: Node) -> Atom:
     sizes: list[AxisSize] = []
     for axis, scale in zip(axes, scales, strict=True):
         out, own = static_value(wanted[axis]), static_value(shape[axis])
-        if scale is None and (out is None or own is None):
-            raise context.refuse("resizes a symbolic dim; make it static, or give scale_factor.")
+        if out is None or own is None:
+            named = AxisSize(axis, out, scale or 0.0, named=wanted[axis], by_sizes=scale is None)
+            sizes.append(named)
+            continue
         ratio = (out or 0) / max(own or 0, 1) if scale is None else scale
         copied = how.mode == "linear" or name == "upsample_nearest2d" or ratio == 1
         if out is None or out != own or not copied:

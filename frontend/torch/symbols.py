@@ -15,6 +15,7 @@ import torch
 
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm, Var, as_expr, floordiv, floormod, maximum, minimum
+from ..resize import scaled_size
 
 _FOLDS: dict[str, Callable[[Expr, Expr], Expr]] = {
     "Add": lambda a, b: a - -b.value if isinstance(b, IntImm) and b.value < 0 else a + b,
@@ -91,6 +92,10 @@ class SymbolTable:
                 )
             return self._vars[str(e)]
         kind = type(e).__name__
+        if kind in ("TruncToInt", "FloorToInt"):
+            scaled = self._scaled(e.args[0])
+            if scaled is not None:
+                return scaled
         terms = [self._expression(a) for a in e.args]
         if kind in _FOLDS:
             return reduce(_FOLDS[kind], sorted(terms, key=lambda t: isinstance(t, IntImm)))
@@ -102,6 +107,14 @@ class SymbolTable:
             f"the symbolic size {e} ({kind}) cannot be imported; make the dims it depends on "
             "static."
         )
+
+    def _scaled(self, e: Any) -> Expr | None:
+        """The whole part of a size times a number; None where that is no size."""
+        numbers = [a for a in e.args if a.is_Float]
+        sizes = [a.args[0] for a in e.args if type(a).__name__ == "ToFloat"]
+        if not e.is_Mul or len(numbers) != 1 or len(sizes) != 1 or len(e.args) != 2:
+            return None
+        return scaled_size(self._expression(sizes[0]), float(numbers[0]))
 
 
 def symbols_of(sizes: Iterable[Any]) -> list[str]:

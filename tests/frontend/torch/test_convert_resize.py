@@ -145,12 +145,35 @@ def test_pixel_shuffles() -> None:
 @pytest.mark.parametrize(
     ("function", "dims", "message"),
     [
-        (lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), {2: "h"},
-         "a symbolic size can be resized by nearest with a whole scale only"),
-        (lambda x: F.interpolate(x, (9, 9), mode="bilinear"), {2: "h"}, "resizes a symbolic dim"),
+        (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), {2: "h"},
+         "a symbolic size can be resized by nearest and linear interpolation only"),
+        (lambda x: F.interpolate(x, scale_factor=1.3, mode="bilinear"), {2: "h"},
+         "cannot be imported"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_imported(function, dims, message) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(FrontendError) as caught:
         import_function(function, X, dynamic_shapes=(dims,) if dims else None)
     assert message in str(caught.value)
+
+
+def test_named_spatial_sizes() -> None:
+    def by(**options: Any) -> Any:
+        return lambda x: F.interpolate(x, **options)
+
+    check_all(
+        {
+            "bilinear": by(scale_factor=2.0, mode="bilinear"),
+            "aligned": by(scale_factor=1.5, mode="bilinear", align_corners=True),
+            "smaller": by(scale_factor=0.5, mode="bilinear"),
+            "nearest": by(scale_factor=1.5, mode="nearest"),
+            "exact": by(scale_factor=0.75, mode="nearest-exact"),
+            "to a fixed size": by(size=(7, 3), mode="bilinear"),
+            "to a fixed size, nearest": by(size=(7, 3), mode="nearest"),
+            "to one": by(size=(1, 1), mode="bilinear", align_corners=True),
+            "computed": lambda x: F.interpolate(x, size=(x.shape[2] * 2 + 1, 4), mode="bilinear"),
+        },
+        X,
+        dynamic_shapes=(({2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC},),),
+        also=((X[..., :3, :2],), (torch.cat([X, X], 2)[..., :4],)),
+    )
