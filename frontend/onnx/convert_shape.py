@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import NodeProto
 
-from ...graphir.dim import print_shape, product, static_shape, static_value
+from ...graphir.dim import fold_dim, print_shape, product, static_shape, static_value
 from ...graphir.expr import Atom, Constant, Var, constant
 from ...support.errors import FrontendError
-from ...tensorir.expr import Expr, IntImm
+from ...tensorir.expr import Expr, IntImm, minimum
+from ..sizes_as_data import section
 from .data_shapes import (
     expanded,
     numbers,
@@ -245,17 +246,27 @@ def split(context: Context, node: NodeProto) -> list[Value]:
     sizes = attribute(node, "split") if context.opset < 13 else context.ints(node, 1)
     length = static_shape([context.type(x).shape[axis]])
     if sizes is None:
-        if length is None:
-            raise FrontendError(
-                f"{node_name(node)}: an axis of symbolic size cannot be split; make the dim static."
-            )
         count = int(attribute(node, "num_outputs", len(node.output)))
+        if length is None:
+            return _equal_parts(context, x, axis % context.type(x).ndim, count)
         each = -(-length[0] // count)
         sizes = [min(each, length[0] - i * each) for i in range(count)]
     begins = np.cumsum([0, *sizes])
     return [
         _cut(context, x, axis, int(b), int(b) + int(s)) for b, s in zip(begins, sizes, strict=False)
     ]
+
+
+def _equal_parts(context: Context, x: Atom, axis: int, count: int) -> list[Value]:
+    """Parts of a named size: each the quotient, rounded up, as far as there are elements."""
+    size = context.type(x).shape[axis]
+    each = fold_dim((size + (count - 1)) // count)
+    parts: list[Value] = []
+    for i in range(count):
+        begin = minimum(each * i, size)
+        end = size if i == count - 1 else minimum(each * (i + 1), size)
+        parts.append(section(context, x, axis, begin, fold_dim(end - begin)))
+    return parts
 
 
 def _cut(

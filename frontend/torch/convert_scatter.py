@@ -226,8 +226,13 @@ def unfold(context: Context, node: Node) -> Atom:
     axis, size, step = int(given["dimension"]) % ndim, int(given["size"]), int(given["step"])
     length = static_value(context.type(x).shape[axis])
     if length is None:
-        raise context.refuse("windows along a symbolic axis cannot be imported; make it static.")
-    starts = np.arange(0, length - size + 1, step)
-    windows = context.op("take", x, constant(starts[:, None] + np.arange(size)), axis=axis)
+        count = context.positions(context.result_type(node).shape[axis])
+        first = context.op("multiply", count, context.number(step, INDEX))
+        column = context.op("expand_dims", first, axis=1)
+        places: Atom = context.op("add", column, constant(np.arange(size)))
+    else:
+        starts = np.arange(0, length - size + 1, step)
+        places = constant(starts[:, None] + np.arange(size))
+    windows = context.op("take", x, places, axis=axis)
     order = [d for d in range(ndim + 1) if d != axis + 1] + [axis + 1]
     return context.op("permute_dims", windows, axes=tuple(order)) if axis < ndim - 1 else windows

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from burnish.tests.frontend.onnx.oracle import check, check_compiled, model, operators_of, refusal
+from burnish.frontend.onnx import import_onnx
+from burnish.tests.frontend.onnx.oracle import (
+    check,
+    check_compiled,
+    evaluate,
+    model,
+    operators_of,
+    refusal,
+)
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
@@ -155,8 +163,17 @@ def test_split_by_attribute_by_input_and_by_count() -> None:
     ):
         text = f"y0, y1 = Split<{attributes}>({arguments})"
         check(model(text, opset=opset, outputs=outputs, weights={"s": ints(1, 2)}), x=X)
-    message = refusal(model("y0, y1 = Split(x)", opset=13, outputs=outputs))
-    assert "an axis of symbolic size cannot be split" in message
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 5, 8])
+def test_split_of_a_named_size(rows: int) -> None:
+    """The last part has what is left."""
+    made = model("y0, y1 = Split<num_outputs = 2>(x)", opset=18, outputs="float y0, float y1")
+    imported = import_onnx(made)
+    held = np.resize(X, (rows, 3, 4))
+    parts = evaluate(imported, {"x": held})
+    np.testing.assert_array_equal(np.concatenate(parts), held)
+    assert len(parts[0]) == -(-rows // 2)
 
 
 @pytest.mark.parametrize("index", [0, -1, 2, [1], [0, 1, 2], [2, 0], [[0, 1], [2, 1]], []])

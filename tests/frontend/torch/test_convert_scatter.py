@@ -202,16 +202,17 @@ def test_what_cannot_be_imported(function, message) -> None:  # type: ignore[no-
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda x: x.unfold(0, 2, 1), "windows along a symbolic axis"),
-    ],
-)
-def test_symbolic_sizes_that_are_refused(function, message) -> None:  # type: ignore[no-untyped-def]
-    with pytest.raises(FrontendError) as caught:
-        import_function(function, torch.rand(6, 4), dynamic_shapes=({0: "n"},))
-    assert message in str(caught.value)
+def test_windows_along_a_named_axis() -> None:
+    x = torch.arange(24.0).reshape(6, 4)
+    check_all(
+        {
+            "unfold": lambda x: x.unfold(0, 2, 1),
+            "steps": lambda x: x.unfold(0, 3, 2).sum(-1),
+        },
+        x,
+        dynamic_shapes=(({0: torch.export.Dim("n", min=3, max=64)},),),
+        also=((x[:3],), (torch.cat([x, x]),)),
+    )
 
 
 @pytest.mark.parametrize("how", ["sum", "prod", "amax", "amin"])
