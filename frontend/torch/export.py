@@ -21,6 +21,7 @@ import torch
 import torch.fx.experimental._config as symbolic_config
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
@@ -31,6 +32,8 @@ from .registry import import_dtype
 
 export_lock = threading.Lock()
 """torch traces one module a process at a time: a second thread would find its state occupied."""
+_PACKING = "torch/nn/utils/rnn.py"
+"""What packs sequences and pads them again."""
 _NOISE = (
     "For more information",
     "The error above occurred",
@@ -200,12 +203,30 @@ def _export(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
         raise
     except Exception as error:  # whatever the model's own code raises on fake tensors
         dims = f" with {' and '.join(plan.names)} of any size" if plan.names else ""
+        if _packs(error):
+            raise FrontendError(
+                f"{type(module).__name__} packs sequences (torch.nn.utils.rnn), whose sizes are "
+                "lengths that data tell, and cannot be compiled. Run the recurrent layer on the "
+                "padded tensor, and take what is wanted at each length with torch.gather or a mask."
+            ) from error
         raise FrontendError(
             f"{type(module).__name__} does not export{dims}: {_reason(error)}\n"
             "torch.export must be able to trace forward(): replace control flow that depends on "
             "data "
             "by torch.where, and make dims static that a branch depends on."
         ) from error
+
+
+def _packs(error: BaseException) -> bool:
+    """Whether an error comes from packing sequences, or from a layer that was given packed ones."""
+    at = error.__traceback__
+    while at is not None:
+        frame = at.tb_frame
+        held = any(isinstance(v, PackedSequence) for v in frame.f_locals.values())
+        if held or frame.f_code.co_filename.endswith(_PACKING):
+            return True
+        at = at.tb_next
+    return False
 
 
 def _reason(error: Exception) -> str:

@@ -58,3 +58,27 @@ def test_weights_that_are_inference_tensors_stay_inputs() -> None:
         module = nn.Linear(3, 4)
         gm, examples = capture(module, torch.randn(5, 3))
         assert CapturedGraph(gm, examples).weights == []
+
+
+class Halved(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate = 0.5
+
+    def forward(self, x: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return x * self.rate + scale
+
+
+def test_numbers_in_tensors_are_numbers_again() -> None:
+    x, scale = torch.randn(5, 3), torch.tensor(2.0, dtype=torch.float64)
+    gm, examples = capture(Halved(), x, scale, dynamic=True)
+    graph = CapturedGraph(gm, examples)
+    assert list(graph.numbers.values()) == [0.5]
+    assert len(graph.inputs) == 2, "a scalar of the user's is no number"
+    torch.testing.assert_close(graph(x, scale)[0], x * 0.5 + 2)
+    assert graph.has_numbers(examples)
+    (at,) = graph.numbers
+    for number, is_same in ((0.5, True), (0.25, False), (float("nan"), False)):
+        given = [*examples]
+        given[at] = torch.tensor(number, dtype=torch.float64)
+        assert graph.has_numbers(given) is is_same

@@ -184,3 +184,20 @@ def test_keywords_without_a_name_of_their_own_have_dims_of_any_size() -> None:
     model = burnish.compile(module, dynamic_shapes=shapes)
     x, y = torch.rand(7, 4), torch.rand(7, 4)
     assert torch.equal(model(x, y=y, scale=torch.tensor(3.0)), x + y * 3)
+
+
+class Packs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(4, 3, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        rows: torch.Tensor = nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0])[0]
+        return rows
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")
+def test_packed_sequences_are_refused_by_name() -> None:
+    with pytest.raises(FrontendError, match="Packs packs sequences"):
+        export_module(Packs().eval(), (torch.rand(2, 5, 4), torch.tensor([5, 3])))
