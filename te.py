@@ -32,6 +32,7 @@ from .tensorir.expr import (
     Equality,
     Expr,
     ExprLike,
+    ExternCall,
     Select,
     all_of,
     as_expr,
@@ -100,6 +101,12 @@ def cast(value: ExprLike, dtype: str) -> Expr:
     return _cast(as_expr(value), dtype)
 
 
+def call_extern(dtype: str, symbol: str, *args: ExprLike) -> Expr:
+    """What a function of C gives for scalars; its code comes with ``burnish.build(..., symbols=,
+    objects=)``, or LLVM IR with the pragma ``import_llvm``."""
+    return ExternCall(symbol, tuple([as_expr(a) for a in args]), DType(dtype))
+
+
 def const(value: float | bool, dtype: str | None = None) -> Expr:
     """A constant of ``dtype``; without one float32, int64 or bool after its Python type."""
     return as_expr(value, dtype)
@@ -152,8 +159,8 @@ def __getattr__(name: str) -> NoReturn:
 
 __all__ = [
     "CommReducer", "ComputeOp", "ReduceAxis", "Schedule", "Stage", "StageAxis", "StageSchedule",
-    "Tensor", "TensorSlice", "ThreadAxis", "abs", "all", "any", "atan", "atan2", "cast", "ceil",
-    "comm_reducer", "compute", "const", "copysign", "cos", "create_prim_func", "create_schedule",
+    "Tensor", "TensorSlice", "ThreadAxis", "abs", "all", "any", "atan", "atan2", "call_extern",
+    "cast", "ceil", "comm_reducer", "compute", "const", "copysign", "cos", "create_prim_func", "create_schedule",
     "erf", "exp", "exp2", "expm1", "floor", "floordiv", "floormod", "fma", "fmod", "if_then_else",
     "isfinite", "isinf", "isnan", "log", "log1p", "log2", "logical_and", "logical_not",
     "logical_or", "max", "max_value", "maximum", "min", "min_value", "minimum", "placeholder",

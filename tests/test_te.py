@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+import burnish
 from burnish import te
 from burnish.tensorir.expr import Call, Cast, Expr, Select
 from burnish.tensorir.intrinsics import INTRINSICS
@@ -72,3 +74,18 @@ def test_names_that_are_none_here_say_what_does_it() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
         te.nonsense  # noqa: B018
     assert not set(te._ELSEWHERE) & set(te.__all__)
+
+
+def test_a_function_of_c_is_a_value_of_scalars() -> None:
+    a = te.placeholder((8,), name="A")
+    b = te.compute((8,), lambda i: te.call_extern("float32", "twice", a[i]) + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    text = "define float @twice(float %x) { %y = fadd float %x, %x ret float %y }"
+    s[b].pragma(b.op.axis[0], "import_llvm", text)
+    assert "twice(A[i]) + 1" in str(burnish.lower(s, [a, b], simple_mode=True))
+    x, y = np.arange(8, dtype=np.float32), np.zeros(8, np.float32)
+    burnish.build(s, [a, b], target="llvm")["main"](x, y)
+    np.testing.assert_array_equal(y, 2 * x + 1)
+    func = te.create_prim_func([a, b])
+    burnish.build(func, objects=[text])["main"](x, y)
+    np.testing.assert_array_equal(y, 2 * x + 1)

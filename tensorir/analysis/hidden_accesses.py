@@ -43,8 +43,6 @@ def bare_accesses(s: Stmt) -> Iterator[tuple[Stmt, list[Buffer], list[Buffer]]]:
         case LetStmt():
             yield from _loads(s, [s.value])
             yield from bare_accesses(s.body)
-        case Evaluate():
-            yield from _loads(s, [s.value])
         case _:
             loads, stores = accessed_buffers(s)
             if loads or stores:

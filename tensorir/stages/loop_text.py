@@ -39,6 +39,7 @@ from ..expr import (
     CompareOp,
     Div,
     Expr,
+    ExternCall,
     FloatImm,
     FloorDiv,
     FloorMod,
@@ -262,6 +263,8 @@ class _Text:
                 return f"-{self.expr(a)}"
             case Call(op, args):
                 return f"{op}({', '.join([self.expr(a) for a in args])})"
+            case ExternCall(symbol, args):
+                return f"{symbol}({', '.join([self.expr(a) for a in args])})"
             case Let(var, value, body):
                 held = self.expr(value)
                 return f"(let {self.bind(var, var.name)} = {held} in {self.expr(body)})"

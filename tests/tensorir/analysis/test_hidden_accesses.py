@@ -158,3 +158,25 @@ def test_a_block_with_views_moves_as_a_whole() -> None:
     sch = Schedule(func, seed=0)
     sch.parallel(sch.get_loops("C")[0])
     assert_same(func, sch.func)
+
+
+def test_a_call_with_a_pointer_is_a_store_outside_of_blocks() -> None:
+    text = """
+with T.block("O"):
+    T.reads(A[0:8])
+    T.writes(D[0:8])
+    B = T.alloc_buffer((8,))
+    C = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = A[vi]
+    T.evaluate(T.call_extern("void", "f", C.access_ptr("w"), B.access_ptr("r")))
+    for i in range(8):
+        with T.block("D"):
+            vi = T.axis.spatial(8, i)
+            D[vi] = C[vi] + B[vi]
+"""
+    sch = Schedule(program(text, A="(8,)", D="(8,)"), seed=0)
+    with pytest.raises(DependenceError, match="'C' is written by a statement that stands in no"):
+        sch.compute_at("B", sch.get_loops("D")[0])
