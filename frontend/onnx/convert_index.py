@@ -20,7 +20,16 @@ _REDUCTIONS = ("none", "add", "mul", "max", "min")
 @converts("GatherElements")
 def gather_elements(context: Context, node: NodeProto) -> Value:
     x, indices = context.operand(node, 0), context.operand(node, 1)
-    return context.op("gather_elements", x, indices, axis=int(attribute(node, "axis", 0)))
+    return elements_at(context, x, indices, int(attribute(node, "axis", 0)))
+
+
+def elements_at(context: Context, x: Atom, indices: Atom, axis: int) -> Atom:
+    """The elements at indices along an axis, which may be empty where no index is given."""
+    shape = context.type(indices).shape
+    if any(static_value(d) == 0 for d in shape):
+        nothing = context.scalar(0, context.type(x).dtype)
+        return context.op("broadcast_to", nothing, context.shape(shape))
+    return context.op("gather_elements", x, indices, axis=axis)
 
 
 def _points(

@@ -7,6 +7,7 @@ from onnx import NodeProto
 
 from ...support.errors import FrontendError
 from ...tensorir.expr import IntImm
+from .convert_index import elements_at
 from .data_sizes import counted, entries, positions, size_of, term_of, valid
 from .registry import Context, Value, attribute, converts, node_name
 from .term import Term
@@ -40,7 +41,7 @@ def top_k(context: Context, node: NodeProto) -> list[Value]:
         size = size_of(context, valid(k, k <= length), node, 1)
         order = context.op("argsort", x, axis=axis, descending=descending)
         order = context.op("take", order, positions(context, size).atom, axis=axis)
-    return [context.op("gather_elements", x, order, axis=axis), order]
+    return [elements_at(context, x, order, axis), order]
 
 
 @converts("CumSum", "CumProd")

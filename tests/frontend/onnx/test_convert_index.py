@@ -97,3 +97,13 @@ def test_what_cannot_be_imported() -> None:
     weights = {"d": np.int64(5), "v": np.zeros(2, np.float32)}
     message = refusal(model("y = OneHot<axis = 3>(i, d, v)", "int64[N] i", 13, weights=weights))
     assert "axis 3 of a result of 2 dims" in message
+
+
+def test_no_index_gives_no_element_of_an_empty_axis() -> None:
+    """As detectors come to, whose levels may have no box."""
+    x, i = np.zeros((0, 3), np.float32), np.zeros((0, 3), np.int64)
+    check(model("y = GatherElements(x, i)", "float[0, 3] x, int64[0, 3] i"), x=x, i=i)
+    made = model("y, at = TopK <axis = 0> (x, k)", "float[0, 3] x", outputs="float y, int64 at",
+                 weights={"k": np.array([0])})  # fmt: skip
+    found = evaluate(import_onnx(made), {"x": x})
+    assert [(f.shape, str(f.dtype)) for f in found] == [((0, 3), "float32"), ((0, 3), "int64")]
