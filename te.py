@@ -160,8 +160,9 @@ def __getattr__(name: str) -> NoReturn:
 __all__ = [
     "CommReducer", "ComputeOp", "ReduceAxis", "Schedule", "Stage", "StageAxis", "StageSchedule",
     "Tensor", "TensorSlice", "ThreadAxis", "abs", "all", "any", "atan", "atan2", "call_extern",
-    "cast", "ceil", "comm_reducer", "compute", "const", "copysign", "cos", "create_prim_func", "create_schedule",
-    "erf", "exp", "exp2", "expm1", "floor", "floordiv", "floormod", "fma", "fmod", "if_then_else",
+    "cast", "ceil", "comm_reducer", "compute", "const", "copysign", "cos", "create_prim_func",
+    "create_schedule", "erf", "exp", "exp2", "expm1", "floor", "floordiv", "floormod", "fma",
+    "fmod", "if_then_else",
     "isfinite", "isinf", "isnan", "log", "log1p", "log2", "logical_and", "logical_not",
     "logical_or", "max", "max_value", "maximum", "min", "min_value", "minimum", "placeholder",
     "pow", "power", "prod", "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "size_var",
