@@ -585,7 +585,8 @@ def compile(
     fits: ``{"head": "float32", "*": "int8-weights"}``. ``"auto"`` chooses these words by itself:
     the fastest whose outputs, of a torch module, differ from those in float64 by at most
     ``max_error`` relative to the largest element, on the example inputs or on ``samples``, a list
-    of such tuples. It compiles and runs the model many times; ``model.report`` has the table, ``model.precision`` the words.
+    of such tuples. It compiles and runs the model many times; ``model.report`` has the table,
+    ``model.precision`` the words.
 
     ``fallback="torch"`` lets torch run the operators of a torch model that cannot be compiled (FFT,
     factorisations, operators of your own), and compiles the rest; ``model.report.notes`` names
