@@ -282,6 +282,12 @@ def gather(context: Context, node: NodeProto) -> Value:
     axis = int(attribute(node, "axis", 0))
     index = context.operand(node, 1)
     sizes = context.sizes(context.required(node, 0))
+    chosen = context.type(index).shape
+    if sizes is None and any(static_value(d) == 0 for d in chosen):
+        kind = context.type(context.operand(node, 0))
+        axis %= max(kind.ndim, 1)
+        left = context.shape([*kind.shape[:axis], *chosen, *kind.shape[axis + 1 :]])
+        return context.op("broadcast_to", context.scalar(0, kind.dtype), left)
     if not isinstance(index, Constant):
         return context.op("take", context.operand(node, 0), index, axis=axis)
     positions = [int(i) for i in context.array(index).reshape(-1)]

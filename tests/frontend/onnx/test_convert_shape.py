@@ -375,3 +375,9 @@ def test_a_pad_value_that_is_data_leaves_the_sizes_known(x: str) -> None:
     made = model("y = Pad(x, p, v)", f"{x}, float v", weights={"p": np.array([1, 0, 0, 2])})
     imported = check(made, x=np.ones((2, 3), np.float32), v=np.float32(7))
     assert "bind_size" not in operators_of(imported)
+
+
+def test_no_index_gathers_nothing_of_an_empty_axis() -> None:
+    x, i = np.zeros((2, 0, 3), np.float32), np.zeros(0, np.int64)
+    made = model("y = Gather <axis = 1> (x, i)", "float[2, 0, 3] x, int64[0] i")
+    assert operators_of(check(made, x=x, i=i)) == ["broadcast_to"]
