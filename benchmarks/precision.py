@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -34,7 +34,7 @@ def _linear(rows: int) -> tuple[Any, list[Any]]:
     return torch.nn.Linear(768, 3072), [torch.randn(rows, 768)]
 
 
-MODELS = {
+MODELS: dict[str, Callable[[], tuple[Any, Sequence[Any]]]] = {
     **{f"linear-{rows}": partial(_linear, rows) for rows in (1, 4, 32, 128)},
     "bert": transformer.bert,
     "gpt2": transformer.gpt2,

@@ -241,8 +241,8 @@ class _Quantization:
             low, high = range_of(seen, way.ranges, symmetric=way.symmetric)
             if high > low:
                 correction = self._correction(call, np.mean(means[n], axis=0))
-                found = Range(low, high, correction, way.symmetric)
-                layers[n] = QuantizedLayer(layer_name(w.name), found)
+                limits = Range(low, high, correction, way.symmetric)
+                layers[n] = QuantizedLayer(layer_name(w.name), limits)
         return layers
 
     def _correction(self, call: Call, mean: np.ndarray) -> np.ndarray | None:

@@ -97,8 +97,8 @@ def weight_of(call: Call, dtypes: tuple[str, ...] = ("float32",)) -> Constant | 
 def scaled_product(owner: ExprMutator, call: Call, made: Sequence[Atom], bits: int) -> Value:
     """A ``linear`` or ``matmul`` with the words, scales (and zero points) in place of its weight.
     Rows of half precision are widened; sums and bias are float32, rounded once."""
-    x, *bias = (call.args[0], *call.args[2:])
-    kind = type_of(x)
+    operands: list[Atom] = [call.args[0], *call.args[2:]]
+    kind = type_of(operands[0])
     assert isinstance(kind, TensorType)
 
     def emit(name: str, *args: Atom, **attrs: object) -> Var:
@@ -106,7 +106,8 @@ def scaled_product(owner: ExprMutator, call: Call, made: Sequence[Atom], bits: i
 
     is_half = kind.dtype != "float32"
     if is_half:
-        x, *bias = [emit("astype", a, dtype="float32") for a in (x, *bias)]
+        operands = [emit("astype", a, dtype="float32") for a in operands]
+    x, *bias = operands
     value = call_op("scaled_linear", x, *made, bits=bits).with_span(call.span)
     if bias:
         value = call_op("add", owner.emit(value, "scaled"), *bias).with_span(call.span)
