@@ -23,6 +23,7 @@ import numpy as np
 
 import burnish
 
+from ..driver.quantize import quantize
 from ..models import resnet, transformer
 from ..support.host import native_target
 
@@ -63,7 +64,7 @@ def models_of(module: Any, inputs: Sequence[Any], threads: int | None = 1) -> di
     made = {}
     for p in SHOWN:
         if p == QUANTIZE:
-            made[p] = burnish.quantize(module, [tuple(inputs)], threads=threads)
+            made[p] = quantize(module, [tuple(inputs)], threads=threads)
         else:
             made[p] = burnish.compile(module, tuple(inputs), precision=p, threads=threads)
     return made
