@@ -28,11 +28,11 @@ class CapturedGraph(nn.Module):
         self, gm: GraphModule, examples: Sequence[Any], as_inputs: Sequence[int] = ()
     ) -> None:
         super().__init__()
-        self.numbers = _numbers(gm, examples)
-        """Numbers by the place of their input."""
-        self.gm = _with_numbers(gm, self.numbers) if self.numbers else gm
         nodes = [n for n in gm.graph.nodes if n.op == "placeholder"]
         self._fakes = [n.meta.get("example_value", e) for n, e in zip(nodes, examples, strict=True)]
+        self.numbers = {**_numbers(gm, examples), **_constants(self._fakes)}
+        """Numbers by the place of their input."""
+        self.gm = _with_numbers(gm, self.numbers) if self.numbers else gm
         self.weights = [i for i, e in enumerate(examples) if _is_weight(e) and i not in as_inputs]
         self.marks = {i: mark(examples[i]) for i in self.weights}
         for i in self.weights:
@@ -72,7 +72,8 @@ class CapturedGraph(nn.Module):
 
     def has_numbers(self, args: Sequence[Any]) -> bool:
         """Whether a call gives the numbers that are in the graph."""
-        return all(_is_same(args[i].item(), n) for i, n in self.numbers.items())
+        given = ((args[i], n) for i, n in self.numbers.items())
+        return all(_is_same(a.item() if isinstance(a, torch.Tensor) else a, n) for a, n in given)
 
     def dynamic_shapes(self) -> tuple[dict[str, Any]] | None:
         """Names for the dims whose sizes are symbols, in the compiler's form; None without any.
@@ -100,6 +101,12 @@ def _numbers(gm: GraphModule, examples: Sequence[Any]) -> dict[int, float]:
         and node.users
         and all(u.op == "call_method" and u.target == "item" for u in node.users)
     }
+
+
+def _constants(examples: Sequence[Any]) -> dict[int, float]:
+    """The sizes that are constants by now: Dynamo found out what they have to be."""
+    sizes = {i: e.node.expr for i, e in enumerate(examples) if isinstance(e, torch.SymInt)}
+    return {i: int(expr) for i, expr in sizes.items() if expr.is_Integer}
 
 
 def _with_numbers(gm: GraphModule, numbers: Mapping[int, float]) -> GraphModule:

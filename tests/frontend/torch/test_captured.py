@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._dynamo.source import ConstantSource
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from burnish.frontend.torch.captured import CapturedGraph, gives_new_tensors, mark, wants_gradients
 
@@ -82,3 +84,22 @@ def test_numbers_in_tensors_are_numbers_again() -> None:
         given = [*examples]
         given[at] = torch.tensor(number, dtype=torch.float64)
         assert graph.has_numbers(given) is is_same
+
+
+class Times(nn.Module):
+    def forward(self, x: torch.Tensor, n: int) -> Any:
+        return (x * n,)
+
+
+def test_a_size_that_has_become_a_constant_is_no_input() -> None:
+    shapes, source = ShapeEnv(), ConstantSource("n")
+    symbol = shapes.create_symbol(5, source=source, dynamic_dim=DimDynamic.DYNAMIC)
+    size = shapes.create_symintnode(symbol, hint=5, source=source)
+    assert size == 5, "which settles it"
+    x = torch.randn(2, 3)
+    graph = CapturedGraph(torch.fx.symbolic_trace(Times()), [x, size])
+    assert graph.numbers == {1: 5}
+    assert graph.inputs == [0]
+    assert graph.has_numbers([x, 5])
+    assert not graph.has_numbers([x, 6])
+    torch.testing.assert_close(graph(x)[0], x * 5)
