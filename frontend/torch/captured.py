@@ -64,7 +64,8 @@ class CapturedGraph(nn.Module):
         given |= {i: getattr(self, f"weight_{i}") for i in self.weights}
         given |= self.numbers
         given |= {i: given[at].shape[axis] for i, (at, axis) in self.sizes.items()}
-        return self.gm(*[given[i] for i in range(len(self._fakes))])
+        # A graph's own __call__ prints what it raises, also where that is caught.
+        return nn.Module.__call__(self.gm, *[given[i] for i in range(len(self._fakes))])
 
     def changed(self, args: Sequence[Any]) -> list[int]:
         """The weights that a call gives in another state than the graph was captured with."""

@@ -156,9 +156,9 @@ def select(context: Context, node: Node) -> Atom:
 def split(context: Context, node: Node) -> list[Atom]:
     """The pieces of an axis, in order; their sizes are those torch gave the results."""
     x, axis = context.operand(node.args[0]), int(arguments(node)["dim"])
-    if any(not isinstance(fake.shape[axis], int) for fake in node.meta["val"] if fake.ndim):
-        return _named_pieces(context, node, x, axis)
     unbinds = base_name(node) == "unbind"
+    if not unbinds and any(not isinstance(f.shape[axis], int) for f in node.meta["val"]):
+        return _named_pieces(context, node, x, axis)
     pieces: list[Atom] = []
     begin = 0
     for i, fake in enumerate(node.meta["val"]):

@@ -124,18 +124,33 @@ def import_exported_program(
         try:
             made = _imported(program, places, parameters, source, fallback, equal)
         except TypeInferenceError as error:
-            equal.append(_merged(error, equal))
+            equal.append(_merged(error, equal, _symbols(program, places)))
         else:
             return replace(made, seconds={"import": time.perf_counter() - start})
 
 
-def _merged(error: TypeInferenceError, equal: Sequence[tuple[str, str]]) -> tuple[str, str]:
+def _merged(
+    error: TypeInferenceError, equal: Sequence[tuple[str, str]], symbols: SymbolTable
+) -> tuple[str, str]:
     """The names of two sizes of inputs that an operator needs to be one, and of which torch does
     not say that they are: a call checks it. Raises the error where it is about anything else."""
     a, b = error.dims or (None, None)
     if not isinstance(a, DimVar) or not isinstance(b, DimVar) or (a.name, b.name) in equal:
         raise error
+    if not {a.name, b.name} <= set(symbols.dim_names):
+        raise error  # a size that data tell
     return a.name, b.name
+
+
+def _symbols(
+    program: ExportedProgram,
+    places: Sequence[tuple[int, int, str]],
+    equal: Sequence[tuple[str, str]] = (),
+) -> SymbolTable:
+    """The dims of a program's inputs."""
+    fakes = _input_fakes(program)
+    found = symbols_of([s for f in fakes for s in _sizes(f)])
+    return SymbolTable(found, _names(fakes, places), equal)
 
 
 def _imported(
@@ -149,8 +164,7 @@ def _imported(
     """The import of a program that is pure and known; dims of ``equal`` names are one."""
     structure = CallStructure.of(program, parameters)
     fakes = _input_fakes(program)
-    found = symbols_of([s for f in fakes for s in _sizes(f)])
-    symbols = SymbolTable(found, _names(fakes, places), equal)
+    symbols = _symbols(program, places, equal)
     structure.ranges = _ranges(program, fakes, symbols)
     builder = BlockBuilder()
     context = Context(builder, symbols)

@@ -346,12 +346,12 @@ class _Tiling:
 
 def _together(panels: int, vectors: int, rows: int, known: Instructions) -> int:
     """How many panels a tile of few rows works on at once, to have 8 independent sums in flight.
-    Beside the sums stand one element of X and a row of W, but where its vectors are used once,
-    straight from memory."""
+    Beside the sums stand one element of X and a row of W, but where a multiply-add uses its vectors
+    once, straight from memory."""
     together = 1
     while panels % (together * 2) == 0 and rows * vectors * together < 8:
         wide = vectors * together * 2
-        held = 0 if rows == 1 and known.reads_memory else wide
+        held = 0 if rows == 1 and known.fma and known.reads_memory else wide
         if rows * wide + held + 1 > known.registers:
             break
         together *= 2
