@@ -112,7 +112,8 @@ def test_no_slow_kernel_goes_without_a_note(monkeypatch: pytest.MonkeyPatch) -> 
     for rule in (MatmulRule, ProductsRule):
         monkeypatch.setattr(rule, "apply", refuse)
     x = torch.zeros(300, 300)
-    report = burnish.compile(Product(lambda x: x @ x), example_inputs=(x,), threads=1).report
+    product, wide = Product(lambda x: x @ x), "llvm -mcpu=skylake-avx512"
+    report = burnish.compile(product, example_inputs=(x,), target=wide, threads=1).report
     (kernel,) = report.schedules.values()
     assert kernel.rule == "reduction"
     assert [rule for rule, _ in kernel.refusals] == ["matmul", "products"]

@@ -81,7 +81,7 @@ def test_passes_of_other_names_are_named() -> None:
     for name, here in transform._ELSEWHERE.items():
         with pytest.raises(AttributeError, match=rf"{name}'; here it is {re.escape(here)} "):
             getattr(transform, name)
-        if "." not in here:
+        if "." not in here and not here.startswith("nothing: "):
             assert here in transform.__all__
     with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
         transform.nonsense  # noqa: B018
