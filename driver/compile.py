@@ -594,8 +594,9 @@ def compile(
     slow, run the nodes of an ONNX model that cannot be compiled. Such a model cannot be saved.
 
     An index that is out of range is taken to the nearest element, where eager PyTorch raises.
-    ``checked=True`` looks at all indices first, and raises IndexRangeError, which names the
-    operator and its line; ``model.report.notes`` says what that costs.
+    ``checked=True`` looks at all indices first, and at the class numbers of one_hot, and raises
+    IndexRangeError, which names the operator and its line, for what eager PyTorch or ONNX refuses;
+    ``model.report.notes`` says what that costs.
 
     ``passes`` are graph passes of your own: a list, which runs in front of the compiler's, or
     ``burnish.transform.pipeline()`` with passes inserted by name.

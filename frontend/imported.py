@@ -14,6 +14,9 @@ from typing import Any
 from ..graphir.module import IRModule
 from ..support.call_form import CallForm
 
+LOOK_UPS = ("take", "gather_elements", "scatter_elements", "advanced_index", "scatter_index")
+"""Our operators that read or write at places that data say."""
+
 
 @dataclass(frozen=True)
 class SizeRelation:
@@ -35,6 +38,16 @@ class Question:
 
     wanted: str | int | SizeRelation
     reason: str
+
+
+@dataclass(frozen=True)
+class IndexRange:
+    """What the foreign framework asks of the indices of a call, where our operator takes more of
+    them: none is negative. ``operator`` names the call; of None it is a look-up, whose indices
+    count along an axis, otherwise its first operand holds numbers below ``size``."""
+
+    operator: str | None = None
+    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -104,6 +117,9 @@ class Imported:
     places: Mapping[str, str] = field(default_factory=dict)
     """Variable of ``main`` to where it comes from in the foreign model: ``net.py:12``, or the name
     of a value."""
+
+    index_ranges: Mapping[str, IndexRange] = field(default_factory=dict)
+    """By the variable of ``main`` that a call is bound to."""
 
     functions: Mapping[str, Callable[..., None]] = field(default_factory=dict)
     """The environment functions that ``main`` calls and nobody has registered: operators that the

@@ -185,7 +185,10 @@ def _import(
         ),
         functions=context.fallback.functions if context.fallback else {},
         variables={n: v.name for n, v in context.values.items() if isinstance(v, Var)},
-        places={v.name: n for n, v in context.values.items() if isinstance(v, Var)},
+        places={
+            **context.look_ups,
+            **{v.name: n for n, v in context.values.items() if isinstance(v, Var)},
+        },
         question=question,
     )
 

@@ -45,6 +45,7 @@ from ...support.writer import NameTable
 from ...tensorir.expr import Expr, IntImm, as_expr
 from ...tensorir.expr import Var as DimVar
 from .. import sizes_as_data
+from ..imported import LOOK_UPS
 from ..registry import ConverterRegistry
 from .narrow import NARROW, NarrowKind, to_stored
 
@@ -246,6 +247,10 @@ class Context:
         """Some of them are of the inputs' shapes alone."""
         self.may_ask_types = False
         """The shapes of the inputs are not all known, and may be asked for."""
+        self.place = ""
+        """What the model's own node that is read makes."""
+        self.look_ups: dict[str, str] = {}
+        """That of each look-up at places of data, by its variable."""
         self.functions_made: dict[str, Function] = {}
         """Functions of the module beside ``main``: the loops of its program."""
         self.function_names = NameTable(["main"])
@@ -490,6 +495,8 @@ class Context:
     def op(self, name: str, *args: Atom, **attrs: Any) -> Var:
         """Emit an operator call. Raises FrontendError for a result beyond all memory."""
         made = self.builder.emit(call_op(name, *args, **attrs))
+        if name in LOOK_UPS:
+            self.look_ups[made.name] = self.place
         size = static_shape(self.type(made).shape)
         if size is not None and math.prod(size) > MOST_RESULTS:
             raise FrontendError(

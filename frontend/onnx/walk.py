@@ -86,6 +86,8 @@ def _convert(context: Context, node: NodeProto) -> None:
     where = node_name(node)
     if context.depth > 0:
         _count(context, where)
+    outer = context.place
+    context.place = outer or next(filter(None, node.output), where)
     try:
         results = _results(context, node)
     except BurnishError as error:
@@ -95,6 +97,8 @@ def _convert(context: Context, node: NodeProto) -> None:
     except (AttributeError, TypeError, ValueError, IndexError, ZeroDivisionError) as error:
         # attributes of a wrong kind, axes out of range: the model breaks ONNX's rules
         raise FrontendError(f"{where} is not valid ONNX: {error}.") from error
+    finally:
+        context.place = outer
     for name, value in zip(node.output, results, strict=False):
         if name:
             context.values[name] = value

@@ -12,7 +12,9 @@ from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType
 from ...support.dtype import DType
 from ...tensorir.expr import IntImm
+from ..imported import IndexRange
 from ..scatter import scatter_elements
+from .convert_index import row
 from .registry import INDEX, Context, arguments, base_name, converts
 
 INT64 = DType("int64")
@@ -71,6 +73,25 @@ def index_put(context: Context, node: Node) -> Var:
         x, updates, how = context.cast(x, BYTE), context.cast(updates, BYTE), _OF_BOOLS[how]
     result = context.op("scatter_index", x, updates, *found, axes=tuple(axes), reduction=how)
     return context.op("astype", result, dtype="bool") if dtype.is_bool else result
+
+
+@converts("aten.index_add.default", "aten.index_copy.default")
+def index_add(context: Context, node: Node) -> Atom:
+    """Slices of ``source`` at places of one axis. Scalars are vectors of one."""
+    given = arguments(node)
+    kind = context.type(context.operand(given["self"]))
+    x, source, places = (
+        row(context, context.operand(given[key])) for key in ("self", "source", "index")
+    )
+    alpha = context.static(given.get("alpha", 1), "alpha")
+    if alpha != 1:
+        source = context.op("multiply", source, context.number(alpha, kind.dtype))
+    how, is_bool = "add" if base_name(node) == "index_add" else "none", kind.dtype.is_bool
+    if is_bool and how == "add":
+        x, source, how = context.cast(x, BYTE), context.cast(source, BYTE), _OF_BOOLS[how]
+    axes = (int(given["dim"]) % max(kind.ndim, 1),)
+    result = context.op("scatter_index", x, source, places, axes=axes, reduction=how)
+    return context.cast(result if kind.ndim else context.reshaped(result, kind), kind.dtype)
 
 
 def _put_masked(
@@ -188,7 +209,10 @@ def one_hot(context: Context, node: Node) -> Atom:
     x = context.operand(given["self"])
     dtype = context.type(x).dtype
     classes = constant(np.arange(count), dtype)
-    hot = context.op("equal", context.op("expand_dims", x, axis=-1), classes)
+    wide = context.op("expand_dims", x, axis=-1)
+    context.look_ups[wide.name] = node
+    context.index_ranges[wide.name] = IndexRange("one_hot", count)
+    hot = context.op("equal", wide, classes)
     return context.cast(hot, context.result_type(node).dtype)
 
 

@@ -384,6 +384,17 @@ def put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> T
     return flat.index_put((places,), source.reshape(-1), accumulate).reshape(x.shape)
 
 
+@decomposes(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor)
+def index_fill(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """Places count from the end where they are negative; those of index_copy, which torch's
+    decomposition is made of, must not be."""
+    row = x.reshape(1) if not x.ndim else x
+    one = value.to(x.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=x.dtype)
+    places = [None] * (dim % row.ndim) + [index]
+    result: Tensor = aten.index_put.default(row, places, one)
+    return result.reshape(x.shape)
+
+
 @decomposes(aten.take.default)
 def take(x: Tensor, index: Tensor) -> Tensor:
     """At places of the elements in a row."""
@@ -492,7 +503,7 @@ def embedding_bag(
     starts = offsets[:bags]
     element = torch.arange(indices.shape[0], device=indices.device, dtype=starts.dtype)
     bag = searchsorted(starts, element, right=True) - 1
-    rows = weight[indices]
+    rows = weight.index_select(0, indices)
     counted = torch.ones_like(bag)
     if padding_idx >= 0:
         counted = (indices != padding_idx).to(bag.dtype)

@@ -27,7 +27,7 @@ from ...graphir.type import ShapeType
 from ...support.errors import BurnishError, FrontendError, TypeInferenceError
 from ...tensorir.dim_text import print_dim
 from ...tensorir.expr import Var as DimVar
-from ..imported import Imported
+from ..imported import Imported, IndexRange
 from . import (
     convert_control,
     convert_create,
@@ -44,6 +44,7 @@ from . import (
     convert_sort,
     convert_window,
 )
+from .convert_index import refuses_negative
 from .decompose import all_operators, prepare_program
 from .export import check_eval_mode, export_lock, export_module, program_inputs
 from .fallback import Fallback, can_fall_back, is_complex, must_fall_back, real_of
@@ -206,7 +207,14 @@ def _imported(
         ),
         functions=context.fallback.functions if context.fallback else {},
         variables=values,
-        places={values[n.name]: line_of(n) for n in program.graph.nodes if n.name in values},
+        places={
+            **{name: line_of(n) for name, n in context.look_ups.items()},
+            **{values[n.name]: line_of(n) for n in program.graph.nodes if n.name in values},
+        },
+        index_ranges={
+            **{v: IndexRange() for v, n in context.look_ups.items() if refuses_negative(n)},
+            **context.index_ranges,
+        },
     )
 
 

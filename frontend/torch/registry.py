@@ -28,6 +28,7 @@ from ...support.writer import NameTable
 from ...tensorir.expr import Expr
 from ...tensorir.expr import Var as DimVar
 from .. import sizes_as_data
+from ..imported import LOOK_UPS, IndexRange
 from ..registry import ConverterRegistry
 from .symbols import SymbolTable
 
@@ -144,6 +145,10 @@ class Context:
         self.functions_made: dict[str, Function] = {}
         """Functions of the module beside main: loops."""
         self.function_names = NameTable(["main"])
+        self.look_ups: dict[str, Node] = {}
+        """The node that each look-up at places of data is of, by its variable."""
+        self.index_ranges: dict[str, IndexRange] = {}
+        """Calls whose operands torch refuses some values of, by their variables."""
 
     # -- operands -----------------------------------------------------------------------------
     def value(self, argument: Any) -> Any:
@@ -248,7 +253,10 @@ class Context:
     # -- results ------------------------------------------------------------------------------
     def op(self, name: str, *args: Atom, **attrs: Any) -> Var:
         """Emit an operator call."""
-        return self.builder.emit(call_op(name, *args, **attrs), "lv")
+        made = self.builder.emit(call_op(name, *args, **attrs), "lv")
+        if name in LOOK_UPS and self.node is not None:
+            self.look_ups[made.name] = self.node
+        return made
 
     def cast(self, atom: Atom, dtype: DType) -> Atom:
         """The value in another dtype; itself where it has it."""
