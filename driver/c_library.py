@@ -184,6 +184,9 @@ const {name}_tensor *{name}_output(int i);
             above = "" if r.high is None else f" || {at} > {r.high}"
             problem = _quoted(f"{r.name} has to be {wanted}")
             bounds.append(f"    if ({at} < {r.low}{above}) return {problem};\n")
+        for condition in self.body.conditions:
+            problem = _quoted(f"the sizes have to be such that {condition}")
+            bounds.append(f"    if (!{sizes.expression(condition)}) return {problem};\n")
         for text in self.body.dims:
             sizes.expression(text)
         names = ", ".join(map(_quoted, self.dims))

@@ -13,8 +13,11 @@ import torch
 from torch import nn
 
 import burnish
+from burnish import graph
 from burnish.driver.compile import CompiledModel
 from burnish.support.errors import ArtifactError, NotCompiledError
+from burnish.tensorir.expr import IntImm
+from burnish.tensorir.expr import Var as DimVar
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 
@@ -172,6 +175,47 @@ int main(void) {
         "n is negative",
         "n has to be from 3 to 80",
         "n has to be from 3 to 80",
+    ]
+
+
+@needs_compiler
+def test_sizes_that_make_a_negative_one_are_refused(tmp_path: Path) -> None:
+    m = DimVar("m")
+    x, y = (graph.Var(n, graph.tensor_type(s)) for n, s in (("x", (m, 4)), ("y", (4, 4))))
+    size = (m - 4, IntImm(4))
+    bb = burnish.BlockBuilder()
+    with bb.function("main", [x, y]):
+        one = graph.constant(np.float32(1))
+        ones = bb.emit(graph.op("broadcast_to", one, graph.ShapeExpr(size, graph.ShapeType(size))))
+        rows = bb.emit(graph.op("cumsum", ones, axis=0))
+        made = bb.emit(graph.op("concat", y, rows, axis=0))
+        bb.emit_func_output(bb.emit(graph.op("add", made, x)))
+    model = burnish.compile(bb.get())
+    model.export_library(tmp_path)
+    example = built(tmp_path, "model")
+    given = np.zeros((7, 4), np.float32), np.ones((4, 4), np.float32)
+    for name, array in zip("xy", given, strict=True):
+        array.tofile(tmp_path / name)
+    assert ran(example, "m=7", "x", "y") == model(*given).tobytes()
+    done = subprocess.run([example, "model.weights", "m=3"], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 1
+    assert "there is no memory for this size, or the model does not take it" in str(done.stderr)
+    (tmp_path / "example.c").write_text("""
+#include "model.h"
+#include <stdio.h>
+int main(void) {
+    int64_t m = 3;
+    model_model *model = model_load("model.weights", NULL);
+    puts(model_run(model, &m, NULL, NULL));
+    printf("%d\\n", (int)model_output_bytes(0, &m, NULL));
+    model_free(model);
+    return 0;
+}
+""")
+    done = subprocess.run([built(tmp_path, "model")], cwd=tmp_path, check=True, capture_output=True)
+    assert done.stdout.decode().splitlines() == [
+        "the sizes have to be such that m - 4 >= 0",
+        "-1",
     ]
 
 
