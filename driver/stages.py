@@ -52,7 +52,7 @@ from .kernels import CompiledKernel, KernelBuilds, compile_kernels, compile_segm
 from .precision import Precision, Selection
 from .report import CompileReport
 
-_FUSED = "30-fused"
+_UNFUSED, _FUSED = "20-legalized", "30-fused"
 
 MUCH = 16 << 20
 """Bytes of constants from which on a compilation returns the memory it needed no longer."""
@@ -229,7 +229,10 @@ def _finish(
         module.weights.weight(constant).keep_own()
     functions = module.prim_funcs.items()
     kernels = compile_kernels(functions, target, report, corridor.dump, corridor.builds)
-    program = link_program(module, kernels, target, report, corridor.dump, segments=segments)
+    unfused = corridor.stages.get(_UNFUSED)
+    program = link_program(
+        module, kernels, target, report, corridor.dump, segments=segments, unfused=unfused
+    )
     corridor.dump.write("70-bytecode", lambda: print_program(program), suffix=".txt")
     report.workspace_bytes = workspace_bytes(program, threads)
     if report.constant_bytes >= MUCH:
@@ -390,6 +393,7 @@ def link_program(
     dump: Dump,
     *,
     segments: bool,
+    unfused: IRModule | None = None,
 ) -> Program:
     """The VM program of a module and the object code it needs, segments included."""
     infos = {
@@ -397,7 +401,7 @@ def link_program(
         for name, c in kernels.items()
     }
     with report.stage("70-bytecode"):
-        program, plans = emit_program(module, infos, segments=segments)
+        program, plans = emit_program(module, infos, segments=segments, unfused=unfused)
     program.objects = distinct_images(kernels)
     program.objects += [compile_segment(plan, target, report, dump) for plan in plans]
     program.target = describe_target(target)

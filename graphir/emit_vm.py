@@ -23,13 +23,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ..support.errors import CodegenError
-from ..tensorir.arith import Analyzer
-from ..tensorir.expr import Expr, IntImm
+from ..tensorir.expr import Expr
 from ..tensorir.expr import Var as DimVar
 from ..tensorir.visitor import free_vars
 from ..vm.assembler import Assembler, FunctionBuilder
 from ..vm.program import Arg, Param, Program, Reg, ResultSpec, TensorSpec
 from .analysis import bound_dims
+from .computed_sizes import computed_sizes, may_be_negative, unfused_sizes
 from .dim import print_dim, shape_equal
 from .expr import Function, ShapeExpr
 from .linearize import (
@@ -56,11 +56,16 @@ from .type import ShapeType, TensorType, TupleType, Type, dims_of, substitute_ty
 
 
 def emit_program(
-    module: IRModule, kernels: Mapping[str, KernelInfo], *, segments: bool = True
+    module: IRModule,
+    kernels: Mapping[str, KernelInfo],
+    *,
+    segments: bool = True,
+    unfused: IRModule | None = None,
 ) -> tuple[Program, list[SegmentPlan]]:
     """The program of a module, and the segments its kernels need beside their own object code.
 
     ``kernels`` describes the compiled PrimFuncs by name; all of them become kernels of the program.
+    ``unfused`` is the module before fusion, whose sizes are checked too.
     Without ``segments`` each kernel is called by the interpreter, for profiling and for comparison.
     Raises CodegenError for what is not legalised and UnknownFunctionError for a missing kernel.
     """
@@ -79,6 +84,8 @@ def emit_program(
         with asm.function(name, params, _result(func.ret_type, changed), names) as builder:
             late = {rename[v] for v in computed}
             emitter = _Emitter(asm, builder, list(rename.values()), late, segments)
+            if unfused is not None and isinstance(before := unfused.functions.get(name), Function):
+                emitter.add_unfused(unfused_sizes(before.body, linear, changed))
             emitter.body(linear)
             plans += emitter.plans
     return asm.finish(), plans
@@ -115,29 +122,6 @@ def _result(kind: Type, rename: Mapping[DimVar, DimVar]) -> ResultSpec:
             return TensorSpec((str(len(values)),), "int64")
 
 
-LARGEST = 1 << 38
-"""Of a dim's values, for what is proved of sizes."""
-
-
-def _sizes(ops: Iterable[Op]) -> Iterator[Expr]:
-    """What kernels are told of sizes, and the sizes of what is written."""
-    for op in ops:
-        if isinstance(op, KernelOp):
-            yield from op.dims
-        for memory in written(op):
-            yield from memory.type.shape
-
-
-def _may_be_negative(dim: Expr) -> bool:
-    """Whether a size is negative for some values of dims, as far as can be told."""
-    if isinstance(dim, (IntImm, DimVar)):
-        return False
-    analyzer = Analyzer()
-    for var in free_vars([dim]):
-        analyzer.bind(var, (0, LARGEST))
-    return not analyzer.can_prove(dim >= 0)
-
-
 Group = tuple[Op, ...]
 """A run of kernel calls, or a single operation of another kind."""
 
@@ -158,19 +142,30 @@ class _Emitter:
         """Dims without a value at entry: what has them in its size is allocated when it is made."""
         self.bound: set[DimVar] = set()
         """Those that have one by now."""
-        self.checked: set[Expr] = set()
-        self.unchecked: dict[Expr, None] = {}
-        """Sizes that may be negative, of dims that have no value yet."""
+        self.unfused: dict[Linear, list[Expr]] = {}
+        """The sizes that a function or branch had before fusion."""
+        self.negative: dict[str, bool] = {}
+        """Whether a size, by its text, may be negative."""
+        self.checked: set[str] = set()
+        self.unchecked: dict[str, Expr] = {}
+        """Sizes that may be negative, of dims that have no value yet, by their texts."""
         self.registers: dict[Memory, Arg] = {}
         self.returned: set[Memory] = set()
         self.start = builder.label("start")
         self.plans: list[SegmentPlan] = []
 
+    def add_unfused(self, sizes: Iterable[tuple[Linear, Expr]]) -> None:
+        """Those of dims that the function has no more are left out."""
+        known = set(self.dims)
+        for linear, size in sizes:
+            if known.issuperset(free_vars([size])):
+                self.unfused.setdefault(linear, []).append(size)
+
     def body(self, linear: Linear) -> None:
         """The whole function: entry check, arena, calls, fresh results."""
         self.f.place(self.start)
         self.f.match_shape()
-        self.check_sizes(linear.ops)
+        self.check_sizes(linear)
         groups = list(self.groups(linear.ops))
         returned = {v.memory for v in leaves(linear.result)}
         outside = [self.outside(groups, i, returned) for i in range(len(groups))]
@@ -187,28 +182,34 @@ class _Emitter:
         """The calls of a branch; its values are allocated one by one."""
         groups = list(self.groups(linear.ops))
         returned = {v.memory for v in leaves(linear.result)}
-        self.check_sizes(linear.ops, in_branch=True)
+        self.check_sizes(linear, in_branch=True)
         self.run(groups, [self.outside(groups, i, returned) for i in range(len(groups))])
         return linear.result
 
     # -- sizes
     # --------------------------------------------------------------------------------------
-    def check_sizes(self, ops: Sequence[Op], *, in_branch: bool = False) -> None:
+    def check_sizes(self, linear: Linear, *, in_branch: bool = False) -> None:
         """Refuse, before anything is written, values of dims for which a computed size is negative:
         a kernel would write beside its buffers. Those of dims that are bound on the way are checked
         behind that."""
-        for dim in dict.fromkeys(_sizes(ops)):
-            if dim in self.checked or not _may_be_negative(dim):
+        sizes = [*computed_sizes(linear), *self.unfused.get(linear, ())]
+        for text, dim in {print_dim(d): d for d in sizes}.items():
+            if text in self.checked or not self.may_be_negative(text, dim):
                 continue
             if not self.bound.issuperset(self.computed.intersection(free_vars([dim]))):
-                self.unchecked[dim] = None
+                self.unchecked[text] = dim
                 continue
             if not in_branch:
-                self.checked.add(dim)
-            self.check_size(dim)
+                self.checked.add(text)
+            self.check_size(text)
 
-    def check_size(self, dim: Expr) -> None:
-        text = print_dim(dim)
+    def may_be_negative(self, text: str, dim: Expr) -> bool:
+        """Proved once of each text."""
+        if text not in self.negative:
+            self.negative[text] = may_be_negative(dim)
+        return self.negative[text]
+
+    def check_size(self, text: str) -> None:
         self.f.check(f"{text} >= 0", f"the model computes a tensor of the size {text}")
 
     # -- memory
@@ -336,10 +337,10 @@ class _Emitter:
             case BindOp(dim, value):
                 self.f.bind_dim(dim.name, self.f.read_scalar(self.operand(value)))
                 self.bound.add(dim)
-                for size in list(self.unchecked):
+                for text, size in list(self.unchecked.items()):
                     if self.bound.issuperset(self.computed.intersection(free_vars([size]))):
-                        del self.unchecked[size]
-                        self.check_size(size)
+                        del self.unchecked[text]
+                        self.check_size(text)
             case EnvOp(name, args, outs):
                 self.f.call_env(name, [self.operand(a) for a in (*args, *outs)])
             case FunctionOp(name, args, result):
@@ -388,7 +389,7 @@ class _Emitter:
         the parameters. What the branch did not make is copied where it may live in the arena."""
         outer = dict(self.registers)
         groups = list(self.groups(branch.ops[:-1]))
-        self.check_sizes(branch.ops[:-1], in_branch=True)
+        self.check_sizes(branch, in_branch=True)
         read_last = set(read(call))
         self.run(groups, [self.outside(groups, i, read_last) for i in range(len(groups))])
         own = {m for op in branch.ops for m in written(op)}

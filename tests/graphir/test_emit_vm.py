@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from burnish.graphir.builder import BlockBuilder, call_op
-from burnish.graphir.emit_vm import _may_be_negative, emit_program
+from burnish.graphir.emit_vm import emit_program
 from burnish.graphir.expr import (
     Binding,
     BindingBlock,
@@ -393,10 +393,3 @@ def test_a_size_that_is_negative_is_refused_before_anything_is_written() -> None
         for m in (0, 3):
             with pytest.raises(ShapeMismatchError, match="a tensor of the size m - 4"):
                 machine["main"](np.ones((m, 4), np.float32), X[:1].repeat(4, 0))
-
-
-def test_sizes_that_cannot_be_negative_are_not_checked() -> None:
-    n = DimVar("n")
-    for size, checked in ((M, False), (M * n, False), ((M + 7) // 8, False), (M + n - M, False),
-                          (M - n, True), ((M - 3) // 2 + 1, True)):  # fmt: skip
-        assert _may_be_negative(size) is checked
