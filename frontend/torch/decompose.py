@@ -24,6 +24,7 @@ from . import (
     decompositions_data,
     decompositions_gamma,
     decompositions_image,
+    decompositions_losses,
     decompositions_segments,
     decompositions_special,
 )
@@ -39,7 +40,7 @@ from .registry import REGISTRY, arguments, operator_name
 
 _FURTHER_ROWS = (
     decompositions_image, decompositions_counting, decompositions_data, decompositions_gamma,
-    decompositions_segments, decompositions_special,
+    decompositions_losses, decompositions_segments, decompositions_special,
 )  # fmt: skip
 _FURTHER = global_decomposition_table["post_autograd"]
 """torch's own, of which its table for export leaves out those of core operators."""

@@ -265,3 +265,15 @@ def _antialiased(
         return torch.matmul(down, torch.matmul(x, across.t()))
     rows = torch.matmul(x.to(dtype), across.t()).round().clamp(0, 255)
     return torch.matmul(down, rows).round().clamp(0, 255).to(x.dtype)
+
+
+# -- unpooling -----------------------------------------------------------------------------------
+@decomposes(aten.max_unpool2d.default, aten.max_unpool3d.default)
+def max_unpool(x: Tensor, indices: Tensor, output_size: Sequence[int], *window: Any) -> Tensor:
+    """Elements at their places in a channel. torch's own decomposition numbers the places of all
+    channels, and writes what is out of range into another one."""
+    outer = x.shape[: x.ndim - len(output_size)]
+    inner = math.prod(x.shape[len(outer) :])
+    row = x.new_zeros((*outer, math.prod(output_size)))
+    row = row.scatter(-1, indices.reshape(*outer, inner), x.reshape(*outer, inner))
+    return row.reshape(*outer, *output_size)

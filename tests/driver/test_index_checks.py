@@ -123,6 +123,7 @@ FORMS: dict[str, tuple[Any, torch.Tensor, int]] = {
     "put": (lambda x, i: x.put(i, x[0, :3]), ROW, 30),
     "take_along_dim": (lambda x, i: x.take_along_dim(i, 0), torch.tensor([[0] * 6, [2] * 6]), 5),
     "take_along_dim of all": (lambda x, i: x.take_along_dim(i), ROW, 30),
+    "max_unpool": (lambda x, i: F.max_unpool1d(x[:2, :3], i, 2), TABLE, 6),
     "one_hot": (lambda x, i: F.one_hot(i, 7), ROW, 7),
     "nll_loss": (lambda x, i: F.nll_loss(x[:3].log(), i, reduction="none"), ROW, 6),
     "cross_entropy": (lambda x, i: F.cross_entropy(x[:3], i, label_smoothing=0.1), ROW, 6),

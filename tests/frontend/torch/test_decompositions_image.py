@@ -157,6 +157,19 @@ def test_unpooling() -> None:
         {"back": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2)},
         torch.randn(2, 3, 6, 8),
     )
+    check_all(
+        {
+            "row": lambda x: F.max_unpool1d(*F.max_pool1d(x, 2, return_indices=True), 2),
+            "larger": lambda x: F.max_unpool1d(
+                *F.max_pool1d(x, 3, 2, return_indices=True), 3, 2, output_size=[10]
+            ),
+        },
+        torch.randn(2, 3, 9),
+    )
+    check_all(
+        {"volume": lambda x: F.max_unpool3d(*F.max_pool3d(x, 2, return_indices=True), 2)},
+        torch.randn(2, 3, 4, 6, 2),
+    )
 
 
 @pytest.mark.parametrize("corners", [False, True])
