@@ -84,9 +84,10 @@ def index_add(context: Context, node: Node) -> Atom:
         row(context, context.operand(given[key])) for key in ("self", "source", "index")
     )
     alpha = context.static(given.get("alpha", 1), "alpha")
-    if alpha != 1:
-        source = context.op("multiply", source, context.number(alpha, kind.dtype))
     how, is_bool = "add" if base_name(node) == "index_add" else "none", kind.dtype.is_bool
+    if alpha != 1:
+        product = "logical_and" if is_bool else "multiply"
+        source = context.op(product, source, context.number(alpha, kind.dtype))
     if is_bool and how == "add":
         x, source, how = context.cast(x, BYTE), context.cast(source, BYTE), _OF_BOOLS[how]
     axes = (int(given["dim"]) % max(kind.ndim, 1),)
