@@ -14,6 +14,7 @@ from burnish.frontend import custom_ops
 from burnish.frontend.onnx.custom_ops import register_onnx_op
 from burnish.frontend.onnx.registry import REGISTRY
 from burnish.support.errors import BurnishError, FrontendError, UnsupportedOpError
+from burnish.vm import registry as environment
 
 X = np.linspace(-3, 3, 12, dtype=np.float32).reshape(3, 4)
 
@@ -23,6 +24,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a test registers is gone after it."""
     monkeypatch.setattr(REGISTRY, "_table", dict(REGISTRY._table))
     monkeypatch.setattr(custom_ops, "_OWN", {})
+    monkeypatch.setattr(environment, "_functions", dict(environment._functions))
 
 
 def model_of(

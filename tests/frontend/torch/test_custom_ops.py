@@ -15,6 +15,7 @@ from burnish.frontend.torch.custom_ops import register_torch_op
 from burnish.frontend.torch.registry import REGISTRY
 from burnish.graphir import op as op_table
 from burnish.support.errors import BurnishError, FrontendError, UnsupportedOpError
+from burnish.vm import registry as environment
 
 
 @torch.library.custom_op("burnish_tests::clip_softly", mutates_args=())
@@ -64,6 +65,7 @@ def tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(op_table, "_OPS", op_table.all_ops())
     monkeypatch.setattr(REGISTRY, "_table", dict(REGISTRY._table))
     monkeypatch.setattr(custom_ops, "_OWN", {})
+    monkeypatch.setattr(environment, "_functions", dict(environment._functions))
 
     @graph.define_op(name="test_clip_softly")
     def definition(x: Any, *, limit: float, scale: float) -> Any:
