@@ -253,8 +253,14 @@ def main() -> None:
         count = options.count * weights[family] // total
         for at in range(0, count, CHUNK):
             chunks.append((family, options.seed + at, min(CHUNK, count - at)))
+    checked: list[Checked] = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        checked = [c for found in pool.map(lambda a: list(run_chunk(*a)), chunks) for c in found]
+        for (family, first, count), found in zip(
+            chunks, pool.map(lambda a: list(run_chunk(*a)), chunks), strict=True
+        ):
+            failures = [c.seed for c in found if c.failure]
+            print(f"{family} {first} to {first + count - 1}: failures {failures}", flush=True)
+            checked += found
     print(report(checked))
     print(f"{time.perf_counter() - begin:.0f} s")
     sys.exit(any(c.failure for c in checked))
