@@ -231,10 +231,13 @@ def copied(x: Any) -> Any:
     return x.copy() if isinstance(x, np.ndarray) else x
 
 
-def random_inputs(params: Sequence[Param], *, size: int | None = None) -> list[Tensor]:
+def random_inputs(
+    params: Sequence[Param], *, size: int | Mapping[str, int] | None = None
+) -> list[Tensor]:
     """Random tensors for the parameters of a program: floats in [0, 1), integers 0 and 1.
 
-    Every symbolic dim gets ``size``; raises ArgumentError where there are some and it is None.
+    Every symbolic dim gets ``size``, or what it says of the dim by name; raises ArgumentError where
+    there are some and it is None.
     """
     rng = np.random.default_rng(0)
     made: list[Tensor] = []
@@ -242,16 +245,17 @@ def random_inputs(params: Sequence[Param], *, size: int | None = None) -> list[T
         names = tuple(dict.fromkeys([n for text in p.spec.shape for n in names_in(text)]))
         if names and size is None:
             raise ArgumentError(
-                f"input {p.name!r} has the symbolic dim {names[0]!r}; pass inputs of a size of "
-                "your choice."
+                f"input {p.name!r} has the named size {names[0]!r}; pass inputs of a size of your "
+                f"choice, or on the command line --sizes {names[0]}=8."
             )
-        shape = compile_shapes(p.spec.shape, names)([size or 0] * len(names))
+        values = [size[n] if isinstance(size, Mapping) else size or 0 for n in names]
+        shape = compile_shapes(p.spec.shape, names)(values)
         if p.spec.dtype == "bfloat16":
             made.append(array(rng.random(shape), "bfloat16"))
         elif p.spec.dtype.startswith("float"):
             made.append(array(rng.random(shape).astype(p.spec.dtype)))
         else:
-            values = empty(shape, p.spec.dtype)
-            values.data[...] = rng.integers(0, 2, shape)
-            made.append(values)
+            whole = empty(shape, p.spec.dtype)
+            whole.data[...] = rng.integers(0, 2, shape)
+            made.append(whole)
     return made

@@ -47,6 +47,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
+def _sizes(text: str) -> dict[str, int]:
+    """``batch=8,length=128`` by name."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, is_given, size = part.partition("=")
+        if not is_given or not size.strip().isdecimal():
+            raise argparse.ArgumentTypeError(f"expected NAME=N,..., as in batch=8; found {text!r}")
+        found[name.strip()] = int(size)
+    return found
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="burnish",
@@ -68,6 +79,12 @@ def _parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("--threads", type=int, default=None, help="threads of a call")
 
+    def add_sizes(sub: argparse.ArgumentParser, text: str) -> None:
+        sub.add_argument(
+            "--sizes", action="append", default=[], type=_sizes, metavar="NAME=N,...", help=text
+        )
+
+    at = "what named sizes are in random inputs, e.g. batch=8,length=128"
     sub = add("compile", "Compile a model and print the report.")
     add_model(sub)
     sub.add_argument("-o", "--output", metavar="FILE.burnish", help="save the compiled model")
@@ -83,19 +100,23 @@ def _parser() -> argparse.ArgumentParser:
     sub = add("run", "Run a model on .npy inputs (or random ones) and print or keep the outputs.")
     add_model(sub)
     _add_inputs(sub)
+    add_sizes(sub, at)
     sub.add_argument(
         "--output", metavar="FILE.npz", help="keep the outputs as output_0, output_1, ..."
     )
     sub = add("bench", "Time a model on random inputs.")
     add_model(sub)
+    add_sizes(sub, at)
     sub = add("profile", "Show where the time of a call goes, kernel by kernel.")
     add_model(sub)
     _add_inputs(sub)
+    add_sizes(sub, at)
     sub.add_argument("--seconds", type=float, default=0.5, help="how long to measure (0.5)")
     sub.add_argument("--trace", metavar="FILE.json", help="keep a run for chrome://tracing")
     sub = add("verify", "Compare an ONNX model with ONNX's reference evaluator, value by value.")
     add_model(sub)
     _add_inputs(sub)
+    add_sizes(sub, at)
     sub.add_argument(
         "--tolerance", type=float, help="the largest error, relative to a value's largest element"
     )
@@ -106,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     sub = add("tune", "Tune a model's kernels into a database. Ctrl-C keeps what was found.")
     add_model(sub)
+    add_sizes(sub, "named sizes to measure at, e.g. batch=1; repeatable: one program for all")
     sub.add_argument("--minutes", type=float, help="budget in minutes")
     sub.add_argument("--trials", type=int, help="budget in measured candidates")
     sub.add_argument("--database", default="burnish-records.db", help="where records are kept")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from ..vm.shape_text import names_in
 from .arrays import random_inputs
 from .compile import CompiledModel, compile
 from .console import format_seconds, print_table
+from .given_sizes import whole_sizes
 from .kernels import resolve_target
 from .load import load
 from .loaded_model import LoadedModel
@@ -84,11 +85,19 @@ def run_inspect(options: argparse.Namespace) -> int:
     return 0
 
 
-def _inputs(model: CompiledModel | LoadedModel, files: Sequence[str]) -> list[Any]:
-    """The arrays of some files, or random ones for a model of static shapes."""
+def _inputs(
+    model: CompiledModel | LoadedModel,
+    files: Sequence[str],
+    sizes: Sequence[Mapping[str, int]] = (),
+) -> list[Any]:
+    """The arrays of some files, or random ones, of ``sizes`` where the model has named sizes."""
     if not files:
-        params = model.executable.program.functions["main"].params
-        return [t.numpy() if t.dtype != "bfloat16" else t for t in random_inputs(params)]
+        program = model.executable.program.functions["main"]
+        shapes = [text for p in program.params for text in p.spec.shape]
+        names = list(dict.fromkeys([n for text in shapes for n in names_in(text)]))
+        given = whole_sizes(sizes, "--sizes", names)
+        tensors = random_inputs(program.params, size=given[0] if given else None)
+        return [t.numpy() if t.dtype != "bfloat16" else t for t in tensors]
     loaded = []
     for name in files:
         try:
@@ -100,7 +109,7 @@ def _inputs(model: CompiledModel | LoadedModel, files: Sequence[str]) -> list[An
 
 def run_run(options: argparse.Namespace) -> int:
     model = _load(options)
-    result = model.run(_inputs(model, options.input))
+    result = model.run(_inputs(model, options.input, options.sizes))
     outputs = list(result) if isinstance(result, (list, tuple)) else [result]
     if options.output:
         arrays: dict[str, Any] = {f"output_{i}": np.asarray(o) for i, o in enumerate(outputs)}
@@ -115,7 +124,7 @@ def run_run(options: argparse.Namespace) -> int:
 
 def run_bench(options: argparse.Namespace) -> int:
     model = _load(options)
-    inputs = _inputs(model, ())
+    inputs = _inputs(model, (), options.sizes)
     timing = time_interleaved({"model": lambda: model(*inputs)}, seconds=0.1)["model"]
     print(
         f"minimum {format_seconds(timing.minimum)}, median {format_seconds(timing.median)} a call"
@@ -125,7 +134,7 @@ def run_bench(options: argparse.Namespace) -> int:
 
 def run_profile(options: argparse.Namespace) -> int:
     model = _load(options)
-    found = model.profile(*_inputs(model, options.input), seconds=options.seconds)
+    found = model.profile(*_inputs(model, options.input, options.sizes), seconds=options.seconds)
     print(found)
     if options.trace:
         print(f"wrote {found.to_chrome_trace(options.trace)}")
@@ -134,7 +143,7 @@ def run_profile(options: argparse.Namespace) -> int:
 
 def run_verify(options: argparse.Namespace) -> int:
     model = _compile(options)
-    found = model.verify(*_inputs(model, options.input), tolerance=options.tolerance)
+    found = model.verify(*_inputs(model, options.input, options.sizes), tolerance=options.tolerance)
     print(found)
     return 0 if found else 1
 
@@ -152,6 +161,7 @@ def run_tune(options: argparse.Namespace) -> int:
         result = model.tune(
             trials=options.trials,
             minutes=options.minutes,
+            sizes=options.sizes,
             database=database,
             task_scheduler=options.task_scheduler,
             patience=None if options.no_plateau else PATIENCE,

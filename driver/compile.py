@@ -41,6 +41,7 @@ from .arrays import copied, random_inputs
 from .auto_precision import AUTO, check_bound, choose_precision, with_choice
 from .callable_model import CallableModel
 from .executable import Executable
+from .given_sizes import Sizes, whole_sizes
 from .index_checks import with_checked_indices
 from .kernel_facts import KernelFacts, kernel_facts
 from .kernels import resolve_target
@@ -58,11 +59,11 @@ from .sources import (
     origin_of,
     reference_of,
 )
-from .specialize import Sizes, chained, check_sizes, describe, fits, specialised
+from .specialize import chained, check_sizes, describe, fits, specialised
 from .stages import ScheduleChoice, compile_module, recompile
 from .tasks import extract_tasks
 from .threads import thread_count
-from .timing import Timing, time_interleaved
+from .timing import Timing, mean_timing, time_interleaved
 from .tune import ScheduledBy, TuneResult, tune_tasks
 from .verification import Verification
 from .weights import changed_weights, digest_weights
@@ -460,6 +461,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         *,
         trials: int | None = None,
         minutes: float | None = None,
+        sizes: Sizes | Sequence[Sizes] = (),
         database: TuningDatabase | str | Path | None = None,
         strategy: str = "evolutionary",
         task_scheduler: str = "gradient",
@@ -479,20 +481,30 @@ class CompiledModel(CallableModel[ModelSignature]):
         ``verbose`` is 1 for a table or lines on stderr, 2 for a line a measurement. Ctrl-C ends the
         search, not the tune: what was found until then is used.
 
+        A model of named sizes is tuned for ``sizes``, as in ``[{"batch": 1}, {"batch": 32}]``: each
+        candidate is measured at all of them, and the one program that comes of it has the best
+        geometric mean; kernels whose sizes only data tell are left alone. Without ``sizes`` only
+        kernels of fixed sizes are tuned.
+
         The old and the new program are timed in turns on random inputs at the end; signatures
-        compiled later get the best records too. Kernels with symbolic sizes are not tuned. Raises
-        NotCompiledError, TuningError.
+        compiled later get the best records too. Raises NotCompiledError, ArgumentError,
+        TuningError.
         """
         current = self._require("tune")
         if trials is None and minutes is None:
             trials = 64 * max(1, len(current.executable.report.kernels))
         records = database if isinstance(database, TuningDatabase) else TuningDatabase(database)
-        tasks = extract_tasks(current.executable.stages["30-fused"], self._target)
-        if not tasks:
+        names = current.imported.dim_names
+        measured = whole_sizes(sizes, "sizes", names)
+        tasks = extract_tasks(current.executable.stages["30-fused"], self._target, measured)
+        if not tasks and names and not measured:
+            given = ", ".join([f"{n!r}: 1" for n in names])
             raise TuningError(
-                "the model has no kernel of static sizes to tune; compile it without "
-                "dynamic_shapes."
+                "the model has no kernel of fixed sizes to tune. Say at which sizes it is to be "
+                f"measured, as in tune(sizes=[{{{given}}}])."
             )
+        if not tasks:
+            raise TuningError("the model has no kernel that can be tuned.")
         result = tune_tasks(
             tasks,
             records,
@@ -514,7 +526,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         if executable.program.objects == current.executable.program.objects:
             return result
         new = ModelSignature(current.imported, executable, self._threads)
-        result.before, result.after = _time_both(current, new)
+        result.before, result.after = _time_both(current, new, measured)
         result.kept = result.after.is_less_than(result.before)
         if result.kept:
             self._schedule = schedule
@@ -676,10 +688,19 @@ def _refuse_examples(model: Any, example_inputs: Any, dynamic_shapes: Any) -> No
         )
 
 
-def _time_both(old: CompiledSignature, new: ModelSignature) -> list[Timing]:
+def _time_both(
+    old: CompiledSignature, new: ModelSignature, sizes: Sequence[Sizes]
+) -> tuple[Timing, Timing]:
+    """The times of both programs; of several sizes the geometric means."""
     params = old.executable.program.functions["main"].params
-    inputs = random_inputs(params, size=_TIMED_SIZE)
     before, after = old.machine()["main"], new.machine()["main"]
-    contenders = {"before": lambda: before(*inputs), "after": lambda: after(*inputs)}
-    times = time_interleaved(contenders, rounds=_TIMED_ROUNDS)
-    return [times["before"], times["after"]]
+    found: tuple[list[Timing], list[Timing]] = ([], [])
+    for given in sizes or (_TIMED_SIZE,):
+        inputs = random_inputs(params, size=given)
+        times = time_interleaved(
+            {"before": partial(before, *inputs), "after": partial(after, *inputs)},
+            rounds=max(3, _TIMED_ROUNDS // max(1, len(sizes))),
+        )
+        found[0].append(times["before"])
+        found[1].append(times["after"])
+    return mean_timing(found[0]), mean_timing(found[1])

@@ -8,7 +8,7 @@ one. All have the same weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,42 +16,29 @@ from ..frontend.imported import Imported
 from ..graphir.module import IRModule
 from ..graphir.passes.bind_symbolic_vars import BindSymbolicVars
 from ..graphir.weights import forked
-from ..support.errors import ArgumentError, nearest
+from ..support.errors import ArgumentError
+from .given_sizes import Sizes, sets_of_sizes, verify_name
 from .signature import CompiledSignature, Entry
 
-Sizes = Mapping[str, int]
 MOST = 8
 """Sets of sizes that a model is specialised for."""
 
 
 def check_sizes(specialize: Any) -> tuple[Sizes, ...]:
     """The sets of sizes that were asked for. Raises ArgumentError for anything else."""
-    given = [specialize] if isinstance(specialize, Mapping) else specialize
-    if not isinstance(given, (list, tuple)) or not all(isinstance(s, Mapping) for s in given):
-        raise ArgumentError(
-            f'specialize takes sizes by name, as in [{{"batch": 1}}]; found {specialize!r}.'
-        )
+    given = sets_of_sizes(specialize, "specialize")
     if len(given) > MOST:
         raise ArgumentError(
             f"specialize takes up to {MOST} sets of sizes, each a program; found {len(given)}."
         )
-    for sizes in given:
-        for name, size in sizes.items():
-            if isinstance(size, bool) or not isinstance(size, int) or size < 0:
-                raise ArgumentError(f"specialize: {name} cannot be {size!r}; expected a size.")
-    return tuple([dict(s) for s in given if s])
+    return tuple([s for s in given if s])
 
 
 def specialised(imported: Imported, sizes: Sizes) -> Imported:
     """The import with some of its named sizes bound. Its weights are the import's, in a table of
     their own. Raises ArgumentError for names that there are not."""
     for name in sizes:
-        if name not in imported.dim_names:
-            raise ArgumentError(
-                f"specialize: no input has a size {name!r}; there are "
-                f"{', '.join(imported.dim_names) or 'none'}.{nearest(name, imported.dim_names)} "
-                "Sizes get names by dynamic_shapes, or in an ONNX file."
-            )
+        verify_name(name, "specialize", imported.dim_names)
     known = imported.module
     (table,) = forked([known.weights])
     bound = BindSymbolicVars(sizes, "main")(IRModule(known.functions, known.attrs, table))

@@ -3,20 +3,28 @@ module."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from ..graphir.analysis import solve_shape_vars
+from ..graphir.dim import substitute_dim
+from ..graphir.expr import CallDPS
 from ..graphir.module import IRModule
+from ..graphir.op import type_of
 from ..graphir.passes.legalize import LEGALIZED
 from ..support.errors import TuningError
 from ..support.node import walk
 from ..support.target import Target
+from ..tensorir.expr import Expr, IntImm
+from ..tensorir.expr import Var as DimVar
 from ..tensorir.function import PrimFunc
-from ..tuner.records.apply import best_schedule
+from ..tensorir.visitor import free_vars
+from ..tuner.records.apply import best_schedule, task_on_record
 from ..tuner.records.database import TuningDatabase
 from ..tuner.session import Space, TuningProgress, database_path, tune_task
 from ..tuner.task import TuneTask
+from .given_sizes import Sizes, whole_sizes
 from .kernels import resolve_target
 from .schedule import Schedule
 
@@ -33,6 +41,7 @@ def tune_tir(
     task_name: str = "main",
     seed: int | None = None,
     *,
+    sizes: Sizes | Sequence[Sizes] = (),
     strategy: str = "evolutionary",
     cost_model: str | None = None,
     on_progress: Callable[[TuningProgress], None] | None = None,
@@ -46,11 +55,13 @@ def tune_tir(
     records are kept in ``work_dir/records.db`` and a later call goes on from them. ``strategy`` is
     ``evolutionary``, ``random`` or ``replay_trace``, ``cost_model`` what the first ranks by:
     ``learned``, ``analytic`` or ``random``; None is the learned one where xgboost is installed.
-    ``seed`` (or BURNISH_SEED, or 0) fixes the search. Raises TuningError for a function with
-    symbolic sizes, a target that is not this machine, a space that never applies, a file that is no
-    database.
+    A function of symbolic sizes is measured at each of ``sizes``, as in ``[{"n": 1}, {"n": 64}]``,
+    and its one schedule is judged by the geometric mean of the times. ``seed`` (or BURNISH_SEED, or
+    0) fixes the search. Raises ArgumentError for sizes that the function has not, TuningError for a
+    function with symbolic sizes without any, a target that is not this machine, a space that never
+    applies, a file that is no database.
     """
-    task = make_task(mod, target, task_name)
+    task = make_task(mod, target, task_name, sizes)
     task.verify_tunable()
     database = TuningDatabase(database_path(work_dir))
     try:
@@ -82,11 +93,10 @@ def compile_tir(
     """A schedule of ``mod`` with the best record applied: ``sch.mod``, ``sch.trace``.
 
     The record may have been made for a function with other names: the result has those of ``mod``.
-    Raises TuningError, naming the nearest records, where there is none for this function and
-    target.
+    Of a function of symbolic sizes it is a record at the sizes that were measured last. Raises
+    TuningError, naming the nearest records, where there is none for this function and target.
     """
-    task = make_task(mod, target, name)
-    task.verify_tunable()
+    task = task_on_record(database, make_task(mod, target, name))
     module = IRModule.from_expr(mod) if isinstance(mod, PrimFunc) else mod
     key = next(n for n, f in module.prim_funcs.items() if f is task.func)
 
@@ -102,13 +112,22 @@ def compile_tir(
     return sch
 
 
-def make_task(mod: IRModule | PrimFunc, target: Target | str, name: str) -> TuneTask:
-    """The task of one PrimFunc of a module; TuningError where it is not clear which one."""
+def make_task(
+    mod: IRModule | PrimFunc,
+    target: Target | str,
+    name: str,
+    sizes: Sizes | Sequence[Sizes] = (),
+) -> TuneTask:
+    """The task of one PrimFunc of a module; TuningError where it is not clear which one,
+    ArgumentError for sizes that it does not have."""
     if not isinstance(mod, (IRModule, PrimFunc)):
         raise TuningError(
             f"Expected an IRModule or a PrimFunc to tune; found {type(mod).__name__}."
         )
-    return TuneTask(name, prim_func_of(mod, name), resolve_target(target))
+    func = prim_func_of(mod, name)
+    names = [v.name for v in func.shape_vars]
+    values = [tuple([given[n] for n in names]) for given in whole_sizes(sizes, "sizes", names)]
+    return TuneTask(name, func, resolve_target(target), sizes=tuple(dict.fromkeys(values)))
 
 
 def prim_func_of(mod: IRModule | PrimFunc, name: str) -> PrimFunc:
@@ -127,27 +146,47 @@ def prim_func_of(mod: IRModule | PrimFunc, name: str) -> PrimFunc:
     )
 
 
-def extract_tasks(module: IRModule, target: Target) -> list[TuneTask]:
+def extract_tasks(module: IRModule, target: Target, sizes: Sequence[Sizes] = ()) -> list[TuneTask]:
     """A task for each distinct PrimFunc that legalisation made, weighted by the number of its
-    calls."""
+    calls. Functions of symbolic sizes are measured at what each of ``sizes``, values of the
+    module's named sizes, makes of these; left out where ``sizes`` do not tell them."""
     found: dict[str, TuneTask] = {}
     for name, func in module.prim_funcs.items():
-        if not func.attr(LEGALIZED) or func.attr("is_scheduled") or func.shape_vars:
+        if not func.attr(LEGALIZED) or func.attr("is_scheduled"):
             continue
-        calls = _count_calls(module, name)
-        task = TuneTask(name, func, target, weight=max(calls, 1))
-        known = found.get(task.workload)
-        weight = task.weight + (known.weight if known else 0)
-        first = known or task
-        found[task.workload] = TuneTask(first.name, first.func, target, weight=weight)
+        calls = _calls(module, name)
+        task = TuneTask(name, func, target, weight=max(len(calls), 1))
+        known = found.get(task.workload, replace(task, weight=0))
+        values: list[tuple[int, ...]] = []
+        if func.shape_vars:
+            values = [v for call in calls for v in _sizes_at(func, call, sizes)]
+            if not values:
+                continue
+        found[task.workload] = replace(
+            known,
+            weight=known.weight + task.weight,
+            sizes=tuple(dict.fromkeys([*known.sizes, *values])),
+        )
     return list(found.values())
 
 
-def _count_calls(module: IRModule, name: str) -> int:
-    count = 0
-    for func in module.graph_functions.values():
-        for n in walk(func):
-            callee: Any = getattr(n, "func", None)
-            if getattr(callee, "name", None) == name:
-                count += 1
-    return count
+def _calls(module: IRModule, name: str) -> list[CallDPS]:
+    """The calls of a PrimFunc."""
+    nodes = [n for func in module.graph_functions.values() for n in walk(func)]
+    return [n for n in nodes if isinstance(n, CallDPS) and n.func.name == name]
+
+
+def _sizes_at(func: PrimFunc, call: CallDPS, sizes: Sequence[Sizes]) -> list[tuple[int, ...]]:
+    """The callee's sizes at one call where the model's are ``sizes``; those left out that are empty
+    or not told."""
+    solved = solve_shape_vars(func, [type_of(a) for a in call.args], call.out_type)
+    found = []
+    for given in sizes:
+        known: dict[DimVar, Expr] = {}
+        for dim in solved.values():
+            known |= {v: IntImm(given[v.name]) for v in free_vars([dim]) if v.name in given}
+        dims = [substitute_dim(solved[v], known) for v in func.shape_vars]
+        values = [d.value for d in dims if isinstance(d, IntImm) and d.value > 0]
+        if len(values) == len(dims):
+            found.append(tuple(values))
+    return found

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,16 @@ class Timing:
     def is_less_than(self, other: Timing) -> bool:
         """Whether both are smaller: one alone may be luck."""
         return self.minimum < other.minimum and self.median < other.median
+
+
+def mean_timing(timings: Sequence[Timing]) -> Timing:
+    """The geometric means of several; one itself."""
+    if len(timings) == 1:
+        return timings[0]
+    return Timing(
+        statistics.geometric_mean([t.minimum for t in timings]),
+        statistics.geometric_mean([t.median for t in timings]),
+    )
 
 
 def time_interleaved(

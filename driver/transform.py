@@ -46,7 +46,7 @@ from ..support.passes import (
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
-from ..tuner.records.apply import best_schedule
+from ..tuner.records.apply import best_schedule, task_on_record
 from ..tuner.records.database import TuningDatabase
 from ..tuner.records.records_io import open_records
 from ..tuner.task import TuneTask
@@ -110,7 +110,7 @@ def best_or_none(
 ) -> PrimFunc | None:
     """``func`` under the best record of the database that stands the checks, None where there is
     none; ``note`` is told of those that do not (None: a UserWarning says so)."""
-    return best_of_task(TuneTask(func.name, func, target), database, note)
+    return best_of_task(task_on_record(database, TuneTask(func.name, func, target)), database, note)
 
 
 def best_of_task(

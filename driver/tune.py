@@ -22,7 +22,7 @@ from ..tuner.measuring.pipeline import CANDIDATE_LIMIT, Pools, local_pools
 from ..tuner.measuring.reference_pool import ReferencePool
 from ..tuner.measuring.remote import Cluster
 from ..tuner.measuring.roofline import measure_peaks, roofline_seconds
-from ..tuner.records.apply import set_aside_notes
+from ..tuner.records.apply import set_aside_notes, task_on_record
 from ..tuner.records.database import TuningDatabase
 from ..tuner.search.final_heat import final_heat
 from ..tuner.search.strategies import make_model, verify_strategy
@@ -87,9 +87,9 @@ class ScheduledBy:
     notes: list[str] = field(default_factory=list)
 
     def __call__(self, func: PrimFunc, target: Target) -> PrimFunc:
-        task = TuneTask(func.name, func, target)
         found = None
         try:
+            task = task_on_record(self.database, TuneTask(func.name, func, target))
             found = best_of_task(task, self.database, self._note)
             # What a search or an earlier compilation has set aside is news to this one too.
             for text in set_aside_notes(self.database, task):

@@ -32,7 +32,7 @@ from .search.final_heat import final_heat
 from .search.search import SearchStrategy
 from .search.space import analytic_choices, default_space
 from .search.strategies import make_model, make_strategy, verify_strategy
-from .task import TuneTask
+from .task import TuneTask, largest
 
 Space = SpaceFunction | Sequence[SpaceFunction] | None
 
@@ -94,6 +94,7 @@ def tune_task(
         first=first if analytic_first else (),
         seen=database.seen(task.workload, task.target_key),
         group=group_name(task.workload, task.target_key),
+        sizes=largest(task.sizes),
     )
     progress = TuningProgress(
         task, max_trials, best=database.best_seconds(task.workload, task.target_key)

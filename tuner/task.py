@@ -3,19 +3,27 @@
 A workload is a PrimFunc up to the names in it (``structural_hash``) and up to the attributes that
 only tell where it came from. A record belongs to a workload and a target key: CPU name, features,
 thread limit and the schema version of the records. Nothing here searches or measures.
+
+A function of named sizes is measured at several of them: its task says which, its time is the
+geometric mean of theirs (each counts alike, however long a call takes there), and they are part of
+its target key, because times at other sizes are others.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 from ..support.errors import TuningError
 from ..support.host import native_target, resolve
 from ..support.node import replace, walk
 from ..support.structural import structural_hash
 from ..support.target import Target
+from ..tensorir.bind_sizes import bind_sizes
 from ..tensorir.expr import (
     Add,
     Call,
@@ -33,6 +41,9 @@ from ..tensorir.function import PrimFunc
 from ..tensorir.stmt import Block, BlockRealize, BufferStore
 
 SCHEMA_VERSION = 2
+Sizes: TypeAlias = tuple[tuple[int, ...], ...]
+"""Values of a function's symbolic sizes, once for each measurement."""
+_SIZES = " sizes="
 _COUNTED = (Add, Sub, Mul, Div, Min, Max, Call)
 _MEANT = ("is_scheduled", "inplace", "layout_free", "layout_maps")
 """The attributes that decide what code a function may become; all others are left out of
@@ -47,12 +58,14 @@ def strip_attrs(func: PrimFunc) -> PrimFunc:
 @dataclass(frozen=True)
 class TuneTask:
     """``func`` is unscheduled; ``weight`` is how often the model calls it; what the target leaves
-    open is taken from this machine."""
+    open is taken from this machine. ``sizes`` are what a function's symbolic sizes are measured at:
+    tuples of values, in the order of ``func.shape_vars``."""
 
     name: str
     func: PrimFunc
     target: Target
     weight: int = field(default=1, kw_only=True)
+    sizes: Sizes = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "target", resolve(self.target))
@@ -69,29 +82,42 @@ class TuneTask:
 
     @property
     def target_key(self) -> str:
-        """What of the target decides whether a measurement made for it holds."""
-        return target_key(self.target)
+        """What of the target decides whether a measurement made for it holds, and the sizes that
+        were measured."""
+        return target_key(self.target) + sizes_key(self.sizes)
+
+    @cached_property
+    def instances(self) -> tuple[PrimFunc, ...]:
+        """The function at each of the sizes; itself where it is static."""
+        return instances_of(self.stripped, self.sizes)
 
     @cached_property
     def flop(self) -> float:
-        """Floating-point operations of one call (intrinsics count one); 0 where sizes are
-        symbolic."""
-        return count_flop(self.func)
+        """Floating-point operations of one call (intrinsics count one): at several sizes the
+        geometric mean, as of the times."""
+        return geometric_mean([count_flop(f) for f in self.instances])
 
     def verify_tunable(self) -> None:
-        """Raise TuningError unless the function can be searched over: static, with blocks, and with
-        nothing but tensors for parameters."""
+        """Raise TuningError unless the function can be searched over: static or with sizes to
+        measure, with blocks, and with nothing but tensors for parameters."""
         name, func = self.name, self.func
         if not isinstance(func.body, BlockRealize):
             raise TuningError(
                 f"{name!r} is lowered: it has no blocks left to schedule. Tune the function before "
                 "it is lowered."
             )
-        if func.shape_vars:
-            dims = ", ".join(repr(v.name) for v in func.shape_vars)
+        known = func.shape_vars
+        dims = ", ".join(repr(v.name) for v in known)
+        if known and not self.sizes:
             raise TuningError(
-                f"{name!r} has symbolic sizes ({dims}), and a measurement needs numbers. Bind "
-                "them: tune the function with the sizes that matter."
+                f"{name!r} has symbolic sizes ({dims}), and a measurement needs numbers. Say which "
+                f"with sizes=, a list of dicts: sizes=[{{{known[0].name!r}: 1}}, "
+                f"{{{known[0].name!r}: 64}}]."
+            )
+        if any(len(values) != len(known) for values in self.sizes):
+            raise TuningError(
+                f"{name!r} has the sizes ({dims}), and the task measures {self.sizes}: each of "
+                f"these needs {len(known)} values."
             )
         scalars = [p.name for p in func.params if isinstance(p, Var)]
         if scalars:
@@ -122,6 +148,41 @@ class TuneTask:
             f"{host.triple}{lacks}: what is measured here says nothing about it. Tune on that "
             "machine, with the target 'native', and bring its records here."
         )
+
+
+def instances_of(func: PrimFunc, sizes: Sizes) -> tuple[PrimFunc, ...]:
+    """``func`` at each of the sizes; alone itself where there are none."""
+    if not sizes:
+        return (func,)
+    known = func.shape_vars
+    return tuple([bind_sizes(func, dict(zip(known, values, strict=True))) for values in sizes])
+
+
+def sizes_key(sizes: Sizes) -> str:
+    """The sizes' part of a record's key, after the target's; empty without sizes."""
+    listed = ";".join([",".join(map(str, values)) for values in sizes])
+    return f"{_SIZES}{listed}" if sizes else ""
+
+
+def sizes_of_key(key: str) -> Sizes:
+    """The sizes that a record's key names; none where its function was static. A key is text of a
+    file: raises ValueError where it names no numbers."""
+    _, found, listed = key.partition(_SIZES)
+    if not found:
+        return ()
+    return tuple([tuple(map(int, values.split(","))) for values in listed.split(";")])
+
+
+def largest(sizes: Sizes) -> tuple[int, ...]:
+    """The sizes of the most elements: those a cost model is asked about."""
+    return max(sizes, key=math.prod, default=())
+
+
+def geometric_mean(values: Sequence[float]) -> float:
+    """The geometric mean; 0 where a value is, and of one value itself."""
+    if len(values) == 1 or min(values) <= 0:
+        return min(values)
+    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def target_key(target: Target) -> str:

@@ -164,7 +164,7 @@ def test_random_inputs_fit_the_parameters() -> None:
     ]
     assert 0 <= made[0].numpy().min() < made[0].numpy().max() < 1
     assert made[0].tolist() == random_inputs(params, size=2)[0].tolist()
-    with pytest.raises(errors.ArgumentError, match="'x' has the symbolic dim 'n'"):
+    with pytest.raises(errors.ArgumentError, match="'x' has the named size 'n'"):
         random_inputs(params)
 
 

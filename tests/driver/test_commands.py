@@ -117,9 +117,28 @@ def test_run_takes_symbolic_models_with_inputs_only(
     path = str(save(tmp_path / "dynamic.onnx", ["batch", 3]))
     code, _, err = run(capsys, "run", path)
     assert code == 2
-    assert "ArgumentError: input 'x' has the symbolic dim 'batch'" in err
+    assert "ArgumentError: input 'x' has the named size 'batch'" in err
     np.save(tmp_path / "x.npy", np.zeros((4, 3), np.float32))
     assert run(capsys, "run", path, "--input", str(tmp_path / "x.npy"))[0] == 0
+
+
+def test_named_sizes_are_given_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(save(tmp_path / "dynamic.onnx", ["batch", 3]))
+    code, out, _ = run(capsys, "run", path, "--sizes", "batch=2")
+    assert (code, out.partition("\n")[0]) == (0, "output 0: float32 (2, 3)")
+    code, out, _ = run(capsys, "bench", path, "--sizes", "batch=5")
+    assert (code, out.partition(" ")[0]) == (0, "minimum")
+    code, _, err = run(capsys, "bench", path, "--sizes", "rows=5")
+    assert code == 2
+    assert "--sizes: no input has a size 'rows'; there are batch." in err
+    with pytest.raises(SystemExit):
+        run(capsys, "bench", path, "--sizes", "batch")
+    assert "expected NAME=N,..., as in batch=8; found 'batch'" in capsys.readouterr().err
+    records = str(tmp_path / "records.db")
+    arguments = ("--trials", "2", "-q", "--sizes", "batch=1", "--sizes", "batch=9")
+    assert run(capsys, "tune", path, "--database", records, *arguments)[0] == 0
+    with TuningDatabase(records) as database:
+        assert {r.target.partition(" sizes=")[2] for r in database.records()} == {"1;9"}
 
 
 def test_bench_prints_a_time(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from burnish.driver.kernels import resolve_target
 from burnish.driver.tasks import extract_tasks
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
-from burnish.support.errors import TuningError
+from burnish.support.errors import ArgumentError, TuningError
 from burnish.support.structural import structural_hash
 from burnish.tensorir.function import PrimFunc
 from burnish.tests.tuner.programs import InlineExecutor, matmul, tiled, unbuildable, wrong
@@ -151,9 +151,10 @@ def test_the_nearest_records_are_named(inline: InlineExecutor) -> None:
 
 def test_symbolic_functions_and_other_machines_are_refused(inline: InlineExecutor) -> None:
     symbolic = matmul(burnish.te.var("n"))
-    for call in (tune, lambda mod: burnish.compile_tir(TuningDatabase(), mod)):
-        with pytest.raises(TuningError, match="symbolic sizes"):
-            call(symbolic)
+    with pytest.raises(TuningError, match="symbolic sizes"):
+        tune(symbolic)
+    with pytest.raises(TuningError, match="no record for 'main'"):
+        burnish.compile_tir(TuningDatabase(), symbolic)
     with pytest.raises(TuningError, match="is another machine"):
         tune(matmul(), target="llvm -mcpu=neoverse-n1")
     assert inline.calls == []
@@ -221,5 +222,72 @@ def test_only_unscheduled_static_kernels_of_legalisation_are_tasks() -> None:
     module["matmul"] = module["matmul"].with_attr("is_scheduled", True)
     module["mine"] = matmul()
     assert [t.name for t in extract_tasks(module, resolve_target("native"))] == ["exp"]
-    symbolic = burnish.transform.LegalizeOps()(parse_module(MODEL.replace("(4, 8)", '("n", 8)')))
-    assert extract_tasks(symbolic, resolve_target("native")) == []
+    assert extract_tasks(symbolic(), resolve_target("native")) == []
+
+
+def symbolic() -> IRModule:
+    """The model of any number of rows."""
+    return burnish.transform.LegalizeOps()(parse_module(MODEL.replace("(4, 8)", '("n", 8)')))
+
+
+def test_named_sizes_are_tasks_at_the_sizes_that_are_given() -> None:
+    found = extract_tasks(symbolic(), resolve_target("native"), [{"n": 1}, {"n": 64}, {"n": 1}])
+    assert sorted((t.name, t.weight, t.sizes) for t in found) == [
+        ("exp", 1, ((1,), (64,))),
+        ("matmul", 2, ((1,), (64,))),
+    ]
+    # A kernel whose sizes are not told, or empty, is left alone.
+    assert extract_tasks(symbolic(), resolve_target("native"), [{"m": 1}, {"n": 0}]) == []
+
+
+DOUBLED = """
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor(("n", 8), "float32"), w: R.Tensor((8, 8), "float32")):
+        with R.dataflow():
+            a = R.matmul(x, w)
+            b = R.concat((a, x), axis=0)
+            c = R.matmul(b, w)
+            R.output(c)
+        return c
+"""
+
+
+def test_a_kernels_sizes_are_those_of_its_calls() -> None:
+    """One kernel, called with rows of the model and with twice as many."""
+    module = burnish.transform.LegalizeOps()(parse_module(DOUBLED))
+    found = {t.name: t for t in extract_tasks(module, resolve_target("native"), [{"n": 3}])}
+    products = [t for name, t in found.items() if name.startswith("matmul")]
+    assert sorted(s for t in products for s in t.sizes) == [(3,), (6,)]
+
+
+def test_a_function_of_named_sizes_is_tuned_for_some(inline: InlineExecutor) -> None:
+    func = matmul(burnish.te.var("n"))
+    database = tune(func, space=None, max_trials=3, sizes=[{"n": 24}, {"n": 40}])
+    assert {r.target.partition(" sizes=")[2] for r in database.records()} == {"24;40"}
+    sch = burnish.compile_tir(database, func)
+    best = min((r for r in database.records()), key=lambda r: r.best or 9.0)
+    assert structural_hash(strip_attrs(sch.mod.prim_funcs["main"])) == best.candidate
+    built = burnish.build(sch.mod)["main"]
+    for n in (1, 24, 33):
+        check_product(built, n)
+    module = burnish.transform.ApplyDatabase(database, tasks.ONE_THREAD)(IRModule.from_expr(func))
+    assert structural_hash(strip_attrs(module["main"])) == best.candidate
+    tune(func, space=None, max_trials=1, sizes={"n": 8})  # one set alone
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"),
+    [
+        ([{"m": 8}], "no input has a size 'm'; there are n"),
+        ([{"n": 0}], "n cannot be 0; expected 1 or more"),
+        ([{"n": True}], "n cannot be True"),
+        ([{}], "leaves 'n' open"),
+        ([8], "takes sizes by name"),
+        ((), r"Say which with sizes="),
+    ],
+)
+def test_sizes_that_are_none(inline: InlineExecutor, sizes: Any, message: str) -> None:
+    with pytest.raises((ArgumentError, TuningError), match=message):
+        tune(matmul(burnish.te.var("n")), sizes=sizes)

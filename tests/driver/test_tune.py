@@ -154,8 +154,37 @@ def test_budgets_that_are_none(static: CompiledModel, budget: dict[str, Any], me
 
 
 def test_symbolic_models_are_not_tuned(dynamic: CompiledModel) -> None:
-    with pytest.raises(errors.TuningError, match="compile it without dynamic_shapes"):
+    with pytest.raises(errors.TuningError, match=r"as in tune\(sizes=\[{'batch': 1}\]\)"):
         dynamic.tune(trials=1)
+    with pytest.raises(errors.ArgumentError, match="no input has a size 'rows'"):
+        dynamic.tune(trials=1, sizes=[{"rows": 1}])
+
+
+def test_a_model_of_named_sizes_is_tuned_for_some(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """One program for all sizes, measured at two, with a real worker."""
+    module = nn.Sequential(nn.Linear(24, 16), nn.ReLU()).eval()
+    model = burnish.compile(module, (torch.rand(2, 24),), dynamic_shapes=({0: "batch"},), threads=1)
+    sizes = [{"batch": 1}, {"batch": 20}]
+    shapes: list[int] = []
+
+    def time_interleaved(contenders: dict[str, Any], **_: Any) -> dict[str, Timing]:
+        shapes.append(contenders["after"]().shape[0])
+        return {"before": SLOWER, "after": FASTER}
+
+    monkeypatch.setattr("burnish.driver.compile.time_interleaved", time_interleaved)
+    result = model.tune(trials=4, sizes=sizes, database=tmp_path / "records.db")
+    (state,) = result.tasks
+    assert (state.task.sizes, state.done) == (((1,), (20,)), 4)
+    assert result.kept == bool(shapes)  # not timed where the analytic schedule was the best
+    assert shapes in ([], [1, 20])
+    for n in (1, 3, 20, 50):
+        x = torch.rand(n, 24)
+        torch.testing.assert_close(model(x), module(x))
+    # What was measured serves a model that is compiled with the records.
+    with TuningDatabase(tmp_path / "records.db") as database:
+        assert database.best(state.task.workload, state.task.target_key) is not None
 
 
 def test_the_verdict() -> None:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from burnish import te
 from burnish.support.errors import TuningError
 from burnish.support.host import native_target
+from burnish.support.structural import structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering import lower_func
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_func
 from burnish.tests.tuner.programs import matmul
-from burnish.tuner.task import TuneTask, count_flop, strip_attrs, target_key
+from burnish.tuner.task import (
+    TuneTask,
+    count_flop,
+    geometric_mean,
+    largest,
+    sizes_key,
+    sizes_of_key,
+    strip_attrs,
+    target_key,
+)
 
 HERE = Target("native -threads=1")
 
@@ -94,8 +106,40 @@ def test_symbolic_sizes_are_refused() -> None:
     b = te.compute((n, 8), lambda i, j: a[i, j] + 1.0, name="B")
     task = TuneTask("relu", te.create_prim_func([a, b]), HERE)
     assert task.flop == 0
-    with pytest.raises(TuningError, match=r"'relu' has symbolic sizes \('n'\)"):
+    with pytest.raises(TuningError, match=r"'relu' has symbolic sizes \('n'\).* sizes=\[{'n': 1}"):
         task.verify_tunable()
+    with pytest.raises(TuningError, match="needs 1 values"):
+        replace(task, sizes=((4, 5),)).verify_tunable()
+
+
+def test_sizes_are_measured_each_for_itself() -> None:
+    func = matmul(te.var("n"))
+    task = TuneTask("main", func, HERE, sizes=((16,), (64,)))
+    task.verify_tunable()
+    assert [structural_hash(f) for f in task.instances] == [
+        structural_hash(strip_attrs(matmul(n))) for n in (16, 64)
+    ]
+    assert task.flop == pytest.approx(2 * 32**3)  # the geometric mean
+    assert TuneTask("main", matmul(16), HERE).instances[0] is not None
+
+
+def test_times_at_other_sizes_are_others() -> None:
+    func = matmul(te.var("n"))
+    plain, sized = (TuneTask("main", func, HERE, sizes=s) for s in ((), ((1,), (8,))))
+    assert plain.workload == sized.workload
+    assert sized.target_key == f"{plain.target_key} sizes=1;8"
+    assert sizes_of_key(sized.target_key) == sized.sizes
+    assert sizes_of_key(plain.target_key) == ()
+    assert sizes_of_key(sizes_key(((1, 2), (3, 4)))) == ((1, 2), (3, 4))
+    with pytest.raises(ValueError, match="invalid literal"):
+        sizes_of_key(f"{plain.target_key} sizes=many")
+
+
+def test_the_mean_and_the_largest() -> None:
+    assert geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
+    assert geometric_mean([0.0, 8.0]) == 0.0
+    assert largest(((3, 4), (2, 7), (1, 1))) == (2, 7)
+    assert largest(()) == ()
 
 
 def test_scalar_parameters_are_refused() -> None:

@@ -10,7 +10,7 @@ nothing is exact where an index is not affine: a summary feeds a cost model, not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -152,6 +152,11 @@ def summarize(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> NestSum
     return NestSummary(tuple(reader.stores), leaves, relevance)
 
 
+def summarize_at(func: PrimFunc, sizes: Sequence[int]) -> NestSummary:
+    """``summarize`` where the function's symbolic sizes, in their order, have these values."""
+    return summarize(func, dict(zip(func.shape_vars, sizes, strict=True)) if sizes else None)
+
+
 @dataclass(frozen=True)
 class _Loop:
     var: Var
@@ -230,7 +235,8 @@ class _Reader:
     def _size(self, e: Expr) -> int:
         if self.sizes and not isinstance(e, IntImm):
             e = Analyzer().simplify(substitute(e, self.sizes))
-        return e.value if isinstance(e, IntImm) else 1
+        # A loop that does not run at these sizes counts as one turn: features are logarithms.
+        return max(1, e.value) if isinstance(e, IntImm) else 1
 
     def _read_block(
         self, s: BlockRealize, loops: tuple[_Loop, ...], env: Mapping[Var, Terms], unroll: int

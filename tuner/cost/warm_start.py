@@ -18,10 +18,10 @@ from ...tensorir.parser import parse_func
 from ...tensorir.schedule import Schedule, Trace
 from ..records.database import TuningDatabase, TuningRecord
 from ..records.replay import replay_trace
-from ..task import strip_attrs
+from ..task import largest, sizes_of_key, strip_attrs
 from .cost_model import LearnedModel
 from .features import Floats, Machine, features_of
-from .nest_summary import summarize
+from .nest_summary import summarize_at
 
 MOST_RECORDS = 256
 MOST_OF_A_GROUP = 64
@@ -79,6 +79,9 @@ def _features(
         return None
     if structural_hash(strip_attrs(sch.func)) != record.candidate:
         return None  # its time is another program's
-    summary = summarize(sch.func)
+    try:
+        summary = summarize_at(sch.func, largest(sizes_of_key(record.target)))
+    except ValueError:
+        return None  # its key names no sizes, or others than the function has
     leaves = summary.leaves.astype(np.float64)[None, :]
     return np.asarray(features_of(summary.structure, leaves, machine)[0])

@@ -30,6 +30,7 @@ class Built:
             "symbol": k.symbol,
             "params": [[p.name, list(p.spec.shape), p.spec.dtype] for p in k.params],
             "outputs": list(k.outputs),
+            "dims": list(k.dims),
             "workspace": [k.shared_bytes, k.thread_bytes],
             "inplace": k.inplace,
             "layouts": [list(m) for m in self.layouts],
@@ -38,7 +39,7 @@ class Built:
 
 
 def built_from_json(data: Mapping[str, Any]) -> Built:
-    """What ``as_json`` gave. Candidates are static: there are no symbolic dims."""
+    """What ``as_json`` gave."""
     params = [Param(name, TensorSpec(tuple(shape), dtype)) for name, shape, dtype in data["params"]]
     shared, thread = data["workspace"]
     kernel = Kernel(
@@ -46,6 +47,7 @@ def built_from_json(data: Mapping[str, Any]) -> Built:
         symbol=data["symbol"],
         params=tuple(params),
         outputs=tuple(data["outputs"]),
+        dims=tuple(data["dims"]),
         shared_bytes=shared,
         thread_bytes=thread,
         inplace=data["inplace"],

@@ -14,7 +14,7 @@ of databases or searches.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -36,11 +36,12 @@ from ...vm.native import load_objects
 from ...vm.tensor import Tensor, array
 from ...vm.timing import time_call
 from ..records.replay import replay_trace
+from ..task import Sizes, geometric_mean, instances_of
 from .built import Built, built_from_json
 from .kernel import describe_kernel
 from .packing import pack_by_maps
 from .plain_loops import plain_loops
-from .reference import Reference, compare, load_reference, make_reference
+from .reference import Reference, compare, load_references, make_reference, save_references
 
 LONG_CALLS = ((0.5, 1), (0.05, 2))
 """Seconds of a call from which on so many batches are enough."""
@@ -65,6 +66,7 @@ def run_candidate(
     target: str,
     reference: str,
     seconds: float,
+    sizes: Sequence[Sequence[int]] = (),
     repeat: int = 3,
     seed: int = 0,
 ) -> dict[str, Any]:
@@ -72,14 +74,14 @@ def run_candidate(
 
     ``reference`` is the file of ``save_reference``; where it is not (another machine) the reference
     is made anew. ``repeat`` batches of calls are timed (fewer of long ones), each of them long
-    enough that they take ``seconds`` together. Raises BuildError where the candidate does not
-    compute what the workload does.
+    enough that they take ``seconds`` together. A workload of named sizes is checked and timed at
+    each of ``sizes``; its times are the geometric means of theirs. Raises BuildError where the
+    candidate does not compute what the workload does.
     """
     with _explained():
         start = time.perf_counter()
-        answer = _run(
-            built_from_json(built), text, Target(target), reference, seconds, repeat, seed
-        )
+        known = _references(text, target, seed, reference, _as_key(sizes))
+        answer = _run(built_from_json(built), known, Target(target), seconds, repeat)
         return {"seconds": answer, "run_seconds": time.perf_counter() - start}
 
 
@@ -91,6 +93,7 @@ def measure_candidate(
     target: str,
     reference: str,
     seconds: float,
+    sizes: Sequence[Sequence[int]] = (),
     repeat: int = 3,
     seed: int = 0,
 ) -> dict[str, Any]:
@@ -100,7 +103,8 @@ def measure_candidate(
         start = time.perf_counter()
         built = _build(replay(text, trace, candidate), resolve(Target(target)))
         middle = time.perf_counter()
-        answer = _run(built, text, Target(target), reference, seconds, repeat, seed)
+        known = _references(text, target, seed, reference, _as_key(sizes))
+        answer = _run(built, known, Target(target), seconds, repeat)
         return {
             "seconds": answer,
             "build_seconds": middle - start,
@@ -128,23 +132,22 @@ def _build(func: PrimFunc, target: Target) -> Built:
 
 
 def _run(
-    built: Built,
-    text: str,
-    target: Target,
-    reference: str,
-    seconds: float,
-    repeat: int,
-    seed: int,
+    built: Built, references: Sequence[Reference], target: Target, seconds: float, repeat: int
 ) -> list[float]:
     kernel = _bind(built, resolve(target))
-    known = _reference(text, str(target), seed, reference)
-    arguments = [array(x) for x in known.inputs]
-    call = kernel.prepare(*pack_by_maps(built.layouts, arguments))
-    start = time.perf_counter()
-    call()
-    took = time.perf_counter() - start
-    compare(known, arguments)
-    return time_kernel(call, seconds, batches_for(took, repeat))
+    calls: list[Callable[[], None]] = []
+    longest = 0.0
+    for known in references:
+        arguments = [array(x) for x in known.inputs]
+        call = kernel.prepare(*pack_by_maps(built.layouts, arguments))
+        start = time.perf_counter()
+        call()
+        longest = max(longest, time.perf_counter() - start)
+        compare(known, arguments)
+        calls.append(call)
+    batches = batches_for(longest, repeat)
+    times = [time_kernel(call, seconds / len(calls), batches) for call in calls]
+    return [geometric_mean(batch) for batch in zip(*times, strict=True)]
 
 
 def get_ready() -> None:
@@ -152,10 +155,13 @@ def get_ready() -> None:
     native_target()
 
 
-def save_reference(*, text: str, target: str, seed: int, path: str) -> None:
-    """Run the unscheduled function (``plain_loops``) and keep its outputs in a file for the
-    candidates."""
-    _make_reference(text, target, seed).save(Path(path))
+def save_reference(
+    *, text: str, target: str, seed: int, path: str, sizes: Sequence[Sequence[int]] = ()
+) -> None:
+    """Run the unscheduled function (``plain_loops``), at each of the sizes, and keep its outputs in
+    a file for the candidates."""
+    made = [_make_reference(f, target, seed) for f in instances_of(_workload(text), _as_key(sizes))]
+    save_references(made, Path(path))
 
 
 def replay(text: str, trace: str, candidate: str) -> PrimFunc:
@@ -200,20 +206,28 @@ def _workload(text: str) -> PrimFunc:
     return parse_func(text)
 
 
+def _as_key(sizes: Sequence[Sequence[int]]) -> Sizes:
+    """Sizes as JSON has them, as a key."""
+    return tuple([tuple(values) for values in sizes])
+
+
 @lru_cache(maxsize=2)
-def _reference(text: str, target: str, seed: int, path: str) -> Reference:
+def _references(
+    text: str, target: str, seed: int, path: str, sizes: Sizes
+) -> tuple[Reference, ...]:
+    functions = instances_of(_workload(text), sizes)
     if Path(path).is_file():
-        return load_reference(Path(path), _workload(text), seed)
-    return _make_reference(text, target, seed)
+        return load_references(Path(path), functions, seed)
+    return tuple([_make_reference(f, target, seed) for f in functions])
 
 
-def _make_reference(text: str, target: str, seed: int) -> Reference:
-    kernel = build_kernel(plain_loops(_workload(text)), resolve(Target(target)))
+def _make_reference(func: PrimFunc, target: str, seed: int) -> Reference:
+    kernel = build_kernel(plain_loops(func), resolve(Target(target)))
 
     def run(arguments: Sequence[Tensor]) -> None:
         kernel(*arguments)
 
-    return make_reference(_workload(text), run, seed)
+    return make_reference(func, run, seed)
 
 
 __all__ = [

@@ -76,7 +76,7 @@ class Measuring:
         self.source = database.add_workload(task.workload, task.name, text, task.flop)
         folder = stack.enter_context(TemporaryDirectory(prefix="burnish-tune-"))
         reference = str(Path(folder) / "reference.npz")
-        self.pipeline = Pipeline(pools, text, str(task.target), reference, seconds)
+        self.pipeline = Pipeline(pools, text, str(task.target), reference, seconds, task.sizes)
         progress.times = self.pipeline.times
         self.predicted: dict[str, float] = {}
         """What the search expects of candidates on their way, by hash."""

@@ -30,6 +30,7 @@ from ...support.errors import TuningError, WorkerDied
 from ...support.target import Target
 from ...support.worker_pool import WorkerPool
 from ..search.candidate import Candidate
+from ..task import Sizes
 from .cpus import plan_cpus
 from .measure import build_candidate, get_ready, measure_candidate, run_candidate, save_reference
 
@@ -95,13 +96,15 @@ class PipelineTimes:
 @dataclass
 class Pipeline:
     """Measures candidates of one workload. ``text`` is the workload, ``reference`` the file where
-    its results are kept; see ``measure`` for the rest."""
+    its results are kept, ``sizes`` what its symbolic sizes are measured at; see ``measure`` for the
+    rest."""
 
     pools: Pools
     text: str
     target: str
     reference: str
     seconds: float
+    sizes: Sizes = ()
     times: PipelineTimes = field(default_factory=PipelineTimes)
     _reference: Future[Any] | None = field(default=None, repr=False)
     _open: set[Future[Any]] = field(default_factory=set, repr=False)
@@ -119,7 +122,7 @@ class Pipeline:
         """Have the unscheduled function run, and its results kept; no candidate runs before it is
         there."""
         request: dict[str, Any] = {"text": self.text, "target": self.target, "seed": 0}
-        request["path"] = self.reference
+        request |= {"path": self.reference, "sizes": self.sizes}
         runner = self.pools.runner
         if isinstance(runner, WorkerPool):
             self._reference = runner.submit_within(REFERENCE_LIMIT, save_reference, **request)
@@ -148,6 +151,7 @@ class Pipeline:
             candidate=candidate.hash,
             reference=self.reference,
             seconds=self.seconds,
+            sizes=self.sizes,
             text=self.text,
             target=self.target,
         )
@@ -251,6 +255,7 @@ class Pipeline:
             target=self.target,
             reference=self.reference,
             seconds=self.seconds,
+            sizes=self.sizes,
         )
         self._watch_run(run, ran)
 

@@ -19,7 +19,7 @@ from ...support.host import native_target
 from ...support.worker_pool import WorkerPool
 from ...tensorir.schedule import Instruction, Trace
 from ..records.database import TuningDatabase, TuningRecord
-from ..task import TuneTask, target_key
+from ..task import TuneTask, sizes_key, target_key
 from .measure import measure_candidate
 
 COMPARISON_LIMIT = 300.0
@@ -58,7 +58,8 @@ def compare_once(database: TuningDatabase, record: TuningRecord, task: TuneTask,
     Raises NotComparedError where none can be made: the function is for another machine, or the
     worker died or had no memory or files left, which may have been another's fault.
     """
-    content = "\0".join((target_key(native_target()), text, record.trace, record.candidate))
+    machine = target_key(native_target()) + sizes_key(task.sizes)
+    content = "\0".join((machine, text, record.trace, record.candidate))
     key = f"compared:{hashlib.sha256(content.encode()).hexdigest()}"
     if database.remembers(key):
         return ""
@@ -73,6 +74,7 @@ def compare_once(database: TuningDatabase, record: TuningRecord, task: TuneTask,
                 target=str(task.target),
                 reference="",
                 seconds=0.0,
+                sizes=task.sizes,
                 repeat=1,
             ).result()
     except WorkerFailed as error:

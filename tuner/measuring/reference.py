@@ -62,24 +62,32 @@ class Reference:
             [_allowed_error(a, b) for a, b in zip(self.expected, self.nudged, strict=True)]
         )
 
-    def save(self, path: Path) -> None:
-        """Keep all but the inputs, which a seed makes again."""
-        parts: dict[str, Any] = {f"expected{i}": x.data for i, x in enumerate(self.expected)}
-        parts |= {f"nudged{i}": x.data for i, x in enumerate(self.nudged)}
-        with path.open("wb") as file:
-            np.savez(file, range_index=np.int64(self.range_index), **parts)
+
+def save_references(references: Sequence[Reference], path: Path) -> None:
+    """Keep all but the inputs, which a seed makes again."""
+    parts: dict[str, Any] = {}
+    for k, known in enumerate(references):
+        parts[f"{k}range"] = np.int64(known.range_index)
+        parts |= {f"{k}expected{i}": x.data for i, x in enumerate(known.expected)}
+        parts |= {f"{k}nudged{i}": x.data for i, x in enumerate(known.nudged)}
+    with path.open("wb") as file:
+        np.savez(file, **parts)
 
 
-def load_reference(path: Path, func: PrimFunc, seed: int) -> Reference:
-    """The reference that ``save`` wrote for this function and seed."""
-    outputs = output_indices(func)
+def load_references(path: Path, functions: Sequence[PrimFunc], seed: int) -> tuple[Reference, ...]:
+    """The references that ``save_references`` wrote for these functions and this seed."""
     with np.load(path, allow_pickle=False) as parts:
-        range_index = int(parts["range_index"])
-        inputs = make_arguments(func, seed, _RANGES[range_index])
-        kept: list[list[Tensor]] = [[], []]
-        for n, i in enumerate(outputs):
-            for which, name in enumerate(("expected", "nudged")):
-                kept[which].append(Tensor(parts[f"{name}{n}"], str(inputs[i].dtype)))
+        return tuple([_loaded(parts, k, func, seed) for k, func in enumerate(functions)])
+
+
+def _loaded(parts: Any, k: int, func: PrimFunc, seed: int) -> Reference:
+    outputs = output_indices(func)
+    range_index = int(parts[f"{k}range"])
+    inputs = make_arguments(func, seed, _RANGES[range_index])
+    kept: list[list[Tensor]] = [[], []]
+    for n, i in enumerate(outputs):
+        for which, name in enumerate(("expected", "nudged")):
+            kept[which].append(Tensor(parts[f"{k}{name}{n}"], str(inputs[i].dtype)))
     return Reference(tuple(inputs), outputs, tuple(kept[0]), tuple(kept[1]), range_index)
 
 

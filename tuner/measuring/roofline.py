@@ -23,7 +23,7 @@ from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block, BufferStore, For
 from ...vm.tensor import array
 from ...vm.timing import time_call
-from ..task import TuneTask
+from ..task import TuneTask, count_flop, geometric_mean
 from .measure import build_kernel
 
 _ROWS, _DEPTH = 12, 192
@@ -79,11 +79,14 @@ def _accesses(func: PrimFunc) -> dict[int, float]:
 
 
 def roofline_seconds(task: TuneTask, peaks: Peaks) -> float:
-    """The least time of a call."""
-    moved = bytes_of(task.func)
+    """The least time of a call; at several sizes the geometric mean."""
     widest = max([p.dtype.bits for p in task.func.buffers if p.dtype.is_float], default=32)
     flops = peaks.flops / max(1.0, widest / 32)
-    return max(task.flop / flops, moved / peaks.bandwidth(moved))
+    found = []
+    for func in task.instances:
+        moved = bytes_of(func)
+        found.append(max(count_flop(func) / flops, moved / peaks.bandwidth(moved)))
+    return geometric_mean(found)
 
 
 @lru_cache(maxsize=8)

@@ -32,7 +32,7 @@ from ...tensorir.verify import verify_func
 from ...tensorir.verify_bounds import verify_bounds
 from ...tensorir.visitor import replace_buffers
 from ..measuring.promises import NotComparedError, compare_once, without_promises
-from ..task import TuneTask, strip_attrs
+from ..task import TuneTask, sizes_of_key, strip_attrs
 from .database import TuningDatabase, TuningRecord
 from .replay import replay_trace
 
@@ -90,6 +90,19 @@ def best_schedule(
         with suppress(TuningError):  # a file that may only be read: the note says it all the same
             database.set_aside(record, found)
         (note or _warn)(_set_aside_text(task, found))
+
+
+def task_on_record(database: TuningDatabase, task: TuneTask) -> TuneTask:
+    """The task as the database may know it: of named sizes, at the sizes that were measured last
+    for its target; at none where none were."""
+    if not task.func.shape_vars:
+        return task
+    for record in reversed(database.records(task.workload)):
+        with suppress(ValueError):  # a key that names no sizes is another's
+            known = replace_fields(task, sizes=sizes_of_key(record.target))
+            if known.sizes and known.target_key == record.target:
+                return known
+    return task
 
 
 def verify_best(

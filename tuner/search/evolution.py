@@ -27,7 +27,7 @@ from ...support.target import Target
 from ...tensorir.function import PrimFunc
 from ..cost.cost_model import CostModel
 from ..cost.features import Floats, Machine, features_of_programs
-from ..cost.nest_summary import NestSummary, summarize
+from ..cost.nest_summary import NestSummary
 from .candidate import Candidate, SpaceFunction, make_candidate
 from .decisions import DecidedSchedule, Draws, draws_of_trace, redraw
 from .mutators import cross, mutable, mutate
@@ -78,13 +78,15 @@ class EvolutionarySearch(SearchStrategy):
         first: Sequence[SpaceFunction] = (),
         seen: Collection[str] = (),
         group: str = "task",
+        sizes: Sequence[int] = (),
         options: EvolutionOptions | None = None,
     ) -> None:
-        """``model`` learns under the name ``group``; all else is as in SearchStrategy."""
+        """``model`` learns under the name ``group``, of what a candidate is like where the
+        function's symbolic sizes have the values ``sizes``; all else is as in SearchStrategy."""
         super().__init__(func, space, seed=seed, first=first, seen=seen)
         self.machine, self.model, self.group = Machine.of(target), model, group
         self.options = options or EvolutionOptions()
-        self.replayer = Replayer(func, self.space)
+        self.replayer = Replayer(func, self.space, sizes)
         self.scored = 0
         """Members that the model was asked about."""
         self.sketches: dict[ControlKey, Sketch | None] = {}
@@ -163,7 +165,7 @@ class EvolutionarySearch(SearchStrategy):
         return candidate
 
     def _note(self, candidate: Candidate, individual: Individual | None) -> None:
-        self._proposed[candidate.hash] = (individual, summarize(candidate.func))
+        self._proposed[candidate.hash] = (individual, self.replayer.summarize(candidate.func))
 
     def predictions(self, candidates: Sequence[Candidate]) -> dict[str, float]:
         """What the model expects of proposed candidates, by hash: larger is faster."""

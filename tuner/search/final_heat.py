@@ -111,7 +111,7 @@ class _Heat:
         self.pools, self.deadline = pools, deadline
         self.text = print_func(task.stripped)
         self.reference = reference
-        pipeline = Pipeline(pools, self.text, str(task.target), reference, SECONDS)
+        pipeline = Pipeline(pools, self.text, str(task.target), reference, SECONDS, task.sizes)
         self._answer(pipeline.make_reference())
         self.entered: dict[str, TuningRecord] = {}
         self._built: dict[str, dict[str, Any]] = {}
@@ -183,6 +183,7 @@ class _Heat:
             target=str(self.task.target),
             reference=self.reference,
             seconds=SECONDS,
+            sizes=self.task.sizes,
         )
         try:
             answer = self._answer(job)

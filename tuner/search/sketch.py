@@ -26,7 +26,7 @@ from ...support.errors import ScheduleError
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ..cost.features import FEATURE_NAMES, Floats, Machine, features_of_groups, features_of_programs
-from ..cost.nest_summary import NestSummary, summarize
+from ..cost.nest_summary import NestSummary, summarize_at
 from .candidate import Candidate, SpaceFunction, make_candidate
 from .decisions import CATEGORY, DecidedSchedule, Draw, DrawKey, Draws, redraw
 
@@ -72,11 +72,18 @@ class Replayed:
 
 
 class Replayer:
-    """Runs space functions with given decisions, and counts how often."""
+    """Runs space functions with given decisions, and counts how often. What they give is summed up
+    at ``sizes``, the values of the function's symbolic sizes."""
 
-    def __init__(self, func: PrimFunc, functions: Sequence[SpaceFunction]) -> None:
-        self.func, self.functions = func, list(functions)
+    def __init__(
+        self, func: PrimFunc, functions: Sequence[SpaceFunction], sizes: Sequence[int] = ()
+    ) -> None:
+        self.func, self.functions, self.sizes = func, list(functions), tuple(sizes)
         self.replays = 0
+
+    def summarize(self, func: PrimFunc) -> NestSummary:
+        """The summary of a function that was made of this one."""
+        return summarize_at(func, self.sizes)
 
     def run(self, space: int, given: Draws, seed: int) -> Replayed:
         """Raises ScheduleError where the space function does not apply."""
@@ -97,7 +104,7 @@ class Sketch:
             for i, d in enumerate(self.origin.draws)
             if not d.is_control and not d.is_fixed and is_movable(d)
         ]
-        self.summary = summarize(found.func)
+        self.summary = replayer.summarize(found.func)
         self._known: dict[object, NestSummary | None] = {found.individual.key: self.summary}
         """What was replayed; None where the space function did not apply."""
         self.rows: dict[object, Floats] = {}
@@ -149,7 +156,7 @@ class Sketch:
             found = self.replayer.run(individual.space, individual.draws, self.seed)
         except ScheduleError:
             return None
-        return summarize(found.func)
+        return self.replayer.summarize(found.func)
 
     def _variables(self, draws: Draws) -> Floats:
         values: list[float] = []
@@ -190,7 +197,7 @@ class Sketch:
                 found = self.replayer.run(self.origin.space, tuple(draws), self.seed)
             except ScheduleError:
                 continue
-            summary = summarize(found.func)
+            summary = self.replayer.summarize(found.func)
             same = [d.key for d in found.individual.draws] == keys
             self._known.setdefault(found.individual.key, summary)
             if not same or summary.structure != self.summary.structure:

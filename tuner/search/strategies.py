@@ -37,8 +37,9 @@ def make_strategy(
     first: Sequence[SpaceFunction] = (),
     seen: Collection[str] = (),
     group: str = "task",
+    sizes: Sequence[int] = (),
 ) -> SearchStrategy:
-    """The strategy of this name; ``model`` and ``group`` are for the one that learns."""
+    """The strategy of this name; ``model``, ``group`` and ``sizes`` are for the one that learns."""
     verify_strategy(name)
     if name == "random":
         return RandomSearch(func, space, seed=seed, first=first, seen=seen)
@@ -53,6 +54,7 @@ def make_strategy(
         first=first,
         seen=seen,
         group=group,
+        sizes=sizes,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,16 @@ from burnish.tuner.measuring.measure import (
     save_reference,
     time_kernel,
 )
+from burnish.tuner.measuring.reference import Reference
 from burnish.tuner.search.search import SpaceFunction, make_candidate
+from burnish.vm.tensor import Tensor
 
 HERE = "native -threads=1"
+
+
+def halves(sch: Schedule) -> None:
+    i, _, _ = sch.get_loops("C")
+    sch.split(i, [None, 8])
 
 
 def request(func: PrimFunc, space: SpaceFunction, **changes: Any) -> dict[str, Any]:
@@ -53,6 +61,45 @@ def test_the_reference_is_read_from_its_file(
     save_reference(text=asked["text"], target=HERE, seed=0, path=asked["reference"])
     monkeypatch.setattr(measure, "_make_reference", None)  # would fail if it were called
     assert measure_candidate(**asked)["seconds"]
+
+
+def test_named_sizes_are_run_at_each_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = request(matmul(te.var("n")), halves, reference=str(tmp_path / "r.npz"))
+    asked["sizes"] = [[3], [16], [40]]
+    save_reference(
+        text=asked["text"], target=HERE, seed=0, path=asked["reference"], sizes=asked["sizes"]
+    )
+    shapes: list[tuple[int, ...]] = []
+    compare = measure.compare
+
+    def watched(known: Reference, arguments: Sequence[Tensor]) -> None:
+        shapes.append(tuple(arguments[2].shape))
+        compare(known, arguments)
+
+    monkeypatch.setattr(measure, "compare", watched)
+    monkeypatch.setattr(measure, "_make_reference", None)  # would fail if it were called
+    monkeypatch.setattr(measure, "time_kernel", lambda *_: [float(len(shapes)), 4.0])
+    answer = measure_candidate(**asked)
+    assert shapes == [(3, 3), (16, 16), (40, 40)]
+    assert answer["seconds"] == pytest.approx([3.0, 4.0])  # all are checked before one is timed
+    assert json.loads(json.dumps(answer)) == answer
+
+
+def test_a_candidate_that_is_wrong_at_one_size_gets_no_times() -> None:
+    """Four columns too many are harmless where four divides the columns."""
+
+    def careless(sch: Schedule) -> None:
+        sch.enable_checks = False
+        i, j, k = sch.get_loops("C")
+        j0, j1 = sch.split(j, [None, 4], disable_predication=True)
+        sch.reorder(j0, i, j1, k)  # what runs over into the next row comes after it
+
+    asked = request(matmul(te.var("n")), careless)
+    assert measure_candidate(**asked, sizes=[[8]])["seconds"]
+    with pytest.raises(BuildError, match="wrong result"):
+        measure_candidate(**asked, sizes=[[8], [9]])
 
 
 def test_a_wrong_candidate_gets_no_times() -> None:

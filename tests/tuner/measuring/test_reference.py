@@ -18,10 +18,11 @@ from burnish.tuner.measuring.reference import (
     Reference,
     compare,
     index_bound,
-    load_reference,
+    load_references,
     make_arguments,
     make_reference,
     output_indices,
+    save_references,
     values,
 )
 from burnish.vm.tensor import Tensor, array
@@ -235,11 +236,13 @@ def test_symbolic_shapes_are_refused() -> None:
 
 
 def test_a_reference_comes_back_from_its_file(tmp_path: Path) -> None:
-    for dtype in ("float32", "bfloat16"):
-        func = pointwise(dtype)
-        known = reference(np.log, func)
-        known.save(tmp_path / "reference.npz")
-        found = load_reference(tmp_path / "reference.npz", func, 0)
+    dtypes = ("float32", "bfloat16")
+    functions = [pointwise(dtype) for dtype in dtypes]
+    all_known = [reference(np.log, func) for func in functions]
+    save_references(all_known, tmp_path / "reference.npz")
+    all_found = load_references(tmp_path / "reference.npz", functions, 0)
+    assert len(all_found) == 2
+    for dtype, func, known, found in zip(dtypes, functions, all_known, all_found, strict=True):
         assert found.outputs == known.outputs == output_indices(func) == (1,)
         for a, b in [
             (found.inputs, known.inputs),

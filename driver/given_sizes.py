@@ -1,0 +1,55 @@
+"""Sets of sizes by name that a caller gives: ``[{"batch": 1}, {"batch": 32}]``, or one alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ..support.errors import ArgumentError, nearest
+
+Sizes: TypeAlias = Mapping[str, int]
+"""A value for each of some named sizes."""
+
+
+def sets_of_sizes(given: Any, argument: str, *, least: int = 0) -> tuple[Sizes, ...]:
+    """The sets that were given as ``argument``; of one alone a tuple of one. Raises ArgumentError
+    unless they are sizes of ``least`` and more by name."""
+    listed = [given] if isinstance(given, Mapping) else given
+    if not isinstance(listed, (list, tuple)) or not all(isinstance(s, Mapping) for s in listed):
+        raise ArgumentError(
+            f'{argument} takes sizes by name, as in [{{"batch": 1}}]; found {given!r}.'
+        )
+    for sizes in listed:
+        for name, size in sizes.items():
+            if isinstance(size, bool) or not isinstance(size, int) or size < least:
+                wanted = "a size" if not least else f"{least} or more"
+                raise ArgumentError(f"{argument}: {name} cannot be {size!r}; expected {wanted}.")
+    return tuple([dict(s) for s in listed])
+
+
+def whole_sizes(given: Any, argument: str, names: Sequence[str]) -> tuple[Sizes, ...]:
+    """Sets that say what each of ``names`` is, 1 or more, and nothing else: what can be run. Raises
+    ArgumentError for others."""
+    found = sets_of_sizes(given, argument, least=1)
+    for sizes in found:
+        for name in sizes:
+            verify_name(name, argument, names)
+        missing = [n for n in names if n not in sizes]
+        if missing:
+            raise ArgumentError(
+                f"{argument}: {dict(sizes)} leaves {', '.join(map(repr, missing))} open; a call "
+                "needs a number for each."
+            )
+    return found
+
+
+def verify_name(name: str, argument: str, names: Sequence[str]) -> None:
+    """Raise ArgumentError unless an input has a size of the name."""
+    if name not in names:
+        raise ArgumentError(
+            f"{argument}: no input has a size {name!r}; there are {', '.join(names) or 'none'}."
+            f"{nearest(name, names)} Sizes get names by dynamic_shapes, or in an ONNX file."
+        )
+
+
+__all__ = ["Sizes", "sets_of_sizes", "verify_name", "whole_sizes"]
