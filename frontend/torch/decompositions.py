@@ -78,7 +78,9 @@ def _norm(x: Tensor, p: float) -> Tensor:
     """The p-norm along the last axis."""
     if p == 0:
         return (x != 0).to(x.dtype).sum(-1)
-    if p in (1, 2, math.inf):
+    if p == math.inf:  # of nothing it is 0, and not undefined as a maximum is
+        return x.abs().amax(-1) if x.shape[-1] != 0 else x.sum(-1)
+    if p in (1, 2):
         norm: Tensor = torch.linalg.vector_norm(x, p, -1)
         return norm
     return x.abs().pow(p).sum(-1).pow(1 / p)

@@ -36,6 +36,9 @@ def test_distances(p: float) -> None:
     a, b = torch.randn(2, 5, 3), torch.randn(2, 1, 3)
     check_all({"all pairs": lambda a, b: torch.cdist(a, b, p=p)}, a, b)
     check_all({"of one": lambda a: F.pdist(a[0], p), "norm": lambda a: a.norm(p, -1)}, a)
+    for rows, columns in ((5, 0), (0, 3)):
+        a, b = torch.randn(rows, columns), torch.randn(2, columns)
+        check_all({"of nothing": lambda a, b: torch.cdist(a, b, p=p)}, a, b)
 
 
 def test_conv_tbc() -> None:
