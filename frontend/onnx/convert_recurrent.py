@@ -1,5 +1,8 @@
-"""RNN, GRU and LSTM of ONNX: a few steps are written out, more, or a symbolic number of them, are a
-loop of the program.
+"""RNN, GRU and LSTM of ONNX.
+
+What PyTorch and Keras export is the operator ``recurrent``, one kernel for any number of steps.
+Cells of another kind (other activations, peepholes, clipping, lengths of rows) have a few steps
+written out, and more, or a symbolic number of them, as a loop of the program.
 
 With H hidden units, a gate's row of W, R and B is H numbers; gates stand in ONNX's order (GRU:
 update, reset, hidden; LSTM: input, output, forget, cell). All gates' products with the inputs of
@@ -22,11 +25,13 @@ from ...tensorir.expr import Expr
 from .data_loops import Iteration, Lift, repeat
 from .data_sizes import counted, positions
 from .registry import Context, ShapeValue, Value, attribute, converts, node_name
-from .term import Term, stack
+from .term import Term, join, stack
 
 Activation = Callable[[Term], Term]
 MOST_STEPS = 256
 """That are written out, which is faster to run, and each step of which has to be compiled."""
+_ORDERS = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
+"""Where the operator's gates stand among ONNX's."""
 _DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
 _ALPHAS = {
     "leakyrelu": 0.01, "thresholdedrelu": 1.0, "hardsigmoid": 0.2, "elu": 1.0,
@@ -77,6 +82,21 @@ class _Cell:
     clip: float | None
     linear_before_reset: bool
     coupled: bool
+    names: tuple[str, ...]
+    """Of the activations."""
+
+    @property
+    def operator(self) -> str | None:
+        """What the operator ``recurrent`` calls the cell; None for one that it does not know."""
+        names = [n.lower() for n in self.names]
+        defaults = [n.lower() for n in _DEFAULTS[self.kind]]
+        is_known = names == defaults or (self.kind == "RNN" and names == ["relu"])
+        is_plain = self.clip is None and not self.peephole and not self.coupled
+        if not is_known or not is_plain or str(self.r.dtype) not in ("float32", "float64"):
+            return None
+        if self.kind == "GRU":
+            return "gru" if self.linear_before_reset else None
+        return "lstm" if self.kind == "LSTM" else f"rnn_{names[0]}"
 
     def seen_by(self, lift: Callable[[Term], Term]) -> _Cell:
         """The cell whose weights are those of a loop's body."""
@@ -162,7 +182,9 @@ def recurrent(context: Context, node: NodeProto) -> list[Value]:
         direction = str(attribute(node, "direction", "forward"))
         backwards = direction == "reverse" or d == 1
         h, c = states[0].at(0, d), states[1].at(0, d) if kind == "LSTM" else None
-        if count is not None and count <= MOST_STEPS:
+        if lengths is None and cell.operator is not None:
+            found.append(_whole(cell, cell.operator, x, h, c, backwards=backwards))
+        elif count is not None and count <= MOST_STEPS:
             found.append(_run(cell, x, h, c, lengths, range(count)[:: -1 if backwards else 1]))
         else:
             found.append(_loop(node, cell, x, h, c, lengths, backwards=backwards))
@@ -232,7 +254,37 @@ def _cell(
         None if clip is None else float(clip),
         bool(attribute(node, "linear_before_reset", 0)),
         bool(attribute(node, "input_forget", 0)),
+        tuple([names[i] for i in chosen]),
     )  # fmt: skip
+
+
+def _whole(
+    cell: _Cell, operator: str, x: Term, h: Term, c: Term | None, *, backwards: bool
+) -> list[Term]:
+    """All steps as the one operator, whose gates stand in PyTorch's order."""
+
+    def ordered(rows: Term) -> Term:
+        parts = rows.parts(0, len(_ORDERS[cell.kind]))
+        return join([parts[i] for i in _ORDERS[cell.kind]], 0)
+
+    x = x.cut(0, None, None, -1) if backwards else x
+    operands = [ordered(cell.r).swap()]
+    if cell.bias is None:
+        known = x.op("linear", ordered(cell.w))
+    else:
+        first, second = map(ordered, cell.bias)
+        if operator == "gru":
+            *added, new = second.parts(0, 3)
+            second = join([*added, new * 0.0], 0)
+            operands.append(new)
+        known = x.op("linear", ordered(cell.w), first + second)
+    if operator == "gru" and cell.bias is None:
+        operands.append(x.data(np.zeros(h.sizes("GRU")[-1:])))
+    begun = stack([h] if c is None else [h, c], 0)
+    states = known.op("recurrent", begun, *operands, cell=operator)
+    rows, last = states.cut(0, 1, None).at(1, 0), states.at(0, -1)
+    rows = rows.cut(0, None, None, -1) if backwards else rows
+    return [rows, *[last.at(0, i) for i in range(1 if c is None else 2)]]
 
 
 def _run(

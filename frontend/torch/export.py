@@ -25,6 +25,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
+from .convert_recurrent import WholeLayers, has_layers
 from .dynamic_shapes import ExportPlan, plan_export
 from .exportable_functions import LOOKS, ExportableFunctions
 from .known_types import UNKNOWN, register_types, registered_results
@@ -137,6 +138,8 @@ def quiet_torch() -> Iterator[None]:
     """Silences what torch's exporter says about its own code; a model's warnings pass."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r".*treespec, LeafSpec", FutureWarning)
+        # Recurrent layers keep their weights in a list, too, and tracing writes it.
+        warnings.filterwarnings("ignore", r"The tensor attributes? self\.(.*\.)?_flat_weights")
         for category in (DeprecationWarning, FutureWarning):
             warnings.filterwarnings("ignore", "", category, module=r"torch\.")
         yield
@@ -179,13 +182,14 @@ def _named_keywords(module: torch.nn.Module, plan: ExportPlan) -> Iterator[None]
 
 def _export(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
     def export() -> ExportedProgram:
-        return torch.export.export(
-            module,
-            plan.args,
-            plan.kwargs or None,
-            dynamic_shapes=plan.specification,
-            strict=False,
-        )
+        with WholeLayers() if has_layers(module) else contextlib.nullcontext():
+            return torch.export.export(
+                module,
+                plan.args,
+                plan.kwargs or None,
+                dynamic_shapes=plan.specification,
+                strict=False,
+            )
 
     try:
         with quiet_torch(), torch.no_grad(), _named_keywords(module, plan):

@@ -7,6 +7,7 @@ from . import (
     index,
     matmul,
     nn,
+    recurrent,
     reduce,
     scatter,
     shape,
@@ -16,6 +17,6 @@ from . import (
 )
 
 __all__ = [
-    "attention", "bind_size", "elementwise", "index", "matmul", "nn", "reduce", "scatter", "shape",
-    "sort", "window", "winograd",
+    "attention", "bind_size", "elementwise", "index", "matmul", "nn", "recurrent", "reduce",
+    "scatter", "shape", "sort", "window", "winograd",
 ]  # fmt: skip

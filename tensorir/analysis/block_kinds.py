@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from ...support.node import replace, walk
-from ..arith import expr_key
+from ..arith import Analyzer, expr_key
 from ..buffer import Buffer, BufferRegion
-from ..expr import Expr, Var, is_const
+from ..expr import LE, BufferLoad, Expr, Var, add, is_const
 from ..reduction_form import combines_in_place
 from ..stmt import Block, BlockRealize, BufferStore
 from .affine import Bounds
@@ -30,12 +30,30 @@ def writes_buffer(block: Block, buffer: Buffer) -> bool:
 
 def reads_other_instances(block: Block) -> bool:
     """Whether an instance of the block may read what another writes: it reads its own output at
-    other indices than those it writes, or begins other elements than it updates."""
+    other indices than those it writes, or begins other elements than it updates. What lies beside
+    all that any instance writes is no such read."""
     return not combines_in_place(block) or any(
-        r.buffer is w.buffer and region_key(r) != region_key(w)
+        r.buffer is w.buffer and region_key(r) != region_key(w) and not _lie_apart(block, r, w)
         for r in block.reads
         for w in block.writes
     )
+
+
+def _lie_apart(block: Block, a: BufferRegion, b: BufferRegion) -> bool:
+    """Whether two regions are apart along a dimension where neither depends on the block's axes:
+    those of all instances are then, as what a step reads of the last one is of what it writes."""
+    axes = {id(it.var) for it in block.iter_vars}
+    analyzer = Analyzer()
+    for x, y in zip(a.region, b.region, strict=True):
+        bounds = [e for r in (x, y) for e in (r.min, r.extent)]
+        if any(id(n) in axes or isinstance(n, BufferLoad) for e in bounds for n in walk(e)):
+            continue
+        if any(
+            analyzer.can_prove(LE(add(one.min, one.extent), other.min))
+            for one, other in ((x, y), (y, x))
+        ):
+            return True
+    return False
 
 
 def region_key(region: BufferRegion) -> tuple[Hashable, ...]:

@@ -94,6 +94,7 @@ from .matmul import integer_matmul, linear, matmul
 from .norm import layer_norm
 from .pad_edges import pad_edges
 from .pool import avg_pool, max_pool
+from .recurrent import recurrent
 from .reduce import max, mean, min, prod, sum, variance
 from .scaled_linear import scaled_linear
 from .scan import cummax, cummin, cumprod, cumsum, last_match
@@ -128,8 +129,8 @@ __all__ = [
     "log", "log1p", "log2", "log10", "log_softmax", "logical_and", "logical_not", "logical_or",
     "logical_xor", "matmul", "max", "max_pool", "maximum", "mean", "min", "minimum", "multiply",
     "negative", "not_equal", "pad", "pad_edges", "permute_dims", "power", "prod", "reciprocal",
-    "reinterpret", "relu", "reshape", "round", "rsqrt", "scaled_linear", "scatter_elements",
-    "scatter_index",
+    "recurrent", "reinterpret", "relu", "reshape", "round", "rsqrt", "scaled_linear",
+    "scatter_elements", "scatter_index",
     "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus",
     "sqrt", "square", "squeeze", "strided_slice", "subtract", "sum", "take", "tan", "tanh",
     "transpose", "trunc", "variance", "where", "winograd_conv",

@@ -20,6 +20,7 @@ from burnish.graphir.weights import Weights
 from burnish.tests import elementwise_cases
 from burnish.tests.graphir import data_reference, window_reference
 from burnish.tests.graphir.prim_func_reference import _eval, run_prim_func
+from burnish.tests.recurrent_reference import recurrent
 from burnish.vm.registry import get_func
 from burnish.vm.tensor import Tensor, empty
 
@@ -106,6 +107,7 @@ def reduction(function: Any) -> Any:
 
 
 OPERATORS: dict[str, Any] = {
+    "recurrent": recurrent,
     **data_reference.OPERATORS,
     **elementwise_cases.NUMPY,
     "gelu": gelu,

@@ -19,6 +19,7 @@ from .dot import DotRule
 from .elementwise import ElementwiseRule
 from .int8 import Int8Rule
 from .matmul import MatmulRule
+from .recurrent import RecurrentRule
 from .reduction import ReductionRule
 from .row_window import RowWindowRule
 from .rule import Rule
@@ -36,6 +37,7 @@ RULES: tuple[Rule[Any, Any], ...] = (
     MatmulRule(),
     ConvRule(),
     AttentionRule(),
+    RecurrentRule(),
     WindowRule(),
     RowWindowRule(),
     ChainRule(),

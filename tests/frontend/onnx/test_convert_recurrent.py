@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from onnx import ModelProto
+from onnx import ModelProto, helper
 
 from burnish.driver.compile import compile
 from burnish.frontend.onnx import import_onnx
@@ -39,7 +39,7 @@ def test_cells_are_those_of_onnx(kind: str) -> None:
 def test_a_wide_clip_changes_nothing(kind: str) -> None:
     plain, wide = (node(kind, "x, w, r, b", a, weights(kind)) for a in ("", ", clip = 100.0"))
     for one, other in zip(_run(plain), _run(wide), strict=True):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 def test_what_an_activation_takes_is_clipped() -> None:
@@ -165,9 +165,24 @@ def test_one_program_serves_every_number_of_steps() -> None:
     assert compiled.compilations == 1
 
 
+@pytest.mark.parametrize("kind", GATES)
+def test_plain_cells_are_one_operator(kind: str) -> None:
+    options = ", linear_before_reset = 1" if kind == "GRU" else ""
+    for direction in ("forward", "reverse"):
+        for inputs in ("x, w, r, b", "x, w, r"):
+            attributes = f'{options}, direction = "{direction}"'
+            one = node(kind, inputs, attributes, weights(kind))
+            other = node(kind, inputs, f"{attributes}, clip = 50.0", weights(kind))
+            assert "R.recurrent(" in import_onnx(one).module.script()
+            assert "R.recurrent(" not in import_onnx(other).module.script()
+            for found, wanted in zip(_run(one), _run(other), strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_many_steps_are_a_loop_too() -> None:
     for outputs in ("y", "y, h"):
         made = _steps("LSTM", "forward", shape="300, 2", outputs=outputs, lengths=False)
+        made.graph.node[0].attribute.append(helper.make_attribute("clip", 100.0))
         x = np.random.default_rng(3).standard_normal((300, 2, INPUTS)).astype(np.float32)
         compiled = compile(made)
         compare(compiled, made, tolerance=1e-4, x=x)

@@ -27,6 +27,7 @@ from burnish.tests.tuner.rules import (
     test_conv,
     test_depthwise,
     test_int8,
+    test_recurrent,
     test_row_window,
     test_winograd,
 )
@@ -48,6 +49,7 @@ FUNCTIONS: dict[str, Callable[[], PrimFunc]] = {
     "pool": lambda: test_row_window.pool("max", (1, 4, 20, 40), kernel=3, pad=1),
     "attention": lambda: test_attention.Case(29, 45, 12, 20).func(),
     "winograd": lambda: test_winograd.winograd(1, 14, 18, 16, 32, 4).func,
+    "recurrent": lambda: test_recurrent.static("gru", 3, 2, 12),
     "transpose": lambda: Workload(lambda x: op.permute_dims(x, [1, 0]), np.matmul, (70, 45)).func,
     "columns": lambda: Workload(lambda x: op.sum(x, [0]), np.matmul, (50, 90)).func,
     "table": lambda: Workload(lambda x: op.exp(x), np.matmul, (7, 90)).func,
