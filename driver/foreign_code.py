@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ..graphir.module import IRModule
+from ..support.dtype import DType
 from ..support.errors import ArgumentError, BurnishError, nearest
 from ..support.node import walk
 from ..support.target import Target
@@ -42,13 +43,14 @@ def add_foreign_code(
     """Give a program the code of the functions of C that its kernels call.
 
     Raises ArgumentError for code that is none, a name that nothing calls, and one that has two
-    addresses; BurnishError for a function that is called with different types or that nobody
-    gives.
+    addresses; BurnishError for a function that is called with different types, otherwise than its
+    LLVM IR or its ctypes say, or that nobody gives.
     """
+    _require_kinds(symbols, objects)
     called = extern_calls(module.prim_funcs.values())
     libraries: list[ctypes.CDLL] = []
     for given in objects or ():
-        found = _object(given, target)
+        found = _object(given, target, called)
         if isinstance(found, bytes):
             program.objects.append(found)
         else:
@@ -63,6 +65,7 @@ def add_foreign_code(
         if name in defined:
             raise ArgumentError(f"symbols= and objects= both give the code of {name!r}.")
         program.symbols[name] = _address(name, value)
+        _require_arity(called[name], value)
         program.held.append(value)
     open_ = [n for n in called if n not in defined and n not in program.symbols]
     found_in = {n: library for library in libraries for n in open_ if hasattr(library, n)}
@@ -70,6 +73,65 @@ def add_foreign_code(
         program.symbols[name] = _address(name, getattr(library, name))
     program.held += libraries
     _require_all(called, [*defined, *program.symbols])
+
+
+def _require_kinds(symbols: object, objects: object) -> None:
+    """Raises ArgumentError for containers that are none."""
+    if symbols is not None and (
+        not isinstance(symbols, Mapping) or any(not isinstance(n, str) for n in symbols)
+    ):
+        raise ArgumentError(
+            f"symbols= is a dict from names to addresses or functions of ctypes; found {symbols!r}."
+        )
+    is_alone = isinstance(objects, (str, bytes, bytearray, memoryview, PathLike))
+    if objects is not None and (is_alone or not isinstance(objects, Sequence)):
+        found = type(objects).__name__
+        hint = " Put it into a list: objects=[...]." if is_alone else ""
+        raise ArgumentError(f"objects= is a list of what has code; found one {found}.{hint}")
+
+
+def _require_arity(called: tuple[PrimFunc, ExternCall], value: Any) -> None:
+    """Raises BurnishError where a function of ctypes says that it takes another number."""
+    caller, call = called
+    takes = getattr(value, "argtypes", None)
+    if takes is not None and len(takes) != len(call.args):
+        raise BurnishError(
+            f"{call.symbol!r} is called as {_type(call)} by {caller.name!r}; the function of "
+            f"ctypes takes {len(takes)} argument{'s' if len(takes) != 1 else ''} "
+            f"({', '.join([t.__name__ for t in takes])})."
+        )
+
+
+def _require_types(text: str, called: Mapping[str, tuple[PrimFunc, ExternCall]]) -> None:
+    """Raises BurnishError where LLVM IR defines a function otherwise than it is called."""
+    for name, (gives, takes) in defined_in(text).items():
+        if name not in called:
+            continue
+        caller, call = called[name]
+        fits = len(takes) == len(call.args) and all(
+            _passes(_llvm_type(a.dtype), wanted) for a, wanted in zip(call.args, takes, strict=True)
+        )
+        if not fits or not (call.dtype == "handle" or _passes(gives, _llvm_type(call.dtype))):
+            raise BurnishError(
+                f"{name!r} is called as {_type(call)} by {caller.name!r}; its LLVM IR defines "
+                f"{gives} ({', '.join(takes)})."
+            )
+
+
+def _llvm_type(dtype: DType) -> str:
+    """What C's convention passes: integers of 32 bits or more."""
+    if dtype == "handle":
+        return "ptr"
+    if dtype.is_float:
+        return {32: "float", 64: "double"}.get(dtype.bits, "none")
+    return f"i{max(dtype.bits, 32)}"
+
+
+def _passes(given: str, wanted: str) -> bool:
+    """Whether a value of one type of LLVM can be read as another: of an integer the low bits."""
+    if given.startswith("i") and wanted.startswith("i"):
+        return int(wanted[1:]) <= int(given[1:])
+    return given == wanted
 
 
 def _require_all(called: Mapping[str, tuple[PrimFunc, ExternCall]], given: Sequence[str]) -> None:
@@ -116,9 +178,12 @@ def _type(call: ExternCall) -> str:
     return f"{gives}({', '.join(takes)})"
 
 
-def _object(given: Any, target: Target) -> bytes | ctypes.CDLL:
+def _object(
+    given: Any, target: Target, called: Mapping[str, tuple[PrimFunc, ExternCall]]
+) -> bytes | ctypes.CDLL:
     """The object code of what a user gives, or a library that is loaded."""
     if isinstance(given, str) and ("define " in given or "\n" in given):
+        _require_types(given, called)
         return emit_foreign_ir(given, target)
     if isinstance(given, (bytes, bytearray, memoryview)):
         return _checked(bytes(given), "the bytes in objects=")
@@ -130,7 +195,7 @@ def _object(given: Any, target: Target) -> bytes | ctypes.CDLL:
     path = Path(fspath(given))
     try:
         if path.suffix == ".ll":
-            return emit_foreign_ir(path.read_text(), target)
+            return _object(path.read_text() + "\n", target, called)
         if ".so" in path.suffixes or path.suffix == ".dylib":
             return ctypes.CDLL(str(path.absolute()) if path.exists() else str(path))
         return _checked(path.read_bytes(), str(path))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from ..support.errors import VerifyError
 from ..support.node import Node, children, walk
 from .buffer import Buffer
-from .expr import Add, BufferLoad, Call, Cast, Expr, IntImm, Let, Mul, Or, Sub, Var
+from .expr import AccessPtr, Add, BufferLoad, Call, Cast, Expr, IntImm, Let, Mul, Or, Sub, Var
 from .expr import And as AndExpr
 from .function import PrimFunc
 from .printer import print_expr, print_marked
@@ -68,6 +68,9 @@ class _Bounds:
                 self._access(n, n.buffer, n.indices, n.predicate)
             case BufferLoad():
                 self._access(n, n.buffer, n.indices, n.predicate)
+            case AccessPtr():
+                self.visit(n.element)
+                self._pointer(n)
             case _:
                 for child in children(n):
                     if not isinstance(child, Buffer):
@@ -126,6 +129,23 @@ class _Bounds:
                 ends = [r.min + (r.extent - 1) for r in region.region]
                 self._access(n, region.buffer, tuple([r.min for r in region.region]), None)
                 self._access(n, region.buffer, tuple(ends), None)
+
+    def _pointer(self, n: AccessPtr) -> None:
+        """The element that an offset leads to, of a buffer whose rows follow one another."""
+        sizes = [d.value for d in n.buffer.shape if isinstance(d, IntImm)]
+        if n.buffer.strides or len(sizes) < len(n.buffer.shape):
+            return
+        place, step = n.offset, 1
+        for index, size in reversed(list(zip(n.element.indices, sizes, strict=True))):
+            place, step = place + index * step, step * size
+        found = self.limits(place)
+        if found is not None and (found[0] < 0 or found[1] >= step):
+            raise self._broken(
+                "every pointer leads to an element of its buffer",
+                f"a pointer to {n.buffer.name!r} leads to elements {found[0]} to {found[1]}; "
+                f"it has {step}",
+                n,
+            )
 
     def _access(
         self, n: Node, buffer: Buffer, indices: tuple[Expr, ...], predicate: Expr | None

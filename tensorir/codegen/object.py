@@ -26,6 +26,7 @@ from ...support.target import Target
 from ..expr import Broadcast, IntImm, Ramp
 from ..lowering.pipeline import LoweredFunc
 from ..stmt import BufferStore, For
+from .extern_calls import Imported
 from .foreign_ir import import_llvm, link_imported, signatures
 from .function import FunctionEmitter
 
@@ -87,10 +88,10 @@ def emit_foreign_ir(text: str, target: Target) -> bytes:
     return emit_module(module, target).image
 
 
-def defined_in(text: str) -> tuple[str, ...]:
-    """The functions that LLVM IR defines; raises CodegenError for what is none."""
+def defined_in(text: str) -> Imported:
+    """The functions that LLVM IR defines, and their types; raises CodegenError for what is none."""
     module = import_llvm(text, ir.Module("names", context=ir.Context()), binding.create_context())
-    return tuple(signatures(module))
+    return signatures(module)
 
 
 def may_lack_masks(image: bytes, target: Target) -> bool:

@@ -141,6 +141,12 @@ def test_a_graph_calls_a_kernel_that_calls_c() -> None:
         ({"symbols": {"add_one": "f"}}, ArgumentError, "expected an address or a function"),
         ({"symbols": {"add_one": 0}}, ArgumentError, "expected an address or a function"),
         ({"symbols": {"add_one": 8}, "objects": [ADD_ONE]}, ArgumentError, "both give the code"),
+        ({"symbols": [("add_one", 8)]}, ArgumentError, "a dict from names to addresses"),
+        ({"symbols": {8: 8}}, ArgumentError, "a dict from names to addresses"),
+        ({"symbols": ctypes.CDLL(None)}, ArgumentError, "a dict from names to addresses"),
+        ({"objects": ADD_ONE}, ArgumentError, "Put it into a list"),
+        ({"objects": b"text"}, ArgumentError, "Put it into a list"),
+        ({"objects": 8}, ArgumentError, "a list of what has code; found one int"),
         ({"objects": [b"text"]}, VMError, "is not a 64-bit little-endian ELF file"),
         ({"objects": [3]}, ArgumentError, "found int"),
         ({"objects": ["/nowhere/k.o"]}, ArgumentError, "cannot be read"),
@@ -179,6 +185,35 @@ def test_llvm_ir_stands_with_the_program_and_its_types_are_checked() -> None:
     other.annotate("tile", "pragma_import_llvm", text)
     with pytest.raises(CodegenError, match=r"its LLVM IR defines void .ptr, ptr."):
         burnish.build(other.mod)
+
+
+@pytest.mark.parametrize(
+    "takes", ["ptr %a", "ptr %a, ptr %b, float %n", "ptr %a, ptr %b, i64 %n, i64 %m"]
+)
+def test_llvm_ir_of_other_types_than_the_call_is_refused(takes: str) -> None:
+    ir = f"define i32 @add_one({takes}) {{ ret i32 0 }}"
+    with pytest.raises(BurnishError, match=r"int32.pointer, pointer, int64. by 'main'; its LLVM"):
+        burnish.build(tiles(), objects=[ir])
+
+
+@pytest.mark.parametrize(("gives", "n"), [("i32", "i8"), ("i64", "i64"), ("i32", "i32")])
+def test_llvm_ir_may_read_the_low_bits_of_an_integer(gives: str, n: str) -> None:
+    ir = f"define {gives} @add_one(ptr %a, ptr %b, {n} %n) {{ ret {gives} 0 }}"
+    assert run(burnish.build(tiles(), objects=[ir])).tolist() == [0] * 64
+
+
+@pytest.mark.parametrize("gives", ["void", "float", "i8"])
+def test_llvm_ir_that_gives_less_than_is_read_is_refused(gives: str) -> None:
+    value = {"void": "void", "float": "float 0.0", "i8": "i8 0"}[gives]
+    ir = f"define {gives} @add_one(ptr %a, ptr %b, i64 %n) {{ ret {value} }}"
+    with pytest.raises(BurnishError, match=f"its LLVM IR defines {gives} "):
+        burnish.build(tiles(), objects=[ir])
+
+
+def test_a_function_of_ctypes_of_other_arity_is_refused() -> None:
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(abs)
+    with pytest.raises(BurnishError, match=r"by 'main'; the function of ctypes takes 1 argument "):
+        burnish.build(tiles(), symbols={"add_one": function})
 
 
 def test_what_calls_c_is_not_tuned() -> None:

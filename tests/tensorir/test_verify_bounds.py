@@ -87,6 +87,28 @@ REFUSED = {
         ],
         r"the index vi \+ 5 of 'A' runs from 5 to 8",
     ),
+    "a pointer behind a buffer": (
+        [
+            "for i in range(4):",
+            '    with T.block("p"):',
+            "        vi = T.axis.spatial(4, i)",
+            "        T.reads()",
+            "        T.writes(B[0:4, 0:6])",
+            '        T.evaluate(T.call_extern("int32", "f", B.access_ptr("w", offset=vi * 8)))',
+        ],
+        "a pointer to 'B' leads to elements 0 to 24; it has 24",
+    ),
+    "a pointer in front of a buffer": (
+        [
+            "for i in range(4):",
+            '    with T.block("p"):',
+            "        vi = T.axis.spatial(4, i)",
+            "        T.reads()",
+            "        T.writes(B[0:4, 0:6])",
+            '        T.evaluate(T.call_extern("int32", "f", B.access_ptr("w", offset=vi - 1)))',
+        ],
+        "a pointer to 'B' leads to elements -1 to 2; it has 24",
+    ),
 }
 PASSED = {
     "the last element": ["for i in range(8):", "    A[7 - i] = 1.0"],
@@ -139,6 +161,14 @@ PASSED = {
         '    with T.block("B"):',
         '        vi, vj = T.axis.remap("SS", [i, j])',
         "        B[vi, vj] = C[vj]",
+    ],
+    "pointers into a buffer": [
+        "for i in range(4):",
+        '    with T.block("p"):',
+        "        vi = T.axis.spatial(4, i)",
+        "        T.reads()",
+        "        T.writes(B[0:4, 0:6])",
+        '        T.evaluate(T.call_extern("int32", "f", B.access_ptr("w", offset=vi * 6 + 5)))',
     ],
     "one loop twice": ["for i in range(16):", "    A[i - i] = 1.0"],
 }
