@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from ..support.errors import VerifyError
 from ..support.node import Node, children, walk
+from .arith.simplify import Simplifier
 from .buffer import Buffer
-from .expr import AccessPtr, Add, BufferLoad, Call, Cast, Expr, IntImm, Let, Mul, Or, Sub, Var
+from .expr import AccessPtr, BufferLoad, Call, Cast, Expr, IntImm, Let, Or
 from .expr import And as AndExpr
 from .function import PrimFunc
 from .printer import print_expr, print_marked
@@ -38,8 +39,8 @@ class _Bounds:
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
-        self.ranges: dict[Var, tuple[int, int]] = {}
-        self.values: dict[Var, Expr] = {}
+        self.ranges: dict[Expr, tuple[int, int]] = {}
+        self.values = _Values()
         self.writers: dict[Buffer, list[Block]] = {}
         if not func.attr("is_scheduled"):
             for n in walk(func.body):
@@ -55,7 +56,7 @@ class _Bounds:
                 self._realize(n)
             case LetStmt() | Let():
                 self.visit(n.value)
-                self.values[n.var] = n.value
+                self.values.bind_expr(n.var, n.value)
                 self.visit(n.body)
             case IfThenElse():
                 self.visit(n.condition)
@@ -87,7 +88,7 @@ class _Bounds:
         if not (isinstance(n.predicate, IntImm) and n.predicate.value):
             return
         for it, value in zip(n.block.iter_vars, n.iter_values, strict=True):
-            self.values[it.var] = value
+            self.values.bind_expr(it.var, value)
             found, start, extent = (self.limits(e) for e in (value, it.dom.min, it.dom.extent))
             if found is None or start is None or extent is None:
                 continue
@@ -178,35 +179,20 @@ class _Bounds:
     # -- limits ------------------------------------------------------------------------------------
     def limits(self, e: Expr) -> tuple[int, int] | None:
         """The least and the greatest value of a sum of loops, both attained; None for all else."""
-        terms: dict[Var, int] = {}
-        constant = self._sum(e, 1, terms)
-        if constant is None:
+        form = self.values.linear(e)
+        if any(v not in self.ranges for v in form.terms):
             return None
-        low = high = constant
-        for v, k in terms.items():
+        low = high = form.const
+        for v, k in form.terms.items():
             ends = sorted((k * self.ranges[v][0], k * self.ranges[v][1]))
             low, high = low + ends[0], high + ends[1]
         return low, high
 
-    def _sum(self, e: Expr, k: int, terms: dict[Var, int]) -> int | None:
-        """The constant of ``k * e``, with its loops' coefficients added to ``terms``."""
-        match e:
-            case IntImm():
-                return k * e.value
-            case Var() if e in self.values:
-                return self._sum(self.values[e], k, terms)
-            case Var() if e in self.ranges:
-                terms[e] = terms.get(e, 0) + k
-                return 0
-            case Add() | Sub():
-                a = self._sum(e.a, k, terms)
-                b = self._sum(e.b, k if isinstance(e, Add) else -k, terms)
-                return None if a is None or b is None else a + b
-            case Mul(b=IntImm() as factor):
-                return self._sum(e.a, k * factor.value, terms)
-            case Mul(a=IntImm() as factor):
-                return self._sum(e.b, k * factor.value, terms)
-            case Cast() if e.dtype.is_integer and e.value.dtype.is_integer:
-                return self._sum(e.value, k, terms)
-            case _:
-                return None
+
+class _Values(Simplifier):
+    """Integers of any width as they are: their values are those of the loops."""
+
+    def rebuild(self, e: Expr) -> Expr:
+        if type(e) is Cast and e.dtype.is_integer and e.value.dtype.is_integer:
+            return e.value
+        return super().rebuild(e)

@@ -15,8 +15,9 @@ from ..support.node import walk
 from .arith import infer_regions
 from .arith.analyzer import Analyzer
 from .arith.region import region_covers
+from .arith.simplify import Simplifier
 from .buffer import BufferRegion
-from .expr import Add, Expr, IntImm, Mul, Sub, Var, is_const
+from .expr import Var, is_const
 from .function import PrimFunc
 from .printer import print_marked, print_region
 from .stmt import Block, BlockRealize
@@ -79,28 +80,10 @@ def _is_elsewhere(declared: BufferRegion, found: BufferRegion, single: set[Var])
     for d, f in zip(declared.region, found.region, strict=True):
         if not (is_const(d.extent, 1) and is_const(f.extent, 1)):
             continue
-        terms: dict[Var, int] = {}
-        a, b = _sum(d.min, 1, terms), _sum(f.min, -1, terms)
-        if a is None or b is None or any(v in single for v in terms):
+        forms = Simplifier()
+        a, b = forms.linear(d.min), forms.linear(f.min)
+        if any(not isinstance(v, Var) or v in single for v in (*a.terms, *b.terms)):
             continue
-        if a + b or any(terms.values()):
+        if a.key != b.key:
             return True
     return False
-
-
-def _sum(e: Expr, k: int, terms: dict[Var, int]) -> int | None:
-    """The constant of ``k * e``, with coefficients added to ``terms``; None for no plain sum."""
-    match e:
-        case IntImm():
-            return k * e.value
-        case Var():
-            terms[e] = terms.get(e, 0) + k
-            return 0
-        case Add() | Sub():
-            a = _sum(e.a, k, terms)
-            b = _sum(e.b, k if isinstance(e, Add) else -k, terms)
-            return None if a is None or b is None else a + b
-        case Mul(b=IntImm() as factor):
-            return _sum(e.a, k * factor.value, terms)
-        case _:
-            return None

@@ -53,6 +53,10 @@ REFUSED = {
         ["for i in range(8):", "    A[i - 1] = 1.0"],
         "the index i - 1 of 'A' runs from -1 to 6",
     ),
+    "an index of fewer bits": (
+        ["for i in range(8):", "    A[T.Cast('int32', i) + T.int32(1)] = 1.0"],
+        "of 'A' runs from 1 to 8",
+    ),
     "a constant": (["B[0, 6] = 1.0"], "the index 6 of 'B' is 6; this dimension has 6 elements"),
     "a column for a row": (
         ["for i, j in T.grid(6, 4):", "    B[i, j] = 1.0"],
