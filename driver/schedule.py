@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from ..graphir.expr import CallDPS, CallDPSPacked
 from ..graphir.module import IRModule
+from ..support.errors import nearest
 from ..support.node import walk
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule as TensorSchedule
@@ -37,7 +38,10 @@ class Schedule(TensorSchedule):
     """
 
     def __getattr__(self, name: str) -> NoReturn:
-        hint = f"; here it is {_ELSEWHERE[name]} (docs/from_tvm.md)" if name in _ELSEWHERE else ""
+        if name in _ELSEWHERE:
+            hint = f"; here it is {_ELSEWHERE[name]} (docs/from_tvm.md)"
+        else:
+            hint = "." + nearest(name, [n for n in dir(type(self)) if not n.startswith("_")])
         raise AttributeError(f"'Schedule' object has no attribute {name!r}{hint}")
 
     def _keeps_signature(self, func_name: str) -> str:

@@ -113,9 +113,11 @@ def infer_type(call: Call) -> Type:
     least, most = len(op.params) - op.optional, len(op.params)
     if not op.variadic and not least <= len(call.args) <= most:
         expected = str(most) if least == most else f"{least} to {most}"
+        named = [f"{key}=" for key in op.attrs] if len(call.args) > most else []
         raise TypeInferenceError(
             op.name,
-            f"{len(call.args)} operands were given.",
+            f"{len(call.args)} operands were given."
+            + (f" What is no operand is given by name ({', '.join(named)})." if named else ""),
             f"{expected} ({', '.join(op.params)})",
             call.span,
         )

@@ -128,7 +128,7 @@ class ValueParser(TypeParser):
                 return self.name(name, node)
             case ast.Constant(value=bool() | int() | float()) | ast.UnaryOp(op=ast.USub()):
                 return self.number(literal(node, self.source), like, node)
-            case ast.Tuple(elts=items):
+            case ast.Tuple(elts=items) | ast.List(elts=items):
                 if items and all(isinstance(i, ast.Constant) for i in items):
                     return self.shape(items)
                 return Tuple(tuple([self.atom(i) for i in items]))

@@ -186,7 +186,8 @@ class StructuralEqualityError(BurnishError, AssertionError):
 
     def __init__(self, difference: str, left: str = "", right: str = "") -> None:
         self.difference, self.left, self.right = difference, left, right
-        text = f"The programs are not structurally equal. First difference at {difference}."
+        where = difference if difference.startswith("at ") else f"at {difference}"
+        text = f"The programs are not structurally equal. First difference {where}."
         if left or right:
             text += f"\n--- left\n{left}\n--- right\n{right}"
         super().__init__(text)

@@ -597,6 +597,9 @@ def const(value: float | bool, dtype: str = INDEX) -> Expr:
         return IntImm(int(bool(value)), dtype)
     if isinstance(value, float) and not value.is_integer():
         raise DTypeError(repr(value), ("an integer literal",), what=f"for {dtype}")
+    least, most = int_limits(dtype)
+    if not least <= value <= most:
+        raise DTypeError(repr(value), (f"an integer from {least} to {most}",), what=f"for {dtype}")
     return IntImm(int(value), dtype)
 
 
@@ -811,17 +814,22 @@ def wrap_integer(value: int, dtype: DType) -> int:
     return value
 
 
+def int_limits(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest integer of a dtype."""
+    if dtype.kind == "int":
+        return -(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1
+    return 0, (1 << dtype.bits) - 1 if dtype.kind == "uint" else 1
+
+
 def min_value(dtype: DType) -> Expr:
     """The identity of max: minus infinity, or the smallest integer."""
     if dtype.is_float:
         return FloatImm(-math.inf, dtype)
-    return IntImm(-(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0, dtype)
+    return IntImm(int_limits(dtype)[0], dtype)
 
 
 def max_value(dtype: DType) -> Expr:
     """The identity of min: infinity, or the largest integer."""
     if dtype.is_float:
         return FloatImm(math.inf, dtype)
-    if dtype.kind == "bool":
-        return IntImm(1, dtype)
-    return IntImm((1 << (dtype.bits - (1 if dtype.kind == "int" else 0))) - 1, dtype)
+    return IntImm(int_limits(dtype)[1], dtype)

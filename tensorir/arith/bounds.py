@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..expr import Cast, Div, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Select, Var
+from ..expr import (
+    Cast,
+    Div,
+    Expr,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    Select,
+    Var,
+    int_limits,
+)
 from .linear import Linear
 
 if TYPE_CHECKING:
@@ -85,13 +98,11 @@ def _guarded(rule: Callable[[Facts, Expr], Interval]) -> Callable[[Facts, Expr],
 def _by_dtype(e: Expr) -> Interval:
     """All values of a narrow integer type; int64 arithmetic has no useful bound."""
     dtype = e.dtype
-    if dtype.is_bool:
-        return Interval(0, 1)
-    if dtype.kind == "int" and dtype.bits < 64:
-        return Interval(-(1 << (dtype.bits - 1)), (1 << (dtype.bits - 1)) - 1)
-    if dtype.kind == "uint":
-        return Interval(0, (1 << dtype.bits) - 1 if dtype.bits < 64 else None)
-    return EVERYTHING
+    if not (dtype.is_integer or dtype.is_bool):
+        return EVERYTHING
+    if dtype.bits == 64:
+        return Interval(0, None) if dtype.kind == "uint" else EVERYTHING
+    return Interval(*int_limits(dtype))
 
 
 def _var(s: Facts, e: Expr) -> Interval:

@@ -178,6 +178,7 @@ class ScheduleState:
         given out: an earlier one was of another block, whose name was free again."""
         if isinstance(block, str):
             return self._function_name(None), block
+        self._require_own(block.func_name, f"the block {block.name!r}", "Schedule")
         name = block.name
         for owner, old, new in self._renamings[self._births.get(block, 0) :]:
             if owner == block.func_name and old == name:
@@ -248,7 +249,16 @@ class ScheduleState:
             raise ScheduleValueError(
                 primitive, f"{loop!r} is a place without a loop, made by sampling."
             )
+        self._require_own(loop.func_name, f"the loop {loop.var.name!r}", primitive)
         return loop
+
+    def _require_own(self, func_name: str, what: str, primitive: str) -> None:
+        if func_name not in self._functions:
+            raise ScheduleValueError(
+                primitive,
+                f"Expected a handle of this schedule, which has {', '.join(self._functions)}; "
+                f"found {what} of {func_name!r}, which another one gave out.",
+            )
 
     def _owner(self, handles: Sequence[LoopRV], primitive: str) -> str:
         if not handles:

@@ -79,5 +79,5 @@ def test_names_of_tvm_that_are_none_here_say_what_is() -> None:
     sch = burnish.Schedule(add_one())
     with pytest.raises(AttributeError, match="'unsafe_set_dtype'; here it is set_dtype, for dtype"):
         sch.unsafe_set_dtype("y", 0, "float16")
-    with pytest.raises(AttributeError, match=r"has no attribute 'splits'$"):
+    with pytest.raises(AttributeError, match=r"has no attribute 'splits'\. Did you mean 'split'\?"):
         sch.splits  # noqa: B018

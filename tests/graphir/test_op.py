@@ -37,6 +37,9 @@ def test_arity_and_attributes_are_checked_first() -> None:
         TypeInferenceError, match=r"linear: 1 operands were given. Expected 2 to 3 \(x, w, bias\)"
     ):
         infer_type(call_op("linear", X))
+    words = r"given. What is no operand is given by name \(axis=\). Expected 1 \(x\)"
+    with pytest.raises(TypeInferenceError, match=words):
+        infer_type(call_op("softmax", X, X))
     with pytest.raises(TypeInferenceError, match="unknown attribute 'axes'"):
         infer_type(call_op("softmax", X, axes=1))
 

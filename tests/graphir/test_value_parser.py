@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from burnish.graphir.expr import Call, Constant, Function
+from burnish.graphir.dim import print_shape
+from burnish.graphir.expr import Call, Constant, Function, ShapeExpr
 from burnish.graphir.parser import parse_module
 from burnish.support.errors import ParseError
 
@@ -43,6 +44,13 @@ def test_constants(text: str, dtype: str, value: object) -> None:
     found = constant_of(text, C=np.array([1, 2], "float16"))
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, value)
+
+
+def test_a_list_is_a_tuple() -> None:
+    (call,) = calls("R.reshape(x, [3, 2])")
+    shape = call.args[1]
+    assert isinstance(shape, ShapeExpr)
+    assert print_shape(shape.values) == "(3, 2)"
 
 
 def test_variadic_operators_take_a_tuple_or_a_list_of_arguments() -> None:

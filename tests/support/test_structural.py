@@ -281,6 +281,8 @@ def test_the_difference_of_graph_functions_comes_with_their_texts() -> None:
 def test_smaller_nodes_are_shown_by_their_repr() -> None:
     with pytest.raises(StructuralEqualityError, match=r"(?s)at value: 0 and 1.*--- left\n.*---"):
         assert_structural_equal(ZERO, ONE)
+    with pytest.raises(StructuralEqualityError, match="First difference at the root: "):
+        assert_structural_equal(ZERO, Add(ZERO, ONE))
 
 
 def test_deep_trees_need_no_recursion() -> None:

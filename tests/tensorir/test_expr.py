@@ -37,6 +37,7 @@ from burnish.tensorir.expr import (
     as_expr,
     cast,
     const,
+    int_limits,
     is_const,
     logical_and,
     logical_not,
@@ -145,6 +146,27 @@ def test_an_integer_beside_a_float_becomes_one() -> None:
         assert print_expr(getattr(total, cast_side)) == f'T.Cast("float32", {K.name})'
     assert (X < K).dtype == "bool"
     assert (X * Ramp(K, IntImm(1), 8)).dtype == "float32x8"
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "limits"),
+    [
+        (300, "int8", "from -128 to 127 for int8; found 300"),
+        (-1, "uint16", "from 0 to 65535 for uint16; found -1"),
+        (2**40, "int32", "from -2147483648 to 2147483647"),
+        (2**63, "int64", "from -9223372036854775808 to"),
+    ],
+)
+def test_constants_are_numbers_of_their_dtype(value: int, dtype: str, limits: str) -> None:
+    with pytest.raises(DTypeError, match=limits):
+        const(value, dtype)
+
+
+def test_the_ends_of_a_dtype_are_constants_of_it() -> None:
+    for dtype in ("int8", "uint8", "int64", "uint64"):
+        least, most = int_limits(DType(dtype))
+        assert const(least, dtype).value == least  # type: ignore[attr-defined]
+        assert const(most, dtype).value == most  # type: ignore[attr-defined]
 
 
 def test_other_dtypes_do_not_mix() -> None:

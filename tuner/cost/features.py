@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ...support.abi import LINE_BYTES
 from ...support.target import Target
 from .nest_summary import (
     ACCESSES,
@@ -32,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 FEATURES_VERSION = 1
 """Raised whenever the meaning or order of a feature changes: a saved model is of one version."""
-LINE = 64.0
+LINE = float(LINE_BYTES)
 CURVE = 10
 _KINDS = ("vectorized", "parallel", "unrolled")
 _KIND_PARTS = ("loops", "product", "innermost", "depth")

@@ -20,7 +20,9 @@ fill a vector is a part of its own, so that full vectors carry no mask.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ...support.abi import LINE_BYTES
 from ...support.node import Node, walk
@@ -49,6 +51,7 @@ from .rule import Decide, Decisions, NoDecisions, Rule, choice
 from .transpose import crossed_axis, fits_registers, transpose_in_registers
 from .trial import attempt
 
+Way: TypeAlias = Callable[[Schedule, Block, Target, Decide], None]
 LINE = 16
 """Vectors in a row of a tile of a transpose: the elements of a cache line, each line read once."""
 MOST_REPEATED = 8
@@ -132,18 +135,21 @@ def schedule_block(sch: Schedule, block: Block, target: Target, decide: Decide) 
     """Vectorise one block, in tiles, fused, or along its last axis: the first that fits."""
     if not block.iter_vars or not is_plain(sch, block):
         return False  # a scalar, or part of another rule's nest
-    rules = [_vectorize_fused, _vectorize_last]
-    if not runs_in_order(block) and _is_repeated(block, lanes_of(target, block)):
-        rules.insert(0, _vectorize_repeated)
-    if has_seams(block, lanes_of(target, block)):
-        rules.insert(0, _vectorize_pieces)
-    if looks_up(block):
-        rules.insert(0, _vectorize_lookups)
+    return any(attempt(sch, way, block, target, decide) for way in _ways(block, target))
+
+
+def _ways(block: Block, target: Target) -> list[Way]:
+    """What may fit a block, the most special first."""
     if crossed_axis(block) is not None:
-        rules = [_vectorize_tiles, _vectorize_last]
-        if fits_registers(block, target):
-            rules.insert(0, transpose_in_registers)
-    return any(attempt(sch, rule, block, target, decide) for rule in rules)
+        in_registers = [transpose_in_registers] if fits_registers(block, target) else []
+        return [*in_registers, _vectorize_tiles, _vectorize_last]
+    lanes = lanes_of(target, block)
+    special: list[tuple[bool, Way]] = [
+        (looks_up(block), _vectorize_lookups),
+        (has_seams(block, lanes), _vectorize_pieces),
+        (not runs_in_order(block) and _is_repeated(block, lanes), _vectorize_repeated),
+    ]
+    return [*[way for fits, way in special if fits], _vectorize_fused, _vectorize_last]
 
 
 def is_plain(sch: Schedule, block: Block) -> bool:

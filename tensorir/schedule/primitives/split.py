@@ -14,7 +14,7 @@ from ...analysis.loop_checks import ceil_div, inner_loops, require_plain_serial
 from ...analysis.nested_blocks import map_outer_realizes
 from ...analysis.paths import all_loops_above, find_loop, loop_of, rebuild, with_body
 from ...analysis.preconditions import fail
-from ...expr import Expr, IntImm, Var, is_const, mul
+from ...expr import INDEX, Expr, IntImm, Var, int_limits, is_const, mul
 from ...function import PrimFunc
 from ...printer import print_expr
 from ...stmt import For
@@ -148,6 +148,10 @@ def _split_extents(
             )
         known = mul(known, e)
         extents.append(e)
+    if isinstance(known, IntImm) and known.value > int_limits(INDEX)[1]:
+        raise ScheduleValueError(
+            "split", f"The product of the factors {render_factors(factors)} is no int64."
+        )
     if missing:
         extents[missing[0]] = ceil_div(loop.extent, known, bounds)
         return extents

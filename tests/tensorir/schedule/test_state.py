@@ -98,6 +98,23 @@ def test_unknown_names() -> None:
         sch.get_shape_var("m")
 
 
+def test_handles_of_another_schedule_are_refused() -> None:
+    sch, other = Schedule(matmul(), seed=0), Schedule(two(), seed=0)
+    other.work_on("chain")
+    block, loop = other.get_block("B"), other.get_loops("B")[0]
+    words = "of 'chain', which another one gave out"
+    for refused in (
+        lambda: sch.split(loop, [2, None]),
+        lambda: sch.fuse(loop),
+        lambda: sch.get(loop),
+        lambda: sch.get(block),
+        lambda: sch.compute_inline(block),
+    ):
+        with pytest.raises(ScheduleValueError, match=words):
+            refused()
+    assert len(sch.trace) == 0
+
+
 def test_a_failed_primitive_records_nothing() -> None:
     sch = Schedule(linear_relu(4, 4, 4), seed=0)
     with pytest.raises(ScheduleError):

@@ -83,6 +83,7 @@ def test_split_refusals_leave_the_schedule() -> None:
         ([3, 3], r"factors \[3, 3\] is 9, less than 12, the extent of the loop 'j'; use None"),
         ([], "at least one factor"),
         ([0, None], "Factors must be positive"),
+        ([2**62, 2], r"The product of the factors \[4611686018427387904, 2\] is no int64"),
     ]:
         with pytest.raises(ScheduleValueError, match=message):
             sch.split(j, factors)
