@@ -17,9 +17,24 @@ from __future__ import annotations
 
 from ..support.errors import VerifyError
 from ..support.node import Node, children, walk
+from .arith.linear import Linear
 from .arith.simplify import Simplifier
 from .buffer import Buffer
-from .expr import AccessPtr, BufferLoad, Call, Cast, Expr, IntImm, Let, Or
+from .expr import (
+    INDEX,
+    AccessPtr,
+    Add,
+    BufferLoad,
+    Call,
+    Cast,
+    Expr,
+    IntImm,
+    Let,
+    Mul,
+    Or,
+    Sub,
+    Var,
+)
 from .expr import And as AndExpr
 from .function import PrimFunc
 from .printer import print_expr, print_marked
@@ -190,9 +205,23 @@ class _Bounds:
 
 
 class _Values(Simplifier):
-    """Integers of any width as they are: their values are those of the loops."""
+    """Sums of fewer bits count too: a program in which they wrap does not reach those values."""
 
-    def rebuild(self, e: Expr) -> Expr:
-        if type(e) is Cast and e.dtype.is_integer and e.value.dtype.is_integer:
-            return e.value
-        return super().rebuild(e)
+    def _opaque(self, e: Expr) -> Linear:
+        wide = _widened(e) if type(e) is Cast else None
+        return super()._opaque(e) if wide is None else self.linear(wide)
+
+
+def _widened(e: Expr) -> Expr | None:
+    """A sum of integers of any width as one of int64; None for what is none."""
+    match e:
+        case Var():
+            return e if e.dtype is INDEX else None
+        case IntImm():
+            return IntImm(e.value)
+        case Cast():
+            return _widened(e.value) if e.dtype.is_integer else None
+        case Add() | Sub() | Mul():
+            a, b = _widened(e.a), _widened(e.b)
+            return None if a is None or b is None else type(e)(a, b)
+    return None

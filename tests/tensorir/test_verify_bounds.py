@@ -174,6 +174,11 @@ PASSED = {
         "        T.writes(B[0:4, 0:6])",
         '        T.evaluate(T.call_extern("int32", "f", B.access_ptr("w", offset=vi * 6 + 5)))',
     ],
+    "a choice of fewer bits": [
+        "for i in range(8):",
+        "    A[T.Select(B[0, 0] > 0.0, T.Cast('int32', i), T.int32(0))] = 1.0",
+    ],
+    "a quotient of fewer bits": ["for i in range(16):", "    A[T.Cast('int32', i) // 2] = 1.0"],
     "one loop twice": ["for i in range(16):", "    A[i - i] = 1.0"],
 }
 
