@@ -118,6 +118,8 @@ class Word:
     def __getitem__(self, item: object) -> Word:
         return self(item)
 
+    __iter__ = None  # Python would index it without end
+
     def __getattr__(self, name: str) -> Word:
         if name.startswith("_"):
             raise AttributeError(name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from ..support.dtype import DType
 from ..support.node import Node, node
 from .expr import INDEX, BufferLoad, Expr, ExprLike, IntImm, as_expr
@@ -44,6 +46,10 @@ class Buffer(Node):
         return BufferLoad(
             self, tuple([as_expr(i, INDEX) if not isinstance(i, Expr) else i for i in items])
         )
+
+    def __iter__(self) -> NoReturn:
+        # Python would ask for A[0], A[1] and so on without end.
+        raise TypeError(f"No Python loop runs through {self.name!r}: its elements have no values.")
 
     @property
     def ndim(self) -> int:

@@ -132,6 +132,13 @@ class Tensor(Buffer):
             return TensorSlice(self, items)  # type: ignore[return-value]  # no element yet
         return self(*items)
 
+    def __iter__(self) -> NoReturn:
+        # Python would ask for A[0], A[1] and so on without end.
+        raise ComputeError(
+            f"The tensor {self.name!r} is a definition, which no Python loop runs through; write "
+            "te.compute(shape, lambda i: ...), and te.sum(..., axis=k) for a sum."
+        )
+
     def __call__(self, *indices: ExprLike) -> BufferLoad:
         """``A(i, j)`` is ``A[i, j]``, so that ``lambda *i: A(*i)`` takes any number of axes."""
         if len(indices) != len(self.shape):
@@ -157,6 +164,9 @@ class TensorSlice:
     def __getitem__(self, indices: ExprLike | tuple[ExprLike, ...]) -> BufferLoad:
         items = indices if isinstance(indices, tuple) else (indices,)
         return self.tensor[(*self.indices, *items)]
+
+    def __iter__(self) -> NoReturn:
+        self.tensor.__iter__()
 
     @property
     def dtype(self) -> DType:

@@ -228,3 +228,8 @@ def test_words() -> None:
     with pytest.raises(ParseError, match=r"T\.grid has a meaning only inside a function"):
         T.grid(4)
     assert not hasattr(T.grid, "_private")
+
+
+def test_no_python_loop_runs_through_a_word() -> None:
+    with pytest.raises(TypeError, match="'Word' object is not iterable"):
+        list(R.Tensor)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from burnish import te
+from burnish.support.dtype import DType
 from burnish.support.errors import ComputeError
 from burnish.support.structural import assert_structural_equal
-from burnish.tensorir.expr import Cast
+from burnish.tensorir.buffer import Buffer
+from burnish.tensorir.expr import Cast, as_expr
 from burnish.tensorir.tensor import is_reduction_expr
 
 
@@ -65,3 +69,13 @@ def test_input_tensors_are_each_named_once() -> None:
     c = te.compute((4,), lambda i: b[i] * a[i] + b[i], name="C")
     assert c.op is not None
     assert c.op.input_tensors == [b, a]
+
+
+@pytest.mark.parametrize("use", [list, sum, max, lambda a: 1.0 in a])
+def test_no_python_loop_runs_through_a_tensor(use: Callable[[object], object]) -> None:
+    a = te.placeholder((4, 4), name="A")
+    for given in (a, a[0]):
+        with pytest.raises(ComputeError, match="'A' is a definition, which no Python loop"):
+            use(given)
+    with pytest.raises(TypeError, match=r"through 'B'|'Buffer' is not iterable"):
+        use(Buffer("B", (as_expr(4),), DType("float32")))
