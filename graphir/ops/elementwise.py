@@ -23,12 +23,9 @@ from ..expr import Call
 from ..op import REQUIRED, Op, attr, register
 from ..type import TensorType, Type
 from .operands import (
-    as_prim_func,
     broadcast,
     by_operator,
     fail,
-    inputs,
-    operator_function,
     require_float,
     same_as_first,
     same_dtype,
@@ -108,13 +105,6 @@ def _clip(call: Call) -> Type:
     kind = tensor(call, 0)
     _check_kinds(call, [kind], NUMBERS)
     return kind
-
-
-def _legalize_clip(call: Call) -> object:
-    (x,) = inputs(call)
-    return as_prim_func(
-        call, [x], operator_function("clip")(x, attr(call, "min"), attr(call, "max"))
-    )
 
 
 _register(Op("where", ("condition", "x", "y"), _where, by_operator()))

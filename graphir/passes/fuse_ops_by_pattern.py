@@ -20,7 +20,7 @@ from ..expr import Atom, CallDPS, CallDPSPacked, GlobalVar, Value, Var
 from ..module import IRModule
 from ..op import type_of
 from ..patterns.matching import Matched, operands
-from ..patterns.pattern import Pattern, PatternError, as_pattern, leaves
+from ..patterns.pattern import Pattern, PatternError, as_pattern, leaves, parts_of
 from ..patterns.rewriting import CallRewriter
 from ..printer import format_type
 from ..type import TensorType, Type, tensors_of
@@ -39,6 +39,25 @@ class FusionPattern:
     pattern: Pattern
     operands: Sequence[Pattern] | None = None
     check: Check | None = None
+
+    def __post_init__(self) -> None:
+        as_pattern(self.pattern, "FuseOpsByPattern")
+        if not isinstance(self.callee, (str, PrimFunc)) and not callable(self.callee):
+            raise PatternError(
+                "FuseOpsByPattern: the callee is the name of an environment function, a PrimFunc, "
+                f"or a function that makes one of a match; found {self.callee!r}."
+            )
+        known = parts_of(self.pattern)
+        for p in self.operands or ():
+            if as_pattern(p, "FuseOpsByPattern") not in known:
+                raise PatternError(
+                    f"FuseOpsByPattern: {self.name} is to be called with what {p!r} matches, which "
+                    "is no part of the pattern. Operands are the pattern's own objects."
+                )
+        if self.check is not None and not callable(self.check):
+            raise PatternError(
+                f"FuseOpsByPattern: the check is a function of a match; found {self.check!r}."
+            )
 
     @property
     def name(self) -> str:
@@ -84,14 +103,7 @@ def _from_tuple(fields: object) -> FusionPattern:
             "FuseOpsByPattern takes FusionPatterns, or tuples (callee, pattern[, operands[, "
             f"check]]); found {fields!r}."
         )
-    made = FusionPattern(*fields)
-    as_pattern(made.pattern, "FuseOpsByPattern")
-    if not isinstance(made.callee, (str, PrimFunc)) and not callable(made.callee):
-        raise PatternError(
-            "FuseOpsByPattern: the callee is the name of an environment function, a PrimFunc, or a "
-            f"function that makes one of a match; found {made.callee!r}."
-        )
-    return made
+    return FusionPattern(*fields)
 
 
 class _Dispatcher(CallRewriter):

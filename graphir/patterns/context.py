@@ -23,7 +23,14 @@ from ..expr import BindingBlock, Function, Var
 from ..module import IRModule
 from ..weights import Weights
 from .matching import Found, Matched, Scene, Subject, operands, search
-from .pattern import Pattern, PatternError, Recorder, close_recorder, open_recorder
+from .pattern import (
+    Pattern,
+    PatternError,
+    Recorder,
+    close_recorder,
+    open_recorder,
+    parts_of,
+)
 
 
 @dataclass(frozen=True)
@@ -73,13 +80,7 @@ class PatternContext(Recorder):
     @property
     def roots(self) -> list[Pattern]:
         """The patterns that are no part of others, in the order in which they were made."""
-        inner: set[Pattern] = set()
-        stack = [part for p in self._made for part in p.parts]
-        while stack:
-            top = stack.pop()
-            if top not in inner:
-                inner.add(top)
-                stack += top.parts
+        inner = {part for p in self._made for q in p.parts for part in parts_of(q)}
         return [p for p in self._made if p not in inner]
 
     # -- what is asked -------------------------------------------------------------------------

@@ -606,6 +606,18 @@ def head_ops(pattern: Pattern) -> frozenset[str] | None:
     return None
 
 
+def parts_of(pattern: Pattern) -> set[Pattern]:
+    """A pattern and all that it is made of."""
+    found: set[Pattern] = set()
+    stack = [pattern]
+    while stack:
+        top = stack.pop()
+        if top not in found:
+            found.add(top)
+            stack += top.parts
+    return found
+
+
 def leaves(pattern: Pattern) -> list[Pattern]:
     """The patterns that values come in by, each once, in order: wildcards, constants, variables,
     also below constraints."""

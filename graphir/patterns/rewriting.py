@@ -139,6 +139,11 @@ def rewrite_bindings(context: PatternContext, rewriter: BindingsRewriter, where:
     Raises PatternError for what is no value, of another type, of variables of another block, and
     for a value that would need itself.
     """
+    if not isinstance(context, PatternContext):
+        raise PatternError(
+            f"rewrite_bindings takes a PatternContext; found {context!r}. Of one value, "
+            "rewrite_call takes a pattern."
+        )
     return _rewritten(where, lambda module: _BindingsRewriter(module, context, rewriter))
 
 

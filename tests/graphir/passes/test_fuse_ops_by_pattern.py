@@ -135,6 +135,8 @@ def test_errors_of_entries() -> None:
         ("env.f", "takes FusionPatterns, or tuples"),
         (("env.f", "relu"), "expected a pattern"),
         ((3, wildcard()), "the callee is the name"),
+        (("f", is_op("relu")(wildcard()), [wildcard()]), "which is no part of the pattern"),
+        (("f", wildcard(), None, "c"), "the check is a function of a match; found 'c'"),
     ):
         with pytest.raises(PatternError, match=said):
             FuseOpsByPattern([entry])  # type: ignore[list-item]

@@ -272,3 +272,8 @@ def test_constants_of_a_rewriter_are_the_modules() -> None:
 
     rewrite_call(is_op("add")(x, value), rewriter, made)
     assert [c.name for c in found] == [name]
+
+
+def test_rewrite_bindings_takes_a_context_alone() -> None:
+    with pytest.raises(PatternError, match="takes a PatternContext; found is_op"):
+        rewrite_bindings(is_op("relu"), lambda m, values: {}, IRModule())  # type: ignore[arg-type]
