@@ -7,6 +7,7 @@ from typing import Any
 
 from ..graphir.expr import Function
 from ..graphir.module import IRModule
+from ..graphir.passes.legalize import LEGALIZED
 from ..graphir.passes.pass_list import as_pass_list
 from ..support.errors import ArgumentError, BurnishError
 from ..support.target import Target
@@ -88,6 +89,9 @@ def build(
     module = as_module(mod)
     if not module.functions:
         raise BurnishError("The module has no functions; there is nothing to build.")
+    for func in module.prim_funcs.values():
+        if not func.attr(LEGALIZED):  # those are the compiler's own
+            verify_regions(verify_bounds(verify_func(func)))
     if module.graph_functions:
         made = compile_module(
             module,
@@ -102,8 +106,6 @@ def build(
     report = CompileReport()
     with opened_dump("lib") as dump:
         dump.write("40-scheduled", module.script)
-        for func in module.prim_funcs.values():
-            verify_regions(verify_bounds(verify_func(func)))
         kernels = compile_kernels(module.prim_funcs.items(), resolved, report, dump)
         program = Program(
             kernels={name: c.kernel for name, c in kernels.items()},

@@ -22,6 +22,7 @@ from typing import Any, TypeVar, overload
 from ..support.errors import BurnishError, ComputeError, DTypeError
 from ..tensorir.compute import Tensor, create_prim_func
 from ..tensorir.function import PrimFunc
+from ..tensorir.verify_bounds import verify_bounds
 from .expr import Call
 from .op import REQUIRED, Op, all_ops, attr, replace_op
 from .ops.operands import fail, inputs, tensors
@@ -131,4 +132,5 @@ def _type(call: Call, definition: Callable[..., Any]) -> Type:
 
 def _kernel(call: Call, definition: Callable[..., Any]) -> PrimFunc:
     given, results, _ = _results(call, definition)
-    return create_prim_func([*given, *results]).with_attr("global_symbol", call.op)
+    # A definition may read more than operands of these shapes have.
+    return verify_bounds(create_prim_func([*given, *results]).with_attr("global_symbol", call.op))

@@ -230,3 +230,26 @@ def test_a_target_may_come_second(target: Any) -> None:
 def test_two_targets_are_one_too_many() -> None:
     with pytest.raises(errors.ArgumentError, match="two targets, 'llvm' and 'haswell'"):
         burnish.build(add_one(), "llvm", "haswell")
+
+
+@pytest.mark.parametrize(
+    ("extent", "law"), [(9, "every access lies in its buffer"), (7, "axes all of their domains")]
+)
+def test_a_kernel_that_a_graph_calls_keeps_the_laws_too(extent: int, law: str) -> None:
+    text = f"""
+@I.ir_module
+class Module:
+    @T.prim_func
+    def copy(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+        for i in range({extent}):
+            with T.block("B"):
+                vi = T.axis.spatial({max(extent, 8)}, i)
+                B[vi] = A[vi]
+
+    @R.function
+    def main(x: R.Tensor((8,))):
+        y = R.call_dps(cls.copy, (x,), R.Tensor((8,)))
+        return y
+"""
+    with pytest.raises(errors.VerifyError, match=law):
+        burnish.build(burnish.parse(text))

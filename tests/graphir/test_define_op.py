@@ -129,3 +129,10 @@ def test_what_the_definition_refuses_is_an_error_of_the_call() -> None:
 
     with pytest.raises(TypeInferenceError, match=r"gave no te\.compute"):
         op.type_of(burnish.graph.op("same", a))
+
+
+def test_a_definition_that_reads_beyond_its_operands_is_refused() -> None:
+    text = "@R.function\ndef main(x: R.Tensor((4, 3)), y: R.Tensor((2, 3))):\n    return {}"
+    module = parse_module(text.format("R.ewise_fma(x, y, x)"))
+    with pytest.raises(BurnishError, match="of 'y' runs from 0 to 3; this dimension has 2"):
+        burnish.build(module)
