@@ -85,17 +85,18 @@ def freeze(cls: type[Any]) -> None:
     cls.__setattr__ = setattr_  # type: ignore[assignment]
 
 
-class _Values(dict[type, Callable[[Any], "tuple[Any, ...]"]]):
-    """For each class, a function from a node to the values of its constructor's fields. These
-    three walks are most of what a rewrite costs, and reading all fields at once halves them."""
+class _Fields(dict[type, Callable[[Any], "tuple[Any, ...]"] | None]):
+    """For each class, a function from a node to the values of some of its constructor's fields;
+    None where there are none. These walks are most of what a rewrite costs: reading all fields at
+    once halves them, and half of all nodes are variables and numbers, with nothing below."""
 
     def __init__(self, names_of: Callable[[type[Node]], tuple[str, ...]]) -> None:
         super().__init__()
         self.names_of = names_of
 
-    def __missing__(self, kind: type[Node]) -> Callable[[Any], tuple[Any, ...]]:
+    def __missing__(self, kind: type[Node]) -> Callable[[Any], tuple[Any, ...]] | None:
         names = self.names_of(kind)
-        found: Callable[[Any], tuple[Any, ...]]
+        found: Callable[[Any], tuple[Any, ...]] | None = None
         if len(names) > 1:
             found = attrgetter(*names)
         elif names:
@@ -103,23 +104,35 @@ class _Values(dict[type, Callable[[Any], "tuple[Any, ...]"]]):
 
             def found(n: Any) -> tuple[Any, ...]:
                 return (only(n),)
-        else:
-
-            def found(n: Any) -> tuple[Any, ...]:
-                return ()
 
         self[kind] = found
         return found
 
 
-_VALUES = _Values(attrgetter("init_fields"))
-_BELOW = _Values(attrgetter("child_fields"))
-"""The same for the fields that may hold nodes alone."""
+_ALL = _Fields(attrgetter("init_fields"))
+_BELOW = _Fields(attrgetter("child_fields"))
+"""Of the fields that may hold nodes alone."""
+_LAST_FIRST = _Fields(lambda kind: kind.child_fields[::-1])
+"""The same, for a stack."""
+
+
+class _Places(dict[type, "tuple[int, ...]"]):
+    """For each class, where among all its fields those stand that may hold nodes."""
+
+    def __missing__(self, kind: type[Node]) -> tuple[int, ...]:
+        found = self[kind] = tuple([kind.init_fields.index(f) for f in kind.child_fields])
+        return found
+
+
+_PLACES = _Places()
 
 
 def children(n: Node) -> Iterator[Node]:
     """The nodes directly below ``n``, in field order, looking into tuples."""
-    for value in _BELOW[type(n)](n):
+    get = _BELOW[type(n)]
+    if get is None:
+        return
+    for value in get(n):
         if isinstance(value, Node):
             yield value
         elif type(value) is tuple:
@@ -130,37 +143,54 @@ def children(n: Node) -> Iterator[Node]:
 
 def map_children(n: N, fn: Callable[[Any], Any]) -> N:
     """``n`` with ``fn`` applied to each child node; ``n`` itself where no child changed."""
-    if not n.child_fields:
+    kind: type[Any] = type(n)
+    places = _PLACES[kind]
+    if not places:
         return n
-    values = _VALUES[type(n)](n)
+    get = _ALL[kind]
+    assert get is not None  # some of its fields hold nodes
+    values = get(n)
     changed: list[Any] | None = None
-    for i, value in enumerate(values):
+    for i in places:
+        value = values[i]
         new: Any
-        if isinstance(value, Node):
+        if type(value) is tuple:
+            new = _map_items(value, fn)
+        elif isinstance(value, Node):
             new = fn(value)
-            if new is value:
-                continue
-        elif type(value) is tuple and value:
-            new = tuple([fn(item) if isinstance(item, Node) else item for item in value])
-            for a, b in zip(new, value, strict=True):
-                if a is not b:
-                    break
-            else:
-                continue
         else:
+            continue
+        if new is value:
             continue
         if changed is None:
             changed = list(values)
         changed[i] = new
     if changed is None:
         return n
-    return type(n)(*changed).with_span(n.span)
+    made: N = kind(*changed)
+    return made.with_span(n.span)
+
+
+def _map_items(items: tuple[Any, ...], fn: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """The tuple with ``fn`` applied to its nodes; the same one where none changed."""
+    changed: list[Any] | None = None
+    for i, item in enumerate(items):
+        if not isinstance(item, Node):
+            continue
+        new = fn(item)
+        if new is item:
+            continue
+        if changed is None:
+            changed = list(items)
+        changed[i] = new
+    return items if changed is None else tuple(changed)
 
 
 def replace(n: N, **changes: Any) -> N:
     """A copy of ``n`` with some constructor fields changed; ``n`` itself if each is the same
     object."""
-    values = list(_VALUES[type(n)](n))
+    get = _ALL[type(n)]
+    values = [] if get is None else list(get(n))
     different = False
     names = n.init_fields
     for name, new in changes.items():
@@ -177,22 +207,18 @@ def walk(n: Node, above: Collection[type] = ()) -> Iterator[Node]:
     """``n`` and all nodes below it, parents first, depth first, left to right; not what is below
     nodes of the classes ``above``."""
     stack = [n]
-    pop, getters = stack.pop, _BELOW
+    pop, push, getters = stack.pop, stack.append, _LAST_FIRST
     while stack:
         top = pop()
         yield top
-        if type(top) in above:
+        kind = type(top)
+        get = getters[kind]
+        if get is None or kind in above:
             continue
-        values = getters[type(top)](top)
-        if not values:
-            continue
-        below: list[Node] = []
-        for value in values:
-            if isinstance(value, Node):
-                below.append(value)
-            elif value and type(value) is tuple:
-                for item in value:
+        for value in get(top):
+            if type(value) is tuple:
+                for item in reversed(value):
                     if isinstance(item, Node):
-                        below.append(item)
-        below.reverse()
-        stack += below
+                        push(item)
+            elif isinstance(value, Node):
+                push(value)

@@ -9,8 +9,7 @@ sparse matrix) is not affected by anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from weakref import WeakKeyDictionary
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...support.errors import DependenceError
 from ...support.node import walk
@@ -19,8 +18,9 @@ from ..expr import BufferLoad, Expr
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stmt
 from ..visitor import accessed_buffers
+from .anywhere import Anywhere
 from .nested_blocks import blocks_below
-from .paths import child_stmts, walk_paths
+from .paths import walk_paths
 from .preconditions import fail
 
 
@@ -55,23 +55,6 @@ def _loads(s: Stmt, parts: Sequence[Expr]) -> Iterator[tuple[Stmt, list[Buffer],
         yield s, found, []
 
 
-class _Anywhere:
-    """Whether something is anywhere in a statement, outside of what ``is_leaf`` ends at. Statements
-    never change, and a primitive makes few new ones: only those are looked at."""
-
-    def __init__(self, here: Callable[[Stmt], bool], is_leaf: Callable[[Stmt], bool]) -> None:
-        self.here, self.is_leaf = here, is_leaf
-        self.known: WeakKeyDictionary[Stmt, bool] = WeakKeyDictionary()
-
-    def within(self, s: Stmt) -> bool:
-        found = self.known.get(s)
-        if found is None:
-            below = () if self.is_leaf(s) else child_stmts(s)
-            found = self.here(s) or any([self.within(child) for child in below])
-            self.known[s] = found
-        return found
-
-
 def _is_bare(s: Stmt) -> bool:
     """Whether ``s`` itself accesses memory outside of blocks."""
     match s:
@@ -90,8 +73,8 @@ def _is_bare(s: Stmt) -> bool:
     return any(_loads(s, parts))
 
 
-_IS_BARE = _Anywhere(_is_bare, lambda s: isinstance(s, BlockRealize))
-_HAS_VIEWS = _Anywhere(lambda s: isinstance(s, Block) and bool(s.match_buffers), lambda s: False)
+_IS_BARE = Anywhere(_is_bare, lambda s: isinstance(s, BlockRealize))
+_HAS_VIEWS = Anywhere(lambda s: isinstance(s, Block) and bool(s.match_buffers))
 
 
 def require_declared(

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from ...support.dtype import DType
-from ...support.node import walk
+from ..analysis.anywhere import anywhere
 from ..expr import (
     EQ,
     FLOAT32,
@@ -39,7 +39,7 @@ _LN2 = math.log(2)
 
 def expand_intrinsics(func: PrimFunc) -> PrimFunc:
     """``func`` without composed intrinsics; itself where it has none."""
-    if not any(isinstance(n, Call) and n.op in EXPANSIONS for n in walk(func.body)):
+    if not _COMPOSED.within(func.body):
         return func
     return PrimFunc(func.params, _Expand().visit(func.body), func.attrs, func.name)
 
@@ -116,3 +116,5 @@ EXPANSIONS: dict[str, Expansion] = {
     "hypot": _hypot,
 }
 """How each composed intrinsic is computed from its operands, of float32 or float64."""
+
+_COMPOSED = anywhere(lambda n: isinstance(n, Call) and n.op in EXPANSIONS)

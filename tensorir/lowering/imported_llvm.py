@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...support.errors import CodegenError
 from ...support.node import walk
 from ..function import PrimFunc
-from ..stmt import Block, For, annotation
+from ..stmt import LEAVES, Block, For, annotation
 
 IMPORT_LLVM = "pragma_import_llvm"
 """The annotation with the text."""
@@ -14,7 +14,7 @@ IMPORT_LLVM = "pragma_import_llvm"
 def imported_llvm(func: PrimFunc) -> tuple[str, ...]:
     """The texts of a function, each once, in order. Raises CodegenError for what is no text."""
     found: dict[str, None] = {}
-    for n in walk(func.body):
+    for n in walk(func.body, LEAVES):
         text = annotation(n, IMPORT_LLVM) if isinstance(n, (For, Block)) else None
         if text is None:
             continue

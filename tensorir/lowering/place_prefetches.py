@@ -127,9 +127,9 @@ class _Placer:
             return map_children(n, lambda child: self.node(child, around, certain))
         with self.scope.loop(n.var, n.min, n.extent):
             body = self.node(n.body, (*around, n), certain)
-            written = self.own & _stored(n.body)
-            wanted = self._wanted(n, body, around, certain)
-            lines = [line for line in wanted if id(line.buffer) not in written]
+            lines = list(self._wanted(n, body, around, certain))
+            written = self.own & _stored(n.body) if lines and self.own else frozenset()
+            lines = [line for line in lines if id(line.buffer) not in written]
         return replace(n, body=_with_prefetches(body, lines) if lines else body)
 
     def _runs(self, loop: For) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from ...support.errors import LayoutError
 from ...support.node import walk
 from ...support.structural import structural_equal
+from ..analysis.anywhere import anywhere
 from ..analysis.preconditions import fail
 from ..buffer import Buffer
 from ..dim_align import DIM_ALIGN
@@ -24,11 +25,13 @@ _COPIES = ("cache_read", "cache_write", "cache_inplace", "set_scope", "stage_mem
 """Primitives that put a buffer like it in the place of another one."""
 BRINGS = ("tensorize", "apply_rule")
 """Primitives that bring calls along."""
+_CALLS = anywhere(lambda n: isinstance(n, ExternCall))
+_POINTERS = anywhere(lambda n: isinstance(n, AccessPtr))
 
 
 def calls_out(func: PrimFunc) -> bool:
     """Whether a function calls functions of C."""
-    return any(isinstance(n, ExternCall) for n in walk(func.body))
+    return _CALLS.within(func.body)
 
 
 def require_memory_kept(primitive: str, before: PrimFunc, after: PrimFunc) -> None:
@@ -67,6 +70,8 @@ def _refused(primitive: str, func: PrimFunc, known: Iterable[Buffer]) -> LayoutE
 
 def _memory(func: PrimFunc) -> Iterator[Buffer]:
     """The buffers that pointers lead to, views by their sources."""
+    if not _POINTERS.within(func.body):
+        return
     for n in walk(func.body):
         if isinstance(n, AccessPtr):
             yield _root(n.buffer, func)
