@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..support.errors import InternalError, TypeInferenceError, nearest
+from ..support.remembered import forget, remembered
 from ..tensorir.function import PrimFunc
 from .expr import (
     Call,
@@ -68,6 +69,7 @@ def register(op: Op) -> Op:
 def replace_op(op: Op) -> Op:
     """Add a row, in the place of one of this name where there is one."""
     _OPS[op.name] = op
+    forget(infer_type)
     return op
 
 
@@ -107,8 +109,10 @@ def type_of(value: Value) -> Type:
     raise InternalError(f"type_of({type(value).__name__})")
 
 
+@remembered
 def infer_type(call: Call) -> Type:
-    """The type of an operator call; checks arity and attribute names first."""
+    """The type of an operator call; checks arity and attribute names first. Passes and the verifier
+    ask again and again."""
     op = get_op(call.op)
     least, most = len(op.params) - op.optional, len(op.params)
     if not op.variadic and not least <= len(call.args) <= most:

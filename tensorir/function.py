@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from ..support.display import as_html, show_text
 from ..support.node import Node, node, replace, walk
+from ..support.remembered import remembered
 from .buffer import Buffer
 from .expr import Expr, Var
 from .printer import HEADER, print_func
@@ -82,8 +83,7 @@ class PrimFunc(Node):
     @property
     def written(self) -> tuple[Buffer, ...]:
         """The buffer parameters that the body writes: the outputs."""
-        stored = {id(b) for n in walk(self.body) if (b := stored_buffer(n)) is not None}
-        return tuple([b for b in self.buffers if id(b) in stored])
+        return _written(self)
 
     @property
     def root(self) -> Block:
@@ -108,3 +108,10 @@ class PrimFunc(Node):
 
     def __repr__(self) -> str:
         return f"PrimFunc({self.name})"
+
+
+@remembered
+def _written(func: PrimFunc) -> tuple[Buffer, ...]:
+    """What ``written`` gives."""
+    stored = {id(b) for n in walk(func.body) if (b := stored_buffer(n)) is not None}
+    return tuple([b for b in func.buffers if id(b) in stored])

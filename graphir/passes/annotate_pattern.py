@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from ...support.node import walk
 from ...support.passes import Pass
+from ...support.remembered import remembered
 from ...tensorir.expr import Add, BufferLoad, Cast, Expr, IntImm, Max, Min, Mul, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
@@ -130,6 +131,7 @@ def _spatial(block: Block) -> tuple[object, ...]:
     )
 
 
+@remembered
 def classify_block(block: Block) -> str:
     """The pattern of one block: a single store, over spatial and perhaps reduce axes."""
     store = block.body

@@ -15,10 +15,10 @@ from ...support.errors import InternalError
 from ...support.node import replace, walk
 from ...support.passes import Pass
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import Let, Var, const
+from ...tensorir.expr import Expr, Let, Var, const
 from ...tensorir.function import PrimFunc
 from ...tensorir.stmt import Block, BlockRealize, For, LetStmt, Stmt, seq
-from ...tensorir.visitor import Mutator, replace_buffers, substitute
+from ...tensorir.visitor import Mutator, substitute
 from ..analysis import solve_shape_vars
 from ..expr import CallDPS, CallFunction, Function, Value
 from ..expr import Var as GraphVar
@@ -123,8 +123,7 @@ class _Merged:
             self.allocated.append(mapping[buffer])
         if var is not self.group.body.result:
             self.allocated.append(self.buffers[var])
-        body = substitute(replace_buffers(func.root.body, mapping), dims)
-        self.bodies.append(_fresh_binders(body, self._unique_block))
+        self.bodies.append(_copied(func.root.body, mapping, dims, self._unique_block))
         self.operators.append(str(func.attr(LEGALIZED) or func.name))
 
     def _buffer(self, param: Buffer, value: GraphVar) -> Buffer:
@@ -166,11 +165,11 @@ class _Rebinder(Mutator):
     """Replaces the binders of a body by copies, and gives its blocks new names."""
 
     def __init__(
-        self, variables: dict[int, Var], buffers: dict[int, Buffer], names: dict[int, str]
+        self, variables: dict[int, Expr], buffers: dict[int, Buffer], names: dict[int, str]
     ) -> None:
         self.variables, self.buffers, self.names = variables, buffers, names
 
-    def visit_Var(self, n: Var) -> Var:  # noqa: N802
+    def visit_Var(self, n: Var) -> Expr:  # noqa: N802
         return self.variables.get(id(n), n)
 
     def visit_Buffer(self, n: Buffer) -> Buffer:  # noqa: N802
@@ -181,9 +180,15 @@ class _Rebinder(Mutator):
         return replace(made, name=self.names[id(n)])
 
 
-def _fresh_binders(body: Stmt, unique_block: Callable[[str], str]) -> Stmt:
-    variables: dict[int, Var] = {}
-    buffers: dict[int, Buffer] = {}
+def _copied(
+    body: Stmt,
+    mapping: Mapping[Buffer, Buffer],
+    dims: Mapping[Var, Expr],
+    unique_block: Callable[[str], str],
+) -> Stmt:
+    """A body with other buffers and dims, and binders of its own."""
+    variables: dict[int, Expr] = {id(v): e for v, e in dims.items()}
+    buffers = {id(b): c for b, c in mapping.items()}
     names: dict[int, str] = {}
     for n in walk(body):
         if isinstance(n, (For, Let, LetStmt)):

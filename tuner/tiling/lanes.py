@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from ...support.errors import ScheduleError
 from ...support.node import walk
+from ...support.remembered import remembered
 from ...support.target import Target
 from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
@@ -23,6 +24,12 @@ FEWEST_LANES = 2
 def lanes_of(target: Target, block: Block) -> int:
     """Elements of the widest dtype that a block touches in one vector register. A load that is an
     index, and the same along the last axis, is not counted: it is no vector."""
+    return max(1, target.vector_bits // _widest(block))
+
+
+@remembered
+def _widest(block: Block) -> int:
+    """The bits of that dtype, 8 at least."""
     parts = [p for p in (block.body, block.init) if p is not None]
     accesses = [n for p in parts for n in walk(p) if isinstance(n, BufferLoad | BufferStore)]
     last = block.iter_vars[-1].var if block.iter_vars else None
@@ -34,7 +41,7 @@ def lanes_of(target: Target, block: Block) -> int:
         if isinstance(n, BufferLoad) and not any(v is last for v in walk(n))
     }
     bits = [n.buffer.dtype.bits for n in accesses if id(n) not in places]
-    return max(1, target.vector_bits // max([8, *bits]))
+    return max([8, *bits])
 
 
 def width_for(extent: Expr, lanes: int, wanted: int) -> int:

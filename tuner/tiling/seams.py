@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.node import Node, children
+from ...support.remembered import remembered
 from ...tensorir.expr import (
     EQ,
     GE,
@@ -81,6 +82,7 @@ def cut_at_seams(sch: Schedule, block: Block, lanes: int) -> list[str]:
     return names
 
 
+@remembered
 def _pieces(block: Block, lanes: int) -> list[list[int]]:
     """The extents of the pieces of each axis. Of the last, which becomes vectors, every seam
     counts, where most of it is in pieces that fill one; of the others the conditions alone, where
