@@ -381,6 +381,11 @@ def _digest(root: Any, *, names: bool) -> str:
 
 def _leaf(x: Any) -> str:
     """The token of a value that is no node: equal exactly for values that mean the same."""
+    kind = type(x)
+    if kind is str:
+        return f"s{len(x)}:{x}"
+    if kind is int:
+        return f"i{x}"
     match x:
         case str():
             return f"s{len(x)}:{x}"

@@ -113,5 +113,5 @@ class PrimFunc(Node):
 @remembered
 def _written(func: PrimFunc) -> tuple[Buffer, ...]:
     """What ``written`` gives."""
-    stored = {id(b) for n in walk(func.body) if (b := stored_buffer(n)) is not None}
+    stored = {id(b) for n in walk(func.body, (Buffer,)) if (b := stored_buffer(n)) is not None}
     return tuple([b for b in func.buffers if id(b) in stored])

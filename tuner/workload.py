@@ -203,4 +203,4 @@ def buffer_bytes(buffer: Buffer) -> int | None:
 
 def uses_intrinsic(block: Block) -> bool:
     """Whether the block computes a costly intrinsic, such as an elementary function."""
-    return any(isinstance(n, Call) and is_costly(n) for n in walk(block.body))
+    return any(isinstance(n, Call) and is_costly(n) for n in walk(block.body, (Buffer,)))

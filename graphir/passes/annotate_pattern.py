@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from ...support.node import walk
 from ...support.passes import Pass
 from ...support.remembered import remembered
+from ...tensorir.buffer import Buffer
 from ...tensorir.expr import Add, BufferLoad, Cast, Expr, IntImm, Max, Min, Mul, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
@@ -151,7 +152,7 @@ def classify_block(block: Block) -> str:
         return _classify_reduction(block, store, kinds)
     if any(id(a.var) not in written for a in block.iter_vars):
         return "opaque"
-    loads = [n for n in walk(store.value) if isinstance(n, BufferLoad)]
+    loads = [n for n in walk(store.value, (Buffer,)) if isinstance(n, BufferLoad)]
     if any(load.buffer is store.buffer for load in loads):
         return "opaque"
     return max(

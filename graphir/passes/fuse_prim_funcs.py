@@ -190,7 +190,7 @@ def _copied(
     variables: dict[int, Expr] = {id(v): e for v, e in dims.items()}
     buffers = {id(b): c for b, c in mapping.items()}
     names: dict[int, str] = {}
-    for n in walk(body):
+    for n in walk(body, (Buffer,)):
         if isinstance(n, (For, Let, LetStmt)):
             variables[id(n.var)] = Var(n.var.name, n.var.dtype)
         elif isinstance(n, Block):

@@ -111,13 +111,16 @@ class _Scan:
         stack: list[Node] = [body]
         while stack:
             n = stack.pop()
+            kind = type(n)
+            if kind is IntImm or kind is Buffer:
+                continue
             if isinstance(n, Expr):
                 if id(n) in seen:
                     continue
                 seen.add(id(n))
-            is_noted = type(n) in _NOTED or isinstance(n, Var)
-            below = self._below(n) if is_noted else children(n)
-            stack.extend([c for c in reversed(list(below)) if type(c) is not Buffer])
+            is_noted = kind in _NOTED or isinstance(n, Var)
+            below = self._below(n) if is_noted else list(children(n))
+            stack += below[::-1]
         self.region.buffers = [b for k, b in self.accesses.items() if k not in self.region.local]
         self.region.scalars = [v for k, v in self.used.items() if k not in self.inside]
 

@@ -95,6 +95,7 @@ class Work:
         self._of: dict[int, Expr] = {}
         self._innermost: Var | None = None
         self._far: dict[int, Expr] = {}
+        self._loads: dict[int, bool] = {}
         total = self._stmt(body, {})
         if _is_unknown([total]):
             total = maximum(substitute(total, {_UNKNOWN: IntImm(1)}), IntImm(LONG_WORK))
@@ -207,10 +208,19 @@ class Work:
 
     def _is_random(self, indices: Sequence[Expr]) -> bool:
         """Whether memory tells the place of an access anew in each iteration of the loop around."""
-        nodes = [n for i in indices for n in _nodes(i)]
-        if not any(isinstance(n, BufferLoad) for n in nodes):
+        if not any(map(self._has_load, indices)):
             return False
-        return not any(n is self._innermost for n in nodes)
+        return not any(n is self._innermost for i in indices for n in _nodes(i))
+
+    def _has_load(self, e: Expr) -> bool:
+        """Whether an index reads memory. Copies of an unrolled body share most of theirs."""
+        if isinstance(e, BufferLoad):
+            return True
+        known = self._loads.get(id(e))
+        if known is None:
+            parts = [c for c in children(e) if isinstance(c, Expr)]
+            known = self._loads[id(e)] = any(map(self._has_load, parts))
+        return known
 
     def _is_far(self, buffer: Buffer) -> Expr:
         """1 where a buffer is too large for a cache, 0 otherwise; one expression for a buffer."""

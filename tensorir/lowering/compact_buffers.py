@@ -144,7 +144,7 @@ class _Accesses:
                 self.expr(s)  # type: ignore[arg-type]
 
     def expr(self, e: Expr) -> None:
-        for n in walk(e):
+        for n in walk(e, (Buffer,)):
             if type(n) is BufferLoad:
                 self._record(n.buffer, n.indices, is_store=False)
             elif type(n) is AccessPtr and id(n.buffer) in self.found:

@@ -274,7 +274,7 @@ def _moved(
 
 
 def _stored(body: Stmt) -> frozenset[int]:
-    return frozenset([id(b) for n in walk(body) if (b := stored_buffer(n)) is not None])
+    return frozenset([id(b) for n in walk(body, (Buffer,)) if (b := stored_buffer(n)) is not None])
 
 
 def _at(form: Linear, offset: int) -> Expr:

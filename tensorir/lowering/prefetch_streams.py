@@ -75,7 +75,7 @@ def streams(loop: For, body: Stmt, scope: Scope, *, lookups: bool = False) -> li
     with ``lookups`` also those at places that elements of other buffers tell, as far as these can
     be read before the body and do not depend on the loop."""
     found: dict[tuple[int, LinearKey], Stream] = {}
-    below = {n.var for n in walk(body) if isinstance(n, (LetStmt, Let))}
+    below = {n.var for n in walk(body, (Buffer,)) if isinstance(n, (LetStmt, Let))}
     for load, is_certain in _loads(body):
         index = load.indices[0]
         if not _is_computable(index, below, lookups=lookups and is_certain):
@@ -124,8 +124,9 @@ def _loads(body: Stmt, *, is_certain: bool = True) -> Iterator[tuple[BufferLoad,
         yield from _loads(body.body, is_certain=is_certain)
     elif isinstance(body, BufferStore):
         is_certain = is_certain and body.predicate is None
-        calls = [n for n in walk(body.value) if isinstance(n, Call)]
+        nodes = list(walk(body.value, (Buffer,)))
+        calls = [n for n in nodes if isinstance(n, Call)]
         choices = {id(m) for n in calls if n.op == "if_then_else" for m in walk(n)}
-        for node in walk(body.value):
+        for node in nodes:
             if isinstance(node, BufferLoad) and node.buffer.scope != "register":
                 yield node, is_certain and node.predicate is None and id(node) not in choices

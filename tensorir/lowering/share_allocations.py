@@ -97,7 +97,7 @@ class _Lives:
         return all(id(v) in self.known for v in free_vars([size]))
 
     def _mention(self, n: Stmt | Expr) -> None:
-        for m in walk(n):
+        for m in walk(n, (Buffer,)):
             life = self.found.get(id(m)) if isinstance(m, Buffer) else None
             if life is not None:
                 life.first = self.count if life.first < 0 else life.first

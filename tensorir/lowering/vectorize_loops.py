@@ -13,12 +13,12 @@ being independent by the schedule's promise. Runs on flat buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ...support.errors import CodegenError
-from ...support.node import map_children, walk
+from ...support.node import Node, map_children, walk
 from ..arith.linear import ZERO, Linear, LinearKey, render
 from ..buffer import Buffer
 from ..expr import (
@@ -117,16 +117,17 @@ class _Loops:
                 "symbolic extent. Split it by a constant factor and vectorize the inner loop."
             )
         try:
-            _check_independent(s, self.scope)
-            return self._chunks(s, s.extent.value)
+            nodes = _parts(s.body)
+            _check_independent(s, nodes, self.scope)
+            return self._chunks(s, s.extent.value, nodes)
         except _NotVectorizable:
             with self.scope.loop(s.var, s.min, s.extent):
                 body = self.stmt(s.body)
-            kind = "unrolled" if _has_registers(s.body) else "serial"
+            kind = "unrolled" if _has_registers(_parts(s.body)) else "serial"
             return _with(s, kind, body)
 
-    def _chunks(self, s: For, extent: int) -> Stmt:
-        lanes = self._lanes(s, extent)
+    def _chunks(self, s: For, extent: int, nodes: Sequence[Node]) -> Stmt:
+        lanes = self._lanes(s, extent, nodes)
         if extent <= lanes:
             return self._vector(s, s.min, extent)
         whole, rest = divmod(extent, lanes)
@@ -138,7 +139,7 @@ class _Loops:
             count = IntImm(whole, INDEX)
             with self.scope.loop(chunk, IntImm(0, INDEX), count):
                 body = self._vector(s, add(s.min, mul(chunk, lanes)), lanes)
-            unroll = whole <= _UNROLLED_CHUNKS or _has_registers(s.body)
+            unroll = whole <= _UNROLLED_CHUNKS or _has_registers(nodes)
             parts.append(
                 For(chunk, IntImm(0, INDEX), count, "unrolled" if unroll else "serial", body)
             )
@@ -146,11 +147,11 @@ class _Loops:
             parts.append(self._vector(s, add(s.min, whole * lanes), rest))
         return seq(*parts)
 
-    def _lanes(self, s: For, extent: int) -> int:
-        """The lanes of a chunk: those of a machine vector, or of several side by side."""
-        bits = _widest(s.body, s.var)
+    def _lanes(self, s: For, extent: int, nodes: Sequence[Node]) -> int:
+        """The lanes of a chunk of a loop, whose body has these nodes: those of a machine vector, or of several side by side."""
+        bits = _widest(nodes, s.var)
         lanes = max(1, self.target.vector_bits // bits)
-        functions = _elementary(s.body)
+        functions = _elementary(nodes)
         if not functions:
             return lanes
         at_once = min([_side_by_side(op, self.target) for op in functions])
@@ -170,26 +171,30 @@ def _with(s: For, kind: str, body: Stmt) -> For:
     return For(s.var, s.min, s.extent, kind, body, s.thread, s.annotations)
 
 
-def _has_registers(s: Stmt) -> bool:
+def _parts(s: Stmt) -> list[Node]:
+    """A statement and all below it, the shapes of buffers left out."""
+    return list(walk(s, (Buffer,)))
+
+
+def _has_registers(nodes: Sequence[Node]) -> bool:
     return any(
-        isinstance(n, BufferLoad | BufferStore) and n.buffer.scope == "register" for n in walk(s)
+        isinstance(n, BufferLoad | BufferStore) and n.buffer.scope == "register" for n in nodes
     )
 
 
-def _elementary(s: Stmt) -> set[str]:
+def _elementary(nodes: Sequence[Node]) -> set[str]:
     """The elementary functions that a body computes from memory to memory, without a condition:
     slots of registers are vectors of the machine, and under a mask most of a wide chunk may be
     idle."""
-    nodes = list(walk(s))
-    if any(isinstance(n, IfThenElse) for n in nodes) or _has_registers(s):
+    if any(isinstance(n, IfThenElse) for n in nodes) or _has_registers(nodes):
         return set()
     return {n.op for n in nodes if isinstance(n, Call) and n.op in _VALUES}
 
 
-def _widest(s: Stmt, var: Var) -> int:
-    """Bits of the widest element the loop over ``var`` touches: it decides the lanes of a machine
+def _widest(nodes: Sequence[Node], var: Var) -> int:
+    """Bits of the widest element that the body of the loop over ``var`` touches: it decides the lanes of a machine
     vector. A load that is an index, and the same in all iterations, is no vector."""
-    accesses = [n for n in walk(s) if isinstance(n, BufferLoad | BufferStore) and n.buffer.ndim]
+    accesses = [n for n in nodes if isinstance(n, BufferLoad | BufferStore) and n.buffer.ndim]
     places = {
         id(n)
         for a in accesses
@@ -200,12 +205,12 @@ def _widest(s: Stmt, var: Var) -> int:
     return max([n.buffer.dtype.bits for n in accesses if id(n) not in places], default=32)
 
 
-def _check_independent(loop: For, scope: Scope) -> None:
+def _check_independent(loop: For, nodes: Sequence[Node], scope: Scope) -> None:
     """Raises _NotVectorizable where an iteration could see what another one stores."""
     stored: dict[int, dict[LinearKey, Linear]] = {}
     loads: list[BufferLoad] = []
     with scope.loop(loop.var, loop.min, loop.extent):
-        for n in walk(loop.body):
+        for n in nodes:
             if isinstance(n, For) and n.kind == "vectorized":
                 raise _NotVectorizable
             if isinstance(n, BufferLoad):

@@ -28,6 +28,7 @@ from ...support.abi import LINE_BYTES
 from ...support.node import Node, walk
 from ...support.target import Target
 from ...tensorir.arith.linear import same_extent
+from ...tensorir.buffer import Buffer
 from ...tensorir.expr import Add, BufferLoad, Call, Expr, IntImm, Select, Sub, Var, is_const
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
@@ -211,7 +212,7 @@ def _looked_up_rows(block: Block, target: Target, width: int) -> int:
     length = axis.dom.extent
     if not isinstance(length, IntImm) or length.value < 2 * width or len(block.iter_vars) < 2:
         return 0
-    for n in walk(block.body):
+    for n in walk(block.body, (Buffer,)):
         if not isinstance(n, BufferLoad) or not load_is_contiguous(n, axis.var):
             continue
         looked_up = any(isinstance(m, BufferLoad) for i in n.indices[:-1] for m in walk(i))
@@ -332,7 +333,7 @@ def runs_in_order(block: Block, axis: int = 0) -> bool:
     if not all(isinstance(e, IntImm) for e in extents[axis + 1 :]):
         return False
     inner = list(zip(axes, extents, strict=True))[axis + 1 :]
-    accesses = [n for n in walk(block.body) if isinstance(n, BufferLoad | BufferStore)]
+    accesses = [n for n in walk(block.body, (Buffer,)) if isinstance(n, BufferLoad | BufferStore)]
     return all(
         len(n.indices) == len(axes)
         and not n.buffer.strides

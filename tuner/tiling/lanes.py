@@ -14,6 +14,7 @@ from ...support.errors import ScheduleError
 from ...support.node import walk
 from ...support.remembered import remembered
 from ...support.target import Target
+from ...tensorir.buffer import Buffer
 from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
@@ -31,7 +32,9 @@ def lanes_of(target: Target, block: Block) -> int:
 def _widest(block: Block) -> int:
     """The bits of that dtype, 8 at least."""
     parts = [p for p in (block.body, block.init) if p is not None]
-    accesses = [n for p in parts for n in walk(p) if isinstance(n, BufferLoad | BufferStore)]
+    accesses = [
+        n for p in parts for n in walk(p, (Buffer,)) if isinstance(n, BufferLoad | BufferStore)
+    ]
     last = block.iter_vars[-1].var if block.iter_vars else None
     places = {
         id(n)
