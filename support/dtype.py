@@ -43,6 +43,15 @@ class DType(str):
     kind: str
     bits: int
     lanes: int
+    itemsize: int
+    """Bytes of one lane."""
+    scalar: DType
+    """The dtype of one lane."""
+    is_float: bool
+    is_integer: bool
+    """Signed or unsigned, bool excluded."""
+    is_bool: bool
+    _widths: dict[int, DType]
     _interned: ClassVar[dict[str, DType]] = {}
 
     def __new__(cls, name: str) -> DType:
@@ -58,35 +67,24 @@ class DType(str):
         self = super().__new__(cls, name)
         self.kind, self.bits = _SCALARS[match.group(1)]
         self.lanes = int(match.group(2) or 1)
+        self.itemsize = self.bits // 8
+        self.scalar = self if self.lanes == 1 else cls(match.group(1))
+        self.is_float, self.is_bool = self.kind == "float", self.kind == "bool"
+        self.is_integer = self.kind in ("int", "uint")
+        self._widths = {}
         return cls._interned.setdefault(name, self)
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one lane."""
-        return self.bits // 8
-
-    @property
-    def scalar(self) -> DType:
-        """The dtype of one lane."""
-        return self if self.lanes == 1 else DType(self.split("x", 1)[0])
+    def __reduce__(self) -> tuple[type[DType], tuple[str]]:
+        """By name: what is interned stays so in another process."""
+        return DType, (str(self),)
 
     def with_lanes(self, lanes: int) -> DType:
         """The vector dtype with this lane type."""
-        scalar = self.scalar
-        return scalar if lanes == 1 else DType(f"{scalar}x{lanes}")
-
-    @property
-    def is_float(self) -> bool:
-        return self.kind == "float"
-
-    @property
-    def is_integer(self) -> bool:
-        """Signed or unsigned, bool excluded."""
-        return self.kind in ("int", "uint")
-
-    @property
-    def is_bool(self) -> bool:
-        return self.kind == "bool"
+        found = self._widths.get(lanes)
+        if found is None:
+            found = self.scalar if lanes == 1 else DType(f"{self.scalar}x{lanes}")
+            self._widths[lanes] = found
+        return found
 
     def to_numpy(self) -> np.dtype[Any]:
         """The NumPy dtype of a lane; raises DTypeError for bfloat16 and handle, which it lacks."""

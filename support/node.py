@@ -127,18 +127,17 @@ class _Places(dict[type, "tuple[int, ...]"]):
 _PLACES = _Places()
 
 
-def children(n: Node) -> Iterator[Node]:
+def children(n: Node) -> list[Node]:
     """The nodes directly below ``n``, in field order, looking into tuples."""
     get = _BELOW[type(n)]
-    if get is None:
-        return
-    for value in get(n):
-        if isinstance(value, Node):
-            yield value
-        elif type(value) is tuple:
-            for item in value:
-                if isinstance(item, Node):
-                    yield item
+    found: list[Node] = []
+    if get is not None:
+        for value in get(n):
+            if isinstance(value, Node):
+                found.append(value)
+            elif type(value) is tuple:
+                found += [item for item in value if isinstance(item, Node)]
+    return found
 
 
 def map_children(n: N, fn: Callable[[Any], Any]) -> N:

@@ -66,7 +66,7 @@ def _nodes(func: PrimFunc) -> Iterator[Node]:
     while stack:
         n = stack.pop()
         yield n
-        stack.extend([c for c in reversed(list(children(n))) if not isinstance(c, Buffer)])
+        stack += [c for c in children(n)[::-1] if not isinstance(c, Buffer)]
         if isinstance(n, Block):
             stack.extend(n.alloc_buffers)
 

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from ..support.node import Node, children, map_children, walk
+from ..support.remembered import remembered
 from .buffer import Buffer
 from .expr import AccessPtr, BufferLoad, Expr, Var
-from .stmt import BlockRealize, BufferStore
+from .stmt import Block, BlockRealize, BufferStore, Stmt
 
 N = TypeVar("N", bound=Node)
+_HOLDERS = (Stmt, Block)
+"""What statements stand in."""
 
 
 class Visitor:
@@ -63,29 +66,56 @@ class Mutator:
 
 
 class _Substitute(Mutator):
-    def __init__(self, mapping: Mapping[int, Expr], buffers: Mapping[int, Buffer]) -> None:
+    def __init__(self, mapping: Mapping[int, Expr]) -> None:
         self.mapping = mapping
-        self.buffers = buffers
 
     def visit_Var(self, n: Var) -> Expr:  # noqa: N802
         return self.mapping.get(id(n), n)
 
+
+class _ReplaceBuffers(Mutator):
+    """Goes only where one of the buffers stands: most statements of a program touch few."""
+
+    def __init__(self, mapping: Mapping[Buffer, Buffer]) -> None:
+        self.mapping = mapping
+
+    def visit(self, n: Any) -> Any:
+        if isinstance(n, _HOLDERS) and buffers_below(n).isdisjoint(self.mapping):
+            return n
+        return super().visit(n)
+
+    def visit_Var(self, n: Var) -> Expr:  # noqa: N802
+        return n
+
     def visit_Buffer(self, n: Buffer) -> Buffer:  # noqa: N802
-        return self.buffers.get(id(n), n)
+        return self.mapping.get(n, n)
+
+
+@remembered
+def buffers_below(n: Stmt | Block) -> frozenset[Buffer]:
+    """The buffers that stand in a statement. A primitive makes few new statements, and only these
+    are looked at."""
+    found: set[Buffer] = set()
+    for child in children(n):
+        if isinstance(child, _HOLDERS):
+            found |= buffers_below(child)
+        else:
+            found.update([m for m in walk(child, (Buffer,)) if isinstance(m, Buffer)])
+    return frozenset(found)
 
 
 def substitute(n: N, mapping: Mapping[Var, Expr]) -> N:
     """``n`` with variables replaced (by identity); binders inside are not renamed."""
     if not mapping:
         return n
-    return _Substitute({id(v): e for v, e in mapping.items()}, {}).visit(n)  # type: ignore[no-any-return]
+    return _Substitute({id(v): e for v, e in mapping.items()}).visit(n)  # type: ignore[no-any-return]
 
 
 def replace_buffers(n: N, mapping: Mapping[Buffer, Buffer]) -> N:
     """``n`` with buffers replaced (by identity) wherever they stand, indices unchanged."""
     if not mapping:
         return n
-    return _Substitute({}, {id(b): c for b, c in mapping.items()}).visit(n)  # type: ignore[no-any-return]
+    return _ReplaceBuffers(mapping).visit(n)  # type: ignore[no-any-return]
 
 
 def free_vars(nodes: Iterable[Node]) -> list[Var]:
@@ -121,7 +151,7 @@ def own_pointers(n: Node) -> list[AccessPtr]:
         if isinstance(m, BlockRealize):
             stack += [m.predicate, *reversed(m.iter_values)]
         else:
-            stack.extend(reversed(list(children(m))))
+            stack += children(m)[::-1]
     return found
 
 

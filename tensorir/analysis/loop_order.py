@@ -60,6 +60,7 @@ class LoopOrder:
     def __init__(self, outer: Sequence[For], merged: Sequence[For]) -> None:
         self.merged = merged
         self.fixed = [*outer, *merged]
+        self._touches: dict[int, tuple[Nested, list[Touch]]] = {}
         self.later: list[tuple[_Iteration, _Iteration]] = []
         """For each loop in which a later iteration may be the first to differ: what is known of it
         where its distance counts, and where its range does."""
@@ -84,6 +85,13 @@ class LoopOrder:
             )
 
     def touches(self, n: Nested) -> list[Touch]:
+        """What a block touches in one iteration; it is compared with many others."""
+        known = self._touches.get(id(n))
+        if known is None:
+            known = self._touches[id(n)] = (n, self._found(n))
+        return known[1]
+
+    def _found(self, n: Nested) -> list[Touch]:
         bounds = loop_bounds([*self.fixed, *n.loops])
         sides = ((n.block.reads, False), (n.block.writes, True))
         return [

@@ -119,7 +119,7 @@ class _Scan:
                     continue
                 seen.add(id(n))
             is_noted = kind in _NOTED or isinstance(n, Var)
-            below = self._below(n) if is_noted else list(children(n))
+            below = self._below(n) if is_noted else children(n)
             stack += below[::-1]
         self.region.buffers = [b for k, b in self.accesses.items() if k not in self.region.local]
         self.region.scalars = [v for k, v in self.used.items() if k not in self.inside]
@@ -152,7 +152,7 @@ class _Scan:
                     self.region.local[id(buffer)] = (buffer, storage)
                 elif storage == "thread":
                     self.used |= {id(v): v for v in free_vars([buffer.elem_offset])}
-        return list(children(n))
+        return children(n)
 
     def _parallel(self, loop: For) -> list[Node]:
         """A parallel loop is a region of its own; this one needs what it is handed."""

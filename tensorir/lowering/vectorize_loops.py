@@ -148,7 +148,8 @@ class _Loops:
         return seq(*parts)
 
     def _lanes(self, s: For, extent: int, nodes: Sequence[Node]) -> int:
-        """The lanes of a chunk of a loop, whose body has these nodes: those of a machine vector, or of several side by side."""
+        """The lanes of a chunk of a loop, whose body has these nodes: those of a machine vector, or
+        of several side by side."""
         bits = _widest(nodes, s.var)
         lanes = max(1, self.target.vector_bits // bits)
         functions = _elementary(nodes)
@@ -192,8 +193,9 @@ def _elementary(nodes: Sequence[Node]) -> set[str]:
 
 
 def _widest(nodes: Sequence[Node], var: Var) -> int:
-    """Bits of the widest element that the body of the loop over ``var`` touches: it decides the lanes of a machine
-    vector. A load that is an index, and the same in all iterations, is no vector."""
+    """Bits of the widest element that the body of the loop over ``var`` touches: it decides the
+    lanes of a machine vector. A load that is an index, and the same in all iterations, is no
+    vector."""
     accesses = [n for n in nodes if isinstance(n, BufferLoad | BufferStore) and n.buffer.ndim]
     places = {
         id(n)

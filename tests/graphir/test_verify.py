@@ -268,3 +268,29 @@ def test_a_function_is_looked_at_once_and_its_calls_each_time(
     del module.functions["relu"]
     with pytest.raises(VerifyError, match="no function 'relu'"):
         verify_module(module)
+
+
+def test_bindings_that_were_verified_are_not_verified_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, a, b = Var("x", T), Var("a", T), Var("b", T)
+    call = CallDPS(GlobalVar("relu"), (x,), T)
+    module = module_of([(a, call_op("exp", x))], a, params=(x,))
+    func = module["main"]
+    (block,) = func.body.blocks
+    verify_module(module)
+    asked: list[Value] = []
+    inferred = verify.type_of
+    monkeypatch.setattr(verify, "type_of", lambda v: (asked.append(v), inferred(v))[1])
+    longer = BindingBlock((*block.bindings, Binding(b, call)), True)
+    module["main"] = Function((x,), SeqExpr((longer,), b), T, func.attrs)
+    verify_module(module)
+    assert call in asked
+    assert block.bindings[0].value not in asked
+    asked.clear()
+    other = LIBRARY["relu"]
+    verify_module(module)
+    assert not asked
+    module["relu"] = other.with_attr("is_scheduled", True)
+    verify_module(module)
+    assert set(asked) == {x}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 
 import ml_dtypes
 import numpy as np
@@ -81,3 +82,11 @@ def test_bfloat16_rounds_to_nearest_even() -> None:
     assert bfloat16_bits(np.float32(-2)).tolist() == 0xC000
     payload = np.array([0x7F800001], np.uint32).view(np.float32)
     assert np.isnan(bfloat16_bits(payload).view(ml_dtypes.bfloat16).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("name", ["float32", "int8x32", "bool"])
+def test_what_travels_is_interned_where_it_arrives(name: str) -> None:
+    dtype = DType(name)
+    assert pickle.loads(pickle.dumps(dtype)) is dtype
+    assert pickle.loads(pickle.dumps([dtype.with_lanes(4)]))[0] is dtype.with_lanes(4)
+    assert len(pickle.dumps(dtype)) < 80

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.structural import structural_equal
+from burnish.tensorir import visitor
 from burnish.tensorir.buffer import make_buffer
 from burnish.tensorir.expr import Add, Expr, IntImm, Var
-from burnish.tensorir.stmt import BufferStore, For
+from burnish.tensorir.stmt import BufferStore, For, SeqStmt
 from burnish.tensorir.visitor import (
     Mutator,
     Visitor,
     accessed_buffers,
+    buffers_below,
     free_vars,
     replace_buffers,
     substitute,
@@ -77,6 +79,21 @@ def test_replace_buffers() -> None:
     assert accessed_buffers(new) == ([c], [B])
     assert accessed_buffers(LOOP) == ([A], [B])
     assert replace_buffers(LOOP, {c: A}) is LOOP
+
+
+def test_replace_buffers_enters_no_statement_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered: list[object] = []
+    rewrite = visitor.map_children
+    monkeypatch.setattr(
+        visitor, "map_children", lambda n, fn: (entered.append(n), rewrite(n, fn))[1]
+    )
+    c = make_buffer("C", (N,))
+    both = SeqStmt((LOOP, BufferStore(c, c[K] * 2.0, (K,))))
+    new = replace_buffers(both, {c: make_buffer("D", (N,))})
+    assert isinstance(new, SeqStmt)
+    assert new.stmts[0] is LOOP
+    assert all(n is not LOOP for n in entered)
+    assert buffers_below(both) == {A, B, c}
 
 
 def test_free_vars_in_order_of_first_appearance() -> None:

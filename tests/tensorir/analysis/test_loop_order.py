@@ -51,3 +51,10 @@ def test_a_block_that_overwrites_what_it_wrote() -> None:
         (buffer,) = [w.buffer for w in b.block.writes]
         assert overwrites(b, b.loops[:1], {buffer}) is expected
         assert not overwrites(b, b.loops[:1], [])
+
+
+def test_what_a_block_touches_is_found_once() -> None:
+    first = nested(shifted("vi"), "B")
+    order = LoopOrder([], first.loops[:1])
+    inner = Nested(first.realize, first.loops[1:], [])
+    assert order.touches(inner) is order.touches(inner)
