@@ -36,6 +36,7 @@ from ..graphir.passes.to_mixed_precision import (
     takes_narrow_operands,
     why_wide,
 )
+from ..graphir.passes.widen_bytes import WidenBytes
 from ..graphir.passes.widen_convs import WidenConvs
 from ..graphir.type import TensorType
 from ..support.errors import ArgumentError, nearest
@@ -144,9 +145,11 @@ class Selection:
     @property
     def passes(self) -> tuple[Pass, ...]:
         """None that enlarges errors where precision is strict."""
-        widen = WidenConvs(partial(has_fast_products, self.target))
+        widen: list[Pass] = [WidenConvs(partial(has_fast_products, self.target))]
+        if self.target.instructions.widens_bytes:
+            widen += [WidenBytes(), EliminateCommonSubexpr()]
         if self.precision == "strict":
-            return (widen,)
+            return tuple(widen)
         made: list[Pass] = [
             ToIntegerWeights(bits, group, self.layers.append, partial(self._has, word))
             for word, (bits, group) in INTEGERS.items()
@@ -162,7 +165,7 @@ class Selection:
         if SPLIT in self.words and splits(self.target):
             split = SplitFloat32(chosen=partial(self._has, SPLIT))
             made += [split, EliminateCommonSubexpr()]
-        return (*made, widen, SelectWinograd(str(self.target)))
+        return (*made, *widen, SelectWinograd(str(self.target)))
 
     def notes(self, module: IRModule) -> list[str]:
         """Sentences for the report on what became of the products of a module, as it was before the

@@ -197,7 +197,7 @@ class _Quantization:
         named = {n for n, x in layers.items() if x.is_bytes}
         slow = sum([is_winograds(c) for n, c in calls.items() if n in named])
         wide = [f"{n} products stay float32: {why}." for why, n in sorted(left.items())]
-        if slow and not _multiplies_bytes(self.target):
+        if slow and not self.target.instructions.multiplies_bytes:
             wide.append(
                 f"{slow} convolutions of 3 x 3 are of bytes and would be faster in float32 on this "
                 "CPU, by Winograd's algorithm: it has no dot products of bytes."
@@ -304,11 +304,6 @@ def is_winograds(call: Call) -> bool:
     if call.op != "conv" or {1} != {*attr(call, "strides"), *attr(call, "dilation")}:
         return False
     return static_shape(tensor(call.args[1]).shape)[2:] == (3, 3)  # type: ignore[index]
-
-
-def _multiplies_bytes(target: Target) -> bool:
-    known = target.instructions
-    return known.tiles is not None or known.dot_product("uint8", "int8") is not None
 
 
 def _prepared(module: IRModule) -> IRModule:

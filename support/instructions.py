@@ -174,6 +174,17 @@ class Instructions:
         return next((d for d in self.dots if d.operands == (first, second)), None)
 
     @property
+    def multiplies_bytes(self) -> bool:
+        """Whether there are products of bytes, in dot products or tiles."""
+        tiles = self.tiles is not None and self.tiles.multiplies("uint8", "int8", "int32")
+        return tiles or self.dot_product("uint8", "int8") is not None
+
+    @property
+    def widens_bytes(self) -> bool:
+        """Whether bytes are multiplied as integers of 16 bits, which they must become first."""
+        return not self.multiplies_bytes and self.dot_product("int16", "int16") is not None
+
+    @property
     def has_fast_pairs(self) -> bool:
         """Whether dot products of pairs of bfloat16 are more products a cycle than multiply-adds of
         float32."""

@@ -110,6 +110,9 @@ _ROWS = (
         "a + b0 * c0 + b1 * c1, float32 from two bfloat16 and two bfloat16; the order, the number "
         "of roundings and what becomes of subnormal numbers are the CPU's",
     ),
+    Intrinsic(
+        "dot2_i16", 5, _INTEGER, "a + b0 * c0 + b1 * c1, int32 from two int16 and two int16; wraps"
+    ),
     # Bits.
     Intrinsic("popcount", 1, _INTEGER, "number of set bits", cost=4),
     Intrinsic("clz", 1, _INTEGER, "number of leading zero bits; the width for 0", cost=4),
@@ -147,6 +150,7 @@ DOTS = {
     "dot4_i8i8": ("int32", "int8", "int8", 4),
     "dot4_u8u8": ("int32", "uint8", "uint8", 4),
     "dot2_bf16": ("float32", "bfloat16", "bfloat16", 2),
+    "dot2_i16": ("int32", "int16", "int16", 2),
 }
 """The dot products of narrow elements: the dtypes of the sum and of the two operands, and how many
 elements these have."""

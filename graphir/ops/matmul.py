@@ -1,6 +1,6 @@
-"""Rows of the products: ``matmul`` with NumPy's rules, ``integer_matmul``, the same of bytes summed
-in int32, ``linear``, ``x @ w.T + bias``, and ``scaled_linear``, a linear layer whose weights are
-integers of a few bits with a scale for each group of them.
+"""Rows of the products: ``matmul`` with NumPy's rules, ``integer_matmul``, the same of bytes, or of
+int16, summed in int32, ``linear``, ``x @ w.T + bias``, and ``scaled_linear``, a linear layer whose
+weights are integers of a few bits with a scale for each group of them.
 
 ``transpose_a`` and ``transpose_b`` of a matmul swap the last two axes of an operand of rank 2 and
 more; canonicalize moves transposes there. ``out_dtype`` of ``matmul`` and ``linear`` is the dtype
@@ -99,8 +99,9 @@ def _linear(call: Call) -> Type:
 
 def _integer_matmul(call: Call) -> Type:
     kinds = tensors(call)
-    if any(kind.dtype not in ("int8", "uint8") for kind in kinds):
-        raise fail(call, "an operand is not of bytes", "int8 or uint8 operands")
+    dtypes = {str(kind.dtype) for kind in kinds}
+    if not dtypes <= {"int8", "uint8"} and dtypes != {"int16"}:
+        raise fail(call, "an operand is not of bytes", "int8 or uint8 operands, or both int16")
     return TensorType(_product_shape(call, kinds[0], kinds[1]), DType("int32"))
 
 

@@ -37,6 +37,7 @@ from .split_float32 import SplitFloat32
 from .to_dynamic_bytes import ToDynamicBytes
 from .to_integer_weights import ToIntegerWeights
 from .to_mixed_precision import ToMixedPrecision
+from .widen_bytes import WidenBytes
 from .widen_convs import WidenConvs
 
 PASSES: tuple[type[Pass], ...] = (
@@ -67,6 +68,7 @@ PASSES: tuple[type[Pass], ...] = (
     ToDynamicBytes,
     ToIntegerWeights,
     ToMixedPrecision,
+    WidenBytes,
     WidenConvs,
 )
 """Every pass, for ``support.passes.parse_pipeline``."""

@@ -211,12 +211,16 @@ def _pairs(
     if unit.kind == "neon":
         word = "saddlp" if any(signs) else "uaddlp"
         return call_as(b, f"llvm.aarch64.neon.{word}.v4i32.v8i16", result, b.mul(x, y))
-    name = {
+    return call_as(b, madd_name(lanes), result, x, y)
+
+
+def madd_name(lanes: int) -> str:
+    """LLVM's name of ``pmaddwd`` for so many sums."""
+    return {
         4: "llvm.x86.sse2.pmadd.wd",
         8: "llvm.x86.avx2.pmadd.wd",
         16: "llvm.x86.avx512.pmaddw.d.512",
     }[lanes]
-    return call_as(b, name, result, x, y)
 
 
 def _zeros(like: ir.Value) -> ir.Value:

@@ -57,6 +57,7 @@ from ..expr import (
 from . import intrinsics
 from .chosen_loads import ChosenLoads
 from .dot2 import PairUnit, emit_dot2
+from .dot2_i16 import emit_dot2_i16
 from .dot4 import DotUnit, emit_dot4, interleave
 from .extern_calls import emit_extern_call, string_pointer
 from .frames import Key
@@ -381,6 +382,12 @@ class ExprEmitter(ChosenLoads):
                 first, second = [self._grouped(p) for p in pairs]
                 return emit_dot2(
                     self.builder, total, (first, second), e.dtype.lanes, self.pair_unit
+                )
+            case "dot2_i16":
+                total, pairs = self.expr(e.args[0]), (e.args[1:3], e.args[3:])
+                first, second = [self._grouped(p) for p in pairs]
+                return emit_dot2_i16(
+                    self.builder, total, (first, second), e.dtype.lanes, self.dot_unit
                 )
             case _ if e.op in SPLITS_BLOCK:
                 return self._branching_call(e)

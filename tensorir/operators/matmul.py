@@ -43,14 +43,16 @@ def matmul(
 
 
 def integer_matmul(a: Tensor, b: Tensor) -> Tensor:
-    """The matrix product of bytes, int8 or uint8 each, summed in int32, under ``matmul``'s rules.
+    """The matrix product of bytes, int8 or uint8 each, or of int16, summed in int32, under
+    ``matmul``'s rules.
 
-    Exact: sums that int32 does not hold wrap around, from 32768 products of extreme values on.
-    Raises ComputeError for scalars, other dtypes, or inner dims that differ.
+    Exact: sums that int32 does not hold wrap around, of bytes from 32768 products of extreme values
+    on. Raises ComputeError for scalars, other dtypes, or inner dims that differ.
     """
-    for x in (a, b):
-        if x.dtype not in ("int8", "uint8"):
-            raise ComputeError(f"integer_matmul: expected int8 or uint8, found {x.dtype}.")
+    kinds = {str(x.dtype) for x in (a, b)}
+    if not kinds <= {"int8", "uint8"} and kinds != {"int16"}:
+        found = " and ".join(sorted(kinds))
+        raise ComputeError(f"integer_matmul: expected int8 or uint8, or int16, found {found}.")
     return _matrices("integer_matmul", a, b, False, False, _product_of_bytes)
 
 

@@ -80,47 +80,49 @@ def main(
     return header + desc, header + impl
 
 
-def _dot2(lanes: int) -> tuple[str, str]:
-    """``C[j] += sum of A[k] * B[j, k]`` over two bfloat16 k, in float32: what AVX-512 BF16 does in
-    one instruction."""
+def _dot2(lanes: int, dtype: str, total: str) -> tuple[str, str]:
+    """``C[j] += sum of A[k] * B[j, k]`` over two elements k: of bfloat16 in float32 what AVX-512
+    BF16 does in one instruction, of int16 in int32 what every x86-64 does in two."""
     header = f"""
 @T.prim_func
 def main(
-    A: T.Buffer((2,), "bfloat16"),
-    B: T.Buffer(({lanes}, 2), "bfloat16"),
-    C: T.Buffer(({lanes},), "float32"),
+    A: T.Buffer((2,), "{dtype}"),
+    B: T.Buffer(({lanes}, 2), "{dtype}"),
+    C: T.Buffer(({lanes},), "{total}"),
 ):
 """
     desc = f"""
     for j, k in T.grid({lanes}, 2):
         with T.block("update"):
             vj, vk = T.axis.remap("SR", [j, k])
-            C[vj] = C[vj] + T.Cast("float32", A[vk]) * T.Cast("float32", B[vj, vk])
+            C[vj] = C[vj] + T.Cast("{total}", A[vk]) * T.Cast("{total}", B[vj, vk])
 """
     impl = f"""
     for j in T.vectorized({lanes}):
         with T.block("dot"):
             vj = T.axis.spatial({lanes}, j)
-            C[vj] = T.dot2_bf16(C[vj], A[0], A[1], B[vj, 0], B[vj, 1])
+            C[vj] = T.dot2_{_SHORT[dtype]}(C[vj], A[0], A[1], B[vj, 0], B[vj, 1])
 """
     return header + desc, header + impl
 
 
-_SHORT = {"int8": "i8", "uint8": "u8"}
+_BYTES = ("int8", "uint8")
+_SHORT = {"int8": "i8", "uint8": "u8", "int16": "i16", "bfloat16": "bf16"}
 
 SHIPPED: dict[str, tuple[str, str]] = {
     **{f"fma_f32_{lanes}x": _fma(lanes) for lanes in (4, 8, 16)},
     **{
         f"dot_{_SHORT[a]}{_SHORT[b]}i32_{lanes}x4": _dot4(lanes, a, b)
-        for a in _SHORT
-        for b in _SHORT
+        for a in _BYTES
+        for b in _BYTES
         for lanes in (4, 8, 16)
     },
-    **{f"dot_bf16bf16f32_{lanes}x2": _dot2(lanes) for lanes in (4, 8, 16)},
+    **{f"dot_bf16bf16f32_{lanes}x2": _dot2(lanes, "bfloat16", "float32") for lanes in (4, 8, 16)},
+    **{f"dot_i16i16i32_{lanes}x2": _dot2(lanes, "int16", "int32") for lanes in (4, 8, 16)},
     **{f"fill_f32_{lanes}x": _fill(lanes) for lanes in (4, 8, 16)},
 }
 """``fma_f32_Nx``: a row of N float32 updated with a scalar times another row. ``fill_f32_Nx``: a
 row of N float32 set to zero. ``dot_u8i8i32_Nx4``, and the same for other signs: N int32 sums grow
 by dot products of four bytes with four bytes each, one instruction where the CPU has VNNI.
 ``dot_bf16bf16f32_Nx2``: N float32 sums grow by dot products of two bfloat16, one instruction where
-the CPU has AVX-512 BF16."""
+the CPU has AVX-512 BF16; ``dot_i16i16i32_Nx2``: N int32 sums by those of two int16."""

@@ -67,6 +67,24 @@ def test_dot_products(
     assert found.result == ("float32" if "float" in operands[0] else "int32")
 
 
+@pytest.mark.parametrize(
+    ("text", "multiplies", "widens"),
+    [
+        ("znver4", True, False),
+        ("sapphirerapids", True, False),
+        ("haswell", False, True),
+        ("skylake-avx512", False, True),
+        ("x86-64", False, True),
+        ("haswell -mattr=+emulated-tiles", True, False),
+        ("generic", False, False),
+        ("generic -mattr=+i8mm", True, False),
+    ],
+)
+def test_products_of_bytes(text: str, multiplies: bool, widens: bool) -> None:
+    assert known(text).multiplies_bytes is multiplies
+    assert known(text).widens_bytes is widens
+
+
 def test_products_of_two_rows() -> None:
     found = {d.name: d for d in known("generic -mattr=+bf16,+i8mm").dots if d.rows == 2}
     assert {name: (d.elements, d.lanes) for name, d in found.items()} == {

@@ -105,8 +105,9 @@ class Interpreter:
             case E.Call(op="if_then_else"):
                 return self.value(e.args[1] if self.value(e.args[0]) else e.args[2])
             case E.Call(op=op) if op in DOTS:
-                total, *bytes_ = [int(self.value(x)) for x in e.args]
-                total += sum(a * b for a, b in zip(bytes_[:4], bytes_[4:], strict=True))
+                total, *both = [int(self.value(x)) for x in e.args]
+                half = len(both) // 2
+                total += sum(a * b for a, b in zip(both[:half], both[half:], strict=True))
                 return np.int64(total).astype("int32")
             case E.Call(op="fma"):
                 a, b, c = [self.value(x) for x in e.args]

@@ -15,7 +15,8 @@ becomes, for each part of the rows,
 The weight's layout, [columns / panel][k / 4][panel][4], has the four bytes of a sum side by side: a
 constant weight is packed at compile time, another is copied. It does not depend on the target,
 which does ``dot4`` with what it has (``tensorir.codegen.dot4``). Four bytes of a row of X are one
-load; where k does not lie side by side in X, a copy has it so.
+load; where k does not lie side by side in X, a copy has it so. Of integers of 16 bits it is two
+that stand together, [columns / panel][k / 2][panel][2], and ``dot2``.
 """
 
 from __future__ import annotations
@@ -45,14 +46,18 @@ from .rule import Decide, Decisions, Rule, choice
 WORD = 32
 """Bits of the elements of one sum that lie side by side."""
 MOST_ROWS, MOST_VECTORS = 12, 4
-SPARE = 4
-"""Registers beside the sums and the weights: what a row's four bytes become, and a product."""
+SPARE, SPARE_OF_PAIRS = 4, 2
+"""Registers beside the sums and the weights: what a row's four bytes become, and a product; of
+integers of 16 bits, which are taken as they are, a row's pair and a product."""
 LOADED = 6
 """Registers more where every operand must be loaded, none read from memory by the instruction that
 uses it."""
 MANY_ROWS = 32
 """Rows from which on a copy of a weight whose layout is not free pays."""
-_SHORT = {"int8": "i8", "uint8": "u8", "bfloat16": "bf16", "int32": "i32", "float32": "f32"}
+_SHORT = {
+    "int8": "i8", "uint8": "u8", "int16": "i16", "bfloat16": "bf16", "int32": "i32",
+    "float32": "f32",
+}  # fmt: skip
 
 
 def group_of(matmul: Matmul) -> int:
@@ -79,14 +84,17 @@ def fits(func: PrimFunc, matmul: Matmul, dtypes: tuple[str, ...], total: str) ->
     )
 
 
-def best_tile(columns: int, rows: int | None, lanes: int, registers: int) -> tuple[int, int]:
-    """Rows and vectors of the tile with the most useful sums for what it loads and takes apart."""
+def best_tile(
+    columns: int, rows: int | None, lanes: int, registers: int, *, apart: bool = True
+) -> tuple[int, int]:
+    """Rows and vectors of the tile with the most useful sums for what it loads and takes
+    ``apart``."""
     best = (0.0, 1, 1)
     for vectors in range(1, MOST_VECTORS + 1):
         if vectors > 1 and (vectors - 1) * lanes >= columns:
             break
         for tile_rows in range(1, min(MOST_ROWS, rows or MOST_ROWS) + 1):
-            if tile_rows * vectors + 2 * vectors + SPARE > registers:
+            if tile_rows * vectors + _beside(vectors, apart=apart) > registers:
                 continue
             if rows is None and tile_rows not in SYMBOLIC_TILES:
                 continue
@@ -95,6 +103,16 @@ def best_tile(columns: int, rows: int | None, lanes: int, registers: int) -> tup
             score = useful * sums / (sums + tile_rows + vectors)
             best = max(best, (score, tile_rows, vectors))
     return best[1], best[2]
+
+
+def _beside(vectors: int, *, apart: bool) -> int:
+    """The registers that a tile of so many vectors needs beside its sums."""
+    return 2 * vectors + SPARE if apart else vectors + SPARE_OF_PAIRS
+
+
+def _is_apart(product: Product) -> bool:
+    """Whether operands are taken apart before they are multiplied; integers of 16 bits never."""
+    return product.matmul.x.dtype != "int16"
 
 
 def _lanes(product: Product, target: Target) -> int:
@@ -111,7 +129,8 @@ def _best_tile(product: Product, target: Target) -> tuple[int, int]:
     columns = static_extent(product.block, product.matmul.columns[-1])
     assert columns is not None
     lanes = _lanes(product, target)
-    return best_tile(columns, product.row_count(), lanes, _registers(target))
+    apart = _is_apart(product)
+    return best_tile(columns, product.row_count(), lanes, _registers(target), apart=apart)
 
 
 def _best_group(product: Product, panel: int, tile_rows: int, target: Target) -> int:
@@ -122,7 +141,8 @@ def _best_group(product: Product, panel: int, tile_rows: int, target: Target) ->
 
 def _heights(product: Product, vectors: int, target: Target) -> tuple[int, ...]:
     """The rows that a tile of so many vectors may have."""
-    limit = min(MOST_ROWS, max(1, (_registers(target) - 2 * vectors - SPARE) // vectors))
+    beside = _beside(vectors, apart=_is_apart(product))
+    limit = min(MOST_ROWS, max(1, (_registers(target) - beside) // vectors))
     if product.row_count() is None:
         return tuple([r for r in SYMBOLIC_TILES if r <= limit])
     return tuple(range(1, limit + 1))
@@ -151,9 +171,10 @@ class Int8Rule(Rule[Product, Int8Decisions]):
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:
         matmul = match(func)
-        if matmul is None or not fits(func, matmul, ("int8", "uint8"), "int32"):
+        if matmul is None or matmul.x.dtype == matmul.w.dtype == "bfloat16":
             return None
-        return Product(func, matmul)
+        kinds = ("int16",) if matmul.x.dtype == "int16" else ("int8", "uint8")
+        return Product(func, matmul) if fits(func, matmul, kinds, "int32") else None
 
     def prepare(self, sch: Schedule, roles: Product) -> None:
         inline_elementwise(sch, keep=(roles.matmul.x.buffer, roles.matmul.w.buffer))

@@ -35,14 +35,15 @@ def test_shapes(run: Run, a: tuple[int, ...], b: tuple[int, ...]) -> None:
     np.testing.assert_allclose(run(ops.matmul, x, y), x @ y, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtypes", [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")])
+@pytest.mark.parametrize(
+    "dtypes", [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8"), ("int16", "int16")]
+)
 @pytest.mark.parametrize(("a", "b"), [((3, 9), (9, 5)), ((2, 3, 4), (4, 5)), ((4,), (4,))])
-def test_bytes_are_summed_in_int32(
+def test_integers_are_summed_in_int32(
     run: Run, dtypes: tuple[str, str], a: tuple[int, ...], b: tuple[int, ...]
 ) -> None:
-    x, y = (
-        np.full(s, -128 if d == "int8" else 255, d) for s, d in zip((a, b), dtypes, strict=True)
-    )
+    worst = {"int8": -128, "uint8": 255, "int16": -9000}
+    x, y = (np.full(s, worst[d], d) for s, d in zip((a, b), dtypes, strict=True))
     found = run(ops.integer_matmul, x, y)
     assert found.dtype == "int32"
     np.testing.assert_array_equal(found, x.astype("int32") @ y.astype("int32"))

@@ -16,8 +16,8 @@ from burnish.tests import assembly
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import scheduled
 
-RANGES = {"int8": (-128, 127), "uint8": (0, 255)}
-SIGNS = [(a, b) for a in RANGES for b in RANGES]
+RANGES = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-32768, 32767)}
+SIGNS = [(a, b) for a in ("int8", "uint8") for b in ("int8", "uint8")] + [("int16", "int16")]
 LESSER = ("x86-64", "x86-64-v2", "haswell")
 Shape = tuple[int | str, ...]
 
@@ -141,22 +141,28 @@ def test_code_for_lesser_cpus_gives_the_same(signs: tuple[str, str], cpu: str) -
 
 
 @pytest.mark.parametrize(
-    ("cpu", "word", "each"),
+    ("cpu", "kind", "word", "each"),
     [
-        ("cascadelake", "vpdpbusd", 1),
-        ("skylake-avx512", "vpmaddwd", 2),
-        ("haswell", "vpmaddwd", 2),
-        ("x86-64", "pmaddwd", 2),
-        ("generic -mattr=+dotprod,+i8mm", "usdot", 1),
-        ("generic", "sadalp", 2),
+        ("cascadelake", "u8i8", "vpdpbusd", 1),
+        ("cascadelake", "i16", "vpdpwssd", 1),
+        ("skylake-avx512", "u8i8", "vpmaddwd", 2),
+        ("skylake-avx512", "i16", "vpmaddwd", 1),
+        ("haswell", "u8i8", "vpmaddwd", 2),
+        ("haswell", "i16", "vpmaddwd", 1),
+        ("x86-64", "u8i8", "pmaddwd", 2),
+        ("x86-64", "i16", "pmaddwd", 1),
+        ("generic -mattr=+dotprod,+i8mm", "u8i8", "usdot", 1),
+        ("generic", "u8i8", "sadalp", 2),
     ],
 )
-def test_the_inner_loop(cpu: str, word: str, each: int) -> None:
+def test_the_inner_loop(cpu: str, kind: str, word: str, each: int) -> None:
     target = Target(f"llvm -mcpu={cpu}")
-    _, func = scheduled(product((256, 256), (256, 256)), target=target)
+    signs = ("uint8", "int8") if kind == "u8i8" else ("int16", "int16")
+    _, func = scheduled(product((256, 256), (256, 256), signs), target=target)
     text = print_func(func)
     # The loop over groups of k, its rows and its vectors.
-    tile = text.split("T.dot4_u8i8")[0].rsplit("range(64)", 1)[1]
+    name, steps = (f"T.dot4_{kind}", 64) if kind == "u8i8" else (f"T.dot2_{kind}", 128)
+    tile = text.split(name)[0].rsplit(f"range({steps})", 1)[1]
     sums = 1
     for part in tile.split("T.unroll(")[1:]:
         sums *= int(part.split(")")[0])
@@ -167,6 +173,18 @@ def test_the_inner_loop(cpu: str, word: str, each: int) -> None:
     for loop, count in zip(loops, found, strict=True):
         if count:
             assert assembly.spills(loop) == []
+
+
+def test_pairs_of_16_bits_have_as_many_sums_as_registers_hold() -> None:
+    """Twelve sums, two vectors of weights, a pair of a row and a product; nothing is shifted."""
+    haswell = Target("llvm -mcpu=haswell")
+    _, func = scheduled(product((256, 256), (256, 256), ("int16", "int16")), target=haswell)
+    loops = assembly.innermost_loops(assembly.kernel_lines(func, haswell))
+    words = [[x.operation for x in loop] for loop in loops]
+    tile = max(words, key=lambda w: w.count("vpmaddwd"))
+    assert tile.count("vpmaddwd") == tile.count("vpaddd") == 12
+    assert tile.count("vpbroadcastd") == 6
+    assert not [w for w in tile if w.startswith(("vpsra", "vpsrl", "vpsll", "vpand"))]
 
 
 @pytest.mark.parametrize("threads", [2, 3])
