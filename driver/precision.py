@@ -17,6 +17,7 @@ from typing import TypeAlias
 from ..graphir.expr import Call, Constant, Var
 from ..graphir.module import IRModule
 from ..graphir.op import attr, get_op, type_of
+from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.narrow_attention import why_whole_attention
 from ..graphir.passes.select_winograd import SelectWinograd
@@ -147,7 +148,8 @@ class Selection:
         """None that enlarges errors where precision is strict."""
         widen: list[Pass] = [WidenConvs(partial(has_fast_products, self.target))]
         if self.target.instructions.widens_bytes:
-            widen += [WidenBytes(), EliminateCommonSubexpr()]
+            lanes = self.target.vector_bits // 32
+            widen += [WidenBytes(lanes), EliminateCommonSubexpr(), DeadCodeElimination()]
         if self.precision == "strict":
             return tuple(widen)
         made: list[Pass] = [

@@ -195,14 +195,9 @@ class _Quantization:
         table = _table(list(layers.values()), self.way, error, len(flat))
         left = Counter([why_wide(c) for c in left_wide(self.module)])
         named = {n for n, x in layers.items() if x.is_bytes}
-        slow = sum([is_winograds(c) for n, c in calls.items() if n in named])
+        slow = slow_note([c for n, c in calls.items() if n in named], self.target)
         wide = [f"{n} products stay float32: {why}." for why, n in sorted(left.items())]
-        if slow and not self.target.instructions.multiplies_bytes:
-            wide.append(
-                f"{slow} convolutions of 3 x 3 are of bytes and would be faster in float32 on this "
-                "CPU, by Winograd's algorithm: it has no dot products of bytes."
-            )
-        notes = (*self.imported.notes, table, *wide)
+        notes = (*self.imported.notes, table, *wide, *([slow] if slow else []))
         imported = replace(self.imported, module=made, notes=notes)
         return CompiledModel(source, imported, None, self.target, self.threads)
 
@@ -304,6 +299,18 @@ def is_winograds(call: Call) -> bool:
     if call.op != "conv" or {1} != {*attr(call, "strides"), *attr(call, "dilation")}:
         return False
     return static_shape(tensor(call.args[1]).shape)[2:] == (3, 3)  # type: ignore[index]
+
+
+def slow_note(calls: Sequence[Call], target: Target) -> str:
+    """What the report says of convolutions of bytes that Winograd's algorithm is for, where the CPU
+    does them neither fast nor by that algorithm."""
+    known, count = target.instructions, sum(map(is_winograds, calls))
+    if not count or known.multiplies_bytes or known.widens_bytes:
+        return ""
+    return (
+        f"{count} convolutions of 3 x 3 are of bytes and would be faster in float32 on this CPU, "
+        "by Winograd's algorithm: it has no dot products of bytes."
+    )
 
 
 def _prepared(module: IRModule) -> IRModule:

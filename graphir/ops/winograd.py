@@ -2,14 +2,16 @@
 
 ``x`` is (batch, height, width, in), ``u`` (a, a, out, in), a = tile + 2: kernels of 3 x 3,
 transformed for tiles of tile x tile outputs. Strides are 1; ``padding`` is (before, after) of
-height and width. Sizes are static.
+height and width, of ``pad_value``. Sizes are static. Of int16, which hold bytes, the result is
+int32.
 """
 
 from __future__ import annotations
 
+from ...support.dtype import DType
 from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
-from ...tensorir.operators.winograd import KERNEL, SIZES
+from ...tensorir.operators.winograd import INTEGER_TILE, KERNEL, SIZES
 from ..dim import static_shape
 from ..expr import Call
 from ..op import REQUIRED, Op, attr, register
@@ -20,9 +22,13 @@ from .window import ints
 
 def _winograd_conv(call: Call) -> Type:
     kinds = tensors(call)
-    if same_dtype(call, kinds) != "float32":
-        raise fail(call, f"the operands are of {kinds[0].dtype}", "float32")
+    dtype = same_dtype(call, kinds)
+    if dtype not in ("float32", "int16"):
+        raise fail(call, f"the operands are of {kinds[0].dtype}", "float32, or int16 of bytes")
     tile = attr(call, "tile")
+    if dtype == "int16" and (tile != INTEGER_TILE or len(kinds) == 3):
+        found = f"tile={tile!r}{' and a bias' if len(kinds) == 3 else ''} of int16"
+        raise fail(call, found, f"tile={INTEGER_TILE}, and no bias")
     if tile not in SIZES:
         raise fail(call, f"tile={tile!r}", f"one of {', '.join(map(str, SIZES))}")
     x, u = (static_shape(kind.shape) for kind in kinds[:2])
@@ -38,7 +44,7 @@ def _winograd_conv(call: Call) -> Type:
     if rows < 1 or columns < 1:
         raise fail(call, f"a window does not fit: {rows} x {columns} outputs", "a larger image")
     shape = tuple([IntImm(d) for d in (x[0], rows, columns, u[2])])
-    return TensorType(shape, kinds[0].dtype)
+    return TensorType(shape, DType("int32") if dtype == "int16" else dtype)
 
 
 _plain = by_operator()
@@ -56,7 +62,7 @@ register(
         ("x", "u", "bias"),
         _winograd_conv,
         _legalize,
-        {"padding": REQUIRED, "tile": REQUIRED},
+        {"padding": REQUIRED, "tile": REQUIRED, "pad_value": 0.0},
         optional=1,
     )
 )

@@ -17,6 +17,11 @@ channels they are a * a matrix products, (tiles, channels) by (channels, outputs
 U = G g G^T is made of the weight by ``transform_weight``, once, where the weight is constant. Sums
 with the entries of B and A are written out, without what is multiplied by zero.
 
+*Integers.* F(2, 3) of bytes is exact: B and A hold 0, 1 and -1, and 2 G integers. ``x`` is int16
+then, and holds bytes; transformed they are 4 times as large at most. Weights are (2 G) g (2 G)^T in
+int16. Sums are int32, and four times the convolution, which a shift takes back (``fits_integers``
+says of how many channels).
+
 *Error.* Values of one tile are added and subtracted before and behind the products, so that errors
 are relative to the largest values of a tile and not to those that a result is made of: beside an
 input of 1 one of 1e-7 counts for nothing. With inputs and weights of absolute value X and W at
@@ -44,7 +49,19 @@ import numpy as np
 from ...support.errors import ComputeError
 from .. import compute as te
 from ..compute import Tensor, compute
-from ..expr import EQ, INDEX, BufferLoad, Expr, IntImm, Select, Var, const, floordiv, floormod
+from ..expr import (
+    EQ,
+    INDEX,
+    BufferLoad,
+    Expr,
+    IntImm,
+    Select,
+    Var,
+    cast,
+    const,
+    floordiv,
+    floormod,
+)
 from ..intrinsics import call_intrin
 from .window import pad_spatial, static_dim
 
@@ -61,6 +78,12 @@ CACHE_SHARE, WEIGHT_SHARE = 0.9, 0.75
 FARTHER = 8
 """How many times a core's cache the transformed inputs and products of a block may be, where they
 go through a farther cache."""
+
+
+INTEGER_TILE = 2
+"""The tile whose matrices hold integers, but for halves in G."""
+BYTE = 255
+"""The largest magnitude of a byte, whatever its sign."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +122,12 @@ def transforms(m: int) -> Transforms:
 
 
 def rows_together(
-    down: int, across: int, m: int, channels: int, outputs: int, l2_bytes: int
+    down: int, across: int, m: int, channels: int, outputs: int, l2_bytes: int, size: int = 4
 ) -> int:
     """How many of ``down`` rows of ``across`` tiles are worked on together, a divisor: as many as
-    leave their transformed inputs in a core's cache, beside the weights where these fit too."""
-    entries = (m + KERNEL - 1) ** 2 * 4
+    leave their transformed inputs in a core's cache, beside the weights where these fit too. Both
+    have elements of ``size`` bytes."""
+    entries = (m + KERNEL - 1) ** 2 * size
     weights = entries * channels * outputs
     room = l2_bytes * CACHE_SHARE - (weights if weights <= l2_bytes * WEIGHT_SHARE else 0)
     fitting = max(1, int(room // (entries * across * channels)))
@@ -120,17 +144,18 @@ class Blocks:
 
 
 def plan_blocks(
-    down: int, across: int, m: int, channels: int, outputs: int, l2_bytes: int
+    down: int, across: int, m: int, channels: int, outputs: int, l2_bytes: int, size: int = 4
 ) -> Blocks:
-    """How ``down`` rows of ``across`` tiles are worked on. Where the weights stay in a core's cache
+    """How ``down`` rows of ``across`` tiles are worked on; transformed inputs and weights have
+    elements of ``size`` bytes, products of 4. Where the weights stay in a core's cache
     its blocks do too. Else the number of blocks would be how often the weights are fetched: one of
     all tiles stays in the cache, with products first where their results fit there as well, as
     weights are then asked for ahead; of others products come first, in blocks as large as a farther
     cache takes."""
-    together = rows_together(down, across, m, channels, outputs, l2_bytes)
-    entries = (m + KERNEL - 1) ** 2 * 4
-    row = entries * across * (channels + outputs)
-    if entries * channels * outputs <= l2_bytes * WEIGHT_SHARE:
+    together = rows_together(down, across, m, channels, outputs, l2_bytes, size)
+    entries = (m + KERNEL - 1) ** 2
+    row = entries * across * (channels * size + outputs * 4)
+    if entries * size * channels * outputs <= l2_bytes * WEIGHT_SHARE:
         return Blocks(together, products_first=False)
     if together == down:
         return Blocks(together, products_first=down * row <= l2_bytes * CACHE_SHARE)
@@ -145,6 +170,19 @@ def transform_weight(w: np.ndarray, m: int) -> np.ndarray:
     g = transforms(m).weights
     wide = w.astype(np.float64)
     return np.ascontiguousarray(np.einsum("iy,ocyx,jx->ijoc", g, wide, g)).astype(w.dtype)
+
+
+def transform_bytes(w: np.ndarray) -> np.ndarray:
+    """``(2 G) g (2 G)^T`` of each kernel of bytes ``w`` (out, in, 3, 3), in int16: (4, 4, out, in),
+    exact."""
+    g = np.rint(2 * transforms(INTEGER_TILE).weights).astype(np.int32)
+    wide = np.einsum("iy,ocyx,jx->ijoc", g, w.astype(np.int32), g)
+    return np.ascontiguousarray(wide).astype(np.int16)
+
+
+def fits_integers(channels: int) -> bool:
+    """Whether four times a convolution of bytes of so many channels is an int32."""
+    return 4 * KERNEL**2 * channels * BYTE**2 < 1 << 31
 
 
 def error_bound(m: int, channels: int, unit: float = 2.0**-24) -> float:
@@ -176,16 +214,19 @@ def winograd_conv(
     *,
     padding: Sequence[int],
     tile: int,
+    pad_value: float = 0.0,
 ) -> Tensor:
     """The convolution of ``x`` (batch, height, width, in) with the 3 x 3 kernels that ``u`` (a, a,
     out, in) was made of by ``transform_weight``, plus ``bias[out]``; strides are 1.
 
-    ``padding`` is (before, after) of height and width, ``tile`` the m of F(m, 3). Sizes are static.
-    Raises ComputeError for ranks, dtypes, or sizes that do not fit.
+    ``padding`` is (before, after) of height and width, of ``pad_value``, ``tile`` the m of F(m, 3).
+    Sizes are static. Of int16, which hold bytes, ``tile`` is 2, ``transform_bytes`` makes ``u``,
+    and the result is int32. Raises ComputeError for ranks, dtypes, or sizes that do not fit.
     """
     matrices = transforms(tile)
     m, a = tile, tile + KERNEL - 1
     _check(x, u, bias, padding, a)
+    total = "int32" if x.dtype == "int16" else str(x.dtype)
     batch, height, width, channels = (static_dim(d) for d in x.shape)
     outputs = static_dim(u.shape[2])
     top, bottom, left, right = padding
@@ -194,9 +235,9 @@ def winograd_conv(
         raise ComputeError(f"winograd: a kernel of 3 x 3 does not fit {height} x {width}.")
     down, across = -(-rows // m), -(-columns // m)
     tiles = batch * down * across
-    # Whole tiles: what is beyond the image is zero too.
+    # Whole tiles: what is beyond the image is padding too.
     more = (top, down * m + 2 - height - top, left, across * m + 2 - width - left)
-    padded = pad_spatial(x, more, 0.0, "winograd_pad", last=True)
+    padded = pad_spatial(x, more, pad_value, "winograd_pad", last=True)
 
     def row_sums(i: Var, column: Var, t: Var, c: Var) -> Expr:
         n = floordiv(t, IntImm(down * across, INDEX)) if batch > 1 else IntImm(0, INDEX)
@@ -213,7 +254,9 @@ def winograd_conv(
     c = te.reduce_axis((0, channels), "c")
 
     def product(i: Var, j: Var, t: Var, o: Var) -> Expr:
-        return te.sum(BufferLoad(v, (i, j, t, c)) * BufferLoad(u, (i, j, o, c)), axis=[c])
+        loads = BufferLoad(v, (i, j, t, c)), BufferLoad(u, (i, j, o, c))
+        first, second = (cast(load, total) for load in loads)
+        return te.sum(first * second, axis=[c])
 
     def column_sums(p: Var, j: Var, t: Var, o: Var) -> Expr:
         terms = [BufferLoad(products, (_index(y), j, t, o)) for y in range(a)]
@@ -228,6 +271,8 @@ def winograd_conv(
         t = n * (down * across) + t if batch > 1 else t
         inner = (floormod(p, IntImm(m, INDEX)), floormod(q, IntImm(m, INDEX)))
         value: Expr = BufferLoad(finished, (*inner, t, o))
+        if total == "int32":
+            value = call_intrin("shift_right", value, const(2, total))
         return value if bias is None else value + BufferLoad(bias, (o,))
 
     sums = compute((a, a, tiles, channels), row_sums, "winograd_rows")
@@ -243,6 +288,8 @@ def _check(x: Tensor, u: Tensor, bias: Tensor | None, padding: Sequence[int], a:
         raise ComputeError("winograd: expected x[n, h, w, c], u[a, a, o, c] and bias[o].")
     if any(t.dtype is not x.dtype for t in (u, bias) if t is not None):
         raise ComputeError(f"winograd: expected operands of {x.dtype} all, found {u.dtype}.")
+    if x.dtype == "int16" and (a != INTEGER_TILE + KERNEL - 1 or bias is not None):
+        raise ComputeError("winograd: expected tiles of 2 outputs and no bias of int16 operands.")
     if len(padding) != 4 or min(padding) < 0:
         raise ComputeError(f"winograd: expected 4 paddings of at least 0, found {list(padding)}.")
     if not all(isinstance(d, IntImm) for d in (*x.shape, *u.shape)):

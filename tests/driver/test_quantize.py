@@ -12,8 +12,12 @@ from onnx import numpy_helper, parser
 from torch import nn
 
 import burnish
-from burnish.driver.quantize import range_of
+from burnish.driver.quantize import range_of, slow_note
+from burnish.graphir.builder import call_op
+from burnish.graphir.expr import Call, Var
+from burnish.graphir.type import tensor_type
 from burnish.support.errors import ArgumentError
+from burnish.support.target import Target
 
 
 class Net(nn.Module):
@@ -117,11 +121,31 @@ def test_products_that_stay_are_counted_with_the_reason(net: nn.Module) -> None:
     ) in model.report.notes
 
 
-@pytest.mark.parametrize(("features", "said"), [("", True), (" -mattr=+emulated-tiles", False)])
-def test_convolutions_that_are_faster_in_float32_are_counted(features: str, said: bool) -> None:
-    conv, x = nn.Conv2d(16, 16, 3), torch.randn(1, 16, 8, 8)
-    model = burnish.quantize(conv, [(x,)], target=f"llvm -mcpu=haswell{features}", threads=1)
-    assert any("1 convolutions of 3 x 3" in n for n in model.report.notes) == said
+def convolution(dtype: str, strides: tuple[int, int] = (1, 1)) -> Call:
+    x, w = (Var(n, tensor_type(s, dtype)) for n, s in (("x", (1, 16, 8, 8)), ("w", (16, 16, 3, 3))))
+    return call_op("conv", x, w, strides=strides, padding=(1, 1, 1, 1), dilation=(1, 1), groups=1)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "said"),
+    [("generic", True), ("generic -mattr=+i8mm", False), ("haswell", False), ("znver4", False)],
+)
+def test_convolutions_that_are_faster_in_float32_are_counted(cpu: str, said: bool) -> None:
+    calls = [convolution("float32"), convolution("float32", (2, 2))]
+    note = slow_note(calls, Target(f"llvm -mcpu={cpu}"))
+    assert ("1 convolutions of 3 x 3" in note) is said
+    assert bool(note) is said
+
+
+def test_convolutions_without_dot_products_of_bytes_are_winograds_and_exact() -> None:
+    conv, x = nn.Conv2d(32, 32, 3, padding=1), torch.randn(1, 32, 12, 12)
+    fast, slow = (
+        burnish.quantize(conv, [(x,)], target=f"llvm -mcpu=haswell{f}", threads=1)
+        for f in ("", " -mattr=+emulated-tiles")
+    )
+    assert "winograd (" in str(fast.report)
+    assert "winograd (" not in str(slow.report)
+    assert torch.equal(fast(x), slow(x))
 
 
 def test_it_tunes_and_prints() -> None:

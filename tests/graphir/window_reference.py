@@ -162,14 +162,21 @@ def adaptive_pool(x: Any, *, output_size: Any, mode: str, channels_last: bool) -
 
 
 def winograd_conv(
-    x: np.ndarray, u: np.ndarray, bias: Any = 0.0, *, padding: Sequence[int], tile: int
+    x: np.ndarray,
+    u: np.ndarray,
+    bias: Any = 0.0,
+    *,
+    padding: Sequence[int],
+    tile: int,
+    pad_value: float = 0.0,
 ) -> np.ndarray:
-    """Tile after tile, in float64: a weight ``u`` may be any, also one of no 3 x 3 kernel."""
+    """Tile after tile, in float64: a weight ``u`` may be any, also one of no 3 x 3 kernel. Of int16
+    a quarter, rounded down, in int32."""
     t, a = transforms(tile), tile + 2
     (n, h, w, c), (top, bottom, left, right) = x.shape, padding
     height, width = h + top + bottom - 2, w + left + right - 2
     down, across = -(-height // tile), -(-width // tile)
-    wide = np.zeros((n, down * tile + 2, across * tile + 2, c))
+    wide = np.full((n, down * tile + 2, across * tile + 2, c), float(pad_value))
     wide[:, top : top + h, left : left + w] = x[:, : len(wide[0]) - top, : wide.shape[2] - left]
     y = np.zeros((n, down * tile, across * tile, u.shape[2]))
     for i in range(0, down * tile, tile):
@@ -179,4 +186,7 @@ def winograd_conv(
             products = np.einsum("ijnc,ijoc->ijno", v, u)
             result = np.einsum("pi,ijno,qj->npqo", t.outputs, products, t.outputs)
             y[:, i : i + tile, j : j + tile] = result
-    return np.asarray(y[:, :height, :width] + bias).astype(x.dtype)
+    y = y[:, :height, :width]
+    if x.dtype == np.int16:
+        return np.floor(y / 4).astype(np.int32)
+    return np.asarray(y + bias).astype(x.dtype)

@@ -38,7 +38,7 @@ the order it lies in, ahead of its use, and V and M go through a farther cache, 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...support.abi import LINE_BYTES
 from ...support.errors import ScheduleValueError
@@ -56,7 +56,7 @@ from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import write_out
 from ..tiling.panels import lay_out
 from ..tiling.partial_sums import plan_blocks_of_steps
-from ..tiling.register_tile import RegisterTile, tile_parts
+from ..tiling.register_tile import Instruction, RegisterTile, tile_parts
 from ..tiling.sharing import ENOUGH_TILES, points_of, share, share_tiles
 from ..tiling.tile_model import (
     STEPS,
@@ -165,6 +165,9 @@ class _Plan:
     first: bool
     tile: RegisterTile
     points: int
+    group: int
+    lanes: int
+    """Elements of a vector of inputs."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +194,11 @@ class WinogradRoles:
         """Channels of a vector."""
         return target.vector_lanes(self.product.writes[0].buffer.dtype)
 
+    @property
+    def group(self) -> int:
+        """Terms of a sum that an instruction takes: pairs of int16."""
+        return 2 if self.product.writes[0].buffer.dtype == "int32" else 1
+
     def together(self) -> tuple[int, ...]:
         """How many rows of tiles may be a block."""
         _, down, _ = self.size
@@ -199,8 +207,9 @@ class WinogradRoles:
     def best_blocks(self, target: Target) -> TileBlocks:
         """The blocks that the model suggests."""
         _, down, across = self.size
-        found = self.found
-        return plan_blocks(down, across, found.tile, found.channels, found.outputs, target.l2_bytes)
+        found, size = self.found, self.product.reads[self.found.w_read].buffer.dtype.bits // 8
+        sizes = (found.tile, found.channels, found.outputs)
+        return plan_blocks(down, across, *sizes, target.l2_bytes, size)
 
     def blocks(self, together: int) -> tuple[int, int]:
         """Blocks, and tiles of a block."""
@@ -294,9 +303,12 @@ def schedule_winograd(
 
     def packed(*indices: Var) -> tuple[Expr, ...]:
         i, j, o, c = indices
+        inside: tuple[Expr, ...] = (c, o % plan.tile.width)
+        if plan.group > 1:
+            inside = (c // plan.group, o % plan.tile.width, c % plan.group)
         if plan.first:
-            return (i, j, o // plan.tile.width, c, o % plan.tile.width)
-        return (o // plan.tile.width, i, j, c, o % plan.tile.width)
+            return (i, j, o // plan.tile.width, *inside)
+        return (o // plan.tile.width, i, j, *inside)
 
     lay_out(sch, found.product, found.w_read, packed)
     scope = "register" if plan.tile.blocks is None else "global"
@@ -324,7 +336,7 @@ def schedule_winograd(
     else:
         share(sch, target, [tiles], plan.points)
     if found.pad:
-        _vectorize_pad(sch, found.pad, plan.tile.lanes)
+        _vectorize_pad(sch, found.pad, plan.lanes)
 
 
 def _plan(roles: WinogradRoles, decisions: WinogradDecisions, target: Target) -> _Plan:
@@ -339,6 +351,11 @@ def _plan(roles: WinogradRoles, decisions: WinogradDecisions, target: Target) ->
         ahead=PANELS_AHEAD * found.channels // unroll if decisions.products_first else 0,
         blocks=plan_blocks_of_steps([found.channels], unroll),
     )
+    group = roles.group
+    if group > 1:
+        intrinsic = f"dot_i16i16i32_{roles.lanes(target)}x{group}"
+        instruction = Instruction(intrinsic, group)
+        tile = replace(tile, unroll=1, ahead=0, blocks=None, instruction=instruction)
     return _Plan(
         decisions.together,
         across,
@@ -346,6 +363,8 @@ def _plan(roles: WinogradRoles, decisions: WinogradDecisions, target: Target) ->
         bool(decisions.products_first),
         tile,
         points_of(roles.product),
+        group,
+        math.gcd(found.channels, roles.lanes(target) * group),
     )
 
 
@@ -427,7 +446,7 @@ def _schedule_input(sch: Schedule, found: Winograd, block: LoopRV, plan: _Plan) 
     sch.compute_at(found.input, block, preserve_unit_loops=True)
     *_, i, j, t, c = sch.get_loops(found.input)
     y, x = sch.split(t, [plan.together, plan.across])
-    c0, lane = sch.split(c, [None, plan.tile.lanes])
+    c0, lane = sch.split(c, [None, plan.lanes])
     sch.reorder(y, x, c0, i, j, lane)
     sch.compute_at(found.rows, c0)
     _by_columns(sch, found.rows)

@@ -12,6 +12,7 @@ X, U = 'R.Tensor((2, 7, 6, 5), "float32")', 'R.Tensor((4, 4, 3, 5), "float32")'
 V = 'R.Tensor((6, 6, 3, 5), "float32")'
 BIAS, LONG = 'R.Tensor((3,), "float32")', 'R.Tensor((4,), "float32")'
 SYMBOLIC = 'R.Tensor(("n", 7, 6, 5), "float32")'
+SHORT, SHORT_U = 'R.Tensor((2, 7, 6, 5), "int16")', 'R.Tensor((4, 4, 3, 5), "int16")'
 HALF = 'R.Tensor((2, 7, 6, 5), "float16")'
 
 
@@ -21,6 +22,10 @@ HALF = 'R.Tensor((2, 7, 6, 5), "float16")'
         ("R.winograd_conv(x, u, padding=[1, 1, 1, 1], tile=2)", {"x": X, "u": U}),
         ("R.winograd_conv(x, u, b, padding=[0, 2, 1, 0], tile=2)", {"x": X, "u": U, "b": BIAS}),
         ("R.winograd_conv(x, u, b, padding=[1, 1, 1, 1], tile=4)", {"x": X, "u": V, "b": BIAS}),
+        (
+            "R.winograd_conv(x, u, padding=[1, 1, 1, 1], tile=2, pad_value=3.0)",
+            {"x": SHORT, "u": SHORT_U},
+        ),
     ],
 )
 def test_kernel_computes_what_the_operator_means(expression: str, params: dict[str, str]) -> None:
@@ -55,6 +60,16 @@ def test_kernel_computes_what_the_operator_means(expression: str, params: dict[s
             "R.winograd_conv(x, x, padding=[1, 1, 1, 1], tile=2)",
             {"x": HALF},
             "the operands are of float16",
+        ),
+        (
+            "R.winograd_conv(x, u, padding=[1, 1, 1, 1], tile=4)",
+            {"x": SHORT, "u": 'R.Tensor((6, 6, 3, 5), "int16")'},
+            "tile=4 of int16",
+        ),
+        (
+            "R.winograd_conv(x, u, b, padding=[1, 1, 1, 1], tile=2)",
+            {"x": SHORT, "u": SHORT_U, "b": 'R.Tensor((3,), "int16")'},
+            "tile=2 and a bias of int16",
         ),
         (
             "R.winograd_conv(x, u, padding=[0, 0, 0, 0], tile=2)",

@@ -18,8 +18,10 @@ from burnish.tensorir.operators.winograd import (
     SIZES,
     Blocks,
     error_bound,
+    fits_integers,
     plan_blocks,
     rows_together,
+    transform_bytes,
     transform_weight,
     transforms,
 )
@@ -65,6 +67,43 @@ def test_it_is_the_convolution(
         bias,
     )
     np.testing.assert_allclose(found, direct(x, w, padding) + bias, atol=2e-5)
+
+
+@pytest.mark.parametrize("zero", [0, 255])
+@pytest.mark.parametrize("dtypes", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8")])
+@pytest.mark.parametrize(
+    ("image", "padding"), [((1, 4, 4), (1, 1, 1, 1)), ((2, 7, 5), (0, 1, 2, 1))]
+)
+def test_bytes_are_exact(
+    run: Run,
+    image: tuple[int, ...],
+    padding: tuple[int, ...],
+    dtypes: tuple[str, str],
+    zero: int,
+) -> None:
+    rng = np.random.default_rng(zero)
+    x, w = (
+        rng.integers(np.iinfo(d).min, np.iinfo(d).max + 1, s)
+        for d, s in zip(dtypes, ((*image, 5), (7, 5, 3, 3)), strict=True)
+    )
+    x[0], w[0] = np.iinfo(dtypes[0]).max, np.iinfo(dtypes[1]).min
+    w[1] = np.iinfo(dtypes[1]).max
+    found = run(
+        lambda a, u: ops.winograd_conv(a, u, padding=padding, tile=2, pad_value=float(zero)),
+        x.astype("int16"),
+        transform_bytes(w),
+    )
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, direct(x - zero, w, padding) + zero * w.sum((1, 2, 3)))
+
+
+def test_the_most_channels_whose_sums_are_integers_of_32_bits() -> None:
+    channels = max(c for c in range(2000) if fits_integers(c))
+    x, w = np.full((1, 4, 4, channels), 255), np.full((1, channels, 3, 3), 255)
+    assert 4 * direct(x, w, (0, 0, 0, 0)).max() < 1 << 31
+    assert channels >= 512
+    u = transform_bytes(w)
+    assert u.max() == 9 * 255
 
 
 def signs_that_add_up(m: int, shape: tuple[int, ...], outputs: int) -> tuple[np.ndarray, ...]:

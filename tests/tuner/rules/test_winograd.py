@@ -14,13 +14,17 @@ from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
+from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.operators.winograd import (
     SIZES,
     error_bound,
     plan_blocks,
+    transform_bytes,
     transform_weight,
     transforms,
 )
+from burnish.tensorir.schedule import pack_array, parse_index_map
+from burnish.tests import assembly
 from burnish.tests.graphir import window_reference
 from burnish.tests.native import call_native
 from burnish.tests.tensorir.operators.test_winograd import direct
@@ -70,6 +74,47 @@ def winograd(
 )
 def test_any_image(m: int, image: tuple[int, int, int], padding: tuple[int, int, int, int]) -> None:
     check_rule(winograd(*image, 16, 32, m, padding), "winograd", seeds=1, tolerance=5e-4)
+
+
+def integers(n: int, h: int, w: int, c: int, o: int, zero: int = 0) -> PrimFunc:
+    """A convolution of bytes and an epilogue, with weights whose layout is free."""
+    x, u = (placeholder(s, "int16", name=a) for a, s in (("x", (n, h, w, c)), ("u", (4, 4, o, c))))
+    y = op.winograd_conv(x, u, padding=ONES, tile=2, pad_value=float(zero))
+    func = create_prim_func([x, u, op.add(y, y)])
+    return func.with_attr("layout_free", [1])
+
+
+@pytest.mark.parametrize(
+    ("image", "channels", "outputs"),
+    [((1, 8, 8), 16, 32), ((1, 7, 9), 24, 16), ((2, 5, 6), 32, 8), ((1, 28, 28), 64, 16)],
+)
+def test_integers_are_exact(image: tuple[int, int, int], channels: int, outputs: int) -> None:
+    rng = np.random.default_rng(channels)
+    x = rng.integers(0, 256, (*image, channels)).astype("int16")
+    w = rng.integers(-128, 128, (outputs, channels, 3, 3)).astype("int8")
+    x[0, :4], w[0] = 255, -128
+    expected = (2 * (direct(x - 7, w, ONES) + 7 * w.astype("int64").sum((1, 2, 3)))).astype("int32")
+    made = integers(*image, channels, outputs, 7)
+    for sampled, seed in ((False, 0), (True, 1), (True, 2)):
+        name, func = scheduled(made, sampled=sampled, seed=seed, target=HASWELL)
+        assert name == "winograd"
+        packed = transform_bytes(w)
+        for _, text, pad in func.attr("layout_maps") or ():
+            packed = pack_array(packed, parse_index_map(text), pad, "int16")
+        found = np.full(expected.shape, -77, "int32")
+        call_native(func, x, packed, found)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512"])
+def test_products_of_integers_are_of_pairs_in_registers(cpu: str) -> None:
+    target = Target(f"llvm -mcpu={cpu}")
+    _, func = scheduled(integers(1, 24, 24, 64, 64), target=target)
+    loops = assembly.innermost_loops(assembly.kernel_lines(func, target))
+    words = [[x.operation for x in loop] for loop in loops]
+    tile = max(words, key=lambda w: w.count("vpmaddwd"))
+    assert tile.count("vpmaddwd") == tile.count("vpaddd") >= 8
+    assert assembly.spills(loops[words.index(tile)]) == []
 
 
 def test_several_blocks_of_tiles() -> None:
