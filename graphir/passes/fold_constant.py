@@ -68,6 +68,8 @@ class _Folder(ExprMutator):
         data = [a for a in new.args if not isinstance(a, ShapeExpr)]
         op = get_op(new.op)
         constants = self._foldable(data, kind)
+        if constants is None and new.op == "sum":
+            return self._sum_of_cast(new, kind) or new
         if constants is None or (self.keep_bytes and _widens_bytes(new, constants[0])):
             return new
         if op.is_view:
@@ -77,6 +79,24 @@ class _Folder(ExprMutator):
         if op.legalize is None:
             return new
         return self._folded(op.legalize(new), constants, kind)
+
+    def _sum_of_cast(self, call: Call, kind: Type) -> Value | None:
+        """The sum of a constant's cast that is too large to be folded, as that of large weights in
+        bytes is: neither stays."""
+        cast = self.lookup_binding(call.args[0])
+        if not isinstance(cast, Call) or cast.op != "astype":
+            return None
+        constants = self._foldable(cast.args, kind)
+        steps = [get_op(c.op).legalize for c in (cast, call)]
+        if constants is None or steps[0] is None or steps[1] is None:
+            return None
+        widen, add_up, evaluate = steps[0](cast), steps[1](call), self.evaluate
+
+        def sums(array: np.ndarray) -> np.ndarray:
+            return evaluate(add_up, evaluate(widen, [array]))[0]
+
+        assert isinstance(kind, TensorType)
+        return self.derive("sum", sums, constants[0], dtype=kind.dtype)
 
     def visit_CallDPS(self, call: CallDPS) -> Value:  # noqa: N802
         new = super().visit_CallDPS(call)

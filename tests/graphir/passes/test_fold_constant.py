@@ -73,6 +73,16 @@ def test_large_results_of_small_constants_are_not() -> None:
     assert "broadcast_to" not in folded(module, max_bytes=64).script()
 
 
+def test_a_sum_of_a_cast_that_is_too_large_is_folded() -> None:
+    module = module_of(
+        f'a = R.astype(R.const({list(range(-8, 8))}, "int8"), dtype="float32")',
+        "y = R.add(x, R.sum(a, axis=0))",
+    )
+    made = folded(module, max_bytes=16)
+    assert "R.sum" not in made.script()
+    assert 'R.add(x, R.const(-8.0, "float32"))' in made.script()
+
+
 def test_what_depends_on_inputs_or_dims_stays() -> None:
     module = module_of(
         "a = R.exp(x)",
