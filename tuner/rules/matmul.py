@@ -163,6 +163,14 @@ class Product:
         few = not target.instructions.has_many_registers
         return far and few and ONLY_TILE - 2 < rows <= ONLY_TILE
 
+    @property
+    def packs_by_groups(self) -> bool:
+        """Whether a weight in panels is a copy, of which each group is packed once: no loop over
+        rows stands around the columns."""
+        fronts = len(self.matmul.batch) + len(self.matmul.columns) - 1
+        free = is_layout_free(self.func, self.matmul.w.buffer)
+        return not free and len(self.roles.front) == fronts
+
     def panel(self, target: Target, before: Any) -> int:
         """Columns of a panel; 0 where W is read as it is."""
         return int(before.vectors * self.lanes(target)) if before.packed else 0
@@ -172,9 +180,16 @@ def _ways(product: Product) -> tuple[int, ...]:
     return ways_of_rows(product.block, product.matmul, inner=bool(product.roles.inner))
 
 
+def _group_sizes(product: Product, target: Target, before: Any) -> tuple[int, ...]:
+    panel, tiles = product.panel(target, before), product.tiles(before.rows)
+    copied = product.packs_by_groups
+    return group_sizes(product.block, product.matmul, panel, tiles, copied=copied)
+
+
 def _best_group(product: Product, target: Target, before: Any) -> int:
-    panel = product.panel(target, before)
-    return best_group(product.func, product.matmul, panel, product.tiles(before.rows), target)
+    panel, tiles = product.panel(target, before), product.tiles(before.rows)
+    copied = product.packs_by_groups
+    return best_group(product.func, product.matmul, panel, tiles, target, copied=copied)
 
 
 def _best_distance(product: Product, target: Target, before: Any) -> int:
@@ -205,7 +220,7 @@ class ProductDecisions(Decisions):
         lambda p, t, d: best_way(p.block, p.matmul, d.rows, _ways(p), t),
     )
     group: int = choice(
-        lambda p, t, d: group_sizes(p.block, p.matmul, p.panel(t, d), p.tiles(d.rows)),
+        lambda p, t, d: _group_sizes(p, t, d),
         _best_group,
     )
     ahead: int = choice(lambda p, t, d: (0, AHEAD, 2 * AHEAD, NEXT), _best_distance)
@@ -250,14 +265,13 @@ def schedule_product(
     unroll = divisor(reduce, decisions.unroll)
     packed = bool(decisions.packed)
     panel, points = vectors * lanes, points_of(block)
-    # What stands around the columns but for rows: under these loops a group is packed once.
-    fronts = len(matmul.batch) + len(matmul.columns) - 1
-    grouped = decisions.group > 0 and len(roles.front) == fronts
-    copy = pack_columns(sch, matmul, panel, grouped=grouped) if packed else None
+    grouped = decisions.group > 0 and product.packs_by_groups
+    width = panel * decisions.group if grouped else panel
+    copy = pack_columns(sch, matmul, panel, grouped=grouped, width=width) if packed else None
     copy_rows(sch, matmul, decisions.copy, tile_rows, target)
     stored = outlets(sch, matmul.block)
     if packed:
-        pad_columns(sch, matmul.block, panel)
+        pad_columns(sch, matmul.block, width)
     order_loops(sch, matmul, roles, stored)
     outer = len(roles.front)
     if decisions.group:

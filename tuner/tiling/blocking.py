@@ -32,6 +32,8 @@ from .tiles import CACHE_SHARE, NEXT, bytes_of, divisor
 
 MOST_PANELS = 8
 """Panels of a group."""
+IDLE_PANELS = 32
+"""Panels for each of which one of zeros may be worked on in vain."""
 STEPS = 4
 """Steps of k that a row of a sliver has side by side."""
 AHEAD = 3
@@ -86,22 +88,34 @@ def best_distance(func: PrimFunc, matmul: Matmul, panel: int, tiles: int, target
     return AHEAD * far
 
 
-def group_sizes(block: Block, matmul: Matmul, panel: int, tiles: int) -> tuple[int, ...]:
-    """The numbers of panels that may be a group; 0: columns are no outer loop."""
+def group_sizes(
+    block: Block, matmul: Matmul, panel: int, tiles: int, *, copied: bool = False
+) -> tuple[int, ...]:
+    """The numbers of panels that may be a group; 0: columns are no outer loop. Groups are whole: of
+    a weight that is ``copied`` panels of zeros fill the last one, where these are few."""
     if not panel or tiles <= 1:
         return (0,)
     columns, depth = (static_extent(block, i) for i in (matmul.columns[-1], matmul.reduce[0]))
     if columns is None or depth is None:
         return (0, 1)
     panels = math.ceil(columns / panel)
-    return (0, *[g for g in range(1, MOST_PANELS + 1) if panels % g == 0])
+    idle = panels // IDLE_PANELS if copied else 0
+    return (0, *[g for g in range(1, MOST_PANELS + 1) if -panels % g <= idle])
 
 
-def best_group(func: PrimFunc, matmul: Matmul, panel: int, tiles: int, target: Target) -> int:
+def best_group(
+    func: PrimFunc,
+    matmul: Matmul,
+    panel: int,
+    tiles: int,
+    target: Target,
+    *,
+    copied: bool = False,
+) -> int:
     """The number of panels of a group: those that stay in the L2 cache, beside the next group where
-    that is asked for ahead."""
+    that is asked for ahead. ``copied`` is as in ``group_sizes``."""
     block = block_named(func, matmul.block)
-    sizes = group_sizes(block, matmul, panel, tiles)
+    sizes = group_sizes(block, matmul, panel, tiles, copied=copied)
     columns, depth = (static_extent(block, i) for i in (matmul.columns[-1], matmul.reduce[0]))
     outside = len(sizes) > 1 and _columns_first(func, matmul, target)
     if columns is None or depth is None:

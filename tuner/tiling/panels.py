@@ -127,18 +127,20 @@ def wants_packing(
 
 
 def pack_columns(
-    sch: Schedule, matmul: Matmul, panel: int, *, grouped: bool = False
+    sch: Schedule, matmul: Matmul, panel: int, *, grouped: bool = False, width: int = 0
 ) -> BlockRV | None:
     """Give W the layout of panels: its own layout where that is free, else that of a copy, which is
     returned. Dimensions of a batch stay in front.
 
     A copy of whole panels that is to be placed under a loop over groups of them gets its layout
-    there: it is by its own axes that ``compute_at`` tells what a group needs.
+    there: it is by its own axes that ``compute_at`` tells what a group needs. So does one that is
+    to have more panels than W fills, for groups of ``width`` columns.
     """
     block = block_named(sch.func, matmul.block)
     columns = static_extent(block, matmul.columns[-1])
-    whole = columns is not None and columns % panel == 0
-    if grouped and whole and not is_layout_free(sch.func, matmul.w.buffer):
+    panels, wanted = (-(-(columns or 0) // n) * n for n in (panel, width or panel))
+    plain = columns is not None and (columns == panels or panels < wanted)
+    if grouped and plain and not is_layout_free(sch.func, matmul.w.buffer):
         return copy_read(sch, matmul.block, matmul.w_read, matmul.w)
     return lay_out(sch, matmul.block, matmul.w_read, panel_map(block, matmul, panel), load=matmul.w)
 

@@ -73,6 +73,14 @@ def test_any_layout(ta: bool, tb: bool, columns: int) -> None:
     check_rule(matmul(a[::-1] if ta else a, b[::-1] if tb else b, ta=ta, tb=tb), "matmul")
 
 
+@pytest.mark.parametrize("tb", [False, True])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_panels_of_zeros_fill_the_last_group(batch: tuple[int, ...], tb: bool) -> None:
+    """A number of panels that nothing divides, of a weight that is copied."""
+    b = (1601, 31) if tb else (31, 1601)
+    check_rule(matmul((*batch, 70, 31), (*batch, *b), tb=tb), "matmul", seeds=3)
+
+
 @pytest.mark.parametrize(
     ("a", "b"),
     [

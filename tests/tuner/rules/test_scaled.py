@@ -101,6 +101,18 @@ def test_of_many_rows_weights_are_taken_out_once(rows: int, columns: int, bits: 
     check(func, *shape)
 
 
+def test_a_number_of_panels_that_nothing_divides_has_groups_of_several() -> None:
+    """67 panels of 16 columns and 64 terms: the last of 17 groups of four has one of zeros."""
+    haswell = Target("llvm -mcpu=haswell")
+    shape = (40, 67 * 16 - 15, 2, 32, 8)
+    name, func = scheduled(layer(*shape), target=haswell)
+    assert name == "matmul"
+    lines = print_func(lower(func, haswell).func).splitlines()
+    (made,) = [line for line in lines if "weights_global = T.allocate" in line]
+    assert f"[{4 * 16 * 64}]" in made
+    check(func, *shape)
+
+
 @pytest.mark.parametrize("zero", ["", "uint8", "float16"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_any_decisions_of_many_rows(seed: int, zero: str) -> None:

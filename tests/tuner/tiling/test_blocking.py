@@ -23,6 +23,7 @@ from burnish.tuner.tiling.blocking import (
     best_group,
     best_way,
     copy_rows,
+    group_sizes,
     ways_of_rows,
 )
 from burnish.tuner.tiling.tiles import NEXT
@@ -93,6 +94,24 @@ def test_small_products_are_not_blocked() -> None:
 )
 def test_groups_fit_the_second_cache(depth: int, columns: int, group: int) -> None:
     assert plan(product((640, depth), (depth, columns))).group == group
+
+
+@pytest.mark.parametrize(
+    ("columns", "sizes"),
+    # 257, 16 and 64 panels of 16 columns: of 257 eight may be in vain, of 16 none, of 64 two.
+    [(4097, (0, 1, 2, 3, 4, 5, 6, 7, 8)), (256, (0, 1, 2, 4, 8)), (1024, (0, 1, 2, 3, 4, 5, 6, 8))],
+)
+def test_panels_of_zeros_fill_the_last_group_where_they_are_few(
+    columns: int, sizes: tuple[int, ...]
+) -> None:
+    func = product((64, 768), (768, columns)).func
+    matmul = match(func)
+    assert matmul is not None
+    block = block_named(func, matmul.block)
+    assert group_sizes(block, matmul, 16, 8, copied=True) == sizes
+    panels = -(-columns // 16)
+    divisors = tuple([g for g in range(1, 9) if panels % g == 0])
+    assert group_sizes(block, matmul, 16, 8) == (0, *divisors)
 
 
 def test_a_copy_is_packed_group_by_group_even_where_it_is_small() -> None:
