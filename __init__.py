@@ -43,6 +43,7 @@ if _TYPE_CHECKING:  # what type checkers and editors read; the table below is wh
     from .tensorir.schedule import Trace as Trace
     from .vm.interpreter import VirtualMachine as VirtualMachine
     from .vm.registry import register_func as register_func
+    from .vm.tensor import Tensor as Tensor
     from .vm.tensor import array as array
     from .vm.tensor import empty as empty
 
@@ -57,6 +58,7 @@ _PUBLIC = {
     "register_func": "vm.registry",
     "register_torch_op": "frontend.torch.custom_ops",
     "register_onnx_op": "frontend.onnx.custom_ops",
+    "Tensor": "vm.tensor",
     "array": "vm.tensor",
     "empty": "vm.tensor",
     "Target": "support.target",
@@ -103,7 +105,8 @@ _ELSEWHERE = {
     "get_global_func": "the function that register_func was given",
     "ir": "burnish.IRModule, burnish.transform and burnish.assert_structural_equal",
     "meta_schedule": "burnish.tune_tir, and model.tune for whole models",
-    "nd": "burnish.array and burnish.empty; NumPy's and PyTorch's arrays are taken as they are",
+    "NDArray": "burnish.Tensor",
+    "nd": "burnish.array, burnish.empty, burnish.Tensor; arrays of others are taken as they are",
     "register_global_func": "burnish.register_func",
     "relax": "burnish.graph, burnish.BlockBuilder and R of burnish.script",
     "relay": "burnish.compile, which imports models",

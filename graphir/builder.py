@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
+import numpy as np
+
 from ..support.errors import BurnishError
 from ..support.node import replace, walk
 from ..support.structural import structural_equal, structural_hash
+from ..tensorir import expr as tir
 from ..tensorir.function import PrimFunc
 from .call_te import LoweredTE, lower_te
 from .expr import (
@@ -36,8 +39,8 @@ from .expr import (
     constant,
 )
 from .module import IRModule
-from .op import type_of
-from .type import TensorType, Type
+from .op import is_variadic, type_of
+from .type import ShapeType, TensorType, Type
 from .weights import Weights
 
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
@@ -188,7 +191,7 @@ class BlockBuilder:
         return f"{hint}_{count}"
 
     # -- values --------------------------------------------------------------------------------
-    def emit(self, value: Value, name: str = "lv") -> Var:
+    def emit(self, value: Value, name_hint: str = "lv") -> Var:
         """Bind a value to a new variable and return it; the value's type is inferred and checked.
 
         An operation among the arguments is bound to a variable of its own first. Raises
@@ -197,7 +200,7 @@ class BlockBuilder:
         """
         self._check_open("emit")
         value = self.normalize(value)
-        var = Var(self.unique(name), type_of(value))
+        var = Var(self.unique(name_hint), type_of(value))
         self._bind(Binding(var, value))
         return var
 
@@ -212,7 +215,7 @@ class BlockBuilder:
         self._values[binding.var] = binding.value
         self._visible.add(binding.var)
 
-    def emit_output(self, value: Value, name: str = "gv") -> Var:
+    def emit_output(self, output: Value, name_hint: str = "gv") -> Var:
         """As ``emit``, for a value that leaves the dataflow block. Raises BurnishError outside of
         one."""
         self._check_open("emit_output")
@@ -221,7 +224,7 @@ class BlockBuilder:
                 "emit_output: no dataflow block is open; outside of one every value is visible "
                 "already, so use emit. The function's result is set by emit_func_output."
             )
-        return self.emit(value, name)
+        return self.emit(output, name_hint)
 
     def emit_te(
         self,
@@ -279,7 +282,7 @@ class BlockBuilder:
         return var
 
     def emit_func_output(
-        self, value: Value | Sequence[Value], params: Sequence[Var] | None = None
+        self, output: Value | Sequence[Value], params: Sequence[Var] | None = None
     ) -> None:
         """Set the function's result; a list becomes a Tuple. ``params`` are given here if they were
         not when the function was opened. Raises BurnishError outside of a function, for a second
@@ -291,7 +294,7 @@ class BlockBuilder:
             )
         if opened.result is not None:
             raise BurnishError(f"function {opened.name!r} has its output already; it has one.")
-        result = Tuple(tuple(value)) if isinstance(value, (list, tuple)) else value
+        result = Tuple(tuple(output)) if isinstance(output, (list, tuple)) else output
         result = self.normalize(cast("Value", result))
         opened.result = result if isinstance(result, ATOMS) else self.emit(result, "gv")
         if params is not None:
@@ -367,9 +370,9 @@ class BlockBuilder:
         opened.unknown[var] = None
 
     # -- functions -----------------------------------------------------------------------------
-    def add_func(self, func: PrimFunc | Function, hint: str | None = None) -> GlobalVar:
+    def add_func(self, func: PrimFunc | Function, func_name: str | None = None) -> GlobalVar:
         """Add a function under a unique name and return a reference to it."""
-        name = self._module.unique_name(hint or func.name)
+        name = self._module.unique_name(func_name or func.name)
         self.update_func(name, func.with_attr("global_symbol", name))
         return GlobalVar(name)
 
@@ -377,8 +380,10 @@ class BlockBuilder:
         """A name that no function of the module under construction has."""
         return self._module.unique_name(hint)
 
-    def update_func(self, name: str, func: PrimFunc | Function) -> None:
-        """Replace (or add) a function of the module under construction."""
+    def update_func(self, gv: str | GlobalVar, func: PrimFunc | Function) -> None:
+        """Replace (or add) a function of the module under construction, by its name or a reference
+        to it."""
+        name = gv.name if isinstance(gv, GlobalVar) else gv
         if not isinstance(func, (PrimFunc, Function)):
             raise BurnishError(
                 f"{name!r} would be a {type(func).__name__}; a module holds PrimFuncs and graph "
@@ -465,26 +470,50 @@ def join_blocks(blocks: Sequence[BindingBlock]) -> list[BindingBlock]:
     return joined
 
 
-def call_op(name: str, *args: Value | bool | int | float, **attrs: Any) -> Call:
+Operand: TypeAlias = Value | bool | int | float | np.ndarray | np.generic | Sequence[Any]
+
+
+def call_op(name: str, *args: Operand, **attrs: Any) -> Call:
     """An operator call; attributes given as keywords. Absent optional operands are simply not
-    passed; a Python number becomes a constant of the dtype of the first tensor."""
-    if any(isinstance(a, (bool, int, float)) for a in args):
-        args = tuple(_number(name, a, args) for a in args)
-    return Call(name, cast("tuple[Atom, ...]", args), tuple(attrs.items()))
+    passed. A number becomes a constant of the dtype of the first tensor that can hold such, an
+    array a constant, a list of sizes a shape and a list of values a tuple, or the operands of
+    ``concat``. Raises BurnishError for anything else."""
+    if len(args) == 1 and isinstance(args[0], (list, tuple)) and is_variadic(name):
+        args = tuple(args[0])
+    made = [a if isinstance(a, (*ATOMS, *OPERATIONS)) else _operand(name, a, args) for a in args]
+    return Call(name, cast("tuple[Atom, ...]", tuple(made)), tuple(attrs.items()))
 
 
-def _number(name: str, value: Value | bool | int | float, operands: Sequence[object]) -> Value:
-    if not isinstance(value, (bool, int, float)):
-        return value
-    for operand in operands:
-        kind = type_of(operand) if isinstance(operand, (*ATOMS, *OPERATIONS)) else None
-        if isinstance(kind, TensorType):
-            made = constant(value, str(kind.dtype))
-            if not kind.dtype.is_float and made.values().item() != value:
-                raise BurnishError(
-                    f"{name}: {value} is no {kind.dtype}; cast the tensor operand first."
-                )
-            return made
+def _operand(name: str, value: Operand, operands: Sequence[Operand]) -> Value:
+    if isinstance(value, np.generic):
+        value = value.item()
+    match value:
+        case bool() | int() | float():
+            return _number(name, value, operands)
+        case np.ndarray():
+            return constant(value)
+        case list() | tuple() if value and all(
+            isinstance(v, (int, np.integer, tir.Expr)) for v in value
+        ):
+            dims = tuple([v if isinstance(v, tir.Expr) else tir.IntImm(int(v)) for v in value])
+            return ShapeExpr(dims, ShapeType(dims))
+        case list() | tuple() if all(isinstance(v, (*ATOMS, *OPERATIONS)) for v in value):
+            return Tuple(tuple(value))
+    raise BurnishError(
+        f"{name}: an operand is a graph value, a number, an array, a list of sizes or of values; "
+        f"found {_describe(value)}. Attributes are given by their names, axis=1."
+    )
+
+
+def _number(name: str, value: bool | int | float, operands: Sequence[object]) -> Value:
+    given = [type_of(o) for o in operands if isinstance(o, (*ATOMS, *OPERATIONS))]
+    dtypes = [k.dtype for k in given if isinstance(k, TensorType)]
+    fitting = [d for d in dtypes if d.is_float or (d != "bool" and not isinstance(value, float))]
+    for dtype in (fitting or dtypes)[:1]:
+        made = constant(value, str(dtype))
+        if not dtype.is_float and made.values().item() != value:
+            raise BurnishError(f"{name}: {value} is no {dtype}; cast the tensor operand first.")
+        return made
     raise BurnishError(
         f"{name}: the number {value} takes its dtype from a tensor operand, and there is none; "
         "write constant(value, dtype)."

@@ -226,7 +226,8 @@ class Function(Node):
 Atom: TypeAlias = Var | Constant | ShapeExpr | GlobalVar | Tuple
 TYPED = (Var, Constant, ShapeExpr, GlobalVar, TensorType, TupleType, ShapeType)
 """The classes of nodes below which there are types and sizes alone: most of what a walk meets."""
-Value: TypeAlias = Atom | Call | CallDPS | CallDPSPacked | CallFunction | TupleGetItem | If
+Operation: TypeAlias = Call | CallDPS | CallDPSPacked | CallFunction | TupleGetItem | If
+Value: TypeAlias = Atom | Operation
 
 
 def constant(data: object, dtype: str | TensorType | None = None) -> Constant:
@@ -234,8 +235,9 @@ def constant(data: object, dtype: str | TensorType | None = None) -> Constant:
     is emitted into gives it a name where it is large. ``dtype`` may be the whole type, which the
     data are then held against.
 
-    Of bfloat16, a uint16 array holds the bits; other numbers are rounded. Raises BurnishError for
-    data of another shape than the type's.
+    Of bfloat16, a uint16 array holds the bits; other numbers are rounded. Where no dtype is given
+    a Python float is float32, as in a text. Raises BurnishError for data of another shape than the
+    type's.
     """
     if isinstance(dtype, TensorType):
         made = constant(data, str(dtype.dtype))
@@ -245,6 +247,8 @@ def constant(data: object, dtype: str | TensorType | None = None) -> Constant:
                 f"constant: the data have the shape {made.shape}, the type {wanted}."
             )
         return made
+    if dtype is None and isinstance(data, float) and not isinstance(data, np.generic):
+        dtype = "float32"
     held = None if dtype in (None, "bfloat16") else DType(dtype).to_numpy()
     array = np.asarray(data, dtype=held)
     if dtype == "bfloat16" and array.dtype.kind in "fib":

@@ -56,6 +56,19 @@ class Op:
 
 REQUIRED = object()
 _OPS: dict[str, Op] = {}
+OTHER_NAMES = {
+    "avg_pool2d": "avg_pool",
+    "batch_matmul": "matmul",
+    "conv1d": "conv",
+    "conv2d": "conv",
+    "conv2d_transpose": "conv_transpose",
+    "conv3d": "conv",
+    "dense": "linear",
+    "leakyrelu": "leaky_relu",
+    "max_pool2d": "max_pool",
+    "transpose": "permute_dims",
+}
+"""What operators are called elsewhere, without the namespaces that they stand in there."""
 
 
 def register(op: Op) -> Op:
@@ -79,12 +92,20 @@ def get_op(name: str) -> Op:
     try:
         return _OPS[name]
     except KeyError:
-        raise TypeInferenceError(name, f"there is no such operator.{nearest(name, _OPS)}") from None
+        last = name.rpartition(".")[2]
+        known = OTHER_NAMES.get(last, last)
+        hint = f" Here it is {known!r}." if known in _OPS else nearest(last, _OPS)
+        raise TypeInferenceError(name, f"there is no such operator.{hint}") from None
 
 
 def all_ops() -> dict[str, Op]:
     """Every registered operator by name."""
     return dict(_OPS)
+
+
+def is_variadic(name: str) -> bool:
+    """Whether there is an operator of this name that takes any number of operands."""
+    return name in _OPS and _OPS[name].variadic
 
 
 def type_of(value: Value) -> Type:

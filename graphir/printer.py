@@ -32,6 +32,7 @@ from .expr import (
     Function,
     GlobalVar,
     If,
+    Operation,
     SeqExpr,
     ShapeExpr,
     Tuple,
@@ -167,8 +168,10 @@ class _FunctionPrinter:
         args = self.atom(Tuple(call.args)) if call.args else "()"
         return f"{args}, out_type={self.type(call.out_type)}"
 
-    def atom(self, atom: Atom) -> str:
+    def atom(self, atom: Atom | Operation) -> str:
         match atom:
+            case Call() | CallDPS() | CallDPSPacked() | CallFunction() | TupleGetItem() | If():
+                return self.value(atom)  # of a value that no builder has normalised yet
             case Var():
                 return self.names.name(atom)
             case Constant():

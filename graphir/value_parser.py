@@ -40,23 +40,13 @@ from .expr import (
     constant,
 )
 from .module import IRModule
-from .op import all_ops, type_of
+from .op import OTHER_NAMES, all_ops, type_of
 from .printer import format_type
 from .type import TensorType, Type, dims_of, substitute_type, types_equal
 from .type_parser import TypeParser, literal, span_of
 from .weights import Weight
 from .written_out import OPERAND, SHAPE, WRITTEN_OUT
 
-_RENAMED = {
-    "avg_pool2d": "avg_pool",
-    "conv1d": "conv",
-    "conv2d": "conv",
-    "conv2d_transpose": "conv_transpose",
-    "conv3d": "conv",
-    "leakyrelu": "leaky_relu",
-    "max_pool2d": "max_pool",
-}
-"""Operators that stand in a namespace elsewhere, and what they are called here."""
 _ELSEWHERE = {
     "call_inplace_packed": "Values are never changed: R.call_dps_packed gives a new one.",
     "call_packed": "A registered function writes its result: R.call_dps_packed, with its type.",
@@ -182,10 +172,7 @@ class ValueParser(TypeParser):
     def operation(self, name: str, node: ast.Call) -> Value:
         match name:
             case "call_dps" | "call_tir":
-                func = self.callee(node)
-                if not isinstance(func, GlobalVar):
-                    raise self.error("R.call_dps takes a function of the module.", node)
-                return CallDPS(func, *self.dps(node))
+                return self.call_dps(name, node)
             case "call_dps_packed":
                 func = self.callee(node)
                 return CallDPSPacked(func if isinstance(func, str) else func.name, *self.dps(node))
@@ -207,7 +194,11 @@ class ValueParser(TypeParser):
     def row_call(self, name: str, node: ast.Call) -> Call:
         """A call of an operator that has a row."""
         if name not in all_ops():
-            hint = f" {_ELSEWHERE[name]}" if name in _ELSEWHERE else nearest(name, all_ops())
+            hint = nearest(name, all_ops())
+            if name in OTHER_NAMES:
+                hint = f" Here it is R.{OTHER_NAMES[name]}."
+            elif name in _ELSEWHERE:
+                hint = f" {_ELSEWHERE[name]}"
             raise self.error(f"There is no operator R.{name}.{hint}", node)
         return self.op_call(name, node)
 
@@ -311,6 +302,20 @@ class ValueParser(TypeParser):
                 return self.global_var(name, node.args[0])
         raise self.error("Expected linear0, cls.linear0 or a name in quotes.", node.args[0])
 
+    def call_dps(self, name: str, node: ast.Call) -> CallDPS | CallDPSPacked:
+        func = self.callee(node)
+        if isinstance(func, str) and func in self.owner.nodes:
+            func = self.global_var(func, node)
+        if isinstance(func, GlobalVar):
+            return CallDPS(func, *self.dps(node))
+        if name == "call_tir":  # older programs call what is registered by it, too
+            return CallDPSPacked(func, *self.dps(node))
+        raise self.error(
+            f"R.call_dps takes a function of the module, which {func!r} is not; a registered one "
+            "is called with R.call_dps_packed.",
+            node,
+        )
+
     def dps(self, node: ast.Call) -> tuple[tuple[Atom, ...], Type]:
         """The arguments and the type of the output of a destination-passing call."""
         keywords = {k.arg: k.value for k in node.keywords}
@@ -319,6 +324,11 @@ class ValueParser(TypeParser):
         if kind is None and len(given) == 2:
             kind = given[-1]
             given = given[:1]
+        if kind is not None and "dtype" in keywords:  # the shape and the dtype by themselves
+            parts = [kind, keywords.pop("dtype")]
+            kind = ast.copy_location(
+                ast.Call(ast.Attribute(ast.Name("R"), "Tensor"), parts, []), kind
+            )
         args = given[0] if len(given) == 1 else keywords.pop("args", None)
         if "tir_vars" in keywords:
             raise self.error(
@@ -411,7 +421,7 @@ class ValueParser(TypeParser):
 
 def _written_here(name: str) -> str:
     """How an operator of a namespace is written, for an error."""
-    known = _RENAMED.get(name, name)
+    known = OTHER_NAMES.get(name, name)
     is_known = known in all_ops() or known in WRITTEN_OUT
     return f"write R.{known}" if is_known else f"and there is none called {name!r}"
 

@@ -22,6 +22,12 @@ from burnish.graphir.type import tensor_type
 from burnish.support.errors import BurnishError, DTypeError
 
 
+def test_a_python_float_is_float32() -> None:
+    assert str(constant(1.5).type.dtype) == "float32"
+    assert str(constant(np.float64(1.5)).type.dtype) == "float64"
+    assert str(constant(1.5, "float16").type.dtype) == "float16"
+
+
 def test_a_constant_is_a_read_only_copy() -> None:
     data = np.zeros((2, 3), "float32")
     made = constant(data.T)

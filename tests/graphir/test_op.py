@@ -6,7 +6,7 @@ import pytest
 
 from burnish.graphir.builder import call_op
 from burnish.graphir.expr import Tuple, TupleGetItem, Var, constant
-from burnish.graphir.op import Op, all_ops, attr, get_op, infer_type, register, type_of
+from burnish.graphir.op import OTHER_NAMES, Op, all_ops, attr, get_op, infer_type, register, type_of
 from burnish.graphir.printer import format_type
 from burnish.graphir.type import tensor_type
 from burnish.support.errors import InternalError, TypeInferenceError
@@ -25,6 +25,13 @@ def test_an_unknown_operator_suggests_the_nearest() -> None:
         TypeInferenceError, match=r"rleu: there is no such operator\. Did you mean 'relu'\?"
     ):
         get_op("rleu")
+
+
+def test_names_of_other_compilers_are_told_the_one_here() -> None:
+    for name, here in (("nn.relu", "relu"), ("relax.nn.conv2d", "conv"), ("dense", "linear")):
+        with pytest.raises(TypeInferenceError, match=f"no such operator. Here it is '{here}'"):
+            get_op(name)
+    assert set(OTHER_NAMES.values()) <= set(all_ops())
 
 
 def test_attributes_have_defaults() -> None:

@@ -90,13 +90,24 @@ def test_the_mixture_of_calls_and_prim_funcs() -> None:
         "R.call_dps(MyModuleMixture.linear0, [x, w0, b0], out_sinfo=R.Tensor((1, 128)))".replace(
             "MyModuleMixture", "Module"
         ),
+        'R.call_tir("linear0", (x, w0, b0), (1, 128), dtype="float32")',
+        'R.call_tir("linear0", (x, w0, b0), R.Tensor((1, 128)))',
     ],
 )
-def test_call_dps_takes_a_function_in_three_spellings(call: str) -> None:
+def test_call_dps_takes_a_function_in_five_spellings(call: str) -> None:
     packed = 'R.call_dps_packed("linear0", (x, w0, b0), R.Tensor((1, 128), dtype="float32"))'
     (first, *_) = values(round_trip(parse_module(MIXTURE.replace(packed, call))))
     assert isinstance(first, CallDPS)
     assert first.func.name == "linear0"
+
+
+def test_call_tir_of_a_name_that_the_module_has_not_calls_what_is_registered() -> None:
+    packed = 'R.call_dps_packed("env.relu", (lv0,), R.Tensor((1, 128), dtype="float32"))'
+    call = 'R.call_tir("env.relu", (lv0,), (1, 128), dtype="float32")'
+    assert packed in MIXTURE
+    assert_structural_equal(parse_module(MIXTURE.replace(packed, call)), parse_module(MIXTURE))
+    with pytest.raises(ParseError, match=r"'env\.relu' is not; a registered one is called with"):
+        parse_module(MIXTURE.replace(packed, call.replace("call_tir", "call_dps")))
 
 
 def own_calls(first: str, name: str) -> IRModule:
