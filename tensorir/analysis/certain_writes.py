@@ -9,10 +9,12 @@ loops inside are all within the law, and leave elements as they were.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...support.node import replace, walk
 from ..arith import expr_key
+from ..arith.linear import Linear, render
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import (
     EQ,
@@ -41,8 +43,8 @@ from ..stmt import (
     SeqStmt,
     Stmt,
 )
-from ..visitor import substitute, uses
-from .affine import Bounds, loop_bounds
+from ..visitor import Mutator, substitute, uses
+from .affine import Bounds, loop_bounds, overlapping, sweep
 from .block_kinds import domain_bounds
 from .conditions import TRUE, conjuncts
 from .nested_blocks import Nested
@@ -166,7 +168,7 @@ def covered_within(nested: Sequence[Nested], fixed: Sequence[For]) -> Nested | N
 
 
 def _writes_all(w: Nested, region: BufferRegion, need: Box, bounds: Bounds) -> bool:
-    w = _first_iterations(w)
+    w = _counted(_first_iterations(w), bounds)
     known = bounds | loop_bounds(w.loops)
     box = written_box(region, w, w.loops, known)
     if not box.exact or not covers_domain(w, known):
@@ -188,6 +190,50 @@ def _first_iterations(n: Nested) -> Nested:
     if len(loops) == len(n.loops) and all(a is b for a, b in zip(loops, n.loops, strict=True)):
         return n
     return Nested(replace(n.realize, predicate=all_of(kept)), loops, n.conditions)
+
+
+def _counted(n: Nested, bounds: Bounds) -> Nested:
+    """A block below loops that a condition cuts, ``i * 128 + j < 130`` as split writes it, as one
+    below a single loop of that many iterations: where the loops reach each number below the end,
+    and the block's axes use nothing but that number of them."""
+    for c in conjuncts(n.realize.predicate):
+        if isinstance(c, LT) and isinstance(c.b, IntImm):
+            n = _counted_by(n, c, c.b.value, bounds | loop_bounds(n.loops)) or n
+    return n
+
+
+def _counted_by(n: Nested, c: LT, end: int, bounds: Bounds) -> Nested | None:
+    cut = [x for x in n.loops if uses(c.a, x.var)]
+    reach = sweep(c.a, loop_bounds(cut), bounds) if cut else None
+    if reach is None or not reach.exact or overlapping(reach.digits, bounds):
+        return None
+    if not is_const(reach.start, 0) or not bounds.proves_le(IntImm(end), reach.extent):
+        return None
+    count = Var("count", c.a.dtype)
+    counting = _Counting(bounds, bounds.linear(c.a), count, [x.var for x in cut])
+    values = tuple([counting.visit(v) for v in n.realize.iter_values])
+    rest = [other for other in conjuncts(n.realize.predicate) if other is not c]
+    loops = [x for x in n.loops if x not in cut]
+    left = (*values, *rest, *n.conditions, *[e for x in loops for e in (x.min, x.extent)])
+    if any(uses(e, x.var) for e in left for x in cut):
+        return None
+    loops.append(replace(cut[-1], var=count, min=IntImm(0), extent=IntImm(end)))
+    realize = replace(n.realize, iter_values=values, predicate=all_of(rest))
+    return Nested(realize, loops, n.conditions)
+
+
+class _Counting(Mutator):
+    """Indices with a variable for a sum of loops."""
+
+    def __init__(self, bounds: Bounds, counted: Linear, count: Var, loops: Sequence[Var]) -> None:
+        self.bounds, self.counted, self.count, self.loops = bounds, counted, count, loops
+
+    def visit(self, n: Any) -> Any:
+        if isinstance(n, Expr) and n.dtype == self.count.dtype:
+            rest = self.bounds.linear(n) - self.counted
+            if not any(uses(atom, x) for atom in rest.terms for x in self.loops):
+                return add(self.count, render(rest))
+        return super().visit(n)
 
 
 def _is_first_iteration(c: Expr, loop: For) -> bool:

@@ -34,6 +34,7 @@ from ..buffer import Buffer, BufferRegion, Range
 from ..expr import BufferLoad, Expr, IntImm, Not, Var, all_of, is_const, sub
 from ..function import PrimFunc
 from ..stmt import (
+    LEAVES,
     Block,
     BlockRealize,
     BufferStore,
@@ -106,8 +107,15 @@ class _Threads:
 
     def used_by(self, s: Stmt) -> list[For]:
         """The loops over those threads that a statement tells apart: what does not depend on a
-        thread is the same for all of them."""
+        thread is the same for all of them, unless it goes on from what it left before."""
+        if _goes_on(s):
+            return list(self.loops)
         return [t for t in self.loops if any(uses(n, t.var) for n in (s, *self.taken))]
+
+    def share(self, s: Stmt) -> bool:
+        """Whether the threads share the work of a statement: another loop over them is in it."""
+        axes = {t.thread for t in self.loops if t.thread.startswith("threadIdx")}
+        return any(isinstance(n, For) and n.thread in axes for n in walk(s, LEAVES))
 
     def differ_in(self, e: Expr) -> bool:
         return any(uses(e, t.var) for t in self.loops)
@@ -150,7 +158,7 @@ class _Split:
             case For():
                 if is_threads(s):
                     self._require_own(s, outer)
-                    if self._splits(s, outer):
+                    if self._splits(s, outer) or _Threads((s,)).share(s.body):
                         return self.spread(self._with_private(s), outer, _Threads())
                 body = self.visit(s.body, [*outer, s])
                 return s if body is s.body else replace(s, body=body)
@@ -177,7 +185,7 @@ class _Split:
             return self.spread(s.body, outer, by.inside(s))
         if isinstance(s, SeqStmt):
             return seq(*[self.spread(c, outer, by) for c in s.stmts])
-        if not self.exchanges.below(s, [*outer, *by.loops]):
+        if not by.share(s) and not self.exchanges.below(s, [*outer, *by.loops]):
             return by.run(self.visit(s, [*outer, *by.loops]))
         match s:
             case For():
@@ -314,6 +322,13 @@ class _Split:
             self.private[b] = new
             result = _PerThread(b, new, axes).visit(result)
         return result
+
+
+def _goes_on(s: Stmt) -> bool:
+    """Whether a statement reads memory that it writes."""
+    nodes = list(walk(s))
+    stored = {n.buffer for n in nodes if isinstance(n, BufferStore)}
+    return any(isinstance(n, BufferLoad) and n.buffer in stored for n in nodes)
 
 
 def _reads_memory(e: Expr) -> bool:

@@ -21,9 +21,10 @@ from ...analysis.paths import all_loops_above, loops_above
 from ...analysis.preconditions import require_complete
 from ...analysis.region_cover import Box, axis_of_index, says_domain, touched, union, whole_boxes
 from ...arith import expr_key
+from ...buffer import Buffer
 from ...expr import BufferLoad, Expr, Var, is_const
 from ...function import PrimFunc
-from ...stmt import Block
+from ...stmt import Block, For
 from ..primitive import ATTR, BLOCK, PLACE, PLACES, primitive
 from ..rewriting.moving import (
     Move,
@@ -52,7 +53,9 @@ class ComputeAt(ScheduleState):
         needed, which may be larger than what is read. ``index`` is the position among the
         statements below the loop: -1 as late as possible, -2 as early as possible. With
         ``preserve_unit_loops`` loops of extent 1 are made too. ``loop`` may be a sampled place,
-        which may also mean to stay or to inline.
+        which may also mean to stay or to inline. Of memory of the scope ``shared`` the block
+        computes what all threads of a block of them need; bind a part of its loops to the same
+        threads, and they share the work.
 
         Requires:
 
@@ -147,10 +150,10 @@ def compute_at(
     bounds = loop_bounds([*move.outer, *[loop for n in below for loop in n.loops]])
     need: dict[int, Box] = {}
     for n in consumers:
-        inner = n.loops[1:]
-        known = loop_bounds([*move.outer, *inner])
         for region in n.block.reads:
             if any(w.buffer is region.buffer for w in block.writes):
+                inner = [*_threads_that_share(region.buffer, move.outer), *n.loops[1:]]
+                known = loop_bounds([*move.outer, *n.loops[1:]])
                 box = touched(region, n, inner, known)
                 old = need.get(id(region.buffer))
                 need[id(region.buffer)] = box if old is None else union(old, box, bounds)
@@ -167,6 +170,13 @@ def compute_at(
     makers = [n.block for n in below if any(id(w.buffer) in reads for w in n.block.writes)]
     lowest = position_of(move.loop, makers, max) + 1 if makers else 0
     return place_nest(move, nest, lowest, first, index)
+
+
+def _threads_that_share(b: Buffer, outer: Sequence[For]) -> list[For]:
+    """The loops around the place over whose iterations ``b`` is one memory: the threads of a block
+    compute what all of them need of shared memory, and share that work where it is bound to
+    threads again."""
+    return [x for x in outer if b.scope == "shared" and x.thread.startswith("threadIdx")]
 
 
 def _require_inputs_settled(move: Move, below: Sequence[Nested]) -> None:

@@ -42,6 +42,42 @@ def test_what_the_first_iteration_writes_is_there_in_all() -> None:
         assert covered_within(inside, [n, m]) is not None, "another iteration of the guard"
 
 
+CUT = """
+@T.prim_func
+def main(A: T.Buffer((30,), "float32"), C: T.Buffer((24,), "float32")):
+    P = T.alloc_buffer((30,))
+    for t in range(3):
+        for i, j in T.grid(2, 8):
+            with T.block("P"):
+                v = T.axis.spatial(30, {value})
+                T.where({where})
+                P[v] = A[v]
+        for i in range(8):
+            with T.block("C"):
+                v = T.axis.spatial(24, t * 8 + i)
+                C[v] = P[v] + P[v + 2]
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "where", "covered"),
+    [
+        ("t * 8 + i * 8 + j", "i * 8 + j < 10", True),
+        ("t * 8 + i * 8 + j", "i * 8 + j < 9", False),
+        ("t * 8 + i * 8 + j", "i + j < 9", False),
+        ("t * 8 + i + j * 2", "i * 8 + j < 10", False),
+        ("t * 8 + i * 7 + j", "i * 7 + j < 10", True),
+        ("t * 8 + i * 9 + j", "i * 9 + j < 10", False),
+        ("t * 8 + (i * 8 + j) % 5 + (i * 8 + j) // 5 * 5", "i * 8 + j < 10", True),
+    ],
+)
+def test_loops_that_a_condition_cuts_are_counted(value: str, where: str, covered: bool) -> None:
+    func = parse_func(CUT.format(value=value, where=where))
+    t = next(s for s in walk(func.body) if isinstance(s, For))
+    nested = [Nested(b.realize, b.loops[1:], []) for b in blocks_below(t)]
+    assert (covered_within(nested, [t]) is None) == covered
+
+
 def of(body: str, *, whole: str = "T.writes(C[vi, 0:8])") -> PrimFunc:
     """A function with a block ``O`` over the rows of C, with this body."""
     lines = "\n".join(" " * 12 + line for line in body.strip().splitlines())

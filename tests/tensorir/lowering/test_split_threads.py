@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from burnish.support.errors import CodegenError
+from burnish.tensorir.analysis.paths import walk_paths
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.split_threads import split_threads
 from burnish.tensorir.parser import parse_func
+from burnish.tensorir.stmt import For
 from burnish.tensorir.verify import verify_func
 from burnish.tests.native import call_native
 
@@ -435,3 +437,48 @@ def test_own_elements_are_no_exchange(body: str) -> None:
     lines = body.replace("\n", "\n    ")
     func = of(f'for t in T.thread_binding(32, thread="threadIdx.x"):\n    {lines}')
     assert split_threads(func) is func
+
+
+SHARED_WORK = """
+for i in range(4):
+    for t in T.thread_binding(32, thread="threadIdx.x"):
+        for s in T.thread_binding(32, thread="threadIdx.x"):
+            with T.block("S"):
+                vi, vs = T.axis.remap("SS", [i, s])
+                S[vs] = A[vi, vs]
+        with T.block("B"):
+            vi, vt = T.axis.remap("SS", [i, t])
+            B[vi, vt] = S[31 - vt]
+"""
+
+
+def test_a_copy_that_threads_share_runs_once() -> None:
+    split = split_threads(of(SHARED_WORK))
+    (copy,) = [p for p in walk_paths(split.body) if getattr(p[-1], "name", "") == "S"]
+    assert [n.var.name for n in copy if isinstance(n, For)] == ["i", "s"]
+    a, b = np.arange(128, dtype=np.float32).reshape(4, 32), np.zeros((4, 32), np.float32)
+    call_native(of(SHARED_WORK), a, b)
+    np.testing.assert_array_equal(b, a[:, ::-1])
+
+
+def test_what_goes_on_from_what_it_left_runs_for_each_thread() -> None:
+    func = of("""
+with T.block("zero"):
+    T.reads()
+    T.writes(B[0, 0])
+    B[0, 0] = T.float32(0)
+for t in T.thread_binding(32, thread="threadIdx.x"):
+    with T.block("count"):
+        T.reads(B[0, 0])
+        T.writes(B[0, 0])
+        B[0, 0] = B[0, 0] + T.float32(1)
+    with T.block("S"):
+        vt = T.axis.spatial(32, t)
+        S[vt] = A[0, vt]
+    with T.block("last"):
+        vt = T.axis.spatial(32, t)
+        B[1, vt] = S[31 - vt]
+""")
+    a, b = np.ones((4, 32), np.float32), np.zeros((4, 32), np.float32)
+    call_native(func, a, b)
+    assert b[0, 0] == 32

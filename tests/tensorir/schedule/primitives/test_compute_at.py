@@ -288,3 +288,28 @@ def main(A: T.Buffer((6, 6), "float32"), O: T.Buffer((6, 6), "float32")):
     )
     with pytest.raises(DependenceError, match="again in later iterations of 'i'"):
         sch.compute_at("U", sch.get_loops("O")[0])
+
+
+WINDOW = """
+@T.prim_func
+def main(A: T.Buffer((34,), "float32"), B: T.Buffer((32,), "float32")):
+    for i in range(32):
+        with T.block("B"):
+            vi = T.axis.spatial(32, i)
+            B[vi] = A[vi] + A[vi + 2]
+"""
+
+
+@pytest.mark.parametrize(("scope", "extent"), [("shared", 10), ("local", 3), ("global", 3)])
+def test_threads_compute_what_all_of_them_need_of_shared_memory(scope: str, extent: int) -> None:
+    sch = Schedule(parse_func(WINDOW), seed=0)
+    outer, inner = sch.split(sch.get_loops("B")[0], [4, 8])
+    sch.bind(outer, "blockIdx.x")
+    sch.bind(inner, "threadIdx.x")
+    sch.compute_at(sch.cache_read("B", 0, scope), inner)
+    copy = sch.get_block(f"A_{scope}")
+    assert str(sch.get(sch.get_loops(copy)[-1]).extent) == str(extent)
+    if scope == "shared":
+        _, threads = sch.split(sch.get_loops(copy)[-1], [None, 8])
+        sch.bind(threads, "threadIdx.x")
+    assert_same(parse_func(WINDOW), sch.func)
