@@ -37,6 +37,7 @@ from .graphir.expr import (
 from .graphir.op import all_ops, type_of
 from .graphir.type import ShapeType, TensorType, TupleType, Type, tensor_type
 from .graphir.verify import verify_module
+from .support.other_names import elsewhere
 
 op = call_op
 const = constant
@@ -51,16 +52,20 @@ _ELSEWHERE = {
     "TupleStructInfo": "burnish.graph.TupleType",
     "VirtualMachine": "burnish.VirtualMachine",
     "build": "burnish.build",
+    "DataflowBlock": "burnish.graph.BindingBlock, with is_dataflow",
+    "StructInfo": "burnish.graph.Type",
+    "VarBinding": "burnish.graph.Binding",
+    "analysis": "burnish.graph.verify_module and burnish.transform",
+    "call_tir": "burnish.graph.CallDPS",
     "dpl": "burnish.patterns",
+    "remove_all_unused": "burnish.transform.DeadCodeElimination",
     "transform": "burnish.transform",
 }
 """Names of TVM's relax that are none here, and what does it."""
 
 
 def __getattr__(name: str) -> NoReturn:
-    known = _ELSEWHERE.get(name)
-    hint = f"; here it is {known} (docs/from_tvm.md)" if known else ""
-    raise AttributeError(f"module 'burnish.graph' has no attribute {name!r}{hint}")
+    raise elsewhere("module 'burnish.graph'", name, _ELSEWHERE.get(name))
 
 
 __all__ = [

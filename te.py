@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from .support.dtype import DType
+from .support.other_names import elsewhere
 from .tensorir.compute import (
     ComputeOp,
     ReduceAxis,
@@ -152,9 +153,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> NoReturn:
-    known = _ELSEWHERE.get(name)
-    hint = f"; here it is {known} (docs/from_tvm.md)" if known else ""
-    raise AttributeError(f"module 'burnish.te' has no attribute {name!r}{hint}")
+    raise elsewhere("module 'burnish.te'", name, _ELSEWHERE.get(name))
 
 
 __all__ = [

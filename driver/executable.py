@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from ..graphir.module import IRModule
 from ..graphir.passes.pass_list import PassList
 from ..support.errors import ArgumentError, UnknownFunctionError
+from ..support.other_names import OtherName
 from ..support.target import Target
 from ..vm.binding import BoundKernel
 from ..vm.interpreter import VirtualMachine
@@ -37,6 +38,14 @@ class Executable:
     passes: PassList | None = None
     """The user's passes among the compiler's, for compiling once more."""
     _vm: VirtualMachine | None = field(default=None, repr=False)
+
+    entry_name = OtherName('lib["main"], which finds the only function under any name')
+    get_function = OtherName('lib["main"]')
+    import_module = OtherName("build(..., objects=)")
+    imported_modules = OtherName("nothing: code of others comes in by build(..., objects=)")
+    get_source = OtherName("stages, the module after each stage")
+    stats = as_text = OtherName("program, which prints")
+    export_library = save = OtherName("a method of what burnish.compile(model) gives")
 
     def __post_init__(self) -> None:
         self.report.compiled = weakref.ref(self)

@@ -11,6 +11,7 @@ from ..graphir.expr import CallDPS, CallDPSPacked
 from ..graphir.module import IRModule
 from ..support.errors import nearest
 from ..support.node import walk
+from ..support.other_names import elsewhere
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule as TensorSchedule
 from ..tensorir.verify import verify_func
@@ -38,11 +39,12 @@ class Schedule(TensorSchedule):
     """
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name in _ELSEWHERE:
-            hint = f"; here it is {_ELSEWHERE[name]} (docs/from_tvm.md)"
-        else:
-            hint = "." + nearest(name, [n for n in dir(type(self)) if not n.startswith("_")])
-        raise AttributeError(f"'Schedule' object has no attribute {name!r}{hint}")
+        if name not in _ELSEWHERE:
+            known = [n for n in dir(type(self)) if not n.startswith("_")]
+            raise AttributeError(
+                f"'Schedule' object has no attribute {name!r}.{nearest(name, known)}"
+            )
+        raise elsewhere("'Schedule' object", name, _ELSEWHERE[name])
 
     def _keeps_signature(self, func_name: str) -> str:
         """The parameters of a user's program are the user's, unless a graph function calls it."""

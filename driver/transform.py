@@ -34,6 +34,7 @@ from ..graphir.passes.simplify_algebra import SimplifyAlgebra
 from ..graphir.passes.to_mixed_precision import ToMixedPrecision
 from ..support.errors import TuningError
 from ..support.module_pass import module_pass
+from ..support.other_names import elsewhere
 from ..support.passes import (
     Instrument,
     Pass,
@@ -149,9 +150,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> NoReturn:
-    known = _ELSEWHERE.get(name)
-    hint = f"; here it is {known} (docs/from_tvm.md)" if known else ""
-    raise AttributeError(f"module 'burnish.transform' has no attribute {name!r}{hint}")
+    raise elsewhere("module 'burnish.transform'", name, _ELSEWHERE.get(name))
 
 
 __all__ = [

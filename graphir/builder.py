@@ -14,6 +14,7 @@ import numpy as np
 
 from ..support.errors import BurnishError
 from ..support.node import replace, walk
+from ..support.other_names import OtherName
 from ..support.structural import structural_equal, structural_hash
 from ..tensorir import expr as tir
 from ..tensorir.function import PrimFunc
@@ -77,6 +78,10 @@ class BlockBuilder:
     Inside an open function a variable may be used only after it is bound there, or if it is a
     parameter; a mistake raises BurnishError where it is made.
     """
+
+    finalize = OtherName("get()")
+    emit_normalized = OtherName("emit_binding(binding)")
+    match_cast = OtherName("nothing: types are known when a value is emitted")
 
     def __init__(self, module: IRModule | None = None) -> None:
         self._module = module.copy() if module is not None else IRModule()

@@ -18,9 +18,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..support.aligned import aligned_copy
+from ..support.display import as_html, show_text
 from ..support.dtype import DType, bfloat16_bits
 from ..support.errors import BurnishError, DTypeError
 from ..support.node import Node, node, replace
+from ..support.other_names import OtherName
 from ..tensorir import expr as tir
 from .type import ShapeType, TensorType, TupleType, Type
 
@@ -41,6 +43,9 @@ class Var(Node):
 
     name: str
     type: Type
+    name_hint = OtherName("name")
+    struct_info = OtherName("type")
+    checked_type = OtherName("type")
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not isinstance(self.type, Node):
@@ -64,6 +69,8 @@ class Constant(Node):
     bits: bytes | None = None
     """The elements in row-major order: of small constants (``literal.py``), and of those that no
     module has named yet."""
+    data = OtherName("values(), or the module's weights[name]")
+    struct_info = OtherName("type")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -86,6 +93,7 @@ class GlobalVar(Node):
     """A reference to a function of the module, by name."""
 
     name: str
+    name_hint = OtherName("name")
 
 
 @node
@@ -118,6 +126,8 @@ class Call(Node):
     op: str
     args: tuple[Atom, ...]
     attrs: Attrs = ()
+    struct_info = OtherName("burnish.graph.type_of(call)")
+    sinfo_args = OtherName("nothing: an operator's operands say its type")
 
     def __post_init__(self) -> None:
         if not isinstance(self.op, str):
@@ -142,6 +152,7 @@ class CallDPS(Node):
     func: GlobalVar
     args: tuple[Atom, ...]
     out_type: Type
+    struct_info = OtherName("out_type")
 
     def __post_init__(self) -> None:
         _hold_tuples(self, "args")
@@ -154,6 +165,7 @@ class CallDPSPacked(Node):
     name: str
     args: tuple[Atom, ...]
     out_type: Type
+    struct_info = OtherName("out_type")
 
     def __post_init__(self) -> None:
         _hold_tuples(self, "args")
@@ -166,6 +178,7 @@ class CallFunction(Node):
     func: GlobalVar
     args: tuple[Atom, ...]
     out_type: Type
+    struct_info = OtherName("out_type")
 
     def __post_init__(self) -> None:
         _hold_tuples(self, "args")
@@ -209,6 +222,8 @@ class Function(Node):
     ret_type: Type
     attrs: Attrs = ()
     name: str = "main"
+    struct_info = OtherName("ret_type and the types of the params")
+    ret_struct_info = OtherName("ret_type")
 
     def attr(self, key: str, default: Any = None) -> Any:
         for k, v in self.attrs:
@@ -221,6 +236,18 @@ class Function(Node):
         given = dict(key) if isinstance(key, Mapping) else {key: value}
         kept = tuple([(k, v) for k, v in self.attrs if k not in given])
         return replace(self, attrs=(*kept, *given.items()))
+
+    def script(self) -> str:
+        """The function as text that ``burnish.parse`` reads back, where it calls no other."""
+        return f"# from burnish.script import R\n\n{self!r}\n"
+
+    def show(self) -> None:
+        """Print the function, in colours where that is possible."""
+        show_text(self.script())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of a function that ends a cell."""
+        return as_html(self.script())
 
 
 Atom: TypeAlias = Var | Constant | ShapeExpr | GlobalVar | Tuple

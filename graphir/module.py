@@ -11,6 +11,7 @@ import numpy as np
 from ..support.display import as_html
 from ..support.errors import BurnishError, nearest
 from ..support.node import walk
+from ..support.other_names import OtherName
 from ..tensorir.function import PrimFunc
 from .expr import TYPED, Constant, Function, GlobalVar
 from .printer import print_module, show_module
@@ -33,6 +34,9 @@ class IRModule:
     Passes, Schedule and build never change a module they are given: they work on ``copy()``, which
     shares the (immutable) functions.
     """
+
+    astext = OtherName("script()")
+    update = OtherName("update_func(gv, func)")
 
     def __init__(
         self,

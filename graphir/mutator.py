@@ -25,6 +25,7 @@ import numpy as np
 
 from ..support.errors import BurnishError
 from ..support.node import replace
+from ..support.other_names import OtherName
 from .builder import BlockBuilder
 from .expr import (
     Atom,
@@ -61,6 +62,10 @@ class ExprMutator:
 
     ``self.module`` is the module that was given, ``self.builder`` holds the one under construction.
     """
+
+    builder_ = OtherName("builder")
+    visit_expr = OtherName("transform() of a module, or visit_function(func)")
+    set_var_remap = OtherName("rebind(binding, value)")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, assert_never
 from ..support.display import show_text
 from ..support.dtype import DType
 from ..support.node import node_repr, walk
-from ..support.structural import PRINTERS
 from ..support.writer import NameTable, Writer
 from ..tensorir.expr import Expr
 from ..tensorir.function import PrimFunc
@@ -74,9 +73,6 @@ def print_function(func: Function, name: str | None = None) -> str:
     return _FunctionPrinter().print(func, name or func.name)
 
 
-PRINTERS["Function"] = print_function
-
-
 def show_module(module: IRModule) -> None:
     """Print the module, in colours where that is possible."""
     show_text(module.script())
@@ -96,11 +92,11 @@ class _FunctionPrinter:
             attrs = {k: v for k, v in func.attrs if not (k == "global_symbol" and v == name)}
             if attrs:
                 self.out.line(f"R.func_attr({print_attr(attrs)})")
-            self.blocks(func.body, self._outputs(func.body))
+            self.blocks(func.body, self.outputs(func.body))
             self.out.line(f"return {self.atom(func.body.result)}")
         return self.out.text()
 
-    def _outputs(self, body: SeqExpr) -> dict[int, list[Var]]:
+    def outputs(self, body: SeqExpr) -> dict[int, list[Var]]:
         """The variables of each dataflow block (by identity) that are used after it."""
         outputs: dict[int, list[Var]] = {}
         later = _used_in_atom(body.result)
@@ -142,7 +138,7 @@ class _FunctionPrinter:
             ("else:", value.false_branch),
         ):
             with self.out.block(header):
-                self.blocks(branch, self._outputs(branch))
+                self.blocks(branch, self.outputs(branch))
                 self.out.line(f"{name} = {self.atom(branch.result)}")
 
     def value(self, value: Value) -> str:
@@ -235,13 +231,29 @@ def format_type(kind: Type) -> str:
     return _FunctionPrinter().type(kind)
 
 
+def _format_part(part: Binding | BindingBlock | SeqExpr) -> str:
+    """A part of a function's body as the lines that it stands for."""
+    printer = _FunctionPrinter()
+    match part:
+        case Binding():
+            printer.binding(part)
+        case BindingBlock():
+            printer.block(part, [])
+        case SeqExpr():
+            printer.blocks(part, printer.outputs(part))
+            printer.out.line(printer.atom(part.result))
+    return printer.out.text().rstrip("\n")
+
+
 def _register() -> None:
     values = (Call, CallDPS, CallDPSPacked, CallFunction, Constant, GlobalVar, If, ShapeExpr)
     for kind in (*values, Tuple, TupleGetItem):
         node_repr.register(kind, format_value)
     for type_ in (ShapeType, TensorType, TupleType):
         node_repr.register(type_, format_type)
-    node_repr.register(Function, lambda f: f"Function({f.name})")
+    node_repr.register(Function, lambda f: print_function(f).rstrip("\n"))
+    for part in (Binding, BindingBlock, SeqExpr):
+        node_repr.register(part, _format_part)
 
 
 _register()

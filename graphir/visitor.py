@@ -46,7 +46,7 @@ def refuse_unknown_visits(cls: type, base: type) -> None:
     Raises BurnishError with the nearest name."""
     for name in vars(cls):
         if name.startswith("visit_") and not hasattr(base, name):
-            known = [n for n in dir(base) if n.startswith("visit_")]
+            known = [n for n in dir(base) if n.startswith("visit_") and hasattr(base, n)]
             raise BurnishError(
                 f"{cls.__name__}.{name} would never be called; {base.__name__} has "
                 f"{', '.join(known)}.{nearest(name, known)}"

@@ -216,17 +216,10 @@ def _unmarked(n: Any) -> Any:
     return n if len(kept) == len(attrs) else replace(n, attrs=kept)
 
 
-PRINTERS: dict[str, Callable[[Any], str]] = {}
-"""Texts of nodes that have no ``script`` method, by class name; the printers above fill it in."""
-
-
 def _text(n: Any) -> str:
     """The text of a module or a function, for the error; that of a smaller node is its repr."""
     script = getattr(n, "script", None)
-    if callable(script):
-        return str(script()).rstrip()
-    printer = PRINTERS.get(type(n).__name__)
-    return repr(n) if printer is None else printer(n).rstrip()
+    return str(script()).rstrip() if callable(script) else repr(n)
 
 
 _Difference: TypeAlias = tuple[Path, str, str]

@@ -20,6 +20,7 @@ from .dtype import DType
 from .errors import TargetError, nearest
 from .instructions import Instructions, instructions_of
 from .memory import Memory
+from .other_names import OtherName
 
 KINDS = ("native", "llvm")
 _KIB, _MIB = 1024, 1024 * 1024
@@ -87,6 +88,9 @@ class Target:
     shared_bandwidth: tuple[float, ...]
     cores: int
     threads: int
+    mcpu = OtherName("cpu")
+    num_cores = OtherName("cores")
+    attrs = OtherName("the target's own attributes: cpu, features, vector_bits, ...")
 
     def __init__(
         self,

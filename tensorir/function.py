@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from ..support.display import as_html, show_text
 from ..support.node import Node, node, replace, walk
+from ..support.other_names import OtherName
 from ..support.remembered import remembered
 from .buffer import Buffer
 from .expr import Expr, Var
@@ -36,6 +37,8 @@ class PrimFunc(Node):
     body: Stmt
     attrs: tuple[tuple[str, Any], ...] = ()
     name: str = "main"
+    buffer_map = OtherName("params, which are buffers; views of them are of T.match_buffer")
+    ret_type = OtherName("nothing: results are parameters")
 
     def attr(self, key: str, default: Any = None) -> Any:
         """The value of an attribute, or ``default``."""

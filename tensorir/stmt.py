@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import Any, TypeAlias
 
 from ..support.node import Node, node
+from ..support.other_names import OtherName
 from .buffer import Buffer, BufferRegion, Range
 from .expr import Expr, Var
 
@@ -58,6 +59,8 @@ class For(Node):
     body: Stmt
     thread: str = ""
     annotations: tuple[tuple[str, Any], ...] = ()
+    loop_var = OtherName("var")
+    thread_binding = OtherName("thread")
 
 
 @node
@@ -73,6 +76,7 @@ class Block(Node):
     alloc_buffers: tuple[Buffer, ...] = ()
     match_buffers: tuple[MatchBuffer, ...] = ()
     annotations: tuple[tuple[str, Any], ...] = ()
+    name_hint = OtherName("name")
 
 
 @node

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),  # for type checkers: see test_public_face
     "auto_scheduler.py": ("faces",),
     "autotvm.py": ("faces",),
-    "graph.py": ("graphir",),
+    "graph.py": ("graphir", "support"),
     "patterns.py": ("graphir",),
     "script.py": ("graphir", "tensorir", "support"),
     "te.py": ("tensorir", "support", "driver"),

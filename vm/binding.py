@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from ..support.abi import ABI_VERSION, LONG_WORK, WORK_SUFFIX
 from ..support.errors import ArgumentError, UnknownFunctionError
+from ..support.other_names import OtherName
 from .interrupts import run_interruptibly
 from .program import Kernel
 from .shape_text import compile_shapes
@@ -56,6 +57,8 @@ class Library(Protocol):
 
 class BoundKernel:
     """A kernel of a loaded library. Calling it writes its output arguments and returns nothing."""
+
+    time_evaluator = OtherName("lib.time_evaluator(name)")
 
     def __repr__(self) -> str:
         params = ", ".join([p.name for p in self.kernel.params])

@@ -19,6 +19,7 @@ import numpy as np
 
 from ..support.abi import ALIGNMENT
 from ..support.errors import UnknownFunctionError, VMError
+from ..support.other_names import OtherName
 from . import registry
 from .binding import BoundKernel, Library, bind_kernel
 from .builtins import Frame, Observer, get_builtin, link_static
@@ -78,6 +79,12 @@ class VirtualMachine:
     threads.
     Raises VMError where the program is not well formed or its object code cannot be linked.
     """
+
+    module = OtherName("the machine itself, which has time_evaluator")
+    set_input = OtherName('vm["main"](x), which takes the inputs')
+    invoke_stateful = OtherName('vm["main"](x)')
+    get_outputs = OtherName("what a call gives")
+    save_function = OtherName('functools.partial(vm["main"], x)')
 
     def __init__(
         self,

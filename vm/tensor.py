@@ -19,6 +19,7 @@ import numpy as np
 from ..support.aligned import aligned_empty
 from ..support.dtype import DType, bfloat16_bits
 from ..support.errors import ArgumentError, DTypeError
+from ..support.other_names import OtherName
 from .storage import data_pointer, storage_dtype
 
 _SUPPORTED = tuple(
@@ -38,6 +39,10 @@ class Tensor:
     """
 
     __slots__ = ("__weakref__", "data", "dtype")
+    asnumpy = OtherName("numpy()")
+    copyfrom = OtherName("numpy()[...] = array")
+    copyto = OtherName("numpy().copy(), or an assignment to another's numpy()[...]")
+    device = OtherName("nothing: burnish runs on the CPU")
 
     def __init__(self, data: np.ndarray, dtype: str | None = None) -> None:
         self.dtype = DType(dtype) if dtype is not None else dtype_of(data)

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis.extra import numpy as hnp
 
 from burnish.graphir.builder import BlockBuilder, call_op
-from burnish.graphir.expr import Var, constant
+from burnish.graphir.expr import Function, GlobalVar, Var, constant
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
 from burnish.graphir.printer import format_type, format_value
 from burnish.graphir.type import ShapeType, TupleType, tensor_type
-from burnish.support.structural import assert_structural_equal
+from burnish.support.structural import assert_structural_equal, structural_equal
 from burnish.tensorir.expr import Var as DimVar
 
 SHOWCASE = """
@@ -122,3 +122,40 @@ def test_what_a_prompt_shows_of_a_value_is_its_text() -> None:
     assert repr(x.type) == 'R.Tensor((2, "n"), dtype="float32")'
     assert repr(call_op("relu", x)) == "R.relu(x)"
     assert repr(constant(np.array([1.0], "float32"))) == 'R.const([1.0], "float32")'
+
+
+def test_parts_of_a_function_are_shown_as_their_lines() -> None:
+    module = parse_module(
+        "@R.function\ndef main(x: R.Tensor((4,), 'float32')):\n"
+        "    with R.dataflow():\n        y = R.exp(x)\n        z = R.relu(y)\n"
+        "        R.output(z)\n    return z\n"
+    )
+    func = module["main"]
+    assert isinstance(func, Function)
+    (block,) = func.body.blocks
+    assert repr(block.bindings[0]) == "y = R.exp(x)"
+    assert repr(block) == "with R.dataflow():\n    y = R.exp(x)\n    z = R.relu(y)"
+    assert repr(func.body).endswith("    R.output(z)\nz")
+    assert func.script().startswith("# from burnish.script import R\n\n@R.function\ndef main(x")
+    assert structural_equal(parse_module(func.script()), module)
+
+
+def test_a_function_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    module = parse_module("@R.function\ndef main(x: R.Tensor((4,))):\n    return R.relu(x)\n")
+    func = module["main"]
+    assert isinstance(func, Function)
+    func.show()
+    assert "def main(x: R.Tensor((4,)" in capsys.readouterr().out
+    assert "main" in func._repr_html_()
+
+
+def test_names_of_other_compilers_are_told() -> None:
+    x = Var("x", tensor_type((4,)))
+    for value, name, here in (
+        (x, "name_hint", "name"),
+        (x, "struct_info", "type"),
+        (call_op("relu", x), "struct_info", "burnish.graph.type_of"),
+        (GlobalVar("f"), "name_hint", "name"),
+    ):
+        with pytest.raises(AttributeError, match=f"{name!r}; here it is {here}"):
+            getattr(value, name)

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ....support.display import as_html, show_text
 from ....support.errors import BurnishError, TraceError, nearest
+from ....support.other_names import OtherName
 from ...expr import Var
 from .handles import BlockHandle, LoopHandle
 from .rows import ROWS
@@ -67,6 +68,12 @@ class Trace:
     """The instructions, in order."""
 
     instructions: tuple[Instruction, ...] = ()
+    insts = OtherName("instructions")
+    apply_to_schedule = OtherName("apply_to(schedule)")
+    apply_json_to_schedule = OtherName("from_json(rows).apply_to(schedule)")
+    get_decision = OtherName("decisions, by the index of an instruction")
+    append = OtherName("Trace((*trace, instruction)): a trace is never changed")
+    pop = OtherName("Trace(trace.instructions[:-1]): a trace is never changed")
 
     def __len__(self) -> int:
         return len(self.instructions)

@@ -1,0 +1,37 @@
+"""Names of other compilers are attribute errors that say what does it here."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from burnish.support.node import Node, node
+from burnish.support.other_names import OtherName
+
+
+@node
+class Leaf(Node):
+    name: str
+    name_hint = OtherName("name")
+
+
+def test_the_error_says_the_name_here() -> None:
+    leaf = Leaf("x")
+    assert leaf.name == "x"
+    assert Leaf.init_fields == ("name",)
+    with pytest.raises(
+        AttributeError, match="'Leaf' object has no attribute 'name_hint'; here it is name"
+    ):
+        _ = leaf.name_hint
+    assert not hasattr(leaf, "name_hint")
+    assert not hasattr(Leaf, "name_hint")
+    assert getattr(leaf, "name_hint", 3) == 3
+    assert [name for name, _ in inspect.getmembers(leaf) if name == "name_hint"] == []
+
+
+def test_a_class_below_may_have_the_name() -> None:
+    class Own(Leaf):
+        name_hint = "mine"  # type: ignore[assignment]
+
+    assert Own("x").name_hint == "mine"
