@@ -12,9 +12,10 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
+from typing import Any, TypeAlias
 
 import numpy as np
 from llvmlite import binding
@@ -22,6 +23,8 @@ from llvmlite import binding
 from burnish.support.errors import BurnishError, CodegenError, ScheduleError
 from burnish.support.host import native_target, resolve
 from burnish.support.structural import assert_structural_equal
+from burnish.tensorir.arith.index_map import IndexMap
+from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.codegen.function import FunctionEmitter
 from burnish.tensorir.codegen.object import (
     emit_module,
@@ -31,17 +34,18 @@ from burnish.tensorir.codegen.object import (
     parsed_module,
     run_scheduled_passes,
 )
-from burnish.tensorir.expr import IntImm, Var
+from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.pipeline import LoweredFunc, lower_func
 from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.printer import print_expr, print_func
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tensorir.verify import verify_func
 from burnish.tensorir.verify_bounds import verify_bounds
 from burnish.tensorir.verify_regions import verify_regions
 from burnish.tests.native import Native, prepare, value
 from burnish.tests.strategies.corpus import program
+from burnish.tests.strategies.own_schedule import OwnSchedule
 from burnish.tuner.measuring.kernel import describe_kernel
 
 MARGIN = 64
@@ -91,25 +95,35 @@ def law(name: str) -> Iterator[None]:
         times[name] += time.perf_counter() - begin
 
 
+Layouts: TypeAlias = Sequence[tuple[int, IndexMap]]
+
+
 class Arguments:
     """Arrays for a call of ``func``: random integers as inputs, outputs whose elements differ, each
-    inside a margin that tells reads and writes out of bounds."""
+    inside a margin that tells reads and writes out of bounds. ``scheduled`` has the shapes that
+    parameters got by ``layouts``; what these leave unused is like the margin in inputs, and
+    anything in outputs."""
 
-    def __init__(self, func: PrimFunc, dims: Sequence[int]) -> None:
-        sizes = dict(zip(func.shape_vars, dims, strict=True))
+    def __init__(
+        self,
+        func: PrimFunc,
+        dims: Sequence[int],
+        scheduled: PrimFunc | None = None,
+        layouts: Layouts = (),
+    ) -> None:
+        self.sizes = dict(zip([v.name for v in func.shape_vars], dims, strict=True))
+        self.layouts = layouts
         rng = np.random.default_rng(7)
         self.arrays: list[np.ndarray] = []
         self.raw: list[np.ndarray] = []
         self.written = [b in func.written for b in func.buffers]
-        for buffer, written in zip(func.buffers, self.written, strict=True):
-            shape = []
-            for d in buffer.shape:
-                assert isinstance(d, (IntImm, Var))
-                shape.append(sizes[d] if isinstance(d, Var) else d.value)
+        self.places: dict[int, tuple[np.ndarray, ...]] = {}
+        """Of each parameter with another layout, where the elements of the old one are."""
+        for at, (buffer, written) in enumerate(zip(func.buffers, self.written, strict=True)):
+            shape = self._shape(buffer)
             dtype = buffer.dtype.to_numpy()
             count = int(np.prod(shape))
-            raw = np.full(count + 2 * MARGIN, self.nothing(dtype), dtype)
-            inside = raw[MARGIN : MARGIN + count]
+            raw, inside = self._framed(count, dtype)
             if written and dtype.kind != "b":
                 inside[:] = FILL + np.arange(count) % 50
             elif not written:
@@ -117,8 +131,35 @@ class Arguments:
                     (0, 2) if dtype.kind == "b" else (0, 9) if dtype.kind == "u" else (-4, 5)
                 )
                 inside[:] = rng.integers(low, high, count)
+            array = inside.reshape(shape)
+            if scheduled is not None and any(p == at for p, _ in layouts):
+                raw, array = self._laid_out(at, array, scheduled.buffers[at])
             self.raw.append(raw)
-            self.arrays.append(inside.reshape(shape))
+            self.arrays.append(array)
+
+    def _shape(self, buffer: Buffer) -> list[int]:
+        return [d.value if isinstance(d, IntImm) else _number(d, self.sizes) for d in buffer.shape]
+
+    def _framed(self, count: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        raw = np.full(count + 2 * MARGIN, self.nothing(dtype), dtype)
+        return raw, raw[MARGIN : MARGIN + count]
+
+    def _laid_out(
+        self, at: int, array: np.ndarray, buffer: Buffer
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What a caller passes for a parameter in its new layout."""
+        places: list[Any] = list(np.indices(array.shape))
+        for _, m in (pair for pair in self.layouts if pair[0] == at):
+            known = {**self.sizes, **{v.name: p for v, p in zip(m.inputs, places, strict=True)}}
+            places = [np.broadcast_to(_number(o, known), array.shape) for o in m.outputs]
+        shape = self._shape(buffer)
+        raw, inside = self._framed(int(np.prod(shape)), array.dtype)
+        if self.written[at] and array.dtype.kind != "b":
+            inside[:] = FILL
+        laid = inside.reshape(shape)
+        laid[tuple(places)] = array
+        self.places[at] = tuple(places)
+        return raw, laid
 
     @staticmethod
     def nothing(dtype: np.dtype) -> float:
@@ -131,7 +172,13 @@ class Arguments:
         for raw in self.raw:
             for margin in (raw[:MARGIN], raw[-MARGIN:]):
                 np.testing.assert_array_equal(margin, self.nothing(raw.dtype))
-        return [a for a, written in zip(self.arrays, self.written, strict=True) if written]
+        old = [a[self.places[i]] if i in self.places else a for i, a in enumerate(self.arrays)]
+        return [a for a, written in zip(old, self.written, strict=True) if written]
+
+
+def _number(e: Expr, known: Mapping[str, Any]) -> Any:
+    """Integer arithmetic of sizes and indices, on numbers or on arrays of them."""
+    return eval(print_expr(e), {"__builtins__": {}}, dict(known))
 
 
 def same(found: Sequence[np.ndarray], expected: Sequence[np.ndarray], what: str) -> None:
@@ -175,9 +222,12 @@ def call(
     *,
     threads: int = 1,
     garbage: int = GARBAGE[0],
+    scheduled: PrimFunc | None = None,
+    layouts: Layouts = (),
 ) -> list[np.ndarray]:
-    """The outputs of one call of machine code; ``func`` says what its arguments are."""
-    arguments = Arguments(func, dims)
+    """The outputs of one call of machine code; ``func`` says what its arguments are, before they
+    got the ``layouts`` of ``scheduled``."""
+    arguments = Arguments(func, dims, scheduled, layouts)
     shared, each = (value(e, lowered, dims) for e in (lowered.shared_bytes, lowered.thread_bytes))
     prepared = prepare(address, arguments.arrays, dims, shared + each * threads, threads)
     prepared.workspace[:] = garbage
@@ -202,18 +252,18 @@ def check_replay(func: PrimFunc, sch: Schedule) -> None:
     """The trace gives the same function again: from JSON, as Python, simplified and unchecked."""
     trace = sch.trace
     with law("replay from JSON"):
-        from_json = Schedule(func, seed=1)
+        from_json = OwnSchedule(func, seed=1)
         Trace.from_json(json.dumps(trace.as_json())).apply_to(from_json)
         assert_structural_equal(from_json.func, sch.func)
         assert str(from_json.trace) == str(trace), "the trace of a replay reads otherwise"
     with law("replay from Python"):
         namespace: dict[str, Callable[[Schedule], None]] = {}
         exec(str(trace), namespace)  # type: ignore[arg-type]
-        from_text = Schedule(func, seed=2)
+        from_text = OwnSchedule(func, seed=2)
         namespace["apply_trace"](from_text)
         assert_structural_equal(from_text.func, sch.func)
     with law("simplified, replayed without checks"):
-        unchecked = Schedule(func, seed=3, enable_checks=False)
+        unchecked = OwnSchedule(func, seed=3, enable_checks=False)
         trace.simplified().apply_to(unchecked)
         assert_structural_equal(unchecked.func, sch.func)
 
@@ -229,8 +279,9 @@ def quick_image(lowered: LoweredFunc) -> bytes:
     return emit_object([lowered], target).image if may_lack_masks(image, target) else image
 
 
-def check_results(name: str, func: PrimFunc, variant: int) -> None:
-    """The machine code writes what the unscheduled function's does, and nothing else.
+def check_results(name: str, func: PrimFunc, variant: int, layouts: Layouts = ()) -> None:
+    """The machine code writes what the unscheduled function's does, and nothing else; parameters
+    have the ``layouts`` given.
 
     ``variant`` chooses the number of threads, and whether the code is made as users get it (one of
     four) or quickly. Raises CodegenError for a schedule without machine code.
@@ -247,7 +298,9 @@ def check_results(name: str, func: PrimFunc, variant: int) -> None:
     threads = 1 + variant % 3
     with law("results"):
         for dims, outputs in zip(SIZES[len(original.shape_vars)], results, strict=True):
-            found = call(original, lowered, native.tracker[symbol], dims, threads=threads)
+            address = native.tracker[symbol]
+            given: dict[str, Any] = {"scheduled": func, "layouts": layouts}
+            found = call(original, lowered, address, dims, threads=threads, **given)
             same(found, outputs, f"with {threads} threads, dims {dims}")
 
 
@@ -257,7 +310,7 @@ def check_schedule(name: str, sch: Schedule, variant: int) -> str:
     try:
         check_form(sch.func)
         check_replay(func, sch)
-        check_results(name, sch.func, variant)
+        check_results(name, sch.func, variant, getattr(sch, "layouts", ()))
     except Broken as broken:
         broken.text = print_func(sch.func)
         raise
@@ -269,7 +322,7 @@ def check_schedule(name: str, sch: Schedule, variant: int) -> str:
 def broken_law(name: str, trace: Trace, variant: int) -> Broken | None:
     """What a trace breaks; None for one that does not replay, or breaks nothing."""
     func, _ = expected(name)
-    sch = Schedule(func, seed=0)
+    sch = OwnSchedule(func, seed=0)
     try:
         trace.apply_to(sch)
     except ScheduleError:

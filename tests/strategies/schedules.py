@@ -17,13 +17,13 @@ from burnish.support.errors import ScheduleError
 from burnish.support.node import walk
 from burnish.tensorir.expr import Call
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.tensor_intrin import TensorIntrin
 from burnish.tensorir.schedule.trace.handles import BlockHandle
 from burnish.tensorir.schedule.trace.trace import Instruction, Trace
 from burnish.tensorir.stmt import Block, SeqStmt
 from burnish.tests.strategies.corpus import CORPUS, PROGRAMS
 from burnish.tests.strategies.draw import Draw, NoCandidateError
+from burnish.tests.strategies.own_schedule import OwnSchedule
 
 __all__ = ["CORPUS", "PRIMITIVES", "PROGRAMS", "Crash", "Draw", "RandomSchedule", "random_schedule"]
 
@@ -104,6 +104,28 @@ def _fission(d: Draw) -> Arguments:
 def _reorder(d: Draw) -> Arguments:
     loops = d.loops()
     return tuple(d.rng.sample(loops, d.rng.randrange(min(2, len(loops)), len(loops) + 1)))
+
+
+def _bind(d: Draw) -> Arguments:
+    """A loop, or a part of the loop over a copy in shared memory that a block of threads shares."""
+    if d.chance(0.6):
+        return d.loop(), d.rng.choice(["threadIdx.x", "blockIdx.x", "threadIdx.y"])
+    block, threads = d.block(), d.factor()
+    loop = d.rng.choice(d.loops_of(block))
+    outer, inner = d.sch.split(loop, [None, threads])
+    if d.chance(0.5):
+        d.sch.bind(outer, "blockIdx.x")
+    d.sch.bind(inner, "threadIdx.x")
+    copy = d.sch.cache_read(block, d.index(d.reads_of(block)), "shared")
+    at = d.loops_of(block)
+    below = at[[x.var for x in at].index(inner.var) :]
+    d.sch.compute_at(copy, d.rng.choice(below))
+    own = [x for x in d.sch.get_loops(copy) if x.var not in {y.var for y in at}]
+    if not own:
+        raise NoCandidateError
+    return d.sch.split(d.sch.fuse(*own) if len(own) > 1 else own[0], [None, threads])[-1], (
+        "threadIdx.x"
+    )
 
 
 def _vectorize(d: Draw) -> Arguments:
@@ -426,7 +448,7 @@ PRIMITIVES: dict[str, Row] = {
     "parallel": Row(2, lambda d: (d.loop(),)),
     "vectorize": Row(4, _vectorize),
     "unroll": Row(2, lambda d: (d.loop(),)),
-    "bind": Row(1, lambda d: (d.loop(), d.rng.choice(["threadIdx.x", "blockIdx.x"]))),
+    "bind": Row(2, _bind),
     "annotate": Row(1, _annotate),
     "unannotate": Row(1, _unannotate),
     "compute_at": Row(6, _compute_at),
@@ -469,14 +491,14 @@ class RandomSchedule:
         self, func: PrimFunc, seed: int | str, primitives: Sequence[str] | None = None
     ) -> None:
         self.rng = random.Random(seed)
-        self.sch = Schedule(func, seed=self.rng.getrandbits(31))
+        self.sch = OwnSchedule(func, seed=self.rng.getrandbits(31))
         self.draw = Draw(self.sch, self.rng)
         self.applied: Counter[str] = Counter()
         self.refused: Counter[tuple[str, str]] = Counter()
         self.names = list(primitives or PRIMITIVES)
         self.weights = [PRIMITIVES[name].weight for name in self.names]
 
-    def run(self, steps: int) -> Schedule:
+    def run(self, steps: int) -> OwnSchedule:
         """Try ``steps`` primitives; raises Crash."""
         for _ in range(steps):
             (name,) = self.rng.choices(self.names, self.weights)
@@ -519,6 +541,6 @@ class RandomSchedule:
         return Crash(replace(trace, instructions=(*trace.instructions, call)), name, error)
 
 
-def random_schedule(func: PrimFunc, seed: int | str, steps: int = 12) -> Schedule:
+def random_schedule(func: PrimFunc, seed: int | str, steps: int = 12) -> OwnSchedule:
     """A schedule of ``func`` after some random primitives."""
     return RandomSchedule(func, seed).run(steps)
