@@ -12,7 +12,9 @@ from ..graphir.module import IRModule
 from ..support.errors import nearest
 from ..support.node import walk
 from ..support.other_names import elsewhere
+from ..tensorir.expr import Expr
 from ..tensorir.function import PrimFunc
+from ..tensorir.schedule import BlockHandle, LoopHandle
 from ..tensorir.schedule import Schedule as TensorSchedule
 from ..tensorir.verify import verify_func
 from ..tensorir.verify_regions import verify_regions
@@ -20,11 +22,11 @@ from ..tensorir.verify_regions import verify_regions
 _ELSEWHERE = {
     "annotate_buffer_access": "nothing: what a block reads and writes is inferred and checked",
     "fork_seed": "copy(seed=)",
+    "func_working_on": "the functions of mod; blocks are named with func_name",
+    "get_sref": "get(handle)",
     "read_at": "compute_at(cache_read(block, index, scope), loop)",
-    "remove_rv": "nothing: a handle is a name, which costs nothing to keep",
     "set_axis_separator": "nothing: memory of a CPU has one axis",
     "unsafe_hide_buffer_access": "nothing: what a block reads and writes is inferred and checked",
-    "unsafe_set_dtype": "set_dtype, for dtypes that hold every value",
     "write_at": "reverse_compute_at(cache_write(block, index, scope), loop)",
 }
 """Primitives of TVM that are none here, and what does it."""
@@ -59,6 +61,11 @@ class Schedule(TensorSchedule):
                         "or schedule the function before the graph is written"
                     )
         return ""
+
+    def remove_rv(self, rv: BlockHandle | LoopHandle | Expr) -> None:
+        """A handle that is not used any more: nothing has to be done, a handle is a name. Raises
+        ScheduleError for one that is not of this schedule."""
+        self.get(rv)
 
     def __repr__(self) -> str:
         return f"Schedule({', '.join(self.mod.functions)}: {len(self.trace)} instructions)"

@@ -7,7 +7,7 @@ import pytest
 
 import burnish
 from burnish.graphir.module import IRModule
-from burnish.support.errors import VerifyError
+from burnish.support.errors import ScheduleError, VerifyError
 from burnish.tensorir.parser import parse_func
 from burnish.tests.driver.programs import add_one, mixed
 
@@ -77,7 +77,18 @@ def main(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
 
 def test_names_of_tvm_that_are_none_here_say_what_is() -> None:
     sch = burnish.Schedule(add_one())
-    with pytest.raises(AttributeError, match="'unsafe_set_dtype'; here it is set_dtype, for dtype"):
-        sch.unsafe_set_dtype("y", 0, "float16")
+    with pytest.raises(AttributeError, match="'annotate_buffer_access'; here it is nothing: what"):
+        sch.annotate_buffer_access("y", 0, "read", lambda i: i)
     with pytest.raises(AttributeError, match=r"has no attribute 'splits'\. Did you mean 'split'\?"):
         sch.splits  # noqa: B018
+
+
+def test_handles_may_be_removed() -> None:
+    sch = burnish.Schedule(add_one())
+    block = sch.get_block("y")
+    sch.remove_rv(sch.get_loops(block)[0])
+    sch.remove_rv(block)
+    assert len(sch.trace) == 2
+    other = burnish.Schedule(add_one())
+    with pytest.raises(ScheduleError):
+        other.remove_rv(sch.get_loops(block)[0])

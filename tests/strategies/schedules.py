@@ -429,6 +429,12 @@ def _set_dtype(d: Draw) -> Arguments:
     return block, index, d.rng.choice(["float64", "float64", "float32", "int64"])
 
 
+def _unsafe_set_dtype(d: Draw) -> Arguments:
+    """To a dtype that has what small integers give; others would be rounded."""
+    block, index, _ = _set_scope(d)
+    return block, index, d.rng.choice(["float64", "float64", "bool"])
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """How often a primitive is tried, and with what."""
@@ -479,6 +485,7 @@ PRIMITIVES: dict[str, Row] = {
     "stage_memory": Row(2, _stage_memory),
     "set_scope": Row(2, _set_scope),
     "set_dtype": Row(1, _set_dtype),
+    "unsafe_set_dtype": Row(1, _unsafe_set_dtype),
 }
 """The samplers and queries are drawn on the way, as arguments of these."""
 

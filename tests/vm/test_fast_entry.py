@@ -151,6 +151,7 @@ def test_dropped_results_are_reused(double_program: Program, slow: Slow) -> None
     assert y.shape == (4,)
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array:DeprecationWarning")
 def test_spoiling_a_result_does_not_spoil_the_next(double_program: Program, slow: Slow) -> None:
     call = entry_of(double_program, slow).call
     for _ in range(4):

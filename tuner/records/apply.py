@@ -43,7 +43,7 @@ _BUFFER_ARGUMENTS = frozenset({"buffer", "buffer_index", "read_buffer_index", "w
 """Arguments of primitives that may name a buffer."""
 
 
-_WITHOUT_PROOF = frozenset({"set_scope", "set_dtype"})
+_WITHOUT_PROOF = frozenset({"set_scope", "set_dtype", "unsafe_set_dtype"})
 """Primitives whose result the emitter alone can refuse."""
 
 

@@ -1,5 +1,5 @@
 """set_dtype: an intermediate buffer keeps its elements in a wider dtype, converted when they are
-written instead of at every read.
+written instead of at every read. unsafe_set_dtype: in any, and results are rounded.
 
 The wider dtype holds every value of the buffer's own, so that what is read is what was written: a
 read is converted back, and where that is converted to the wider dtype next, it is the element.
@@ -31,8 +31,8 @@ class SetDtype(ScheduleState):
         ``buffer_index`` is the position among the block's writes, or the buffer's name. The new
         ``dtype`` holds every value of the old one, and no result changes: elements are converted
         when they are written, and converted back when they are read, but where they would be
-        converted to the wider dtype next. What is read many times is converted once. (TVM's
-        ``unsafe_set_dtype`` takes any dtype.)
+        converted to the wider dtype next. What is read many times is converted once.
+        ``unsafe_set_dtype`` takes any dtype.
 
         Requires:
 
@@ -76,11 +76,67 @@ class SetDtype(ScheduleState):
         owner, name = self._block(block)
         self._commit(owner, set_dtype(self._functions[owner], name, buffer_index, dtype))
 
+    @primitive(STORAGE, block=BLOCK, buffer_index=ATTR, dtype=ATTR)
+    def unsafe_set_dtype(self, block: BlockLike, buffer_index: int | str, dtype: str) -> None:
+        """Keep the elements of a buffer that a block writes in another dtype, whatever is lost.
 
-def set_dtype(func: PrimFunc, block_name: str, buffer_index: int | str, dtype: str) -> PrimFunc:
+        As ``set_dtype``, but for any scalar dtype: the one primitive that changes results. Elements
+        are converted when they are written and converted back when they are read, so that a sum
+        kept in ``float16`` is rounded at each of its terms. The trace has the line, and the tuner
+        compares a candidate with the unscheduled function as always.
+
+        Requires:
+
+        - a buffer that the block writes, that is no parameter, no view, and used by no intrinsic; a
+          scalar dtype that is a number's (ScheduleValueError).
+
+        Before::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8, 6))
+                for i, j in T.grid(8, 6):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = A[vi, vj] * T.float32(2)
+                for i, j in T.grid(8, 6):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vi, vj] + T.float32(1)
+
+        Schedule::
+
+            sch.unsafe_set_dtype("B", 0, "float16")
+
+        After::
+
+            @T.prim_func
+            def main(A: T.Buffer((8, 6), "float32"), C: T.Buffer((8, 6), "float32")):
+                B = T.alloc_buffer((8, 6), "float16")
+                for i, j in T.grid(8, 6):
+                    with T.block("B"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        B[vi, vj] = T.Cast("float16", A[vi, vj] * T.float32(2))
+                for i, j in T.grid(8, 6):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = T.Cast("float32", B[vi, vj]) + T.float32(1)
+        """
+        owner, name = self._block(block)
+        func = self._functions[owner]
+        self._commit(owner, set_dtype(func, name, buffer_index, dtype, "unsafe_set_dtype"))
+
+
+def set_dtype(
+    func: PrimFunc,
+    block_name: str,
+    buffer_index: int | str,
+    dtype: str,
+    primitive: str = "set_dtype",
+) -> PrimFunc:
     """Give an allocated buffer, the block's write of that index (or name), a dtype that holds every
-    value of its own."""
-    primitive = "set_dtype"
+    value of its own; or any, for ``unsafe_set_dtype``."""
+    unsafe = primitive == "unsafe_set_dtype"
     block = realize_of(find_block(func, block_name, primitive)).block
     buffer = buffer_at(func, block, "write", buffer_index, primitive, either=False)
     wide, found = DType(require_text(dtype, "a dtype", primitive)), ""
@@ -88,8 +144,13 @@ def set_dtype(func: PrimFunc, block_name: str, buffer_index: int | str, dtype: s
         found = f"The buffer {buffer.name!r} is a parameter; its dtype is the caller's."
     elif all(buffer is not b for b in all_buffers(func)) or _has_views(func, buffer):
         found = f"The buffer {buffer.name!r} is a view or has one; both have one dtype."
-    elif not holds(wide, buffer.dtype):
-        found = f"Expected a dtype that holds every {buffer.dtype}; found {wide}."
+    elif unsafe and (wide.lanes != 1 or wide.is_bool or buffer.dtype.is_bool):
+        found = f"Expected a scalar dtype of numbers for {buffer.dtype}; found {wide}."
+    elif not unsafe and not holds(wide, buffer.dtype):
+        found = (
+            f"Expected a dtype that holds every {buffer.dtype}; found {wide}. unsafe_set_dtype "
+            "takes it, and rounds."
+        )
     elif any(isinstance(n, Evaluate) and _reads(n, buffer) for n in walk(func.body)):
         found = f"An intrinsic uses {buffer.name!r}, for elements of its dtype."
     if found:

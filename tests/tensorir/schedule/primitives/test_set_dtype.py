@@ -10,6 +10,7 @@ import pytest
 from burnish.support.dtype import DType
 from burnish.support.errors import ScheduleValueError
 from burnish.tensorir import compute as te
+from burnish.tensorir.analysis.paths import all_buffers
 from burnish.tensorir.expr import cast, const
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
@@ -96,3 +97,26 @@ def test_errors(block: str, dtype: str, message: str) -> None:
     sch = Schedule(chain(), seed=0)
     with pytest.raises(ScheduleValueError, match=message):
         sch.set_dtype(block, 0, dtype)
+
+
+def test_unsafe_rounds_what_it_keeps() -> None:
+    sch = Schedule(chain(), seed=0)
+    sch.unsafe_set_dtype("B", 0, "float16")
+    a, found = np.full((8, 6), 1 / 3, np.float32), np.zeros((8, 6), np.float32)
+    (b,) = [x for x in all_buffers(sch.func) if x.name == "B"]
+    assert b.dtype == "float16"
+    exact = np.zeros_like(found)
+    call_native(chain(), a, exact)
+    call_native(sch.func, a, found)
+    assert not np.array_equal(found, exact)
+    np.testing.assert_allclose(found, exact, rtol=2e-3)
+    assert 'sch.unsafe_set_dtype(block=b0, buffer_index=0, dtype="float16")' in str(sch.trace)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "float32x4"])
+def test_unsafe_errors(dtype: str) -> None:
+    sch = Schedule(chain(), seed=0)
+    with pytest.raises(ScheduleValueError, match="Expected a scalar dtype of numbers for float32"):
+        sch.unsafe_set_dtype("B", 0, dtype)
+    with pytest.raises(ScheduleValueError, match="'C' is a parameter"):
+        sch.unsafe_set_dtype("C", 0, "float16")
