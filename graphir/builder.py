@@ -389,11 +389,6 @@ class BlockBuilder:
         """Replace (or add) a function of the module under construction, by its name or a reference
         to it."""
         name = gv.name if isinstance(gv, GlobalVar) else gv
-        if not isinstance(func, (PrimFunc, Function)):
-            raise BurnishError(
-                f"{name!r} would be a {type(func).__name__}; a module holds PrimFuncs and graph "
-                "functions."
-            )
         self._module[name] = func
 
     def call_prim_func(

@@ -45,6 +45,8 @@ class IRModule:
         weights: Weights | None = None,
     ) -> None:
         self.functions: dict[str, ModuleFunction] = dict(functions or {})
+        for name, func in self.functions.items():
+            _require_function(name, func)
         self.attrs: dict[str, object] = dict(attrs or {})
         self.weights = weights.copy() if weights is not None else Weights()
 
@@ -70,7 +72,9 @@ class IRModule:
             ) from None
 
     def __setitem__(self, key: str | GlobalVar, func: ModuleFunction) -> None:
-        self.functions[key.name if isinstance(key, GlobalVar) else key] = func
+        name = key.name if isinstance(key, GlobalVar) else key
+        _require_function(name, func)
+        self.functions[name] = func
 
     def __contains__(self, key: object) -> bool:
         return (key.name if isinstance(key, GlobalVar) else key) in self.functions
@@ -149,3 +153,11 @@ def constants_of(func: Function) -> tuple[Constant, ...]:
     if found is None:
         found = _constants[func] = tuple([n for n in walk(func, TYPED) if type(n) is Constant])
     return found
+
+
+def _require_function(name: str, func: object) -> None:
+    if not isinstance(func, (Function, PrimFunc)):
+        raise BurnishError(
+            f"{name!r} would be a {type(func).__name__}; a module holds PrimFuncs and graph "
+            "functions."
+        )

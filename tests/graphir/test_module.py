@@ -7,6 +7,7 @@ import pytest
 from burnish.graphir.expr import GlobalVar
 from burnish.graphir.module import IRModule, ModuleError, constants_of
 from burnish.graphir.parser import parse_module
+from burnish.support.errors import BurnishError
 
 MODULE = parse_module(
     "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((2,))):\n"
@@ -69,3 +70,9 @@ def test_main_is_also_the_only_function() -> None:
     assert "main" not in module
     with pytest.raises(ModuleError):
         module["other"]
+
+
+def test_a_module_holds_functions_alone() -> None:
+    for make in (lambda x: IRModule({"main": x}), lambda x: IRModule().update_func("main", x)):
+        with pytest.raises(BurnishError, match="'main' would be a GlobalVar; a module holds Prim"):
+            make(GlobalVar("f"))

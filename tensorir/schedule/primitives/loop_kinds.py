@@ -27,10 +27,10 @@ from ...analysis.paths import (
 )
 from ...analysis.preconditions import fail
 from ...analysis.region_cover import iterations_clash
-from ...expr import Var, is_const
+from ...expr import ExternCall, Var, is_const
 from ...function import PrimFunc
 from ...stmt import LIFTED, Block, For, annotation
-from ..primitive import ATTR, LOOP, LOOP_KINDS, primitive
+from ..primitive import ATTR, LOOP, LOOP_KINDS, OPTIONAL, primitive
 from ..state import ScheduleState
 from ..trace.handles import LoopRV
 
@@ -85,12 +85,14 @@ class LoopKinds(ScheduleState):
         """
         self._set_kind(loop, "parallel")
 
-    @primitive(LOOP_KINDS, loop=LOOP)
-    def vectorize(self, loop: LoopRV) -> None:
+    @primitive(LOOP_KINDS, loop=LOOP, one_by_one=OPTIONAL)
+    def vectorize(self, loop: LoopRV, one_by_one: str | None = None) -> None:
         """Run a loop's iterations as the lanes of vectors.
 
         Lowering needs a constant extent, which it cuts into vectors of the target's width and a
-        shorter rest; a body that cannot be a vector becomes a serial loop.
+        shorter rest; a body that cannot be a vector becomes a serial loop. So does one that calls
+        functions of C, which take one element at a time: the trace names them in ``one_by_one``,
+        which is never given.
 
         Requires:
 
@@ -114,6 +116,8 @@ class LoopKinds(ScheduleState):
                             vi, vj = T.axis.remap("SS", [i, j])
                             B[vi, vj] = A[vi, vj] + T.float32(1)
         """
+        called = {n.symbol for n in walk(self.get(loop)) if isinstance(n, ExternCall)}
+        self._note(one_by_one=", ".join(sorted(called)) or None)
         self._set_kind(loop, "vectorized")
 
     @primitive(LOOP_KINDS, loop=LOOP)

@@ -6,6 +6,7 @@ from burnish.support.errors import DependenceError, LoopKindError, ScheduleValue
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tensorir.schedule.programs import assert_same, blur, chain, matmul, program
+from burnish.tests.tensorir.schedule.replaying import assert_replays
 
 
 def test_kinds() -> None:
@@ -193,3 +194,23 @@ for i in range(8):
     sch = Schedule(program(text, A="(8,)", B="(8,)"), seed=0)
     with pytest.raises(LoopKindError, match="'i' is bound to the opaque axis 'vi' of 'B'"):
         sch.parallel(sch.get_loops("B")[0])
+
+
+def test_the_trace_says_that_calls_of_c_run_one_by_one() -> None:
+    func = parse_func("""
+@T.prim_func
+def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+    for i in range(8):
+        with T.block("B"):
+            vi = T.axis.spatial(8, i)
+            B[vi] = T.call_extern("float32", "cosf", A[vi])
+    for i in range(8):
+        with T.block("C"):
+            vi = T.axis.spatial(8, i)
+            C[vi] = B[vi]
+""")
+    sch = Schedule(func, seed=0)
+    for name, line in (("B", 'vectorize(loop=l1, one_by_one="cosf")'), ("C", "vectorize(loop=l3)")):
+        sch.vectorize(sch.get_loops(sch.get_block(name))[0])
+        assert str(sch.trace).rstrip().endswith(line)
+    assert_replays(func, sch)
