@@ -280,6 +280,12 @@ class _FunctionParser(ValueParser):
                     "a tuple are value[0], value[1].",
                     node,
                 )
+            case ast.FunctionDef(name=name):
+                raise self.error(
+                    f"There are no closures: write {name!r} as a function of the module and call "
+                    f"cls.{name}(...), with what it uses as arguments.",
+                    node,
+                )
             case _:
                 raise self.error(
                     "Expected an assignment, `with R.dataflow():`, if/else or return.", node

@@ -133,6 +133,10 @@ class TypeParser:
                 return ShapeType(tuple([self.dim(i) for i in items]))
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 return TupleType(tuple([self.type(i) for i in items]))
+            case ast.Call(func=ast.Attribute(attr="Prim")):
+                raise self.error(
+                    'A number is a tensor of shape (): R.Tensor((), dtype="int64").', node
+                )
         raise self.error(
             'Expected a type: R.Tensor((1, "m"), dtype="float32"), R.Tuple(...) or R.Shape([...]).',
             node,

@@ -321,6 +321,12 @@ ERRORS = [
         "k",
     ),
     ('y = R.reshape(x, R.shape(["m **"]))\nreturn y', "Expected a dimension", '"m **"'),
+    (
+        "def g(y: R.Tensor((2,))):\n    return y\nreturn g(x)",
+        "There are no closures: write 'g' as a function of the module and call cls.g(...)",
+        "def g(y",
+    ),
+    ('y: R.Prim("int64") = x\nreturn y', "A number is a tensor of shape ()", 'R.Prim("int64")'),
     ("y = lambda: x\nreturn y", "Expected a name, a number, a tuple or a call", "lambda: x"),
     ("if x:\n    y = x\nelse:\n    z = x\nreturn x", "one name; found 'y' and 'z'", "if x:"),
     ("if x:\n    y = x\nreturn x", "Both branches of an if", "if x:"),
