@@ -274,22 +274,8 @@ class _FunctionParser(ValueParser):
                 self.returns = (self.atom(value), value)
             case ast.Expr(value=ast.Constant()) | ast.Pass():
                 pass
-            case ast.Assign(targets=[ast.Tuple()]):
-                raise self.error(
-                    "Several names at once declare dims: m, n = T.int64(), T.int64(). The parts of "
-                    "a tuple are value[0], value[1].",
-                    node,
-                )
-            case ast.FunctionDef(name=name):
-                raise self.error(
-                    f"There are no closures: write {name!r} as a function of the module and call "
-                    f"cls.{name}(...), with what it uses as arguments.",
-                    node,
-                )
             case _:
-                raise self.error(
-                    "Expected an assignment, `with R.dataflow():`, if/else or return.", node
-                )
+                raise self.error(_refused(node), node)
 
     def annotated(self, name: str, value: ast.expr, annotation: ast.expr, node: ast.stmt) -> None:
         """``y: R.Tensor(...) = value``; of a type that names no shape its rank is checked."""
@@ -384,3 +370,19 @@ class _FunctionParser(ValueParser):
             found = f"{format_type(yes)} and {format_type(no)}"
             raise self.error(f"The branches of this if have different types: {found}.", node)
         self.vars[names[0]] = self.builder.emit(If(condition, sequences[0], sequences[1]), names[0])
+
+
+def _refused(node: ast.stmt) -> str:
+    """Why a statement is none of a graph function."""
+    match node:
+        case ast.Assign(targets=[ast.Tuple()]):
+            return (
+                "Several names at once declare dims: m, n = T.int64(), T.int64(). The parts of a "
+                "tuple are value[0], value[1]."
+            )
+        case ast.FunctionDef(name=name):
+            return (
+                f"There are no closures: write {name!r} as a function of the module and call "
+                f"cls.{name}(...), with what it uses as arguments."
+            )
+    return "Expected an assignment, `with R.dataflow():`, if/else or return."

@@ -52,7 +52,6 @@ _ELSEWHERE = {
     "call_packed": "A registered function writes its result: R.call_dps_packed, with its type.",
     "call_pure_packed": "A registered function writes its result: R.call_dps_packed and a type.",
     "call_tir_inplace": "Values are never changed: R.call_tir gives a new one.",
-    "resize2d": "Write R.take along each axis for nearest, or define it: graph.define_op.",
     "emit_te": "In text, write the operator, or a prim_func for R.call_tir.",
 }
 """What other dialects have and this one has not, and what to write."""

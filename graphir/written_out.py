@@ -20,6 +20,7 @@ from ..tensorir.expr import Expr, IntImm
 from .builder import BlockBuilder
 from .dim import dim_equal, fold_dim, product, static_value
 from .expr import Atom, Call, Constant, ShapeExpr, Tuple, Value, constant
+from .interpolation import ROUNDINGS, Interpolation, in_float32, interpolate_axis
 from .op import type_of
 from .type import ShapeType, TensorType
 
@@ -398,6 +399,80 @@ def _contracted(
     made = _op(b, "matmul", matrix(x, a, (rows, inner)), matrix(y, c, (inner, columns)))
     order = batch + rows + columns
     return _op(b, "reshape", made, _shape([sizes[letter] for letter in order])), order
+
+
+# -- images ----------------------------------------------------------------------------------------
+class _Emitting:
+    """A builder as what emits operators."""
+
+    def __init__(self, builder: BlockBuilder) -> None:
+        self.builder = builder
+
+    def op(self, name: str, *args: Atom, **attrs: object) -> Atom:
+        return _op(self.builder, name, *args, **attrs)
+
+    def type(self, atom: Atom) -> TensorType:
+        return _type("resize2d", atom)
+
+
+_LAYOUTS = {"NCHW": (2, 3), "NHWC": (1, 2)}
+_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+
+
+@_written_out(data=OPERAND, size=SHAPE)
+def resize2d(
+    b: BlockBuilder,
+    data: Atom,
+    size: ShapeExpr,
+    roi: Sequence[float] = (0.0, 0.0, 0.0, 0.0),
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "round",
+    cubic_alpha: float = -0.75,
+    cubic_exclude: int = 0,
+    extrapolation_value: float = 0.0,
+    out_dtype: str = "void",
+) -> Value:
+    """An image of another size, whose elements are those of the nearest places or weighted sums of
+    two or four along each axis."""
+    kind = _type("resize2d", data)
+    rounding = "round_prefer_ceil" if rounding_method in ("", "round") else rounding_method
+    for what, found, known in (
+        ("layout", layout, tuple(_LAYOUTS)),
+        ("method", method, ("nearest_neighbor", "linear", "cubic")),
+        ("coordinate_transformation_mode", coordinate_transformation_mode, _COORDINATES),
+        ("rounding_method", rounding, tuple(ROUNDINGS)),
+    ):
+        if found not in known:
+            raise _error("resize2d", f"{what}={found!r}; expected {', '.join(known)}")
+    mode = "nearest" if method == "nearest_neighbor" else method
+    if mode != "nearest" and not kind.dtype.is_float:
+        raise _error("resize2d", f"{method} of {kind.dtype}; cast to a float first")
+    wanted = [static_value(n) for n in size.values]
+    if kind.ndim != 4 or len(wanted) != 2:
+        raise _error("resize2d", "expected data of 4 dimensions and a size of 2")
+    how = Interpolation(
+        mode,
+        coordinate_transformation_mode,
+        rounding,
+        cubic_alpha,
+        exclude_outside=bool(cubic_exclude),
+    )
+    emitting = _Emitting(b)
+
+    def resized(x: Atom) -> Atom:
+        for axis, out in zip(_LAYOUTS[layout], wanted, strict=True):
+            given = static_value(kind.shape[axis])
+            if given is None or out is None or given < 1 or out < 1:
+                raise _error("resize2d", "expected sizes of images that are known, and not 0")
+            x = interpolate_axis(emitting, x, axis, (given, out), out / given, how)
+        return x
+
+    result = in_float32(emitting, data, how, resized)
+    if out_dtype not in ("void", str(kind.dtype)):
+        return _last("astype", result, dtype=out_dtype)
+    return result
 
 
 __all__ = ["OPERAND", "SHAPE", "WRITTEN_OUT", "WrittenOut"]

@@ -10,10 +10,11 @@ from onnx import NodeProto
 
 from ...graphir.dim import dim_equal, fold_dim, static_value
 from ...graphir.expr import Atom, Constant, Var
+from ...graphir.interpolation import COORDINATES, ROUNDINGS, Interpolation
 from ...support.dtype import DType
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm, floordiv
-from ..resize import COORDINATES, ROUNDINGS, AxisSize, Interpolation, resize
+from ..resize import AxisSize, resize
 from .data_sizes import Entry, counted, dim_of, entries, size_of, term_of
 from .registry import MOST_SIZES, Context, Value, attribute, converts, node_name
 from .resize_named import NamedAxis, resize_named

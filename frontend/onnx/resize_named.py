@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...graphir.interpolation import Interpolation
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr
-from ..resize import Interpolation
 from .data_shapes import along
 from .data_sizes import counted, positions
 from .term import Term

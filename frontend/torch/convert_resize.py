@@ -9,9 +9,10 @@ from torch.fx import Node
 
 from ...graphir.dim import fold_dim, static_value
 from ...graphir.expr import Atom
+from ...graphir.interpolation import Interpolation
 from ...graphir.type import TensorType
 from ...tensorir.expr import Expr, IntImm
-from ..resize import AxisSize, Interpolation, resize
+from ..resize import AxisSize, resize
 from .convert_shape import padded_by_names
 from .registry import Context, arguments, base_name, converts, operator_name
 

@@ -120,6 +120,43 @@ def test_integers_for_floats_and_back() -> None:
     np.testing.assert_array_equal(run(back, want, scale, zero), numbers)
 
 
+def _image(**given: Any) -> np.ndarray:
+    return torch.nn.functional.interpolate(T4, (7, 5), **given).numpy()
+
+
+@pytest.mark.parametrize(
+    ("attrs", "expected"),
+    [
+        ("", _image(mode="bilinear")),
+        (
+            'coordinate_transformation_mode="align_corners"',
+            _image(mode="bilinear", align_corners=True),
+        ),
+        ('method="cubic"', _image(mode="bicubic")),
+        (
+            'method="nearest_neighbor", coordinate_transformation_mode="asymmetric", '
+            'rounding_method="floor"',
+            _image(mode="nearest"),
+        ),
+        ('method="nearest_neighbor"', _image(mode="nearest-exact")),
+        ('layout="NCHW", out_dtype="float64"', _image(mode="bilinear")),
+    ],
+)
+def test_resized_images_are_those_of_torch(attrs: str, expected: np.ndarray) -> None:
+    found = run(module(f"R.resize2d(x, (7, 5), {attrs})", IMAGE), X)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert found.dtype == ("float64" if "float64" in attrs else "float32")
+
+
+def test_images_of_another_layout_are_resized() -> None:
+    given = ("x", '(4, 5, 3, 6), "float32"')
+    last = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
+    found = run(module('R.resize2d(x, R.shape([7, 5]), layout="NHWC")', given), last)
+    np.testing.assert_allclose(
+        found.transpose(0, 3, 1, 2), _image(mode="bilinear"), rtol=1e-4, atol=1e-5
+    )
+
+
 @pytest.mark.parametrize(
     ("subscripts", "shapes"),
     [
@@ -194,6 +231,9 @@ def test_named_sizes_go_through() -> None:
 @pytest.mark.parametrize(
     ("call", "words"),
     [
+        ('R.resize2d(x, (7, 5), method="lanczos")', "method='lanczos'; expected nearest_neighbor"),
+        ('R.resize2d(x, (7, 5), layout="CHW")', "layout='CHW'; expected NCHW, NHWC"),
+        ("R.resize2d(x, (7,))", "expected data of 4 dimensions and a size of 2"),
         ("R.zeros(x)", "Expected a shape"),
         ("R.zeros((2, 3), dtypo='float32')", "R.zeros has no argument 'dtypo'"),
         ("R.rms_norm(x)", "R.rms_norm takes (data, weight, axes, epsilon)"),
