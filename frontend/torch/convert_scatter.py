@@ -103,13 +103,13 @@ def _put_masked(
     behind = kind.ndim - axis - own.ndim
     chosen = size.ndim - behind - 1  # the axis of the updates that runs over the chosen places
     count = static_value(size.shape[chosen]) if chosen >= 0 else 1
-    if count is None:
-        raise context.refuse("puts a symbolic number of values under a mask; make it static.")
     if count != 1:
         flat = context.op("reshape", context.cast(mask, INT64), context.shape([-1]))
         number = context.op("cumsum", flat, axis=0)
-        last = context.op("subtract", number, context.number(1, INT64))
-        number = context.op("clip", last, min=0, max=count - 1)
+        # The first value is number 1. What nobody chooses is in front of it, also where there is no
+        # value; behind the last one, values that are one for all places stay that.
+        widths = [int(i == 2 * chosen) for i in range(2 * size.ndim)]
+        updates = context.op("pad", updates, pad_width=widths)
         updates = context.op("take", updates, number, axis=chosen)
     if chosen >= 0:
         places = own.shape if count != 1 else (IntImm(1),) * own.ndim

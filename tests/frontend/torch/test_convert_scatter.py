@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import burnish
 from burnish.support.errors import FrontendError
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
 
@@ -241,3 +242,25 @@ def test_a_diagonal_of_named_sizes() -> None:
         dynamic_shapes=(({0: "n"},),),
         also=((x[:2],), (torch.cat([x, x]),)),
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_what_a_mask_chose_is_put_back(dtype: torch.dtype) -> None:
+    """As many values as only data tell: none, all, and rows of them."""
+
+    class Changed(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            elements, rows = x.clone(), x.clone()
+            mask = elements > 0
+            elements[mask] = elements[mask] * 2
+            elements[elements > 1] += 1
+            rows[rows[:, 0] > 0] *= 0
+            return elements, rows
+
+    module = Changed()
+    x = torch.arange(-10, 10).reshape(4, 5)
+    shapes = ({0: "n"},)
+    model = burnish.compile(module, (x.to(dtype),), dynamic_shapes=shapes)
+    for given in (x, x * 0, x.abs() + 1, x[:1], x.flip(0)):
+        for one, other in zip(model(given.to(dtype)), module(given.to(dtype)), strict=True):
+            torch.testing.assert_close(one, other)
