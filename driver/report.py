@@ -94,7 +94,8 @@ class CompileReport:
             )
 
     def _schedule_lines(self) -> list[str]:
-        """Which kernels each rule scheduled, and a line for each that a rule refused."""
+        """Which kernels each rule scheduled, and a line for each that a rule refused, in whole or
+        in part."""
         if not self.schedules:
             return []
         by_rule: dict[str, list[str]] = {}
@@ -102,7 +103,7 @@ class CompileReport:
             by_rule.setdefault(s.rule or "none", []).append(s.kernel)
         listed = [f"{rule} ({', '.join(kernels)})" for rule, kernels in by_rule.items()]
         lines = [f"  rules: {', '.join(listed)}"]
-        return lines + [f"    {s}" for s in self.schedules.values() if s.refusals]
+        return lines + [f"    {s}" for s in self.schedules.values() if s.refusals or s.given_up]
 
     @property
     def seconds(self) -> float:

@@ -12,9 +12,11 @@ from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule
 from .cost.slowdown import FAR_OFF, slowdown
 from .rules.registry import RULES
-from .schedule_log import KernelSchedule, defect_of, reason_of, write_down
+from .schedule_log import KernelSchedule, defect_of, reason_of, steps_given_up, write_down
 from .tiling.streaming import stream_results
 from .workload import is_empty
+
+Steps = tuple[tuple[str, str], ...]
 
 
 def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str | None:
@@ -31,11 +33,12 @@ def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str 
         write_down(KernelSchedule(func.name, "empty"))
         return None
     refusals: list[tuple[str, str]] = []
-    best: tuple[float, str, Schedule] | None = None
+    best: tuple[float, str, Schedule, Steps] | None = None
     for rule in RULES:
         trial = sch.copy()
         try:
-            trial.apply_rule(rule.name, target, None if sampled else {})
+            with steps_given_up() as steps:
+                trial.apply_rule(rule.name, target, None if sampled else {})
         except RuleMismatchError:
             continue
         except ScheduleError as refusal:
@@ -49,15 +52,16 @@ def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str 
         stream_results(trial, target)
         slower = 1.0 if sampled else slowdown(func, trial.func, target)
         if best is None or slower < best[0]:
-            best = (slower, rule.name, trial)
+            best = (slower, rule.name, trial, tuple(steps))
         if slower <= FAR_OFF:
             break
     if best is None:
         write_down(KernelSchedule(func.name, None, tuple(refusals)))
         return None
-    slower, name, trial = best
+    slower, name, trial, given_up = best
     sch.become(trial)
-    write_down(KernelSchedule(func.name, name, tuple(refusals), None if sampled else slower))
+    estimate = None if sampled else slower
+    write_down(KernelSchedule(func.name, name, tuple(refusals), estimate, given_up))
     return name
 
 

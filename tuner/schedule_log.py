@@ -29,7 +29,8 @@ class KernelSchedule:
 
     ``rule`` is the one that scheduled it (None: none did, and it runs as it was written; ``empty``:
     some axis has no iterations, and there is nothing to schedule);
-    ``refusals`` are the rules before that and why they refused; ``slowdown`` is how many times its
+    ``refusals`` are the rules before that and why they refused, ``given_up`` the steps that the
+    rule tried and did without, and why these were refused; ``slowdown`` is how many times its
     estimated time is that of its arithmetic and its bytes alone, None where that is not known.
     """
 
@@ -37,13 +38,37 @@ class KernelSchedule:
     rule: str | None
     refusals: tuple[tuple[str, str], ...] = ()
     slowdown: float | None = None
+    given_up: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         refused = [f"{rule} refused ({reason})" for rule, reason in self.refusals]
+        refused += [f"without {step} ({reason})" for step, reason in self.given_up]
         return f"{self.kernel}: {self.rule or 'no rule'}" + "".join([f"; {r}" for r in refused])
 
 
 _log: ContextVar[list[KernelSchedule] | None] = ContextVar("schedule_log", default=None)
+
+
+_steps: ContextVar[list[tuple[str, str]] | None] = ContextVar("steps_given_up", default=None)
+
+
+@contextmanager
+def steps_given_up() -> Iterator[list[tuple[str, str]]]:
+    """The steps that are given up inside, with the reasons, each once."""
+    found: list[tuple[str, str]] = []
+    token = _steps.set(found)
+    try:
+        yield found
+    finally:
+        _steps.reset(token)
+
+
+def give_up(step: str, error: ScheduleError) -> None:
+    """Note that a rule does without a step, where a primitive refuses it."""
+    steps = _steps.get()
+    entry = (step, reason_of(error))
+    if steps is not None and entry not in steps:
+        steps.append(entry)
 
 
 @contextmanager

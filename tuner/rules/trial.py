@@ -7,6 +7,7 @@ from typing import Concatenate, ParamSpec
 
 from ...support.errors import ScheduleError
 from ...tensorir.schedule import Schedule
+from ..schedule_log import give_up
 
 P = ParamSpec("P")
 
@@ -18,21 +19,12 @@ def attempt(
     **kwargs: P.kwargs,
 ) -> bool:
     """Apply a rule to a copy of the schedule and keep the result; False (and nothing changed) where
-    a primitive refuses."""
-    return refusal_of(sch, rule, *args, **kwargs) is None
-
-
-def refusal_of(
-    sch: Schedule,
-    rule: Callable[Concatenate[Schedule, P], object],
-    *args: P.args,
-    **kwargs: P.kwargs,
-) -> ScheduleError | None:
-    """The same; what the primitive said, None where none refused."""
+    a primitive refuses, which the log has with its reason (``schedule_log``)."""
     trial = sch.copy()
     try:
         rule(trial, *args, **kwargs)
     except ScheduleError as error:
-        return error
+        give_up(rule.__name__.lstrip("_"), error)
+        return False
     sch.become(trial)
-    return None
+    return True

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from burnish.support.errors import LoopKindError, ScheduleValueError
+from burnish.support.host import native_target
 from burnish.tensorir import operators as op
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.rules.checking import Workload
-from burnish.tuner.rules.trial import attempt, refusal_of
+from burnish.tuner.analytic import apply_rules
+from burnish.tuner.rules.trial import attempt
+from burnish.tuner.schedule_log import recorded, steps_given_up
 
 
 def test_what_succeeds_is_kept_with_its_trace() -> None:
@@ -50,8 +53,25 @@ def test_the_refusal_says_why() -> None:
         raise ScheduleValueError("split", "No.")
 
     sch = Schedule(Workload(op.relu, np.abs, (4, 8)).func, seed=0)
-    error = refusal_of(sch, refused)
-    assert error is not None
-    assert (error.primitive, error.found) == ("split", "No.")
-    assert refusal_of(sch, lambda trial: trial.unroll(trial.get_loops("relu")[1])) is None
+    with steps_given_up() as steps:
+        assert not attempt(sch, refused)
+        assert not attempt(sch, refused)
+        assert attempt(sch, lambda trial: trial.unroll(trial.get_loops("relu")[1]))
+    assert steps == [("refused", "split: No.")]
     assert "unroll" in str(sch.trace)
+
+
+def test_what_a_rule_did_without_stands_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that begin nowhere near a vector's width, whose terms no lane can have."""
+
+    def refused(*_: object) -> None:
+        raise ScheduleValueError("split", "No.")
+
+    func = Workload(lambda x: op.sum(x, [1]), np.abs, (70, 90)).func
+    monkeypatch.setattr("burnish.tuner.rules.reduction.schedule_nests", refused)
+    sch = Schedule(func, seed=0)
+    with recorded() as log:
+        apply_rules(sch, native_target())
+    (found,) = log
+    assert ("refused", "split: No.") in found.given_up
+    assert str(found).endswith("; without refused (split: No.)")
