@@ -15,6 +15,8 @@ what is read in part: what is marked ``is_scheduled`` is let pass.
 
 from __future__ import annotations
 
+import math
+
 from ..support.errors import VerifyError
 from ..support.node import Node, children, walk
 from .arith.linear import Linear
@@ -124,7 +126,28 @@ class _Bounds:
                     f"what this one leaves out. Make the domain {runs}, or the loop longer",
                     n.block,
                 )
+        self._verify_instances(n)
         self._block(n.block)
+
+    def _verify_instances(self, n: BlockRealize) -> None:
+        """As many iterations as instances: two axes of one loop, or every other value of one, are
+        fewer."""
+        loops = {v for value in n.iter_values for v in walk(value) if isinstance(v, Var)}
+        extents = [self.limits(it.dom.extent) for it in n.block.iter_vars]
+        is_one_store = isinstance(n.block.body, BufferStore)
+        if not is_one_store or not loops <= self.ranges.keys() or None in extents:
+            return
+        spans = [self.ranges[v] for v in loops]
+        iterations = math.prod([high - low + 1 for low, high in spans])
+        instances = math.prod([e[0] for e in extents if e is not None])
+        if iterations < instances and self._is_only_writer(n.block):
+            raise self._broken(
+                "the loops around a block give its axes all of their domains",
+                f"the axes of {n.block.name!r} have {instances} values together, the loops that "
+                f"they are bound to {iterations} iterations, and no other block writes what this "
+                "one leaves out. Bind each axis to a loop of its own",
+                n.block,
+            )
 
     def _is_only_writer(self, block: Block) -> bool:
         """Whether what the block leaves out of a parameter is written by nobody."""

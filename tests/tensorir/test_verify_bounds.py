@@ -41,6 +41,24 @@ REFUSED = {
         ],
         r"the axis 'vk' of 'A' runs from 0 to 4; its domain has 6 values",
     ),
+    "one loop for two axes": (
+        [
+            "for i in range(4):",
+            '    with T.block("B"):',
+            '        vi, vj = T.axis.remap("SS", [i, i])',
+            "        B[vi, vj] = 1.0",
+        ],
+        r"the axes of 'B' have 16 values together, the loops that they are bound to 4 iterations",
+    ),
+    "every other value of an axis": (
+        [
+            "for i in range(4):",
+            '    with T.block("A"):',
+            "        vi = T.axis.spatial(7, i * 2)",
+            "        A[vi] = 1.0",
+        ],
+        r"the axes of 'A' have 7 values together, the loops that they are bound to 4 iterations",
+    ),
     "a loop that is too long": (
         ["for i in range(9):", "    A[i] = 1.0"],
         "the index i of 'A' runs from 0 to 8; this dimension has 8 elements",
@@ -179,6 +197,20 @@ PASSED = {
         "    A[T.Select(B[0, 0] > 0.0, T.Cast('int32', i), T.int32(0))] = 1.0",
     ],
     "a quotient of fewer bits": ["for i in range(16):", "    A[T.Cast('int32', i) // 2] = 1.0"],
+    "several elements an instance": [
+        "for i in range(4):",
+        '    with T.block("A"):',
+        "        vi = T.axis.spatial(7, i * 2)",
+        "        A[vi] = 1.0",
+        "        A[vi + 1] = 1.0",
+    ],
+    "axes of one value": [
+        "for i in range(8):",
+        '    with T.block("A"):',
+        "        vi = T.axis.spatial(8, i)",
+        "        vo = T.axis.spatial(1, 0)",
+        "        A[vi + vo] = 1.0",
+    ],
     "one loop twice": ["for i in range(16):", "    A[i - i] = 1.0"],
 }
 
