@@ -16,7 +16,7 @@ from ..support.errors import ComputeError
 from ..support.node import walk
 from .buffer import Range
 from .create_prim_func import create_prim_func as create_prim_func
-from .expr import Expr, ExprLike, IntImm, Reduce, Var, as_expr
+from .expr import DEFINED_AXES, Expr, ExprLike, IntImm, Reduce, Var, as_expr
 from .reducers import COMBINERS as COMBINERS
 from .reducers import comm_reducer as comm_reducer
 from .reducers import max as max
@@ -92,7 +92,11 @@ def compute(
     axis = tuple(
         [IterVar(Var(n), Range(IntImm(0), d), "spatial") for n, d in zip(names, dims, strict=True)]
     )
-    given = fcompute(*[a.var for a in axis])
+    token = DEFINED_AXES.set(DEFINED_AXES.get() | {id(a.var) for a in axis})
+    try:
+        given = fcompute(*[a.var for a in axis])
+    finally:
+        DEFINED_AXES.reset(token)
     parts: Any = given if isinstance(given, (tuple, list)) else [given]
     bodies = tuple([_shared(as_expr(part)) for part in parts])
     title = name or "compute"

@@ -40,12 +40,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..support.dtype import DType
 from ..support.errors import DTypeError, InternalError
-from ..support.node import Node, node
+from ..support.node import Node, node, walk
 
 if TYPE_CHECKING:
     from .buffer import Buffer
@@ -55,6 +56,14 @@ BOOL = DType("bool")
 FLOAT32 = DType("float32")
 
 ExprLike: TypeAlias = "Expr | Equality | int | float | bool"
+
+
+_NO_TRUTH = (
+    "An expression of the IR has no truth value while the program is being built; use "
+    "T.if_then_else, T.Select or T.where. (Schedule.get tells what was sampled.)"
+)
+DEFINED_AXES: ContextVar[frozenset[int]] = ContextVar("defined_axes", default=frozenset())
+"""The axes, by their id, of the definition whose function runs now."""
 
 
 class Expr(Node):
@@ -134,10 +143,7 @@ class Expr(Node):
         return cast(self, dtype)
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            "An expression of the IR has no truth value while the program is being built; "
-            "use T.if_then_else, T.Select or T.where. (Schedule.get tells what was sampled.)"
-        )
+        raise TypeError(_NO_TRUTH)
 
 
 class Equality:
@@ -150,7 +156,8 @@ class Equality:
         self.a, self.b, self.is_equal = a, b, is_equal
 
     def __bool__(self) -> bool:
-        """Whether both are one node, or constants of one value."""
+        """Whether both are one node, or constants of one value. Raises TypeError where an axis of
+        the definition that is being made is compared with a number: it has every value."""
         a, b = self.a, self.b
         if a is b:
             return self.is_equal
@@ -158,6 +165,9 @@ class Equality:
             other = b.value if isinstance(b, (IntImm, FloatImm)) else b
             if isinstance(other, (int, float)):
                 return bool(a.value == other) is self.is_equal
+        axes = DEFINED_AXES.get()
+        if axes and isinstance(b, (int, float, IntImm, FloatImm)) and axes & set(map(id, walk(a))):
+            raise TypeError(_NO_TRUTH)
         return not self.is_equal
 
     def as_expr(self) -> Expr:

@@ -209,3 +209,19 @@ def test_a_tag_is_given_by_its_scope() -> None:
     assert c.op is not None
     assert d.op is not None
     assert (b.op.tag, c.op.tag, d.op.tag) == ("injective", "own", "")
+
+
+def test_a_choice_of_python_by_an_axis_is_an_error() -> None:
+    """It was decided once, for all elements."""
+    a = te.placeholder((8,), name="A")
+    for choose in (
+        lambda i: a[i] if i == 0 else a[i - 1],
+        lambda i: a[i] if i + 1 != 8 else a[0],
+        lambda i: a[i] if i % 2 == 0 else a[0],
+    ):
+        with pytest.raises(TypeError, match=r"no truth value .* use T\.if_then_else"):
+            te.compute((8,), choose, name="B")
+    n = te.var("n")
+    te.compute((8,), lambda i: a[i] if n != 3 else a[0], name="B")  # no axis: as outside
+    te.compute((8,), lambda i: te.if_then_else(i == 0, a[i], 0.0), name="B")
+    assert not n == 3  # noqa: SIM201
