@@ -267,7 +267,14 @@ class StmtParser(ExternParser):
             self.axes(node, self.targets(target), self.called(node.value), node.value)
             return None
         if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-            names, sizes = self.targets(target), [self.value(v) for v in node.value.elts]
+            names, items = self.targets(target), node.value.elts
+            axes = [v for v in items if self.called(v).startswith("T.axis.")]
+            if len(names) == len(items) == len(axes):
+                for name, axis in zip(names, axes, strict=True):
+                    assert isinstance(axis, ast.Call)
+                    self.axes(node, [name], self.called(axis), axis)
+                return None
+            sizes = [self.value(v) for v in items]
             if len(names) == len(sizes) and all(isinstance(s, FreshVar) for s in sizes):
                 for name, size in zip(names, sizes, strict=True):
                     self.name_value(node, name, size, allocates=False)

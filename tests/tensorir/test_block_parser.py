@@ -121,3 +121,20 @@ def main(A: T.Buffer((16, 16), "float32"), B: T.Buffer((16, 16), "float32")):
     assert "T.reads(A[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])" in text
     assert "T.writes(B[vi * 4:vi * 4 + 4, vj * 4:vj * 4 + 4])" in text
     assert_structural_equal(parse_func(text), func)
+
+
+def test_axes_of_one_line() -> None:
+    text = """
+        def f(A: T.Buffer((4, 8)), B: T.Buffer((4,))):
+            for i, k in T.grid(4, 8):
+                with T.block("B"):
+                    {axes}
+                    with T.init():
+                        B[vi] = T.float32(0)
+                    B[vi] = B[vi] + A[vi, vk]
+    """
+    one = parse_func(text.format(axes="vi, vk = T.axis.spatial(4, i), T.axis.reduce(8, k)"))
+    two = parse_func(text.format(axes='vi, vk = T.axis.remap("SR", [i, k])'))
+    assert_structural_equal(one, two)
+    with pytest.raises(ParseError, match=r"T\.axis\.spatial is one axis"):
+        parse_func(text.format(axes="vi, vk = T.axis.spatial(4, i)"))
