@@ -228,6 +228,8 @@ def call(
     """The outputs of one call of machine code; ``func`` says what its arguments are, before they
     got the ``layouts`` of ``scheduled``."""
     arguments = Arguments(func, dims, scheduled, layouts)
+    if scheduled is not None:  # another layout names the sizes in another order
+        dims = [arguments.sizes[v.name] for v in scheduled.shape_vars]
     shared, each = (value(e, lowered, dims) for e in (lowered.shared_bytes, lowered.thread_bytes))
     prepared = prepare(address, arguments.arrays, dims, shared + each * threads, threads)
     prepared.workspace[:] = garbage

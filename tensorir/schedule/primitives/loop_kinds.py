@@ -116,8 +116,8 @@ class LoopKinds(ScheduleState):
                             vi, vj = T.axis.remap("SS", [i, j])
                             B[vi, vj] = A[vi, vj] + T.float32(1)
         """
-        body = loop_of(find_loop(self._functions[loop.func_name], loop.var, "vectorize"))
-        called = {n.symbol for n in walk(body) if isinstance(n, ExternCall)}
+        path = find_loop(self._functions[loop.func_name], loop.var, "vectorize")
+        called = {n.symbol for n in walk(loop_of(path)) if isinstance(n, ExternCall)}
         self._note(one_by_one=", ".join(sorted(called)) or None)
         self._set_kind(loop, "vectorized")
 
