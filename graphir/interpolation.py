@@ -91,7 +91,7 @@ def coordinates(
 
 def _triangle(d: np.ndarray) -> np.ndarray:
     """The weight of an element at a distance, linear."""
-    return np.maximum(1 - d, 0)
+    return np.asarray(np.maximum(1 - d, 0))
 
 
 def _cubic(d: np.ndarray, a: float) -> np.ndarray:

@@ -138,7 +138,8 @@ def _annotate(d: Draw) -> Arguments:
         return d.loop(), key, d.rng.choice([1, 3])
     target = d.loop() if d.chance(0.7) else d.block()
     key = d.rng.choice(["pragma_auto_unroll_max_step", "note"])
-    value = d.rng.choice([4, 64, "text", [1, 2], d.factor(), {"steps": [d.factor(), {"on": 1}]}])
+    values: list[Any] = [4, 64, "text", [1, 2], d.factor(), {"steps": [d.factor(), {"on": 1}]}]
+    value = d.block() if d.chance(0.2) else d.rng.choice(values)
     return (target, key, value) if key == "note" else (target, key, d.rng.choice([4, 64]))
 
 
