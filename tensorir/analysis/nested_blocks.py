@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...support.node import replace, walk
+from ...support.remembered import remembered
 from ..buffer import Buffer
 from ..expr import Expr, Var, is_const
 from ..function import PrimFunc
@@ -112,7 +113,12 @@ def _rebind_condition(e: Expr, change: Mapping[Var, Expr], bounds: Bounds) -> Ex
 
 def scope_blocks(scope: Block) -> list[Nested]:
     """The blocks directly in a block."""
-    return blocks_below(scope.body)
+    return list(_scope_blocks(scope))
+
+
+@remembered
+def _scope_blocks(scope: Block) -> tuple[Nested, ...]:
+    return tuple(blocks_below(scope.body))
 
 
 def producers_of(scope: Block, block: Block) -> list[Nested]:

@@ -25,13 +25,15 @@ _COPIES = ("cache_read", "cache_write", "cache_inplace", "set_scope", "stage_mem
 """Primitives that put a buffer like it in the place of another one."""
 BRINGS = ("tensorize", "apply_rule")
 """Primitives that bring calls along."""
-_CALLS = anywhere(lambda n: isinstance(n, ExternCall))
-_POINTERS = anywhere(lambda n: isinstance(n, AccessPtr))
+_FOREIGN = anywhere(lambda n: isinstance(n, ExternCall | AccessPtr))
+"""Whether there is anything of the kind, which hardly any function has."""
 
 
 def calls_out(func: PrimFunc) -> bool:
     """Whether a function calls functions of C."""
-    return _CALLS.within(func.body)
+    if not _FOREIGN.within(func.body):
+        return False
+    return any(isinstance(n, ExternCall) for n in walk(func.body))
 
 
 def require_memory_kept(primitive: str, before: PrimFunc, after: PrimFunc) -> None:
@@ -70,7 +72,7 @@ def _refused(primitive: str, func: PrimFunc, known: Iterable[Buffer]) -> LayoutE
 
 def _memory(func: PrimFunc) -> Iterator[Buffer]:
     """The buffers that pointers lead to, views by their sources."""
-    if not _POINTERS.within(func.body):
+    if not _FOREIGN.within(func.body):
         return
     for n in walk(func.body):
         if isinstance(n, AccessPtr):
