@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from burnish.graphir import op
 from burnish.graphir.builder import call_op
-from burnish.graphir.expr import Tuple, TupleGetItem, Var, constant
-from burnish.graphir.op import OTHER_NAMES, Op, all_ops, attr, get_op, infer_type, register, type_of
+from burnish.graphir.expr import Call, Tuple, TupleGetItem, Var, constant
+from burnish.graphir.op import (
+    OTHER_NAMES,
+    Op,
+    all_ops,
+    attr,
+    get_op,
+    infer_type,
+    register,
+    replace_op,
+    type_of,
+)
 from burnish.graphir.printer import format_type
-from burnish.graphir.type import tensor_type
+from burnish.graphir.type import Type, tensor_type
 from burnish.support.errors import InternalError, TypeInferenceError
 
 X = Var("x", tensor_type((2, 3)))
@@ -57,3 +68,20 @@ def test_types_of_atoms_and_items() -> None:
     assert type_of(TupleGetItem(both, 0)) is X.type
     with pytest.raises(TypeInferenceError, match="index 2"):
         type_of(TupleGetItem(both, 2))
+
+
+def test_the_type_of_a_call_is_inferred_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    inferred: list[Call] = []
+
+    def infer(call: Call) -> Type:
+        inferred.append(call)
+        return X.type
+
+    monkeypatch.setattr(op, "_OPS", all_ops())
+    register(Op("like_x", ("x",), infer))
+    one, other = Call("like_x", (X,)), Call("like_x", (X,))
+    assert type_of(one) is type_of(one)
+    assert type_of(other) is X.type
+    assert inferred == [one, other]
+    replace_op(Op("like_x", ("x",), lambda call: tensor_type((5,))))
+    assert format_type(type_of(one)) == format_type(tensor_type((5,)))

@@ -15,11 +15,13 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.printer import print_func
-from burnish.tensorir.schedule import Schedule, tensor_intrin
+from burnish.tensorir.schedule import Schedule, foreign_memory, tensor_intrin
 from burnish.tensorir.schedule.tensor_intrin import TensorIntrin
 from burnish.tensorir.schedule.trace.handles import BlockRV
 from burnish.tensorir.stmt import Allocate
 from burnish.tests.tensorir.extern_programs import DOT, dot_intrin, product
+from burnish.tests.tensorir.schedule.programs import matmul
+from burnish.tuner.analytic import schedule_analytically
 
 
 @pytest.fixture(autouse=True)
@@ -163,3 +165,15 @@ def test_a_tile_of_fixed_strides_stays_as_it_is() -> None:
     assert isinstance(size, IntImm)
     assert size.value == 32 * 64
     check(sch)
+
+
+def test_a_function_that_calls_none_is_not_walked_by_each_rule(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def walked(*_: object) -> None:
+        raise AssertionError("there is no pointer to look for")
+
+    monkeypatch.setattr(foreign_memory, "walk", walked)
+    sch = Schedule(matmul(8, 8, 8), seed=0)
+    sch.compute_inline(sch.cache_read("C", 0, "global"))
+    assert schedule_analytically(matmul(64, 64, 64), Target("x86-64-v3")).attr("is_scheduled")
