@@ -116,9 +116,11 @@ class Bounds:
             return a.value <= b.value
         if a is b:
             return True
-        least = self.prover.least_difference(b, a)
+        least, most = self.prover.difference(b, a)
         if least is not None and least >= 0:
             return True
+        if most is not None and most < 0:
+            return False
         gap = self.prover.simplify(sub(b, a))
         low = self.prover.bounds(gap).min
         return (low is not None and low >= 0) or self.prover.can_prove(gap >= 0)

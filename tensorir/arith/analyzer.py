@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..expr import BOOL, EQ, INDEX, Expr, ExprLike, IntImm, Var, as_expr
-from .bounds import Interval, expr_interval, linear_interval
+from .bounds import EVERYTHING, Interval, expr_interval, linear_interval
 from .facts import Domain
 from .modular import linear_modular
 from .prove import prove_nonneg
@@ -75,13 +75,13 @@ class Analyzer:
             return prove_nonneg(self.simplifier, d) and prove_nonneg(self.simplifier, d.scale(-1))
         return x.dtype is y.dtype and not x.dtype.is_float and self.can_prove(EQ(x, y))
 
-    def least_difference(self, a: Expr, b: Expr) -> int | None:
-        """A lower bound of ``a - b`` for int64 expressions, found without rendering the difference;
-        None where it takes more than the bounds of its terms."""
+    def difference(self, a: Expr, b: Expr) -> Interval:
+        """The bounds of ``a - b`` for int64 expressions, found without rendering the difference:
+        what the bounds of its terms say."""
         if a.dtype is not INDEX or b.dtype is not INDEX:
-            return None
+            return EVERYTHING
         s = self.simplifier
-        return linear_interval(s, s.linear(a) - s.linear(b)).min
+        return linear_interval(s, s.linear(a) - s.linear(b))
 
     def divides(self, expr: ExprLike, n: int) -> bool:
         """Whether ``expr`` is always a multiple of ``n`` (``n`` is not 0)."""

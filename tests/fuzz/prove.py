@@ -204,9 +204,11 @@ class Facts:
                 yield "modular", EQ(m, as_expr(0))
         if analyzer.can_prove_equal(a, b):
             yield "equal", EQ(a, b)
-        least = analyzer.least_difference(a, b)
+        least, most = analyzer.difference(a, b)
         if least is not None:
             yield "least difference", GE(a - b, as_expr(least))
+        if most is not None:
+            yield "greatest difference", LE(a - b, as_expr(most))
 
     def _check(self, claim: Expr, counts: Counter[str], what: str) -> None:
         for p in self.questions.points:

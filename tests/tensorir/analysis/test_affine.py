@@ -14,6 +14,7 @@ from burnish.tensorir.analysis.affine import (
     sweep,
     undetermined,
 )
+from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import Expr, FloorDiv, FloorMod, IntImm, Var, minimum
 from burnish.tensorir.printer import print_expr
@@ -212,3 +213,17 @@ def test_equal_ranges_share_one_analyzer() -> None:
     assert not first.proves_le(i, IntImm(2))
     assert other.proves_le(i, IntImm(4))
     assert not other.proves_le(i, IntImm(3))
+
+
+def test_what_bounds_refute_is_not_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    i, j = Var("i"), Var("j")
+    bounds = Bounds({i: Range(IntImm(0), IntImm(4)), j: Range(IntImm(9), IntImm(4))})
+    assert bounds.proves_le(i, j)
+    assert not bounds.proves_le(i * 2, i)
+
+    def search(*_: object) -> bool:
+        raise AssertionError("bounds decide it")
+
+    monkeypatch.setattr(Analyzer, "can_prove", search)
+    assert not bounds.proves_le(j, i)
+    assert not bounds.proves_le(j + 1, i + 3)

@@ -169,16 +169,16 @@ def test_constraints_hold_inside_and_end_outside(fact: Expr, e: Expr) -> None:
     assert a.simplify(e) is before
 
 
-def test_least_difference() -> None:
+def test_difference() -> None:
     i, j = Var("i"), Var("j")
     a = Analyzer()
     a.bind(i, 8)
     a.bind(j, Range(IntImm(2), IntImm(3)))
-    assert a.least_difference(i * 4 + j, i * 4) == 2
-    assert a.least_difference(i, j) == -4
-    assert a.least_difference(Var("x"), i) is None
-    assert a.least_difference(IntImm(5), Var("byte", DType("uint8"))) is None
+    assert a.difference(i * 4 + j, i * 4) == (2, 4)
+    assert a.difference(i, j) == (-4, 5)
+    assert a.difference(Var("x"), i) == (None, None)
+    assert a.difference(IntImm(5), Var("byte", DType("uint8"))) == (None, None)
     a.bind_expr(i, IntImm(3))
-    assert a.least_difference(i, j) == -1
+    assert a.difference(i, j) == (-1, 1)
     a.bind(i, 2)
-    assert a.least_difference(i, j) == -4, "a binding replaces what stood for the variable"
+    assert a.difference(i, j) == (-4, -1), "a binding replaces what stood for the variable"
