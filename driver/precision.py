@@ -191,6 +191,7 @@ class Selection:
             if word in self.words:
                 made.append(self._rounded(products, word))
                 made.append(self._attention(attentions, word))
+        made += self._halves(module)
         made += [self._integers(products, w) for w in INTEGERS if w in self.words]
         if BYTES in self.words:
             made.append(self._bytes(products))
@@ -241,9 +242,39 @@ class Selection:
         return (
             f"precision={word!r}: {_counted(rounded, products)} take operands "
             f"rounded to {word}, by at most 1 part in {NARROW[word]}{beyond}, and are summed in "
-            f"float32; everything else is float32. {''.join(sorted(left))}"
+            f"float32; everything else is float32. {''.join(sorted(left))}{self._slower(word)}"
             "burnish.compile without precision= rounds nothing."
         )
+
+    def _slower(self, word: str) -> str:
+        """What a type of half precision costs where the CPU does not multiply it faster."""
+        if has_fast_products(self.target, word):
+            return ""
+        return (
+            f"This CPU multiplies {word} no faster than float32: products of few rows gain by its "
+            "bytes, all others take as long as in float32 and conversions come on top. "
+        )
+
+    def _halves(self, module: IRModule) -> list[str]:
+        """What a model that is of half precision itself costs where the CPU has nothing for it."""
+        found = {
+            str(b.var.type.dtype)
+            for f in module.graph_functions.values()
+            for block in f.body.blocks
+            for b in block.bindings
+            if isinstance(b.var.type, TensorType)
+        }
+        costs = {
+            "bfloat16": "by eight instructions for eight numbers: element-wise functions, norms "
+            "and pooling in the caches take up to 1.8 times as long as in float32",
+            "float16": "by one instruction for eight numbers each way",
+        }
+        return [
+            f"The model computes in {word}, for which this CPU has no arithmetic: numbers are "
+            f"converted {cost}. Products are multiplied in float32, at its speed."
+            for word, cost in costs.items()
+            if word in found and not has_fast_products(self.target, word)
+        ]
 
     def _attention(self, calls: list[Call], word: str) -> str:
         """What became of attention's own products."""
@@ -316,7 +347,11 @@ class Selection:
                 f"the weights' root mean square at most ({worst.weight})"
             )
         kept = "; ".join([f"{x.weight} stays float32: {x.reason}" for x in left])
-        rest = "Sums are float32; inputs are not rounded."
+        rest = (
+            "Sums are float32; inputs are not rounded. Products of fewer than 6 rows gain by the "
+            "bytes; others take as long as in float32, and up to a tenth longer, as integers are "
+            "taken out of their words."
+        )
         return f"{text}. {kept + '. ' if kept else ''}{others}{rest}"
 
 

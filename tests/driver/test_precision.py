@@ -240,6 +240,26 @@ def test_the_report_says_where_the_cpu_could_do_more(
     assert all("1 matrix products are float32" in n and "at 2 times" in n for n in notes)
 
 
+@pytest.mark.parametrize(("cpu", "fast"), [("znver3", False), ("znver4", True)])
+def test_the_report_says_where_a_narrow_type_gains_nothing(cpu: str, fast: bool) -> None:
+    layer, x = torch.nn.Linear(48, 32), torch.randn(40, 48)
+    target = f"llvm -mcpu={cpu}"
+    for word, quick in (("bfloat16", fast), ("float16", False)):
+        notes = compile_model(layer, (x,), target=target, precision=word).report.notes
+        said = [n for n in notes if f"multiplies {word} no faster than float32" in n]
+        assert bool(said) is not quick
+    for dtype, quick in ((torch.bfloat16, fast), (torch.float16, False), (torch.float32, True)):
+        made = compile_model(copy.deepcopy(layer).to(dtype), (x.to(dtype),), target=target)
+        said = [n for n in made.report.notes if "has no arithmetic" in n]
+        assert bool(said) is not quick
+    (note,) = [
+        n
+        for n in compile_model(layer, (x,), precision="int8-weights", target=target).report.notes
+        if "int8-weights" in n
+    ]
+    assert "up to a tenth longer" in note
+
+
 def convolutions() -> tuple[torch.nn.Module, torch.Tensor, torch.Tensor]:
     """Convolutions of every kind, an input, and the result in float64."""
     torch.manual_seed(0)
