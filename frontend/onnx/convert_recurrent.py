@@ -258,6 +258,14 @@ def _cell(
     )  # fmt: skip
 
 
+def _turned(x: Term, steps: Expr) -> Term:
+    """The rows of all steps, the last one first."""
+    if static_value(steps) is not None:
+        return x.cut(0, None, None, -1)
+    last = counted(x.context, steps) - 1
+    return x.op("take", last - positions(x.context, steps), axis=0)
+
+
 def _whole(
     cell: _Cell, operator: str, x: Term, h: Term, c: Term | None, *, backwards: bool
 ) -> list[Term]:
@@ -267,7 +275,8 @@ def _whole(
         parts = rows.parts(0, len(_ORDERS[cell.kind]))
         return join([parts[i] for i in _ORDERS[cell.kind]], 0)
 
-    x = x.cut(0, None, None, -1) if backwards else x
+    steps = x.shape[0]
+    x = _turned(x, steps) if backwards else x
     operands = [ordered(cell.r).swap()]
     if cell.bias is None:
         known = x.op("linear", ordered(cell.w))
@@ -282,8 +291,13 @@ def _whole(
         operands.append(x.data(np.zeros(h.sizes("GRU")[-1:])))
     begun = stack([h] if c is None else [h, c], 0)
     states = known.op("recurrent", begun, *operands, cell=operator)
-    rows, last = states.cut(0, 1, None).at(1, 0), states.at(0, -1)
-    rows = rows.cut(0, None, None, -1) if backwards else rows
+    if static_value(steps) is None:
+        rows = states.op("take", positions(x.context, steps) + 1, axis=0)
+        last = states.op("take", counted(x.context, steps), axis=0)
+    else:
+        rows, last = states.cut(0, 1, None), states.at(0, -1)
+    rows = rows.at(1, 0)
+    rows = _turned(rows, steps) if backwards else rows
     return [rows, *[last.at(0, i) for i in range(1 if c is None else 2)]]
 
 
@@ -347,6 +361,4 @@ def _loop(
         raise FrontendError(f"{node_name(node)}: its {steps} steps are no loop: {made}")
     states = [Term(context, context.tensor(v, node_name(node))) for v in made]
     rows = states.pop()
-    if backwards:
-        rows = rows.op("take", last - positions(context, steps), axis=0)
-    return [rows, *states]
+    return [_turned(rows, steps) if backwards else rows, *states]
