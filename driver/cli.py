@@ -72,8 +72,8 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=("commands", name))
         return sub
 
-    def add_model(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("model", help="an ONNX file, or one of burnish's")
+    def add_model(sub: argparse.ArgumentParser, *, saved: bool = True) -> None:
+        sub.add_argument("model", help="an ONNX file" + (", or one of burnish's" if saved else ""))
         sub.add_argument(
             "--target", default="native", help="e.g. 'native -threads=1', 'llvm -mcpu=haswell'"
         )
@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
 
     at = "what named sizes are in random inputs, e.g. batch=8,length=128"
     sub = add("compile", "Compile a model and print the report.")
-    add_model(sub)
+    add_model(sub, saved=False)
     sub.add_argument("-o", "--output", metavar="FILE.burnish", help="save the compiled model")
     sub.add_argument("--report", metavar="FILE.html", help="keep a page with all there is to see")
     sub.add_argument(
@@ -114,7 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--seconds", type=float, default=0.5, help="how long to measure (0.5)")
     sub.add_argument("--trace", metavar="FILE.json", help="keep a run for chrome://tracing")
     sub = add("verify", "Compare an ONNX model with ONNX's reference evaluator, value by value.")
-    add_model(sub)
+    add_model(sub, saved=False)
     _add_inputs(sub)
     add_sizes(sub, at)
     sub.add_argument(
@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         "--stage", default="30-fused", choices=[s for s in STAGES if s[:2] not in ("50", "60")]
     )
     sub = add("tune", "Tune a model's kernels into a database. Ctrl-C keeps what was found.")
-    add_model(sub)
+    add_model(sub, saved=False)
     add_sizes(sub, "named sizes to measure at, e.g. batch=1; repeatable: one program for all")
     sub.add_argument("--minutes", type=float, help="budget in minutes")
     sub.add_argument("--trials", type=int, help="budget in measured candidates")

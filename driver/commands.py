@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..support.errors import ArgumentError
+from ..support.errors import ArgumentError, NotCompiledError
 from ..support.host import native_target, why_no_tiles
 from ..support.instructions import Instructions
 from ..support.memory import load_probe, save_probe
@@ -85,6 +85,18 @@ def run_inspect(options: argparse.Namespace) -> int:
     return 0
 
 
+def _program_of(model: CompiledModel | LoadedModel) -> Any:
+    """The program whose inputs are made up. Raises ArgumentError where each call may have its
+    own."""
+    try:
+        return model.executable.program.functions["main"]
+    except NotCompiledError:
+        raise ArgumentError(
+            "the program of this model depends on its inputs, more than on named sizes; pass them: "
+            "--input FILE.npy for each, in their order, with the command 'run'."
+        ) from None
+
+
 def _inputs(
     model: CompiledModel | LoadedModel,
     files: Sequence[str],
@@ -92,7 +104,7 @@ def _inputs(
 ) -> list[Any]:
     """The arrays of some files, or random ones, of ``sizes`` where the model has named sizes."""
     if not files:
-        program = model.executable.program.functions["main"]
+        program = _program_of(model)
         shapes = [text for p in program.params for text in p.spec.shape]
         names = list(dict.fromkeys([n for text in shapes for n in names_in(text)]))
         given = whole_sizes(sizes, "--sizes", names)

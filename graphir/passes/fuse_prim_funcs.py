@@ -80,6 +80,8 @@ def fuse_group(group: Function, module: IRModule, name: str) -> PrimFunc:
     for block in group.body.blocks:
         for binding in block.bindings:
             call = binding.value
+            if isinstance(call, GraphVar):
+                continue  # another name
             if not isinstance(call, CallDPS):
                 raise InternalError(f"the group {name!r} holds a {type(call).__name__}")
             func = module[call.func]
@@ -93,6 +95,13 @@ class _Merged:
 
     def __init__(self, group: Function) -> None:
         self.group = group
+        self.names: dict[GraphVar, GraphVar] = {}
+        """Further names of values: ``y = x``."""
+        for block in group.body.blocks:
+            for b in block.bindings:
+                if isinstance(b.value, GraphVar):
+                    self.names[b.var] = self.value_of(b.value)
+        self.result = self.value_of(group.body.result)
         self.buffers: dict[GraphVar, Buffer] = {}
         self.bodies: list[Stmt] = []
         self.allocated: list[Buffer] = []
@@ -107,9 +116,8 @@ class _Merged:
         dims = solve_shape_vars(func, [type_of(a) for a in call.args], call.out_type)
         free = func.attr("layout_free") or []
         mapping: dict[Buffer, Buffer] = {}
-        values = [*call.args, var]
+        values = [*[self.value_of(a) for a in call.args], var]
         for index, (param, value) in enumerate(zip(func.buffers, values, strict=True)):
-            assert isinstance(value, GraphVar)
             if value not in self.buffers:
                 self.buffers[value] = self._buffer(param, value)
             mapping[param] = self.buffers[value]
@@ -121,10 +129,15 @@ class _Merged:
                 buffer, name=self._unique(buffer.name, self.buffer_names), shape=shape
             )
             self.allocated.append(mapping[buffer])
-        if var is not self.group.body.result:
+        if var is not self.result:
             self.allocated.append(self.buffers[var])
         self.bodies.append(_copied(func.root.body, mapping, dims, self._unique_block))
         self.operators.append(str(func.attr(LEGALIZED) or func.name))
+
+    def value_of(self, atom: Value) -> GraphVar:
+        """The variable that a value was bound to first."""
+        assert isinstance(atom, GraphVar)
+        return self.names.get(atom, atom)
 
     def _buffer(self, param: Buffer, value: GraphVar) -> Buffer:
         kind = value.type
@@ -144,9 +157,7 @@ class _Merged:
         return unique
 
     def finish(self, name: str) -> PrimFunc:
-        result = self.group.body.result
-        assert isinstance(result, GraphVar)
-        params = (*[self.buffers[p] for p in self.group.params], self.buffers[result])
+        params = (*[self.buffers[p] for p in self.group.params], self.buffers[self.result])
         root = Block("root", (), (), (), seq(*self.bodies), None, tuple(self.allocated))
         body = BlockRealize((), const(True, "bool"), root)
         attrs: list[tuple[str, object]] = [

@@ -314,3 +314,24 @@ def test_a_reader_may_go_away(tiny: str) -> None:
     result = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
     assert result.stdout.startswith("#")
     assert result.stderr == ""
+
+
+def test_models_that_are_compiled_with_their_inputs_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Which axis is summed is a value of an input: there is no program before there are inputs."""
+    made = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["" : 17]>'
+        "g (float[n, 3] x, int64[1] axes) => (float[] y) { y = ReduceSum (x, axes) }"
+    )
+    path = str(tmp_path / "sum.onnx")
+    onnx.save(made, path)
+    for command in ("run", "bench"):
+        code, _, err = run(capsys, command, path, "--sizes", "n=2")
+        assert code == 2
+        assert "pass them: --input FILE.npy for each, in their order" in err
+    np.save(tmp_path / "x.npy", np.ones((2, 3), np.float32))
+    np.save(tmp_path / "axes.npy", np.array([1]))
+    files = ("--input", str(tmp_path / "x.npy"), "--input", str(tmp_path / "axes.npy"))
+    code, out, _ = run(capsys, "run", path, *files)
+    assert (code, out.splitlines()[0]) == (0, "output 0: float32 (2, 1)")

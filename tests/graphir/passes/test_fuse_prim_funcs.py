@@ -94,3 +94,33 @@ def test_without_groups_nothing_changes() -> None:
         )
     )
     assert FusePrimFuncs()(module)["main"] is module["main"]
+
+
+def test_a_group_may_give_its_values_further_names() -> None:
+    """As a builder's ``emit_output(emit(...))`` does."""
+    text = """
+@I.ir_module
+class Module:
+    @R.function
+    def group(x: R.Tensor((2, 6), "float32")) -> R.Tensor((2, 6), "float32"):
+        R.func_attr({"primitive": True})
+        with R.dataflow():
+            a = R.add(x, x)
+            b = a
+            c = R.multiply(b, a)
+            d = c
+            y = d
+            R.output(y)
+        return y
+
+    @R.function
+    def main(x: R.Tensor((2, 6), "float32")) -> R.Tensor((2, 6), "float32"):
+        with R.dataflow():
+            y = cls.group(x)
+            R.output(y)
+        return y
+"""
+    module = FusePrimFuncs()(LegalizeOps()(parse_module(text)))
+    assert len(module.prim_funcs["group"].buffers) == 2
+    x = np.arange(12, dtype="float32").reshape(2, 6)
+    np.testing.assert_array_equal(run(verify_module(module), "main", x), 4 * x * x)
