@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import logging
+import os
 import re
 import threading
 import warnings
@@ -40,7 +42,15 @@ _NOISE = (
     "The error above occurred",
     "The following call raised",
     "import torch",
+    "consider using data-dependent friendly APIs",
+    "Caused by: (",
+    "For extended logs",
+    "If you suspect the guard",
+    "For more debugging help",
+    "For C++ stack trace",
 )
+_LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
+"""Loggers that tell of an error which is raised behind that."""
 
 
 def check_eval_mode(module: torch.nn.Module) -> None:
@@ -135,8 +145,14 @@ def _size_oblivious() -> Any:
 
 @contextlib.contextmanager
 def quiet_torch() -> Iterator[None]:
-    """Silences what torch's exporter says about its own code; a model's warnings pass."""
-    with warnings.catch_warnings():
+    """Silences what torch's exporter says about its own code, and what it logs of an error before
+    it raises that; a model's warnings pass. TORCH_LOGS lets the logs through."""
+    loggers = [] if os.environ.get("TORCH_LOGS") else [logging.getLogger(n) for n in _LOGGERS]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        for logger, level in zip(loggers, levels, strict=True):
+            stack.callback(logger.setLevel, level)
+            logger.setLevel(logging.CRITICAL)
         warnings.filterwarnings("ignore", r".*treespec, LeafSpec", FutureWarning)
         # Recurrent layers keep their weights in a list, too, and tracing writes it.
         warnings.filterwarnings("ignore", r"The tensor attributes? self\.(.*\.)?_flat_weights")

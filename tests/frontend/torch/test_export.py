@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from typing import Any
 
@@ -13,7 +14,12 @@ from torch.export import Dim
 
 import burnish
 from burnish.frontend.torch import export
-from burnish.frontend.torch.export import check_eval_mode, export_module, run_program
+from burnish.frontend.torch.export import (
+    check_eval_mode,
+    export_module,
+    quiet_torch,
+    run_program,
+)
 from burnish.support.errors import FrontendError
 
 X = torch.rand(1, 4)
@@ -201,3 +207,31 @@ class Packs(nn.Module):
 def test_packed_sequences_are_refused_by_name() -> None:
     with pytest.raises(FrontendError, match="Packs packs sequences"):
         export_module(Packs().eval(), (torch.rand(2, 5, 4), torch.tensor([5, 3])))
+
+
+def test_what_torch_logs_of_an_error_is_said_once(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    with quiet_torch():
+        assert not logger.isEnabledFor(logging.ERROR)
+    assert logger.level == level
+    monkeypatch.setenv("TORCH_LOGS", "+dynamic")
+    with quiet_torch():
+        assert logger.level == level
+    monkeypatch.delenv("TORCH_LOGS")
+
+    class Branch(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(FrontendError) as caught:
+        export_module(Branch(), (torch.rand(3),))
+    said = str(caught.value)
+    assert "torch.where" in said
+    assert "TORCHDYNAMO" not in said
+    assert "Caused by" not in said
+    with pytest.raises(FrontendError, match="same reduction dim"):
+        export_module(nn.Linear(4, 3), (torch.rand(2, 5),))
+    assert "Traceback" not in capfd.readouterr().err
