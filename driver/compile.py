@@ -58,6 +58,7 @@ from .sources import (
     is_torch_module,
     origin_of,
     reference_of,
+    source_name,
 )
 from .specialize import chained, check_sizes, describe, fits, specialised
 from .stages import ScheduleChoice, compile_module, recompile
@@ -122,7 +123,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._again = again
         self._weights: dict[str, str] | None = None
         """Digests of the weights that the compiled signatures have."""
-        self._source_name = type(source).__name__
+        self._source_name = source_name(source)
         self._dynamic_shapes = dynamic_shapes
         self._target = target
         self._threads = threads

@@ -93,6 +93,11 @@ def importer_of(
     return import_again
 
 
+def source_name(source: Any) -> str:
+    """What a model is called by its source: the file's name, the module's class."""
+    return Path(source).name if isinstance(source, (str, Path)) else type(source).__name__
+
+
 def origin_of(source: Any) -> Callable[[], Any]:
     """Gives the source of a model again, which it does not hold unless it is a file's path. It
     raises FrontendError where a module is gone, ArgumentError for other sources."""

@@ -12,7 +12,7 @@ from torch import nn
 import burnish
 from burnish import errors
 from burnish.driver.compile import CompiledModel
-from burnish.driver.sources import as_example, import_ir_module, is_torch_module
+from burnish.driver.sources import as_example, import_ir_module, is_torch_module, source_name
 
 onnx = pytest.importorskip("onnx")
 
@@ -179,3 +179,9 @@ def test_what_is_a_torch_module() -> None:
     assert is_torch_module(nn.ReLU())
     assert not is_torch_module(nn.ReLU)
     assert not is_torch_module(3)
+
+
+def test_a_model_is_called_by_its_file_or_its_class() -> None:
+    assert source_name("folder/net.onnx") == source_name(Path("/x/net.onnx")) == "net.onnx"
+    assert source_name(nn.ReLU()) == "ReLU"
+    assert source_name(b"") == "bytes"
