@@ -16,6 +16,7 @@ from torch.fx import Node
 from ...graphir.expr import Atom, Constant, Var, constant
 from ...support.dtype import DType
 from ...support.errors import FrontendError
+from ...tensorir.expr import wrap_integer
 from ..elementwise_names import TORCH
 from ..integer_division import remainder_of_truncation
 from ..integer_power import integer_power
@@ -146,6 +147,9 @@ def clamp(context: Context, node: Node) -> Var:
         given |= {"min": 0.0, "max": 6.0}
     bounds = [context.static(given.get(k, given.get(f"{k}_val")), k) for k in ("min", "max")]
     x = context.operand(node.args[0], context.result_type(node).dtype)
+    dtype = context.type(x).dtype
+    if dtype.kind == "uint":  # torch takes a bound below 0 as the number that its bits are
+        bounds = [wrap_integer(int(b), dtype) if b is not None and b < 0 else b for b in bounds]
     return context.op("clip", x, min=bounds[0], max=bounds[1])
 
 

@@ -39,6 +39,7 @@ from ..expr import (
     div,
     floordiv,
     floormod,
+    int_limits,
     is_const,
 )
 from ..expr import add as add_expr
@@ -373,9 +374,12 @@ def _bound(value: float, like: Expr, towards: Callable[[float], int]) -> Expr:
     """A bound in the dtype of the values; for integers the nearest one that excludes the same
     values.
     """
-    if like.dtype.is_float or not math.isfinite(value):
+    if like.dtype.is_float:
         return const(value, like.dtype)
-    return const(towards(value), like.dtype)
+    lowest, highest = int_limits(like.dtype)
+    if lowest < value < highest:
+        return const(towards(value), like.dtype)
+    return const(lowest if value <= lowest else highest, like.dtype)
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:

@@ -211,10 +211,10 @@ def test_another_reference_makes_every_candidate_wrong(monkeypatch: pytest.Monke
         return known
 
     monkeypatch.setattr(measure, "make_reference", other_arguments)
-    measure._reference.cache_clear()
+    measure._references.cache_clear()
     with TuningDatabase() as db:
         assert tune(db).failed == 3
-    measure._reference.cache_clear()
+    measure._references.cache_clear()
 
 
 # -- what is not the candidates' fault ----------------------------------

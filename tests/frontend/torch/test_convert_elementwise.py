@@ -302,3 +302,10 @@ def test_what_cannot_be_imported_says_where(function, x, message) -> None:  # ty
         import_function(function, x, dynamic_shapes=dims)
     assert message in str(caught.value)
     assert "oracle.py:" in str(caught.value)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32])
+def test_bounds_beyond_a_dtype_are_taken_as_torch_takes_them(dtype: torch.dtype) -> None:
+    x = torch.tensor([0, 1, 5, 100, 127], dtype=dtype)
+    for bounds in ((-1, 1), (-1, None), (None, 3), (2, 100)):
+        check_all({f"{bounds}": lambda x, bounds=bounds: torch.clamp(x, *bounds)}, x)

@@ -29,7 +29,7 @@ def test_the_types_of_what_is_defined() -> None:
         "root": ("float", ("float",)),
         "nothing": ("void", ("ptr", "i64")),
     }
-    assert defined_in(TEXT) == ("root", "nothing")
+    assert defined_in(TEXT) == signatures(parsed)
 
 
 def test_object_code_for_the_target_whatever_the_text_says() -> None:

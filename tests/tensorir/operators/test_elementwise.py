@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -209,3 +210,11 @@ def test_one_block_called_like_the_operator() -> None:
     assert 'with T.block("relu"):' in te.create_prim_func([x, result]).script()
     assert ops.relu.__doc__
     assert ops.exp.__name__ == "exp"
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64"])
+def test_bounds_beyond_a_dtype_bound_nothing(run: Run, dtype: str) -> None:
+    x = np.array([0, 1, 5, 100, 127], dtype)
+    for low, high in ((-1e30, 1e30), (-np.inf, np.inf), (-1000.5, 50.5), (None, 2.0**70)):
+        found = run(partial(ops.clip, min=low, max=high), x)
+        np.testing.assert_array_equal(found, np.minimum(x, 50) if high == 50.5 else x)

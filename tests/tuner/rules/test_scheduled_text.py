@@ -30,6 +30,7 @@ from burnish.tests.tuner.rules import (
     test_conv,
     test_depthwise,
     test_int8,
+    test_recurrent,
     test_row_window,
     test_scaled,
     test_tiles,
@@ -83,6 +84,10 @@ FUNCTIONS: dict[str, tuple[str, Callable[[], PrimFunc]]] = {
     "attention": (
         "attention of 8 queries to 4 keys",
         lambda: test_attention.Case(8, 4, 16, heads=1).func(),
+    ),
+    "recurrent": (
+        "a GRU of 3 steps, 1 row and 16 units",
+        lambda: test_recurrent.static("gru", 3, 1, 16),
     ),
     "window": (
         "relu of a depthwise convolution of 3 x 3",

@@ -293,7 +293,7 @@ def test_blocks_of_two_functions() -> None:
     sch = Schedule(func, seed=0)
     other = sch.get_block("D")
     object.__setattr__(other, "func_name", "elsewhere")
-    with pytest.raises(ScheduleValueError, match="The blocks are of different functions"):
+    with pytest.raises(ScheduleValueError, match="found the block 'D' of 'elsewhere'"):
         sch.fuse_reduction_epilogue("C", other)
 
 
