@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-import os
 import re
 import threading
 import warnings
@@ -146,13 +145,12 @@ def _size_oblivious() -> Any:
 @contextlib.contextmanager
 def quiet_torch() -> Iterator[None]:
     """Silences what torch's exporter says about its own code, and what it logs of an error before
-    it raises that; a model's warnings pass. TORCH_LOGS lets the logs through."""
-    loggers = [] if os.environ.get("TORCH_LOGS") else [logging.getLogger(n) for n in _LOGGERS]
-    levels = [logger.level for logger in loggers]
+    it raises that; a model's warnings pass, and the logs of who asks for more than warnings."""
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
-        for logger, level in zip(loggers, levels, strict=True):
-            stack.callback(logger.setLevel, level)
-            logger.setLevel(logging.CRITICAL)
+        for logger in map(logging.getLogger, _LOGGERS):
+            if logger.getEffectiveLevel() >= logging.WARNING:
+                stack.callback(logger.setLevel, logger.level)
+                logger.setLevel(logging.CRITICAL)
         warnings.filterwarnings("ignore", r".*treespec, LeafSpec", FutureWarning)
         # Recurrent layers keep their weights in a list, too, and tracing writes it.
         warnings.filterwarnings("ignore", r"The tensor attributes? self\.(.*\.)?_flat_weights")
