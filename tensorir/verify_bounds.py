@@ -43,6 +43,8 @@ from .printer import print_expr, print_marked
 from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt
 from .visitor import own_pointers
 
+_WHOLE = "the loops around a block give its axes all of their domains"
+
 
 def verify_bounds(func: PrimFunc) -> PrimFunc:
     """``func`` itself; raises VerifyError for an access that lies outside of its buffer, or an axis
@@ -120,7 +122,7 @@ class _Bounds:
             if found[1] - found[0] + 1 < extent[0] and self._is_only_writer(n.block):
                 runs = found[1] - found[0] + 1
                 raise self._broken(
-                    "the loops around a block give its axes all of their domains",
+                    _WHOLE,
                     f"the axis {it.var.name!r} of {n.block.name!r} runs from {found[0]} to "
                     f"{found[1]}; its domain has {extent[0]} values, and no other block writes "
                     f"what this one leaves out. Make the domain {runs}, or the loop longer",
@@ -142,7 +144,7 @@ class _Bounds:
         instances = math.prod([e[0] for e in extents if e is not None])
         if iterations < instances and self._is_only_writer(n.block):
             raise self._broken(
-                "the loops around a block give its axes all of their domains",
+                _WHOLE,
                 f"the axes of {n.block.name!r} have {instances} values together, the loops that "
                 f"they are bound to {iterations} iterations, and no other block writes what this "
                 "one leaves out. Bind each axis to a loop of its own",

@@ -12,11 +12,16 @@ from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule
 from .cost.slowdown import FAR_OFF, slowdown
 from .rules.registry import RULES
-from .schedule_log import KernelSchedule, defect_of, reason_of, steps_given_up, write_down
+from .schedule_log import (
+    KernelSchedule,
+    Reasons,
+    defect_of,
+    reason_of,
+    steps_given_up,
+    write_down,
+)
 from .tiling.streaming import stream_results
 from .workload import is_empty
-
-Steps = tuple[tuple[str, str], ...]
 
 
 def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str | None:
@@ -33,7 +38,7 @@ def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str 
         write_down(KernelSchedule(func.name, "empty"))
         return None
     refusals: list[tuple[str, str]] = []
-    best: tuple[float, str, Schedule, Steps] | None = None
+    best: tuple[float, str, Schedule, Reasons] | None = None
     for rule in RULES:
         trial = sch.copy()
         try:

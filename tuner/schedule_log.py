@@ -16,11 +16,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from ..support.errors import ScheduleError
 
 LONGEST = 200
 """Characters of a reason that are kept."""
+
+
+Reasons: TypeAlias = tuple[tuple[str, str], ...]
+"""What was refused, a rule or a step of one, and why."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,9 @@ class KernelSchedule:
 
     kernel: str
     rule: str | None
-    refusals: tuple[tuple[str, str], ...] = ()
+    refusals: Reasons = ()
     slowdown: float | None = None
-    given_up: tuple[tuple[str, str], ...] = ()
+    given_up: Reasons = ()
 
     def __str__(self) -> str:
         refused = [f"{rule} refused ({reason})" for rule, reason in self.refusals]
