@@ -95,7 +95,7 @@ def dump_code(name: str, code: ObjectCode, dump: Dump) -> None:
 def job_of(func: PrimFunc, symbol: str, target: Target) -> str:
     """What a worker needs to emit ``func``, as text. Raises RecursionError for a function that is
     nested too deeply to travel."""
-    return base64.b85encode(pickle.dumps((func, symbol, target), pickle.HIGHEST_PROTOCOL)).decode()
+    return base64.b64encode(pickle.dumps((func, symbol, target), pickle.HIGHEST_PROTOCOL)).decode()
 
 
 def run_job(job: str) -> dict[str, Any]:
@@ -105,22 +105,22 @@ def run_job(job: str) -> dict[str, Any]:
     error as it is.
     """
     try:
-        func, symbol, target = pickle.loads(base64.b85decode(job))
+        func, symbol, target = pickle.loads(base64.b64decode(job))
         code, times = emit_kernel(symbol, func, symbol, target, Dump(None))
     except (BurnishError, RecursionError, MemoryError) as error:
         return {"failed": f"{type(error).__name__}: {error}"}
     space = pickle.dumps((code.dims, code.shared_bytes, code.thread_bytes))
     return {
-        "image": base64.b85encode(code.image).decode(),
-        "space": base64.b85encode(space).decode(),
+        "image": base64.b64encode(code.image).decode(),
+        "space": base64.b64encode(space).decode(),
         "seconds": [times.lowering, times.codegen, times.llvm],
     }
 
 
 def read_result(symbol: str, result: dict[str, Any]) -> tuple[Emitted, EmitTimes]:
     """What ``run_job`` gave for ``symbol``."""
-    space = pickle.loads(base64.b85decode(result["space"]))
-    return Emitted(symbol, base64.b85decode(result["image"]), *space), EmitTimes(*result["seconds"])
+    space = pickle.loads(base64.b64decode(result["space"]))
+    return Emitted(symbol, base64.b64decode(result["image"]), *space), EmitTimes(*result["seconds"])
 
 
 def get_ready(target: str) -> bool:

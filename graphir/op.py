@@ -8,9 +8,11 @@ Types of arguments are read with ``type_of``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from ..support.errors import InternalError, TypeInferenceError, nearest
 from ..support.remembered import forget, remembered
@@ -51,6 +53,9 @@ class Op:
     binds_dim: bool = False
     """The call gives a named size its value: it stays where it is, read or not, and has no
     kernel."""
+    fold: Callable[[Call, Sequence[np.ndarray]], np.ndarray | None] | None = None
+    """The call's result for arrays, where NumPy moves the same bits: constants are folded by it,
+    and no kernel is made for that. None for arrays that are left to a kernel."""
     doc: str = ""
 
 

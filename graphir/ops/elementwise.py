@@ -7,7 +7,10 @@ Operands of one call have one dtype: no row promotes. ``divide`` of integers tru
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+
+import numpy as np
 
 from ...support.dtype import DType
 from ...support.errors import TypeInferenceError
@@ -107,7 +110,11 @@ def _clip(call: Call) -> Type:
     return kind
 
 
-_register(Op("where", ("condition", "x", "y"), _where, by_operator()))
+def _fold_where(call: Call, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.where(*arrays)
+
+
+_register(Op("where", ("condition", "x", "y"), _where, by_operator(), fold=_fold_where))
 _register(Op("astype", ("x",), _astype, by_operator("cast"), {"dtype": REQUIRED}))
 _register(Op("reinterpret", ("x",), _reinterpret, by_operator(), {"dtype": REQUIRED}))
 _register(Op("clip", ("x",), _clip, by_operator(), {"min": None, "max": None}))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from ...tensorir.function import PrimFunc
 from ..dim import static_value
 from ..expr import Call
@@ -58,5 +62,19 @@ def _legalize(call: Call) -> PrimFunc:
     return as_prim_func(call, [x, indices], operator_function(call.op)(x, indices, axis=axis))
 
 
-register(Op("take", ("x", "indices"), _take, _legalize, {"axis": 0}))
-register(Op("gather_elements", ("x", "indices"), _gather_elements, _legalize, {"axis": 0}))
+def _fold(call: Call, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Only for indices within their axis: what others read is the kernel's affair."""
+    x, indices = arrays
+    axis = normal_axis(call, attr(call, "axis"), x.ndim)
+    if indices.size and not (indices.min() >= 0 and indices.max() < x.shape[axis]):
+        return None
+    if call.op == "take":
+        return np.take(x, indices, axis)
+    whole = tuple([slice(n) if d != axis else slice(None) for d, n in enumerate(indices.shape)])
+    return np.take_along_axis(x[whole], indices, axis)
+
+
+register(Op("take", ("x", "indices"), _take, _legalize, {"axis": 0}, fold=_fold))
+register(
+    Op("gather_elements", ("x", "indices"), _gather_elements, _legalize, {"axis": 0}, fold=_fold)
+)

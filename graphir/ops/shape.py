@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ..dim import (
@@ -20,6 +22,7 @@ from ..dim import (
     print_shape,
     product,
     shape_equal,
+    static_shape,
     static_value,
 )
 from ..expr import Call
@@ -153,8 +156,34 @@ def _legalize_broadcast_to(call: Call) -> PrimFunc:
     return as_prim_func(call, [x], operator_function("broadcast_to")(x, shape_operand(call, 1)))
 
 
-register(Op("permute_dims", ("x",), _permute_dims, _legalize_permute_dims, {"axes": None}))
-register(Op("broadcast_to", ("x", "shape"), _broadcast_to, _legalize_broadcast_to))
+def _fold_permute_dims(call: Call, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return arrays[0].transpose(resolve_axes(call))
+
+
+def _fold_broadcast_to(call: Call, arrays: Sequence[np.ndarray]) -> np.ndarray | None:
+    shape = static_shape(shape_operand(call, 1))
+    return None if shape is None else np.broadcast_to(arrays[0], shape)
+
+
+register(
+    Op(
+        "permute_dims",
+        ("x",),
+        _permute_dims,
+        _legalize_permute_dims,
+        {"axes": None},
+        fold=_fold_permute_dims,
+    )
+)
+register(
+    Op(
+        "broadcast_to",
+        ("x", "shape"),
+        _broadcast_to,
+        _legalize_broadcast_to,
+        fold=_fold_broadcast_to,
+    )
+)
 
 
 # -- joining and cutting -----------------------------------------------------------------------
@@ -183,7 +212,21 @@ def _legalize_concat(call: Call) -> PrimFunc:
     return as_prim_func(call, operands, operator_function("concat")(operands, axis=axis))
 
 
-register(Op("concat", ("x",), _concat, _legalize_concat, {"axis": 0}, variadic=True))
+def _fold_concat(call: Call, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(arrays, normal_axis(call, attr(call, "axis"), arrays[0].ndim))
+
+
+register(
+    Op(
+        "concat",
+        ("x",),
+        _concat,
+        _legalize_concat,
+        {"axis": 0},
+        variadic=True,
+        fold=_fold_concat,
+    )
+)
 
 
 Slices = list[tuple[int, int, Expr, int]]
@@ -239,6 +282,16 @@ def _legalize_strided_slice(call: Call) -> PrimFunc:
     return as_prim_func(call, [x], function(x, begin, strides, result.shape))
 
 
+def _fold_strided_slice(call: Call, arrays: Sequence[np.ndarray]) -> np.ndarray:
+    (x,) = arrays
+    axes, begin, end = attr(call, "axes"), attr(call, "begin"), attr(call, "end")
+    strides = attr(call, "strides") or (1,) * len(axes)
+    places = [slice(None)] * x.ndim
+    for axis, *bounds in zip(axes, begin, end, strides, strict=True):
+        places[normal_axis(call, axis, x.ndim, "axes")] = slice(*bounds)
+    return x[tuple(places)]
+
+
 register(
     Op(
         "strided_slice",
@@ -246,6 +299,7 @@ register(
         _strided_slice,
         _legalize_strided_slice,
         {"axes": REQUIRED, "begin": REQUIRED, "end": REQUIRED, "strides": None},
+        fold=_fold_strided_slice,
     )
 )
 

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ...support.aligned import aligned_copy
 from ...support.dtype import DType
 from ...support.errors import InternalError
 from ...support.node import walk
@@ -23,7 +24,7 @@ from ..dim import static_shape
 from ..expr import Atom, Call, CallDPS, Constant, ShapeExpr, Tuple, Value
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import get_op, type_of
+from ..op import Op, get_op, type_of
 from ..type import TensorType, Type, tensors_of
 
 Evaluate: TypeAlias = Callable[[PrimFunc, Sequence[np.ndarray]], Sequence[np.ndarray]]
@@ -78,7 +79,25 @@ class _Folder(ExprMutator):
             return self.derive("reshaped", lambda array: array.reshape(shape), constants[0])
         if op.legalize is None:
             return new
-        return self._folded(op.legalize(new), constants, kind)
+        moved = self._moved(new, op, constants, kind)
+        return moved or self._folded(op.legalize(new), constants, kind)
+
+    def _moved(self, call: Call, op: Op, constants: Sequence[Constant], kind: Type) -> Value | None:
+        """The result of a call that NumPy computes to the bit: models compute masks and places by
+        dozens of such calls, each of another shape, and each would be a kernel."""
+        fold = op.fold
+        array = None if fold is None else fold(call, [self.array(c) for c in constants])
+        if fold is None or array is None:
+            return None
+        assert isinstance(kind, TensorType)
+
+        def again(*inputs: np.ndarray) -> np.ndarray:
+            found = fold(call, inputs)
+            assert found is not None
+            return aligned_copy(found)
+
+        known = {"dtype": kind.dtype, "array": aligned_copy(array)}
+        return self.derive(call.op, again, *constants, **known)
 
     def _sum_of_cast(self, call: Call, kind: Type) -> Value | None:
         """The sum of a constant's cast that is too large to be folded, as that of large weights in

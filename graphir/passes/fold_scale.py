@@ -117,18 +117,24 @@ def _channels_last(call: Call) -> bool:
 
 def _scaled(op: str, weight: np.ndarray, factor: np.ndarray) -> np.ndarray:
     """A weight times, or by, a number for each of its first dim."""
-    wide = factor.reshape(-1, 1).astype(np.float64)
-    by_channel = wide if op == "multiply" else 1.0 / wide
-    # In float64, rounded once; NumPy does that piece by piece, without a copy of the whole, and
-    # seven times as fast where it sees two dims as where a row is a tensor.
+    by_channel = factor.reshape(-1, 1)
+    wide = weight.dtype
+    if op != "multiply" or factor.dtype != weight.dtype:
+        by_channel, wide = by_channel.astype(np.float64), np.dtype(np.float64)
+    if op != "multiply":
+        by_channel = 1.0 / by_channel
+    # Rounded once, as a product of two of the weight's dtype is; any other in float64. NumPy does
+    # that piece by piece, without a copy of the whole, and seven times as fast where it sees two
+    # dims as where a row is a tensor.
     scaled = aligned_empty(weight.shape, weight.dtype)
     rows = (weight.shape[0], math.prod(weight.shape[1:]))
-    np.multiply(
-        *(weight.reshape(rows), by_channel),
-        out=scaled.reshape(rows),
-        dtype=np.float64,
-        casting="same_kind",
-    )
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        np.multiply(
+            *(weight.reshape(rows), by_channel),
+            out=scaled.reshape(rows),
+            dtype=wide,
+            casting="same_kind",
+        )
     return scaled
 
 

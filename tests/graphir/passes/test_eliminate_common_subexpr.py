@@ -9,6 +9,7 @@ from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr, _Eliminator
 from burnish.graphir.verify import verify_module
+from burnish.graphir.weights import Weight
 from burnish.support.structural import assert_structural_equal
 
 P = "(x,), R.Tensor((2, 3))"
@@ -104,3 +105,18 @@ def test_equal_weights_make_equal_operations() -> None:
     )
     module = EliminateCommonSubexpr()(parse_module(text, env=env))
     assert module.script().count("R.linear") == 1
+
+
+def test_two_views_of_one_weight_are_one_without_reading_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = module_of("y = R.add(x, z)")
+    base = np.random.default_rng(0).normal(size=(4, 2, 3)).astype(np.float32)
+    eliminator = _Eliminator(module)
+    table = eliminator.builder.weights
+    views = [table.add("w", base.reshape(8, 3)) for _ in range(2)]
+    other = table.add("w", base.reshape(8, 3).copy())
+    monkeypatch.setattr(Weight, "digest", property(lambda self: id(self)))
+    keys = [eliminator.constant_key(c) for c in (*views, other)]
+    assert keys[0] == keys[1]
+    assert keys[2] != keys[0]
