@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from ..support.display import as_html, show_text
-from ..support.node import Node, node, replace, walk
+from ..support.node import Node, children, node, replace, walk
 from ..support.other_names import OtherName
 from ..support.remembered import remembered
 from .buffer import Buffer
-from .expr import Expr, Var
+from .expr import Expr, IntImm, Var
 from .printer import HEADER, print_func
 from .stmt import Block, BlockRealize, Stmt
 from .visitor import stored_buffer
@@ -78,6 +78,8 @@ class PrimFunc(Node):
         for p in self.buffers:
             exprs: tuple[Expr, ...] = (*p.shape, *p.strides, p.elem_offset)
             for e in exprs:
+                if isinstance(e, IntImm):
+                    continue
                 for n in walk(e):
                     if isinstance(n, Var) and id(n) not in scalars:
                         seen.setdefault(id(n), n)
@@ -116,5 +118,20 @@ class PrimFunc(Node):
 @remembered
 def _written(func: PrimFunc) -> tuple[Buffer, ...]:
     """What ``written`` gives."""
-    stored = {id(b) for n in walk(func.body, (Buffer,)) if (b := stored_buffer(n)) is not None}
+    stored = {id(b) for b in _stored(func.body)}
     return tuple([b for b in func.buffers if id(b) in stored])
+
+
+@remembered
+def _stored(s: Stmt) -> tuple[Buffer, ...]:
+    """The buffers that a statement writes. A primitive makes few new statements of a function:
+    only those are looked at."""
+    found: dict[int, Buffer] = {}
+    for child in children(s):
+        if isinstance(child, Stmt):
+            found.update((id(b), b) for b in _stored(child))
+        else:
+            nodes = walk(child, (Buffer,))
+            found.update((id(b), b) for n in nodes if (b := stored_buffer(n)) is not None)
+    own = stored_buffer(s)
+    return (*found.values(), *(() if own is None else (own,)))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ....support.errors import DependenceError, LoopKindError, ScheduleValueError
 from ....support.node import replace, walk
 from ...analysis.affine import is_independent, loop_bounds
+from ...analysis.anywhere import anywhere
 from ...analysis.block_kinds import axis_bindings, binds, reads_other_instances
 from ...analysis.certain_writes import covered_within
 from ...analysis.hidden_accesses import require_declared
@@ -43,6 +44,9 @@ THREAD_AXES = (
     "threadIdx.z",
     "vthread",
 )
+
+
+_CALLS = anywhere(lambda n: isinstance(n, ExternCall))
 
 
 class LoopKinds(ScheduleState):
@@ -117,7 +121,9 @@ class LoopKinds(ScheduleState):
                             B[vi, vj] = A[vi, vj] + T.float32(1)
         """
         path = find_loop(self._functions[loop.func_name], loop.var, "vectorize")
-        called = {n.symbol for n in walk(loop_of(path)) if isinstance(n, ExternCall)}
+        found = loop_of(path)
+        nodes = walk(found) if _CALLS.within(found) else ()
+        called = {n.symbol for n in nodes if isinstance(n, ExternCall)}
         self._note(one_by_one=", ".join(sorted(called)) or None)
         self._set_kind(loop, "vectorized")
 
