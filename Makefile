@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 TORCH  := torch==2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-load bench-minutes bench-model bench-operators bench-serving bench-torch-compile bench-tune cliffs coverage damaged-files fuzz-schedules mutants mutated-onnx numerics onnx-suite opinfo prove random-graphs random-programs ulp clean
+.PHONY: help venv demo test lint bench bench-bandwidth bench-compile bench-ir bench-load bench-minutes bench-model bench-operators bench-serving bench-torch-compile bench-tune cliffs coverage coverage-cold damaged-files fuzz-schedules mutants mutated-onnx numerics onnx-suite opinfo prove random-graphs random-programs ulp clean
 
 help:            ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ cliffs: $(VENV)/.stamp  ## random small programs beside the roofline and eager P
 
 coverage: $(VENV)/.stamp  ## models of torchvision, timm and transformers, into docs/coverage.md (MATCH=regex)
 	$(BIN)/python -m burnish.tests.models_of_others.run --match '$(MATCH)' --jobs $(or $(JOBS),2)
+
+coverage-cold: $(VENV)/.stamp  ## what the slowest of these cost to compile from nothing, into docs/coverage.md
+	$(BIN)/python -m burnish.tests.models_of_others.cold --machine '$(MACHINE)'
 
 damaged-files: $(VENV)/.stamp  ## damaged saved models and caches: right, refused or made anew (N= SEED=)
 	$(BIN)/python -m burnish.tests.fuzz.damaged_files --count $(or $(N),2000) --seed $(or $(SEED),0)

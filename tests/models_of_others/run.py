@@ -26,11 +26,11 @@ import torch
 
 from .case import TOLERANCE, Case, Outcome, check_dynamic, check_static, prepared
 from .cases import BY_NAME, CASES
+from .cold import PAGE, parted
 
 LIMIT_SECONDS = 600
 LIMIT_BYTES = 12 << 30
 DATA = Path(__file__).with_name("outcomes.json")
-PAGE = Path(__file__).parents[2] / "docs" / "coverage.md"
 HEAD = """# Models that others wrote
 
 `make coverage` compiles models of torchvision, timm and transformers and compares them with eager
@@ -140,15 +140,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         known[result["name"]] = result
         ordered = {case.name: known[case.name] for case in CASES if case.name in known}
         given.data.write_text(json.dumps(ordered, indent=1) + "\n")
-    PAGE.write_text(page(json.loads(given.data.read_text()), given.machine))
+    _, cold = parted(PAGE.read_text())
+    PAGE.write_text(page(json.loads(given.data.read_text()), given.machine) + "\n" + cold)
     return 0
 
 
 def page(outcomes: dict[str, dict[str, Any]], machine: str = "") -> str:
-    """The document: how many agree, a line for each model, the slowest to compile."""
+    """The document: how many agree, and a line for each model."""
     rows = list(outcomes.values())
     agree = sum(not r["static"] and not r["dynamic"] for r in rows)
-    slow = sorted(rows, key=lambda r: -r["compile_seconds"])[:10]
     where = f", on {machine}" if machine else ""
     parts = [
         HEAD.format(
@@ -160,9 +160,6 @@ def page(outcomes: dict[str, dict[str, Any]], machine: str = "") -> str:
     ]
     parts += ["|---|---|---|---:|---:|---:|---:|"]
     parts += [_row(r) for r in rows]
-    parts += ["", "## The ten slowest to compile", "", "| model | compile, s | kernels |"]
-    parts += ["|---|---:|---:|"]
-    parts += [f"| {r['name']} | {r['compile_seconds']:.1f} | {r['kernels']} |" for r in slow]
     return "\n".join(parts) + "\n"
 
 
