@@ -43,6 +43,7 @@ from .tensorir.expr import (
     logical_not,
 )
 from .tensorir.expr import cast as _cast
+from .tensorir.expr import div as div
 from .tensorir.expr import logical_or as logical_or
 from .tensorir.expr import max_value as _max_value
 from .tensorir.expr import maximum as maximum
@@ -54,6 +55,7 @@ from .tensorir.stages.stage import Stage, StageAxis, ThreadAxis, thread_axis
 from .tensorir.stages.stage_schedule import StageSchedule, create_schedule
 
 size_var = var
+truncdiv = div
 Schedule = StageSchedule
 
 
@@ -160,10 +162,10 @@ __all__ = [
     "CommReducer", "ComputeOp", "ReduceAxis", "Schedule", "Stage", "StageAxis", "StageSchedule",
     "Tensor", "TensorSlice", "ThreadAxis", "abs", "all", "any", "atan", "atan2", "call_extern",
     "cast", "ceil", "comm_reducer", "compute", "const", "copysign", "cos", "create_prim_func",
-    "create_schedule", "erf", "exp", "exp2", "expm1", "floor", "floordiv", "floormod", "fma",
+    "create_schedule", "div", "erf", "exp", "exp2", "expm1", "floor", "floordiv", "floormod", "fma",
     "fmod", "if_then_else",
     "isfinite", "isinf", "isnan", "log", "log1p", "log2", "logical_and", "logical_not",
     "logical_or", "max", "max_value", "maximum", "min", "min_value", "minimum", "placeholder",
     "pow", "power", "prod", "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "size_var",
-    "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis", "trunc", "var",
+    "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis", "trunc", "truncdiv", "var",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from ..tensorir.schedule import Schedule as TensorSchedule
 from ..tensorir.stages.stage_schedule import StageSchedule
 from ..tensorir.verify import verify_func
 from ..tensorir.verify_bounds import verify_bounds
+from ..tensorir.verify_parallel import verify_parallel
 from ..tensorir.verify_regions import verify_regions
 from ..vm.disassembler import print_program
 from ..vm.program import Program
@@ -91,7 +92,7 @@ def build(
         raise BurnishError("The module has no functions; there is nothing to build.")
     for func in module.prim_funcs.values():
         if not func.attr(LEGALIZED):  # those are the compiler's own
-            verify_regions(verify_bounds(verify_func(func)))
+            verify_parallel(verify_regions(verify_bounds(verify_func(func))))
     if module.graph_functions:
         made = compile_module(
             module,

@@ -91,10 +91,10 @@ class Expr(Node):
         return mul(other, self)
 
     def __truediv__(self, other: ExprLike) -> Expr:
-        return div(self, other)
+        return quotient(self, other)
 
     def __rtruediv__(self, other: ExprLike) -> Expr:
-        return div(other, self)
+        return quotient(other, self)
 
     def __floordiv__(self, other: ExprLike) -> Expr:
         return floordiv(self, other)
@@ -717,6 +717,24 @@ def mul(a: ExprLike, b: ExprLike) -> Expr:
 def div(a: ExprLike, b: ExprLike) -> Expr:
     """True division: of floats exactly, of integers truncating (as in C)."""
     a, b = paired(a, b)
+    return Div(a, b)
+
+
+def quotient(a: ExprLike, b: ExprLike, words: str = "te") -> Expr:
+    """What ``a / b`` is, where one of them is a float. Raises DTypeError for two integers, whose
+    quotient may be one of three; ``words`` is where their names are (te or T)."""
+    a, b = paired(a, b)
+    if a.dtype.scalar.is_integer and b.dtype.scalar.is_integer:
+        cast_of_a = 'T.Cast("float32", a)' if words == "T" else 'te.cast(a, "float32")'
+        raise DTypeError(
+            f"{a.dtype} / {b.dtype}",
+            (
+                f"a // b, {words}.floordiv(a, b) (rounds down)",
+                f"{words}.truncdiv(a, b) (towards zero)",
+                f"{cast_of_a} / b (a float)",
+            ),
+            what="for the quotient of two integers",
+        )
     return Div(a, b)
 
 

@@ -15,6 +15,7 @@ from ..support.errors import DTypeError, nearest
 from .block_parser import BLOCK_WORDS, Context
 from .buffer import Buffer
 from .expr import (
+    FLOAT32,
     INDEX,
     Broadcast,
     Call,
@@ -41,6 +42,7 @@ from .stmt import (
     Stmt,
     seq,
 )
+from .store_values import converts, refused_store
 from .text_values import ELSEWHERE, BufferDecl, FreshVar, Value, describe, no_part
 
 _LOOP_WORDS = {
@@ -330,10 +332,12 @@ class StmtParser(ExternParser):
 
     def stored(self, node: ast.expr, buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
         """The value of a store: a bare literal takes the buffer's dtype, a scalar the lanes of the
-        index, and a number of another dtype is converted.
+        index, and a number of another dtype is converted, but for a float to an integer.
         """
         wanted = buffer.dtype.with_lanes(indices[-1].dtype.lanes if indices else 1)
         value = self.value(node)
+        if isinstance(value, float) and wanted.scalar.is_integer and not value.is_integer():
+            raise self.error(node, refused_store(buffer.name, wanted, FLOAT32))
         if isinstance(value, bool | int | float):
             return const(value, wanted).with_span(self.span(node))
         value = self.expr(node) if not isinstance(value, Expr) else value
@@ -343,16 +347,11 @@ class StmtParser(ExternParser):
             and value.dtype.lanes == 1
         ):
             return Broadcast(value, wanted.lanes).with_span(self.span(node))
-        if value.dtype is not wanted:
-            scalars = (value.dtype.scalar, wanted.scalar)
-            if value.dtype.lanes == wanted.lanes and not any(d.is_bool for d in scalars):
-                return cast(value, wanted).with_span(self.span(node))
-            raise self.error(
-                node,
-                f"Expected a value of dtype {wanted}, the buffer's; found {value.dtype}. "
-                f'Convert it with T.Cast("{wanted}", ...).',
-            )
-        return value
+        if value.dtype is wanted:
+            return value
+        if value.dtype.lanes != wanted.lanes or not converts(value.dtype.scalar, wanted.scalar):
+            raise self.error(node, refused_store(buffer.name, wanted, value.dtype))
+        return cast(value, wanted).with_span(self.span(node))
 
     def vstore(self, call: ast.Call, func: ast.Attribute) -> Stmt:
         """``A.vstore([indices], value, predicate=lanes)``."""

@@ -24,7 +24,7 @@ from ..support.source import Source, Span
 from . import expr as e
 from .arith.analyzer import Analyzer
 from .buffer import Buffer, Range, ravel, unravel
-from .expr import BOOL, INDEX, Expr, IntImm, Var, as_expr, const, paired, sub
+from .expr import BOOL, INDEX, Expr, IntImm, Var, as_expr, const, paired, quotient, sub
 from .function import PrimFunc
 from .intrinsics import INTRINSICS, call_intrin
 from .text_values import (
@@ -244,6 +244,8 @@ class ValueParser:
                 if type(op) is ast.Div and result == int(result) and type(a) is type(b) is int
                 else result
             )
+        if type(op) is ast.Div:
+            return quotient(a, b, "T")
         a, b = paired(a, b)
         if isinstance(build, str):
             logical = (

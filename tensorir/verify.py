@@ -31,6 +31,7 @@ from .stmt import (
     SeqStmt,
     Stmt,
 )
+from .store_values import refused_store
 from .visitor import free_vars, own_pointers
 
 STATEMENTS = (BufferStore, For, BlockRealize, SeqStmt, IfThenElse, LetStmt, Evaluate, Allocate)
@@ -333,9 +334,7 @@ def verify_stores(func: PrimFunc) -> None:
             wanted = n.buffer.dtype.with_lanes(_lanes(n))
             if n.value.dtype is not wanted:
                 law = "a stored value has the dtype of its buffer and the lanes of its index"
-                raise _broken(
-                    func, law, f"a value of dtype {n.value.dtype} stored into {wanted}", n
-                )
+                raise _broken(func, law, refused_store(n.buffer.name, wanted, n.value.dtype), n)
 
 
 def verify_regions(func: PrimFunc) -> None:

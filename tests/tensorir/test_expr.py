@@ -261,3 +261,14 @@ def test_equality_is_a_comparison_or_a_truth() -> None:
     assert repr(n == 0) == "n == 0"
     with pytest.raises(DTypeError, match="Expected a value"):
         as_expr(n == "eight")
+
+
+@pytest.mark.parametrize(("a", "b"), [(IntImm(7), 2), (7, IntImm(2)), (Var("n"), Var("m"))])
+def test_integers_have_no_quotient_of_one_meaning(a: Expr, b: Expr) -> None:
+    with pytest.raises(DTypeError, match=r"te\.floordiv.*te\.truncdiv.*te\.cast.*int64 / int64"):
+        a / b
+
+
+def test_an_integer_beside_a_float_has_a_quotient() -> None:
+    assert (Var("n") / 2.0).dtype == "float32"
+    assert (1 / X).dtype == X.dtype

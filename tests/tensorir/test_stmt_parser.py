@@ -239,7 +239,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("B[0:4] = A[0:i4]", "The name 'i4' is not defined", "i4"),
     ("for i in range(4):\n    B[0:i] = A[0:i]", "a constant number of lanes", "0:i"),
     ("B[:4] = A[0:4]", "The vector of an access has a start and an end", ":4"),
-    ("B[0:4] = A[0:8]", "Expected a value of dtype float32x4, the buffer's", "A[0:8]"),
+    ("B[0:4] = A[0:8]", "Expected a value of dtype float32x4, as the buffer", "A[0:8]"),
     # memory
     (
         "C = T.alloc_buffer((16,), scope='wmma.a')\nC[0] = 1.0",
@@ -290,12 +290,60 @@ def test_a_mistake_is_shown_under_its_line(body: str, message: str, place: str) 
         assert line[begin:end] == place
 
 
-def test_a_stored_number_is_converted() -> None:
-    func = parse_func("""
-@T.prim_func
-def f(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float16"), C: T.Buffer((4,), "int8")):
-    B[0] = A[0] + 1
-    C[1] = A[1]
-""")
-    assert 'B[0] = T.Cast("float16", A[0] + T.float32(1))' in func.script()
-    assert 'C[1] = T.Cast("int8", A[1])' in func.script()
+_KINDS = (
+    "F: T.Buffer((8,), 'float32'), H: T.Buffer((8,), 'float16'), N: T.Buffer((8,), 'int32'), "
+    "U: T.Buffer((8,), 'uint8'), P: T.Buffer((8,), 'bool')"
+)
+
+
+def _stored(line: str) -> str:
+    text = f"@T.prim_func\ndef f({_KINDS}):\n  for i in range(8):\n    {line}\n"
+    return parse_func(text).script().strip().splitlines()[-1].strip()
+
+
+@pytest.mark.parametrize(
+    ("line", "made"),
+    [
+        ("H[i] = F[i] + 1", 'H[i] = T.Cast("float16", F[i] + T.float32(1))'),
+        ("F[i] = H[i]", 'F[i] = T.Cast("float32", H[i])'),
+        ("F[i] = N[i]", 'F[i] = T.Cast("float32", N[i])'),
+        ("F[i] += i", 'F[i] = F[i] + T.Cast("float32", i)'),
+        ("N[i] = i", 'N[i] = T.Cast("int32", i)'),
+        ("U[i] = N[i]", 'U[i] = T.Cast("uint8", N[i])'),
+        ("N[i] = 2.0", "N[i] = T.int32(2)"),
+        ("N[i] = T.Cast('int32', F[i])", 'N[i] = T.Cast("int32", F[i])'),
+    ],
+)
+def test_a_store_converts(line: str, made: str) -> None:
+    assert _stored(line) == made
+
+
+@pytest.mark.parametrize(
+    ("line", "buffer", "wanted", "found"),
+    [
+        ("N[i] = F[i]", "N", "int32", "float32"),
+        ("N[i] = F[i] / 2", "N", "int32", "float32"),
+        ("N[i] += 0.5", "N", "int32", "float32"),
+        ("N[i] += H[i]", "N", "int32", "float16"),
+        ("N[i] = 0.5", "N", "int32", "float32"),
+        ("N[i] = T.float32(2)", "N", "int32", "float32"),
+        ("N[i] = T.max(i, 0.5)", "N", "int32", "float32"),
+        ("U[i] = T.if_then_else(i > 1, N[i], F[i])", "U", "uint8", "float32"),
+        ("N.vstore([T.Ramp(0, 1, 8)], F[0:8])", "N", "int32x8", "float32x8"),
+        ("N[i] = P[i]", "N", "int32", "bool"),
+        ("P[i] = F[i]", "P", "bool", "float32"),
+    ],
+)
+def test_a_store_drops_nothing_by_itself(line: str, buffer: str, wanted: str, found: str) -> None:
+    with pytest.raises(ParseError) as caught:
+        _stored(line)
+    message = caught.value.message
+    assert f"dtype {wanted}, as the buffer {buffer!r} has; found {found}" in message
+    assert f'T.Cast("{wanted}", x)' in message
+    assert ("T.floordiv(a, b)" in message) is ("float" in found and "int" in wanted)
+
+
+@pytest.mark.parametrize("line", ["N[i] = i / 2", "F[i] = N[i] / 2", "N[i] /= 2", "N[i / 2] = 0"])
+def test_integers_have_no_quotient_of_one_meaning(line: str) -> None:
+    with pytest.raises(ParseError, match=r"T\.floordiv.*T\.truncdiv.*T\.Cast.*int(32|64) / int"):
+        _stored(line)

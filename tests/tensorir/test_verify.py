@@ -188,10 +188,13 @@ BROKEN = {
         lowered(BufferStore(A, e.Broadcast(FloatImm(0.0), 8), (V8,), TRUE)),
         "a predicate of dtype bool",
     ),
-    "a value of another dtype": (lowered(store(ONE)), "a value of dtype int64 stored into float32"),
+    "a value of another dtype": (
+        lowered(store(ONE)),
+        "dtype float32, as the buffer 'A' has; found int64",
+    ),
     "a scalar stored at a vector": (
         lowered(store(FloatImm(0.0), V8)),
-        "a value of dtype float32 stored into float32x8",
+        "dtype float32x8, as the buffer 'A' has; found float32",
     ),
     "a region of too many ranges": (
         scheduled(block(reads=(point(ZERO, ndim=2),))),
