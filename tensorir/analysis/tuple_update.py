@@ -12,7 +12,10 @@ that order leaves some apart undecided (it looks at the elements and not at thei
 first, or the last, of equal ones is chosen in the order of the program; partial results keep that
 order by a value that grows along it, the ``place``, which ``rfactor`` looks for.
 
-A NaN is in no order: a choice of floats by comparisons means what it says where none is NaN.
+A NaN is in no order: after comparisons alone, what a choice of floats finds among NaNs depends on
+how terms are grouped, whoever groups them, and it means what it says where none is NaN. A condition
+that asks for NaN (``isnan(V[i]) or V[i] >= A[i, k]``) is tried with NaNs too, so that what it finds
+is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...support.node import walk
+from ...support.node import Node, walk
 from ..arith import expr_key
 from ..buffer import Buffer
 from ..expr import (
@@ -56,6 +59,8 @@ Table = dict[tuple[tuple[int, ...], tuple[int, ...]], bool]
 """Whether the first of two tuples is chosen."""
 _MOST = 3
 """Values that a condition may compare: orders of so many are tried out."""
+_NAN = 3
+"""Among the values 0, 1 and 2 that are tried."""
 _COMPARE: dict[type[CompareOp], Callable[[int], bool]] = {
     EQ: lambda sign: sign == 0,
     NE: lambda sign: sign != 0,
@@ -279,7 +284,8 @@ class _Match:
     def _ordered(self, conditions: dict[int, Expr], compared: list[int]) -> Choice | None:
         if len(compared) > _MOST or not compared:
             raise NoCombination(f"its condition compares {len(compared)} values")
-        points = list(itertools.product(range(3), repeat=len(compared)))
+        asked = {i for c in conditions.values() for n in walk(c) for i in self._asked(n)}
+        points = list(itertools.product(*[range(_NAN + (i in asked)) for i in compared]))
         tables = {i: self._table(c, compared, points) for i, c in conditions.items()}
         main = self._main(tables, compared)
         table, held = tables[main], conditions[main]
@@ -335,24 +341,51 @@ class _Match:
                 return self._holds(a, at) or self._holds(b, at)
             case Not(a):
                 return not self._holds(a, at)
+        found = self._compares(c, at)
+        if found is None:
+            raise NoCombination(
+                "its condition is more than comparisons of elements with their terms and isnan of "
+                "them, joined by and, or, not"
+            )
+        return found
+
+    def _compares(self, c: Expr, at: dict[int, tuple[int, int]]) -> bool | None:
+        """What a comparison of an element with its term gives, and a question for NaN; None for
+        all else."""
+        match c:
+            case Call("isnan", (a,)) if (place := self._place(a)) is not None:
+                i, side = place
+                return at.get(i, (0, 0))[side] == _NAN
             case CompareOp(a=a, b=b):
-                for i, (own, other) in enumerate(zip(self.own, self.other, strict=True)):
-                    x, y = at.get(i, (0, 0))
-                    if a is own and b is other:
-                        return _COMPARE[type(c)](x - y)
-                    if a is other and b is own:
-                        return _COMPARE[type(c)](y - x)
-        raise NoCombination(
-            "its condition is more than comparisons of elements with their terms, joined by and, "
-            "or, not"
-        )
+                first, second = self._place(a), self._place(b)
+                if first is None or second is None or first[0] != second[0] or first == second:
+                    return None
+                values = at.get(first[0], (0, 0))
+                if _NAN in values:
+                    return type(c) is NE
+                return _COMPARE[type(c)](values[first[1]] - values[second[1]])
+        return None
+
+    def _place(self, e: Expr) -> tuple[int, int] | None:
+        """Which value a variable is, and of which side."""
+        for i, (own, other) in enumerate(zip(self.own, self.other, strict=True)):
+            if e is own or e is other:
+                return i, int(e is other)
+        return None
+
+    def _asked(self, n: Node) -> list[int]:
+        """The value of which a part of a condition asks whether it is NaN."""
+        place = self._place(n.args[0]) if isinstance(n, Call) and n.op == "isnan" else None
+        return [] if place is None else [place[0]]
 
     def _require_extreme(self, position: int, at: int, table: Table) -> None:
-        """A maximum or minimum that the condition looks at is the value that it chooses."""
+        """A maximum or minimum that the condition looks at is the value that it chooses; both are
+        NaN where one of their operands is."""
         value = self.values[position]
         sign = 1 if isinstance(value, Max) else -1 if isinstance(value, Min) else 0
         for (a, b), keeps in table.items():
-            if not sign or (a[at] != b[at] and ((a[at] - b[at]) * sign > 0) is not keeps):
+            x, y = (sign * _NAN if v == _NAN else v for v in (a[at], b[at]))
+            if not sign or (x != y and ((x - y) * sign > 0) is not keeps):
                 raise NoCombination(
                     f"the value of {self.buffers[position].name!r} is not the one that the "
                     "condition chooses"

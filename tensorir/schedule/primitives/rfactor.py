@@ -63,15 +63,20 @@ class Rfactor(ScheduleState):
         the index too (``x[1] > y[1] or (x[1] == y[1] and x[0] < y[0])``: the lowest of equal ones)
         any regrouping does; where it does not (``x[1] >= y[1]``: the first), partial results are
         compared by the index as well, which must grow with the reduce loops as they stand, and
-        begin below 0 (NotReductionBlockError). Elements that are NaN are in no order, and which is
-        found may change.
+        begin below 0 (NotReductionBlockError).
+
+        With a NaN among the elements, ``x[1] >= y[1]`` is not associative: what is found then
+        depends on how the terms are grouped, and changes with the grouping. Nothing can tell
+        beforehand, so this is not refused. A condition that asks for NaN has an order with it, and
+        finds the same: ``isnan(x[1]) or x[1] >= y[1]`` the first NaN, ``isnan(y[1]) or
+        x[1] >= y[1]`` (the value chosen by it too) the greatest of the numbers.
 
         Requires:
 
         - a reduction block whose update is a sum, product, max or min of its own element and a
           term, beginning with the neutral element; or of several values together, each such an
-          update, or all of them chosen by a condition that compares own elements with terms, an
-          order of all tuples (NotReductionBlockError);
+          update, or all of them chosen by a condition that compares own elements with terms, and
+          may ask whether they are NaN, an order of all tuples (NotReductionBlockError);
         - ``factor_axis`` from -(d + 1) to d for a buffer of d dimensions (ScheduleValueError);
         - one block below the loop, and no other user of its buffer below a reduce loop; a serial
           loop from 0 over reduce axes alone, of an extent that depends on no other loop; no loop

@@ -70,6 +70,9 @@ def test_values_side_by_side() -> None:
         ("V[vi] > a or (V[vi] == a and I[vi] < k)", None),
         ("V[vi] > a or (V[vi] == a and I[vi] <= k)", None),
         ("V[vi] < a or (V[vi] == a and not (I[vi] < k))", None),
+        ("T.isnan(V[vi]) or V[vi] >= a", True),
+        ("T.isnan(a) or V[vi] >= a", True),
+        ("not (T.isnan(a) or V[vi] <= a)", False),
     ],
 )
 def test_which_of_equal_elements_stays(condition: str, keeps_first: bool | None) -> None:
@@ -112,7 +115,7 @@ def test_partial_results_are_told_apart_by_the_place() -> None:
         ),
         (
             lambda: block("T.Select(V[vi] + a > a, I[vi], k)", "T.max(V[vi], a)"),
-            "more than comparisons of elements with their terms",
+            "more than comparisons of elements with their terms and isnan of them",
         ),
         (
             lambda: block("T.Select(vi > 2, I[vi], k)", "T.max(V[vi], a)"),
@@ -128,6 +131,17 @@ def test_partial_results_are_told_apart_by_the_place() -> None:
                 "T.Select(V[vi] > a or I[vi] > k, V[vi], a)",
             ),
             "its condition is no order of the values",
+        ),
+        (
+            lambda: block("T.Select(T.isnan(a) or V[vi] >= a, I[vi], k)", "T.max(V[vi], a)"),
+            "is not the one that the condition chooses",
+        ),
+        (
+            lambda: block(
+                "T.Select(T.isnan(V[vi]) or V[vi] > a, I[vi], k)",
+                "T.Select(T.isnan(V[vi]) or V[vi] > a, V[vi], a)",
+            ),
+            "of equal values it keeps now the one and now the other",
         ),
         (
             lambda: block("I[vi] + k", "V[vi] + a", ("T.int32(0)", "A[0, 0]")),

@@ -275,13 +275,14 @@ def arg(condition: str, place: str = 'T.Cast("int32", vk)', first: int = -1) -> 
     return parse_func(text.replace("CONDITION", condition))
 
 
-def ties(func: PrimFunc, sch: Schedule) -> None:
+def ties(func: PrimFunc, sch: Schedule, nans: float = 0.0) -> None:
     """Both find the same element of rows with many equal ones."""
     rng = np.random.default_rng(0)
     before, after = burnish.build(func)["main"], burnish.build(sch.func)["main"]
     for n in range(12):
         a = rng.integers(-1, 2, (5, 24)).astype(np.float32)
         a[:2] = -np.inf if n == 3 else a[:2]
+        a[rng.random(a.shape) < nans] = np.nan
         one, other = [(np.zeros(5, np.int32), np.zeros(5, np.float32)) for _ in range(2)]
         before(a, *one)
         after(a, *other)
@@ -308,6 +309,41 @@ def test_rfactor_of_argmax_keeps_which_of_equal_elements_is_found(
     assert sch.get(partial).name == "R_rf"
     ties(func, sch)
     assert_replays(func, sch)
+
+
+@pytest.mark.parametrize(
+    ("condition", "value"),
+    [
+        ("T.isnan(V[vi]) or V[vi] >= A[vi, vk]", "T.max(V[vi], A[vi, vk])"),
+        (
+            "T.isnan(A[vi, vk]) or V[vi] >= A[vi, vk]",
+            "T.Select(T.isnan(A[vi, vk]) or V[vi] >= A[vi, vk], V[vi], A[vi, vk])",
+        ),
+    ],
+)
+@pytest.mark.parametrize("which", [0, 1])
+def test_rfactor_keeps_what_a_condition_that_asks_for_nan_finds(
+    condition: str, value: str, which: int
+) -> None:
+    text = arg(condition).script().replace("T.max(V[vi], A[vi, vk])", value)
+    sch = Schedule(parse_func(text), seed=0)
+    func = sch.func
+    sch.rfactor(sch.split(sch.get_loops("R")[1], [None, 4])[which], 0)
+    ties(func, sch, nans=0.1)
+    assert_replays(func, sch)
+
+
+def test_a_comparison_alone_has_no_order_with_nan() -> None:
+    """Why what is found may change then: no regrouping of three terms finds the same."""
+
+    def combine(x: tuple[int, float], y: tuple[int, float]) -> tuple[int, float]:
+        return x[0] if x[1] >= y[1] else y[0], float(np.maximum(x[1], y[1]))
+
+    a, b, c, d = (0, np.nan), (1, 0.0), (2, 1.0), (3, 0.5)
+    in_order = combine(combine(combine(a, b), c), d)
+    regrouped = combine(combine(a, b), combine(c, d))
+    assert (in_order[0], regrouped[0]) == (3, 2)
+    assert "is not associative" in str(Schedule.rfactor.__doc__)
 
 
 def test_rfactor_of_argmax_again() -> None:
