@@ -24,6 +24,7 @@ from ..expr import (
     Var,
     all_of,
     const,
+    div,
     floordiv,
     min_value,
     mul,
@@ -105,7 +106,7 @@ def adaptive_pool(
         number = (
             const(float(count.value), wide) if isinstance(count, IntImm) else cast_expr(count, wide)
         )
-        return cast_expr(BufferLoad(found, indices) / number, x.dtype)
+        return cast_expr(div(BufferLoad(found, indices), number), x.dtype)
 
     shape = arranged(batch, channels, [IntImm(o, INDEX) for o in output_size], last=last)
     return compute(shape, mean, name)

@@ -25,6 +25,7 @@ from ..expr import (
     IntImm,
     Var,
     const,
+    div,
     maximum,
     min_value,
     minimum,
@@ -101,7 +102,7 @@ def avg_pool(
                 start = i * strides[d] - padding[2 * d]
                 number = number * (minimum(start + kernel[d], high) - maximum(start, low))
             count = cast_expr(number, wide)
-        return cast_expr(BufferLoad(sums, indices) / count, x.dtype)
+        return cast_expr(div(BufferLoad(sums, indices), count), x.dtype)
 
     return compute(sums.shape, mean, "avg_pool")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 
@@ -112,5 +113,25 @@ class Draw:
         if "tiled" in kind:
             outputs[at : at + 1] = [inputs[at] // factor, inputs[at] % factor]
         if "permuted" in kind:
+            self.rng.shuffle(outputs)
+        return IndexMap(inputs, tuple(outputs))
+
+    def shuffled_map(self, block: BlockHandle, where: tuple[str, int]) -> IndexMap:
+        """A map that puts the elements of one dimension of a buffer in another order, each at a
+        place of its own, as no analysis finds: ``(i * k + c) % n`` with ``k`` prime to ``n``."""
+        side, index = where
+        b = self.sch.get(block)
+        regions = b.writes if side == "write" else b.reads
+        sizes = [getattr(d, "value", 0) for d in regions[index].buffer.shape]
+        long = [d for d, n in enumerate(sizes) if n > 2]
+        if not long:
+            raise NoCandidateError
+        at = self.rng.choice(long)
+        n = sizes[at]
+        step = self.rng.choice([k for k in range(2, 2 * n) if math.gcd(k, n) == 1])
+        inputs = tuple([Var(f"i{k}") for k in range(len(sizes))])
+        outputs: list[Expr] = list(inputs)
+        outputs[at] = (inputs[at] * step + self.rng.randrange(n)) % n
+        if self.chance(0.3):
             self.rng.shuffle(outputs)
         return IndexMap(inputs, tuple(outputs))

@@ -412,8 +412,10 @@ def _pack(d: Draw) -> Arguments:
 def _transform_layout(d: Draw) -> Arguments:
     block = d.block()
     where, rank = d.buffer(block)
+    if d.chance(0.25):
+        return block, where, d.shuffled_map(block, where), None, True
     pad = d.rng.choice([None, None, 0.0, lambda *i: i[-1] % 3 - 1 if i else 2])
-    return block, where, d.index_map(rank), pad
+    return block, where, d.index_map(rank), pad, d.chance(0.1)
 
 
 def _set_scope(d: Draw) -> Arguments:

@@ -301,13 +301,16 @@ def _with_operands_padded(
     """The function with the intermediates grown that the grown axes index beyond their end."""
     wanted: dict[Buffer, list[Expr]] = {}
     before = {it.var: it.dom.extent for it in block.iter_vars}
+    known = Bounds()
     for load in [n for part in _parts(block) for n in walk(part)]:
         if not isinstance(load, BufferLoad) or load.buffer in (output, *func.params):
             continue
         for d, (index, size) in enumerate(zip(load.indices, load.buffer.shape, strict=True)):
             if not isinstance(index, Var) or index not in sizes:
                 continue
-            if same_extent(size, before[index]) and not same_extent(size, sizes[index]):
+            # It may reach further than the axis did, where another block was padded before.
+            reaches = same_extent(size, before[index]) or known.proves_le(before[index], size)
+            if reaches and not known.proves_le(sizes[index], size):
                 shape = wanted.setdefault(load.buffer, list(load.buffer.shape))
                 if shape[d] is not size and not same_extent(shape[d], sizes[index]):
                     shape[d] = maximum(shape[d], sizes[index])
@@ -318,8 +321,8 @@ def _with_operands_padded(
             func = pad_buffer(func, block, buffer, shape)
         except LayoutError as error:
             found = (
-                f"With the padding, {buffer.name!r} would be read out of bounds, and the block "
-                f"that writes it cannot fill it with zeros: {error.found}"
+                f"With the padding, {buffer.name!r} would be read out of bounds. Pad the block "
+                f"that writes it before; it cannot fill it with zeros: {error.found}"
             )
             raise fail(LayoutError, "pad_einsum", func, [block], found) from error
     return func

@@ -110,6 +110,58 @@ def test_axes_grow_one_after_the_other() -> None:
     assert_replays(func, sch)
 
 
+NORM = """
+S = T.alloc_buffer((5,))
+N = T.alloc_buffer((5, 7))
+for i, k in T.grid(5, 7):
+    with T.block("S"):
+        vi, vk = T.axis.remap("SR", [i, k])
+        with T.init():
+            S[vi] = T.float32(0)
+        S[vi] = S[vi] + A[vi, vk] * A[vi, vk]
+for i, k in T.grid(5, 7):
+    with T.block("N"):
+        vi, vk = T.axis.remap("SS", [i, k])
+        N[vi, vk] = A[vi, vk] * T.sqrt(S[vi] + T.float32(1))
+for i, k in T.grid(5, 7):
+    with T.block("C"):
+        vi, vk = T.axis.remap("SS", [i, k])
+        C[vi, vk] = N[vi, vk]
+"""
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [("S", [8, 1]), ("N", [8, 1]), ("S", [8, 1])],
+        [("S", [8, 8]), ("N", [8, 16])],
+        [("N", [1, 16]), ("S", [1, 32]), ("S", [4, 1])],
+        [("S", [16, 1]), ("N", [8, 4]), ("N", [16, 8])],
+    ],
+)
+def test_rows_of_a_norm_that_were_padded_before_are_padded_again(
+    steps: list[tuple[str, list[int]]],
+) -> None:
+    sch = Schedule(program(NORM, A="(5, 7)", C="(5, 7)"), seed=0)
+    sch.cache_read("S", 0, "global", consumer_blocks=["S", "N"])
+    before = sch.func
+    for block, padding in steps:
+        sch.pad_einsum(block, padding)
+    verify_func(sch.func)
+    verify_bounds(sch.func)
+    assert_same(before, sch.func)
+    assert_same_natively(before, sch.func)
+
+
+def test_a_sum_that_an_operand_is_comes_first() -> None:
+    sch = Schedule(program(NORM, A="(5, 7)", C="(5, 7)"), seed=0)
+    sch.cache_read("S", 0, "global", consumer_blocks=["S", "N"])
+    with pytest.raises(LayoutError, match="'S' would be read out of bounds"):
+        sch.pad_einsum("N", [8, 1])
+    sch.pad_einsum("S", [8, 1])
+    sch.pad_einsum("N", [8, 1])
+
+
 def reduced(term: str, first: str = "T.float32(0)", combine: str = "{} + {}") -> PrimFunc:
     """``C[i]`` reduces ``term`` of copies of A and S over k."""
     return program(
