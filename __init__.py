@@ -94,28 +94,69 @@ _PUBLIC = {
 for a module itself."""
 
 _ELSEWHERE = {
+    "Call": "burnish.graph.Call",
+    "DataType": 'a string, such as "float32"',
+    "DataflowBlock": "burnish.graph.BindingBlock, with is_dataflow",
+    "ExternFunc": 'R.call_dps_packed("name", args, out_type)',
+    "Function": "burnish.graph.Function",
+    "GlobalVar": "burnish.graph.GlobalVar",
     "IRBuilder": "text: @I.ir_module and burnish.parse",
-    "cpu": "nothing: burnish runs on the CPU",
-    "dpl": "burnish.patterns",
+    "NDArray": "burnish.Tensor",
+    "PyExprMutator": "burnish.ExprMutator",
+    "PyExprVisitor": "burnish.ExprVisitor",
+    "SeqExpr": "burnish.graph.SeqExpr",
+    "ShapeExpr": "burnish.graph.ShapeExpr",
+    "TVMError": "burnish.errors.BurnishError",
+    "TensorStructInfo": "burnish.graph.tensor_type",
+    "Tuple": "burnish.graph.Tuple",
+    "Var": "burnish.graph.Var, and burnish.te.var for sizes",
+    "analysis": "burnish.graph.verify_module and burnish.transform",
+    "arith": "nothing: expressions are simplified where they are compiled",
     "const": "burnish.te.const in loops and burnish.graph.const in graphs",
     "contrib": "nothing; what is registered is called by name",
+    "convert": "nothing: Python's numbers and lists are taken as they are",
+    "cpu": "nothing: burnish runs on the CPU",
     "cuda": "nothing: burnish compiles for CPUs alone",
     "device": "nothing: burnish runs on the CPU",
     "dlight": "burnish.transform.DefaultSchedule",
+    "dpl": "burnish.patterns",
+    "error": "burnish.errors",
+    "exec_builder": "burnish.build",
+    "expr_functor": "burnish.ExprMutator and burnish.ExprVisitor, without a decorator",
+    "from_exported_program": "burnish.compile(module or exported program, (x,))",
+    "from_fx": "burnish.compile(module, (x,))",
+    "from_onnx": "burnish.compile(model or path)",
+    "get_default_pipeline": "burnish.build, which runs all passes",
     "get_global_func": "the function that register_func was given",
+    "get_pipeline": "burnish.build, which runs all passes",
+    "gpu": "nothing: burnish compiles for CPUs alone",
+    "instrument": "PrintAfter, TimePasses and VerifyEach of burnish.transform",
     "ir": "burnish.IRModule, burnish.transform and burnish.assert_structural_equal",
+    "load_module": "burnish.load for models, burnish.build(..., objects=) for code of others",
+    "max_value": "burnish.te.max_value",
     "meta_schedule": "burnish.tune_tir, and model.tune for whole models",
-    "NDArray": "burnish.Tensor",
+    "min_value": "burnish.te.min_value",
+    "ms": "burnish.tune_tir, and model.tune for whole models",
+    "mutator": "burnish.ExprMutator, without a decorator",
     "nd": "burnish.array, burnish.empty, burnish.Tensor; arrays of others are taken as they are",
+    "nn": "torch.nn, and burnish.compile",
+    "op": 'burnish.graph.op("add", x, y)',
+    "parser": "burnish.parse",
     "register_global_func": "burnish.register_func",
     "relax": "burnish.graph, burnish.BlockBuilder and R of burnish.script",
     "relay": "burnish.compile, which imports models",
+    "rpc": "the command burnish worker, which measures on other machines",
     "runtime": "burnish.array and burnish.VirtualMachine",
+    "s_tir": "burnish.Schedule, burnish.TensorIntrin and T of burnish.script",
+    "struct_info": "burnish.graph.type_of and burnish.graph.tensor_type",
     "structural_equal": "burnish.assert_structural_equal",
     "target": "burnish.Target",
+    "tensor": "burnish.array",
     "testing": "numpy.testing",
     "tir": "burnish.Schedule, burnish.TensorIntrin and T of burnish.script",
+    "tirx": "burnish.Schedule, burnish.TensorIntrin and T of burnish.script",
     "tvm": "burnish; docs/from_tvm.md has the names",
+    "visitor": "burnish.ExprVisitor, without a decorator",
 }
 """Names of other compilers, and what does it here."""
 
@@ -125,9 +166,8 @@ __all__ = ["__version__", *_PUBLIC]
 def __getattr__(name: str) -> object:
     place = _PUBLIC.get(name)
     if place is None:
-        known = _ELSEWHERE.get(name)
-        hint = f"; here it is {known} (docs/from_tvm.md)" if known else ""
-        raise AttributeError(f"module 'burnish' has no attribute {name!r}{hint}")
+        other_names = _import_module(".support.other_names", __name__)
+        raise other_names.not_in_module(__name__, name, _ELSEWHERE.get(name))
     path, colon, attribute = place.partition(":")
     module = _import_module(f".{path}", __name__)
     value = module if colon and not attribute else getattr(module, attribute or name)

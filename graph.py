@@ -37,7 +37,7 @@ from .graphir.expr import (
 from .graphir.op import all_ops, type_of
 from .graphir.type import ShapeType, TensorType, TupleType, Type, tensor_type
 from .graphir.verify import verify_module
-from .support.other_names import elsewhere
+from .support.other_names import not_in_module
 
 op = call_op
 const = constant
@@ -45,6 +45,12 @@ const = constant
 _ELSEWHERE = {
     "BlockBuilder": "burnish.BlockBuilder",
     "DataflowVar": "burnish.graph.Var",
+    "DataTypeImm": "a str, as attributes are",
+    "Expr": "burnish.graph.Value and burnish.graph.Atom",
+    "ExternFunc": 'burnish.graph.CallDPSPacked("name", args, out_type)',
+    "MatchCast": "R.match_cast of text, where sizes are known",
+    "ObjectStructInfo": "nothing: values are tensors, tuples and shapes",
+    "PrimValue": "a number, as attributes are, or a tensor of shape ()",
     "PyExprMutator": "burnish.ExprMutator",
     "PyExprVisitor": "burnish.ExprVisitor",
     "ShapeStructInfo": "burnish.graph.ShapeType",
@@ -53,10 +59,15 @@ _ELSEWHERE = {
     "VirtualMachine": "burnish.VirtualMachine",
     "build": "burnish.build",
     "DataflowBlock": "burnish.graph.BindingBlock, with is_dataflow",
+    "StringImm": "a str, as attributes are",
     "StructInfo": "burnish.graph.Type",
     "VarBinding": "burnish.graph.Binding",
     "analysis": "burnish.graph.verify_module and burnish.transform",
     "call_tir": "burnish.graph.CallDPS",
+    "call_dps_packed": "burnish.graph.CallDPSPacked",
+    "expr_functor": "burnish.ExprMutator and burnish.ExprVisitor, without a decorator",
+    "frontend": "burnish.compile, which imports models",
+    "get_shape_of": "burnish.graph.type_of(x).shape",
     "dpl": "burnish.patterns",
     "remove_all_unused": "burnish.transform.DeadCodeElimination",
     "transform": "burnish.transform",
@@ -65,7 +76,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise elsewhere("module 'burnish.graph'", name, _ELSEWHERE.get(name))
+    raise not_in_module("burnish.graph", name, _ELSEWHERE.get(name))
 
 
 __all__ = [

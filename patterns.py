@@ -38,6 +38,8 @@ from .graphir.patterns import (
 
 _ELSEWHERE = {
     "DFPattern": "Pattern",
+    "PatternMatchingRewriter": "rewrite_call, once for each pattern",
+    "ExprPattern": "is_const(number), or a condition: wildcard().where(f)",
     "is_call_packed": "is_call_dps_packed",
     "is_call_tir": "is_call_dps",
     "is_dfv": "is_var",

@@ -21,6 +21,7 @@ from .graphir.expr import Function
 from .graphir.module import IRModule
 from .graphir.parser import parse_module_class
 from .support.errors import ParseError, nearest
+from .support.other_names import not_in_module
 from .support.source import Source
 from .tensorir.function import PrimFunc
 from .tensorir.intrinsics import INTRINSICS
@@ -363,6 +364,22 @@ R = _R(
     is_open=True,
 )
 I = _I("I", (), ("module_attrs",), is_open=False)  # noqa: E741 - the name the field gives it
+
+_ELSEWHERE = {
+    "from_source": "burnish.parse",
+    "ir": "I",
+    "parse": "burnish.parse",
+    "parser": "burnish.parse",
+    "relax": "R",
+    "tir": "T",
+    "tirx": "T",
+}
+"""Names of TVM's script that are none here, and what does it."""
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise not_in_module("burnish.script", name, _ELSEWHERE.get(name))
+
 
 ir_module = I.ir_module
 prim_func = T.prim_func

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from .support.dtype import DType
-from .support.other_names import elsewhere
+from .support.other_names import not_in_module
 from .tensorir.compute import (
     ComputeOp,
     ReduceAxis,
@@ -56,6 +56,7 @@ from .tensorir.stages.stage_schedule import StageSchedule, create_schedule
 
 size_var = var
 truncdiv = div
+indexdiv, indexmod = floordiv, floormod
 Schedule = StageSchedule
 
 
@@ -68,11 +69,18 @@ def _function(name: str) -> Callable[..., Expr]:
     return function
 
 
+acos = _function("acos")
+acosh = _function("acosh")
+asin = _function("asin")
+asinh = _function("asinh")
+atanh = _function("atanh")
+cosh = _function("cosh")
 exp = _function("exp")
 exp2 = _function("exp2")
 expm1 = _function("expm1")
 log = _function("log")
 log2 = _function("log2")
+log10 = _function("log10")
 log1p = _function("log1p")
 sqrt = _function("sqrt")
 rsqrt = _function("rsqrt")
@@ -80,13 +88,14 @@ tanh = _function("tanh")
 erf = _function("erf")
 sigmoid = _function("sigmoid")
 sin = _function("sin")
+sinh = _function("sinh")
 cos = _function("cos")
 tan = _function("tan")
 atan = _function("atan")
 atan2 = _function("atan2")
 floor = _function("floor")
 ceil = _function("ceil")
-round = _function("round")
+nearbyint = round = _function("round")
 trunc = _function("trunc")
 abs = _function("abs")
 pow = power = _function("pow")
@@ -102,6 +111,11 @@ if_then_else = _function("if_then_else")
 def cast(value: ExprLike, dtype: str) -> Expr:
     """``value`` converted to ``dtype``."""
     return _cast(as_expr(value), dtype)
+
+
+def truncmod(a: ExprLike, b: ExprLike) -> Expr:
+    """The remainder of ``truncdiv``, which has the sign of ``a``."""
+    return as_expr(a) - div(a, b) * b
 
 
 def call_extern(dtype: str, symbol: str, *args: ExprLike) -> Expr:
@@ -149,23 +163,41 @@ _ELSEWHERE = {
     "extern_primfunc": "a T.prim_func of burnish.script",
     "gradient": "nothing: functions are compiled as they are",
     "hybrid": "a T.prim_func of burnish.script",
+    "logaddexp": "te.log1p(te.exp(-te.abs(a - b))) + te.maximum(a, b)",
+    "shift_left": "T.shift_left in text",
+    "shift_right": "T.shift_right in text",
+    "subtract": "burnish.topi.subtract of tensors, and - of expressions",
+    "tensor": "Tensor",
+    "trace": "burnish.register_func between kernels",
+    "Shuffle": "a T.prim_func of burnish.script",
+    "TensorComputeOp": "burnish.TensorIntrin, used by tensorize of burnish.Schedule",
+    "add": "burnish.topi.add of tensors, and + of expressions",
+    "bitwise_and": "&, and | and ^ beside it, or T.bitwise_and in text",
+    "clz": "T.clz in text",
+    "create_relax_prim_func": "create_prim_func",
+    "divide": "burnish.topi.divide of tensors, and / of expressions",
+    "multiply": "burnish.topi.multiply of tensors, and * of expressions",
+    "popcount": "T.popcount in text",
+    "q_multiply_shift": "integer arithmetic in int64, with a shift",
+    "reinterpret": "T.reinterpret in text",
     "scan": "a T.prim_func of burnish.script, with an opaque axis for the order of its steps",
 }
 """Names of TVM's te that are none here, and what does it."""
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise elsewhere("module 'burnish.te'", name, _ELSEWHERE.get(name))
+    raise not_in_module("burnish.te", name, _ELSEWHERE.get(name))
 
 
 __all__ = [
     "CommReducer", "ComputeOp", "ReduceAxis", "Schedule", "Stage", "StageAxis", "StageSchedule",
-    "Tensor", "TensorSlice", "ThreadAxis", "abs", "all", "any", "atan", "atan2", "call_extern",
-    "cast", "ceil", "comm_reducer", "compute", "const", "copysign", "cos", "create_prim_func",
-    "create_schedule", "div", "erf", "exp", "exp2", "expm1", "floor", "floordiv", "floormod", "fma",
-    "fmod", "if_then_else",
-    "isfinite", "isinf", "isnan", "log", "log1p", "log2", "logical_and", "logical_not",
-    "logical_or", "max", "max_value", "maximum", "min", "min_value", "minimum", "placeholder",
-    "pow", "power", "prod", "reduce_axis", "round", "rsqrt", "select", "sigmoid", "sin", "size_var",
-    "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis", "trunc", "truncdiv", "var",
+    "Tensor", "TensorSlice", "ThreadAxis", "abs", "acos", "acosh", "all", "any", "asin", "asinh",
+    "atan", "atan2", "atanh", "call_extern", "cast", "ceil", "comm_reducer", "compute", "const",
+    "copysign", "cos", "cosh", "create_prim_func", "create_schedule", "div", "erf", "exp", "exp2",
+    "expm1", "floor", "floordiv", "floormod", "fma", "fmod", "if_then_else", "indexdiv", "indexmod",
+    "isfinite", "isinf", "isnan", "log", "log1p", "log2", "log10", "logical_and", "logical_not",
+    "logical_or", "max", "max_value", "maximum", "min", "min_value", "minimum", "nearbyint",
+    "placeholder", "pow", "power", "prod", "reduce_axis", "round", "rsqrt", "select", "sigmoid",
+    "sin", "sinh", "size_var", "sqrt", "sum", "tag_scope", "tan", "tanh", "thread_axis", "trunc",
+    "truncdiv", "truncmod", "var",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from ..graphir.module import IRModule
 from ..graphir.passes.pass_list import PassList
@@ -44,8 +45,13 @@ class Executable:
     import_module = OtherName("build(..., objects=)")
     imported_modules = OtherName("nothing: code of others comes in by build(..., objects=)")
     get_source = OtherName("stages, the module after each stage")
-    stats = as_text = OtherName("program, which prints")
-    export_library = save = OtherName("a method of what burnish.compile(model) gives")
+    imports = OtherName("nothing: code of others comes in by build(..., objects=)")
+    inspect_source = OtherName("stages, the module after each stage")
+    jit = OtherName('lib["main"], or burnish.VirtualMachine(lib)')
+    stats = OtherName("program, which prints")
+    as_text = OtherName("program, which prints")
+    export_library = OtherName("a method of what burnish.compile(model) gives")
+    save = OtherName("a method of what burnish.compile(model) gives")
 
     def __post_init__(self) -> None:
         self.report.compiled = weakref.ref(self)
@@ -59,6 +65,11 @@ class Executable:
         count = len(self.program.kernels)
         names = ", ".join(self.module.functions)
         return f"<burnish executable of {names}: {count} kernel{'s' if count != 1 else ''}>"
+
+    def __call__(self, *args: object) -> NoReturn:
+        """Refused, with the functions to call."""
+        names = ", ".join(f"lib[{name!r}](...)" for name in self.module.functions)
+        raise ArgumentError(f"A library holds functions and is none: call {names}.")
 
     @property
     def vm(self) -> VirtualMachine:

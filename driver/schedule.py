@@ -27,6 +27,9 @@ _ELSEWHERE = {
     "read_at": "compute_at(cache_read(block, index, scope), loop)",
     "set_axis_separator": "nothing: memory of a CPU has one axis",
     "unsafe_hide_buffer_access": "nothing: what a block reads and writes is inferred and checked",
+    "get_child_sblocks": "get_child_blocks",
+    "get_sblock": "get_block",
+    "state": "func, or mod: a schedule is no more than its program and its trace",
     "write_at": "reverse_compute_at(cache_write(block, index, scope), loop)",
 }
 """Primitives of TVM that are none here, and what does it."""

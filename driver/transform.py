@@ -34,7 +34,7 @@ from ..graphir.passes.simplify_algebra import SimplifyAlgebra
 from ..graphir.passes.to_mixed_precision import ToMixedPrecision
 from ..support.errors import TuningError
 from ..support.module_pass import module_pass
-from ..support.other_names import elsewhere
+from ..support.other_names import not_in_module
 from ..support.passes import (
     Instrument,
     Pass,
@@ -137,20 +137,78 @@ Sequential = Pipeline
 """The name that TVM's programs know pipelines by."""
 
 _ELSEWHERE = {
+    "AdjustMatmulOrder": "burnish.patterns.rewrite_call",
+    "AllocateWorkspace": "nothing: burnish.build does it",
+    "AlterOpImpl": "ReplacePrimFuncs",
     "AnnotateTIROpPattern": "AnnotatePattern",
+    "ApplyPassToFunction": "module_pass",
+    "AttachGlobalSymbol": "nothing: burnish.build does it",
+    "BundleModelParams": "nothing: burnish.build does it",
+    "CallTIRRewrite": "nothing: burnish.build does it",
     "CanonicalizeBindings": "Canonicalize",
+    "ComputePrimValue": "nothing: burnish.build does it",
+    "ConvertBlocksToOpaque": "nothing: burnish.build lowers loops, burnish.lower shows them",
+    "ConvertLayout": "nothing: every compilation chooses layouts",
+    "ConvertToDataflow": "nothing: burnish.build does it",
+    "DataflowUseInplaceCalls": "nothing: memory is planned by every compilation",
+    "DecomposeOpsForInference": "LegalizeOps",
+    "DecomposeOpsForTraining": "nothing: burnish is for inference",
+    "DefaultGPUSchedule": "nothing: burnish runs on the CPU",
+    "ExpandMatmulOfSum": "burnish.patterns.rewrite_call",
+    "ExpandTupleArguments": "nothing: burnish.build does it",
+    "FastMathTransform": "precision= of burnish.compile",
+    "FlattenBuffer": "nothing: burnish.build lowers loops, burnish.lower shows them",
+    "FoldDataflowBlockOutput": "nothing: burnish.build does it",
+    "FunctionPass": "Pass",
     "FuseTIR": "FusePrimFuncs",
+    "Gradient": "nothing: burnish is for inference",
     "InlinePrivateFunctions": "InlineFunctions",
+    "KillAfterLastUse": "nothing: burnish.build does it",
     "LambdaLift": "nothing: graph functions have no closures",
     "LiftTransformParams": "nothing: constants are folded and packed by every compilation",
+    "LowerAllocTensor": "nothing: burnish.build does it",
+    "LowerOpaqueBlock": "nothing: burnish.build lowers loops, burnish.lower shows them",
+    "LowerRuntimeBuiltin": "nothing: burnish.build does it",
+    "LowerTVMBuiltin": "nothing: burnish.build lowers loops, burnish.lower shows them",
+    "LowerToLibraryDispatch": "nothing: burnish runs on the CPU",
+    "MergeCompositeFunctions": "FuseOpsByPattern",
     "MetaScheduleApplyDatabase": "ApplyDatabase",
+    "MetaScheduleTuneIRMod": "burnish.tune_tir, and model.tune for whole models",
     "MetaScheduleTuneTIR": "burnish.tune_tir",
+    "ModulePass": "Pass",
+    "Normalize": "nothing: burnish.build does it",
+    "NormalizeGlobalVar": "nothing: burnish.build does it",
+    "OptimizeLayoutTransform": "nothing: every compilation chooses layouts",
+    "PrintIR": "PrintAfter",
+    "RealizeVDevice": "nothing: burnish runs on the CPU",
+    "RemovePurityChecking": "nothing: burnish.build does it",
+    "RemoveUnusedOutputs": "DeadCodeElimination",
+    "RemoveUnusedParameters": "DeadCodeElimination",
+    "ReorderPermuteDimsAfterConcat": "burnish.patterns.rewrite_call",
+    "ReorderTakeAfterMatmul": "burnish.patterns.rewrite_call",
+    "RewriteCUDAGraph": "nothing: burnish runs on the CPU",
+    "RewriteDataflowReshape": "nothing: burnish.build does it",
+    "RunCodegen": "burnish.register_func, and calls of what is registered",
+    "Simplify": "nothing: burnish.build lowers loops, burnish.lower shows them",
+    "SpecializePrimFuncBasedOnCallSite": "nothing: burnish.build does it",
+    "SplitCallTIRByPattern": "FuseOpsByPattern",
+    "StaticPlanBlockMemory": "nothing: memory is planned by every compilation",
+    "StorageRewrite": "nothing: burnish.build lowers loops, burnish.lower shows them",
+    "ToNonDataflow": "nothing: burnish.build does it",
+    "TopologicalSort": "nothing: burnish.build does it",
+    "UnrollLoop": "nothing: burnish.build lowers loops, burnish.lower shows them",
+    "UpdateVDevice": "nothing: burnish runs on the CPU",
+    "VMBuiltinLower": "nothing: burnish.build does it",
+    "VMShapeLower": "nothing: burnish.build does it",
+    "VectorizeLoop": "nothing: burnish.build lowers loops, burnish.lower shows them",
+    "dataflowblock_pass": "module_pass",
+    "function_pass": "module_pass",
 }
 """Passes of TVM that have another name here."""
 
 
 def __getattr__(name: str) -> NoReturn:
-    raise elsewhere("module 'burnish.transform'", name, _ELSEWHERE.get(name))
+    raise not_in_module("burnish.transform", name, _ELSEWHERE.get(name))
 
 
 __all__ = [

@@ -80,6 +80,8 @@ class BlockBuilder:
     """
 
     finalize = OtherName("get()")
+    emit_match_cast = OtherName("nothing: types are known when a value is emitted")
+    get_unique_name = OtherName("nothing: the builder makes names unique")
     emit_normalized = OtherName("emit_binding(binding)")
     match_cast = OtherName("nothing: types are known when a value is emitted")
 

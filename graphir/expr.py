@@ -224,6 +224,9 @@ class Function(Node):
     name: str = "main"
     struct_info = OtherName("ret_type and the types of the params")
     ret_struct_info = OtherName("ret_type")
+    checked_type = OtherName("ret_type and the types of the params")
+    name_hint = OtherName("the name in mod.functions")
+    is_pure = OtherName("nothing: functions have no effects")
 
     def attr(self, key: str, default: Any = None) -> Any:
         for k, v in self.attrs:

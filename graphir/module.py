@@ -36,6 +36,8 @@ class IRModule:
     """
 
     astext = OtherName("script()")
+    clone = OtherName("copy()")
+    functions_items = OtherName("functions.items()")
     update = OtherName("update_func(gv, func)")
 
     def __init__(

@@ -64,7 +64,12 @@ class ExprMutator:
     """
 
     builder_ = OtherName("builder")
+    visit = OtherName("transform() of a module, or visit_function(func)")
     visit_expr = OtherName("transform() of a module, or visit_function(func)")
+    visit_expr_post_order = OtherName("super().visit_Call(call)")
+    mod = OtherName("module")
+    update_func = OtherName("builder.update_func(name, func)")
+    get_var_remap = OtherName("visit_atom(var)")
     set_var_remap = OtherName("rebind(binding, value)")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -338,6 +338,8 @@ class ValueParser(TypeParser):
         if kind is None or args is None or keywords or len(given) > 1:
             raise self.error("Expected (function, (arguments, ...), out_type=R.Tensor(...)).", node)
         items = args.elts if isinstance(args, (ast.Tuple, ast.List)) else [args]
+        if isinstance(kind, ast.List) and len(kind.elts) == 1:  # of one output, as TVM has it
+            (kind,) = kind.elts
         return tuple([self.atom(i) for i in items]), self.type(kind)
 
     def call_function(self, name: str, node: ast.Call, annotated: Type | None) -> CallFunction:

@@ -98,6 +98,13 @@ class ExprParser(ValueParser):
     def intrinsic(self, node: ast.Call, word: str) -> Expr:
         if word in ELSEWHERE:
             raise self.error(node.func, f"T.{word} is not part of PrimFuncs. {ELSEWHERE[word]}")
+        declared = next((k for k in node.keywords if k.arg == "dtype"), None)
+        if declared is not None:  # as programs of TVM say the dtype of what a function gives
+            bare = ast.Call(node.func, node.args, [k for k in node.keywords if k is not declared])
+            made = self.intrinsic(ast.copy_location(bare, node), word)
+            if made.dtype is not self.dtype(declared.value):
+                raise self.error(declared, f"T.{word} gives {made.dtype} here.")
+            return made
         self.no_keywords(node)
         if word in NODE_WORDS:
             a, b = paired(*[self.operand(a) for a in self.arguments(node, 2)])

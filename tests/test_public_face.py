@@ -95,3 +95,10 @@ def test_topi_says_where_the_functions_of_its_rooms_are() -> None:
     with pytest.raises(AttributeError, match=r"topi has no 'nn'\..*topi\.relu.*dense is linear"):
         _ = burnish.topi.nn
     assert not hasattr(burnish.topi, "reluu")
+
+
+def test_topi_says_what_does_the_rest() -> None:
+    for name, here in burnish.topi._ELSEWHERE.items():
+        with pytest.raises(AttributeError, match=f"{name}'; here it is {re.escape(here)} "):
+            getattr(burnish.topi, name)
+    assert not set(burnish.topi._ELSEWHERE) & set(burnish.topi.__all__)

@@ -89,3 +89,32 @@ def test_a_function_of_c_is_a_value_of_scalars() -> None:
     func = te.create_prim_func([a, b])
     burnish.build(func, objects=[text])["main"](x, y)
     np.testing.assert_array_equal(y, 2 * x + 1)
+
+
+def test_functions_of_the_table_of_intrinsics() -> None:
+    x = np.array([0.25, 0.5, 0.9], np.float32)
+    a = te.placeholder((3,), name="A")
+    for name in ("asin", "acos", "sinh", "cosh", "asinh", "atanh", "log10", "nearbyint"):
+        function = getattr(te, name)
+        b = te.compute((3,), lambda i: function(a[i]), name="B")  # noqa: B023 - called here
+        y = np.zeros(3, np.float32)
+        burnish.build(te.create_prim_func([a, b]))["main"](x, y)
+        like = {"asin": "arcsin", "acos": "arccos", "asinh": "arcsinh", "atanh": "arctanh"}
+        np.testing.assert_allclose(
+            y, getattr(np, like.get(name, name.replace("nearbyint", "rint")))(x), rtol=1e-6
+        )
+
+
+def test_quotients_of_integers() -> None:
+    x, y = np.array([-7, 7, 8], np.int32), np.zeros(3, np.int32)
+    a = te.placeholder((3,), "int32", name="A")
+    for function, expected in (
+        (te.truncdiv, [-3, 3, 4]),
+        (te.div, [-3, 3, 4]),
+        (te.truncmod, [-1, 1, 0]),
+        (te.indexdiv, [-4, 3, 4]),
+        (te.indexmod, [1, 1, 0]),
+    ):
+        b = te.compute((3,), lambda i: function(a[i], 2), name="B")  # noqa: B023 - called here
+        burnish.build(te.create_prim_func([a, b]))["main"](x, y)
+        assert y.tolist() == expected

@@ -59,6 +59,7 @@ class BoundKernel:
     """A kernel of a loaded library. Calling it writes its output arguments and returns nothing."""
 
     time_evaluator = OtherName("lib.time_evaluator(name)")
+    entry_func = OtherName("the function itself")
 
     def __repr__(self) -> str:
         params = ", ".join([p.name for p in self.kernel.params])

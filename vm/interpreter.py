@@ -75,8 +75,8 @@ class VirtualMachine:
 
     Takes a Program or anything with a ``program``. ``runtime`` is the address of the runtime record
     that kernels are handed (by default the executable's own, else the serial one); ``library`` is
-    the linked object code, where that is not the program's. One machine may be used by many
-    threads.
+    the linked object code, where that is not the program's; ``devices`` are refused. One machine
+    may be used by many threads.
     Raises VMError where the program is not well formed or its object code cannot be linked.
     """
 
@@ -84,15 +84,23 @@ class VirtualMachine:
     set_input = OtherName('vm["main"](x), which takes the inputs')
     invoke_stateful = OtherName('vm["main"](x)')
     get_outputs = OtherName("what a call gives")
+    get_function = OtherName('vm["main"]')
+    invoke_closure = OtherName('vm["main"](x)')
+    profile = OtherName("burnish.compile(model, (x,)).profile(x)")
     save_function = OtherName('functools.partial(vm["main"], x)')
 
     def __init__(
         self,
         executable: Program | HasProgram,
-        *,
+        *devices: object,
         runtime: int | None = None,
         library: Library | None = None,
     ) -> None:
+        if devices:
+            raise VMError(
+                "A VirtualMachine takes the executable alone: everything runs on the CPU, without "
+                f"devices; found {devices[0]!r} beside it."
+            )
         if not isinstance(executable, (Program, HasProgram)):
             raise VMError(
                 "A VirtualMachine runs a Program or what burnish.build gives; found "

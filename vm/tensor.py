@@ -42,7 +42,9 @@ class Tensor:
     asnumpy = OtherName("numpy()")
     copyfrom = OtherName("numpy()[...] = array")
     copyto = OtherName("numpy().copy(), or an assignment to another's numpy()[...]")
+    ctx = OtherName("nothing: burnish runs on the CPU")
     device = OtherName("nothing: burnish runs on the CPU")
+    to_dlpack = OtherName("nothing: torch.from_dlpack(tensor) and others take it as it is")
 
     def __init__(self, data: np.ndarray, dtype: str | None = None) -> None:
         self.dtype = DType(dtype) if dtype is not None else dtype_of(data)

@@ -3,6 +3,9 @@ scheduled, nothing is named after a framework; ``create_prim_func`` makes a Prim
 result.
 """
 
+from typing import NoReturn
+
+from ...support.other_names import not_in_module
 from .adaptive_pool import adaptive_pool
 from .advanced_index import advanced_index
 from .arg_extreme import argmax, argmin
@@ -137,6 +140,40 @@ __all__ = [
 ]  # fmt: skip
 
 
-def __getattr__(name: str) -> object:
-    hint = " Its functions stand here: topi.relu, topi.softmax; dense is linear."
-    raise AttributeError(f"topi has no {name!r}.{hint if name == 'nn' else ''}")
+_ELSEWHERE = {
+    "arange": "te.compute((n,), lambda i: i)",
+    "batch_matmul": "matmul, with transpose_b=True",
+    "batch_norm": "R.batch_norm of a graph, or te.compute",
+    "bias_add": "add, of a bias of shape (1, channels, 1, 1)",
+    "concatenate": "concat",
+    "conv2d": "conv",
+    "conv2d_nchw": "conv",
+    "dense": "linear",
+    "elemwise_sum": "add",
+    "full": "te.compute(shape, lambda *i: te.const(value, dtype))",
+    "full_like": "te.compute(shape, lambda *i: te.const(value, dtype))",
+    "gather": "gather_elements",
+    "global_pool": "mean, over the axes of the image",
+    "group_norm": "R.group_norm of a graph, or te.compute",
+    "image": "R.resize2d of a graph",
+    "ones": "te.compute(shape, lambda *i: te.const(1, dtype))",
+    "pool2d": "max_pool or avg_pool",
+    "rms_norm": "R.rms_norm of a graph, or te.compute",
+    "split": "strided_slice, once for each part",
+    "stack": "concat, of expand_dims",
+    "tag": "te.tag_scope",
+    "testing": "numpy",
+    "tile": "R.tile of a graph, or te.compute",
+    "x86": "burnish.build, which chooses schedules",
+    "zeros": "te.compute(shape, lambda *i: te.const(0, dtype))",
+}
+"""Names of TVM's topi and topi.nn that are none here, and what does it."""
+
+
+def __getattr__(name: str) -> NoReturn:
+    if name == "nn":
+        words = (
+            "topi has no 'nn'. Its functions stand here: topi.relu, topi.softmax; dense is linear."
+        )
+        raise AttributeError(words)
+    raise not_in_module("burnish.topi", name, _ELSEWHERE.get(name))

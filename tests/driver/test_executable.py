@@ -52,3 +52,15 @@ def test_what_a_prompt_shows_is_short() -> None:
     assert repr(sch) == "Schedule(add_one: 0 instructions)"
     assert repr(sch.mod) == "IRModule(add_one)"
     assert repr(sch.trace) == "Trace(0 instructions)"
+
+
+def test_a_library_is_no_function() -> None:
+    lib = burnish.build(add_one())
+    with pytest.raises(errors.ArgumentError, match=r"call lib\['add_one'\]\(\.\.\.\)"):
+        lib(np.zeros(4, np.float32))
+
+
+@pytest.mark.parametrize("name", ["export_library", "save", "stats", "as_text", "jit"])
+def test_names_of_other_libraries(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'; here it is "):
+        getattr(burnish.build(add_one()), name)

@@ -91,10 +91,11 @@ def test_the_mixture_of_calls_and_prim_funcs() -> None:
             "MyModuleMixture", "Module"
         ),
         'R.call_tir("linear0", (x, w0, b0), (1, 128), dtype="float32")',
+        "R.call_tir(cls.linear0, (x, w0, b0), out_sinfo=[R.Tensor((1, 128))])",
         'R.call_tir("linear0", (x, w0, b0), R.Tensor((1, 128)))',
     ],
 )
-def test_call_dps_takes_a_function_in_five_spellings(call: str) -> None:
+def test_call_dps_takes_a_function_in_six_spellings(call: str) -> None:
     packed = 'R.call_dps_packed("linear0", (x, w0, b0), R.Tensor((1, 128), dtype="float32"))'
     (first, *_) = values(round_trip(parse_module(MIXTURE.replace(packed, call))))
     assert isinstance(first, CallDPS)

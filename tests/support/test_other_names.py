@@ -6,6 +6,8 @@ import inspect
 
 import pytest
 
+import burnish
+from burnish.support.errors import InternalError
 from burnish.support.node import Node, node
 from burnish.support.other_names import OtherName
 
@@ -35,3 +37,23 @@ def test_a_class_below_may_have_the_name() -> None:
         name_hint = "mine"  # type: ignore[assignment]
 
     assert Own("x").name_hint == "mine"
+
+
+def test_one_line_is_one_name() -> None:
+    with pytest.raises((InternalError, RuntimeError)):
+
+        class Both:
+            first = second = OtherName("here")
+
+
+def test_what_is_imported_from_a_module_keeps_the_words() -> None:
+    """``from module import name`` would put its own in place of an AttributeError's."""
+    with pytest.raises(ImportError, match=r"'relax' from 'burnish'; here it is burnish\.graph, "):
+        from burnish import relax  # noqa: F401
+    with pytest.raises(ImportError, match=r"'tir' from 'burnish\.script'; here it is T "):
+        from burnish.script import tir  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'nonsense' from 'burnish"):
+        from burnish import nonsense  # noqa: F401
+    assert not hasattr(burnish, "relax")
+    with pytest.raises(AttributeError, match=r"'relax'; here it is burnish\.graph"):
+        _ = burnish.relax

@@ -100,6 +100,8 @@ def test_typed_literals_casts_and_fresh_variables() -> None:
         ("T.Cast(value=x, dtype='float16')", 'T.Cast("float16", x)'),
         ("(x + 1.0).astype('float16')", 'T.Cast("float16", x + T.float32(1))'),
         ("x * i", 'x * T.Cast("float32", i)'),
+        ("T.exp(x, dtype='float32')", "T.exp(x)"),
+        ("T.max(x, 1.0, dtype='float32')", "T.max(x, T.float32(1))"),
         ("T.broadcast(x, 4)", "T.Broadcast(x, 4)"),
     ],
 )
@@ -115,6 +117,7 @@ def test_words_that_are_other_words(text: str, expected: str) -> None:
         ("T.all(x)", "Expected a bool, found float32"),
         ("T.ceildiv(i)", "Expected 2 arguments, found 1"),
         ("T.exp(x, fast=True)", "There is no option 'fast' here"),
+        ("T.exp(x, dtype='float64')", "T.exp gives float32 here"),
         (
             "T.call_packed('f', x)",
             "T.call_packed is not part of PrimFuncs. A PrimFunc calls functions of C",

@@ -231,3 +231,8 @@ def test_time_evaluator(add_program: Program) -> None:
 def test_what_is_no_program() -> None:
     with pytest.raises(VMError, match=r"runs a Program or what burnish\.build gives; found int"):
         VirtualMachine(3)  # type: ignore[arg-type]
+
+
+def test_there_are_no_devices() -> None:
+    with pytest.raises(VMError, match=r"takes the executable alone: .* found 'cpu' beside it"):
+        VirtualMachine(scaled(), "cpu")
