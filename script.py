@@ -99,8 +99,9 @@ _R_TYPES = ("Tensor", "Tuple", "Shape", "Prim", "Object")
 
 
 class Word:
-    """One word of a vocabulary. Types can be called and indexed, as annotations do; other words are
-    read by the parsers and have no meaning when Python runs them.
+    """One word of a vocabulary. Types can be called and indexed, as annotations do, and so can what
+    stands in the body of a class, which Python runs; other words are read by the parsers and have
+    no meaning when Python runs them.
     """
 
     __slots__ = ("_is_type", "_path")
@@ -363,7 +364,7 @@ R = _R(
     ("dataflow", "output", "call_dps", "call_tir", "call_dps_packed", "const"),
     is_open=True,
 )
-I = _I("I", (), ("module_attrs",), is_open=False)  # noqa: E741 - the name the field gives it
+I = _I("I", ("module_attrs",), (), is_open=False)  # noqa: E741 - the name the field gives it
 
 _ELSEWHERE = {
     "from_source": "burnish.parse",

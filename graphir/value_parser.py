@@ -390,7 +390,9 @@ class ValueParser(TypeParser):
         first = node.args[0]
         if isinstance(first, ast.Constant) and isinstance(first.value, str):
             return self.stored_constant(first.value, kind, node)
-        value = self.attribute(first)
+        around = self.env.get(first.id) if isinstance(first, ast.Name) else None
+        # Arrays of the program around have their dtype; lists and numbers are like literals.
+        value = np.asarray(around) if hasattr(around, "__array__") else self.attribute(first)
         if dtype is None and _has_float(value):
             dtype = "float32"
         try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from .dtype import DType
 from .errors import TargetError, nearest
@@ -91,6 +91,16 @@ class Target:
     mcpu = OtherName("cpu")
     num_cores = OtherName("cores")
     attrs = OtherName("the target's own attributes: cpu, features, vector_bits, ...")
+    current = OtherName("nothing: a target is passed to who needs one, build(mod, target)")
+
+    def __enter__(self) -> NoReturn:
+        raise TargetError(
+            f"with Target({str(self)!r}): a target is passed to who needs one and holds for "
+            "nothing else: build(mod, target), tune_tir(mod, target), DefaultSchedule(target)."
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Of a with that never begins."""
 
     def __init__(
         self,

@@ -29,6 +29,18 @@ from burnish.tensorir.verify import verify_func
 WIDTH = 4
 
 
+def test_what_python_runs_in_the_body_of_a_module() -> None:
+    @I.ir_module
+    class Module:
+        I.module_attrs({"version": 2})
+
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            return x
+
+    assert Module.attrs == {"version": 2}
+
+
 def test_a_function_with_names_from_everywhere() -> None:
     height, scale = 8, np.float32(0.5)
 

@@ -38,6 +38,9 @@ def constant_of(expression: str, **env: object) -> np.ndarray:
         ("R.const([[0.5, -inf]], 'float64')", "float64", [[0.5, -np.inf]]),
         ("R.const([], R.Tensor((0, 2), 'int32'))", "int32", np.zeros((0, 2))),
         ("C", "float16", [1, 2]),
+        ("R.const(C)", "float16", [1, 2]),
+        ("R.const(C, 'float32')", "float32", [1, 2]),
+        ("R.const(C, R.Tensor((2, 1), 'float32'))", "float32", [[1], [2]]),
     ],
 )
 def test_constants(text: str, dtype: str, value: object) -> None:

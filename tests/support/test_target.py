@@ -186,3 +186,11 @@ def test_other_devices_are_refused_by_name(text: str) -> None:
         Target(text)
     with pytest.raises(TargetError, match="burnish compiles for CPUs alone"):
         Target("llvm", host=text)
+
+
+def test_a_target_is_no_context() -> None:
+    words = r"passed to who needs one.*build\(mod, target\)"
+    with pytest.raises(TargetError, match=words), Target("llvm -mcpu=haswell"):
+        pass
+    with pytest.raises(AttributeError, match="'current'; here it is nothing"):
+        Target.current()
