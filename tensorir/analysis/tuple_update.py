@@ -38,6 +38,7 @@ from ..expr import (
     And,
     BufferLoad,
     Call,
+    Cast,
     CompareOp,
     Expr,
     FloatImm,
@@ -49,6 +50,7 @@ from ..expr import (
     Or,
     Select,
     Var,
+    cast,
 )
 from ..stmt import Block, BufferStore, LetStmt, SeqStmt, Stmt
 from ..visitor import Mutator, substitute
@@ -209,7 +211,7 @@ class _Match:
 
     def add(self, position: int, value: Expr) -> None:
         """The next value, and its term."""
-        made = _Own(self).visit(value)
+        made = _unwidened(_Own(self).visit(value))
         term = self._term(position, made)
         if term is None:
             name = self.buffers[position].name
@@ -402,6 +404,24 @@ def _require_order(
         # What beats another one beats all that this one does not.
         if any((a, c) not in beats and (c, b) not in beats for c in points):
             raise NoCombination("its condition is no order of the values")
+
+
+def _unwidened(value: Expr) -> Expr:
+    """A choice of wider integers that is narrowed again as one of narrow ones, as where an int32
+    and an index meet: ``int32(c ? int64(x) : k)`` is ``c ? x : int32(k)``."""
+    if not isinstance(value, Cast) or not value.dtype.is_integer:
+        return value
+    match value.value:
+        case Select(c, a, b):
+            return Select(c, _unwidened(cast(a, value.dtype)), _unwidened(cast(b, value.dtype)))
+        case Call("if_then_else", (c, a, b)):
+            parts = [_unwidened(cast(x, value.dtype)) for x in (a, b)]
+            return Call("if_then_else", (c, *parts), value.dtype)
+        case Cast(dtype=wide, value=x) if (
+            x.dtype is value.dtype and wide.is_integer and wide.bits > x.dtype.bits
+        ):
+            return x
+    return value
 
 
 class _Own(Mutator):

@@ -83,6 +83,14 @@ def test_which_of_equal_elements_stays(condition: str, keeps_first: bool | None)
     assert kept == keeps_first
 
 
+@pytest.mark.parametrize("choice", ["T.Select", "T.if_then_else"])
+def test_an_index_that_meets_an_int32_is_narrowed(choice: str) -> None:
+    made = block(f"{choice}(V[vi] >= a, I[vi], vk)", "T.max(V[vi], a)")
+    found = match_tuple_update(made)
+    assert found.choice is not None
+    assert [print_expr(t) for t in found.terms] == ['T.Cast("int32", vk)', "A[vi, vk]"]
+
+
 def test_the_value_may_be_chosen_otherwise_where_elements_are_equal() -> None:
     condition = "V[vi] > a or (V[vi] == a and I[vi] < k)"
     for value in ("T.Select(V[vi] > a, V[vi], a)", "T.max(V[vi], a)"):
