@@ -24,7 +24,7 @@ from .arrays import (
     to_tensors,
     write_outputs,
 )
-from .signature import CompiledSignature
+from .signature import CompiledSignature, listed_inputs
 
 if TYPE_CHECKING:
     from .export_library import ExportedLibrary
@@ -84,6 +84,14 @@ class CallableModel(ABC, Generic[S]):
     @abstractmethod
     def _require(self, what: str) -> S:
         """The signature used last; raises NotCompiledError where there is none."""
+
+    @property
+    def inputs(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+        """(name, shape, dtype) of each input tensor of the signature used last; symbolic dims by
+        name. Calls take them by position, by keyword, or (ONNX models) as one dict."""
+        signature = self._require("inputs")
+        params = signature.executable.program.functions["main"].params
+        return listed_inputs(signature.imported, params)
 
     def export_library(self, folder: str | Path, *, name: str = "model") -> ExportedLibrary:
         """Write the signature used last as a C library: a header and a source of plain C, the

@@ -400,6 +400,16 @@ class CompiledModel(CallableModel[ModelSignature]):
         return self._current
 
     @property
+    def inputs(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+        """(name, shape, dtype) of each input tensor of the signature used last; symbolic dims by
+        name. Calls take them by position, by keyword, or (ONNX models) as one dict.
+
+        Raises NotCompiledError where only a call tells them.
+        """
+        before = self._asking.inputs() if self._asking and self._current is None else None
+        return super().inputs if before is None else before
+
+    @property
     def module(self) -> IRModule:
         """The module at stage 40 of the signature used last: fused and scheduled, weights not yet
         packed."""

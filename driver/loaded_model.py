@@ -31,13 +31,13 @@ from ..vm import parallel
 from ..vm.artifact import Artifact, artifact_image
 from ..vm.disassembler import parse_program, print_program
 from ..vm.native import load_objects
-from ..vm.program import Param, Program
+from ..vm.program import Program
 from ..vm.storage import storage_dtype
 from ..vm.tensor import Tensor, array, wrap
 from .callable_model import CallableModel
 from .kernel_facts import KernelFacts
 from .runnable import check_runnable
-from .signature import CompiledSignature
+from .signature import CompiledSignature, listed_inputs
 from .threads import check_threads, thread_count
 
 
@@ -143,12 +143,6 @@ class LoadedModel(CallableModel[LoadedSignature]):
 
     def _require(self, what: str) -> LoadedSignature:
         return self._current
-
-    @property
-    def inputs(self) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-        """(name, shape, dtype) of each input tensor of the signature used last; symbolic dims by
-        name."""
-        return tuple([(n, p.spec.shape, p.spec.dtype) for n, p in _inputs(self._current)])
 
     @property
     def signatures(self) -> tuple[LoadedSignature, ...]:
@@ -322,17 +316,9 @@ def _best_variant(
 
 
 def _shown_inputs(signature: LoadedSignature) -> str:
-    return ", ".join(
-        f"{name}: {p.spec.dtype}[{', '.join(p.spec.shape)}]" for name, p in _inputs(signature)
-    )
-
-
-def _inputs(signature: LoadedSignature) -> list[tuple[str, Param]]:
-    """(name, parameter) of each input that callers give."""
     params = signature.executable.program.functions["main"].params
-    calls = signature.imported
-    named = list(zip(calls.input_names, params, strict=True))
-    return named[: len(named) - len(calls.state)]
+    listed = listed_inputs(signature.imported, params)
+    return ", ".join([f"{name}: {dtype}[{', '.join(shape)}]" for name, shape, dtype in listed])
 
 
 def _shown(value: Any) -> str:

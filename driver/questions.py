@@ -31,7 +31,7 @@ from ..vm.shape_text import compile_shape, names_in
 from ..vm.signature import Signature
 from ..vm.tensor import Tensor
 from .arrays import to_tensors
-from .signature import CompiledSignature
+from .signature import CompiledSignature, listed_inputs
 
 MOST_PROGRAMS = 64
 NOTE_PROGRAMS = 4
@@ -50,15 +50,15 @@ class _Step(Generic[S]):
         self.imported, self.answers = imported, answers
         self.program: S | None = None
         self.after: dict[Any, _Step[S]] = {}
-        self._signature = _signature(imported.module)
+        self.signature = _signature(imported.module)
         if imported.question is not None and isinstance(imported.question.wanted, int):
             self.imported = imported.without_module()
 
     def check(self, given: list[Any]) -> list[Tensor]:
         """The inputs of a call as tensors. Raises where one does not fit its parameter."""
         tensors = to_tensors(given, [f"input {n!r}" for n in self.imported.input_names])
-        if self._signature is not None:
-            self._signature.bind(tensors)
+        if self.signature is not None:
+            self.signature.bind(tensors)
         return tensors
 
 
@@ -95,6 +95,11 @@ class Asking(Generic[S]):
             step = after
         assert step.program is not None
         return step.program
+
+    def inputs(self) -> tuple[tuple[str, tuple[str, ...], str], ...] | None:
+        """(name, shape, dtype) of each input before the first call; None where a call tells."""
+        signature = self._root.signature
+        return None if signature is None else listed_inputs(self._root.imported, signature.params)
 
     def replace(self, old: S, new: S) -> None:
         """Put a program in the place of one."""

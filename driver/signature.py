@@ -15,6 +15,7 @@ from .threads import check_threads, runtime
 
 if TYPE_CHECKING:
     from ..frontend.imported import Imported
+    from ..vm.program import Param
     from .executable import Executable
     from .kernel_facts import KernelFacts
     from .loaded_model import SavedCalls, SavedProgram
@@ -129,6 +130,16 @@ def _structured(call: Entry, unflatten: Callable[[list[Any]], Any]) -> Entry:
         return unflatten(list(result) if kind is tuple else [result])
 
     return entry
+
+
+def listed_inputs(
+    calls: Imported | SavedCalls, params: Sequence[Param]
+) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+    """(name, shape, dtype) of each input tensor that callers give."""
+    given = params[: len(params) - len(calls.state)]
+    return tuple(
+        [(n, p.spec.shape, p.spec.dtype) for n, p in zip(calls.input_names, given, strict=False)]
+    )
 
 
 def signature_key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:

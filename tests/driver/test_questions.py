@@ -31,6 +31,10 @@ def test_axes_that_are_an_input_make_a_program_for_each_value() -> None:
     assert model.compilations == 3
 
 
+def test_inputs_are_listed_before_anything_is_asked() -> None:
+    assert unsqueezing().inputs == (("x", ("6",), "float32"), ("axes", ("2",), "int64"))
+
+
 def test_calls_are_checked_before_anything_is_asked() -> None:
     with pytest.raises(ArityError, match="the model takes 2 inputs"):
         unsqueezing()(X)
