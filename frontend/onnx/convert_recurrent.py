@@ -95,7 +95,7 @@ class _Cell:
         if not is_known or not is_plain or str(self.r.dtype) not in ("float32", "float64"):
             return None
         if self.kind == "GRU":
-            return "gru" if self.linear_before_reset else None
+            return "gru" if self.linear_before_reset else "gru_reset_first"
         return "lstm" if self.kind == "LSTM" else f"rnn_{names[0]}"
 
     def seen_by(self, lift: Callable[[Term], Term]) -> _Cell:
@@ -278,17 +278,18 @@ def _whole(
     steps = x.shape[0]
     x = _turned(x, steps) if backwards else x
     operands = [ordered(cell.r).swap()]
-    if cell.bias is None:
-        known = x.op("linear", ordered(cell.w))
-    else:
-        first, second = map(ordered, cell.bias)
-        if operator == "gru":
-            *added, new = second.parts(0, 3)
-            second = join([*added, new * 0.0], 0)
-            operands.append(new)
-        known = x.op("linear", ordered(cell.w), first + second)
-    if operator == "gru" and cell.bias is None:
+    first, second = (None, None) if cell.bias is None else map(ordered, cell.bias)
+    if operator == "gru_reset_first":
+        reset, update, new = ordered(cell.r).parts(0, 3)
+        operands = [join([reset, update], 0).swap(), new.swap()]
+    elif operator == "gru" and second is not None:
+        *added, new = second.parts(0, 3)
+        second = join([*added, new * 0.0], 0)
+        operands.append(new)
+    elif operator == "gru":
         operands.append(x.data(np.zeros(h.sizes("GRU")[-1:])))
+    biases = [] if first is None or second is None else [first + second]
+    known = x.op("linear", ordered(cell.w), *biases)
     begun = stack([h] if c is None else [h, c], 0)
     states = known.op("recurrent", begun, *operands, cell=operator)
     if static_value(steps) is None:

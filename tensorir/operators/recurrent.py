@@ -1,8 +1,8 @@
 """Recurrent layers: the steps of an LSTM, a GRU or a plain RNN, one after another in one function.
 
 ``inputs`` (T, B, G * H) is what is known of the G gates before the first step: all products with
-the layer's inputs, and the biases that are added there. ``weight`` (H, G * H) is what the state of
-a step is multiplied with, ``state`` (S, B, H) the first state: h and, for an LSTM, c. The result
+the layer's inputs, and the biases that are added there. ``weight`` (H, P * H) is what the state of
+a step is multiplied with for the first P gates (all G, but in the last cell below), ``state`` (S, B, H) the first state: h and, for an LSTM, c. The result
 (T + 1, S, B, H) has the states of all steps, the first one in front:
 
     states[0] = state
@@ -11,8 +11,13 @@ a step is multiplied with, ``state`` (S, B, H) the first state: h and, for an LS
         states[t + 1] = cell(inputs[t], gates, states[t])
 
 Gates stand in PyTorch's order. LSTM (Hochreiter and Schmidhuber, 1997, with forget gates: input,
-forget, cell, output), GRU (Cho et al., 2014, in the form of cuDNN, whose ``bias`` (H,) of the new
-state is added before the reset gate multiplies: reset, update, new), RNN (Elman, 1990).
+forget, cell, output), GRU (Cho et al., 2014: reset, update, new), RNN (Elman, 1990). A GRU has one
+operand more, ``new``, of its new state. ``gru`` is the form of cuDNN: ``new`` (H,) is a bias, added
+before the reset gate multiplies. In ``gru_reset_first``, the form of the paper, the reset gate
+multiplies the state, and ``new`` (H, H) is what that is multiplied with:
+
+    reset = sigmoid(inputs[t, 0] + gates[0]) * states[t, 0]
+    gates[2] = reset @ new
 """
 
 from __future__ import annotations
@@ -40,7 +45,8 @@ class _Step:
     inputs: Buffer
     gates: Buffer
     states: Buffer
-    bias: Buffer | None
+    new: Buffer | None
+    """A GRU's bias, or its product of the state that the reset gate has multiplied."""
     t: Expr
     units: Expr
 
@@ -72,6 +78,13 @@ class Cell:
 
     gates: int
     formulas: tuple[tuple[int, Formula], ...]
+    rank_of_new: int = 0
+    """Of the operand ``new``: 1 for a bias, 2 for a weight of its own, 0 where there is none."""
+
+    @property
+    def products(self) -> int:
+        """The gates that the state of a step is multiplied for."""
+        return self.gates - (self.rank_of_new == 2)
 
     @property
     def states(self) -> int:
@@ -88,11 +101,23 @@ def _hidden(s: _Step, b: Expr, j: Expr) -> Expr:
 
 
 def _gru(s: _Step, b: Expr, j: Expr) -> Expr:
-    assert s.bias is not None
-    inner = s.product(2, b, j) + BufferLoad(s.bias, (j,))
-    new = call_intrin("tanh", s.known(2, b, j) + s.sigmoid(0, b, j) * inner)
+    assert s.new is not None
+    inner = s.product(2, b, j) + BufferLoad(s.new, (j,))
+    return _updated(s, b, j, s.known(2, b, j) + s.sigmoid(0, b, j) * inner)
+
+
+def _reset(s: _Step, b: Expr, j: Expr) -> Expr:
+    return s.sigmoid(0, b, j) * s.state(0, b, j)
+
+
+def _gru_reset_first(s: _Step, b: Expr, j: Expr) -> Expr:
+    assert s.new is not None
+    return _updated(s, b, j, s.known(2, b, j) + BufferLoad(s.new, (b, j)))
+
+
+def _updated(s: _Step, b: Expr, j: Expr, new: Expr) -> Expr:
     update = s.sigmoid(1, b, j)
-    return (1.0 - update) * new + update * s.state(0, b, j)
+    return (1.0 - update) * call_intrin("tanh", new) + update * s.state(0, b, j)
 
 
 def _tanh(s: _Step, b: Expr, j: Expr) -> Expr:
@@ -105,7 +130,8 @@ def _relu(s: _Step, b: Expr, j: Expr) -> Expr:
 
 CELLS = {
     "lstm": Cell(4, ((1, _cell_state), (0, _hidden))),
-    "gru": Cell(3, ((0, _gru),)),
+    "gru": Cell(3, ((0, _gru),), rank_of_new=1),
+    "gru_reset_first": Cell(3, ((0, _gru_reset_first),), rank_of_new=2),
     "rnn_tanh": Cell(1, ((0, _tanh),)),
     "rnn_relu": Cell(1, ((0, _relu),)),
 }
@@ -113,31 +139,32 @@ CELLS = {
 
 
 def recurrent(
-    inputs: Tensor, state: Tensor, weight: Tensor, bias: Tensor | None = None, *, cell: str
+    inputs: Tensor, state: Tensor, weight: Tensor, new: Tensor | None = None, *, cell: str
 ) -> PrimFunc:
-    """The states of all steps of a layer whose ``cell`` is one of CELLS; ``bias`` is a GRU's."""
+    """The states of all steps of a layer whose ``cell`` is one of CELLS; ``new`` is a GRU's."""
     kind = CELLS[cell]
-    if (bias is None) == (cell == "gru"):
-        raise ComputeError(f"recurrent: a bias is for a GRU, which needs one; the cell is {cell}.")
-    given = [inputs, state, weight] + ([] if bias is None else [bias])
-    names = ("inputs", "state", "weight", "bias")
+    if (new is None) == (kind.rank_of_new > 0):
+        raise ComputeError(
+            f"recurrent: an operand of the new state is for a GRU, which needs one; the cell is "
+            f"{cell}."
+        )
+    given = [inputs, state, weight] + ([] if new is None else [new])
+    names = ("inputs", "state", "weight", "new")
     params = [plain_buffer(x, n) for x, n in zip(given, names, strict=False)]
-    steps, batch, width = inputs.shape
+    steps, batch, _ = inputs.shape
     units, dtype = state.shape[2], inputs.dtype
+    width = weight.shape[1]
     out = Buffer("states", (add(steps, ONE), IntImm(kind.states), batch, units), dtype)
     gates = Buffer("gates", (batch, width), dtype)
-    optional = params[3] if bias is not None else None
+    own = [Buffer(name, (batch, units), dtype) for name in ("reset", "new_gate")]
+    own = own if kind.rank_of_new == 2 else []
 
     def begin(*at: Expr) -> Stmt:
         return BufferStore(out, BufferLoad(params[1], at), (ZERO, *at))
 
     def step(t: Expr) -> Stmt:
-        def zero(b: Expr, j: Expr, _: Expr) -> Stmt:
-            return BufferStore(gates, const(0.0, str(dtype)), (b, j))
-
-        def product(b: Expr, j: Expr, k: Expr) -> Stmt:
-            term = BufferLoad(out, (t, ZERO, b, k)) * BufferLoad(params[2], (k, j))
-            return BufferStore(gates, BufferLoad(gates, (b, j)) + term, (b, j))
+        held = own[1] if own else params[3] if new is not None else None
+        at = _Step(params[0], gates, out, held, t, units)
 
         def after(number: int, formula: Formula) -> Stmt:
             def put(b: Expr, j: Expr) -> Stmt:
@@ -145,20 +172,45 @@ def recurrent(
 
             return _block(f"state_{number}", (batch, units), put)
 
-        at = _Step(params[0], gates, out, optional, t, units)
-        return seq(
-            _block("gates", (batch, width, units), product, zero, reduced=1),
-            *[after(number, formula) for number, formula in kind.formulas],
-        )
+        made = [_product("gates", (batch, width, units), gates, params[2], out, (t, ZERO))]
+        if own:
+            reset, gate = own
+
+            def put_reset(b: Expr, j: Expr) -> Stmt:
+                return BufferStore(reset, _reset(at, b, j), (b, j))
+
+            made.append(_block("reset", (batch, units), put_reset))
+            made.append(_product("new_gate", (batch, units, units), gate, params[3], reset))
+        return seq(*made, *[after(number, formula) for number, formula in kind.formulas])
 
     body = seq(
         _block("first", state.shape, begin),
         _block("step", (steps,), step, kinds="opaque"),
     )
-    root = Block("root", (), (), (), body, None, (gates,))
+    root = Block("root", (), (), (), body, None, (gates, *own))
     attrs = (("tir.noalias", True), ("global_symbol", "recurrent"))
     realize = BlockRealize((), const(True, "bool"), root)
     return PrimFunc((*params, out), realize, attrs, "recurrent")
+
+
+def _product(
+    name: str,
+    extents: tuple[Expr, Expr, Expr],
+    out: Buffer,
+    weight: Buffer,
+    state: Buffer,
+    place: tuple[Expr, ...] = (),
+) -> Stmt:
+    """``out`` is the product of a state, at a place of its buffer, and a weight."""
+
+    def zero(b: Expr, j: Expr, _: Expr) -> Stmt:
+        return BufferStore(out, const(0.0, str(out.dtype)), (b, j))
+
+    def product(b: Expr, j: Expr, k: Expr) -> Stmt:
+        term = BufferLoad(state, (*place, b, k)) * BufferLoad(weight, (k, j))
+        return BufferStore(out, BufferLoad(out, (b, j)) + term, (b, j))
+
+    return _block(name, extents, product, zero, reduced=1)
 
 
 def _block(

@@ -13,7 +13,8 @@ becomes
         gates = tile
       for b, j: states[t + 1] = cell(...)      in vectors
 
-The weight is read once a step and stays in the cache between them; where the graph knows it to be
+A GRU whose reset gate multiplies first has a second product, of what that gives: it is scheduled
+like the first. The weight is read once a step and stays in the cache between them; where the graph knows it to be
 constant its panels are packed. A step is short, so threads share it only where it is a large one:
 each step waits for all of them.
 """
@@ -41,25 +42,34 @@ SHARED = 1 << 18
 
 
 @dataclass(frozen=True)
+class Product:
+    """A block that multiplies the state of a step with a weight."""
+
+    block: Block
+    weight: BufferLoad
+
+
+@dataclass(frozen=True)
 class Steps:
-    """A function whose block ``step`` makes one step: a product, and the blocks behind it."""
+    """A function whose block ``step`` makes one step: products, and the blocks between and behind
+    them."""
 
     func: PrimFunc
     step: Block
-    product: Block
-    weight: BufferLoad
+    products: tuple[Product, ...]
     rest: tuple[str, ...]
 
     def sizes(self) -> tuple[int | None, int, int]:
-        """Rows (None: symbolic), columns and terms."""
-        rows, columns, terms = [static_extent(self.product, i) for i in range(3)]
-        assert columns is not None
+        """Rows (None: symbolic), columns (that all products are multiples of) and terms."""
+        first = self.products[0].block
+        columns = math.gcd(*[static_extent(p.block, 1) or 0 for p in self.products])
+        terms = static_extent(first, 2)
         assert terms is not None
-        return rows, columns, terms
+        return static_extent(first, 0), columns, terms
 
     def lanes(self, target: Target) -> int:
         """Columns of a vector: as many as divide them all."""
-        return math.gcd(lanes_of(target, self.product), self.sizes()[1])
+        return math.gcd(lanes_of(target, self.products[0].block), self.sizes()[1])
 
 
 def _vectors(steps: Steps, target: Target) -> tuple[int, ...]:
@@ -104,18 +114,18 @@ class RecurrentRule(Rule[Steps, StepDecisions]):
     def match(self, func: PrimFunc, target: Target) -> Steps | None:
         step = next((b for b in blocks_in_order(func) if _is_step(b)), None)
         inner = [] if step is None else _nested(step.body)
-        found = [(b, w) for b in inner if (w := _weight(b)) is not None]
-        if step is None or len(found) != 1:
+        found = [Product(b, w) for b in inner if (w := _weight(b)) is not None]
+        if step is None or not found:
             return None
-        product, weight = found[0]
-        if any(static_extent(product, i) in (None, 0) for i in (1, 2)):
+        if any(static_extent(p.block, i) in (None, 0) for p in found for i in (1, 2)):
             return None
-        rest = tuple([b.name for b in inner if b is not product])
-        return Steps(func, step, product, weight, rest)
+        rest = tuple([b.name for b in inner if not any(b is p.block for p in found)])
+        return Steps(func, step, tuple(found), rest)
 
     def apply(self, sch: Schedule, roles: Steps, decisions: StepDecisions, decide: Decide) -> None:
         target, lanes = decide.target, roles.lanes(decide.target)
-        _schedule_product(sch, roles, decisions, lanes, target)
+        for product in roles.products:
+            _schedule_product(sch, roles, product, decisions, lanes, target)
         outside = [b.name for b in blocks_in_order(sch.func) if b.name != roles.step.name]
         for name in [*outside, *roles.rest]:
             *_, last = sch.get_loops(name)
@@ -124,13 +134,20 @@ class RecurrentRule(Rule[Steps, StepDecisions]):
 
 
 def _schedule_product(
-    sch: Schedule, steps: Steps, decisions: StepDecisions, lanes: int, target: Target
+    sch: Schedule,
+    steps: Steps,
+    product: Product,
+    decisions: StepDecisions,
+    lanes: int,
+    target: Target,
 ) -> None:
-    name, weight = steps.product.name, steps.weight.buffer
-    rows, columns, terms = steps.sizes()
+    name, weight = product.block.name, product.weight.buffer
+    rows, columns, terms = [static_extent(product.block, i) for i in range(3)]
+    assert columns is not None
+    assert terms is not None
     panel = decisions.vectors * lanes
     if is_layout_free(steps.func, weight) and panel < columns:
-        place = [r.buffer for r in steps.product.reads].index(weight)
+        place = [r.buffer for r in product.block.reads].index(weight)
         sch.transform_layout(name, ("read", place), lambda k, j: (j // panel, k, j % panel))
     kept = sch.get(sch.cache_write(name, 0, "register")).name
     row, column, term = sch.get_loops(name)

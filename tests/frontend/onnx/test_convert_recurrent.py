@@ -179,9 +179,11 @@ def test_one_program_serves_every_number_of_steps(kind: str, direction: str) -> 
         assert compiled.compilations == 1
 
 
-@pytest.mark.parametrize("kind", GATES)
-def test_plain_cells_are_one_operator(kind: str) -> None:
-    options = ", linear_before_reset = 1" if kind == "GRU" else ""
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [*[(kind, "") for kind in GATES], ("GRU", ", linear_before_reset = 1")],
+)
+def test_plain_cells_are_one_operator(kind: str, options: str) -> None:
     for direction in ("forward", "reverse"):
         for inputs in ("x, w, r, b", "x, w, r"):
             attributes = f'{options}, direction = "{direction}"'

@@ -21,6 +21,10 @@ GRU = {
         ('R.recurrent(x, s, w, cell="lstm")', LSTM),
         ('R.recurrent(x, s, w, b, cell="gru")', GRU),
         (
+            'R.recurrent(x, s, w, n, cell="gru_reset_first")',
+            GRU | {"w": 'R.Tensor((3, 6), "float32")', "n": 'R.Tensor((3, 3), "float32")'},
+        ),
+        (
             'R.recurrent(x, s, w, cell="rnn_tanh")',
             {
                 "x": 'R.Tensor(("t", "n", 3), "float32")',
@@ -38,8 +42,8 @@ def test_kernel_computes_what_the_operator_means(expression: str, params: dict[s
     ("expression", "params", "message"),
     [
         ('R.recurrent(x, s, w, cell="cell")', LSTM, "cell='cell' is unknown"),
-        ('R.recurrent(x, s, w, cell="gru")', LSTM, "a bias for gru, and for no other"),
-        ('R.recurrent(x, s, w, b, cell="lstm")', LSTM | {"b": GRU["b"]}, "a bias for gru"),
+        ('R.recurrent(x, s, w, cell="gru")', LSTM, "four for a GRU, three for others"),
+        ('R.recurrent(x, s, w, b, cell="lstm")', LSTM | {"b": GRU["b"]}, "four for a GRU"),
         ('R.recurrent(x, w, w, cell="lstm")', LSTM, "the ranks do not fit"),
         ('R.recurrent(x, s, w, cell="rnn_relu")', LSTM, "operand 0 has another shape"),
         (

@@ -52,8 +52,8 @@ def test_what_is_no_number_stays_in_its_row(cell: str) -> None:
     assert np.isnan(found[3, 0, 0]).all()
 
 
-def test_a_bias_is_a_grus() -> None:
+def test_an_operand_of_the_new_state_is_a_grus() -> None:
     x, s, w = (te.placeholder(s, name=n) for s, n in (((2, 1, 4), "x"), ((2, 1, 1), "s"),
                                                         ((1, 4), "w")))  # fmt: skip
-    with pytest.raises(ComputeError, match="a bias is for a GRU"):
+    with pytest.raises(ComputeError, match="an operand of the new state is for a GRU"):
         op.recurrent(x, s, w, te.placeholder((1,), name="b"), cell="lstm")

@@ -50,6 +50,7 @@ FUNCTIONS: dict[str, Callable[[], PrimFunc]] = {
     "attention": lambda: test_attention.Case(29, 45, 12, 20).func(),
     "winograd": lambda: test_winograd.winograd(1, 14, 18, 16, 32, 4).func,
     "recurrent": lambda: test_recurrent.static("gru", 3, 2, 12),
+    "two_products": lambda: test_recurrent.static("gru_reset_first", 3, 2, 12),
     "transpose": lambda: Workload(lambda x: op.permute_dims(x, [1, 0]), np.matmul, (70, 45)).func,
     "columns": lambda: Workload(lambda x: op.sum(x, [0]), np.matmul, (50, 90)).func,
     "table": lambda: Workload(lambda x: op.exp(x), np.matmul, (7, 90)).func,
