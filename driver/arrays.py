@@ -18,7 +18,8 @@ from ..support.errors import (
 )
 from ..vm.fast_entry import ArrayKind
 from ..vm.program import Param
-from ..vm.shape_text import compile_shapes, names_in
+from ..vm.shape_text import compile_shapes
+from ..vm.signature import named_dims
 from ..vm.tensor import Tensor, array, as_tensor, empty
 
 _TORCH_DTYPES = (
@@ -242,7 +243,7 @@ def random_inputs(
     rng = np.random.default_rng(0)
     made: list[Tensor] = []
     for p in params:
-        names = tuple(dict.fromkeys([n for text in p.spec.shape for n in names_in(text)]))
+        names = named_dims([p])
         if names and size is None:
             raise ArgumentError(
                 f"input {p.name!r} has the named size {names[0]!r}; pass inputs of a size of your "

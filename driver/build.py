@@ -10,6 +10,7 @@ from ..graphir.module import IRModule
 from ..graphir.passes.legalize import LEGALIZED
 from ..graphir.passes.pass_list import as_pass_list
 from ..support.errors import ArgumentError, BurnishError
+from ..support.keywords import hinted
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule as TensorSchedule
@@ -45,6 +46,7 @@ def as_module(mod: Any) -> IRModule:
     )
 
 
+@hinted
 def build(
     mod: Any,
     args: Any = None,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from ..support.errors import ArtifactError
+from ..support.keywords import hinted
 from ..vm.tensor import Tensor
 from .arrays import (
     is_torch_tensor,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=CompiledSignature)
 
 
+@hinted
 class CallableModel(ABC, Generic[S]):
     """Signatures by key, and the entry that takes the next call."""
 

@@ -11,10 +11,11 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import Any, NoReturn
 
 from ..support.choices import STAGES, TASK_SCHEDULERS
 from ..support.config import describe_flags
-from ..support.errors import BurnishError
+from ..support.errors import BurnishError, nearest
 
 _RECORDS = "a database, or a file of JSON lines"
 
@@ -28,7 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         serve()
         return 0
-    options = _parser().parse_args(arguments)
+    options, unknown = _parser().parse_known_args(arguments)
+    if unknown:
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     module, name = options.command
     try:
         command = getattr(import_module(f".{module}", __package__), f"run_{name}")
@@ -47,6 +50,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
+class _Parser(argparse.ArgumentParser):
+    """One whose errors name what was meant."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._arguments: list[str] = []
+        self.set_defaults(parser=self)
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        self._arguments = list(args or ())
+        return super().parse_known_args(args, namespace)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += f".{nearest(str(value), map(str, action.choices or ()))}"
+            raise
+
+    def error(self, message: str) -> NoReturn:
+        known = [name for action in self._actions for name in action.option_strings]
+        given = [a.partition("=")[0] for a in self._arguments if a.startswith("--")]
+        # An option may be shortened to what no other begins with.
+        strange = [a for a in given if not any(name.startswith(a) for name in known)]
+        hints = "".join([nearest(a, known) for a in strange])
+        super().error(f"{message}.{hints}" if hints else message)
+
+
 def _sizes(text: str) -> dict[str, int]:
     """``batch=8,length=128`` by name."""
     found: dict[str, int] = {}
@@ -59,7 +92,7 @@ def _sizes(text: str) -> dict[str, int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="burnish",
         description="Compile PyTorch and ONNX models for the CPU.",
         epilog="Environment flags:\n" + describe_flags(),
@@ -84,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
             "--sizes", action="append", default=[], type=_sizes, metavar="NAME=N,...", help=text
         )
 
-    at = "what named sizes are in random inputs, e.g. batch=8,length=128"
+    at = "what named sizes are in random inputs, e.g. batch=8,length=128; repeatable: one by one"
     sub = add("compile", "Compile a model and print the report.")
     add_model(sub, saved=False)
     sub.add_argument("-o", "--output", metavar="FILE.burnish", help="save the compiled model")
@@ -113,8 +146,11 @@ def _parser() -> argparse.ArgumentParser:
     add_sizes(sub, at)
     sub.add_argument("--seconds", type=float, default=0.5, help="how long to measure (0.5)")
     sub.add_argument("--trace", metavar="FILE.json", help="keep a run for chrome://tracing")
-    sub = add("verify", "Compare an ONNX model with ONNX's reference evaluator, value by value.")
-    add_model(sub, saved=False)
+    sub = add("verify", "Compare a model with ONNX's reference evaluator, value by value.")
+    add_model(sub)
+    sub.add_argument(
+        "--source", metavar="FILE.onnx", help="what a saved model is compared with, by its outputs"
+    )
     _add_inputs(sub)
     add_sizes(sub, at)
     sub.add_argument(
@@ -123,7 +159,9 @@ def _parser() -> argparse.ArgumentParser:
     sub = add("show", "Print a model's IR at a stage.")
     add_model(sub)
     sub.add_argument(
-        "--stage", default="30-fused", choices=[s for s in STAGES if s[:2] not in ("50", "60")]
+        "--stage",
+        choices=[s for s in STAGES if s[:2] not in ("50", "60")],
+        help="30-fused if not given; 40-scheduled of a saved model, which has 70-bytecode too",
     )
     sub = add("tune", "Tune a model's kernels into a database. Ctrl-C keeps what was found.")
     add_model(sub, saved=False)
@@ -131,6 +169,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--minutes", type=float, help="budget in minutes")
     sub.add_argument("--trials", type=int, help="budget in measured candidates")
     sub.add_argument("--database", default="burnish-records.db", help="where records are kept")
+    sub.add_argument("-o", "--output", metavar="FILE.burnish", help="save the tuned model")
     sub.add_argument("--report", metavar="DIR", help="keep the report and its plots there")
     sub.add_argument(
         "--task-scheduler", choices=TASK_SCHEDULERS, default="gradient", help="who gets the budget"

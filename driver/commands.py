@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,8 @@ from ..tuner.measuring.remote_worker import serve_cluster
 from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import PATIENCE
 from ..vm import parallel
-from ..vm.artifact import is_artifact, read_artifact
-from ..vm.shape_text import names_in
+from ..vm.artifact import is_artifact, open_artifact, read_artifact
+from ..vm.signature import named_dims
 from .arrays import random_inputs
 from .compile import CompiledModel, compile
 from .console import format_seconds, print_table
@@ -37,6 +38,7 @@ from .loaded_model import LoadedModel
 from .timing import time_interleaved
 from .tune import verify_budget
 from .tune_report import report_text, save_report
+from .verification import Verification
 
 
 def _compile(options: argparse.Namespace) -> CompiledModel:
@@ -60,8 +62,7 @@ def run_compile(options: argparse.Namespace) -> int:
         print(f"wrote {saved.path}: {saved.size / 1e6:.1f} MB, for {', '.join(saved.targets)}")
     if options.report:
         params = model.executable.program.functions["main"].params
-        is_static = not any(names_in(text) for p in params for text in p.spec.shape)
-        found = model.profile(*_inputs(model, ())) if is_static else None
+        found = None if named_dims(params) else model.profile(*random_inputs(params))
         print(f"wrote {model.report.to_html(options.report, found)}")
     return 0
 
@@ -98,70 +99,104 @@ def _program_of(model: CompiledModel | LoadedModel) -> Any:
 
 
 def _inputs(
-    model: CompiledModel | LoadedModel,
-    files: Sequence[str],
-    sizes: Sequence[Mapping[str, int]] = (),
-) -> list[Any]:
-    """The arrays of some files, or random ones, of ``sizes`` where the model has named sizes."""
-    if not files:
-        program = _program_of(model)
-        shapes = [text for p in program.params for text in p.spec.shape]
-        names = list(dict.fromkeys([n for text in shapes for n in names_in(text)]))
-        given = whole_sizes(sizes, "--sizes", names)
-        tensors = random_inputs(program.params, size=given[0] if given else None)
-        return [t.numpy() if t.dtype != "bfloat16" else t for t in tensors]
-    loaded = []
-    for name in files:
-        try:
-            loaded.append(np.load(name, allow_pickle=False))
-        except (OSError, ValueError, EOFError) as error:
-            raise ArgumentError(f"{name}: cannot be read as .npy: {error}") from error
-    return loaded
+    model: CompiledModel | LoadedModel, options: argparse.Namespace, *, kept: str = ""
+) -> Iterator[list[Any]]:
+    """The inputs of each call that is asked for: the arrays of some files, or random ones of each
+    of the sizes, which are printed where there are several. ``kept`` is an option that keeps one
+    call."""
+    sizes, files = options.sizes, getattr(options, "input", ())
+    if files and sizes:
+        raise ArgumentError("--sizes are of random inputs; leave them out beside --input.")
+    if files:
+        yield [_array(name) for name in files]
+        return
+    params = _program_of(model).params
+    given = whole_sizes(sizes, "--sizes", named_dims(params), least=0)
+    if kept and len(given) > 1:
+        raise ArgumentError(f"{kept} keeps one call; give --sizes once, found {len(given)}.")
+    for one in given or (None,):
+        if one is not None and len(given) > 1:
+            print(f"{', '.join([f'{name}={size}' for name, size in one.items()])}:")
+        tensors = random_inputs(params, size=one)
+        yield [t.numpy() if t.dtype != "bfloat16" else t for t in tensors]
+
+
+def _array(name: str) -> np.ndarray:
+    try:
+        found: np.ndarray = np.load(name, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise ArgumentError(f"{name}: cannot be read as .npy: {error}") from error
+    return found
 
 
 def run_run(options: argparse.Namespace) -> int:
     model = _load(options)
-    result = model.run(_inputs(model, options.input, options.sizes))
-    outputs = list(result) if isinstance(result, (list, tuple)) else [result]
-    if options.output:
-        arrays: dict[str, Any] = {f"output_{i}": np.asarray(o) for i, o in enumerate(outputs)}
-        np.savez(options.output, **arrays)
-        print(f"{len(outputs)} outputs in {options.output}")
-        return 0
-    for i, output in enumerate(outputs):
-        array = np.asarray(output)
-        print(f"output {i}: {array.dtype} {array.shape}\n{array}")
+    for inputs in _inputs(model, options, kept="--output" if options.output else ""):
+        result = model.run(inputs)
+        outputs = list(result) if isinstance(result, (list, tuple)) else [result]
+        arrays = {f"output_{i}": np.asarray(o) for i, o in enumerate(outputs)}
+        if options.output:
+            kept: dict[str, Any] = dict(arrays)
+            np.savez(options.output, **kept)
+            print(f"{len(outputs)} outputs in {options.output}")
+            continue
+        for name, array in arrays.items():
+            print(f"{name.replace('_', ' ')}: {array.dtype} {array.shape}\n{array}")
     return 0
 
 
 def run_bench(options: argparse.Namespace) -> int:
     model = _load(options)
-    inputs = _inputs(model, (), options.sizes)
-    timing = time_interleaved({"model": lambda: model(*inputs)}, seconds=0.1)["model"]
-    print(
-        f"minimum {format_seconds(timing.minimum)}, median {format_seconds(timing.median)} a call"
-    )
+    for inputs in _inputs(model, options):
+        timing = time_interleaved({"model": partial(model, *inputs)}, seconds=0.1)["model"]
+        minimum, median = (format_seconds(t) for t in (timing.minimum, timing.median))
+        print(f"minimum {minimum}, median {median} a call")
     return 0
 
 
 def run_profile(options: argparse.Namespace) -> int:
     model = _load(options)
-    found = model.profile(*_inputs(model, options.input, options.sizes), seconds=options.seconds)
-    print(found)
-    if options.trace:
-        print(f"wrote {found.to_chrome_trace(options.trace)}")
+    for inputs in _inputs(model, options, kept="--trace" if options.trace else ""):
+        found = model.profile(*inputs, seconds=options.seconds)
+        print(found)
+        if options.trace:
+            print(f"wrote {found.to_chrome_trace(options.trace)}")
     return 0
 
 
 def run_verify(options: argparse.Namespace) -> int:
-    model = _compile(options)
-    found = model.verify(*_inputs(model, options.input, options.sizes), tolerance=options.tolerance)
-    print(found)
-    return 0 if found else 1
+    model = _load(options)
+    if isinstance(model, LoadedModel):
+        verify: Callable[..., Verification] = partial(model.verify, source=_source(options))
+    elif options.source:
+        raise ArgumentError(f"--source is for a saved model; {options.model} is its own source.")
+    else:
+        verify = model.verify
+    differs = False
+    for inputs in _inputs(model, options):
+        found = verify(*inputs, tolerance=options.tolerance)
+        print(found)
+        differs |= not found
+    return int(differs)
+
+
+def _source(options: argparse.Namespace) -> Path:
+    """The ONNX file that a saved model is compared with."""
+    if options.source:
+        return Path(options.source)
+    name = open_artifact(options.model).model["name"]
+    raise ArgumentError(
+        f"{options.model} does not hold the model that it was saved from, {name}; give that too: "
+        "--source FILE.onnx."
+    )
 
 
 def run_show(options: argparse.Namespace) -> int:
-    _load(options).show(options.stage)
+    model = _load(options)
+    if options.stage:
+        model.show(options.stage)
+    else:
+        model.show()
     return 0
 
 
@@ -181,6 +216,7 @@ def run_tune(options: argparse.Namespace) -> int:
             verbose=0 if options.quiet else 2 if options.verbose else 1,
         )
         files = save_report(result, options.report, database) if options.report else []
+        files += [model.save(options.output).path] if options.output else []
     print(result.verdict if options.quiet else report_text(result))
     if not options.quiet:
         print(f"records in {options.database}; the same command goes on from them")

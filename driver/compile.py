@@ -31,6 +31,7 @@ from ..support.errors import (
     VMError,
     nearest,
 )
+from ..support.keywords import hinted
 from ..support.target import Target
 from ..tuner.analytic import schedule_analytically
 from ..tuner.records.database import TuningDatabase
@@ -99,6 +100,7 @@ class ModelSignature(CompiledSignature):
         return arena_floor(self.executable.stages["30-fused"].graph_functions["main"])
 
 
+@hinted
 class CompiledModel(CallableModel[ModelSignature]):
     """A compiled model: call it like the module it came from. See ``compile``."""
 
@@ -562,6 +564,7 @@ class CompiledModel(CallableModel[ModelSignature]):
             return True
 
 
+@hinted
 def compile(
     model: Any,
     example_inputs: Sequence[Any] | None = None,

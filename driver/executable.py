@@ -11,6 +11,7 @@ from typing import NoReturn
 from ..graphir.module import IRModule
 from ..graphir.passes.pass_list import PassList
 from ..support.errors import ArgumentError, UnknownFunctionError
+from ..support.keywords import hinted
 from ..support.other_names import OtherName
 from ..support.target import Target
 from ..vm.binding import BoundKernel
@@ -22,6 +23,7 @@ from .runnable import check_runnable
 from .threads import runtime
 
 
+@hinted
 @dataclass
 class Executable:
     """``lib["main"](a, b, c)`` calls a PrimFunc (the last arguments are written); for graph

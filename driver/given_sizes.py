@@ -27,10 +27,12 @@ def sets_of_sizes(given: Any, argument: str, *, least: int = 0) -> tuple[Sizes, 
     return tuple([dict(s) for s in listed])
 
 
-def whole_sizes(given: Any, argument: str, names: Sequence[str]) -> tuple[Sizes, ...]:
-    """Sets that say what each of ``names`` is, 1 or more, and nothing else: what can be run. Raises
-    ArgumentError for others."""
-    found = sets_of_sizes(given, argument, least=1)
+def whole_sizes(
+    given: Any, argument: str, names: Sequence[str], *, least: int = 1
+) -> tuple[Sizes, ...]:
+    """Sets that say what each of ``names`` is, ``least`` or more, and nothing else: what can be
+    run, and from 1 on measured. Raises ArgumentError for others."""
+    found = sets_of_sizes(given, argument, least=least)
     for sizes in found:
         for name in sizes:
             verify_name(name, argument, names)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..support.aligned import aligned_empty
+from ..support.keywords import hinted
 from ..vm.artifact import Artifact, open_artifact, read_image
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .loaded_model import LoadedModel
 
 
+@hinted
 def load(
     path: str | Path,
     *,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from ..support.errors import (
     TargetError,
 )
 from ..support.host import native_target
+from ..support.keywords import hinted
 from ..support.target import Target
 from ..vm import parallel
 from ..vm.artifact import Artifact, artifact_image
@@ -34,11 +35,15 @@ from ..vm.native import load_objects
 from ..vm.program import Program
 from ..vm.storage import storage_dtype
 from ..vm.tensor import Tensor, array, wrap
+from .arrays import copied
 from .callable_model import CallableModel
 from .kernel_facts import KernelFacts
 from .runnable import check_runnable
 from .signature import CompiledSignature, listed_inputs
 from .threads import check_threads, thread_count
+
+if TYPE_CHECKING:
+    from .verification import Verification
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,7 @@ class LoadedSignature(CompiledSignature):
         return dict(self.executable.facts)
 
 
+@hinted
 class LoadedModel(CallableModel[LoadedSignature]):
     """A model from a file: call it like the module it came from. See ``load``."""
 
@@ -163,6 +169,25 @@ class LoadedModel(CallableModel[LoadedSignature]):
     def report(self) -> str:
         """Which kernels were taken and why, and what their compilation said of itself."""
         return self._current.report
+
+    def verify(
+        self, *args: Any, source: Any, tolerance: float | None = None, **kwargs: Any
+    ) -> Verification:
+        """Compare the outputs of a call with those of the model that this one was saved from:
+        ``source`` is a torch module, an ExportedProgram, or an ONNX model. ``CompiledModel.verify``
+        looks closer. Raises as that does."""
+        from .sources import reference_of
+        from .verification import Verification
+        from .verify_model import Verifier
+
+        reference = reference_of(source, args, kwargs, None, fallback=None, float64=False)
+        signature = self._select(args, kwargs)
+        values = [copied(v) for v in signature.imported.flatten_inputs(args, kwargs)]
+        precision = self._artifact.model.get("precision", "fast")
+        verifier = Verifier(reference, self.target, precision=precision, tolerance=tolerance)
+        checks = tuple(verifier.check_outputs(signature.run(values)))
+        note = "a saved model is compared by its outputs: a file keeps no values on the way."
+        return Verification(str(self._artifact.path), reference.name, checks, (), notes=(note,))
 
     def script(self, stage: str = "40-scheduled") -> str:
         """The scheduled module (``40-scheduled``) or the program (``70-bytecode``) as text.

@@ -7,6 +7,7 @@ from typing import Any, Literal, overload
 
 from ..graphir.module import IRModule
 from ..support.errors import ScheduleValueError
+from ..support.keywords import hinted
 from ..support.node import walk
 from ..support.structural import structural_equal
 from ..tensorir.buffer import Buffer
@@ -39,6 +40,7 @@ def lower(
 ) -> str: ...
 
 
+@hinted
 def lower(
     sch: Scheduled,
     args: Arguments | None = None,

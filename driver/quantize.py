@@ -39,6 +39,7 @@ from ..graphir.passes.quantize_products import (
 )
 from ..graphir.weights import forked
 from ..support.errors import ArgumentError
+from ..support.keywords import hinted
 from ..support.passes import Pipeline
 from ..support.target import Target
 from ..vm.tensor import Tensor
@@ -73,6 +74,7 @@ class QuantizedLayer:
     error: float | None = None
 
 
+@hinted
 def quantize(
     model: Any,
     samples: Sequence[Sequence[Any]],

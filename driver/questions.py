@@ -27,8 +27,8 @@ from ..graphir.weights import Weights, in_common
 from ..support.caller import callers_level
 from ..support.errors import ArgumentError, VMError
 from ..vm.program import Param
-from ..vm.shape_text import compile_shape, names_in
-from ..vm.signature import Signature
+from ..vm.shape_text import compile_shape
+from ..vm.signature import Signature, named_dims
 from ..vm.tensor import Tensor
 from .arrays import to_tensors
 from .signature import CompiledSignature, listed_inputs
@@ -193,8 +193,7 @@ def _signature(module: IRModule) -> Signature | None:
     types = [p.type for p in main.params]
     specs = [spec_of(kind) for kind in types if isinstance(kind, TensorType)]
     params = [Param(p.name, spec) for p, spec in zip(main.params, specs, strict=True)]
-    dims = dict.fromkeys([n for p in params for text in p.spec.shape for n in names_in(text)])
-    return Signature("main", params, tuple(dims))
+    return Signature("main", params, named_dims(params))
 
 
 def _together(answers: tuple[Any, ...], answer: Any) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..support.errors import NotCompiledError
+from ..support.keywords import hinted
 from ..tuner.cost.slowdown import FAR_OFF
 from ..tuner.schedule_log import KernelSchedule
 from .code_cache import CacheUse
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from .model_profile import ModelProfile
 
 
+@hinted
 @dataclass
 class CompileReport:
     """Counts and times of one compilation.

@@ -116,6 +116,7 @@ def describe_model(
         "name": name,
         "burnish": __version__,
         "abi": ABI_VERSION,
+        "precision": precision if isinstance(precision, str) else dict(precision),
         "state": state,
         "signatures": described,
     }

@@ -10,6 +10,7 @@ from typing import NoReturn
 from ..graphir.expr import CallDPS, CallDPSPacked
 from ..graphir.module import IRModule
 from ..support.errors import nearest
+from ..support.keywords import hinted
 from ..support.node import walk
 from ..support.other_names import elsewhere
 from ..tensorir.expr import Expr
@@ -35,6 +36,7 @@ _ELSEWHERE = {
 """Primitives of TVM that are none here, and what does it."""
 
 
+@hinted
 class Schedule(TensorSchedule):
     """Transforms the PrimFuncs of a module by schedule primitives, each recorded in ``trace``.
 

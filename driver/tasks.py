@@ -14,6 +14,7 @@ from ..graphir.module import IRModule
 from ..graphir.op import type_of
 from ..graphir.passes.legalize import LEGALIZED
 from ..support.errors import TuningError
+from ..support.keywords import hinted
 from ..support.node import walk
 from ..support.target import Target
 from ..tensorir.expr import Expr, IntImm
@@ -31,6 +32,7 @@ from .schedule import Schedule
 ONE_THREAD = "native -threads=1"
 
 
+@hinted
 def tune_tir(
     mod: IRModule | PrimFunc,
     target: Target | str = ONE_THREAD,
@@ -83,6 +85,7 @@ def tune_tir(
     return database
 
 
+@hinted
 def compile_tir(
     database: TuningDatabase,
     mod: IRModule | PrimFunc,

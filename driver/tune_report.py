@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ..support.errors import TuningError
+from ..support.keywords import hinted
 from ..tuner.records.database import TuningDatabase
 from ..tuner.task_scheduler import Moment
 from .console import format_seconds, table_lines
@@ -68,6 +69,7 @@ def _last_of_each(
             yield moment, latency
 
 
+@hinted
 def save_report(
     result: TuneResult, folder: str | Path, database: TuningDatabase | None = None
 ) -> list[Path]:

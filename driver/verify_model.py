@@ -72,7 +72,7 @@ class Verifier:
     def verify(self, name: str, outputs: Sequence[Tensor], *, nodes: bool = True) -> Verification:
         """What a call gave, ``outputs``, beside the reference."""
         reference, notes = self._reference, []
-        checks = self._outputs(outputs)
+        checks = self.check_outputs(outputs)
         values: list[ValueCheck] = []
         if reference.imported is None:
             notes.append(
@@ -90,7 +90,8 @@ class Verifier:
         return Verification(name, against, tuple(checks), tuple(values), blame, tuple(notes))
 
     # -- outputs -----------------------------------------------------------------------------------
-    def _outputs(self, outputs: Sequence[Tensor]) -> list[ValueCheck]:
+    def check_outputs(self, outputs: Sequence[Tensor]) -> list[ValueCheck]:
+        """Each output beside the reference's. Raises BurnishError where there are more or fewer."""
         expected, exact = self._reference.outputs, self._reference.exact_outputs
         if len(outputs) != len(expected):
             raise BurnishError(
@@ -202,7 +203,7 @@ class Verifier:
                 found = self._run(program)
             except BurnishError:
                 continue
-            return more, all(c.agrees for c in self._outputs(found))
+            return more, all(c.agrees for c in self.check_outputs(found))
         return len(passes), True
 
     def _kernel_to_blame(self, imported: Imported, passes: Sequence[Pass]) -> str:

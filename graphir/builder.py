@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from ..support.errors import BurnishError
+from ..support.keywords import hinted
 from ..support.node import replace, walk
 from ..support.other_names import OtherName
 from ..support.structural import structural_equal, structural_hash
@@ -62,6 +63,7 @@ class _OpenFunction:
     """Variables used so far that must turn out to be parameters."""
 
 
+@hinted
 class BlockBuilder:
     """Builds a module::
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..support.display import as_html
 from ..support.errors import BurnishError, nearest
+from ..support.keywords import hinted
 from ..support.node import walk
 from ..support.other_names import OtherName
 from ..tensorir.function import PrimFunc
@@ -27,6 +28,7 @@ class ModuleError(BurnishError, KeyError):
         return BurnishError.__str__(self)
 
 
+@hinted
 class IRModule:
     """``functions`` maps names to graph Functions and PrimFuncs, in order of definition;
     ``weights`` has the values of the constants that have names.

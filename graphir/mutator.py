@@ -24,6 +24,7 @@ from typing import Any, TypeVar, assert_never
 import numpy as np
 
 from ..support.errors import BurnishError
+from ..support.keywords import hinted
 from ..support.node import replace
 from ..support.other_names import OtherName
 from .builder import BlockBuilder
@@ -57,6 +58,7 @@ VALUES = (*ATOMS, Call, CallDPS, CallDPSPacked, CallFunction, TupleGetItem, If)
 _C = TypeVar("_C", Call, CallDPS, CallDPSPacked, CallFunction)
 
 
+@hinted
 class ExprMutator:
     """Rewrites the graph functions of a module; ``transform()`` gives the new module.
 

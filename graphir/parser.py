@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..support.errors import ParseError, TypeInferenceError
+from ..support.keywords import hinted
 from ..support.source import Source, Span
 from ..tensorir.function import PrimFunc
 from ..tensorir.parser import parse_function_def
@@ -41,6 +42,7 @@ ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
 _CONST_NAMES = {"inf": float("inf"), "nan": float("nan"), "True": True, "False": False}
 
 
+@hinted
 def parse_module(
     text: str, constants: Constants | None = None, env: Mapping[str, object] | None = None
 ) -> IRModule:

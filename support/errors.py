@@ -79,6 +79,10 @@ class ConfigError(BurnishError, ValueError):
     """An environment flag or option with a value it cannot have."""
 
 
+class KeywordError(BurnishError, TypeError):
+    """A keyword that a function does not have."""
+
+
 class TargetError(BurnishError, ValueError):
     """A target text that cannot be parsed or asks for what this machine lacks."""
 

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from .errors import BurnishError, ConfigError
+from .keywords import hinted
 from .passes import Pass, PassContext, kebab_case
 
 Transform = Callable[[Any, PassContext], Any]
@@ -37,6 +38,7 @@ def module_pass(
 def module_pass(
     pass_func: None = None, *, opt_level: int = 0, name: str | None = None
 ) -> Decorator: ...
+@hinted
 def module_pass(pass_func: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
     """Make a pass of a function ``(module, context) -> module``, or a class of passes of a class
     whose ``transform_module(self, module, context)`` does the work; also as a decorator with

@@ -35,6 +35,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .errors import InternalError, StructuralEqualityError
+from .keywords import hinted
 from .node import Node, replace
 
 IDENTITY = frozenset({"Var", "Buffer"})
@@ -189,6 +190,7 @@ def first_difference(
     return f"{where}: {left} and {right}"
 
 
+@hinted
 def assert_structural_equal(
     a: Any, b: Any, *, names: bool = False, map_free_vars: bool = True
 ) -> None:

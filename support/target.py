@@ -151,7 +151,8 @@ class Target:
                 o for o, (name, _) in _OPTIONS.items() if name in _SIZES and not getattr(self, name)
             ]
             raise TargetError(
-                f"The CPU {self.cpu!r} is not in the table of burnish. Give its sizes: "
+                f"The CPU {self.cpu!r} is not in the table of burnish.{nearest(self.cpu, CPUS)} "
+                "Give its sizes: "
                 + " ".join(
                     f"{option}=..." for option in sizes if option == _SHOWN[_OPTIONS[option][0]]
                 )

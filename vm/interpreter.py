@@ -19,6 +19,7 @@ import numpy as np
 
 from ..support.abi import ALIGNMENT
 from ..support.errors import UnknownFunctionError, VMError
+from ..support.keywords import hinted
 from ..support.other_names import OtherName
 from . import registry
 from .binding import BoundKernel, Library, bind_kernel
@@ -70,6 +71,7 @@ TENSOR = ArrayKind(
 """Tensors or NumPy arrays in, Tensors out. Without uint16, the memory of bfloat16 tensors too."""
 
 
+@hinted
 class VirtualMachine:
     """Runs the functions of a program: ``vm["main"](x)`` gives Tensors.
 

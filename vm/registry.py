@@ -19,6 +19,7 @@ from ..support.errors import (
     IndexRangeError,
     UnknownFunctionError,
 )
+from ..support.keywords import hinted
 from .tensor import Tensor
 
 EnvironmentFunction: TypeAlias = Callable[..., Any]
@@ -32,6 +33,7 @@ _lock = threading.Lock()
 def register_func(name: str, func: F, *, override: bool = False) -> F: ...
 @overload
 def register_func(name: str, func: None = None, *, override: bool = False) -> Callable[[F], F]: ...
+@hinted
 def register_func(
     name: str, func: F | None = None, *, override: bool = False
 ) -> F | Callable[[F], F]:

@@ -7,7 +7,7 @@ bound. A dim that stands only in arithmetic is solved for, which needs it to be 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..support.errors import ArityError, DTypeMismatchError, ShapeMismatchError, VMError
 from .program import Param, TensorSpec
@@ -108,7 +108,7 @@ class Signature:
     def _mismatch(
         self, param: Param, shape: tuple[int, ...], dims: list[int]
     ) -> ShapeMismatchError:
-        used = dict.fromkeys([name for text in param.spec.shape for name in names_in(text)])
+        used = named_dims([param])
         known = [
             f"{name} = {value}"
             for name, value in zip(self.dims, dims, strict=True)
@@ -120,6 +120,12 @@ class Signature:
             format_shape(param.spec.shape) + where,
             format_shape(shape),
         )
+
+
+def named_dims(params: Iterable[Param]) -> tuple[str, ...]:
+    """The names in the shapes of parameters, in order of first appearance."""
+    texts = [text for p in params for text in p.spec.shape]
+    return tuple(dict.fromkeys([name for text in texts for name in names_in(text)]))
 
 
 def _fits(shape: tuple[int, ...], rows: Sequence[tuple[int, int, int]], dims: list[int]) -> bool:

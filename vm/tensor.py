@@ -19,6 +19,7 @@ import numpy as np
 from ..support.aligned import aligned_empty
 from ..support.dtype import DType, bfloat16_bits
 from ..support.errors import ArgumentError, DTypeError
+from ..support.keywords import hinted
 from ..support.other_names import OtherName
 from .storage import data_pointer, storage_dtype
 
@@ -166,6 +167,7 @@ def dtype_of(data: np.ndarray) -> DType:
     return known
 
 
+@hinted
 def empty(shape: int | Sequence[int], dtype: str = "float32") -> Tensor:
     """An uninitialised tensor, 64-byte aligned."""
     kind = DType(dtype)
@@ -175,6 +177,7 @@ def empty(shape: int | Sequence[int], dtype: str = "float32") -> Tensor:
     return wrap(aligned_empty(dims, storage_dtype(kind)), kind)
 
 
+@hinted
 def array(x: object, dtype: str | None = None) -> Tensor:
     """A new 64-byte aligned tensor with a copy of ``x``: array, tensor, list or number.
 

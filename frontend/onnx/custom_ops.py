@@ -11,10 +11,12 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from ...support.errors import BurnishError, FrontendError
+from ...support.keywords import hinted
 from ..custom_ops import Converter, add_converter, call_converter, check_converter, emitted
 from .registry import REGISTRY, Context, node_name, values_of
 
 
+@hinted
 def register_onnx_op(
     name: str,
     convert: Converter | None = None,

@@ -19,10 +19,12 @@ from ...graphir.dim import print_shape, static_value
 from ...graphir.expr import Atom
 from ...graphir.type import TensorType, TupleType
 from ...support.errors import BurnishError, FrontendError
+from ...support.keywords import hinted
 from ..custom_ops import Converter, add_converter, call_converter, check_converter, emitted
 from .registry import REGISTRY, Context, arguments, location
 
 
+@hinted
 def register_torch_op(
     name: Any,
     convert: Converter | None = None,

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from ...support.errors import InternalError
+from ...support.keywords import hinted
 from .arguments import require_list
 from .state import ScheduleState
 from .trace.handles import LoopHandle
@@ -127,6 +128,8 @@ def _declared(method: Method, group: str, role: Role, arguments: dict[str, Argum
     names = {p.name: None for p in known}.keys()
     defaults = {p.name: p.default for p in known if p.default is not p.empty}
     several = next((p.name for p in known if p.kind is p.VAR_POSITIONAL), None)
+    refuse = hinted(method)
+    """The method, called where it says what is wrong."""
 
     def bind(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
         """The arguments by name, or None where they are not those of the method."""
@@ -139,7 +142,7 @@ def _declared(method: Method, group: str, role: Role, arguments: dict[str, Argum
     def run(self: ScheduleState, *args: Any, **kwargs: Any) -> Any:
         given = bind(args, kwargs)
         if given is None:
-            return method(self, *args, **kwargs)  # Python says what is wrong
+            return refuse(self, *args, **kwargs)
         for argument, kind in arguments.items():
             given[argument] = kind.resolve(self, name, given[argument])
         self._noted = {}

@@ -12,6 +12,7 @@ from typing import Any, Self, overload
 
 from ...support.display import as_html, show_text
 from ...support.errors import ScheduleValueError
+from ...support.keywords import hinted
 from ..analysis.nested_blocks import blocks_below, consumers_of, is_output_block, producers_of
 from ..analysis.paths import (
     find_block,
@@ -30,6 +31,7 @@ from .state import BlockLike, ScheduleState
 from .trace.handles import BlockHandle, BlockRV, LoopHandle, LoopRV
 
 
+@hinted
 class QueryMethods(ScheduleState):
     """Queries: what may be asked of a schedule, and copies of it."""
 

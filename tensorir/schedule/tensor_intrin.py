@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...support.errors import ScheduleValueError, nearest
+from ...support.keywords import hinted
 from ...support.structural import first_difference, structural_equal
 from ..buffer import Buffer
 from ..function import PrimFunc
@@ -24,6 +25,7 @@ from .cpu_intrins import SHIPPED
 _REGISTERED: dict[str, TensorIntrin] = {}
 
 
+@hinted
 @dataclass(frozen=True, slots=True, eq=False)
 class TensorIntrin:
     """A registered intrinsic."""

@@ -19,6 +19,39 @@ def test_bad_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixt
     assert "usage: burnish" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["comple", "m.onnx"], "'compile'"),
+        (["db", "stat", "records.db"], "'stats'"),
+        (["show", "m.onnx", "--stage", "30-fuse"], "'30-fused'"),
+        (["tune", "m.onnx", "--task-scheduler=gradent"], "'gradient'"),
+        (["tune", "m.onnx", "--databse", "records.db"], "'--database'"),
+        (["run", "m.onnx", "--sizs=batch=8"], "'--sizes'"),
+        (["db", "prune", "records.db", "--keeep", "3"], "'--keep'"),
+        (["worker", "--conect", "tcp://host:1"], "'--connect'"),
+        (["--hepl"], "'--help'"),
+    ],
+)
+def test_what_was_meant_is_named(
+    arguments: list[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.endswith(f". Did you mean {hint}?\n")
+
+
+def test_an_unknown_option_shows_the_usage_of_its_command(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["bench", "m.onnx", "--xyzzy", "4"])
+    err = capsys.readouterr().err
+    assert err.startswith("usage: burnish bench")
+    assert err.endswith("unrecognized arguments: --xyzzy 4\n")
+
+
 def test_help_lists_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])

@@ -141,6 +141,76 @@ def test_named_sizes_are_given_by_name(tmp_path: Path, capsys: pytest.CaptureFix
         assert {r.target.partition(" sizes=")[2] for r in database.records()} == {"1;9"}
 
 
+def test_each_of_several_sizes_has_its_turn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(save(tmp_path / "dynamic.onnx", ["batch", 3]))
+    several = ("--sizes", "batch=2", "--sizes", "batch=0")
+    code, out, _ = run(capsys, "run", path, *several)
+    assert code == 0
+    assert [line for line in out.splitlines() if line[0] not in " ["] == [
+        *("batch=2:", "output 0: float32 (2, 3)", "batch=0:", "output 0: float32 (0, 3)"),
+    ]
+    for command, first in (("bench", "minimum"), ("verify", "onnx"), ("profile", "onnx")):
+        more = ("--seconds", "0.01") if command == "profile" else ()
+        code, out, _ = run(capsys, command, path, *several, *more)
+        assert code == 0
+        assert out.startswith(f"batch=2:\n{first}")
+        assert f"\nbatch=0:\n{first}" in out
+    kept = str(tmp_path / "kept")
+    for command, option in (("run", "--output"), ("profile", "--trace")):
+        code, out, err = run(capsys, command, path, *several, option, kept)
+        assert (code, out) == (2, "")
+        assert f"{option} keeps one call; give --sizes once, found 2." in err
+    np.save(tmp_path / "x.npy", np.zeros((4, 3), np.float32))
+    code, _, err = run(capsys, "run", path, *several, "--input", str(tmp_path / "x.npy"))
+    assert code == 2
+    assert "--sizes are of random inputs" in err
+
+
+def test_saved_models_are_compared_with_their_source(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = str(tmp_path / "tiny.burnish")
+    assert run(capsys, "compile", tiny, "-o", saved)[0] == 0
+    code, out, _ = run(capsys, "verify", saved, "--source", tiny)
+    assert code == 0
+    assert out.startswith(f"{saved} agrees, beside ONNX's reference evaluator\n")
+    assert "a file keeps no values on the way" in out
+    other = str(save(tmp_path / "other.onnx", [2, 3], op="Abs"))
+    code, out, _ = run(capsys, "verify", saved, "--source", other)
+    assert (code, out.splitlines()[0]) == (1, f"{saved} DIFFERS, beside ONNX's reference evaluator")
+    code, _, err = run(capsys, "verify", saved)
+    assert code == 2
+    assert "does not hold the model that it was saved from, tiny.onnx" in err
+    code, _, err = run(capsys, "verify", tiny, "--source", tiny)
+    assert code == 2
+    assert "--source is for a saved model" in err
+
+
+@pytest.mark.parametrize("command", [["compile"], ["tune", "--trials", "1"]])
+def test_what_needs_the_graph_refuses_a_saved_model(
+    command: list[str], tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = str(tmp_path / "tiny.burnish")
+    assert run(capsys, "compile", tiny, "-o", saved)[0] == 0
+    code, out, err = run(capsys, *command, saved)
+    assert (code, out) == (2, "")
+    assert f"FrontendError: {saved} is a saved model" in err
+    assert "Give what it was saved from: tiny.onnx." in err
+
+
+def test_a_saved_model_shows_the_stage_that_it_has(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = str(tmp_path / "tiny.burnish")
+    assert run(capsys, "compile", tiny, "-o", saved)[0] == 0
+    assert "fused_add_relu" in run(capsys, "show", saved)[1]
+    code, _, err = run(capsys, "show", saved, "--stage", "30-fused")
+    assert code == 2
+    assert "has the stages 40-scheduled and 70-bytecode" in err
+
+
 def test_bench_prints_a_time(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "bench", tiny, "--threads", "1", "--target", "native -threads=1")
     assert code == 0
@@ -202,11 +272,12 @@ def test_tune_prints_its_tasks(
     assert "Inside the model:" in out
     assert f"records in {records}; the same command goes on from them" in out
     assert Path(records).exists()
-    folder = tmp_path / "report"
-    code, out, _ = run(
-        capsys, "tune", tiny, "--trials", "1", "--database", records, "-q", "--report", str(folder)
-    )
+    folder, saved = tmp_path / "report", tmp_path / "tuned.burnish"
+    kept = ("--report", str(folder), "-o", str(saved))
+    code, out, _ = run(capsys, "tune", tiny, "--trials", "1", "--database", records, "-q", *kept)
     assert code == 0
+    assert out.splitlines()[-1] == f"wrote {saved}"
+    assert run(capsys, "run", str(saved))[0] == 0
     first, *files = out.splitlines()
     assert first.endswith(("in use", "present ones"))
     assert files[0] == f"wrote {folder / 'report.txt'}"

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from ....support.display import as_html, show_text
 from ....support.errors import BurnishError, TraceError, nearest
+from ....support.keywords import hinted
 from ....support.other_names import OtherName
 from ...expr import Var
 from .handles import BlockHandle, LoopHandle
@@ -63,6 +64,7 @@ class Instruction:
             yield from variables_of(value)
 
 
+@hinted
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Trace:
     """The instructions, in order."""
