@@ -587,7 +587,8 @@ def compile(
     (a path, bytes, or a ModelProto). With ``example_inputs`` (a tuple of tensors or arrays) the
     signature is fixed: other shapes and dtypes are errors. Without them a torch module compiles at
     its first call, once for each signature. ``dynamic_shapes`` names dims that vary:
-    ``({0: "batch"},)``; one compilation then serves every size, 0 and 1 included.
+    ``({0: "batch"},)``; one compilation then serves every size, 0 and 1 included, or those that a
+    ``torch.export.Dim("batch", min=2, max=64)`` states: calls of others are refused.
 
     A compiled model has the weights that the module had at its first compilation, in every
     signature, whatever becomes of the module afterwards: a new signature whose module has other

@@ -39,6 +39,8 @@ class ExportPlan:
     extents: list[tuple[int, int, Callable[[int], int]]] = field(default_factory=list)
     """(leaf, axis, function) of the same: the size there where each dim is as small as allowed, but
     no smaller than the function's argument."""
+    least: dict[tuple[int, int], int] = field(default_factory=dict)
+    """The ``min`` that a user has stated, by (leaf, axis)."""
     names: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     """The names of the positional inputs, those of ``*args`` as ``args[0]``."""
@@ -88,6 +90,8 @@ def plan_export(
             for axis, name, extent in planner.named.get(id(leaf), ()):
                 plan.places.append((i, axis, name))
                 plan.extents.append((i, axis, extent))
+            for axis, least in planner.least.get(id(leaf), ()):
+                plan.least[i, axis] = least
     else:
         _assign(plan, values, kinds)
     return plan
@@ -224,6 +228,7 @@ class _Planner:
         self.dims: dict[str, Any] = {}
         self.sizes: dict[str, int] = {}
         self.named: dict[int, list[tuple[int, str, Callable[[int], int]]]] = {}
+        self.least: dict[int, list[tuple[int, int]]] = {}
         self.kept: list[torch.Tensor] = []
 
     def collect(self, entries: Any) -> None:
@@ -319,6 +324,7 @@ class _Planner:
             value = torch.zeros(shape, dtype=value.dtype)
             self.kept.append(value)
             self.named[id(value)] = named
+        self.least[id(value)] = [(axis % value.ndim, _stated(dim)) for axis, dim in entry.items()]
         return value, planned
 
     def _extent(self, dim: Any, name: str) -> Callable[[int], int]:
@@ -345,6 +351,11 @@ class _Planner:
             f"dynamic_shapes for {where}: expected a name, a torch.export.Dim, an int or None, "
             f"found {dim!r}."
         )
+
+
+def _stated(dim: Any) -> int:
+    """The least size that a Dim or a hint of the user's states; 0 for names and numbers."""
+    return int(getattr(dim, "min", None) or 0)
 
 
 def _candidates(low: int, high: int) -> Iterator[int]:

@@ -98,6 +98,7 @@ def import_module(
     imported = import_exported_program(
         program,
         places=plan.places,
+        least=plan.least,
         parameters=plan.parameters,
         source=f"torch {type(module).__name__}",
         fallback=fallback,
@@ -109,6 +110,7 @@ def import_exported_program(
     program: ExportedProgram,
     *,
     places: Sequence[tuple[int, int, str]] = (),
+    least: Mapping[tuple[int, int], int] | None = None,
     parameters: Sequence[str] = (),
     source: str = "torch program",
     fallback: str | None = None,
@@ -116,6 +118,7 @@ def import_exported_program(
     """Import a torch.export program; errors as for ``import_module``.
 
     ``places`` names dims: (leaf of the inputs, axis, name). Without it dims have torch's names.
+    ``least`` has the least sizes that a user has stated, by (leaf, axis).
     """
     start = time.perf_counter()
     with export_lock:
@@ -125,7 +128,7 @@ def import_exported_program(
     equal: list[tuple[str, str]] = []
     while True:
         try:
-            made = _imported(program, places, parameters, source, fallback, equal)
+            made = _imported(program, places, least or {}, parameters, source, fallback, equal)
         except TypeInferenceError as error:
             equal.append(_merged(error, equal, _symbols(program, places)))
         else:
@@ -159,6 +162,7 @@ def _symbols(
 def _imported(
     program: ExportedProgram,
     places: Sequence[tuple[int, int, str]],
+    least: Mapping[tuple[int, int], int],
     parameters: Sequence[str],
     source: str,
     fallback: str | None,
@@ -168,7 +172,7 @@ def _imported(
     structure = CallStructure.of(program, parameters)
     fakes = _input_fakes(program)
     symbols = _symbols(program, places, equal)
-    structure.ranges = _ranges(program, fakes, symbols)
+    structure.ranges = _ranges(program, fakes, symbols, least)
     builder = BlockBuilder()
     context = Context(builder, symbols)
     context.fallback = None if fallback is None else Fallback()
@@ -272,17 +276,24 @@ def _names(fakes: Sequence[Any], places: Sequence[tuple[int, int, str]]) -> dict
     return names
 
 
-def _ranges(program: ExportedProgram, fakes: Sequence[Any], symbols: SymbolTable) -> list[DimRange]:
-    """The bounds of symbols that have some. As torch does, a lower bound of up to 2 counts for
-    none."""
+def _ranges(
+    program: ExportedProgram,
+    fakes: Sequence[Any],
+    symbols: SymbolTable,
+    least: Mapping[tuple[int, int], int],
+) -> list[DimRange]:
+    """The bounds of symbols that have some. A lower bound of 2 counts only where the user has
+    stated it (``least``): torch gives it to every dim that it leaves open."""
     bounds = {str(s): r for s, r in program.range_constraints.items()}
+    stated = {str(fakes[leaf].shape[axis]): size for (leaf, axis), size in least.items() if size}
     found: dict[str, DimRange] = {}
     for leaf, fake in enumerate(fakes):
         for axis, size in enumerate(_sizes(fake)):
             key = str(size)
             if not isinstance(size, torch.SymInt) or key not in bounds or key in found:
                 continue
-            low = int(bounds[key].lower) if bounds[key].lower > 2 else 0
+            lower = int(bounds[key].lower)
+            low = max(stated.get(key, 0), lower if lower != 2 else 0)
             upper = bounds[key].upper
             high = int(upper) if upper.is_Integer and int(upper) < 2**31 else None
             if low or high is not None:

@@ -151,7 +151,8 @@ def test_each_of_several_sizes_has_its_turn(
     assert [line for line in out.splitlines() if line[0] not in " ["] == [
         *("batch=2:", "output 0: float32 (2, 3)", "batch=0:", "output 0: float32 (0, 3)"),
     ]
-    for command, first in (("bench", "minimum"), ("verify", "onnx"), ("profile", "onnx")):
+    starts = {"bench": "minimum", "verify": "dynamic.onnx", "profile": "dynamic.onnx"}
+    for command, first in starts.items():
         more = ("--seconds", "0.01") if command == "profile" else ()
         code, out, _ = run(capsys, command, path, *several, *more)
         assert code == 0

@@ -205,6 +205,38 @@ def test_dims_of_torch_keep_name_and_bounds() -> None:
         imported.flatten_inputs((x[:3], y), {})
 
 
+@pytest.mark.parametrize(
+    ("dim", "low", "high"),
+    [
+        (Dim("n", min=1), 1, None),
+        (Dim("n", min=2), 2, None),
+        (Dim("n", min=2, max=8), 2, 8),
+        (Dim("n", max=8), 0, 8),
+        (Dim.DYNAMIC(min=2, max=8), 2, 8),
+        (Dim("n"), 0, None),
+        (Dim.AUTO, 0, None),
+        ("n", 0, None),
+    ],
+)
+def test_a_stated_range_is_held(dim: Any, low: int, high: int | None) -> None:
+    x = torch.rand(9, 3)
+    imported = import_module(nn.ReLU(), (x[:4],), ({0: dim},))
+    for size in (0, 1, 2, 8, 9):
+        if low <= size <= (high or size):
+            assert len(imported.flatten_inputs((x[:size],), {})) == 1
+            continue
+        with pytest.raises(ShapeMismatchError, match=rf"dim 0: .* from {low} (to|and) .* {size}\."):
+            imported.flatten_inputs((x[:size],), {})
+    assert len(imported.notes) == (low > 0 or high is not None)
+
+
+def test_a_range_stated_at_one_place_is_held_at_the_other() -> None:
+    x = torch.rand(4, 3)
+    imported = import_module(Joined().eval(), (x, x), ({0: "n"}, {0: Dim("n", min=2)}))
+    with pytest.raises(ShapeMismatchError, match="of n from 2 and more, got 1"):
+        imported.flatten_inputs((x[:1], x[:1]), {})
+
+
 def test_an_exported_program_with_names_of_torch() -> None:
     program = torch.export.export(nn.ReLU(), (torch.rand(3, 2),), dynamic_shapes=({0: Dim.AUTO},))
     imported = import_exported_program(program)
