@@ -46,6 +46,8 @@ _ROOMS = ("support", "tensorir", "graphir", "tuner", "driver", "vm")
 _MEGABYTE = 1 << 20
 _PRUNED_TO = 0.8
 """The share of the largest size that is left when entries go."""
+_SHOWN = 4
+"""How many names of parts that were not there a report shows."""
 _BETWEEN_PRUNES = 64 << 20
 """Bytes that a process writes before it looks at the size of the folder again."""
 
@@ -66,7 +68,10 @@ class CacheUse:
         by_reason: dict[str, list[str]] = {}
         for name, reason in self.missed.items():
             by_reason.setdefault(reason, []).append(name)
-        lines += [f"    {reason}: {', '.join(names)}" for reason, names in by_reason.items()]
+        for reason, names in by_reason.items():
+            rest = len(names) - _SHOWN
+            more = f" and {rest} more (report.cache.missed has all)" if rest > 0 else ""
+            lines.append(f"    {reason}: {', '.join(names[:_SHOWN])}{more}")
         return lines + [f"    {problem}" for problem in self.problems]
 
 

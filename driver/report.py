@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -104,7 +105,7 @@ class CompileReport:
         for s in self.schedules.values():
             by_rule.setdefault(s.rule or "none", []).append(s.kernel)
         listed = [f"{rule} ({', '.join(kernels)})" for rule, kernels in by_rule.items()]
-        lines = [f"  rules: {', '.join(listed)}"]
+        lines = _wrapped(f"rules: {', '.join(listed)}")
         return lines + [f"    {s}" for s in self.schedules.values() if s.refusals or s.given_up]
 
     @property
@@ -129,7 +130,7 @@ class CompileReport:
     def facts(self) -> str:
         """What the report says besides times: the same for each compilation of a model."""
         kernels = len(self.kernels)
-        lines = [f"  kernels: {', '.join(self.kernels) or 'none'}"]
+        lines = _wrapped(f"kernels: {', '.join(self.kernels) or 'none'}")
         lines += self._schedule_lines()
         if self.calls > kernels:
             lines.append(f"  {self.calls} calls of {kernels} kernels, {self.distinct} distinct")
@@ -161,6 +162,11 @@ class CompileReport:
         if stage != "60-llvm" or not self.llvm_seconds:
             return ""
         return f"LLVM itself {self.llvm_seconds * 1e3:.1f} ms"
+
+
+def _wrapped(text: str) -> list[str]:
+    """A long list as lines."""
+    return textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ")
 
 
 def _line(name: str, seconds: float, remark: str = "") -> str:

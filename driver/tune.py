@@ -40,7 +40,7 @@ _HEAT_SECONDS = 1.5
 Watch = Callable[[TaskScheduler], object]
 
 
-@dataclass
+@dataclass(repr=False)
 class TuneResult:
     """What a ``model.tune`` did: how far each task is, what happened when, and the model's time
     before and after (None where the best schedules are those the model has). ``print`` it for the
@@ -56,11 +56,18 @@ class TuneResult:
     interrupted: bool = False
     """Whether Ctrl-C ended the search; what was measured until then counts."""
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows: the report."""
+    def __repr__(self) -> str:
+        trials = sum([s.trials for s in self.tasks])
+        return f"<tuning of {len(self.tasks)} kernels, {trials} measured: {self.verdict}>"
+
+    def __str__(self) -> str:
         from .tune_report import report_text
 
-        return f"<pre>{escape(report_text(self))}</pre>"
+        return report_text(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the report."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     @property
     def verdict(self) -> str:
@@ -152,6 +159,7 @@ def tune_tasks(
             strategy=task_scheduler,
             patience=patience,
             floors=_floors(tasks),
+            floor_again=lambda t: roofline_seconds(t, measure_peaks(t.target, again=True)),
             tune=tune,
             executor=pools.runner,
             seed=seed,

@@ -76,9 +76,15 @@ class TaskState:
         return self.task.flop / self.best / 1e9 if self.best else 0.0
 
     @property
+    def roofline(self) -> float:
+        """The floor, or 0 where it is no floor: peaks that were measured while the machine had
+        other work are exceeded later."""
+        return self.floor if self.best is None or self.best >= self.floor else 0.0
+
+    @property
     def of_roofline(self) -> float | None:
         """The roofline's time as a part of the best one; None where one of them is not known."""
-        return self.floor / self.best if self.best and self.floor else None
+        return self.roofline / self.best if self.best and self.roofline else None
 
     @property
     def gain(self) -> float:
@@ -88,7 +94,7 @@ class TaskState:
         known = [b for b in self.bests if b is not None]
         window = min(_WINDOW, len(known) - 1)
         backward = (known[-1 - window] - known[-1]) / window if window > 0 else 0.0
-        forward = min(self.best / max(self.rounds, 1), max(0.0, self.best - self.floor))
+        forward = min(self.best / max(self.rounds, 1), self.best - self.roofline)
         return self.task.weight * (_BACKWARD * backward + (1 - _BACKWARD) * forward)
 
 
@@ -106,7 +112,8 @@ class TaskScheduler:
     """Divides ``trials`` measurements, and the time until ``deadline`` (of ``time.monotonic``),
     between tasks.
 
-    ``floors`` are the tasks' roofline times by workload. ``patience=None`` never leaves a task
+    ``floors`` are the tasks' roofline times by workload, ``floor_again`` measures one anew.
+    ``patience=None`` never leaves a task
     alone before its space is exhausted. ``watch`` is called with the scheduler whenever something
     was measured. Raises TuningError for a strategy or a budget that is none.
     """
@@ -122,6 +129,7 @@ class TaskScheduler:
         patience: int | None = PATIENCE,
         trials_per_round: int = ROUND,
         floors: Mapping[str, float] | None = None,
+        floor_again: Callable[[TuneTask], float] | None = None,
         tune: TuneRound = tune_task,
         executor: Executor | None = None,
         seed: int | None = None,
@@ -149,6 +157,7 @@ class TaskScheduler:
         self._started = time.monotonic()
         self._current: TaskState | None = None
         known = floors or {}
+        self._floor_again = floor_again or (lambda task: known.get(task.workload, 0.0))
         self.states = [
             TaskState(task, known.get(task.workload, 0.0)) for task in sorted(tasks, key=_by_work)
         ]
@@ -281,10 +290,17 @@ class TaskScheduler:
             state.status = "failing"
         elif self.patience is None:
             return
-        elif state.best is not None and state.best <= state.floor * _AT_ROOFLINE:
+        elif self._is_at_roofline(state):
             state.status = "at roofline"
         elif state.fruitless >= self.patience:
             state.status = "plateau"
+
+    def _is_at_roofline(self, state: TaskState) -> bool:
+        """Whether nothing is left to gain, by peaks that are measured again before that counts."""
+        if state.best is None or state.best > state.roofline * _AT_ROOFLINE:
+            return False
+        state.floor = min(state.floor, self._floor_again(state.task))
+        return state.best <= state.roofline * _AT_ROOFLINE
 
     def _mark(self, state: TaskState) -> None:
         """A point of the timeline, where something changed."""

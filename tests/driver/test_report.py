@@ -63,6 +63,20 @@ def test_it_prints_the_parts() -> None:
     assert report.seconds == pytest.approx(0.008)
 
 
+def test_long_lists_are_wrapped() -> None:
+    names = [f"fused_conv_relu_{i}" for i in range(40)]
+    report = CompileReport(kernels=names)
+    report.cache.missed |= dict.fromkeys(names, "compiled for the first time")
+    for name in names:
+        report.add_schedule(KernelSchedule(name, "conv", (), 1.0))
+    text = str(report)
+    assert max(len(line) for line in text.splitlines()) <= 150
+    first = ", ".join(names[:4])
+    assert f"    compiled for the first time: {first} and 36 more (report.cache.missed has" in text
+    listed = " ".join(text.partition("kernels: ")[2].split())
+    assert listed.startswith(", ".join(names) + f" rules: conv ({', '.join(names)})")
+
+
 def test_it_prints_what_is_not_known() -> None:
     text = str(CompileReport())
     assert text.startswith("compiled in 0.000 s: 0 kernels, 0 segments, 0 objects emitted")

@@ -60,6 +60,13 @@ Inside the model:
     )
 
 
+def test_it_prints_the_text_and_a_line_stands_for_it(result: TuneResult) -> None:
+    assert str(result) == report_text(result)
+    assert repr(result) == (
+        "<tuning of 1 kernels, 60 measured: the tuned model is 3.00 times as fast; it is in use>"
+    )
+
+
 def test_a_notebook_shows_the_text(result: TuneResult) -> None:
     assert result._repr_html_().startswith("<pre>60 measured in 3:20")
 

@@ -161,6 +161,31 @@ def test_a_task_at_the_roofline_is_done() -> None:
     assert spent(scheduler)["n64"] == 16
 
 
+def test_a_roofline_that_is_exceeded_is_none() -> None:
+    """Peaks were measured while the machine had other work: they end no search."""
+    floors = {LARGE.workload: 1.5, SMALL.workload: 1.5}
+    scheduler = schedule(Rounds(lambda *_: 1.0), floors=floors, trials=100)
+    assert {s.status for s in scheduler.states} == {"tuning"}
+    assert scheduler.done == 100
+    assert [s.of_roofline for s in scheduler.states] == [None, None]
+    assert all(s.gain > 0 for s in scheduler.states)
+
+
+def test_peaks_are_measured_again_before_they_end_a_task() -> None:
+    asked: list[str] = []
+
+    def again(task: TuneTask) -> float:
+        asked.append(task.name)
+        return 0.96 if task is SMALL else 0.5
+
+    floors = {LARGE.workload: 0.99, SMALL.workload: 0.99}
+    rounds = Rounds(lambda *_: 1.0)
+    scheduler = schedule(rounds, floors=floors, floor_again=again, trials=100)
+    assert asked == ["n64", "n16"]
+    assert [s.status for s in scheduler.states] == ["tuning", "at roofline"]
+    assert [s.floor for s in scheduler.states] == [0.5, 0.96]
+
+
 def test_an_exhausted_space_ends_a_task() -> None:
     scheduler = schedule(Rounds(lambda *_: 1.0, space=20))
     assert {s.status for s in scheduler.states} == {"exhausted"}
