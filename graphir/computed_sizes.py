@@ -12,16 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..tensorir.arith import Analyzer
-from ..tensorir.expr import Expr, IntImm
+from ..tensorir.expr import Expr
 from ..tensorir.expr import Var as DimVar
-from ..tensorir.visitor import free_vars
 from .expr import If, SeqExpr
 from .linearize import IfOp, KernelOp, Linear, substitute, written
 from .type import tensors_of
-
-LARGEST = 1 << 38
-"""Of a dim's values, for what is proved of sizes."""
 
 
 def computed_sizes(linear: Linear) -> Iterator[Expr]:
@@ -53,14 +48,4 @@ def unfused_sizes(
         yield from unfused_sizes(choice.false_branch, op.false_branch, rename)
 
 
-def may_be_negative(dim: Expr) -> bool:
-    """Whether a size is negative for some values of dims, as far as can be told."""
-    if isinstance(dim, (IntImm, DimVar)):
-        return False
-    analyzer = Analyzer()
-    for var in free_vars([dim]):
-        analyzer.bind(var, (0, LARGEST))
-    return not analyzer.can_prove(dim >= 0)
-
-
-__all__ = ["computed_sizes", "may_be_negative", "unfused_sizes"]
+__all__ = ["computed_sizes", "unfused_sizes"]

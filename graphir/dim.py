@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 
+from ..tensorir.arith import Analyzer, Interval
 from ..tensorir.arith.linear import LinearKey
 from ..tensorir.arith.rules_divmod import divide_polynomial
 from ..tensorir.arith.simplify import Simplifier
@@ -38,6 +39,7 @@ from ..tensorir.expr import (
     mul,
     sub,
 )
+from ..tensorir.visitor import free_vars
 
 
 # -- text --------------------------------------------------------------------------------------
@@ -137,6 +139,27 @@ def product(shape: Sequence[Expr]) -> Expr:
     if result is None or number == 0:
         return IntImm(number)
     return result if number == 1 else result * number
+
+
+# -- signs and bounds --------------------------------------------------------------------------
+def is_nonnegative(dim: Expr) -> bool:
+    """Whether a dim is proved to be at least 0 for all sizes in it, which are."""
+    if isinstance(dim, (IntImm, Var)):
+        return isinstance(dim, Var) or dim.value >= 0
+    return _knowing_sizes(dim, {}).can_prove(dim >= 0)
+
+
+def largest_value(dim: Expr, at_most: Mapping[str, int]) -> int | None:
+    """A bound of a dim from above, where the sizes of these names have one; None where none is
+    seen."""
+    return _knowing_sizes(dim, at_most).bounds(dim).max
+
+
+def _knowing_sizes(dim: Expr, at_most: Mapping[str, int]) -> Analyzer:
+    analyzer = Analyzer()
+    for var in free_vars([dim]):
+        analyzer.simplifier.bind_interval(var, Interval(0, at_most.get(var.name)))
+    return analyzer
 
 
 # -- shapes ------------------------------------------------------------------------------------

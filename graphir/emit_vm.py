@@ -29,8 +29,8 @@ from ..tensorir.visitor import free_vars
 from ..vm.assembler import Assembler, FunctionBuilder
 from ..vm.program import Arg, Param, Program, Reg, ResultSpec, TensorSpec
 from .analysis import bound_dims
-from .computed_sizes import computed_sizes, may_be_negative, unfused_sizes
-from .dim import print_dim, shape_equal
+from .computed_sizes import computed_sizes, unfused_sizes
+from .dim import is_nonnegative, print_dim, shape_equal
 from .expr import Function, ShapeExpr
 from .linearize import (
     BindOp,
@@ -206,7 +206,7 @@ class _Emitter:
     def may_be_negative(self, text: str, dim: Expr) -> bool:
         """Proved once of each text."""
         if text not in self.negative:
-            self.negative[text] = may_be_negative(dim)
+            self.negative[text] = not is_nonnegative(dim)
         return self.negative[text]
 
     def check_size(self, text: str) -> None:

@@ -13,13 +13,12 @@ from collections.abc import Sequence
 
 from onnx import NodeProto
 
-from ...graphir.dim import dim_equal, fold_dim, product, static_value
+from ...graphir.dim import dim_equal, fold_dim, is_nonnegative, product, static_value
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm, maximum
 from .data_sizes import Entry, counted, dim_of, positions, size_of, term_of, valid
 from .registry import Context, node_name
 from .size_bounds import smaller
-from .sizes import is_nonnegative
 from .term import Term
 
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from ...graphir.dim import dim_equal, fold_dim, print_dim, static_value
-from ...tensorir.expr import Add, Expr, FloorDiv, IntImm, Min, Mul, Var, minimum
+from ...graphir.dim import dim_equal, fold_dim, largest_value, print_dim, static_value
+from ...tensorir.expr import Add, Expr, IntImm, Min, Var, minimum
 from ...tensorir.visitor import free_vars
-from .sizes import is_nonnegative
 
 
 class BoundLearntError(Exception):
@@ -73,30 +72,7 @@ def _split(dim: Expr) -> tuple[Var | None, int]:
 def smaller(a: Expr, b: Expr, at_most: Mapping[str, int]) -> Expr:
     """The smaller of two sizes, of which some are bounded."""
     for one, other in ((a, b), (b, a)):
-        limit, largest = static_value(other), _largest(one, at_most)
+        limit, largest = static_value(other), largest_value(one, at_most)
         if limit is not None and largest is not None and largest <= limit:
             return one
     return fold_dim(minimum(a, b))
-
-
-def _largest(dim: Expr, at_most: Mapping[str, int]) -> int | None:
-    """A bound of a dim from above; None where none is seen."""
-    if isinstance(dim, IntImm):
-        return dim.value
-    if isinstance(dim, Var):
-        return at_most.get(dim.name)
-    if not isinstance(dim, (Add, Mul, FloorDiv, Min)):
-        return None
-    a, b = _largest(dim.a, at_most), _largest(dim.b, at_most)
-    if isinstance(dim, Min):
-        known = [n for n in (a, b) if n is not None]
-        return min(known, default=None)
-    if a is None or b is None:
-        return None
-    if isinstance(dim, Add):
-        return a + b
-    if not (is_nonnegative(dim.a) and is_nonnegative(dim.b)):
-        return None
-    if isinstance(dim, Mul):
-        return a * b
-    return a // b if isinstance(dim.b, IntImm) and b > 0 else a

@@ -12,36 +12,11 @@ from collections.abc import Callable
 import numpy as np
 from onnx import NodeProto
 
-from ...graphir.dim import dim_equal, divide, fold_dim
+from ...graphir.dim import dim_equal, divide, fold_dim, is_nonnegative
 from ...graphir.expr import Constant, constant
 from ...support.errors import FrontendError
-from ...tensorir.expr import (
-    Add,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Var,
-    floordiv,
-    floormod,
-    maximum,
-    minimum,
-)
+from ...tensorir.expr import Expr, IntImm, Mul, floordiv, floormod, maximum, minimum
 from .registry import ShapeValue, node_name
-
-
-def is_nonnegative(dim: Expr) -> bool:
-    """Whether the dim is seen to be at least 0 (a symbolic size always is)."""
-    if isinstance(dim, IntImm):
-        return dim.value >= 0
-    if isinstance(dim, (Add, Mul, FloorDiv, Min)):
-        return is_nonnegative(dim.a) and is_nonnegative(dim.b)
-    if isinstance(dim, Max):
-        return is_nonnegative(dim.a) or is_nonnegative(dim.b)
-    return isinstance(dim, Var) or (isinstance(dim, FloorMod) and is_nonnegative(dim.b))
 
 
 def _divide(a: Expr, b: Expr) -> Expr | None:

@@ -16,9 +16,10 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
+from ..lowering.tile_nests import MOST, ROW_BYTES
 from .llvm_types import F32, I8, I16, I32, I64, PTR, VOID, call_intrinsic
 
-TILE_BYTES, ROW_BYTES, MOST_ROWS = 1024, 64, 16
+TILE_BYTES = MOST * ROW_BYTES
 _HALVES = ("bfloat16", "float16")
 
 
@@ -102,7 +103,7 @@ def _product(b: ir.IRBuilder, function: ir.Function, name: str) -> None:
     parts = 2 if halves else 4
     size = 2 if halves else 1
     partial = [b.alloca(word) for _ in range(parts if halves else 1)]
-    with _each(b, rows) as row, _each(b, _int(MOST_ROWS)) as column:
+    with _each(b, rows) as row, _each(b, _int(MOST)) as column:
         place = _at(b, sums, row, b.mul(column, _int(4)))
         for p in partial:
             b.store(ir.Constant(word, 0.0 if halves else 0), p)

@@ -32,6 +32,8 @@ MOST = 16
 """Rows, columns and groups of a tile."""
 
 _GROUP_BYTES = 4
+ROW_BYTES = MOST * _GROUP_BYTES
+"""Bytes of a tile's row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,10 @@ from dataclasses import dataclass, replace
 
 from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm
-from ...tensorir.lowering.tile_nests import MOST, TILE_REGISTERS
+from ...tensorir.lowering.tile_nests import MOST, ROW_BYTES, TILE_REGISTERS
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from .tiles import depth_below, partition_together
 
-ROW_BYTES = 64
-"""Bytes of k in a tile's row."""
 FEWEST_ROWS = 5
 """Rows from which on a product in tiles pays: below, it waits for weights."""
 FEWEST_BYTES = 16

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from burnish.frontend.onnx.registry import ShapeValue
-from burnish.frontend.onnx.sizes import choose, is_nonnegative, size_arithmetic
-from burnish.graphir.dim import print_shape
+from burnish.frontend.onnx.sizes import choose, size_arithmetic
+from burnish.graphir.dim import is_nonnegative, print_shape
 from burnish.graphir.expr import Constant
 from burnish.support.errors import FrontendError
 from burnish.tensorir.dim_text import print_dim
