@@ -33,7 +33,6 @@ from ..buffer import Buffer
 from ..expr import AccessPtr, BufferLoad, Expr, IntImm, Let, Var
 from ..function import PrimFunc
 from ..lowering.lower_blocks import NON_TEMPORAL
-from ..lowering.lower_parallel import GRAIN
 from ..lowering.pipeline import LoweredFunc
 from ..lowering.plan_allocations import STORAGE
 from ..printer import print_expr
@@ -404,7 +403,7 @@ class _Launch:
         task = self._task(name.replace(".body", ".task"), body, region)
 
         threads = b.load(_field(b, self.rt, "threads"), align=8, typ=I64)
-        grain = int(annotation(loop, GRAIN, 1))
+        grain = self.parent.work.grain(loop)
         alone = b.icmp_signed("==", threads, constant_index(1))
         few = b.icmp_signed("<=", extent, constant_index(grain))
         direct, pooled, after = [b.append_basic_block() for _ in range(3)]

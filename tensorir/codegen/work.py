@@ -1,4 +1,5 @@
-"""How long a lowered function may run, and where it looks whether it should stop.
+"""How long a lowered function may run: where it looks whether it should stop, and which loops are
+worth threads.
 
 Work is counted in vector operations: what a core issues once for a whole vector (or a scalar) is
 one, whatever its latency; what registers hold as it is asked for is free, functions such as ``exp``
@@ -64,6 +65,10 @@ from ..visitor import free_vars, substitute
 
 STRIP_WORK = 512
 """Work of the shortest iterations after each of which a look costs nothing that could be seen."""
+THREAD_WORK = 10_000
+"""Work that takes a thread as long as it takes to wake it: some microseconds."""
+_TYPICAL = 64
+"""What a symbolic size is taken for where threads are to share a loop."""
 LARGE = 1 << 20
 """What a symbolic size may well be."""
 _UNKNOWN = Var("unknown", INDEX)
@@ -120,6 +125,11 @@ class Work:
         if self.at_most(loop) < least:
             return None
         return max(1, STRIP_WORK // max(1, evaluate(self._of[id(loop.body)], 1)))
+
+    def grain(self, loop: For) -> int:
+        """How many iterations of a parallel loop are worth a thread. A loop that has not twice as
+        many wakes none."""
+        return -(-THREAD_WORK // max(1, evaluate(self._of[id(loop.body)], _TYPICAL, _TYPICAL)))
 
     def _writes_far(self, loop: For) -> bool:
         stores = (n for n in walk(loop, LEAVES) if isinstance(n, BufferStore))

@@ -12,7 +12,7 @@ from burnish.support.host import native_target
 from burnish.support.node import walk
 from burnish.support.target import Target
 from burnish.tensorir.codegen.object import emit_object
-from burnish.tensorir.codegen.work import STRIP_WORK, Work, evaluate, sum_of
+from burnish.tensorir.codegen.work import STRIP_WORK, THREAD_WORK, Work, evaluate, sum_of
 from burnish.tensorir.expr import INDEX, IntImm, Var, add, maximum, minimum, mul
 from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import For, SeqStmt
@@ -266,3 +266,40 @@ def test_the_work_of_many_statements_is_a_short_sum() -> None:
     assert len(list(walk(total))) == 7
     assert evaluate(total, 10) == 3000 * 18
     assert evaluate(sum_of([]), 10) == 0
+
+
+# -- threads --------------------------------------------------------------------------------------
+def grain_of(rows: int, columns: int, operation: str, bits: int = 256) -> int:
+    """Of a loop over rows that are computed in vectors."""
+    lanes = bits // 32
+    lowered = lower(
+        parse_func(f"""
+@T.prim_func
+def f(A: T.Buffer(({rows}, {columns}), "float32"), C: T.Buffer(({rows}, {columns}), "float32")):
+    T.func_attr({{"is_scheduled": True}})
+    for i in T.parallel({rows}):
+        for j in range({columns // lanes}):
+            for l in T.vectorized({lanes}):
+                with T.block("C"):
+                    vi = T.axis.spatial({rows}, i)
+                    vj = T.axis.spatial({columns}, j * {lanes} + l)
+                    C[vi, vj] = {operation.format("A[vi, vj]")}
+"""),
+        Target("llvm -mcpu=haswell"),
+    )
+    loop = next(n for n in walk(lowered.func.body) if isinstance(n, For) and n.kind == "parallel")
+    return Work(lowered.func.body, lowered.dims, bits).grain(loop)
+
+
+def test_a_thread_has_enough_to_do() -> None:
+    assert grain_of(64, 64, "{} + T.float32(1)") == -(-THREAD_WORK // (8 * 3))
+    light, long = (grain_of(64, n, "{} + T.float32(1)") for n in (8, 4096))
+    assert light > 64 > long >= 1
+    assert grain_of(64, 64, "T.exp({})") * 4 < grain_of(64, 64, "{} + T.float32(1)")
+    assert grain_of(4, 1 << 18, "T.exp({})") == 1
+
+
+def test_symbolic_rows_count_as_some() -> None:
+    lowered = lower(parse_func(function(NAIVE.format(kind="T.parallel"))), WIDE)
+    loop = next(n for n in walk(lowered.func.body) if isinstance(n, For) and n.kind == "parallel")
+    assert 1 <= Work(lowered.func.body, lowered.dims, 512).grain(loop) < THREAD_WORK

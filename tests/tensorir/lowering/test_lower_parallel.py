@@ -1,13 +1,13 @@
-"""One level of parallel loops, each with a grain."""
+"""One level of parallel loops."""
 
 from __future__ import annotations
 
 from burnish.support.node import walk
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
-from burnish.tensorir.lowering.lower_parallel import GRAIN, lower_parallel
+from burnish.tensorir.lowering.lower_parallel import lower_parallel
 from burnish.tensorir.lowering.simplify_loops import simplify_loops
 from burnish.tensorir.parser import parse_func
-from burnish.tensorir.stmt import For, annotation
+from burnish.tensorir.stmt import For
 
 
 def loops(first: str, second: str) -> dict[str, For]:
@@ -40,9 +40,3 @@ def test_gpu_threads_are_plain_loops() -> None:
     )
     assert [x.kind for x in found.values()] == ["serial", "serial"]
     assert found["i"].thread == ""
-
-
-def test_the_grain_shrinks_as_the_work_grows() -> None:
-    light = annotation(loops("T.parallel(64)", "range(2)")["i"], GRAIN)
-    heavy = annotation(loops("T.parallel(64)", "range(64)")["i"], GRAIN)
-    assert light > heavy >= 1
