@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...support.errors import LayoutError
 from ..buffer import Range
@@ -23,6 +23,14 @@ from .linear import ZERO, Linear, render
 from .region import limits
 
 _PLAIN = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Digit(NamedTuple):
+    """``var // lower % extent``."""
+
+    var: Var
+    lower: int
+    extent: int
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -129,6 +137,25 @@ class IndexMap:
         """New index variables and, over them, the condition of being an element of ``shape``."""
         inverse, inside = self.padded_inverse(shape, analyzer)
         return inverse.inputs, inside
+
+    def digits(self, shape: Sequence[int]) -> list[Digit | None] | None:
+        """What each output counts of one input, which has this many values; None for those that
+        are 0. None where one is anything else."""
+        found = self._detect(shape, Analyzer())
+        if found is None:
+            return None
+        digits: list[Digit | None] = []
+        for total in found.sums:
+            if total.base.key != ZERO.key or len(total.splits) > 1 or not total.is_unit:
+                return None
+            p = total.splits[0] if total.splits else None
+            if p is None:
+                digits.append(None)
+            elif isinstance(p.mark.source, Var):
+                digits.append(Digit(p.mark.source, p.lower.const, p.extent.const))
+            else:
+                return None
+        return digits
 
     # -- details ---------------------------------------------------------------------------------
     def _loops(self, shape: Sequence[ExprLike]) -> list[tuple[Var, Range]]:

@@ -20,6 +20,7 @@ from typing import assert_never
 
 from ...support.abi import LONG_WORK, POLLED_WORK
 from ...support.node import children, walk
+from ..arith import evaluate as arith
 from ..buffer import Buffer
 from ..expr import (
     INDEX,
@@ -34,12 +35,10 @@ from ..expr import (
     FloorDiv,
     FloorMod,
     IntImm,
-    Max,
     Min,
     Mul,
     Ramp,
     StringImm,
-    Sub,
     Var,
     add,
     floordiv,
@@ -85,6 +84,13 @@ _MISS = 60
 _FUNCTION = 12
 """Operations of a call such as ``exp``."""
 _FREE = (AccessPtr, Var, IntImm, FloatImm, StringImm, Broadcast, Ramp)
+
+_OPERATIONS = {
+    **arith.OPERATIONS,
+    FloorDiv: lambda a, b: a // (b or 1),
+    FloorMod: lambda a, b: a % (b or 1),
+}
+"""Of any sizes, 0 included."""
 
 Bounds = dict[Var, tuple[Expr, Expr]]
 """The least and the largest value of each loop variable, over the symbolic sizes."""
@@ -304,24 +310,4 @@ def sum_of(parts: Iterable[Expr]) -> Expr:
 def evaluate(e: Expr, size: int, unknown: int = 1) -> int:
     """The value of an index expression where every symbolic size is ``size``, and what only the run
     knows is ``unknown``."""
-    match e:
-        case IntImm(value):
-            return int(value)
-        case Var():
-            return unknown if e is _UNKNOWN else size
-        case Add(a, b):
-            return evaluate(a, size, unknown) + evaluate(b, size, unknown)
-        case Sub(a, b):
-            return evaluate(a, size, unknown) - evaluate(b, size, unknown)
-        case Mul(a, b):
-            return evaluate(a, size, unknown) * evaluate(b, size, unknown)
-        case Min(a, b):
-            return min(evaluate(a, size, unknown), evaluate(b, size, unknown))
-        case Max(a, b):
-            return max(evaluate(a, size, unknown), evaluate(b, size, unknown))
-        case FloorDiv(a, b):
-            return evaluate(a, size, unknown) // (evaluate(b, size, unknown) or 1)
-        case FloorMod(a, b):
-            return evaluate(a, size, unknown) % (evaluate(b, size, unknown) or 1)
-        case _:
-            return size
+    return int(arith.evaluate(e, lambda n: unknown if n is _UNKNOWN else size, _OPERATIONS))

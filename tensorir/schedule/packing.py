@@ -15,8 +15,11 @@ import numpy as np
 from ...support.aligned import aligned_empty
 from ...support.errors import InternalError
 from ..arith import IndexMap
-from ..expr import Add, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub, Var
+from ..arith.evaluate import OPERATIONS, Operations, evaluate
+from ..expr import Expr, IntImm, Max, Min
 from .primitives.transform_layout import whole_digits
+
+_OF_ARRAYS: Operations = {**OPERATIONS, Min: np.minimum, Max: np.maximum}
 
 
 def pack_array(
@@ -73,8 +76,9 @@ def _places(shape: tuple[int, ...], index_map: IndexMap) -> Any:
     """Where the elements of an array go, as an index. Open grids: an output of one index stays a
     vector, and NumPy broadcasts."""
     grids = np.ogrid[tuple([slice(n) for n in shape])]
-    values = dict(zip(index_map.inputs, grids, strict=True))
-    return tuple([_evaluate(o, values) for o in index_map.outputs]) or ...
+    values: dict[Expr, Any] = dict(zip(index_map.inputs, grids, strict=True))
+    places = [evaluate(o, values.__getitem__, _OF_ARRAYS) for o in index_map.outputs]
+    return tuple(places) or ...
 
 
 def _digit_view(
@@ -99,35 +103,23 @@ def _digits(
 ) -> tuple[list[int], list[int]] | None:
     """The outputs in the order in which they are the digits of the inputs, high ones first, and
     what each input counts to then; None where the map does something else."""
-    outputs = [_digit(o) for o in index_map.outputs]
-    order: list[int] = []
+    digits = index_map.digits(extents)
+    if digits is None:
+        return None
+    order = [k for k, d in enumerate(digits) if d is None and sizes[k] == 1]
     whole: list[int] = []
     for var, extent in zip(index_map.inputs, extents, strict=True):
-        own = [(d[1], d[2], k) for k, d in enumerate(outputs) if d is not None and d[0] is var]
+        own = sorted([(d.lower, d.extent, k) for k, d in enumerate(digits) if d and d.var is var])
         below = 1
-        for divisor, modulus, k in sorted(own):
-            if divisor != below or (modulus and modulus != sizes[k]):
+        for lower, count, k in own:
+            if lower != below or count > sizes[k]:
                 return None
             below *= sizes[k]
         if below < extent:
             return None
-        order += [k for _, _, k in sorted(own, reverse=True)]
+        order += [k for _, _, k in reversed(own)]
         whole.append(below)
-    return (order, whole) if len(order) == len(outputs) else None
-
-
-def _digit(e: Expr) -> tuple[Var, int, int] | None:
-    """``v // divisor % modulus`` as (v, divisor, modulus), modulus 0 where there is none."""
-    match e:
-        case Var():
-            return e, 1, 0
-        case FloorDiv(a, IntImm(c)) if (inner := _digit(a)) is not None and c > 0:
-            var, divisor, modulus = inner
-            return (var, divisor * c, modulus // c) if modulus % c == 0 else None
-        case FloorMod(a, IntImm(c)) if (inner := _digit(a)) is not None and c > 0:
-            var, divisor, modulus = inner
-            return (var, divisor, c) if modulus % c == 0 else None
-    return None
+    return (order, whole) if len(order) == len(digits) else None
 
 
 def _static(shape: tuple[Expr, ...]) -> tuple[int, ...] | None:
@@ -140,27 +132,3 @@ def _pad_element(pad_value: float, dtype: str, held: np.dtype[Any]) -> Any:
         return held.type(pad_value)
     bits = int(np.float32(pad_value).view(np.uint32))
     return np.uint16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
-
-
-def _evaluate(e: Expr, values: dict[Var, np.ndarray]) -> Any:
-    match e:
-        case IntImm(value):
-            return value
-        case Var():
-            return values[e]
-        case Add(a, b):
-            return _evaluate(a, values) + _evaluate(b, values)
-        case Sub(a, b):
-            return _evaluate(a, values) - _evaluate(b, values)
-        case Mul(a, b):
-            return _evaluate(a, values) * _evaluate(b, values)
-        case FloorDiv(a, b):
-            return _evaluate(a, values) // _evaluate(b, values)
-        case FloorMod(a, b):
-            return _evaluate(a, values) % _evaluate(b, values)
-        case Min(a, b):
-            return np.minimum(_evaluate(a, values), _evaluate(b, values))
-        case Max(a, b):
-            return np.maximum(_evaluate(a, values), _evaluate(b, values))
-        case _:
-            raise InternalError(f"a layout map holds {type(e).__name__}")

@@ -36,12 +36,12 @@ from ...tensorir.operators.scaled_linear import WORD
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
 from ..tiling.inline import inline_elementwise
-from ..tiling.lanes import up_to_power, write_out
+from ..tiling.lanes import up_to_power
 from ..tiling.panels import is_layout_free
-from ..tiling.register_tile import RegisterTile, parts_of_rows
+from ..tiling.register_tile import RegisterTile, TileLoops, fill_tile, parts_of_rows, sum_tile
 from ..tiling.sharing import points_of, share_tiles
 from ..tiling.tile_model import SYMBOLIC_TILES
-from ..tiling.tiles import outlets, partition_together, store_tile
+from ..tiling.tiles import outlets, partition_together
 from ..workload import block_named, blocks_in_order, is_reduction, static_extent
 from .reduction import schedule_rest
 from .rule import Decide, Decisions, Rule, choice
@@ -237,13 +237,10 @@ def _tile_part(sch: Schedule, blocks: tuple[str, ...], tile: RegisterTile) -> No
     terms, total, *stored = blocks
     _, row, group, jv, jl = sch.get_loops(total)
     i0, i1 = sch.split(row, [None, tile.rows])
-    sch.reorder(i0, group, i1, jv, jl)
-    store_tile(sch, stored, i0, tile.lanes)
+    made = TileLoops((i0,), (group,), (), (i1,), (jv,), jl)
+    fill_tile(sch, (total, *stored), made, tile.lanes)
     sch.compute_at(terms, group, preserve_unit_loops=True)
     own, _, column, q, s = sch.get_loops(terms)[3:]
     cv, cl = sch.split(column, [None, tile.lanes])
     sch.reorder(q, s, own, cv, cl)
-    write_out(sch, (s, own, cv), cl, tile.lanes)
-    sch.decompose_reduction(terms, q)
-    write_out(sch, (i1, jv), jl, tile.lanes)
-    sch.decompose_reduction(total, group)
+    sum_tile(sch, terms, TileLoops((group,), (q,), (s,), (own,), (cv,), cl), tile.lanes)

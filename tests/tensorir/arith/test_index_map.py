@@ -158,3 +158,13 @@ def test_errors() -> None:
         double.padded_inverse((4,))
     with pytest.raises(LayoutError, match="output 0 of the index map has no known range"):
         IndexMap.from_function(lambda i: i - 3, 1).map_shape((8,))
+
+
+def test_digits() -> None:
+    m = IndexMap.from_function(lambda n, k: (n // 8, k, 0, n // 2 % 4, n % 2), 2)
+    n, k = m.inputs
+    known = [(n, 8, 3), (k, 1, 5), None, (n, 2, 4), (n, 1, 2)]
+    assert m.digits((20, 5)) == known
+    assert m.digits((2, 1)) == [None, None, None, None, (n, 1, 2)]
+    for other in (lambda n, k: (n + k, k), lambda n, k: (n * 2 + k % 2, k // 2)):
+        assert IndexMap.from_function(other, 2).digits((8, 8)) is None

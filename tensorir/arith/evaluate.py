@@ -1,0 +1,35 @@
+"""The value of index arithmetic where its variables have values: integers of any size, or arrays of
+NumPy that hold many."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from ..expr import Add, BinaryOp, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Mul, Sub
+
+Operations: TypeAlias = Mapping[type[Expr], Callable[[Any, Any], Any]]
+
+OPERATIONS: Operations = {
+    Add: operator.add,
+    Sub: operator.sub,
+    Mul: operator.mul,
+    FloorDiv: operator.floordiv,
+    FloorMod: operator.mod,
+    Min: min,
+    Max: max,
+}
+"""Of Python's integers."""
+
+
+def evaluate(e: Expr, value_of: Callable[[Expr], Any], operations: Operations = OPERATIONS) -> Any:
+    """The value of ``e``; ``value_of`` gives those of variables, and of whatever else is no number
+    and none of ``operations``."""
+    if isinstance(e, IntImm):
+        return e.value
+    operation = operations.get(type(e))
+    if operation is None:
+        return value_of(e)
+    assert isinstance(e, BinaryOp)
+    return operation(evaluate(e.a, value_of, operations), evaluate(e.b, value_of, operations))
