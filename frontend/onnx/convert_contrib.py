@@ -13,8 +13,9 @@ from ...graphir.expr import Constant
 from ...graphir.scaled_weights import numbers_of_bytes
 from ...support.errors import FrontendError
 from ...tensorir.operators.scaled_linear import WORD
+from ..term import join, stack
 from .registry import Context, Value, attribute, converts, node_name
-from .term import Term, join, stack
+from .term import Term
 
 _DOMAIN = "com.microsoft."
 _SMALLEST = -1e38

@@ -7,11 +7,12 @@ from onnx import NodeProto
 
 from ...graphir.expr import Constant
 from ...support.errors import FrontendError
+from ..term import join
 from .convert_contrib import needed, packed_heads, term
 from .convert_quantized import integer_product
 from .convert_window import mean_of_windows
 from .registry import Context, Value, attribute, converts, node_name
-from .term import Term, join
+from .term import Term
 
 _DOMAIN = "com.microsoft."
 

@@ -22,10 +22,11 @@ from ...graphir.expr import Atom, Constant, constant
 from ...support.aligned import aligned_copy
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr
+from ..term import join, stack
 from .data_loops import Iteration, Lift, repeat
 from .data_sizes import counted, positions
 from .registry import Context, ShapeValue, Value, attribute, converts, node_name
-from .term import Term, join, stack
+from .term import Term
 
 Activation = Callable[[Term], Term]
 MOST_STEPS = 256

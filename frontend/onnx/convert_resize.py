@@ -11,13 +11,11 @@ from onnx import NodeProto
 from ...graphir.dim import dim_equal, fold_dim, static_value
 from ...graphir.expr import Atom, Constant, Var
 from ...graphir.interpolation import COORDINATES, ROUNDINGS, Interpolation
-from ...support.dtype import DType
 from ...support.errors import FrontendError
 from ...tensorir.expr import Expr, IntImm, floordiv
-from ..resize import AxisSize, resize
+from ..resize import AxisSize, NamedAxis, resize
 from .data_sizes import Entry, counted, dim_of, entries, size_of, term_of
 from .registry import MOST_SIZES, Context, Value, attribute, converts, node_name
-from .resize_named import NamedAxis, resize_named
 from .term import Term
 
 
@@ -30,11 +28,7 @@ def interpolate(context: Context, node: NodeProto) -> Value:
     def refuse(reason: str) -> FrontendError:
         return FrontendError(f"{node_name(node)}: {reason}")
 
-    how = _how(context, node)
-    axes = _axes(context, node, x)
-    x = resize(context, x, [a for a in axes if isinstance(a, AxisSize)], how, refuse)
-    named = [a for a in axes if isinstance(a, NamedAxis)]
-    return resize_named(Term(context, x), named, how, refuse).atom if named else x
+    return resize(context, x, _axes(context, node, x), _how(context, node), refuse)
 
 
 def _how(context: Context, node: NodeProto) -> Interpolation:
@@ -82,14 +76,15 @@ def _axes(context: Context, node: NodeProto, x: Atom) -> list[AxisSize | NamedAx
     own = [shape[axis] for axis in axes]
     policy = str(attribute(node, "keep_aspect_ratio_policy", "stretch"))
     known = [static_value(d) for d in (*own, *[w for w in wanted if isinstance(w, Expr)])]
-    if len(known) < 2 * len(axes) or None in known:
+    numbers = [n for n in known if n is not None]
+    if len(numbers) < 2 * len(axes):
         return _named(context, node, own, wanted, axes, crops, policy)
-    sizes, targets = known[: len(axes)], known[len(axes) :]
-    ratios = [(size or 0) / max(n or 0, 1) for n, size in zip(sizes, targets, strict=True)]
+    sizes, targets = numbers[: len(axes)], numbers[len(axes) :]
+    ratios = [size / max(n, 1) for n, size in zip(sizes, targets, strict=True)]
     if policy != "stretch":
         ratio = min(ratios) if policy == "not_larger" else max(ratios)
         ratios = [ratio] * len(axes)
-        targets = [math.floor(ratio * (n or 0) + 0.5) for n in sizes]
+        targets = [math.floor(ratio * n + 0.5) for n in sizes]
     return [
         AxisSize(axis, size, ratio, crops.get(axis, (0.0, 1.0)))
         for axis, n, size, ratio in zip(axes, sizes, targets, ratios, strict=True)
@@ -109,18 +104,12 @@ def _scaled(
     crop, known = crop or (0.0, 1.0), static_value(own)
     if isinstance(scale, Term):
         size = (counted(context, own).cast("float64") * scale).op("floor").cast("int64")
-        return NamedAxis(axis, size_of(context, size, node, 2), scale, crop)
+        return NamedAxis(axis, size_of(context, size, node, 2), scale.op("reciprocal"), crop)
     if known is not None:
         return AxisSize(axis, math.floor(known * scale), scale, crop)
-    if scale == round(scale) and str(attribute(node, "mode", "nearest")) == "nearest":
-        return AxisSize(axis, None, scale, crop)
     exact = Fraction(scale)
     target = fold_dim(floordiv(own * exact.numerator, IntImm(exact.denominator)))
-    return NamedAxis(axis, target, _scalar(context, scale), crop)
-
-
-def _scalar(context: Context, value: float) -> Term:
-    return Term(context, context.scalar(value, DType("float64")))
+    return NamedAxis(axis, target, 1 / scale, crop)
 
 
 def _named(
@@ -145,7 +134,9 @@ def _named(
         ratios = [ratio] * len(axes)
         wanted = [(ratio * n + 0.5).op("floor").cast("int64") for n in counts]
     return [
-        NamedAxis(axis, dim_of(context, w, node, 3), ratio, crops.get(axis, (0.0, 1.0)))
+        NamedAxis(
+            axis, dim_of(context, w, node, 3), ratio.op("reciprocal"), crops.get(axis, (0.0, 1.0))
+        )
         for axis, n, w, ratio in zip(axes, own, wanted, ratios, strict=True)
         if axis in crops or not (isinstance(w, Expr) and dim_equal(w, n))
     ]

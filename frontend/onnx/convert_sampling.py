@@ -12,8 +12,9 @@ import numpy as np
 from onnx import NodeProto
 
 from ...support.errors import FrontendError
+from ..term import join
 from .registry import Context, Value, attribute, converts, node_name
-from .term import Term, join
+from .term import Term
 
 Neighbours = list[tuple[Term, Term]]
 """Of one axis: places, and their weights."""

@@ -13,9 +13,10 @@ from onnx import NodeProto
 
 from ...graphir.dim import product
 from ...support.errors import FrontendError
+from ..term import join, stack
 from .data_sizes import coordinates, positions, true_places
 from .registry import Context, Value, attribute, converts, node_name
-from .term import Term, join, stack
+from .term import Term
 
 MOST_BOXES = 512
 """Boxes of a class that NonMaxSuppression selects, each some operators."""

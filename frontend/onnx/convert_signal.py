@@ -9,8 +9,9 @@ from onnx import NodeProto
 
 from ...graphir.expr import constant
 from ...support.errors import FrontendError
+from ..term import stack
 from .registry import Context, Value, attribute, converts, import_dtype, node_name
-from .term import Term, stack
+from .term import Term
 
 MOST_POINTS = 4096
 """Of a transform; its matrix has the square of that many elements."""

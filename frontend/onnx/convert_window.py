@@ -17,8 +17,9 @@ from ...graphir.expr import Atom, Constant, Var
 from ...graphir.integer_products import integer_conv, is_integer_conv
 from ...support.dtype import DType
 from ...support.errors import FrontendError
+from ..term import stack
 from .registry import Context, Value, attribute, converts, node_name
-from .term import Term, stack
+from .term import Term
 
 
 def _ints(node: NodeProto, name: str, count: int, default: int) -> tuple[int, ...]:

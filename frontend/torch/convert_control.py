@@ -83,7 +83,7 @@ def scan(context: Context, node: Node) -> list[Atom]:
     length = context.type(rows[0]).shape[0]
     end = context.counted(length)
     kinds = [context.result_type(node, i) for i in range(len(begun), len(node.meta["val"]))]
-    blanks = [context.broadcast(context.number(0, kind.dtype), kind) for kind in kinds]
+    blanks = [context.broadcast(context.scalar(0, kind.dtype), kind) for kind in kinds]
 
     def goes(states: Sequence[Any], given: Sequence[Any]) -> Atom:
         return context.op("less", states[0], given[0])

@@ -34,7 +34,7 @@ def full(context: Context, node: Node) -> Atom:
 def zeros_and_ones(context: Context, node: Node) -> Atom:
     """What is left empty may hold anything: zeros here."""
     kind = context.result_type(node)
-    return context.broadcast(context.number(int("ones" in base_name(node)), kind.dtype), kind)
+    return context.broadcast(context.scalar(int("ones" in base_name(node)), kind.dtype), kind)
 
 
 @converts(
@@ -70,5 +70,5 @@ def triangle(context: Context, node: Node) -> Atom:
     lower = base_name(node) == "tril"
     rows, columns = kind.shape[-2:]
     below = context.below_diagonal(rows, columns, diagonal if lower else diagonal - 1)
-    zero = context.number(0, kind.dtype)
+    zero = context.scalar(0, kind.dtype)
     return context.op("where", below, *((x, zero) if lower else (zero, x)))

@@ -42,8 +42,8 @@ def signbit(context: Context, node: Node) -> Var:
     x = context.operand(node.args[0])
     dtype = context.type(x).dtype
     if dtype.is_float:
-        x = context.op("copysign", context.number(1.0, dtype), x)
-    return context.op("less", x, context.number(0, dtype))
+        x = context.op("copysign", context.scalar(1.0, dtype), x)
+    return context.op("less", x, context.scalar(0, dtype))
 
 
 @converts("aten.gcd.default")

@@ -91,7 +91,7 @@ def leaky_relu(context: Context, node: Node) -> Var:
 @converts("aten._prelu_kernel.default")
 def prelu(context: Context, node: Node) -> Var:
     x, weight = context.operand(node.args[0]), context.operand(node.args[1])
-    positive = context.op("greater", x, context.number(0, context.type(x).dtype))
+    positive = context.op("greater", x, context.scalar(0, context.type(x).dtype))
     return context.op("where", positive, x, context.op("multiply", weight, x))
 
 
@@ -104,13 +104,13 @@ def elu(context: Context, node: Node) -> Var:
     alpha, scale = float(given["alpha"]), float(given["scale"])
     if scale == 1 and given["input_scale"] == 1:
         return context.op("elu", x, alpha=alpha)
-    scaled = context.op("multiply", x, context.number(float(given["input_scale"]), dtype))
+    scaled = context.op("multiply", x, context.scalar(float(given["input_scale"]), dtype))
     tail = context.op("expm1", scaled)
     return context.op(
         "where",
-        context.op("greater", x, context.number(0, dtype)),
-        context.op("multiply", x, context.number(scale, dtype)),
-        context.op("multiply", tail, context.number(alpha * scale, dtype)),
+        context.op("greater", x, context.scalar(0, dtype)),
+        context.op("multiply", x, context.scalar(scale, dtype)),
+        context.op("multiply", tail, context.scalar(alpha * scale, dtype)),
     )
 
 
@@ -123,11 +123,11 @@ def softplus(context: Context, node: Node) -> Var:
     dtype = context.type(x).dtype
     scaled: Atom = x
     if given["beta"] != 1:
-        scaled = context.op("multiply", x, context.number(float(given["beta"]), dtype))
+        scaled = context.op("multiply", x, context.scalar(float(given["beta"]), dtype))
     result = context.op("softplus", scaled)
     if given["beta"] != 1:
-        result = context.op("divide", result, context.number(float(given["beta"]), dtype))
-    above = context.op("greater", scaled, context.number(float(given["threshold"]), dtype))
+        result = context.op("divide", result, context.scalar(float(given["beta"]), dtype))
+    above = context.op("greater", scaled, context.scalar(float(given["threshold"]), dtype))
     return context.op("where", above, x, result)
 
 
@@ -189,7 +189,7 @@ def binary(context: Context, node: Node) -> Var:
     if base == "rsub":
         a, b, base = b, a, "sub"
     if alpha != 1:
-        b = context.op(_of("multiply", dtype), b, context.number(alpha, dtype))
+        b = context.op(_of("multiply", dtype), b, context.scalar(alpha, dtype))
     return context.op(_of(_BINARY.get(base) or _EXTREMES[base], dtype), a, b)
 
 
@@ -308,7 +308,7 @@ def _truth(context: Context, argument: Any) -> Atom:
     """Whether each element is not 0; NaN is true."""
     x = context.operand(argument, BOOL if isinstance(argument, (bool, int, float)) else None)
     dtype = context.type(x).dtype
-    return x if dtype.is_bool else context.op("not_equal", x, context.number(0, dtype))
+    return x if dtype.is_bool else context.op("not_equal", x, context.scalar(0, dtype))
 
 
 @converts(*_names(_LOGICAL))

@@ -57,11 +57,11 @@ def addmm(context: Context, node: Node) -> Var:
     c, a, b = (context.operand(x) for x in node.args[:3])
     product = context.op("matmul", a, b)
     if given["alpha"] != 1:
-        product = context.op("multiply", product, context.number(given["alpha"], dtype))
+        product = context.op("multiply", product, context.scalar(given["alpha"], dtype))
     if given["beta"] == 0:  # then not even a NaN of c counts
         return product
     if given["beta"] != 1:
-        c = context.op("multiply", c, context.number(given["beta"], dtype))
+        c = context.op("multiply", c, context.scalar(given["beta"], dtype))
     return context.op("add", product, c)
 
 
@@ -143,11 +143,11 @@ def _attention_parts(
     q, k, v, mask = operands
     dtype = context.type(q).dtype
     scores = context.op("matmul", q, k, transpose_b=True)
-    scores = context.op("multiply", scores, context.number(scale, dtype))
+    scores = context.op("multiply", scores, context.scalar(scale, dtype))
     if causal:
         mask = context.below_diagonal(context.type(q).shape[-2], context.type(k).shape[-2])
     if mask is not None and context.type(mask).dtype.is_bool:
-        scores = context.op("where", mask, scores, context.number(-math.inf, dtype))
+        scores = context.op("where", mask, scores, context.scalar(-math.inf, dtype))
     elif mask is not None:
         scores = context.op("add", scores, mask)
     return context.op("matmul", context.op("softmax", scores, axis=-1), v)
@@ -216,7 +216,7 @@ def normalize_batch(context: Context, node: Node) -> Var:
         axes = tuple([i for i in range(kind.ndim) if i != 1])
         mean = context.op("mean", x, axis=axes, keepdims=True)
         variance = context.op("variance", x, axis=axes, keepdims=True)
-    shifted = context.op("add", variance, context.number(float(given["eps"]), kind.dtype))
+    shifted = context.op("add", variance, context.scalar(float(given["eps"]), kind.dtype))
     scale: Atom = context.op("rsqrt", shifted)
     weight, bias = channel("weight"), channel("bias")
     if weight is not None:

@@ -53,7 +53,7 @@ def truth(context: Context, node: Node) -> Atom:
     x = context.operand(node.args[0])
     dtype = context.type(x).dtype
     if not dtype.is_bool:
-        x = context.op("not_equal", x, context.number(0, dtype))
+        x = context.op("not_equal", x, context.scalar(0, dtype))
     result = _emit(context, "max" if base_name(node) == "any" else "min", x, *_axes(node))
     return context.cast(result, context.result_type(node).dtype)
 
@@ -77,7 +77,7 @@ def variance(context: Context, node: Node) -> Any:
             raise context.refuse(f"correction={correction} of a symbolic size; make it static.")
         factor = count / (count - correction) if count > correction else math.inf
         result = context.op("variance", x, **attrs)
-        result = context.op("multiply", result, context.number(factor, kind.dtype))
+        result = context.op("multiply", result, context.scalar(factor, kind.dtype))
     if base_name(node) == "var_mean":
         return [result, context.op("mean", x, **attrs)]
     return context.op("sqrt", result) if base_name(node) == "std" else result
@@ -100,12 +100,12 @@ def _norm(context: Context, x: Atom, order: float, axes: tuple[int, ...], keepdi
         return context.op("sqrt", _emit(context, "sum", context.op("square", x), axes, keepdims))
     dtype = context.type(x).dtype
     if order == 0:
-        counted = context.cast(context.op("not_equal", x, context.number(0, dtype)), dtype)
+        counted = context.cast(context.op("not_equal", x, context.scalar(0, dtype)), dtype)
         return _emit(context, "sum", counted, axes, keepdims)
     magnitude: Var = context.op("abs", x)
     name = {1: "sum", math.inf: "max", -math.inf: "min"}.get(order)
     if name is not None:
         return _emit(context, name, magnitude, axes, keepdims)
-    powers = context.op("power", magnitude, context.number(order, dtype))
+    powers = context.op("power", magnitude, context.scalar(order, dtype))
     total = _emit(context, "sum", powers, axes, keepdims)
-    return context.op("power", total, context.number(1 / order, dtype))
+    return context.op("power", total, context.scalar(1 / order, dtype))

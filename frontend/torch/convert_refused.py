@@ -44,4 +44,4 @@ def bernoulli(context: Context, node: Node) -> Atom:
             "draws random numbers, and a compiled model is a function of its inputs; draw them "
             "outside and pass them in."
         )
-    return context.broadcast(context.number(probability, kind.dtype), kind)
+    return context.broadcast(context.scalar(probability, kind.dtype), kind)

@@ -12,7 +12,7 @@ from ...graphir.expr import Atom
 from ...graphir.interpolation import Interpolation
 from ...graphir.type import TensorType
 from ...tensorir.expr import Expr, IntImm
-from ..resize import AxisSize, resize
+from ..resize import AxisSize, NamedAxis, resize
 from .convert_shape import padded_by_names
 from .registry import Context, arguments, base_name, converts, operator_name
 
@@ -46,12 +46,11 @@ def upsample(context: Context, node: Node) -> Atom:
     shape, wanted = context.type(x).shape, context.result_type(node).shape
     axes = list(range(2, len(shape)))
     scales = _scales(given, len(axes))
-    sizes: list[AxisSize] = []
+    sizes: list[AxisSize | NamedAxis] = []
     for axis, scale in zip(axes, scales, strict=True):
         out, own = static_value(wanted[axis]), static_value(shape[axis])
         if out is None or own is None:
-            named = AxisSize(axis, out, scale or 0.0, named=wanted[axis], by_sizes=scale is None)
-            sizes.append(named)
+            sizes.append(NamedAxis(axis, wanted[axis], 1 / scale if scale else None))
             continue
         ratio = (out or 0) / max(own or 0, 1) if scale is None else scale
         copied = how.mode == "linear" or name == "upsample_nearest2d" or ratio == 1

@@ -87,7 +87,7 @@ def index_add(context: Context, node: Node) -> Atom:
     how, is_bool = "add" if base_name(node) == "index_add" else "none", kind.dtype.is_bool
     if alpha != 1:
         product = "logical_and" if is_bool else "multiply"
-        source = context.op(product, source, context.number(alpha, kind.dtype))
+        source = context.op(product, source, context.scalar(alpha, kind.dtype))
     if is_bool and how == "add":
         x, source, how = context.cast(x, BYTE), context.cast(source, BYTE), _OF_BOOLS[how]
     axes = (int(given["dim"]) % max(kind.ndim, 1),)
@@ -174,7 +174,7 @@ def _reduced(
         return scatter_elements(context, into, places, values, axis=axis, reduction=reduction)
 
     def number(value: float) -> Atom:
-        return context.number(value, kind.dtype)
+        return context.scalar(value, kind.dtype)
 
     if not keep and how is not None:
         x = write(x, number(_identity(how, kind.dtype)), "none")
@@ -233,7 +233,7 @@ def diagonal(context: Context, node: Node) -> Var:
         x = context.op("permute_dims", x, axes=(*rest, first, second))
     if None in sizes:
         count = context.positions(context.result_type(node).shape[-1])
-        begins = [context.number(max(0, s), INDEX) for s in (-offset, offset)]
+        begins = [context.scalar(max(0, s), INDEX) for s in (-offset, offset)]
         places: list[Atom] = [context.op("add", count, begin) for begin in begins]
     else:
         places = [constant(np.arange(length) + max(0, s), "int64") for s in (-offset, offset)]
@@ -252,7 +252,7 @@ def unfold(context: Context, node: Node) -> Atom:
     length = static_value(context.type(x).shape[axis])
     if length is None:
         count = context.positions(context.result_type(node).shape[axis])
-        first = context.op("multiply", count, context.number(step, INDEX))
+        first = context.op("multiply", count, context.scalar(step, INDEX))
         column = context.op("expand_dims", first, axis=1)
         places: Atom = context.op("add", column, constant(np.arange(size)))
     else:

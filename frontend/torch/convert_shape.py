@@ -129,7 +129,7 @@ def _looked_up(
     places = context.positions(kind.shape[axis])
     index = DType("int64")
     if step != 1:
-        places = context.op("multiply", places, context.number(step, index))
+        places = context.op("multiply", places, context.scalar(step, index))
     if isinstance(begin, int) and begin < 0:
         begin = context.type(x).shape[axis] + begin
     if isinstance(begin, Expr) or begin:
@@ -188,7 +188,7 @@ def flip(context: Context, node: Node) -> Atom:
     kind = context.type(x)
     axes = integers(arguments(node)["dims"]) if kind.ndim else ()
     for axis in [a for a in axes if static_value(kind.shape[a]) is None]:
-        last = context.op("subtract", context.counted(kind.shape[axis]), context.number(1, INDEX))
+        last = context.op("subtract", context.counted(kind.shape[axis]), context.scalar(1, INDEX))
         places = context.op("subtract", last, context.positions(kind.shape[axis]))
         x = context.op("take", x, places, axis=axis % kind.ndim)
     axes = tuple([a for a in axes if static_value(kind.shape[a]) is not None])
@@ -213,7 +213,7 @@ def roll(context: Context, node: Node) -> Atom:
         dim = context.type(x).shape[axis]
         size = static_value(dim)
         if size is None:
-            shifted = context.op("subtract", context.positions(dim), context.number(shift, INDEX))
+            shifted = context.op("subtract", context.positions(dim), context.scalar(shift, INDEX))
             places = context.op("floor_mod", shifted, context.counted(dim))
             x = context.op("take", x, places, axis=axis % context.type(x).ndim)
         elif size and shift % size:
@@ -249,7 +249,7 @@ def padded_by_names(context: Context, given: Mapping[str, Any], x: Atom) -> Atom
     """Pads by sizes that have names: parts are joined. A negative one is refused when the model
     runs."""
     kind = context.type(x)
-    value = context.number(given["value"] or 0, kind.dtype)
+    value = context.scalar(given["value"] or 0, kind.dtype)
     widths = [context.dim(w) for w in given["pad"]]
     for i in range(len(widths) // 2):
         axis = kind.ndim - 1 - i

@@ -156,6 +156,6 @@ def count_nonzero(context: Context, node: Node) -> Var:
     x = context.operand(node.args[0])
     dtype = context.type(x).dtype
     if not dtype.is_bool:
-        x = context.op("not_equal", x, context.number(0, dtype))
+        x = context.op("not_equal", x, context.scalar(0, dtype))
     axes = integers(arguments(node).get("dim"))
     return context.op("sum", context.cast(x, DType("int64")), axis=axes or None, keepdims=False)

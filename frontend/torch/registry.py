@@ -164,7 +164,7 @@ class Context:
         constant of ``dtype``."""
         value = self.value(argument)
         if isinstance(value, (bool, int, float)) and dtype is not None:
-            return self.number(value, dtype)
+            return self.scalar(value, dtype)
         if isinstance(value, Expr):
             return self.cast(self.counted(value), dtype or DType("int64"))
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -176,7 +176,7 @@ class Context:
             raise InternalError(f"{self.place}: {value!r} where a tensor operand was expected")
         return value if dtype is None else self.cast(value, dtype)
 
-    def number(self, value: float, dtype: DType) -> Constant:
+    def scalar(self, value: float, dtype: DType) -> Constant:
         """A Python number as a scalar; integers wrap as torch's do. Half floats round twice,
         through float32, as torch's do."""
         if dtype.is_bool:
@@ -234,7 +234,7 @@ class Context:
         sizes = static_shape((rows, columns))
         if sizes is not None:
             return constant(np.tri(sizes[0], sizes[1], diagonal) > 0)
-        row = self.op("add", self.positions(rows), self.number(diagonal, INDEX))
+        row = self.op("add", self.positions(rows), self.scalar(diagonal, INDEX))
         return self.op(
             "greater_equal", self.op("expand_dims", row, axis=1), self.positions(columns)
         )
@@ -271,6 +271,10 @@ class Context:
         dtype = import_dtype(fake.dtype, where)
         return TensorType(tuple([self.symbols.convert(s) for s in fake.shape]), dtype)
 
+    def reshape(self, x: Atom, sizes: Sequence[Any]) -> Var:
+        """``x`` under another shape."""
+        return self.op("reshape", x, self.shape(sizes))
+
     def shape_of(self, kind: TensorType) -> ShapeExpr:
         return ShapeExpr(kind.shape, ShapeType(kind.shape))
 
@@ -280,7 +284,7 @@ class Context:
 
     def empty(self, kind: TensorType) -> Atom:
         """A tensor without elements, whatever operator it is of."""
-        return self.broadcast(self.number(0, kind.dtype), kind)
+        return self.broadcast(self.scalar(0, kind.dtype), kind)
 
     def broadcast(self, atom: Atom, kind: TensorType) -> Atom:
         """``atom`` stretched to the shape of ``kind``; a scalar that is to stay one is itself."""

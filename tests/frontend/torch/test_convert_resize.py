@@ -145,8 +145,6 @@ def test_pixel_shuffles() -> None:
 @pytest.mark.parametrize(
     ("function", "dims", "message"),
     [
-        (lambda x: F.interpolate(x, scale_factor=2, mode="bicubic"), {2: "h"},
-         "a symbolic size can be resized by nearest and linear interpolation only"),
         (lambda x: F.interpolate(x, scale_factor=1.3, mode="bilinear"), {2: "h"},
          "cannot be imported"),
     ],
@@ -166,6 +164,8 @@ def test_named_spatial_sizes() -> None:
             "bilinear": by(scale_factor=2.0, mode="bilinear"),
             "aligned": by(scale_factor=1.5, mode="bilinear", align_corners=True),
             "smaller": by(scale_factor=0.5, mode="bilinear"),
+            "cubic": by(scale_factor=1.5, mode="bicubic"),
+            "cubic, aligned": by(size=(9, 4), mode="bicubic", align_corners=True),
             "nearest": by(scale_factor=1.5, mode="nearest"),
             "exact": by(scale_factor=0.75, mode="nearest-exact"),
             "to a fixed size": by(size=(7, 3), mode="bilinear"),
