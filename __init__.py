@@ -166,8 +166,13 @@ __all__ = ["__version__", *_PUBLIC]
 def __getattr__(name: str) -> object:
     place = _PUBLIC.get(name)
     if place is None:
+        known = _ELSEWHERE.get(name)
+        if not known and not name.startswith("_"):
+            close = _import_module(".support.errors", __name__).nearest(name, _PUBLIC)
+            if close:
+                raise AttributeError(f"module 'burnish' has no attribute {name!r}.{close}")
         other_names = _import_module(".support.other_names", __name__)
-        raise other_names.not_in_module(__name__, name, _ELSEWHERE.get(name))
+        raise other_names.not_in_module(__name__, name, known)
     path, colon, attribute = place.partition(":")
     module = _import_module(f".{path}", __name__)
     value = module if colon and not attribute else getattr(module, attribute or name)

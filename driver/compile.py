@@ -646,10 +646,16 @@ def compile(
     listed = None if passes is None else as_pass_list(passes)
     sizes = check_sizes(specialize)
     again = None
-    if fallback not in (None, "torch", "onnx"):
-        raise ArgumentError(f'fallback is None, "torch" or "onnx"; found {fallback!r}.')
-    if check not in (None, "first-call"):
-        raise ArgumentError(f'check is None or "first-call"; found {check!r}.')
+    for option, word, words in (
+        ("fallback", fallback, ("torch", "onnx")),
+        ("check", check, ("first-call",)),
+    ):
+        if word not in (None, *words):
+            *known, last = "None", *[f'"{w}"' for w in words]
+            raise ArgumentError(
+                f"{option} is {', '.join(known)} or {last}; found {word!r}."
+                f"{nearest(str(word), words)}"
+            )
     if not is_torch_module(model):
         _refuse_examples(model, example_inputs, dynamic_shapes)
         imported: Imported | None = import_source(model, fallback=fallback)

@@ -38,7 +38,7 @@ from ..graphir.passes.quantize_products import (
     why_wide,
 )
 from ..graphir.weights import forked
-from ..support.errors import ArgumentError
+from ..support.errors import ArgumentError, nearest
 from ..support.keywords import hinted
 from ..support.passes import Pipeline
 from ..support.target import Target
@@ -120,7 +120,10 @@ def quantize(
 
 def _check(samples: object, ranges: object, max_error: object) -> None:
     if ranges not in RANGES:
-        raise ArgumentError(f"ranges: expected one of {', '.join(RANGES)}; found {ranges!r}.")
+        raise ArgumentError(
+            f"ranges: expected one of {', '.join(RANGES)}; found {ranges!r}."
+            f"{nearest(str(ranges), RANGES)}"
+        )
     is_list = isinstance(samples, (list, tuple))
     given = list(samples) if isinstance(samples, (list, tuple)) else []
     if not given or not all(isinstance(s, (list, tuple)) for s in given):

@@ -124,6 +124,7 @@ class Target:
         if values.get("kind") not in KINDS:
             raise TargetError(
                 f"Expected a target kind, one of {', '.join(KINDS)}; found {values.get('kind')!r}."
+                f"{nearest(str(values.get('kind')), KINDS)}"
             )
         values = _implied(values) | {k: v for k, v in values.items() if v}
         for f in fields(Target):

@@ -75,7 +75,9 @@ def test_dir_lists_the_table() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'burnish' has no attribute 'compil'"):
+    with pytest.raises(
+        AttributeError, match=r"has no attribute 'compil'. Did you mean 'compile'\?"
+    ):
         burnish.compil  # noqa: B018
     assert not hasattr(burnish, "_unknown")
 

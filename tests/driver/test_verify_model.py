@@ -203,8 +203,11 @@ def test_a_first_call_that_differs_raises(net: nn.Module) -> None:
         net.linear.weight += 1  # type: ignore[operator,union-attr]
     with pytest.raises(VerificationError, match="torch Net DIFFERS, beside eager PyTorch"):
         model(X)
-    with pytest.raises(ArgumentError, match="first-call"):
+    with pytest.raises(ArgumentError, match=r'check is None or "first-call"; found \'always\'.$'):
         burnish.compile(net, check="always")
+    for option, word in (("check", "first-call"), ("fallback", "torch")):
+        with pytest.raises(ArgumentError, match=f"Did you mean '{word}'"):
+            burnish.compile(net, **{option: word[:-1]})
 
 
 # -- other sources ---------------------------------------------------------------------------------

@@ -132,6 +132,8 @@ def test_fields_that_do_not_exist() -> None:
         Target("native", thread=1)
     with pytest.raises(TargetError, match="found 'gpu'"):
         Target("native", kind="gpu")
+    with pytest.raises(TargetError, match=r"found 'nativ'\. Did you mean 'native'"):
+        Target("native", kind="nativ")
 
 
 def test_an_unknown_cpu_must_give_its_sizes() -> None:
@@ -142,6 +144,8 @@ def test_an_unknown_cpu_must_give_its_sizes() -> None:
         "The CPU 'future9' is not in the table of burnish. Give its sizes: "
         "-mtriple=... -vector-registers=... -l1=... -l2=... -l3=..."
     )
+    with pytest.raises(TargetError, match=r"in the table of burnish\. Did you mean 'haswell'"):
+        Target("llvm -mcpu=hasswell").resolved(HOST)
     with pytest.raises(TargetError, match="Expected a resolved host target, found 'native'"):
         Target().resolved(Target())
 

@@ -21,8 +21,8 @@ def verify_strategy(name: str) -> None:
     """Raise TuningError unless there is a strategy of this name."""
     if name not in STRATEGIES:
         raise TuningError(
-            f"There is no search strategy {name!r}{nearest(str(name), STRATEGIES)}; there are "
-            f"{', '.join(map(repr, STRATEGIES))}."
+            f"There is no search strategy {name!r}; there are "
+            f"{', '.join(map(repr, STRATEGIES))}.{nearest(str(name), STRATEGIES)}"
         )
 
 
