@@ -1,7 +1,8 @@
 """The row of recurrent layers: LSTM, GRU and RNN, all steps of one direction of one layer.
 
-``inputs`` is (T, B, G * H), ``state`` (S, B, H), ``weight`` (H, G * H) and ``new``, which only a GRU
-has, a bias (H,); in ``gru_reset_first`` it is a weight (H, H), and ``weight`` (H, 2 * H). The result (T + 1, S, B, H) has the states of all steps, the given one first. ``cell`` is one of
+``inputs`` is (T, B, G * H), ``state`` (S, B, H), ``weight`` (H, G * H) and ``new``, which only a
+GRU has, a bias (H,); in ``gru_reset_first`` it is a weight (H, H), and ``weight`` (H, 2 * H). The
+result (T + 1, S, B, H) has the states of all steps, the given one first. ``cell`` is one of
 ``tensorir.operators.recurrent.CELLS``, which says how many gates G and states S there are; that
 file says what each step does.
 """

@@ -2,8 +2,9 @@
 
 ``inputs`` (T, B, G * H) is what is known of the G gates before the first step: all products with
 the layer's inputs, and the biases that are added there. ``weight`` (H, P * H) is what the state of
-a step is multiplied with for the first P gates (all G, but in the last cell below), ``state`` (S, B, H) the first state: h and, for an LSTM, c. The result
-(T + 1, S, B, H) has the states of all steps, the first one in front:
+a step is multiplied with for the first P gates (all G, but in the last cell below), ``state`` (S,
+B, H) the first state: h and, for an LSTM, c. The result (T + 1, S, B, H) has the states of all
+steps, the first one in front:
 
     states[0] = state
     for t in range(T):

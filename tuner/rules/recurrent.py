@@ -14,9 +14,9 @@ becomes
       for b, j: states[t + 1] = cell(...)      in vectors
 
 A GRU whose reset gate multiplies first has a second product, of what that gives: it is scheduled
-like the first. The weight is read once a step and stays in the cache between them; where the graph knows it to be
-constant its panels are packed. A step is short, so threads share it only where it is a large one:
-each step waits for all of them.
+like the first. The weight is read once a step and stays in the cache between them; where the graph
+knows it to be constant its panels are packed. A step is short, so threads share it only where it is
+a large one: each step waits for all of them.
 """
 
 from __future__ import annotations
