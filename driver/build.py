@@ -7,7 +7,6 @@ from typing import Any
 
 from ..graphir.expr import Function
 from ..graphir.module import IRModule
-from ..graphir.passes.legalize import LEGALIZED
 from ..graphir.passes.pass_list import as_pass_list
 from ..support.errors import ArgumentError, BurnishError
 from ..support.keywords import hinted
@@ -15,10 +14,6 @@ from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule as TensorSchedule
 from ..tensorir.stages.stage_schedule import StageSchedule
-from ..tensorir.verify import verify_func
-from ..tensorir.verify_bounds import verify_bounds
-from ..tensorir.verify_parallel import verify_parallel
-from ..tensorir.verify_regions import verify_regions
 from ..vm.disassembler import print_program
 from ..vm.program import Program
 from .executable import Executable
@@ -29,6 +24,7 @@ from .precision import Precision
 from .report import CompileReport
 from .stages import compile_module, describe_target, distinct_images, opened_dump
 from .threads import thread_count
+from .written_programs import verify_written_programs
 
 
 def as_module(mod: Any) -> IRModule:
@@ -92,9 +88,7 @@ def build(
     module = as_module(mod)
     if not module.functions:
         raise BurnishError("The module has no functions; there is nothing to build.")
-    for func in module.prim_funcs.values():
-        if not func.attr(LEGALIZED):  # those are the compiler's own
-            verify_parallel(verify_regions(verify_bounds(verify_func(func))))
+    verify_written_programs(module)
     if module.graph_functions:
         made = compile_module(
             module,

@@ -28,6 +28,7 @@ from ..support.errors import ArgumentError, FrontendError, MissingExtraError
 from ..vm.artifact import is_artifact, open_artifact
 from ..vm.tensor import Tensor, array
 from .arrays import is_torch_tensor, tensor_to_torch
+from .written_programs import verify_written_programs
 
 
 def is_torch_module(source: object) -> bool:
@@ -239,6 +240,7 @@ def import_ir_module(module: IRModule) -> Imported:
         raise FrontendError(
             "compile needs a graph function 'main'; this one is a prim_func: use burnish.build."
         )
+    verify_written_programs(module)
     for p in func.params:
         if not isinstance(p.type, TensorType):
             raise FrontendError(

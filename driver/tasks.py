@@ -28,6 +28,7 @@ from ..tuner.task import TuneTask
 from .given_sizes import Sizes, whole_sizes
 from .kernels import resolve_target
 from .schedule import Schedule
+from .written_programs import verify_written_program
 
 ONE_THREAD = "native -threads=1"
 
@@ -127,7 +128,7 @@ def make_task(
         raise TuningError(
             f"Expected an IRModule or a PrimFunc to tune; found {type(mod).__name__}."
         )
-    func = prim_func_of(mod, name)
+    func = verify_written_program(prim_func_of(mod, name))
     names = [v.name for v in func.shape_vars]
     values = [tuple([given[n] for n in names]) for given in whole_sizes(sizes, "sizes", names)]
     return TuneTask(name, func, resolve_target(target), sizes=tuple(dict.fromkeys(values)))
