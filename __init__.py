@@ -101,6 +101,7 @@ _ELSEWHERE = {
     "Function": "burnish.graph.Function",
     "GlobalVar": "burnish.graph.GlobalVar",
     "IRBuilder": "text: @I.ir_module and burnish.parse",
+    "IndexMap": "a function of the indices, lambda i, j: (j, i)",
     "NDArray": "burnish.Tensor",
     "PyExprMutator": "burnish.ExprMutator",
     "PyExprVisitor": "burnish.ExprVisitor",

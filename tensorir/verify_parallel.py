@@ -218,6 +218,8 @@ class _Known:
     sizes: Mapping[Var, int]
     points: dict[Var, Ints] = field(default_factory=dict)
     count: int = 1
+    found: dict[Var, Ints | None] = field(default_factory=dict)
+    """Lets and axes at the points: one may be used many times."""
 
     def of(self, x: Expr) -> Ints | None:
         """An integer or a condition at each point; None for what is not known here."""
@@ -229,7 +231,9 @@ class _Known:
                     return self.points[x]
                 if x in self.sizes:
                     return np.full(self.count, self.sizes[x], np.int64)
-                return self.of(self.values[x]) if x in self.values else None
+                if x in self.values and x not in self.found:
+                    self.found[x] = self.of(self.values[x])
+                return self.found.get(x)
             case e.Cast():
                 return self.of(x.value) if x.dtype == "int64" or x.dtype == "int32" else None
             case Not():
@@ -270,6 +274,7 @@ class _Known:
     def take(self, chosen: Ints) -> None:
         self.points = {v: values[chosen] for v, values in self.points.items()}
         self.count = len(chosen)
+        self.found = {}
 
     def copy(self) -> _Known:
         return _Known(self.values, self.sizes, dict(self.points), self.count)
@@ -364,8 +369,9 @@ def _clash_in(touched: Sequence[_Touched], written: set[Buffer]) -> _Clash | Non
     place = np.concatenate([np.arange(len(t.rows)) for t in touched])
     iterations = np.concatenate([t.iterations for t in touched])
     is_write = np.array([t in writes for t in touched])[source]
-    _, key = np.unique(rows, axis=0, return_inverse=True)
-    key = key.reshape(-1)
+    key = np.zeros(len(rows), np.int64)
+    if rows.shape[1]:
+        key = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
     low = np.full(key.max() + 1, iterations.max())
     np.minimum.at(low, key, iterations)
     high = np.full(key.max() + 1, iterations.min())

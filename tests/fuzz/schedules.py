@@ -269,8 +269,9 @@ sequence. A failure is printed with a trace as Python, shrunk to the instruction
 Kinds of arguments that are rare by chance are made on the way: copies in another layout before
 `reverse_compute_at`, copies of what a sum gives before `reverse_compute_inline`, operands and
 results copied before `pad_einsum`, readers between two writers for `cache_read`, parts that name
-every extent, pad values that are expressions, copies in shared memory whose loop is bound to the
-threads around it. Where parameters get another layout the call passes arrays of it, and what the
+every extent, pad values that are expressions, layouts that no analysis finds to be injective
+(`assume_injective_transform`), copies in shared memory whose loop is bound to the threads around
+it. Where parameters get another layout the call passes arrays of it, and what the
 layout leaves unused is nothing that inputs could have.
 
 ## The last run

@@ -70,6 +70,12 @@ CLASHES = {
         "i = 1 and i = 2 both write C[0]",
     ),
     "a let": ("for i in T.parallel(64):\n  x = i // 2\n  C[x] = A[i]", "both write C[0]"),
+    "a chain of lets": (
+        "for i in T.parallel(64):\n  x0 = i // 2\n"
+        + "".join(f"  x{n + 1} = x{n} + x{n}\n" for n in range(40))
+        + "  C[x40 % 64] = A[i]",
+        "both write C[0]",
+    ),
     "loops around": (
         "for o in range(2):\n  for i in T.parallel(64):\n    C[o] = C[o] + A[i]",
         "both write C[0]",
@@ -159,6 +165,13 @@ def test_symbolic_sizes_clash_where_they_do_at_all_sizes(body: str, clashes: boo
             verify_parallel(f)
     else:
         assert verify_parallel(f) is f
+
+
+def test_a_scalar_is_one_element() -> None:
+    with pytest.raises(VerifyError, match=r"both write C\[\]"):
+        verify_parallel(
+            func("for i in T.parallel(4):\n  C[()] = A[i]", "A: T.Buffer(4), C: T.Buffer(())")
+        )
 
 
 def test_build_refuses_and_a_serial_loop_is_right() -> None:
