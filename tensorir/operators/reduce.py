@@ -12,7 +12,7 @@ from ...support.dtype import DType
 from ...support.errors import ComputeError
 from .. import compute as te
 from ..compute import Tensor
-from ..expr import GT, INDEX, BufferLoad, Expr, IntImm, Select, Var, const, div, maximum, min_value
+from ..expr import GT, INDEX, BufferLoad, Expr, IntImm, Select, Var, const, maximum, min_value
 from ..expr import cast as cast_expr
 from .elementwise import elementwise
 
@@ -131,7 +131,7 @@ def mean(x: Tensor, axis: Axes = None, *, keepdims: bool = False) -> Tensor:
         "mean_sum", x, axes, te.sum, keepdims=keepdims, fn=lambda v, _: cast_expr(v, wide)
     )
     count = count_of(x, axes, wide)
-    return elementwise("mean", lambda v: cast_expr(div(v, count), x.dtype), total)
+    return elementwise("mean", lambda v: cast_expr(v / count, x.dtype), total)
 
 
 def moments(x: Tensor, axes: Sequence[int], wide: DType | None = None) -> tuple[Tensor, Tensor]:
@@ -143,7 +143,7 @@ def moments(x: Tensor, axes: Sequence[int], wide: DType | None = None) -> tuple[
     wide = wide or accumulator(x.dtype)
     count = count_of(x, axes, wide)
     total = reduce_block("mean_sum", x, axes, te.sum, fn=lambda v, _: cast_expr(v, wide))
-    center = elementwise("mean", lambda v: div(v, count), total)
+    center = elementwise("mean", lambda v: v / count, total)
 
     def squared(v: Expr, kept: tuple[Expr, ...]) -> Expr:
         difference = cast_expr(v, wide) - BufferLoad(center, kept)
@@ -171,6 +171,6 @@ def variance(
 
     def element(*indices: Var) -> Expr:
         kept = kept_indices(indices, axes) if keepdims else tuple(indices)
-        return cast_expr(div(BufferLoad(squares, kept), divisor), x.dtype)
+        return cast_expr(BufferLoad(squares, kept) / divisor, x.dtype)
 
     return te.compute(reduced_shape(x.shape, axes, keepdims=keepdims), element, "variance")
