@@ -15,11 +15,9 @@ import numpy as np
 from ...support.aligned import aligned_empty
 from ...support.errors import InternalError
 from ..arith import IndexMap
-from ..arith.evaluate import OPERATIONS, Operations, evaluate
-from ..expr import Expr, IntImm, Max, Min
+from ..arith.evaluate import OF_ARRAYS, evaluate
+from ..expr import Expr, IntImm
 from .primitives.transform_layout import whole_digits
-
-_OF_ARRAYS: Operations = {**OPERATIONS, Min: np.minimum, Max: np.maximum}
 
 
 def pack_array(
@@ -77,7 +75,7 @@ def _places(shape: tuple[int, ...], index_map: IndexMap) -> Any:
     vector, and NumPy broadcasts."""
     grids = np.ogrid[tuple([slice(n) for n in shape])]
     values: dict[Expr, Any] = dict(zip(index_map.inputs, grids, strict=True))
-    places = [evaluate(o, values.__getitem__, _OF_ARRAYS) for o in index_map.outputs]
+    places = [evaluate(o, values.__getitem__, OF_ARRAYS) for o in index_map.outputs]
     return tuple(places) or ...
 
 

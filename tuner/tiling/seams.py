@@ -15,7 +15,6 @@ change and indices go on by equal steps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -23,29 +22,15 @@ import numpy.typing as npt
 
 from ...support.node import Node, children
 from ...support.remembered import remembered
+from ...tensorir.arith.evaluate import OF_ARRAYS, evaluate
 from ...tensorir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    BinaryOp,
     Call,
-    CompareOp,
     Expr,
     FloorDiv,
     FloorMod,
     IntImm,
-    Max,
-    Min,
-    Mul,
     Not,
-    Or,
     Select,
-    Sub,
     Var,
 )
 from ...tensorir.schedule import Schedule
@@ -59,11 +44,6 @@ FEWEST_ROWS = 4
 """Elements of a piece of an outer axis, on average."""
 
 Values = npt.NDArray[np.int64]
-_OPERATIONS: dict[type, Callable[[Values, Values], npt.NDArray[np.generic]]] = {
-    Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod,
-    Min: np.minimum, Max: np.maximum, And: np.logical_and, Or: np.logical_or, EQ: np.equal,
-    NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater, GE: np.greater_equal,
-}  # fmt: skip
 
 
 def has_seams(block: Block, lanes: int) -> bool:
@@ -130,7 +110,7 @@ def _is_computed(n: Node) -> bool:
     """Whether ``_values`` knows an operation."""
     if isinstance(n, FloorDiv | FloorMod):
         return isinstance(n.b, IntImm) and n.b.value != 0
-    return type(n) in _OPERATIONS or isinstance(n, Select | Not) or _is_known(n)
+    return type(n) in OF_ARRAYS or isinstance(n, Select | Not) or _is_known(n)
 
 
 def _is_known(n: object) -> bool:
@@ -139,22 +119,21 @@ def _is_known(n: object) -> bool:
 
 def _values(e: Expr, places: Values) -> Values:
     """An expression at each place of its axis."""
-    match e:
-        case IntImm(value):
-            return np.full_like(places, value)
-        case Var():
-            return places
-        case Not(a):
-            return 1 - _values(a, places)
-        case Select(condition, a, b) | Call("if_then_else", (condition, a, b)):
-            return np.where(_values(condition, places), _values(a, places), _values(b, places))
-        case Call(_, (a,)):
-            return np.abs(_values(a, places))
-        case BinaryOp() | CompareOp() | And() | Or():
-            operation = _OPERATIONS[type(e)]
-            return operation(_values(e.a, places), _values(e.b, places)).astype(np.int64)
-        case _:
-            raise AssertionError("only what _is_computed lets through")
+
+    def at_places(n: Expr) -> Values:
+        match n:
+            case Not(a):
+                return np.logical_not(value(a))
+            case Select(condition, a, b) | Call("if_then_else", (condition, a, b)):
+                return np.where(value(condition), value(a), value(b))
+            case Call(_, (a,)):
+                return np.abs(value(a))
+        return places
+
+    def value(n: Expr) -> Values:
+        return evaluate(n, at_places, OF_ARRAYS)
+
+    return value(e).astype(np.int64)
 
 
 def _seams(values: Values, *, is_condition: bool) -> set[int]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from burnish.tensorir.arith.evaluate import OPERATIONS, evaluate
+from burnish.tensorir.arith.evaluate import OF_ARRAYS, evaluate
 from burnish.tensorir.expr import Call, Expr, IntImm, Max, Min, Var, floordiv, floormod, maximum
 from burnish.tests.tensorir.arith.evaluate import evaluate as expected
 
@@ -25,7 +25,7 @@ def test_integers_of_any_size(n: int, m: int, k: int) -> None:
 def test_arrays_are_evaluated_at_once() -> None:
     e = Max(Min(N * 2, IntImm(7)), M) - floormod(N, 3)
     n, m = np.arange(5), np.arange(5)[::-1]
-    found = evaluate(e, {N: n, M: m}.__getitem__, {**OPERATIONS, Min: np.minimum, Max: np.maximum})
+    found = evaluate(e, {N: n, M: m}.__getitem__, OF_ARRAYS)
     assert found.tolist() == [
         expected(e, {N: int(a), M: int(b)}) for a, b in zip(n, m, strict=True)
     ]
