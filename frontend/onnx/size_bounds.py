@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from ...graphir.dim import dim_equal, fold_dim, largest_value, print_dim, static_value
-from ...tensorir.expr import Add, Expr, IntImm, Min, Var, minimum
+from ...tensorir.arith.linear import offset_of
+from ...tensorir.expr import Expr, Min, Var, minimum
 from ...tensorir.visitor import free_vars
 
 
@@ -42,8 +43,8 @@ def learn(error: BaseException, names: frozenset[str]) -> BoundLearntError | Non
             # Of one element it could be broadcast to any number.
             if most is None or most < 2 or not dim_equal(part, whole):
                 continue
-            size, more = _split(part)
-            if size is not None and size.name in names and most > more:
+            size, more = offset_of(part)
+            if isinstance(size, Var) and size.name in names and most > more:
                 return BoundLearntError(size.name, most - more)
     return None
 
@@ -60,13 +61,6 @@ def relation(error: BaseException, names: Collection[str]) -> tuple[str, str] | 
             if one.name not in others and others <= set(names):
                 return one.name, print_dim(other)
     return None
-
-
-def _split(dim: Expr) -> tuple[Var | None, int]:
-    """A dim that is a size plus a number."""
-    if isinstance(dim, Add) and isinstance(dim.b, IntImm):
-        return (dim.a if isinstance(dim.a, Var) else None), dim.b.value
-    return (dim if isinstance(dim, Var) else None), 0
 
 
 def smaller(a: Expr, b: Expr, at_most: Mapping[str, int]) -> Expr:

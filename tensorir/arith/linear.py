@@ -303,6 +303,14 @@ def total(parts: Iterable[Linear]) -> Linear:
     return result
 
 
+def offset_of(e: Expr) -> tuple[Expr, int]:
+    """An expression as it is written, and the constant that is added to it: ``x`` and -3 of
+    ``x - 3``."""
+    if isinstance(e, Add | Sub) and isinstance(e.b, IntImm):
+        return e.a, e.b.value if isinstance(e, Add) else -e.b.value
+    return e, 0
+
+
 def same_extent(a: Expr, b: Expr) -> bool:
     """Whether two extents are plainly the same."""
     return a is b or (isinstance(a, IntImm) and isinstance(b, IntImm) and a.value == b.value)

@@ -27,9 +27,9 @@ from typing import TypeAlias
 from ...support.abi import LINE_BYTES
 from ...support.node import Node, walk
 from ...support.target import Target
-from ...tensorir.arith.linear import same_extent
+from ...tensorir.arith.linear import offset_of, same_extent
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import Add, BufferLoad, Call, Expr, IntImm, Select, Sub, Var, is_const
+from ...tensorir.expr import BufferLoad, Call, Expr, IntImm, Select, Var, is_const
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
@@ -351,6 +351,4 @@ def runs_in_order(block: Block, axis: int = 0) -> bool:
 
 def _is_moved(index: Expr, axis: Var) -> bool:
     """Whether an index is an axis, or a constant away from it."""
-    if isinstance(index, Add | Sub) and isinstance(index.b, IntImm):
-        index = index.a
-    return index is axis
+    return offset_of(index)[0] is axis

@@ -20,7 +20,8 @@ from ...support.abi import LINE_BYTES
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.arith import expr_key
-from ...tensorir.expr import Add, BufferLoad, Call, Expr, IntImm, Mul, Sub, Var, is_const
+from ...tensorir.arith.linear import offset_of
+from ...tensorir.expr import BufferLoad, Call, Expr, IntImm, Mul, Var, is_const
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ..tiling.lanes import lanes_of
@@ -219,8 +220,7 @@ def _axis_along(block: Block, load: BufferLoad) -> int | None:
 
 def _axis_of(index: Expr) -> Expr:
     """What an index runs along, element by element or in small steps (``2 * i + 3``)."""
-    if isinstance(index, Add | Sub) and isinstance(index.b, IntImm):
-        index = index.a
+    index, _ = offset_of(index)
     if isinstance(index, Mul) and is_const(index.b, LARGEST_STEP):
         index = index.a
     return index

@@ -44,8 +44,9 @@ from ...support.abi import LINE_BYTES
 from ...support.errors import ScheduleValueError
 from ...support.node import walk
 from ...support.target import Target
+from ...tensorir.arith.linear import offset_of
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import BufferLoad, Expr, IntImm, Sub, Var
+from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.operators.winograd import KERNEL, plan_blocks
 from ...tensorir.operators.winograd import Blocks as TileBlocks
@@ -462,8 +463,7 @@ def _vectorize_pad(sch: Schedule, pad: str, lanes: int) -> None:
     block = block_named(sch.func, pad)
     (load,) = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
     width = load.buffer.shape[2]
-    column = load.indices[2]
-    left = column.b.value if isinstance(column, Sub) and isinstance(column.b, IntImm) else 0
+    left = max(0, -offset_of(load.indices[2])[1])
     *_, columns, channel = sch.get_loops(pad)
     extent = sch.get(columns).extent
     _, lane = sch.split(channel, [None, lanes])

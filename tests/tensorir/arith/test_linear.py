@@ -6,7 +6,15 @@ import math
 
 import pytest
 
-from burnish.tensorir.arith.linear import Atoms, Linear, constant, expr_key, render, same_structure
+from burnish.tensorir.arith.linear import (
+    Atoms,
+    Linear,
+    constant,
+    expr_key,
+    offset_of,
+    render,
+    same_structure,
+)
 from burnish.tensorir.arith.simplify import Simplifier
 from burnish.tensorir.buffer import make_buffer
 from burnish.tensorir.expr import Expr, FloatImm, FloorDiv, IntImm, Min, Var
@@ -124,3 +132,10 @@ def test_the_step_of_a_variable_is_a_constant() -> None:
     assert form.step(J) is None
     assert form.step(Var("n")) == 0
     assert s.linear(I_ * 4 + I_ // 2).step(I_) is None
+
+
+def test_the_constant_that_is_added() -> None:
+    x = Var("x")
+    double = x * 2
+    for e, base, offset in ((x + 3, x, 3), (x - 3, x, -3), (x, x, 0), (double + 1, double, 1)):
+        assert offset_of(e) == (base, offset)
