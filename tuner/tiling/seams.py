@@ -131,7 +131,8 @@ def _values(e: Expr, places: Values) -> Values:
         return places
 
     def value(n: Expr) -> Values:
-        return evaluate(n, at_places, OF_ARRAYS)
+        found: Values = evaluate(n, at_places, OF_ARRAYS)
+        return found
 
     return value(e).astype(np.int64)
 
