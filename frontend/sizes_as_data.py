@@ -6,12 +6,10 @@ n as a scalar        sum(broadcast_to(1, [n]))
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from ..graphir.dim import static_value
-from ..graphir.expr import Atom, ShapeExpr, Var, constant
+from ..graphir.expr import Atom, ShapeExpr, constant
 from ..graphir.type import ShapeType
 from ..tensorir.expr import (
     Add,
@@ -27,18 +25,13 @@ from ..tensorir.expr import (
     as_expr,
 )
 from ..tensorir.expr import Var as DimVar
+from .integer_division import Emitter
 
 _OF_SIZES: dict[type[Expr], str] = {
     Add: "add", Sub: "subtract", Mul: "multiply", FloorDiv: "floor_divide", FloorMod: "floor_mod",
     Max: "maximum", Min: "minimum",
 }  # fmt: skip
 """Operators on tensors that compute what arithmetic on sizes does."""
-
-
-class Emitter(Protocol):
-    """The part of a front end's context that emits operators."""
-
-    def op(self, name: str, *args: Atom, **attrs: object) -> Var: ...
 
 
 def positions(context: Emitter, size: Expr) -> Atom:
