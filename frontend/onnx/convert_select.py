@@ -11,15 +11,11 @@ import math
 import numpy as np
 from onnx import NodeProto
 
-from ...graphir.dim import product
-from ...support.errors import FrontendError
-from ..term import join, stack
+from ...graphir.dim import product, static_value
+from ..term import stack
 from .data_sizes import coordinates, positions, true_places
 from .registry import Context, Value, attribute, converts, node_name
 from .term import Term
-
-MOST_BOXES = 512
-"""Boxes of a class that NonMaxSuppression selects, each some operators."""
 
 
 @converts("NonZero")
@@ -89,53 +85,29 @@ def _rows(x: Term, axis: int) -> Term:
 # -- NonMaxSuppression -----------------------------------------------------------------------------
 @converts("NonMaxSuppression")
 def non_max_suppression(context: Context, node: NodeProto) -> Value:
-    """(batch, class, box) of the boxes that stay, best first in each class.
-
-    Each step takes the best box left of every batch and class at once, and gives up those that
-    overlap it by more than the threshold.
-    """
+    """(batch, class, box) of the boxes that stay, best first in each class."""
     boxes, scores = (Term(context, context.operand(node, i)) for i in range(2))
-    limit, overlap, least = (context.number(node, i) for i in (2, 3, 4))
-    batches, count, _ = boxes.sizes(node_name(node))
-    classes = scores.sizes(node_name(node))[1]
-    steps = min(int(limit or 0), count)
-    if steps > MOST_BOXES:
-        raise FrontendError(
-            f"{node_name(node)}: {steps} boxes of a class; at most {MOST_BOXES} can be imported."
-        )
-    if not steps:
+    batches, classes, count = scores.shape
+    limit, threshold, least = (_scalar(context, node, i) for i in (2, 3, 4))
+    if limit is None or static_value(count) == 0:
         return boxes.data(np.zeros((0, 3)), "int64").atom
     centred = bool(attribute(node, "center_point_box", 0))
-    sides = [c.unsqueeze(1) for c in _corners(boxes, centred=centred)]  # each (batches, 1, count)
-    areas = (sides[2] - sides[0]) * (sides[3] - sides[1])
-    left = scores
-    if least is not None:
-        left = (left > float(least)).where(left, -math.inf)
-    chosen, valid = [], []
-    numbers = boxes.data(np.arange(count), "int64")
-    for _ in range(steps):
-        best = left.op("argmax", axis=2, keepdims=True)
-        score = left.op("gather_elements", best, axis=2)
-        chosen.append(best)
-        valid.append(score > -math.inf)
-        wide = [s.expand(batches, classes, count) for s in sides]
-        y1, x1, y2, x2 = (s.op("gather_elements", best, axis=2) for s in wide)
-        height = y2.op("minimum", sides[2]) - y1.op("maximum", sides[0])
-        width = x2.op("minimum", sides[3]) - x1.op("maximum", sides[1])
-        common = height.op("relu") * width.op("relu")
-        both = areas + (y2 - y1) * (x2 - x1) - common
-        goes = (common > both * float(overlap or 0.0)) | numbers.equals(best)
-        left = goes.where(-math.inf, left)
-    picked, is_valid = join(chosen, 2), join(valid, 2)
-    shape = (batches, classes, steps)
-    found = true_places(context, is_valid.reshape(-1), node, 1)
-    grid = np.indices(shape)
-    columns = [
-        boxes.data(grid[0].reshape(-1), "int64"),
-        boxes.data(grid[1].reshape(-1), "int64"),
-        picked.reshape(-1),
-    ]
-    return stack([c.op("take", found, axis=0) for c in columns], 1).atom
+    there = scores >= -math.inf if least is None else scores > least
+    order = scores.op("argsort", axis=2, descending=True)
+    share = boxes.data(0.0) if threshold is None else threshold
+    kept = stack(_corners(boxes, centred=centred), 1).op(
+        "non_max_suppression", order, there, limit.cast("int64"), share
+    )
+    found = true_places(context, kept.reshape(-1), node, 1)
+    batch, kind, _ = coordinates(context, found, (batches, classes, count))
+    columns = [batch, kind, order.reshape(-1).op("take", found, axis=0)]
+    return stack(columns, 1).atom
+
+
+def _scalar(context: Context, node: NodeProto, index: int) -> Term | None:
+    """An input of one number; None where it is absent."""
+    given = context.raw(node, index) is not None
+    return Term(context, context.operand(node, index)).reshape() if given else None
 
 
 def _corners(boxes: Term, *, centred: bool) -> list[Term]:

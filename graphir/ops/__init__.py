@@ -12,11 +12,12 @@ from . import (
     scatter,
     shape,
     sort,
+    suppression,
     window,
     winograd,
 )
 
 __all__ = [
     "attention", "bind_size", "elementwise", "index", "matmul", "nn", "recurrent", "reduce",
-    "scatter", "shape", "sort", "window", "winograd",
+    "scatter", "shape", "sort", "suppression", "window", "winograd",
 ]  # fmt: skip

@@ -116,6 +116,7 @@ from .shape import (
 )
 from .softmax import log_softmax, softmax
 from .sort import argsort
+from .suppression import non_max_suppression
 from .winograd import winograd_conv
 
 __all__ = [
@@ -131,7 +132,8 @@ __all__ = [
     "isinf", "isnan", "last_match", "layer_norm", "leaky_relu", "less", "less_equal", "linear",
     "log", "log1p", "log2", "log10", "log_softmax", "logical_and", "logical_not", "logical_or",
     "logical_xor", "matmul", "max", "max_pool", "maximum", "mean", "min", "minimum", "multiply",
-    "negative", "not_equal", "pad", "pad_edges", "permute_dims", "power", "prod", "reciprocal",
+    "negative", "non_max_suppression",
+    "not_equal", "pad", "pad_edges", "permute_dims", "power", "prod", "reciprocal",
     "recurrent", "reinterpret", "relu", "reshape", "round", "rsqrt", "scaled_linear",
     "scatter_elements", "scatter_index",
     "shift_left", "shift_right", "sigmoid", "sign", "silu", "sin", "sinh", "softmax", "softplus",

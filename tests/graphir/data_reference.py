@@ -83,7 +83,29 @@ def pad_edges(x: Any, pad_width: Any, mode: str) -> np.ndarray:
     return np.pad(x, np.reshape(pad_width, (-1, 2)), mode=name)  # type: ignore[call-overload, no-any-return]
 
 
+def non_max_suppression(
+    corners: Any, order: Any, there: Any, limit: Any, threshold: Any
+) -> np.ndarray:
+    """Box by box, each beside all that are kept."""
+    kept = np.zeros(order.shape, bool)
+    for b, c in np.ndindex(*order.shape[:2]):
+        top, left, bottom, right = corners[b]
+        areas = (bottom - top) * (right - left)
+        chosen: list[int] = []
+        for i, k in enumerate(order[b, c].clip(0, order.shape[2] - 1)):
+            height = np.minimum(bottom[k], bottom[chosen]) - np.maximum(top[k], top[chosen])
+            width = np.minimum(right[k], right[chosen]) - np.maximum(left[k], left[chosen])
+            common = height.clip(0) * width.clip(0)
+            with np.errstate(all="ignore"):
+                overlaps = common / (areas[k] + areas[chosen] - common) > threshold
+            if there[b, c, k] and len(chosen) < limit and not overlaps.any():
+                kept[b, c, i] = True
+                chosen.append(int(k))
+    return kept
+
+
 OPERATORS: dict[str, Any] = {
+    "non_max_suppression": non_max_suppression,
     "argmax": arg_extreme("argmax"),
     "argmin": arg_extreme("argmin"),
     "argsort": argsort,

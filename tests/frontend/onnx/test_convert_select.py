@@ -105,3 +105,22 @@ def test_boxes_that_overlap_are_given_up(centred: int) -> None:
     corners = RNG.random((2, 6, 4)).astype(np.float32)
     corners[..., 2:] += corners[..., :2] if not centred else 0
     check_compiled(made, boxes=corners, scores=RNG.random((2, 3, 6)).astype(np.float32))
+
+
+def test_many_boxes_with_limits_of_data_are_one_program() -> None:
+    body = "y = NonMaxSuppression(boxes, scores, most, overlap, least)"
+    made = model(body, "float[1, N, 4] boxes, float[1, 2, N] scores, int64[1] most, "
+                 "float[1] overlap, float[1] least", outputs="int64 y")  # fmt: skip
+    compiled = compile(made)
+    for count, most, overlap, least in ((900, 1 << 60, 0.5, 0.1), (7, 2, 0.9, 0.0)):
+        corners = RNG.random((1, count, 4)).astype(np.float32)
+        corners[..., 2:] += corners[..., :2]
+        given = {
+            "boxes": corners, "scores": RNG.random((1, 2, count)).astype(np.float32),
+            "most": np.array([most]), "overlap": np.array([overlap], np.float32),
+            "least": np.array([least], np.float32),
+        }  # fmt: skip
+        compare(compiled, made, **given)
+    none = {**given, "boxes": corners[:, :0], "scores": given["scores"][:, :, :0]}
+    assert compiled(none).shape == (0, 3)
+    assert compiled.compilations == 1
