@@ -6,11 +6,14 @@ n as a scalar        sum(broadcast_to(1, [n]))
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from ..graphir.dim import static_value
 from ..graphir.expr import Atom, ShapeExpr, constant
 from ..graphir.type import ShapeType
+from ..tensorir.arith.linear import expr_key
 from ..tensorir.expr import (
     Add,
     BinaryOp,
@@ -43,15 +46,26 @@ def positions(context: Emitter, size: Expr) -> Atom:
     return context.op("subtract", counted, constant(1, "int64"))
 
 
-def counted(context: Emitter, size: Expr) -> Atom:
-    """A size as a scalar int64: of each symbol the number of ones in a tensor of its size."""
+def counted(context: Emitter, size: Expr, made: dict[Hashable, Atom] | None = None) -> Atom:
+    """A size as a scalar int64: of each symbol the number of ones in a tensor of its size. Sizes
+    that are among ``made`` are there already; those that are not are added."""
+    made = {} if made is None else made
+    key = expr_key(size)
+    found = made.get(key)
+    if found is None:
+        found = made[key] = _counted(context, size, made)
+    return found
+
+
+def _counted(context: Emitter, size: Expr, made: dict[Hashable, Atom]) -> Atom:
     known = static_value(size)
     if known is not None:
         return constant(known, "int64")
     if isinstance(size, DimVar):
         return context.op("sum", _ones(context, size))
     assert isinstance(size, BinaryOp)  # a dim is a number, a name, or arithmetic of two dims
-    return context.op(_OF_SIZES[type(size)], counted(context, size.a), counted(context, size.b))
+    a, b = (counted(context, part, made) for part in (size.a, size.b))
+    return context.op(_OF_SIZES[type(size)], a, b)
 
 
 def section(context: Emitter, x: Atom, axis: int, begin: ExprLike, size: Expr) -> Atom:

@@ -36,6 +36,10 @@ class ValueNumbers:
             self._of_var[var] = self._number(self._key(var, value))
         return self._number(self._key_of_atom(atom))
 
+    def fresh(self) -> int:
+        """A number that no value has."""
+        return self._number(("fresh", len(self._of_key)))
+
     def _number(self, key: Hashable) -> int:
         if isinstance(key, int):
             return key

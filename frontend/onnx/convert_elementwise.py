@@ -170,8 +170,8 @@ def variadic(context: Context, node: NodeProto) -> Value:
     sizes = context.all_sizes(context.inputs(node))
     if sizes is not None and len(sizes) == 2 and node.op_type in ("Max", "Min"):
         folded = size_arithmetic(node, sizes[0], sizes[1])
-        assert folded is not None
-        return folded
+        if folded is not None:
+            return folded
     result = context.operand(node, 0)
     for i in range(1, len(node.input)):
         result = context.op(_VARIADIC[node.op_type], result, context.operand(node, i))

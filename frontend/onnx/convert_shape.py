@@ -34,6 +34,7 @@ from .registry import (
     attribute,
     converts,
     node_name,
+    parts_array,
 )
 from .term import Term
 
@@ -162,25 +163,28 @@ def concat(context: Context, node: NodeProto) -> Value:
         return ShapeValue(tuple([d for p in parts for d in p.dims]))
     tensors = [context.tensor(v, node_name(node)) for v in values]
     made = context.op("concat", *tensors, axis=int(attribute(node, "axis")))
-    known = [_parts(context, v, t) for v, t in zip(values, tensors, strict=True)]
-    if all(known) and any(
-        isinstance(t, Constant) or context.sizes(v) is not None
+    found = [_parts(context, v, t) for v, t in zip(values, tensors, strict=True)]
+    known = [p for p in found if p is not None]
+    if len(known) == len(found) and any(
+        isinstance(t, Constant) or context.sizes(v) is not None or t in context.parts
         for v, t in zip(values, tensors, strict=True)
     ):
-        context.parts[made] = tuple([p for parts in known for p in parts])
+        context.parts[made] = parts_array([p for parts in known for p in parts])
     return made
 
 
-def _parts(context: Context, value: Value, atom: Atom) -> list[Expr | Atom]:
-    """The sizes in a vector, and scalars of those that are data; nothing where it is no short
-    vector of sizes or of scales."""
+def _parts(context: Context, value: Value, atom: Atom) -> list[Expr | Atom] | None:
+    """The sizes in a vector, and scalars of those that are data; None where it is no short vector
+    of sizes or of scales."""
     sizes = context.sizes(value)
     if sizes is not None:
-        return [] if sizes.scalar else list(sizes.dims)
+        return None if sizes.scalar else list(sizes.dims)
+    if isinstance(atom, Var) and atom in context.parts:
+        return list(context.parts[atom]) if context.parts[atom].ndim == 1 else None
     kind = context.type(atom)
     count = static_value(kind.shape[0]) if kind.ndim == 1 else None
-    if not count or count > MOST_SIZES or kind.dtype not in ("int64", "float32"):
-        return []
+    if count is None or count > MOST_SIZES or kind.dtype not in ("int64", "float32"):
+        return None
     if isinstance(atom, Constant):
         return [context.scalar(v.item(), kind.dtype) for v in context.array(atom)]
     return [Term(context, atom).at(0, i).atom for i in range(count)]

@@ -136,7 +136,7 @@ class _Loop:
         i, going = self.param("i", _NUMBER), self.param("going", _FLAG)
         carried = [self.param("state", context.type(a)) for a in begun]
         self.dims += [d for v in carried for d in dims_of(v.type)]
-        with builder.sequence() as head:
+        with attempt(context), builder.sequence() as head:
             builder.declare(i, going, *carried)
             with builder.dataflow():
                 goes: Atom = going

@@ -181,9 +181,13 @@ def padded(
 ) -> Term:
     """Some axes with more elements before and after, or fewer."""
     for axis, (first, last) in widths.items():
+        if static_value_of(first) == 0 and static_value_of(last) == 0:
+            continue
         before, after = term_of(context, first), term_of(context, last)
         length = counted(context, x.shape[axis])
-        size = size_of(context, before + length + after, node, 1)
+        size = _padded_size(x.shape[axis], first, last)
+        if size is None:
+            size = size_of(context, before + length + after, node, 1)
         places = positions(context, size) - before
         inside = (places >= 0) & (places < length)
         top = length - 1
@@ -197,6 +201,14 @@ def padded(
             fill: Term | float = x.data(0) if value is None else value
             x = along(x, axis, size, inside).where(x, fill)
     return x
+
+
+def _padded_size(size: Expr, first: Entry, last: Entry) -> Expr | None:
+    """That of an axis with more elements; None where data say how many, or it may be fewer."""
+    if isinstance(first, Term) or isinstance(last, Term):
+        return None
+    is_more = is_nonnegative(first) and is_nonnegative(last)
+    return fold_dim(size + first + last) if is_more else None
 
 
 # -- Range -----------------------------------------------------------------------------------------

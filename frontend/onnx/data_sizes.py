@@ -32,9 +32,13 @@ def size_of(context: Context, count: Term, node: NodeProto, index: int = 0) -> E
     count = count.reshape().cast("int64")
     if not context.binds_sizes:
         return IntImm(int(context.array(context.known(count.atom, node, index)).item()))
+    return bound_size(context, count, next((o for o in node.output if o), node.op_type))
+
+
+def bound_size(context: Context, count: Term, hint: str) -> Expr:
+    """The name of a size that data tell."""
     number = context.numbers.of(count.atom)
     if number not in context.sizes_of_data:
-        hint = next((o for o in node.output if o), node.op_type)
         dim = DimVar(context.dim_names.fresh(f"{hint}_size"))
         shape = ShapeExpr((dim,), ShapeType((dim,)))
         context.builder.emit(Call("bind_size", (count.atom, shape)))
@@ -50,7 +54,7 @@ def positions(context: Context, size: Expr) -> Term:
 
 def counted(context: Context, size: Expr) -> Term:
     """A size as a scalar int64."""
-    return Term(context, sizes_as_data.counted(context, size))
+    return Term(context, sizes_as_data.counted(context, size, context.counts))
 
 
 def true_places(context: Context, mask: Term, node: NodeProto, index: int = 0) -> Term:
@@ -103,7 +107,7 @@ def entries(context: Context, node: NodeProto, index: int) -> list[Entry] | None
 def _entries_of(context: Context, value: Var, count: int) -> list[Entry]:
     known = context.parts.get(value)
     if known is not None:
-        return [p if isinstance(p, Expr) else Term(context, p) for p in known]
+        return [p if isinstance(p, Expr) else Term(context, p) for p in known.reshape(-1)]
     row = Term(context, value).reshape(count).cast("int64")
     return [row.at(0, i) for i in range(count)]
 

@@ -47,6 +47,7 @@ from . import (
     convert_sort,
     convert_window,
 )
+from .aligned_sizes import aligned
 from .fallback import Fallback
 from .initializers import bind_initializers
 from .registry import REGISTRY, Context, NeedsValueError, node_name
@@ -128,7 +129,7 @@ def _import(
         {(f.domain, f.name, f.overload): f for f in proto.functions},
         None if answers is None else [a for a in answers if not isinstance(a, _NO_VALUES)],
     )
-    context.binds_sizes = not asks_sizes
+    context.binds_sizes, context.align = not asks_sizes, aligned
     context.at_most = at_most
     context.fallback = None if fallback is None else Fallback(context.opsets)
     context.used = names_read(graph.node, [o.name for o in graph.output])

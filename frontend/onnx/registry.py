@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import ChainMap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,7 @@ from ...graphir.op import type_of
 from ...graphir.type import ShapeType, TensorType
 from ...graphir.value_numbers import ValueNumbers
 from ...support.dtype import DType
-from ...support.errors import FrontendError
+from ...support.errors import FrontendError, TypeInferenceError
 from ...support.node import walk
 from ...support.writer import NameTable
 from ...tensorir.expr import Expr, IntImm, as_expr
@@ -101,6 +101,7 @@ class Narrow:
         return NARROW[self.number]
 
 
+Align: TypeAlias = "Callable[[Context, str, Sequence[Atom], TypeInferenceError], list[Atom] | None]"
 Value: TypeAlias = "Atom | ShapeValue | Narrow | list[Value] | None"
 
 
@@ -111,6 +112,13 @@ class NeedsValueError(Exception):
         super().__init__(reason)
         self.atom = atom
         self.reason = reason
+
+
+def parts_array(parts: Sequence[object]) -> np.ndarray:
+    """A vector of parts."""
+    array = np.empty(len(parts), object)
+    array[:] = parts
+    return array
 
 
 def node_name(node: NodeProto) -> str:
@@ -247,6 +255,8 @@ class Context:
         """Some of them are of the inputs' shapes alone."""
         self.may_ask_types = False
         """The shapes of the inputs are not all known, and may be asked for."""
+        self.counts: dict[Hashable, Atom] = {}
+        """Sizes that are scalars already, where the import is."""
         self.place = ""
         """What the model's own node that is read makes."""
         self.look_ups: dict[str, str] = {}
@@ -256,12 +266,14 @@ class Context:
         self.function_names = NameTable(["main"])
         self.at_most: Mapping[str, int] = {}
         """Bounds of named sizes of the inputs, by their names."""
-        self.parts: dict[Var, tuple[Expr | Atom, ...]] = {}
-        """Of vectors joined of sizes and of data: the sizes, and scalars of the data."""
+        self.parts: dict[Var, np.ndarray] = {}
+        """Of small tensors joined of sizes and of data: the sizes, and scalars of the data."""
         self.is_attempt = False
         """Nothing is asked for: what needs a value that is data cannot be imported here."""
         self.fallback: Fallback | None = None
         """Takes the nodes that cannot be compiled, where the user wants that."""
+        self.align: Align | None = None
+        """Gives operands whose sizes are not proved equal one size."""
         self._answers = answers
         self._known: dict[Var, Constant] = {}
 
@@ -393,11 +405,11 @@ class Context:
         sizes = [d.value for d in value.dims if isinstance(d, IntImm)]
         if len(sizes) == len(value.dims):
             return constant(np.array(sizes[0] if value.scalar else sizes, np.int64))
-        counts = [sizes_as_data.counted(self, d) for d in value.dims]
+        counts = [sizes_as_data.counted(self, d, self.counts) for d in value.dims]
         if value.scalar:
             return counts[0]
         made = self.op("concat", *[self.op("expand_dims", c, axis=0) for c in counts], axis=0)
-        self.parts[made] = value.dims
+        self.parts[made] = parts_array(value.dims)
         return made
 
     def sizes(self, value: Value | None) -> ShapeValue | None:
@@ -494,7 +506,15 @@ class Context:
     # -- results ------------------------------------------------------------------------------
     def op(self, name: str, *args: Atom, **attrs: Any) -> Var:
         """Emit an operator call. Raises FrontendError for a result beyond all memory."""
-        made = self.builder.emit(call_op(name, *args, **attrs))
+        try:
+            call = call_op(name, *args, **attrs)
+            type_of(call)
+        except TypeInferenceError as error:
+            fitted = self.align(self, name, args, error) if self.align else None
+            if fitted is None:
+                raise
+            return self.op(name, *fitted, **attrs)
+        made = self.builder.emit(call)
         if name in LOOK_UPS:
             self.look_ups[made.name] = self.place
         size = static_shape(self.type(made).shape)

@@ -1,8 +1,8 @@
 """Arithmetic on shape values: what exporters write between Shape and Reshape, done at import.
 
 Integer semantics are ONNX's: division truncates. Where a symbolic result could differ from that of
-the dims' arithmetic, or a comparison cannot be decided for every size, there is an error and no
-guess.
+the dims' arithmetic, or a comparison cannot be decided for every size, there is no guess: it is
+computed when the model runs, of the sizes as data.
 """
 
 from __future__ import annotations
@@ -58,13 +58,17 @@ def _pairs(node: NodeProto, a: ShapeValue, b: ShapeValue) -> list[tuple[Expr, Ex
 
 
 def size_arithmetic(node: NodeProto, a: ShapeValue, b: ShapeValue) -> ShapeValue | Constant | None:
-    """The node's operator on sizes, element by element; None for one that has no meaning for sizes.
+    """The node's operator on sizes, element by element; None for one that has no meaning for sizes,
+    and where the result is not known for every size.
 
-    Raises FrontendError where the result is not known for every size.
+    Raises FrontendError for lengths that do not fit.
     """
     scalar = a.scalar and b.scalar
     if node.op_type in ("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"):
-        decided = [_compare(node, x, y) for x, y in _pairs(node, a, b)]
+        found = [_compare(node, x, y) for x, y in _pairs(node, a, b)]
+        decided = [f for f in found if f is not None]
+        if len(decided) < len(found):
+            return None
         return constant(np.array(decided[0] if scalar else decided, bool))
     if node.op_type not in _ARITHMETIC:
         return None
@@ -72,15 +76,13 @@ def size_arithmetic(node: NodeProto, a: ShapeValue, b: ShapeValue) -> ShapeValue
     for x, y in _pairs(node, a, b):
         result = _ARITHMETIC[node.op_type](x, y)
         if result is None:
-            raise FrontendError(
-                f"{node_name(node)}: {node.op_type} of sizes is imported for a size by a positive "
-                "constant only."
-            )
+            return None
         dims.append(result)
     return ShapeValue(tuple(dims), scalar)
 
 
-def _compare(node: NodeProto, x: Expr, y: Expr) -> bool:
+def _compare(node: NodeProto, x: Expr, y: Expr) -> bool | None:
+    """What is so for every size; None where that differs."""
     if isinstance(x, IntImm) and isinstance(y, IntImm):
         table = {
             "Equal": x.value == y.value,
@@ -96,10 +98,7 @@ def _compare(node: NodeProto, x: Expr, y: Expr) -> bool:
         return node.op_type.startswith("Greater")
     if _is_negative(x) and is_nonnegative(y):
         return node.op_type.startswith("Less")
-    raise FrontendError(
-        f"{node_name(node)}: the model asks whether a symbolic size has a certain value; make the "
-        "dim static."
-    )
+    return None
 
 
 def _is_negative(dim: Expr) -> bool:

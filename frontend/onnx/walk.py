@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, helper
-from onnx.reference import ReferenceEvaluator
 
 from ...graphir.dim import static_shape
 from ...graphir.expr import Constant, constant
 from ...support.errors import BurnishError, FrontendError
 from ...tensorir.expr import IntImm
 from .initializers import bind_initializers
+from .moved_parts import evaluated, moved
 from .registry import (
     MOST_SIZES,
     REGISTRY,
@@ -48,7 +48,7 @@ _GROWING = frozenset(
             "TensorScatter",
         ),
         *("If", "Loop", "Scan", "SequenceMap", "RandomNormal", "RandomUniform", "RandomNormalLike"),
-        *("RandomUniformLike", "Bernoulli", "Multinomial", "Reshape", "Transpose"),
+        *("RandomUniformLike", "Bernoulli", "Multinomial"),
     ]
 )
 """Operators whose result may be large where their operands are small, or that are nothing to
@@ -122,7 +122,8 @@ def _results(context: Context, node: NodeProto) -> list[Value]:
         _check_inputs(context, node)
         result = _converted(context, node)
         if result is not NotImplemented:
-            return result if isinstance(result, list) else [result]
+            made = result if isinstance(result, list) else [result]
+            return moved(context, node, made, _others)
     function = _function(context, node)
     if function is None and context.fallback is not None and context.fallback.can_run(node):
         return context.fallback.emit(context, node, operator_name(node))
@@ -172,26 +173,23 @@ def _computed(context: Context, node: NodeProto) -> list[Value] | None:
     arrays = {n: g for n, g in zip(node.input, given, strict=True) if g is not None}
     if sum(a.size for a in arrays.values()) > MOST_SIZES:
         return None
-    graph = helper.make_graph(
-        [node],
-        "node",
-        [helper.make_value_info(n, TypeProto()) for n in arrays],
-        [helper.make_value_info(n, TypeProto()) for n in node.output],
-    )
-    imports = [helper.make_opsetid("", context.opset)]
-    try:
-        with np.errstate(all="ignore"):
-            found = ReferenceEvaluator(helper.make_model(graph, opset_imports=imports)).run(
-                None, arrays
-            )
-    except Exception:  # whatever it does not know, or the model does wrong: its converter says so
+    found = evaluated(context, node, arrays)
+    if found is None:
         return None
-    if not all(isinstance(f, (np.ndarray, np.generic)) and f.dtype.kind in "fiub" for f in found):
+    made = [np.asarray(f) for f in found if isinstance(f, (np.ndarray, np.generic))]
+    if len(made) < len(found) or any(f.dtype.kind not in "fiub" for f in made):
         return None
-    made = [np.asarray(f) for f in found]
     if node.op_type in ("Cast", "CastLike") and not _fits(arrays[node.input[0]], made[0]):
         return None
     return [constant(f) for f in made]
+
+
+def _others(context: Context, node: NodeProto) -> dict[str, np.ndarray] | None:
+    """The inputs behind the first by name, where all are a few known numbers."""
+    names = [n for n in node.input[1:] if n]
+    arrays = [_known_array(context, context.values.get(n)) for n in names]
+    found = {n: a for n, a in zip(names, arrays, strict=True) if a is not None}
+    return found if len(found) == len(set(names)) else None
 
 
 def _fits(x: np.ndarray, cast: np.ndarray) -> bool:

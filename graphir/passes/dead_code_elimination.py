@@ -92,7 +92,8 @@ def _inside(value: Value) -> Value:
 
 
 def _is_pure(value: Value | Atom) -> bool:
-    """An environment function outside of a dataflow block may do anything; operators do not."""
+    """An environment function outside of a dataflow block may do anything; operators do not, but
+    that branches may bind sizes for what is behind them."""
     if isinstance(value, If):
         inner = (
             b.value
@@ -100,5 +101,5 @@ def _is_pure(value: Value | Atom) -> bool:
             for k in s.blocks
             for b in k.bindings
         )
-        return all(map(_is_pure, inner))
+        return all(_is_pure(v) and not binds_dim(v) for v in inner)
     return not isinstance(value, CallDPSPacked)

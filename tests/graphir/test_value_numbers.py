@@ -43,3 +43,13 @@ def test_the_same_operations_of_the_same_values() -> None:
     assert of["i"] == of["j"]
     assert len(set(of.values())) == 7
     assert numbers.of(main.params[0]) not in of.values()
+
+
+def test_a_fresh_number_is_that_of_no_value() -> None:
+    func = Twice.graph_functions["main"]
+    values = {b.var: b.value for b in bindings(func)}
+    numbers = ValueNumbers(lambda atom: values.get(atom))  # type: ignore[call-overload]
+    first = numbers.fresh()
+    known = {numbers.of(var) for var in values}
+    assert not {first, numbers.fresh()} & known
+    assert first != numbers.fresh()

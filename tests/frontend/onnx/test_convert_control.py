@@ -35,8 +35,16 @@ def test_both_branches_are_in_one_program() -> None:
     assert compiled.compilations == 1
 
 
-def test_branches_that_differ_in_shape_are_programs_of_their_own() -> None:
+def test_branches_that_differ_in_sizes_are_one_program() -> None:
     made = model(IF.replace("b = Neg(x)", "b = Concat<axis = 0>(x, x)"), "float[2, 3] x, bool flag")
+    compiled = check_compiled(made, x=X, flag=True)
+    compare(compiled, made, x=X, flag=False)
+    assert compiled.compilations == 1
+
+
+def test_branches_that_differ_in_rank_are_programs_of_their_own() -> None:
+    body = IF.replace("b = Neg(x)", "b = Unsqueeze(x, zero)").replace("float[2, 3] b", "float b")
+    made = model(body, "float[2, 3] x, bool flag", weights={"zero": np.array([0])})
     compiled = check_compiled(made, x=X, flag=True)
     compare(compiled, made, x=X, flag=False)
     assert compiled.compilations == 2

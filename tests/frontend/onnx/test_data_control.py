@@ -79,3 +79,17 @@ def test_the_interpreter_of_the_graph_takes_the_same_branch() -> None:
     for x in (X + 1, X - 1):
         expected = np.exp(x) if x.sum() > 0 else -x
         np.testing.assert_allclose(evaluate(imported, {"x": x})[0], expected, rtol=1e-5)
+
+
+def test_branches_of_other_sizes_are_one_program() -> None:
+    """An empty constant beside what data tell; a size beside another; two axes at once."""
+    _check(_either("i = NonZero(x)\nr = Transpose(i)\np = Cast<to = 1>(r)",
+                   "e = Constant<value = float[0, 2] {}>()\nq = Identity(e)"))  # fmt: skip
+    _check(_either("p = Concat<axis = 0>(x, x)", "q = Identity(x)", after="y = Exp(a)"))
+    _check(_either("p = Concat<axis = 0>(x, x, x)", "q = Transpose(x)"))
+
+
+def test_a_size_of_a_branch_is_one_behind_it() -> None:
+    """Though nothing but its size is read."""
+    after = "s = Shape(a)\nf = Cast<to = 1>(s)\ny = ReduceSum(f)"
+    _check(_either("p = Concat<axis = 1>(x, x)", "q = Identity(x)", after=after))

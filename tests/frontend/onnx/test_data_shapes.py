@@ -150,11 +150,11 @@ def test_ranges() -> None:
 
 
 def test_a_size_of_data_that_must_be_known_is_asked_for() -> None:
-    body = "r = Range(zero, s, one)\nf = Cast<to = 1>(r)\ny = Add(x, f)"
-    weights = {"zero": np.int64(0), "one": np.int64(1)}
-    made = model(body, f"{STATIC}, int64 s", weights=weights)
-    compiled = check_compiled(made, x=X, s=4)
-    compare(compiled, made, x=X, s=1)
+    """The channels of a convolution, which are those of its weight."""
+    weights = {"one": np.float32(1), "w": np.ones((2, 3, 1), np.float32)}
+    made = model("e = Expand(one, s)\ny = Conv(e, w)", "int64[3] s", weights=weights)
+    compiled = check_compiled(made, s=np.array([1, 3, 4]))
+    compare(compiled, made, s=np.array([2, 3, 5]))
     assert compiled.compilations == 2
 
 
@@ -186,11 +186,12 @@ def test_sizes_computed_in_floats_are_one_program_for_all_shapes() -> None:
 
 def test_sizes_of_shapes_that_must_be_known_are_those_of_the_call() -> None:
     """The shapes of the inputs tell all of them at once."""
-    made = model(f"{HALF}e = Expand(one, k)\ny = Add(e, three)", "float[N] x", weights={
-        "two": np.array([2], np.float32), "one": np.array([1], np.float32),
-        "three": np.ones(3, np.float32)})  # fmt: skip
+    body = f"{HALF}s = Concat<axis = 0>(ones, k, four)\ne = Expand(one, s)\ny = Conv(e, w)"
+    made = model(body, "float[N] x", weights={
+        "two": np.array([2], np.float32), "one": np.float32(1), "ones": np.array([1]),
+        "four": np.array([4]), "w": np.ones((2, 3, 1), np.float32)})  # fmt: skip
     compiled = check_compiled(made, x=np.zeros(6, np.float32))
-    compare(compiled, made, x=np.zeros(2, np.float32))
+    compare(compiled, made, x=np.zeros(7, np.float32))
     assert compiled.compilations == 2
     notes = compiled.report.notes
     assert len(notes) == 1

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper
 
+from burnish.driver.compile import compile
 from burnish.frontend.onnx.registry import ShapeValue
 from burnish.frontend.onnx.sizes import choose, size_arithmetic
 from burnish.graphir.dim import is_nonnegative, print_shape
@@ -15,6 +16,7 @@ from burnish.graphir.expr import Constant
 from burnish.support.errors import FrontendError
 from burnish.tensorir.dim_text import print_dim
 from burnish.tensorir.expr import Expr, IntImm, Var, as_expr, maximum
+from burnish.tests.frontend.onnx.oracle import model
 
 N = Var("n")
 
@@ -66,8 +68,7 @@ def test_other_operators_are_not_for_sizes() -> None:
     [("Div", N - 5, 2), ("Div", N, 0), ("Div", 3, N), ("Mod", N - 1, 2), ("Mod", N, -2)],
 )
 def test_results_that_are_not_known_for_every_size(operator: str, a: Expr, b: Expr) -> None:
-    with pytest.raises(FrontendError, match="is imported for a size by a positive constant only"):
-        compute(operator, sizes(a), sizes(b))
+    assert compute(operator, sizes(a), sizes(b)) is None
 
 
 @pytest.mark.parametrize(
@@ -90,9 +91,24 @@ def test_comparisons_that_are_decided(operator: str, a: Expr, b: Expr, expected:
     assert found.values().tolist() == [expected]
 
 
-def test_comparisons_that_depend_on_the_size_are_refused() -> None:
-    with pytest.raises(FrontendError, match="asks whether a symbolic size has a certain value"):
-        compute("Equal", sizes(N), sizes(1))
+def test_comparisons_that_depend_on_the_size_are_not_decided() -> None:
+    assert compute("Equal", sizes(N), sizes(1)) is None
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_what_is_not_known_for_every_size_is_computed_when_the_model_runs(n: int) -> None:
+    made = model(
+        "s = Shape(x) n, m = Split(s) q = Div(m, n) q0 = Squeeze(q) f = Cast<to: int = 7>(q0)"
+        " zero = Constant<value: tensor = int64 {0}>() one = Constant<value: tensor = int64 {1}>()"
+        " y = Range(zero, f, one) z = Greater(n, two)",
+        "float[N, M] x", weights={"two": np.array([2])}, outputs="int64 y, bool z",
+    )  # fmt: skip
+    compiled = compile(made)
+    for m in (n, 7, 24):
+        y, z = compiled(np.zeros((n, m), np.float32))
+        assert y.tolist() == list(range(m // n))
+        assert z.tolist() == [n > 2]
+    assert compiled.compilations == 1
 
 
 def test_choices() -> None:

@@ -112,3 +112,13 @@ def test_what_an_empty_block_kept_apart_becomes_one_block() -> None:
     (block,) = func.body.blocks
     assert [b.var.name for b in block.bindings] == ["a", "c"]
     assert_structural_equal(parse_module(module.script()), module)
+
+
+def test_an_if_that_binds_a_size_for_what_is_behind_it_stays() -> None:
+    text = run(
+        '@R.function\ndef main(x: R.Tensor((), "int64"), c: R.Tensor((), "bool")):\n'
+        '    if c:\n        a = R.bind_size(x, R.shape(["n"]))\n        y = a\n'
+        '    else:\n        b = R.bind_size(x, R.shape(["n"]))\n        y = b\n'
+        '    z = R.broadcast_to(R.const(1.0, "float32"), R.shape(["n"]))\n    return z\n'
+    )
+    assert text.count("R.bind_size") == 2
