@@ -20,6 +20,7 @@ from ..tensorir.dim_text import DimError as DimError
 from ..tensorir.dim_text import print_dim as print_dim
 from ..tensorir.expr import (
     Add,
+    BinaryOp,
     Expr,
     ExprLike,
     FloorDiv,
@@ -123,7 +124,16 @@ def fold_dim(dim: ExprLike) -> Expr:
     if isinstance(expr, (FloorDiv, FloorMod, Min, Max, Mul)):
         single = Simplifier().linear(expr).single
         return single if isinstance(single, Var) else expr
+    if isinstance(expr, (Add, Sub)):
+        # A convolution after another adds and takes away: a deep network has chains of it.
+        short = Simplifier().simplify(expr)
+        return short if _length(short) < _length(expr) else expr
     return expr
+
+
+def _length(dim: Expr) -> int:
+    """The numbers, names and operators of a dim."""
+    return 1 + _length(dim.a) + _length(dim.b) if isinstance(dim, BinaryOp) else 1
 
 
 def product(shape: Sequence[Expr]) -> Expr:

@@ -10,8 +10,9 @@ from onnx import NodeProto
 
 from ...graphir.dim import fold_dim, print_shape, product, static_shape, static_value
 from ...graphir.expr import Atom, Constant, Var, constant
-from ...support.errors import FrontendError
+from ...support.errors import FrontendError, TypeInferenceError
 from ...tensorir.expr import Expr, IntImm, minimum
+from ...tensorir.visitor import free_vars
 from ..sizes_as_data import section
 from .data_shapes import (
     expanded,
@@ -23,7 +24,7 @@ from .data_shapes import (
     steps_of_sizes,
     triangle,
 )
-from .data_sizes import Entry, dims_of, entries, positions, term_of
+from .data_sizes import Entry, counted, dims_of, entries, positions, term_of
 from .registry import (
     MOST_ELEMENTS,
     MOST_SIZES,
@@ -72,7 +73,19 @@ def reshape(context: Context, node: NodeProto) -> Value:
             f"{node_name(node)}: expected dims of 0 or more and at most one -1, found "
             f"{[str(d) for d in dims]}."
         )
-    return context.reshape(x, dims)
+    try:
+        return context.reshape(x, dims)
+    except TypeInferenceError:
+        told = set(context.sizes_of_data.values()) & set(free_vars([*own, *dims]))
+        is_open = -1 in known or any(static_value(d) is None for d in dims)
+        if not context.binds_sizes or not told or not is_open:
+            raise
+    # Of sizes that data tell the number of elements is compared when the model runs.
+    parts: list[Entry] = [*dims]
+    named = [i for i, d in enumerate(dims) if static_value(d) is None]
+    if -1 not in known and named:
+        parts[named[0]] = counted(context, dims[named[0]])
+    return reshaped(context, node, Term(context, x), parts, allowzero=True).atom
 
 
 def _reshape_dims(node: NodeProto) -> tuple[Expr, ...]:

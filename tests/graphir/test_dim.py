@@ -198,3 +198,12 @@ def test_own_dims_are_one_var_a_dim() -> None:
     assert own(dim("n * m")) is compound
     assert compound is not fresh
     assert static_value(own(as_expr(4))) == 4
+
+
+def test_chains_of_sums_are_folded() -> None:
+    """As convolutions make them, one behind another."""
+    n = Var("n")
+    made = fold_dim((n - 1) // 2 + 1 - 1 + 1 - 1 + 1)
+    assert print_dim(made) == "(n + 1) // 2"
+    kept = n + 1
+    assert fold_dim(kept) is kept

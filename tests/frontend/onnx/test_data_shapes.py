@@ -196,3 +196,19 @@ def test_sizes_of_shapes_that_must_be_known_are_those_of_the_call() -> None:
     notes = compiled.report.notes
     assert len(notes) == 1
     assert "for these shapes of the inputs alone" in notes[0]
+
+
+@pytest.mark.parametrize("shape", ["minus, two", "two, minus", "count, two"])
+def test_elements_that_are_not_proved_to_divide_are_counted_when_the_model_runs(shape: str) -> None:
+    """As many places as are not zero, two by two."""
+    body = "p = NonZero(x)\nq = Flatten<axis = 0>(p)\nh = NonZero(z)\nk = Transpose(h)\n"
+    body += "s = Shape(k)\ncount = Slice(s, none, one)\n"
+    body += f"t = Concat<axis = 0>({shape})\nr = Reshape(q, t)\ny = Cast<to = 1>(r)"
+    numbers = {"minus": -1, "two": 2, "none": 0, "one": 1}
+    made = model(body, "float[N] x, float[M] z",
+                 weights={n: np.array([v]) for n, v in numbers.items()})  # fmt: skip
+    compiled = check_compiled(made, x=np.ones(6, np.float32), z=np.ones(3, np.float32))
+    compare(compiled, made, x=np.eye(4, dtype=np.float32)[0] + 1, z=np.ones(2, np.float32))
+    assert compiled.compilations == 1
+    with pytest.raises(BurnishError, match="size"):
+        compiled(np.ones(3, np.float32), np.ones(1, np.float32))
