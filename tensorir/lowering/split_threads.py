@@ -26,7 +26,7 @@ from typing import Any
 
 from ...support.errors import CodegenError
 from ...support.node import Node, replace, walk
-from ..analysis.block_kinds import binding_map
+from ..analysis.block_kinds import axis_bindings, binding_map, binds
 from ..analysis.conditions import TRUE
 from ..analysis.nested_blocks import Nested
 from ..analysis.paths import all_buffers, fresh_name, walk_paths
@@ -313,7 +313,10 @@ class _Split:
                 continue
             if b.scope == "global" and _is_common(b, accesses):
                 continue
-            axes = sorted({axis for _, _, threads in accesses for axis in _by_axis(threads)})
+            around = {axis for _, _, threads in accesses for axis in _by_axis(threads)}
+            axes = sorted(around - _summed_over(accesses))
+            if not axes:
+                continue
             sizes = [_extent_of(axis, accesses) for axis in axes]
             if None in sizes or b.strides or any(isinstance(x, MatchBuffer) for x in here):
                 raise self._refused(top, f"loops of different threads around {b.name!r}")
@@ -359,6 +362,17 @@ def _is_common(b: Buffer, accesses: Sequence[tuple[Nested, BufferRegion, tuple[F
     return any(
         depends(n, r, threads) for n, r, threads in accesses if any(r is w for w in n.block.writes)
     )
+
+
+def _summed_over(accesses: Sequence[tuple[Nested, BufferRegion, tuple[For, ...]]]) -> set[str]:
+    """The axes whose threads put their terms together in one element: that is no thread's own."""
+    return {
+        axis
+        for n, r, threads in accesses
+        for axis, loop in _by_axis(threads).items()
+        if any(r is w for w in n.block.writes)
+        and binds(axis_bindings(n.realize, ("reduce",)), loop.var)
+    }
 
 
 def _extent_of(

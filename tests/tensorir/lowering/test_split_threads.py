@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from burnish.support.errors import CodegenError
-from burnish.tensorir.analysis.paths import walk_paths
+from burnish.tensorir.analysis.paths import all_buffers, walk_paths
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.split_threads import split_threads
 from burnish.tensorir.parser import parse_func
@@ -482,3 +482,31 @@ for t in T.thread_binding(32, thread="threadIdx.x"):
     a, b = np.ones((4, 32), np.float32), np.zeros((4, 32), np.float32)
     call_native(func, a, b)
     assert b[0, 0] == 32
+
+
+def test_a_sum_over_threads_is_no_threads_own() -> None:
+    """Also where nobody reads it, as random schedules left one: its elements got a dimension of
+    threads, and were cleared outside of their loop."""
+    func = of("""
+for i, x in T.grid(4, 8):
+    for t in T.thread_binding(4, thread="threadIdx.x"):
+        with T.block("S"):
+            vi, vx, vt = T.axis.remap("SSS", [i, x, t])
+            S[vt * 8 + vx] = A[vi, vt * 8 + vx]
+        with T.block("copy"):
+            vi, vx, vt = T.axis.remap("SSS", [i, x, t])
+            B[vi, vt * 8 + vx] = S[(3 - vt) * 8 + vx]
+        with T.block("total"):
+            vi, vx, vt = T.axis.remap("SSR", [i, x, t])
+            with T.init():
+                P[0] = T.float32(0)
+            P[0] = P[0] + A[vi, vt * 8 + vx]
+""")
+    split = split_threads(func)
+    verify_func(split)
+    assert {b.shape for b in all_buffers(split) if b.name == "P"} == {
+        b.shape for b in all_buffers(func) if b.name == "P"
+    }
+    a, b = np.random.default_rng(0).random((2, 4, 32), np.float32)
+    call_native(func, a, b)
+    np.testing.assert_array_equal(b, a.reshape(4, 4, 8)[:, ::-1].reshape(4, 32))
