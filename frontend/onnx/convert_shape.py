@@ -225,7 +225,8 @@ def slice_(context: Context, node: NodeProto) -> Value:
     x = Term(context, context.operand(node, 0))
     for axis, both, step in zip(axes, bounds, steps, strict=True):
         known, is_static = _known_bounds(both), static_value(x.shape[axis]) is not None
-        if known is not None and (is_static or known in ((None, None), (0, None))):
+        is_whole = known in ((None, None), (0, None)) and abs(step) == 1
+        if known is not None and (is_static or is_whole):
             x = Term(context, _cut(context, x.atom, axis, known[0], known[1], step))
         else:
             x = sliced(context, node, x, axis, both, step)

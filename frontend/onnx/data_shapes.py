@@ -15,7 +15,7 @@ from onnx import NodeProto
 
 from ...graphir.dim import dim_equal, fold_dim, is_nonnegative, product, static_value
 from ...support.errors import FrontendError
-from ...tensorir.expr import Expr, IntImm, maximum
+from ...tensorir.expr import Expr, IntImm, floordiv, maximum
 from .data_sizes import Entry, counted, dim_of, positions, size_of, term_of, valid
 from .registry import Context, node_name
 from .size_bounds import smaller
@@ -47,6 +47,10 @@ def sliced(
         places = positions(context, count)
         if static_value(start) != 0:
             places = places + counted(context, start)
+        return x.op("take", places, axis=axis)
+    first, last = bounds
+    if step > 1 and last is None and (first is None or static_value_of(first) == 0):
+        places = positions(context, fold_dim(floordiv(size + (step - 1), step))) * step
         return x.op("take", places, axis=axis)
     length = counted(context, size)
     low, high = (length * 0, length) if step > 0 else (length * 0 - 1, length - 1)

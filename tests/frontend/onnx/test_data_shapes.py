@@ -212,3 +212,15 @@ def test_elements_that_are_not_proved_to_divide_are_counted_when_the_model_runs(
     assert compiled.compilations == 1
     with pytest.raises(BurnishError, match="size"):
         compiled(np.ones(3, np.float32), np.ones(1, np.float32))
+
+
+def test_every_so_many_elements_of_a_named_axis() -> None:
+    weights = {
+        n: np.array([v]) for n, v in (("none", 0), ("two", 2), ("end", 1 << 62), ("three", 3))
+    }
+    body = "a = Slice(x, none, end, none, three)\nb = Slice(x, two, end, none, three)\n"
+    made = model(f"{body}y = Concat<axis = 0>(a, b)", "float[N, 2] x", weights=weights)
+    compiled = check_compiled(made, x=np.arange(14, dtype=np.float32).reshape(7, 2))
+    for n in (0, 1, 3, 8, 9):
+        compare(compiled, made, x=np.arange(2 * n, dtype=np.float32).reshape(n, 2))
+    assert compiled.compilations == 1
