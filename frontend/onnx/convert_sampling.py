@@ -6,13 +6,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from functools import reduce
 
 import numpy as np
 from onnx import NodeProto
 
 from ...support.errors import FrontendError
 from ..term import join
+from .data_sizes import counted
 from .registry import Context, Value, attribute, converts, node_name
 from .term import Term
 
@@ -127,8 +127,8 @@ def roi_align(context: Context, node: NodeProto) -> Value:
     """Means (or maxima) of samples in the cells of regions; a region has its own batch."""
     x, rois, batch = (Term(context, context.operand(node, i)) for i in range(3))
     where = node_name(node)
-    count, channels = rois.sizes(where)[0], x.sizes(where)[1]
-    sizes = x.sizes(where)[2:]
+    count, channels = rois.shape[0], x.shape[1]
+    sizes = [counted(context, size).cast(str(rois.dtype)) for size in x.shape[2:]]
     half = str(attribute(node, "coordinate_transformation_mode", "half_pixel")) == "half_pixel"
     half = half and context.opset >= 16
     shift = 0.5 if half else 0.0
@@ -153,21 +153,21 @@ def roi_align(context: Context, node: NodeProto) -> Value:
         cells = np.arange(out[d] * samples[d])
         parts = rois.data((cells // samples[d]) + (cells % samples[d] + 0.5) / samples[d])
         place = starts[d].unsqueeze(1) + (extents[d] / float(out[d])).unsqueeze(1) * parts
-        outside.append((place < -1.0) | (place > float(sizes[d])))
-        places.append(place.op("clip", min=0.0, max=float(sizes[d] - 1)))
-    high, wide = (o * s for o, s in zip(out, samples, strict=True))
-    y = places[0].unsqueeze(2).expand(count, high, wide).reshape(count, high * wide)
-    z = places[1].unsqueeze(1).expand(count, high, wide).reshape(count, high * wide)
-    image = x.op("take", batch, axis=0)
+        outside.append((place < -1.0) | (place > sizes[d]))
+        places.append(place.op("maximum", 0.0).op("minimum", sizes[d] - 1.0))
     is_max = str(attribute(node, "mode", "avg")) == "max"
-    if is_max:
-        nearest = [
-            _read(image, [[a], [b]], where, zeros=False) for a in _linear(y) for b in _linear(z)
+    pixels, image = x.permute(0, 2, 3, 1), batch.cast("int64").unsqueeze(1, 2)
+    value: Term | None = None
+    for (row, above), (column, beside) in itertools.product(*map(_linear, places)):
+        at = [
+            near.op("minimum", size - 1.0).cast("int64").unsqueeze(axis)
+            for near, size, axis in ((row, sizes[0], 2), (column, sizes[1], 1))
         ]
-        value = reduce(lambda a, b: a.op("maximum", b), nearest)
-    else:
-        value = _read(image, [_linear(y), _linear(z)], where, zeros=False)
-    gone = (outside[0].unsqueeze(2) | outside[1].unsqueeze(1)).reshape(count, high * wide, 1)
+        weight = (above.unsqueeze(2) * beside.unsqueeze(1)).cast(str(x.dtype))
+        read = pixels.op("advanced_index", image, *at, axes=(0, 1, 2)) * weight.unsqueeze(3)
+        value = read if value is None else value.op("maximum", read) if is_max else value + read
+    assert value is not None
+    gone = (outside[0].unsqueeze(2) | outside[1].unsqueeze(1)).unsqueeze(3)
     value = gone.where(value * 0.0, value)
     sampled = value.reshape(count, out[0], samples[0], out[1], samples[1], channels)
     made = sampled.op("max" if is_max else "mean", axis=(2, 4))

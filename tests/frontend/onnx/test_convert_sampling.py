@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from burnish.driver.compile import compile
 from burnish.frontend.onnx import import_onnx
-from burnish.tests.frontend.onnx.oracle import evaluate, model
+from burnish.tests.frontend.onnx.oracle import compare, evaluate, model
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 5, 4)).astype(np.float32)
@@ -51,3 +52,21 @@ def test_maxima_go_back_to_their_places() -> None:
     found = evaluate(import_onnx(made), {"x": values.numpy(), "i": places.numpy() + plane})[0]
     expected = torch.nn.functional.max_unpool2d(values, places, 2)
     np.testing.assert_array_equal(found, expected.numpy())
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "output_half_pixel"])
+def test_regions_of_images_of_any_size_are_one_program(mode: str) -> None:
+    options = "output_height = 3, output_width = 2, sampling_ratio = 2, spatial_scale = 0.5"
+    made = model(
+        f'y = RoiAlign<{options}, coordinate_transformation_mode = "{mode}">(x, r, b)',
+        "float[N, 3, H, W] x, float[R, 4] r, int64[R] b",
+    )
+    compiled, rng = compile(made), np.random.default_rng(0)
+    for n, h, w, r in ((1, 8, 9, 5), (2, 5, 4, 1)):
+        low = rng.uniform(-2, 8, (r, 2))
+        regions = np.concatenate([low, low + rng.uniform(0, 9, (r, 2))], 1).astype(np.float32)
+        x = rng.standard_normal((n, 3, h, w)).astype(np.float32)
+        compare(compiled, made, x=x, r=regions, b=rng.integers(0, n, r))
+    none = compiled(x, regions[:0], np.zeros(0, np.int64))
+    assert none.shape == (0, 3, 3, 2)
+    assert compiled.compilations == 1
