@@ -141,13 +141,19 @@ def log_sigmoid(context: Context, node: Node) -> Var:
     "aten.clamp.default", "aten.clamp_min.default", "aten.clamp_max.default",
     "aten.hardtanh.default", "aten.relu6.default",
 )  # fmt: skip
-def clamp(context: Context, node: Node) -> Var:
+def clamp(context: Context, node: Node) -> Atom:
     given = dict(arguments(node))
     if base_name(node) == "relu6":
         given |= {"min": 0.0, "max": 6.0}
-    bounds = [context.static(given.get(k, given.get(f"{k}_val")), k) for k in ("min", "max")]
     x = context.operand(node.args[0], context.result_type(node).dtype)
     dtype = context.type(x).dtype
+    found = [given.get(k, given.get(f"{k}_val")) for k in ("min", "max")]
+    if any(isinstance(bound, Node) for bound in found):  # a size with a name
+        for bound, name in zip(found, ("maximum", "minimum"), strict=True):
+            if bound is not None:
+                x = context.op(_of(name, dtype), x, context.operand(bound, dtype))
+        return x
+    bounds = [context.static(bound, k) for bound, k in zip(found, ("min", "max"), strict=True)]
     if dtype.kind == "uint":  # torch takes a bound below 0 as the number that its bits are
         bounds = [wrap_integer(int(b), dtype) if b is not None and b < 0 else b for b in bounds]
     return context.op("clip", x, min=bounds[0], max=bounds[1])

@@ -22,10 +22,12 @@ from torch.fx import GraphModule, Node
 
 from ...graphir import ops
 from ...graphir.builder import BlockBuilder
+from ...graphir.dim import dim_equal
 from ...graphir.expr import Call, Constant, ShapeExpr, Tuple, Var
 from ...graphir.type import ShapeType
 from ...support.errors import BurnishError, FrontendError, TypeInferenceError
 from ...tensorir.dim_text import print_dim
+from ...tensorir.expr import Add
 from ...tensorir.expr import Var as DimVar
 from ..imported import Imported, IndexRange
 from . import (
@@ -141,6 +143,8 @@ def _merged(
     """The names of two sizes of inputs that an operator needs to be one, and of which torch does
     not say that they are: a call checks it. Raises the error where it is about anything else."""
     a, b = error.dims or (None, None)
+    while isinstance(a, Add) and isinstance(b, Add) and dim_equal(a.b, b.b):
+        a, b = a.a, b.a  # a cache that has grown by as much as another one
     if not isinstance(a, DimVar) or not isinstance(b, DimVar) or (a.name, b.name) in equal:
         raise error
     if not {a.name, b.name} <= set(symbols.dim_names):

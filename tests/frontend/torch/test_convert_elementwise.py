@@ -13,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import burnish
 from burnish.support.errors import FrontendError
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
 
@@ -309,3 +310,18 @@ def test_bounds_beyond_a_dtype_are_taken_as_torch_takes_them(dtype: torch.dtype)
     x = torch.tensor([0, 1, 5, 100, 127], dtype=dtype)
     for bounds in ((-1, 1), (-1, None), (None, 3), (2, 100)):
         check_all({f"{bounds}": lambda x, bounds=bounds: torch.clamp(x, *bounds)}, x)
+
+
+def test_a_size_with_a_name_is_a_bound() -> None:
+    class Clamped(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            places, size = torch.arange(9), x.shape[0]
+            return places.clamp(2, size - 1), places.clamp(max=size), places.clamp(min=size)
+
+    model = burnish.compile(Clamped(), dynamic_shapes=({0: "n"},))
+    for n in (2, 3, 12):
+        x = torch.linspace(-2, 2, n)
+        for found, wanted in zip(model(x), Clamped()(x), strict=True):
+            assert found.dtype == wanted.dtype
+            assert torch.equal(found, wanted)
+    assert model.compilations == 1

@@ -376,3 +376,23 @@ def test_sizes_that_an_operator_needs_to_be_one_are_checked() -> None:
         torch.testing.assert_close(model(*given), module(*given), rtol=1e-5, atol=1e-5)
     with pytest.raises(ShapeMismatchError, match="argument 'v'"):
         model(*inputs(6, 5))
+
+
+def test_caches_that_grow_alike_are_of_one_size() -> None:
+    """Keys and values of a step before, each with a row of this one."""
+
+    class Step(torch.nn.Module):
+        def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            keys, values = (torch.cat([past, q], 2) for past in (k, v))
+            return torch.nn.functional.scaled_dot_product_attention(q, keys, values)
+
+    def inputs(keys: int, values: int) -> tuple[torch.Tensor, ...]:
+        return torch.rand(1, 2, 1, 8), torch.rand(1, 2, keys, 8), torch.rand(1, 2, values, 8)
+
+    any_size = {2: torch.export.Dim.DYNAMIC}
+    model = burnish.compile(Step(), inputs(6, 6), dynamic_shapes=({}, any_size, any_size))
+    for count in (1, 6, 9):
+        given = inputs(count, count)
+        torch.testing.assert_close(model(*given), Step()(*given), rtol=1e-5, atol=1e-5)
+    with pytest.raises(ShapeMismatchError, match="argument 'v'"):
+        model(*inputs(4, 5))
