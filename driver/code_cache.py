@@ -143,9 +143,10 @@ class CodeCache:
     def entries(self) -> Iterator[Entry]:
         """The entries that are whole, those used last first."""
         for size, used, path in sorted(self._files(), key=lambda f: -f[1]):
-            found = _read(path) if path.name[0] != "." else None
+            whole = Path(path)
+            found = _read(whole) if whole.name[0] != "." else None
             if found is not None:
-                yield Entry(path, found[0], size, used)
+                yield Entry(whole, found[0], size, used)
 
     def prune(self) -> None:
         """Where the folder is too large, remove what was used longest ago."""
@@ -157,7 +158,7 @@ class CodeCache:
             if total <= self.limit * _PRUNED_TO:
                 return
             with contextlib.suppress(OSError):
-                path.unlink()
+                os.unlink(path)
                 total -= size
 
     def clear(self) -> int:
@@ -165,17 +166,20 @@ class CodeCache:
         count = 0
         for _, _, path in self._files():
             with contextlib.suppress(OSError):
-                path.unlink()
+                os.unlink(path)
                 count += 1
         return count
 
-    def _files(self) -> list[tuple[int, float, Path]]:
-        """(size, last use, path) of each file, also of those that a killed process left."""
+    def _files(self) -> list[tuple[int, float, str]]:
+        """(size, last use, path) of each file, also of those that a killed process left. There may
+        be a hundred thousand, and each process looks once: paths stay texts."""
         found = []
-        for path in self.folder.glob("??/*"):
-            with contextlib.suppress(OSError):
-                known = path.stat()
-                found.append((known.st_size, known.st_mtime, path))
+        for name in (f"{number:02x}" for number in range(256)):
+            with contextlib.suppress(OSError), os.scandir(self.folder / name) as files:
+                for file in files:
+                    with contextlib.suppress(OSError):
+                        known = file.stat()
+                        found.append((known.st_size, known.st_mtime, file.path))
         return found
 
     def _path(self, kind: str, content: str, target: Target) -> Path:
