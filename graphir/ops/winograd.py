@@ -2,8 +2,8 @@
 
 ``x`` is (batch, height, width, in), ``u`` (a, a, out, in), a = tile + 2: kernels of 3 x 3,
 transformed for tiles of tile x tile outputs. Strides are 1; ``padding`` is (before, after) of
-height and width, of ``pad_value``. Sizes are static. Of int16, which hold bytes, the result is
-int32.
+height and width, of ``pad_value``. Sizes are static, but for the batch's. Of int16, which hold
+bytes, the result is int32.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ def _winograd_conv(call: Call) -> Type:
         raise fail(call, found, f"tile={INTEGER_TILE}, and no bias")
     if tile not in SIZES:
         raise fail(call, f"tile={tile!r}", f"one of {', '.join(map(str, SIZES))}")
-    x, u = (static_shape(kind.shape) for kind in kinds[:2])
+    x, u = static_shape(kinds[0].shape[1:]), static_shape(kinds[1].shape)
     size = tile + KERNEL - 1
-    if x is None or u is None or len(x) != 4 or len(u) != 4:
+    if x is None or u is None or len(x) != 3 or len(u) != 4:
         raise fail(call, "the sizes are not static, or not four", "x (n, h, w, c), u (a, a, o, c)")
-    if u[:2] != (size, size) or u[3] != x[3]:
-        raise fail(call, "the weight does not fit", f"a weight ({size}, {size}, out, {x[3]})")
+    height, width, channels = x
+    if u[:2] != (size, size) or u[3] != channels:
+        raise fail(call, "the weight does not fit", f"a weight ({size}, {size}, out, {channels})")
     if len(kinds) == 3 and static_shape(kinds[2].shape) != (u[2],):
         raise fail(call, "the bias does not fit", f"bias ({u[2]},)")
     top, bottom, left, right = ints(call, "padding", 4, 0)
-    rows, columns = x[1] + top + bottom - KERNEL + 1, x[2] + left + right - KERNEL + 1
+    rows, columns = height + top + bottom - KERNEL + 1, width + left + right - KERNEL + 1
     if rows < 1 or columns < 1:
         raise fail(call, f"a window does not fit: {rows} x {columns} outputs", "a larger image")
-    shape = tuple([IntImm(d) for d in (x[0], rows, columns, u[2])])
+    shape = (kinds[0].shape[0], *[IntImm(d) for d in (rows, columns, u[2])])
     return TensorType(shape, DType("int32") if dtype == "int16" else dtype)
 
 

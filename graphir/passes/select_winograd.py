@@ -29,7 +29,7 @@ from ...tensorir.operators.winograd import (
     plan_blocks,
     transform_weight,
 )
-from ..dim import fold_dim, static_shape
+from ..dim import fold_dim, static_shape, static_value
 from ..expr import Atom, Call, Constant, ShapeExpr, Value, Var
 from ..module import IRModule
 from ..mutator import ExprMutator
@@ -93,8 +93,8 @@ class Axis:
 @dataclass(frozen=True)
 class SelectWinograd(Pass):
     """Replace ``conv`` by ``winograd_conv`` where an estimate says that it is faster: float32,
-    kernels of 3 x 3, strides of 1, one group, channels last, constant weights, static sizes, any
-    dilation.
+    kernels of 3 x 3, strides of 1, one group, channels last, constant weights, static sizes (of any
+    number of images: by the estimate for one), any dilation.
 
     ``target`` tells how wide vectors are, what caches hold, and how fast bytes come.
     *requires*: channels-last. *ensures*: what is replaced is faster by ``GAIN`` at least, as far as
@@ -199,13 +199,13 @@ class _Selector(ExprMutator):
     def cut(self, whole: Call, wanted: Type) -> Value:
         """The rows and columns that a convolution has, of the image made of its phases."""
         assert isinstance(wanted, TensorType)
-        sizes = static_shape(wanted.shape)
+        sizes = static_shape(wanted.shape[1:])
         assert sizes is not None
         dims = whole.args[1]
         assert isinstance(dims, ShapeExpr)
-        if static_shape(dims.values) == sizes:
+        if static_shape(dims.values[1:]) == sizes:
             return whole
-        attrs = (("axes", (1, 2)), ("begin", (0, 0)), ("end", sizes[1:3]), ("strides", (1, 1)))
+        attrs = (("axes", (1, 2)), ("begin", (0, 0)), ("end", sizes[:2]), ("strides", (1, 1)))
         return Call("strided_slice", (self.emit(whole),), attrs)
 
     def phases(self, x: Atom, steps: Sequence[int]) -> Atom:
@@ -264,24 +264,26 @@ def _shape_of(call: Call) -> Shape | None:
         return None
     if any(v != 1 for v in attr(call, "strides")):
         return None
-    sizes = static_shape(out.shape)
-    own = static_shape(x.shape)
-    if sizes is None or own is None or 0 in sizes:
+    sizes = static_shape(out.shape[1:])
+    own = static_shape(x.shape[1:])
+    known = static_value(x.shape[0])
+    if sizes is None or own is None or 0 in (known, *sizes):
         return None
-    batch, rows, columns, outputs = sizes
+    batch = 1 if known is None else known
+    rows, columns, outputs = sizes
     down, across = attr(call, "dilation")
     if down == across == 1:
-        return Shape(batch, rows, columns, own[3], outputs)
-    moved = math.prod(own) + math.prod(sizes)
+        return Shape(batch, rows, columns, own[2], outputs)
+    moved = batch * (math.prod(own) + math.prod(sizes))
     rows, columns = (a.results for a in _axes_of(call))
-    return Shape(batch * down * across, rows, columns, own[3], outputs, moved)
+    return Shape(batch * down * across, rows, columns, own[2], outputs, moved)
 
 
 def _axes_of(call: Call) -> list[Axis]:
     """The axes of pixels of a convolution."""
     kind, padding = type_of(call.args[0]), attr(call, "padding")
     assert isinstance(kind, TensorType)
-    sizes = static_shape(kind.shape)
+    sizes = static_shape(kind.shape[1:])
     assert sizes is not None
     steps = attr(call, "dilation")
-    return [Axis.of(sizes[d + 1], padding[2 * d : 2 * d + 2], steps[d]) for d in (0, 1)]
+    return [Axis.of(sizes[d], padding[2 * d : 2 * d + 2], steps[d]) for d in (0, 1)]

@@ -61,6 +61,7 @@ from ..expr import (
     const,
     floordiv,
     floormod,
+    is_const,
 )
 from ..intrinsics import call_intrin
 from .window import pad_spatial, static_dim
@@ -220,29 +221,31 @@ def winograd_conv(
     out, in) was made of by ``transform_weight``, plus ``bias[out]``; strides are 1.
 
     ``padding`` is (before, after) of height and width, of ``pad_value``, ``tile`` the m of F(m, 3).
-    Sizes are static. Of int16, which hold bytes, ``tile`` is 2, ``transform_bytes`` makes ``u``,
-    and the result is int32. Raises ComputeError for ranks, dtypes, or sizes that do not fit.
+    Sizes are static, but for the batch's. Of int16, which hold bytes, ``tile`` is 2,
+    ``transform_bytes`` makes ``u``, and the result is int32. Raises ComputeError for ranks, dtypes,
+    or sizes that do not fit.
     """
     matrices = transforms(tile)
     m, a = tile, tile + KERNEL - 1
     _check(x, u, bias, padding, a)
     total = "int32" if x.dtype == "int16" else str(x.dtype)
-    batch, height, width, channels = (static_dim(d) for d in x.shape)
+    batch, (height, width, channels) = x.shape[0], (static_dim(d) for d in x.shape[1:])
+    is_one = is_const(batch, 1)
     outputs = static_dim(u.shape[2])
     top, bottom, left, right = padding
     rows, columns = height + top + bottom - KERNEL + 1, width + left + right - KERNEL + 1
     if rows < 1 or columns < 1:
         raise ComputeError(f"winograd: a kernel of 3 x 3 does not fit {height} x {width}.")
     down, across = -(-rows // m), -(-columns // m)
-    tiles = batch * down * across
+    tiles = batch * (down * across)
     # Whole tiles: what is beyond the image is padding too.
     more = (top, down * m + 2 - height - top, left, across * m + 2 - width - left)
     padded = pad_spatial(x, more, pad_value, "winograd_pad", last=True)
 
     def row_sums(i: Var, column: Var, t: Var, c: Var) -> Expr:
-        n = floordiv(t, IntImm(down * across, INDEX)) if batch > 1 else IntImm(0, INDEX)
+        n = IntImm(0, INDEX) if is_one else floordiv(t, IntImm(down * across, INDEX))
         ty = floordiv(t, IntImm(across, INDEX))
-        ty = floormod(ty, IntImm(down, INDEX)) if batch > 1 else ty
+        ty = ty if is_one else floormod(ty, IntImm(down, INDEX))
         tx = floormod(t, IntImm(across, INDEX))
         terms = [BufferLoad(padded, (n, ty * m + y, tx * m + column, c)) for y in range(a)]
         return _alternatives(i, _input_sums(matrices.inputs, terms))
@@ -268,7 +271,7 @@ def winograd_conv(
 
     def element(n: Var, p: Var, q: Var, o: Var) -> Expr:
         t = floordiv(p, IntImm(m, INDEX)) * across + floordiv(q, IntImm(m, INDEX))
-        t = n * (down * across) + t if batch > 1 else t
+        t = t if is_one else n * (down * across) + t
         inner = (floormod(p, IntImm(m, INDEX)), floormod(q, IntImm(m, INDEX)))
         value: Expr = BufferLoad(finished, (*inner, t, o))
         if total == "int32":
@@ -292,8 +295,8 @@ def _check(x: Tensor, u: Tensor, bias: Tensor | None, padding: Sequence[int], a:
         raise ComputeError("winograd: expected tiles of 2 outputs and no bias of int16 operands.")
     if len(padding) != 4 or min(padding) < 0:
         raise ComputeError(f"winograd: expected 4 paddings of at least 0, found {list(padding)}.")
-    if not all(isinstance(d, IntImm) for d in (*x.shape, *u.shape)):
-        raise ComputeError("winograd: expected static sizes.")
+    if not all(isinstance(d, IntImm) for d in (*x.shape[1:], *u.shape)):
+        raise ComputeError("winograd: expected static sizes, but for the batch's.")
     sizes = tuple([static_dim(d) for d in u.shape])
     if sizes[:2] != (a, a) or sizes[3] != static_dim(x.shape[3]):
         raise ComputeError(

@@ -177,7 +177,7 @@ def winograd_conv(
     height, width = h + top + bottom - 2, w + left + right - 2
     down, across = -(-height // tile), -(-width // tile)
     wide = np.full((n, down * tile + 2, across * tile + 2, c), float(pad_value))
-    wide[:, top : top + h, left : left + w] = x[:, : len(wide[0]) - top, : wide.shape[2] - left]
+    wide[:, top : top + h, left : left + w] = x[:, : wide.shape[1] - top, : wide.shape[2] - left]
     y = np.zeros((n, down * tile, across * tile, u.shape[2]))
     for i in range(0, down * tile, tile):
         for j in range(0, across * tile, tile):

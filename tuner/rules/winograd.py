@@ -183,11 +183,10 @@ class WinogradRoles:
         return block_named(self.func, self.found.product)
 
     @property
-    def size(self) -> tuple[int, int, int]:
-        """Images of the batch, rows of tiles, tiles of a row."""
+    def size(self) -> tuple[int | None, int, int]:
+        """Images of the batch (None: any number), rows of tiles, tiles of a row."""
         result = block_named(self.func, self.found.result)
         batch = static_extent(result, 0)
-        assert batch is not None
         down, across = (_tiles(result, axis, self.found.tile) for axis in (1, 2))
         return batch, down, across
 
@@ -213,9 +212,15 @@ class WinogradRoles:
         return plan_blocks(down, across, *sizes, target.l2_bytes, size)
 
     def blocks(self, together: int) -> tuple[int, int]:
-        """Blocks, and tiles of a block."""
+        """Blocks (of an image, where their number is not known), and tiles of a block."""
         batch, down, across = self.size
-        return batch * down // together, together * across
+        return (1 if batch is None else batch) * down // together, together * across
+
+    def is_one_block(self, together: int) -> bool:
+        """Whether all tiles are one block. Of several, what is left of a block's tiles could not be
+        told from the next block's."""
+        batch, down, _ = self.size
+        return batch == 1 and down == together
 
     def vectors(self, target: Target) -> tuple[int, ...]:
         """The vectors that a tile may have: panels are whole."""
@@ -224,15 +229,15 @@ class WinogradRoles:
 
     def best_tile(self, together: int, target: Target) -> TileShape:
         """The tile of the products that the model suggests."""
-        blocks, tiles = self.blocks(together)
-        return _best_tile(tiles, self.found.outputs // self.lanes(target), blocks == 1, target)
+        _, tiles = self.blocks(together)
+        columns = self.found.outputs // self.lanes(target)
+        return _best_tile(tiles, columns, self.is_one_block(together), target)
 
     def heights(self, together: int, vectors: int, target: Target) -> tuple[int, ...]:
         """The rows that a tile of so many vectors may have."""
-        blocks, tiles = self.blocks(together)
+        _, tiles = self.blocks(together)
         heights = rows_of_tile(tiles, vectors, target)
-        # What is left of a block's tiles could not be told from the next block's.
-        return tuple([r for r in heights if blocks == 1 or tiles % r == 0])
+        return tuple([r for r in heights if self.is_one_block(together) or tiles % r == 0])
 
 
 def _up_to(values: tuple[int, ...], wanted: int) -> int:

@@ -11,7 +11,7 @@ from burnish.tests.graphir.ops.kernel_cases import check_error, check_kernel, mo
 X, U = 'R.Tensor((2, 7, 6, 5), "float32")', 'R.Tensor((4, 4, 3, 5), "float32")'
 V = 'R.Tensor((6, 6, 3, 5), "float32")'
 BIAS, LONG = 'R.Tensor((3,), "float32")', 'R.Tensor((4,), "float32")'
-SYMBOLIC = 'R.Tensor(("n", 7, 6, 5), "float32")'
+SYMBOLIC = 'R.Tensor((2, "h", 6, 5), "float32")'
 SHORT, SHORT_U = 'R.Tensor((2, 7, 6, 5), "int16")', 'R.Tensor((4, 4, 3, 5), "int16")'
 HALF = 'R.Tensor((2, 7, 6, 5), "float16")'
 

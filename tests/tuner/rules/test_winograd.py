@@ -44,7 +44,7 @@ ONES = (1, 1, 1, 1)
 
 
 def winograd(
-    n: int, h: int, w: int, c: int, o: int, m: int,
+    n: int | str, h: int, w: int, c: int, o: int, m: int,
     padding: tuple[int, int, int, int] = ONES, *, epilogue: bool = True,
 ) -> Workload:  # fmt: skip
     """relu(conv + residual), or the convolution alone, with a weight that is transformed."""
@@ -74,6 +74,15 @@ def winograd(
 )
 def test_any_image(m: int, image: tuple[int, int, int], padding: tuple[int, int, int, int]) -> None:
     check_rule(winograd(*image, 16, 32, m, padding), "winograd", seeds=1, tolerance=5e-4)
+
+
+@pytest.mark.parametrize(
+    ("image", "channels", "outputs"), [((8, 8), 16, 32), ((7, 9), 16, 32), ((14, 14), 256, 256)]
+)
+@pytest.mark.parametrize("m", [2, 4])
+def test_any_number_of_images(m: int, image: tuple[int, int], channels: int, outputs: int) -> None:
+    work = winograd("n", *image, channels, outputs, m)
+    check_rule(work, "winograd", seeds=1, tolerance=2e-3, n=[1, 3, 0, 2])
 
 
 def integers(n: int, h: int, w: int, c: int, o: int, zero: int = 0) -> PrimFunc:
