@@ -32,7 +32,7 @@ from ...tensorir.operators.winograd import (
     transform_bytes,
 )
 from ..builder import call_op
-from ..dim import static_shape
+from ..dim import static_shape, static_value
 from ..expr import Atom, Call, Constant, Value, Var
 from ..integer_products import tensor
 from ..module import IRModule
@@ -115,20 +115,24 @@ class _Widener(ExprMutator):
 
 
 def is_winograds(windows: Call, outputs: int, lanes: int) -> bool:
-    """Whether a convolution, of the ``windows`` that ``im2col`` reads, is faster in tiles."""
-    image, sizes = (static_shape(kind.shape) for kind in _types(windows))
-    if image is None or sizes is None or 0 in sizes or attr(windows, "kernel") != (KERNEL, KERNEL):
+    """Whether a convolution, of the ``windows`` that ``im2col`` reads, is faster in tiles: of one
+    image, as all others are alike."""
+    image, sizes = (static_shape(kind.shape[1:]) for kind in _types(windows))
+    images = static_value(_types(windows)[0].shape[0])
+    if image is None or sizes is None or 0 in (images, *sizes):
+        return False
+    if attr(windows, "kernel") != (KERNEL, KERNEL):
         return False
     if {*attr(windows, "strides"), *attr(windows, "dilation")} != {1}:
         return False
-    batch, rows, columns = sizes[:3]
-    channels = image[3]
+    rows, columns = sizes[:2]
+    channels = image[2]
     if channels % lanes or outputs % lanes or not fits_integers(channels):
         return False
-    tiles = batch * math.ceil(rows / INTEGER_TILE) * math.ceil(columns / INTEGER_TILE)
+    tiles = math.ceil(rows / INTEGER_TILE) * math.ceil(columns / INTEGER_TILE)
     products = channels * outputs / PRODUCTS
     transformed = (INTEGER_TILE + KERNEL - 1) ** 2 * products + INPUT * channels + OUTPUT * outputs
-    return GAIN * tiles * transformed <= batch * rows * columns * KERNEL**2 * products
+    return GAIN * tiles * transformed <= rows * columns * KERNEL**2 * products
 
 
 def _types(call: Call) -> list[TensorType]:

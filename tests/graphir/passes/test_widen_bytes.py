@@ -23,6 +23,7 @@ from burnish.graphir.printer import print_module
 from burnish.graphir.type import tensor_type
 from burnish.graphir.verify import verify_module
 from burnish.support.passes import Pipeline
+from burnish.tensorir.expr import Var as DimVar
 from burnish.tests.graphir.reference import run
 
 W = np.random.default_rng(0).integers(-128, 128, (16, 8)).astype("int8")
@@ -85,7 +86,7 @@ def convolution(
     size: int = 12,
     kernel: int = 3,
     zero: int = 7,
-    batch: int = 1,
+    batch: int | DimVar = 1,
     **words: Any,
 ) -> tuple[IRModule, np.ndarray]:
     """A convolution of bytes in the form that quantised models get, and its weights."""
@@ -114,6 +115,7 @@ def widened(module: IRModule) -> IRModule:
         ({}, True),
         ({"size": 13, "zero": 0, "channels": 64}, True),
         ({"padding": (0, 1, 2, 0)}, True),
+        ({"batch": DimVar("n")}, True),
         ({"strides": (2, 2)}, False),
         ({"dilation": (2, 2), "padding": (2, 2, 2, 2)}, False),
         ({"kernel": 5, "padding": (2, 2, 2, 2)}, False),
@@ -131,7 +133,9 @@ def test_convolutions_are_the_same_to_the_bit(words: dict[str, Any], winograd: b
     assert 0 < text.index('dtype="int16"') < text.index(reader)
     assert text.count("R.astype") == 1
     kind = made["main"].params[0].type
-    x = np.random.default_rng(1).integers(0, 256, static_shape(kind.shape)).astype("uint8")
+    shape = (3, *(static_shape(kind.shape[1:]) or ()))
+    x = np.random.default_rng(1).integers(0, 256, shape).astype("uint8")
+    x = x if "batch" in words else x[:1]
     x[0, :, :4] = 255
     np.testing.assert_array_equal(run(made, "main", x), run(before, "main", x))
 
