@@ -165,8 +165,10 @@ class CompileReport:
 
 
 def _wrapped(text: str) -> list[str]:
-    """A long list as lines."""
-    return textwrap.wrap(text, 100, initial_indent="  ", subsequent_indent="    ")
+    """A long list as lines. A rule and the first of its kernels stay on one."""
+    kept = text.replace(" (", "\N{NO-BREAK SPACE}(")
+    lines = textwrap.wrap(kept, 100, initial_indent="  ", subsequent_indent="    ")
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def _line(name: str, seconds: float, remark: str = "") -> str:

@@ -98,7 +98,7 @@ def test_tensors_without_dense_values_are_refused(tensor: torch.Tensor, message:
     ],
 )
 def test_numbers_become_scalars_as_in_torch(value: float, dtype: str, expected: float) -> None:
-    made = context().number(value, DType(dtype))
+    made = context().scalar(value, DType(dtype))
     assert made.values()[()] == expected
     assert (str(made.type.dtype), made.values().shape) == (dtype, ())
 
