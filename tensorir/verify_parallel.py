@@ -9,23 +9,25 @@ that nothing clashes.
 
 Two iterations may write one element where both store the same value. Memory that is used in one
 loop alone belongs to its iterations, wherever it is allocated: lowering gives each its own. A
-function of symbolic sizes is looked at with three sets of sizes, and refused where each of them has
-a clash. Vectorised loops need no such law, since lowering runs one by one what lanes cannot do; nor
-do loops that are bound to threads, whose exchanges ``lowering.split_threads`` puts in order.
+function of symbolic sizes is looked at with small and with large ones, and refused where each of
+them with which the loop runs has a clash. Vectorised loops need no such law, since lowering runs
+one by one what lanes cannot do; nor do loops that are bound to threads, whose exchanges
+``lowering.split_threads`` puts in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..support.dtype import DType
 from ..support.errors import VerifyError
 from ..support.node import Node, children, walk
 from . import expr as e
+from .arith.evaluate import OF_ARRAYS
 from .buffer import Buffer
 from .expr import AccessPtr, BufferLoad, Call, Expr, IntImm, Let, Not, Select, Var
 from .function import PrimFunc
@@ -36,9 +38,16 @@ from .stmt import Block, BlockRealize, BufferStore, For, IfThenElse, LetStmt
 Ints = npt.NDArray[np.int64]
 
 _POINTS = 1 << 16
-"""Of the iterations of a parallel loop and those below it, so many are looked at an access."""
+"""Of the iterations of a parallel loop and those below it, so many are looked at, for all of its
+accesses together."""
+_LEAST = 256
+"""Points of an access, however many there are."""
 _ITERATIONS = 64
 """Iterations of the parallel loop that are looked at: the first and the last ones."""
+_AROUND = 256
+"""Iterations of the loops around it, of which those are sought in which it runs."""
+_PLACES = 4
+"""Of those, so many are looked at."""
 _GROUPS = 16
 """Elements that are touched by several iterations, of which it is asked whether that is a clash."""
 
@@ -57,17 +66,27 @@ def verify_parallel(func: PrimFunc) -> PrimFunc:
             values.update(zip(axes, n.iter_values, strict=True))
     for loop, around in loops:
         accesses = _accesses_of(func, loop)
-        found = [
-            _clash(loop, around, accesses, _Known(values, sizes))
-            for sizes in _trials(func.shape_vars)
-        ]
-        first = found[0]
-        if first is not None and None not in found:
-            raise _broken(func, loop, first)
+        first: _Clash | None = None
+        sizes: list[dict[Var, int]] = []
+        for trial in _trials(func.shape_vars):
+            known = _Known(values, trial)
+            places = _places(loop, around, known)
+            if not places:  # the loop does not run
+                continue
+            found = _clash(loop, accesses, places, is_sure=_is_sure(around, known))
+            if found is None:
+                break
+            first = first or found
+            sizes.append(trial)
+        else:
+            if first is not None:
+                raise _broken(func, loop, first, sizes)
     return func
 
 
-def _broken(func: PrimFunc, loop: For, clash: _Clash) -> VerifyError:
+def _broken(
+    func: PrimFunc, loop: For, clash: _Clash, trials: Sequence[Mapping[Var, int]]
+) -> VerifyError:
     law = "iterations of a parallel loop write elements of their own, and read none of another's"
     name, buffer = loop.var.name, clash.write.buffer.name
     element = f"{buffer}[{', '.join(map(str, clash.element))}]"
@@ -78,6 +97,12 @@ def _broken(func: PrimFunc, loop: For, clash: _Clash) -> VerifyError:
             f"the iteration {name} = {clash.one} writes {element}, which the iteration "
             f"{name} = {clash.two} reads"
         )
+    sizes = [", ".join(f"{v.name} = {size}" for v, size in t.items()) for t in trials]
+    if sizes[0]:
+        found += f" (with {sizes[0]}"
+        if len(sizes) > 1:
+            found += f"; others clash with {'; '.join(sizes[1:])}"
+        found += ")"
     found += (
         ". Make the loop serial (range), or give each iteration elements of its own, as "
         "Schedule.rfactor does to a sum"
@@ -89,26 +114,34 @@ def _broken(func: PrimFunc, loop: For, clash: _Clash) -> VerifyError:
 def _parallel_loops(n: Node, around: tuple[Node, ...]) -> Iterator[tuple[For, tuple[Node, ...]]]:
     """The outermost parallel loops, and the loops and conditions that they stand in: one inside of
     another runs as a serial loop."""
-    if isinstance(n, For) and n.kind == "parallel":
-        yield n, around
-        return
-    if isinstance(n, For | IfThenElse):
-        around = (*around, n)
-    for child in children(n):
-        if not isinstance(child, Expr | Buffer):
-            yield from _parallel_loops(child, around)
+    match n:
+        case For(kind="parallel"):
+            yield n, around
+        case For():
+            yield from _parallel_loops(n.body, (*around, n))
+        case IfThenElse():
+            yield from _parallel_loops(n.then_case, (*around, n.condition))
+            if n.else_case is not None:
+                yield from _parallel_loops(n.else_case, (*around, Not(n.condition)))
+        case BlockRealize():
+            yield from _parallel_loops(n.block, (*around, n.predicate))
+        case _:
+            for child in children(n):
+                if not isinstance(child, Expr | Buffer):
+                    yield from _parallel_loops(child, around)
 
 
 def _trials(dims: Sequence[Var]) -> list[dict[Var, int]]:
-    """Sizes to look at: none is small, and none is always the larger one."""
+    """Sizes to look at, small and large ones, of which none is always the larger one."""
     if not dims:
         return [{}]
     count = len(dims)
-    return [
+    small = [
         dict.fromkeys(dims, 8),
         {v: 6 + 3 * i for i, v in enumerate(dims)},
         {v: 6 + 3 * (count - i) for i, v in enumerate(dims)},
     ]
+    return small + [{v: 512 * size + i for v, size in t.items()} for i, t in enumerate(small)]
 
 
 # -- what an iteration touches ---------------------------------------------------------------------
@@ -183,7 +216,8 @@ def _collect(  # noqa: C901 - one case a node
                 if isinstance(part, Expr):
                     visit(part)
             if n.predicate is None:
-                found.append(_Access(n, loops, conditions))
+                own = tuple([c for c in conditions if not isinstance(c, IntImm)])
+                found.append(_Access(n, loops, own))
         case _:
             for child in children(n):
                 if not isinstance(child, Buffer):
@@ -191,23 +225,24 @@ def _collect(  # noqa: C901 - one case a node
 
 
 # -- arithmetic on many iterations at once ---------------------------------------------------------
-_ARITHMETIC: dict[type[Expr], Callable[[Ints, Ints], Any]] = {
-    e.Add: np.add,
-    e.Sub: np.subtract,
-    e.Mul: np.multiply,
-    e.FloorDiv: np.floor_divide,
-    e.FloorMod: np.remainder,
-    e.Min: np.minimum,
-    e.Max: np.maximum,
-    e.EQ: np.equal,
-    e.NE: np.not_equal,
-    e.LT: np.less,
-    e.LE: np.less_equal,
-    e.GT: np.greater,
-    e.GE: np.greater_equal,
-    e.And: np.logical_and,
-    e.Or: np.logical_or,
-}
+_INT64 = (-(1 << 63), (1 << 63) - 1)
+
+
+def _limits(dtype: DType) -> tuple[int, int]:
+    """The least and the largest value of an integer that int64 holds, too."""
+    if dtype.is_bool:
+        return 0, 1
+    low = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
+    high = (1 << (dtype.bits - (dtype.kind == "int"))) - 1
+    return low, min(high, _INT64[1])
+
+
+def _held(values: Ints, dtype: DType) -> Ints | None:
+    """Values of a dtype; None where it does not hold them all: they are others then."""
+    low, high = _limits(dtype)
+    if (low, high) != _INT64 and len(values) and (values.min() < low or values.max() > high):
+        return None
+    return values
 
 
 @dataclass(slots=True)
@@ -225,6 +260,9 @@ class _Known:
         """An integer or a condition at each point; None for what is not known here."""
         match x:
             case IntImm():
+                low, high = _limits(x.dtype)
+                if not low <= x.value <= high:
+                    return None
                 return np.full(self.count, x.value, np.int64)
             case Var():
                 if x in self.points:
@@ -234,19 +272,27 @@ class _Known:
                 if x in self.values and x not in self.found:
                     self.found[x] = self.of(self.values[x])
                 return self.found.get(x)
-            case e.Cast():
-                return self.of(x.value) if x.dtype == "int64" or x.dtype == "int32" else None
+            case e.Cast() if x.dtype.is_integer and not x.value.dtype.is_float:
+                a = self.of(x.value)
+                return None if a is None else _held(a, x.dtype)
             case Not():
                 a = self.of(x.a)
                 return None if a is None else 1 - a
-        operation = _ARITHMETIC.get(type(x))
-        if operation is None:
+            case e.BinaryOp() | e.CompareOp() | e.And() | e.Or():
+                return self._operation(x)
+        return None
+
+    def _operation(self, x: e.BinaryOp | e.CompareOp | e.And | e.Or) -> Ints | None:
+        operation = OF_ARRAYS.get(type(x))
+        if operation is None or x.dtype.is_float:
             return None
-        assert isinstance(x, e.BinaryOp | e.CompareOp | e.And | e.Or)
         a, b = self.of(x.a), self.of(x.b)
-        if a is None or b is None or (type(x) in (e.FloorDiv, e.FloorMod) and not b.all()):
+        if a is None or b is None or (isinstance(x, e.FloorDiv | e.FloorMod) and not b.all()):
             return None
-        return np.asarray(operation(a, b), np.int64)
+        if isinstance(x, e.Mul) and (np.abs(a.astype(np.float64) * b) > _INT64[1] / 2).any():
+            return None
+        with np.errstate(over="ignore"):
+            return _held(np.asarray(operation(a, b), np.int64), x.dtype)
 
     def run(self, loop: For, most: int) -> bool:
         """Give each point the iterations of a loop, ``most`` of them, the first and the last;
@@ -293,7 +339,7 @@ class _Known:
 
 
 # -- clashes ---------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Touched:
     """The elements that an access touches, one row a point, and the iteration that does."""
 
@@ -312,79 +358,137 @@ class _Clash:
     element: tuple[int, ...]
 
 
-def _clash(
-    loop: For, around: Sequence[Node], accesses: Sequence[_Access], known: _Known
-) -> _Clash | None:
-    """Two iterations of ``loop`` that clash, in the first iterations of the loops around."""
+def _places(loop: For, around: Sequence[Node], known: _Known) -> list[_Known]:
+    """``known`` in some iterations of the loops around in which ``loop`` has two iterations.
+    Conditions that are not known are taken to hold."""
+    left = sum(isinstance(n, For) for n in around)
     for n in around:
-        if isinstance(n, For) and not known.run(n, 1):
-            return None
-    for n in around:
-        if isinstance(n, IfThenElse):
-            known.where(n.condition)
-    if known.count != 1 or not known.run(loop, _ITERATIONS):
-        return None
-    written = {a.buffer for a in accesses if isinstance(a.node, BufferStore)}
-    for buffer in written:
-        own = [a for a in accesses if a.buffer is buffer]
-        touched = [t for t in (_touched(loop, a, known.copy()) for a in own) if t is not None]
-        found = _clash_in(touched, written)
-        if found is not None:
-            return found
-    return None
-
-
-def _touched(loop: For, access: _Access, known: _Known) -> _Touched | None:
-    conditions = [c for c in access.conditions if not isinstance(c, IntImm)]
-    needed = known.uses([*access.node.indices, *conditions])
-    for inner in reversed(access.loops):
-        if inner.var in needed:
-            needed |= known.uses([inner.min, inner.extent])
-    left = len([x for x in access.loops if x.var in needed])
-    for inner in access.loops:
-        most = 1
-        if inner.var in needed:
-            most = max(2, int((_POINTS / max(known.count, 1)) ** (1 / left)))
+        if isinstance(n, For):
+            most = max(2, int((_AROUND / max(known.count, 1)) ** (1 / left)))
             left -= 1
-        if not known.run(inner, most) or known.count > 4 * _POINTS:
+            if not known.run(n, most) or known.count > _POINTS:
+                return []
+        elif isinstance(n, Expr):
+            known.where(n)
+    extent = known.of(loop.extent)
+    if extent is None:
+        return []
+    runs = np.flatnonzero(extent > 1)
+    if not len(runs):
+        return []
+    places = []
+    for at in np.unique(np.linspace(0, len(runs) - 1, _PLACES).astype(np.int64)):
+        places.append(known.copy())
+        places[-1].take(runs[at : at + 1])
+    return places
+
+
+def _is_sure(around: Sequence[Node], known: _Known) -> bool:
+    """Whether what is not known of the conditions around is the same in all iterations."""
+    unknown = [n for n in around if isinstance(n, Expr) and known.of(n) is None]
+    return not known.uses(unknown) & known.points.keys()
+
+
+def _clash(
+    loop: For, accesses: Sequence[_Access], places: Sequence[_Known], *, is_sure: bool
+) -> _Clash | None:
+    """Two iterations of ``loop`` that clash: at one of the places, or, where it is not sure that
+    the loop runs there, at the first of them if all have a clash."""
+    written = {a.buffer for a in accesses if isinstance(a.node, BufferStore)}
+    groups = [[a for a in accesses if a.buffer is buffer] for buffer in written]
+    count = sum(map(len, groups)) * len(places)
+    first: _Clash | None = None
+    for place in places:
+        points = _Points(loop, place, max(_LEAST, _POINTS // max(count, 1)))
+        found = None
+        for own in groups:
+            touched = [t for t in map(points.touched, own) if t is not None]
+            found = _clash_in(touched, written)
+            if found is not None:
+                break
+        if (found is None) is not is_sure:
+            return found
+        first = first or found
+    return first
+
+
+class _Points:
+    """The points at which the accesses of a loop are looked at, ``most`` of them an access. Those
+    that stand in the same loops, under the same conditions, have the same."""
+
+    def __init__(self, loop: For, known: _Known, most: int) -> None:
+        self.loop, self.start, self.most = loop, known, most
+        self.known: dict[tuple[object, ...], _Known | None] = {}
+
+    def touched(self, access: _Access) -> _Touched | None:
+        needed = self.start.uses([*access.node.indices, *access.conditions])
+        for inner in reversed(access.loops):
+            if inner.var in needed:
+                needed |= self.start.uses([inner.min, inner.extent])
+        used = [x.var in needed for x in access.loops]
+        key = (*map(id, access.loops), *map(id, access.conditions), *used)
+        if key not in self.known:
+            self.known[key] = self._known(access, used)
+        known = self.known[key]
+        if known is None:
             return None
-    if not all(known.where(c) for c in conditions):
-        return None
-    rows = np.zeros((known.count, access.buffer.ndim), np.int64)
-    for d, index in enumerate(access.node.indices):
-        column = known.of(index)
-        if column is None:
+        rows = np.zeros((known.count, access.buffer.ndim), np.int64)
+        for d, index in enumerate(access.node.indices):
+            column = known.of(index)
+            if column is None:
+                return None
+            rows[:, d] = column
+        return _Touched(access, known, rows, known.points[self.loop.var])
+
+    def _known(self, access: _Access, used: Sequence[bool]) -> _Known | None:
+        known = self.start.copy()
+        left = sum(used)
+        if not known.run(self.loop, min(_ITERATIONS, max(16, self.most >> left))):
             return None
-        rows[:, d] = column
-    return _Touched(access, known, rows, known.points[loop.var])
+        for inner, is_used in zip(access.loops, used, strict=True):
+            most = 1
+            if is_used:
+                most = max(2, int((self.most / max(known.count, 1)) ** (1 / left)))
+                left -= 1
+            if not known.run(inner, most) or known.count > 4 * _POINTS:
+                return None
+        return known if all(known.where(c) for c in access.conditions) else None
 
 
 def _clash_in(touched: Sequence[_Touched], written: set[Buffer]) -> _Clash | None:
     """A clash among the accesses of one buffer."""
-    writes = [t for t in touched if isinstance(t.access.node, BufferStore)]
-    if not writes or not sum(len(t.rows) for t in writes):
+    writes = [isinstance(t.access.node, BufferStore) for t in touched]
+    if not sum(len(t.rows) for t, is_one in zip(touched, writes, strict=True) if is_one):
         return None
     rows = np.concatenate([t.rows for t in touched])
     source = np.repeat(np.arange(len(touched)), [len(t.rows) for t in touched])
-    place = np.concatenate([np.arange(len(t.rows)) for t in touched])
     iterations = np.concatenate([t.iterations for t in touched])
-    is_write = np.array([t in writes for t in touched])[source]
-    key = np.zeros(len(rows), np.int64)
-    if rows.shape[1]:
-        key = np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1)
+    is_write = np.array(writes)[source]
+    key = _keys(rows)
     low = np.full(key.max() + 1, iterations.max())
     np.minimum.at(low, key, iterations)
     high = np.full(key.max() + 1, iterations.min())
     np.maximum.at(high, key, iterations)
     has_write = np.zeros(key.max() + 1, bool)
     has_write[key[is_write]] = True
-    for group in np.flatnonzero(has_write & (low < high))[:_GROUPS]:
+    suspects = np.flatnonzero(has_write & (low < high))[:_GROUPS]
+    if not len(suspects):
+        return None
+    place = np.concatenate([np.arange(len(t.rows)) for t in touched])
+    for group in suspects:
         at = np.flatnonzero(key == group)
-        if _are_alike(touched, source[at], place[at], iterations[at], is_write[at], written):
+
+        def is_one(at: Ints) -> bool:
+            return _are_alike(touched, source[at], place[at], iterations[at], is_write[at], written)
+
+        if is_one(at):
             continue
         first = next(i for i in at if is_write[i])
         others = [i for i in at if iterations[i] != iterations[first]]
-        other = next((i for i in others if is_write[i]), others[0])
+        others.sort(key=lambda i: not is_write[i])
+        # One that writes another value, where it is soon found.
+        pairs = ((i, np.array([first, i])) for i in others[:_ITERATIONS])
+        other = next((i for i, pair in pairs if not is_one(pair)), others[0])
         return _Clash(
             touched[source[first]].access.node,
             touched[source[other]].access.node,
@@ -393,6 +497,22 @@ def _clash_in(touched: Sequence[_Touched], written: set[Buffer]) -> _Clash | Non
             tuple([int(i) for i in rows[first]]),
         )
     return None
+
+
+def _keys(rows: Ints) -> Ints:
+    """A number for each row, the same for equal ones, and not much larger than there are rows."""
+    key, size = np.zeros(len(rows), np.int64), 1
+    for column in rows.T:
+        low, extent = int(column.min()), int(column.max()) - int(column.min()) + 1
+        if extent > 1 << 30:
+            found, column = np.unique(column, return_inverse=True)
+            low, extent = 0, len(found)
+        key = key * extent + (column - low)
+        size *= extent
+        if size > max(1 << 18, 4 * len(rows)):
+            found, key = np.unique(key, return_inverse=True)
+            size = len(found)
+    return key
 
 
 def _are_alike(
@@ -404,32 +524,68 @@ def _are_alike(
     written: set[Buffer],
 ) -> bool:
     """Whether all that is written to an element is one value, read by none but who writes it."""
-    writers = set(source[is_write].tolist())
-    if len(writers) > 1 or not set(iterations.tolist()) <= set(iterations[is_write].tolist()):
+    if not set(iterations.tolist()) <= set(iterations[is_write].tolist()):
         return False
-    t = touched[writers.pop()]
-    assert isinstance(t.access.node, BufferStore)
-    known = t.known.copy()
-    known.take(place[is_write])
-    return _is_one_value(t.access.node.value, known, written)
+    values, at = [], []
+    for writer in np.unique(source[is_write]):
+        t = touched[writer]
+        assert isinstance(t.access.node, BufferStore)
+        values.append(t.access.node.value)
+        at.append(t.known.copy())
+        at[-1].take(place[is_write & (source == writer)])
+    return _OneValue(at, written).holds(values)
 
 
-def _is_one_value(x: Expr, known: _Known, written: set[Buffer]) -> bool:
-    """Whether an expression is the same at all points, as far as its integers tell."""
-    if x.dtype.is_integer or x.dtype.is_bool:
-        at = known.of(x)
-        if at is not None:
-            return bool((at == at[0]).all())
-    match x:
-        case Var():
-            if x in known.values:
-                return _is_one_value(known.values[x], known, written)
-            return x not in known.points
-        case BufferLoad():
-            if x.buffer in written:
-                return False
-        case e.ExternCall():
+class _OneValue:
+    """Whether expressions have one value, each at all of its own points, as far as their integers
+    tell."""
+
+    def __init__(self, at: Sequence[_Known], written: set[Buffer]) -> None:
+        self.at, self.written = at, written
+        self.found: dict[tuple[int, ...], bool] = {}
+        """Of what was asked: a let may be used many times."""
+
+    def holds(self, values: Sequence[Expr]) -> bool:
+        key = tuple(map(id, values))
+        if key not in self.found:
+            self.found[key] = self._holds(values)
+        return self.found[key]
+
+    def _holds(self, values: Sequence[Expr]) -> bool:
+        first = values[0]
+        if any(x.dtype is not first.dtype for x in values):
             return False
-        case Call() if not is_pure(x):
+        number = self._is_one_number(values)
+        if number is not None:
+            return number
+        lets = self.at[0].values
+        if any(isinstance(x, Var) and x in lets for x in values):
+            return self.holds([lets[x] if isinstance(x, Var) and x in lets else x for x in values])
+        if isinstance(first, Var):
+            return all(
+                x is first and x not in k.points for x, k in zip(values, self.at, strict=True)
+            )
+        if isinstance(first, e.ExternCall) or (isinstance(first, Call) and not is_pure(first)):
             return False
-    return all(_is_one_value(c, known, written) for c in children(x) if isinstance(c, Expr))
+        if isinstance(first, BufferLoad) and first.buffer in self.written:
+            return False
+        if any(_data(x) != _data(first) for x in values):
+            return False
+        parts = [[c for c in children(x) if isinstance(c, Expr)] for x in values]
+        return all(map(self.holds, zip(*parts, strict=True)))
+
+    def _is_one_number(self, values: Sequence[Expr]) -> bool | None:
+        """Whether integers or conditions are one; None where they are not known."""
+        dtype = values[0].dtype
+        if not dtype.is_integer and not dtype.is_bool:
+            return None
+        found = [known.of(x) for x, known in zip(values, self.at, strict=True)]
+        numbers = [a for a in found if a is not None]
+        return len(np.unique(np.concatenate(numbers))) == 1 if len(numbers) == len(found) else None
+
+
+def _data(x: Expr) -> tuple[object, ...]:
+    """What an expression is beside its operands."""
+    plain = [repr(getattr(x, f)) for f in x.init_fields if f not in x.child_fields]
+    buffer = x.buffer if isinstance(x, BufferLoad) else None
+    return type(x), buffer, len(children(x)), plain

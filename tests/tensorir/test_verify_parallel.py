@@ -14,7 +14,8 @@ from burnish.tensorir.parser import parse_func
 from burnish.tensorir.verify_parallel import verify_parallel
 
 PARAMS = (
-    'A: T.Buffer((64,)), C: T.Buffer((64,)), I: T.Buffer((64,), "int32"), M: T.Buffer((64, 64))'
+    'A: T.Buffer((64,)), C: T.Buffer((64,)), I: T.Buffer((64,), "int32"), M: T.Buffer((64, 64)), '
+    'U: T.Buffer((64,), "uint64"), H: T.Buffer((8589934592, 8589934592, 2))'
 )
 SYMBOLIC = 'A: T.Buffer(("n",)), C: T.Buffer(("m",))'
 
@@ -80,6 +81,46 @@ CLASHES = {
         "for o in range(2):\n  for i in T.parallel(64):\n    C[o] = C[o] + A[i]",
         "both write C[0]",
     ),
+    "an else that runs": (
+        """
+        for s in range(2):
+            if s > 0:
+                C[s] = A[s]
+            else:
+                for i in T.parallel(64):
+                    C[s] = C[s] + A[i]
+        """,
+        "both write C[0]",
+    ),
+    "a block around that runs later": (
+        """
+        for o in range(4):
+            with T.block("o"):
+                vo = T.axis.spatial(4, o)
+                T.where(vo > 2)
+                T.reads(A[0:64])
+                T.writes(C[0:64])
+                for i in T.parallel(16):
+                    C[i // vo] = A[i]
+        """,
+        "i = 0 and i = 1 both write C[0]",
+    ),
+    "a mask around, whatever it is": (
+        "for o in range(4):\n  if A[o] > 0.0:\n    for i in T.parallel(64):\n      C[o] = A[i]",
+        "both write C[0]",
+    ),
+    "two values": (
+        "for i in T.parallel(64):\n  if i < 32:\n    C[0] = 0.0\n  else:\n    C[0] = 1.0",
+        "i = 0 and i = 32 both write C[0]",
+    ),
+    "two elements' values": (
+        "for i in T.parallel(64):\n  if i < 32:\n    C[0] = A[0]\n  else:\n    C[0] = A[1]",
+        "i = 0 and i = 32 both write C[0]",
+    ),
+    "far elements": (
+        "for i in T.parallel(4):\n  H[i % 2 * 4294967296, 4294967296 * (i % 2), i % 2] = 1.0 + i",
+        "i = 0 and i = 2 both write H[0, 0, 0]",
+    ),
     "the ends of long loops": (
         "for i in T.parallel(1000):\n  for j in range(1000):\n"
         "    C[T.min(i, 1) * 32 + T.min(999 - i, 0)] = A[j % 64] + i",
@@ -134,6 +175,71 @@ PASSES = {
         for j in range(4):
             C[60 + j] = B[j]
         """,
+    "a large unsigned condition": """
+        for i in T.parallel(64):
+            if U[i] != T.max_value("uint64"):
+                U[i] = U[i] + T.uint64(1)
+        """,
+    "a large unsigned value": "for i in T.parallel(64):\n  U[0] = T.uint64(18446744073709551615)",
+    "an unsigned index that wraps": """
+        for i in T.parallel(64):
+            x: T.uint64 = T.Cast("uint64", i) * T.uint64(11400714819323198485)
+            C[T.Cast("int64", x % T.uint64(64))] = A[i]
+        """,
+    "a product that wraps": """
+        for i in T.parallel(64):
+            x: T.uint64 = T.Cast("uint64", i) * T.uint64(9223372036854775807)
+            C[T.Cast("int64", x % T.uint64(64))] = A[i]
+        """,
+    "a narrow index that wraps": """
+        for i in T.parallel(T.int32(4)):
+            C[(i * T.int32(1073741825)) // 1073741824 + 2] = A[i]
+        """,
+    "a narrow conversion": """
+        for i in T.parallel(64):
+            C[T.Cast("int64", T.Cast("uint8", i * 255)) % 64] = A[i]
+        """,
+    "an else that does not run with it": """
+        for s in range(2):
+            if s == 0:
+                C[0] = A[0]
+            else:
+                for i in T.parallel(64):
+                    C[s * i] = A[i]
+        """,
+    "a block around that does not run at first": """
+        for o in range(4):
+            with T.block("o"):
+                vo = T.axis.spatial(4, o)
+                T.where(vo > 0)
+                T.reads(A[0:64])
+                T.writes(C[0:64])
+                for i in T.parallel(16):
+                    C[vo * i] = A[i]
+        """,
+    "a mask around that may leave it out": """
+        for o in range(4):
+            if A[o] > 0.0:
+                for i in T.parallel(16):
+                    C[o * i] = A[i]
+        """,
+    "one value of two stores": """
+        for i in T.parallel(64):
+            if i < 32:
+                C[0] = 0.0
+            else:
+                C[0] = 0.0
+        """,
+    "one value of two stores and lets": """
+        for i in T.parallel(64):
+            if i % 2 == 0:
+                x = T.exp(A[0]) + M[i // 64, 3]
+                C[0] = x
+            else:
+                y = T.exp(A[i - i]) + M[0, 3]
+                C[0] = y
+        """,
+    "a store written twice": "for i in T.parallel(64):\n  C[0] = A[0]\n  C[0] = A[0]",
     "serial": "for i in range(64):\n  C[0] = C[0] + A[i]",
     "threads": 'for i in T.thread_binding(64, thread="threadIdx.x"):\n  C[0] = C[0] + A[i]',
     "lanes": "for i in T.vectorized(64):\n  C[0] = C[0] + A[i]",
@@ -155,6 +261,10 @@ def test_what_does_not_clash_or_cannot_be_told_passes(case: str) -> None:
         ("for i in T.parallel(n):\n  C[i % m] = A[i]", False),
         ("for i in T.parallel(n):\n  if n == 1:\n    C[0] = A[i]", False),
         ("for i in T.parallel(n):\n  if i < m - n:\n    C[0] = A[i]", False),
+        ("for i in T.parallel(16):\n  C[(n - 16 + i) % n] = A[i]", False),
+        ("for i in T.parallel(n // 16):\n  C[0] = A[i]", True),
+        ("if n >= 5:\n  C[0] = 0.0\nelse:\n  for i in T.parallel(n):\n    C[i % 4] = A[i]", False),
+        ("if n >= 5:\n  for i in T.parallel(n):\n    C[i // 2] = A[i]\nelse:\n  C[0] = 1.0", True),
     ],
 )
 def test_symbolic_sizes_clash_where_they_do_at_all_sizes(body: str, clashes: bool) -> None:
@@ -165,6 +275,27 @@ def test_symbolic_sizes_clash_where_they_do_at_all_sizes(body: str, clashes: boo
             verify_parallel(f)
     else:
         assert verify_parallel(f) is f
+
+
+def test_a_clash_tells_its_sizes() -> None:
+    f = func("n = T.int64()\nA = T.match_buffer(a, (n,))\nfor i in T.parallel(n):\n  A[0] = i",
+             "a: T.handle")  # fmt: skip
+    with pytest.raises(
+        VerifyError,
+        match=r"both write A\[0\] \(with n = 8; others clash with n = 6; n = 9; n = 4096; ",
+    ):
+        verify_parallel(f)
+
+
+def test_every_store_of_a_large_body_is_looked_at() -> None:
+    lines = [
+        f"  for j, k in T.grid(8, 8):\n    M[i, {q}] = M[i, {q}] + A[j] * A[k]" for q in range(63)
+    ]
+    body = "for i in T.parallel(64):\n" + "\n".join(lines)
+    good = func(body)
+    assert verify_parallel(good) is good
+    with pytest.raises(VerifyError, match=r"i = 0 and i = 1 both write M\[0, 63\]"):
+        verify_parallel(func(body + "\n  M[i // 2, 63] = A[i]"))
 
 
 def test_a_scalar_is_one_element() -> None:
