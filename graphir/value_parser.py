@@ -376,12 +376,18 @@ class ValueParser(TypeParser):
         return node.args
 
     def const(self, node: ast.Call) -> Constant:
-        if not 1 <= len(node.args) <= 2:
+        given = list(node.args)
+        for k in node.keywords:
+            if k.arg != "dtype":
+                hint = nearest(k.arg or "", ["dtype"])
+                raise self.error(f"R.const has no argument {k.arg!r}.{hint}", k.value)
+            given.append(k.value)
+        if not node.args or len(given) > 2:
             raise self.error("Expected R.const(value, dtype) or R.const('w', R.Tensor(...)).", node)
         kind: Type | None = None
         dtype: str | None = None
-        if len(node.args) == 2:
-            second = node.args[1]
+        if len(given) == 2:
+            second = given[1]
             if isinstance(second, ast.Call):
                 kind = self.type(second)
                 dtype = str(kind.dtype) if isinstance(kind, TensorType) else None

@@ -337,7 +337,7 @@ class StmtParser(ExternParser):
         wanted = buffer.dtype.with_lanes(indices[-1].dtype.lanes if indices else 1)
         value = self.value(node)
         if isinstance(value, float) and wanted.scalar.is_integer and not value.is_integer():
-            raise self.error(node, refused_store(buffer.name, wanted, FLOAT32))
+            raise self.error(node, refused_store(buffer.name, wanted, FLOAT32, is_literal=True))
         if isinstance(value, bool | int | float):
             return const(value, wanted).with_span(self.span(node))
         value = self.expr(node) if not isinstance(value, Expr) else value
@@ -350,7 +350,9 @@ class StmtParser(ExternParser):
         if value.dtype is wanted:
             return value
         if value.dtype.lanes != wanted.lanes or not converts(value.dtype.scalar, wanted.scalar):
-            raise self.error(node, refused_store(buffer.name, wanted, value.dtype))
+            is_literal = isinstance(value, FloatImm)
+            refused = refused_store(buffer.name, wanted, value.dtype, is_literal=is_literal)
+            raise self.error(node, refused)
         return cast(value, wanted).with_span(self.span(node))
 
     def vstore(self, call: ast.Call, func: ast.Attribute) -> Stmt:

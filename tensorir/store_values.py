@@ -18,15 +18,22 @@ def converts(value: DType, buffer: DType) -> bool:
     )
 
 
-def refused_store(name: str, wanted: DType, found: DType) -> str:
-    """What is said of a stored value of another dtype, or of other lanes."""
+def refused_store(name: str, wanted: DType, found: DType, *, is_literal: bool = False) -> str:
+    """What is said of a stored value of another dtype, or of other lanes; a number that is written
+    out is no quotient."""
     text = f"Expected a value of dtype {wanted}, as the buffer {name!r} has; found {found}."
     cast = f'write T.Cast("{wanted}", x)'
     if found.lanes != wanted.lanes:
-        return f"{text} Store one value for each index: T.Broadcast(x, {wanted.lanes})."
+        if found.lanes == 1:
+            return f"{text} Store one value for each index: T.Broadcast(x, {wanted.lanes})."
+        return f"{text} Store a vector at as many indices: T.Ramp(i, 1, {found.lanes})."
     if found.scalar.is_float and wanted.scalar.is_integer:
+        more = (
+            ""
+            if is_literal
+            else (", or T.floordiv(a, b) for a quotient of integers that rounds down")
+        )
         return (
-            f"{text} A store drops no fractions by itself: {cast}, which rounds towards zero, or "
-            "T.floordiv(a, b) for a quotient of integers that rounds down."
+            f"{text} A store drops no fractions by itself: {cast}, which rounds towards zero{more}."
         )
     return f"{text} A store does not convert these by itself: {cast}."

@@ -13,7 +13,7 @@ from ..support.errors import DTypeError, VerifyError
 from ..support.node import Node, children, walk
 from . import expr as e
 from .buffer import SCOPES, Buffer, BufferRegion, is_scope
-from .expr import BOOL, INDEX, BufferLoad, Call, Expr, IntImm, Let, Reduce, Select, Var
+from .expr import BOOL, INDEX, BufferLoad, Call, Expr, FloatImm, IntImm, Let, Reduce, Select, Var
 from .function import PrimFunc
 from .intrinsics import result_dtype
 from .printer import print_marked
@@ -334,7 +334,9 @@ def verify_stores(func: PrimFunc) -> None:
             wanted = n.buffer.dtype.with_lanes(_lanes(n))
             if n.value.dtype is not wanted:
                 law = "a stored value has the dtype of its buffer and the lanes of its index"
-                raise _broken(func, law, refused_store(n.buffer.name, wanted, n.value.dtype), n)
+                is_literal = isinstance(n.value, FloatImm)
+                found = refused_store(n.buffer.name, wanted, n.value.dtype, is_literal=is_literal)
+                raise _broken(func, law, found, n)
 
 
 def verify_regions(func: PrimFunc) -> None:

@@ -35,6 +35,8 @@ def constant_of(expression: str, **env: object) -> np.ndarray:
         ("R.const(1.5)", "float32", 1.5),
         ("R.const(3)", "int64", 3),
         ("R.const([1, -2], 'int8')", "int8", [1, -2]),
+        ("R.const([1, 2], dtype='float16')", "float16", [1, 2]),
+        ("R.const(3, dtype='float64')", "float64", 3),
         ("R.const([[0.5, -inf]], 'float64')", "float64", [[0.5, -np.inf]]),
         ("R.const([], R.Tensor((0, 2), 'int32'))", "int32", np.zeros((0, 2))),
         ("C", "float16", [1, 2]),
@@ -76,6 +78,9 @@ def test_inner_calls_are_bound_in_order_of_evaluation() -> None:
     ("text", "message"),
     [
         ("R.const()", "Expected R.const(value, dtype)"),
+        ("R.const([1, 2], foo='float16')", "R.const has no argument 'foo'."),
+        ("R.const([1, 2], dtyp='float16')", "has no argument 'dtyp'. Did you mean 'dtype'?"),
+        ("R.const([1, 2], 'int8', dtype='int8')", "Expected R.const(value, dtype)"),
         ("R.const('sha256:0')", "No values for 'sha256:0'"),
         ("R.const([1.5], R.Tensor(('m',)))", "A constant has a static shape."),
         ("R.shape(3)", "R.shape takes a list of dims."),
