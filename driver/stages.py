@@ -51,6 +51,7 @@ from .executable import Executable
 from .kernels import CompiledKernel, KernelBuilds, compile_kernels, compile_segment
 from .precision import Precision, Selection
 from .report import CompileReport
+from .written_programs import VerifyBrought
 
 _UNFUSED, _FUSED = "20-legalized", "30-fused"
 
@@ -176,7 +177,7 @@ class _Corridor:
         """The module after a stage, which is timed, kept and dumped."""
         with self.report.stage(name):
             pipeline = checked(*passes, verify=verify, own=self.own).with_instruments(
-                _GiveUpWeights()
+                _GiveUpWeights(), VerifyBrought(self.own)
             )
             result: IRModule = pipeline(module)
         self.stages[name] = result

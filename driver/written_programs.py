@@ -1,13 +1,18 @@
 """The laws of the loop programs that a user wrote, before anything is made of them.
 
 What the compiler makes keeps them by construction; a program that breaks one would write out of
-bounds, leave a result unwritten or give another one at each call.
+bounds, leave a result unwritten or give another one at each call. Programs come in with a module,
+and out of the passes that a user puts among the compiler's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
 from ..graphir.module import IRModule
 from ..graphir.passes.legalize import LEGALIZED
+from ..support.passes import Instrument, Pass
 from ..tensorir.function import PrimFunc
 from ..tensorir.verify import verify_func
 from ..tensorir.verify_bounds import verify_bounds
@@ -29,4 +34,23 @@ def verify_written_programs(module: IRModule) -> None:
         verify_written_program(func)
 
 
-__all__ = ["verify_written_program", "verify_written_programs"]
+@dataclass
+class VerifyBrought(Instrument):
+    """After each of the passes called ``own``, which a user wrote, raises VerifyError for a
+    PrimFunc that it brought and that breaks a law."""
+
+    own: Collection[str]
+    _known: list[PrimFunc] = field(default_factory=list)
+
+    def before_pass(self, pass_: Pass, module: IRModule) -> None:
+        self._known = list(module.prim_funcs.values()) if pass_.name in self.own else []
+
+    def after_pass(self, pass_: Pass, module: IRModule) -> None:
+        if pass_.name in self.own:
+            known = set(map(id, self._known))
+            for func in module.prim_funcs.values():
+                if id(func) not in known:
+                    verify_written_program(func)
+
+
+__all__ = ["VerifyBrought", "verify_written_program", "verify_written_programs"]

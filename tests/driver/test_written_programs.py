@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import burnish
@@ -11,6 +12,8 @@ from burnish.driver.written_programs import verify_written_program, verify_writt
 from burnish.graphir.module import IRModule
 from burnish.graphir.parser import parse_module
 from burnish.support.errors import VerifyError
+from burnish.support.structural import structural_hash
+from burnish.tensorir.function import PrimFunc
 
 PROGRAM = """
 @I.ir_module
@@ -54,6 +57,43 @@ def test_what_breaks_a_law_goes_nowhere(
 ) -> None:
     with pytest.raises(VerifyError, match=words):
         take(module(loop, index))
+
+
+@burnish.module_pass(opt_level=0, name="swap")
+class Swap:
+    """Puts a function of another module in the place of ``f``."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        self.func = func
+
+    def transform_module(self, mod: IRModule, context: object) -> IRModule:
+        mod["f"] = self.func
+        return mod
+
+
+@pytest.mark.parametrize(("loop", "index", "words"), BROKEN)
+@pytest.mark.parametrize("take", [burnish.compile, burnish.build])
+@pytest.mark.parametrize("replaces", [True, False], ids=["replace-prim-funcs", "own"])
+def test_what_a_pass_brings_is_looked_at(
+    take: Callable[..., object], replaces: bool, loop: str, index: str, words: str
+) -> None:
+    good, bad = module("T.parallel(64)", "vi"), module(loop, index)["f"]
+    assert isinstance(bad, PrimFunc)
+    swap = (
+        burnish.transform.ReplacePrimFuncs({structural_hash(good["f"]): bad})
+        if replaces
+        else Swap(bad)
+    )
+    with pytest.raises(VerifyError, match=words):
+        take(good, passes=[swap])
+
+
+def test_what_a_pass_brings_runs_where_it_keeps_the_laws() -> None:
+    good, other = module("T.parallel(64)", "vi"), module("range(64)", "63 - vi")["f"]
+    assert isinstance(other, PrimFunc)
+    x = np.arange(64, dtype=np.float32)
+    model = burnish.compile(good, passes=[Swap(other)])
+    np.testing.assert_array_equal(np.asarray(model(x)), x[::-1])
 
 
 def test_what_keeps_them_and_what_the_compiler_made_pass() -> None:
