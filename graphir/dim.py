@@ -207,7 +207,8 @@ def broadcast_shapes(a: Sequence[Expr], b: Sequence[Expr]) -> tuple[Expr, ...]:
             symbolic = static_value(x) is None or static_value(y) is None
             reason = "are not proved equal" if symbolic else "differ and neither is 1"
             place = f"(the {index + 1}. from the right)"
-            raise DimError(f"dims {print_dim(x)} and {print_dim(y)} {place} {reason}", (x, y))
+            message = f"dims {print_dim(x)} and {print_dim(y)} {place} {reason}"
+            raise DimError(message, (x, y), -1 - index)
     return tuple(reversed(result))
 
 

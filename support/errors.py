@@ -175,10 +175,18 @@ class TypeInferenceError(BurnishError, TypeError):
         expected: str = "",
         span: Span | None = None,
         dims: tuple[object, object] | None = None,
+        axes: tuple[int, ...] = (),
+        *,
+        broadcasts: bool = False,
     ) -> None:
         self.op, self.found, self.expected = op, found, expected
         self.dims = dims
         """Two that would have to be equal, where that is what is wrong."""
+        self.axes = axes
+        """The axis of each operand along which these two meet, counted from the right: -1, -2. An
+        operand may have fewer. None, where the operator does not tell."""
+        self.broadcasts = broadcasts
+        """A dim of 1 would fit any other there."""
         text = f"{op}: {found}"
         if expected:
             text += f" Expected {expected}."

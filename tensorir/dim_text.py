@@ -18,11 +18,11 @@ _OPERATORS: dict[type[Expr], tuple[str, int]] = {
 
 class DimError(BurnishError, ValueError):
     """A dimension that cannot be read, or shapes that do not fit each other: because of ``dims``,
-    where two are not equal."""
+    where two are not equal, at an ``axis`` counted from the right (-1, -2)."""
 
-    def __init__(self, message: str, dims: tuple[Expr, Expr] | None = None) -> None:
+    def __init__(self, message: str, dims: tuple[Expr, Expr] | None = None, axis: int = 0) -> None:
         super().__init__(message)
-        self.dims = dims
+        self.dims, self.axis = dims, axis
 
 
 def print_dim(dim: Expr, name_of: Callable[[Var], str] = lambda v: v.name, level: int = 0) -> str:

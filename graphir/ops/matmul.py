@@ -16,9 +16,9 @@ from ...tensorir.operators.reduce import accumulator
 from ...tensorir.operators.scaled_linear import BITS, WORD
 from ..dim import DimError, broadcast_shapes, dim_equal, print_dim
 from ..expr import Call
-from ..op import Op, attr, register
+from ..op import Op, attr, get_op, register
 from ..type import TensorType, Type
-from .operands import by_operator, fail, same_dtype, tensors
+from .operands import by_operator, fail, fail_to_broadcast, same_dtype, tensors
 
 
 def _oriented(call: Call, kind: TensorType, key: str) -> tuple[Expr, ...]:
@@ -62,15 +62,20 @@ def _product_shape(call: Call, a: TensorType, b: TensorType) -> tuple[Expr, ...]
             f"the inner dims {print_dim(inner_a)} and {print_dim(inner_b)} are not proved equal",
             "a (..., n, k) and b (..., k, m)",
             (inner_a, inner_b),
+            _inner_axes(call, b.ndim),
         )
     try:
         batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except DimError as error:
-        raise fail(
-            call, f"the batch shapes do not broadcast: {error.message}", "", error.dims
-        ) from None
+        raise fail_to_broadcast(call, "the batch shapes do not broadcast", error, 2) from None
     columns = b.shape[-1:] if b.ndim > 1 else ()
     return (*batch, *a.shape[-2:-1], *columns)
+
+
+def _inner_axes(call: Call, ndim_b: int) -> tuple[int, int]:
+    """The axes that a product sums over, from the right, before any transposition."""
+    turns_a, turns_b = [key in get_op(call.op).attrs and attr(call, key) for key in _TRANSPOSES]
+    return -2 if turns_a else -1, -1 if turns_b or ndim_b == 1 else -2
 
 
 def _linear(call: Call) -> Type:

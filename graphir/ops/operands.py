@@ -40,16 +40,35 @@ def operand_name(call: Call, index: int) -> str:
 
 
 def fail(
-    call: Call, reason: str, expected: str = "", dims: tuple[Expr, Expr] | None = None
+    call: Call,
+    reason: str,
+    expected: str = "",
+    dims: tuple[Expr, Expr] | None = None,
+    axes: tuple[int, ...] = (),
 ) -> TypeInferenceError:
     """An error that lists every operand of the call with its shape and dtype; ``dims`` are two
-    that would have to be equal."""
+    that would have to be equal, ``axes`` those of the operands, from the right, where they meet."""
+    return TypeInferenceError(call.op, _found(call, reason), expected, call.span, dims, axes)
+
+
+def fail_to_broadcast(
+    call: Call, reason: str, error: DimError, behind: int = 0
+) -> TypeInferenceError:
+    """The same of shapes that do not broadcast, with ``behind`` axes behind them in each operand
+    that do not."""
+    found = _found(call, f"{reason}: {error.message}")
+    axes = (error.axis - behind,) * len(call.args)
+    return TypeInferenceError(call.op, found, "", call.span, error.dims, axes, broadcasts=True)
+
+
+def _found(call: Call, reason: str) -> str:
+    """A reason, and the operands of the call."""
     listed = ", ".join(
         f"{operand_name(call, i)}: {describe(type_of(a))}"
         for i, a in enumerate(call.args)
         if not isinstance(a, ShapeExpr)
     )
-    return TypeInferenceError(call.op, f"{reason} ({listed}).", expected, call.span, dims)
+    return f"{reason} ({listed})."
 
 
 def tensor(call: Call, index: int) -> TensorType:
@@ -111,9 +130,7 @@ def broadcast(call: Call, kinds: Sequence[TensorType]) -> tuple[Expr, ...]:
         try:
             shape = broadcast_shapes(shape, kind.shape)
         except DimError as error:
-            raise fail(
-                call, f"the shapes do not broadcast: {error.message}", "", error.dims
-            ) from None
+            raise fail_to_broadcast(call, "the shapes do not broadcast", error) from None
     return shape
 
 

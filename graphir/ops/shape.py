@@ -33,6 +33,7 @@ from .operands import (
     by_operator,
     describe,
     fail,
+    fail_to_broadcast,
     inputs,
     normal_axes,
     normal_axis,
@@ -143,9 +144,7 @@ def _broadcast_to(call: Call) -> Type:
     try:
         result = broadcast_shapes(kind.shape, shape)
     except DimError as error:
-        raise fail(
-            call, f"cannot become {print_shape(shape)}: {error.message}", "", error.dims
-        ) from None
+        raise fail_to_broadcast(call, f"cannot become {print_shape(shape)}", error) from None
     if not shape_equal(result, shape):
         raise fail(call, f"cannot become {print_shape(shape)}", "a shape that x broadcasts to")
     return TensorType(shape, kind.dtype)
@@ -200,7 +199,8 @@ def _concat(call: Call) -> Type:
             raise fail(call, found, "equal dims elsewhere")
         for i, dims in enumerate(zip(kind.shape, kinds[0].shape, strict=True)):
             if i != axis and not dim_equal(*dims):
-                raise fail(call, found, "equal dims elsewhere", dims)
+                axes = (i - kind.ndim,) * len(kinds)
+                raise fail(call, found, "equal dims elsewhere", dims, axes)
         total = total + kind.shape[axis]
     shape = (*kinds[0].shape[:axis], fold_dim(total), *kinds[0].shape[axis + 1 :])
     return TensorType(shape, dtype)
