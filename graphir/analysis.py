@@ -68,7 +68,7 @@ def binds_dim(value: Value) -> bool:
 def bound_dims(func: Function) -> list[DimVar]:
     """The dims whose values the function computes, in order."""
     calls = [b.value for b in bindings(func) if isinstance(b.value, Call) and binds_dim(b.value)]
-    shapes = [a for c in calls for a in c.args if isinstance(a, ShapeExpr)]
+    shapes = [a for c in calls if isinstance(a := c.args[1], ShapeExpr)]
     return free_vars([d for shape in shapes for d in shape.values])
 
 

@@ -334,8 +334,9 @@ class _Emitter:
                 # Kernels see pointers only: no view is made for them.
                 operands = [self.register(v.memory) for v in (*args, *outs)]
                 self.f.call_kernel(info.kernel.name, operands, [print_dim(d) for d in dims])
-            case BindOp(dim, value):
-                self.f.bind_dim(dim.name, self.f.read_scalar(self.operand(value)))
+            case BindOp(dim, value, place, expected, sizes):
+                number = self.f.read_scalar(self.operand(value))
+                self.f.bind_dim(dim.name, number, place, expected, [print_dim(d) for d in sizes])
                 self.bound.add(dim)
                 for text, size in list(self.unchecked.items()):
                     if self.bound.issuperset(self.computed.intersection(free_vars([size]))):

@@ -42,7 +42,7 @@ from .expr import (
     Var,
 )
 from .module import IRModule
-from .op import get_op, type_of
+from .op import attr, get_op, type_of
 from .type import ShapeType, TensorType, TupleType, Type, substitute_type
 
 
@@ -130,10 +130,14 @@ class IfOp:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class BindOp:
-    """Gives a dim the value of a tensor of one element."""
+    """Gives a dim the value of a tensor of one element; where that is no size, an error says that
+    ``sizes`` of the ``place`` are not as ``expected``."""
 
     dim: DimVar
     value: View
+    place: str
+    expected: str
+    sizes: tuple[Expr, ...]
 
 
 Op: TypeAlias = KernelOp | EnvOp | FunctionOp | IfOp | BindOp
@@ -267,7 +271,10 @@ class _Linearizer:
         assert isinstance(shape, ShapeExpr)
         (dim,) = self.shape(shape).values
         assert isinstance(dim, DimVar)
-        self.ops.append(BindOp(dim, number))
+        met = call.args[2] if len(call.args) > 2 else None
+        sizes = self.shape(met).values if isinstance(met, ShapeExpr) else ()
+        place, expected = str(attr(call, "place")), str(attr(call, "expected"))
+        self.ops.append(BindOp(dim, number, place, expected, sizes))
         return number
 
     def view(self, call: Call) -> View:

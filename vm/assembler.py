@@ -160,8 +160,16 @@ class FunctionBuilder:
     def check(self, condition: ShapeText, message: str) -> None:
         self.call("builtin:check", [Imm(condition), Imm(message)])
 
-    def bind_dim(self, name: str, number: Arg) -> None:
-        self.call("builtin:bind_dim", [Imm(name), number])
+    def bind_dim(
+        self,
+        name: str,
+        number: Arg,
+        place: str = "",
+        expected: str = "",
+        sizes: Sequence[ShapeText] = (),
+    ) -> None:
+        told = [Imm(place), Imm(expected), Imm(tuple(sizes))] if place else []
+        self.call("builtin:bind_dim", [Imm(name), number, *told])
 
     def alloc_tensor(self, shape: Sequence[ShapeText], dtype: str) -> Reg:
         return self.value("builtin:alloc_tensor", [Imm(tuple(shape)), Imm(dtype)])

@@ -6,7 +6,9 @@ with the destination -1.
 
     match_shape     (parameters...)                   entry check; binds the frame's dims
     check           (condition text, message)         ShapeMismatchError unless it holds
-    bind_dim        (name, number)                    gives a named size of the frame its value
+    bind_dim        (name, number, place, expected, sizes)
+                                                      gives a named size of the frame its value; an
+                                                      error names what may stand behind the number
     alloc_tensor    (shape, dtype) -> tensor          uninitialised, 64-byte aligned
     alloc_storage   (bytes) -> storage
     tensor_at       (storage, offset, shape, dtype) -> tensor that shares the storage
@@ -75,12 +77,27 @@ def check(frame: Frame, condition: str, message: str) -> None:
         raise ShapeMismatchError(frame.function.name, f"with {condition}", values, message)
 
 
-def bind_dim(frame: Frame, name: str, number: float) -> None:
-    """Set a dim that is no parameter's, whose value the program has computed."""
+def bind_dim(
+    frame: Frame,
+    name: str,
+    number: float,
+    place: str = "",
+    expected: str = "",
+    sizes: tuple[str, ...] = (),
+) -> None:
+    """Set a dim that is no parameter's, whose value the program has computed. Where it is no size,
+    ShapeMismatchError says so of the ``place``: of the number, or of the ``sizes`` that were to be
+    as ``expected``."""
     if number != int(number) or not 0 <= number <= LARGEST_SIZE:
-        expected = f"{name} from 0 up" if number < 0 else f"{name} of at most {LARGEST_SIZE}"
+        wanted = f"{name} from 0 up" if number < 0 else f"{name} of at most {LARGEST_SIZE}"
+        found = str(number)
+        if expected and number < 0:
+            wanted, found = expected, " and ".join(map(str, _shape(frame, sizes)))
         raise ShapeMismatchError(
-            frame.function.name, expected, str(number), "a size computed from data"
+            place or frame.function.name,
+            wanted,
+            found,
+            "It is computed from data: call it with inputs whose elements give sizes that fit.",
         )
     frame.dims[frame.function.dim_names.index(name)] = int(number)
 

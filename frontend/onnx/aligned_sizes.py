@@ -42,7 +42,8 @@ def aligned(
         count = is_equal.where(one, single)
     else:
         count = is_equal.where(one, -1)
-    size = bound_size(context, count, name)
+    expected = f"of equal sizes{' or of one element' if error.broadcasts else ''} where they meet"
+    size = bound_size(context, count, name, (a, b), expected)
     return [
         _with_size(context, x, axis, (a, b), size) for x, axis in zip(args, error.axes, strict=True)
     ]

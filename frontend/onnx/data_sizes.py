@@ -9,6 +9,7 @@ repeated and the number asked for (``Context.binds_sizes``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -35,13 +36,18 @@ def size_of(context: Context, count: Term, node: NodeProto, index: int = 0) -> E
     return bound_size(context, count, next((o for o in node.output if o), node.op_type))
 
 
-def bound_size(context: Context, count: Term, hint: str) -> Expr:
-    """The name of a size that data tell."""
+def bound_size(
+    context: Context, count: Term, hint: str, sizes: Sequence[Expr] = (), expected: str = ""
+) -> Expr:
+    """The name of a size that data tell; where it is of two ``sizes``, as errors say, they are as
+    ``expected``."""
     number = context.numbers.of(count.atom)
     if number not in context.sizes_of_data:
         dim = DimVar(context.dim_names.fresh(f"{hint}_size"))
         shape = ShapeExpr((dim,), ShapeType((dim,)))
-        context.builder.emit(Call("bind_size", (count.atom, shape)))
+        met = (context.shape(sizes),) if sizes else ()
+        told = (("place", context.where), ("expected", expected)) if context.where else ()
+        context.builder.emit(Call("bind_size", (count.atom, shape, *met), told))
         context.sizes_of_data[number] = dim
         context.binds_shapes |= not context.reads_data(count.atom)
     return context.sizes_of_data[number]

@@ -259,6 +259,8 @@ class Context:
         """Sizes that are scalars already, where the import is."""
         self.place = ""
         """What the model's own node that is read makes."""
+        self.where = ""
+        """How errors name that node."""
         self.look_ups: dict[str, str] = {}
         """That of each look-up at places of data, by its variable."""
         self.functions_made: dict[str, Function] = {}

@@ -86,8 +86,9 @@ def _convert(context: Context, node: NodeProto) -> None:
     where = node_name(node)
     if context.depth > 0:
         _count(context, where)
-    outer = context.place
-    context.place = outer or next(filter(None, node.output), where)
+    outer = context.place, context.where
+    context.place = context.place or next(filter(None, node.output), where)
+    context.where = context.where or where
     try:
         results = _results(context, node)
     except BurnishError as error:
@@ -98,7 +99,7 @@ def _convert(context: Context, node: NodeProto) -> None:
         # attributes of a wrong kind, axes out of range: the model breaks ONNX's rules
         raise FrontendError(f"{where} is not valid ONNX: {error}.") from error
     finally:
-        context.place = outer
+        context.place, context.where = outer
     for name, value in zip(node.output, results, strict=False):
         if name:
             context.values[name] = value

@@ -251,7 +251,7 @@ def _sorted(listed: Sequence[Binding], new: int, func: Function) -> list[Binding
         dim: b
         for b in listed
         if binds_dim(b.value) and isinstance(b.value, Call)
-        for a in b.value.args
+        for a in b.value.args[1:2]
         if isinstance(a, ShapeExpr)
         for dim in free_vars(a.values)
     }

@@ -106,3 +106,22 @@ def test_batches_of_a_product_broadcast() -> None:
     assert compiled.compilations == 1
     with pytest.raises(BurnishError, match="size"):
         compiled(rows(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            "z = Mul(a, b)",
+            r"the Mul that makes 'z'.* equal sizes or of one element.* got 2 and 3\.",
+        ),
+        ("z = Concat<axis = 1>(a, b)", r"the Concat that makes 'z'.* equal sizes where.* 3 and 2"),
+    ],
+)
+def test_a_call_where_they_do_not_fit_hears_which_node_and_which_sizes(
+    body: str, said: str
+) -> None:
+    compiled = of_rows(body)
+    with pytest.raises(BurnishError, match=said) as caught:
+        compiled(rows(2, 3))
+    assert "computed from data: call it with inputs whose elements" in str(caught.value)

@@ -55,3 +55,32 @@ def test_what_is_no_size(count: str, shape: str) -> None:
     text = Ones.script().replace(known, f"R.bind_size({count}, R.shape({shape}))")
     with pytest.raises((TypeInferenceError, BurnishError)):
         parse_module(text)
+
+
+@I.ir_module
+class Met:
+    @R.function
+    def main(n: R.Tensor((), dtype="int64"), x: R.Tensor(("m",), dtype="float32")) -> R.Tensor(
+        ("u", 2), dtype="float32"
+    ):
+        with R.dataflow():
+            size = R.bind_size(
+                n, R.shape(["u"]), R.shape(["m", 3]), place="node 'y'", expected="of equal sizes"
+            )
+            y = R.broadcast_to(R.const(1.0, "float32"), R.shape(["u", 2]))
+            R.output(y)
+        return y
+
+
+def test_where_two_sizes_do_not_fit_the_error_says_which_and_where() -> None:
+    main = parse_module(Met.script())["main"]
+    assert isinstance(main, Function)
+    assert [v.name for v in bound_dims(main)] == ["u"]
+    model = burnish.compile(Met)
+    assert model(np.array(3), np.zeros(3, np.float32)).shape == (3, 2)
+    said = "node 'y': expected shape of equal sizes, got 4 and 3. It is computed from data"
+    with pytest.raises(BurnishError, match=said):
+        model(np.array(-1), np.zeros(4, np.float32))
+    text = Met.script().replace('R.shape(["m", 3])', "n")
+    with pytest.raises((TypeInferenceError, BurnishError)):
+        parse_module(text)
