@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...support.node import Node, walk
-from ..arith import expr_key
+from ..arith import Analyzer, expr_key
 from ..buffer import Buffer
 from ..expr import (
     EQ,
@@ -51,6 +51,7 @@ from ..expr import (
     Select,
     Var,
     cast,
+    int_limits,
 )
 from ..stmt import Block, BufferStore, LetStmt, SeqStmt, Stmt
 from ..visitor import Mutator, substitute
@@ -147,7 +148,10 @@ def match_tuple_update(block: Block) -> Combination:
     for s in stores:
         if not same_indices(s.indices, begun[s.buffer].indices):
             raise NoCombination(f"{s.buffer.name!r} begins at another place than it is updated")
-    match = _Match(buffers, tuple([s.indices for s in stores]))
+    analyzer = Analyzer()
+    for it in block.iter_vars:
+        analyzer.bind(it.var, it.dom)
+    match = _Match(buffers, tuple([s.indices for s in stores]), analyzer)
     for position, s in enumerate(stores):
         match.add(position, s.value)
     identities = tuple([begun[b].value for b in buffers])
@@ -200,6 +204,8 @@ class _Match:
 
     buffers: tuple[Buffer, ...]
     indices: tuple[tuple[Expr, ...], ...]
+    analyzer: Analyzer
+    """What the axes are."""
     own: list[Var] = field(default_factory=list)
     other: list[Var] = field(default_factory=list)
     terms: list[Expr] = field(default_factory=list)
@@ -211,7 +217,7 @@ class _Match:
 
     def add(self, position: int, value: Expr) -> None:
         """The next value, and its term."""
-        made = _unwidened(_Own(self).visit(value))
+        made = _NarrowCompare(self).visit(_unwidened(_Own(self).visit(value)))
         term = self._term(position, made)
         if term is None:
             name = self.buffers[position].name
@@ -440,6 +446,40 @@ class _Own(Mutator):
                 return x
         made: Expr = self.generic_visit(n)
         return made
+
+
+class _NarrowCompare(Mutator):
+    """Compares an own element that was widened to meet an index with the index narrowed, where
+    that keeps all its values: ``int64(x) < k`` is ``x < int32(k)``, the term of ``x``."""
+
+    def __init__(self, match: _Match) -> None:
+        self.match = match
+
+    def visit_LT(self, n: CompareOp) -> Expr:  # noqa: N802
+        made: Expr = self.generic_visit(n)
+        assert isinstance(made, CompareOp)
+        a, b = self._narrow(made.a), self._narrow(made.b)
+        if a is not None and self._fits(made.b, a):
+            return type(made)(a, cast(made.b, a.dtype))
+        if b is not None and self._fits(made.a, b):
+            return type(made)(cast(made.a, b.dtype), b)
+        return made
+
+    visit_LE = visit_GT = visit_GE = visit_EQ = visit_NE = visit_LT
+
+    def _narrow(self, n: Expr) -> Var | None:
+        """The own element that is widened."""
+        if not isinstance(n, Cast) or not n.dtype.is_integer or not isinstance(n.value, Var):
+            return None
+        x = n.value
+        return x if x in self.match.own and x.dtype.is_integer else None
+
+    def _fits(self, other: Expr, x: Var) -> bool:
+        low, high = int_limits(x.dtype)
+        found = self.match.analyzer.bounds(other)
+        if found.min is None or found.max is None:
+            return False
+        return low <= found.min and found.max <= high
 
 
 class _Other(Mutator):

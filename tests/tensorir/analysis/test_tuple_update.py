@@ -91,6 +91,31 @@ def test_an_index_that_meets_an_int32_is_narrowed(choice: str) -> None:
     assert [print_expr(t) for t in found.terms] == ['T.Cast("int32", vk)', "A[vi, vk]"]
 
 
+@pytest.mark.parametrize(
+    ("order", "made_of"),
+    [
+        ("I[vi] < vk", "x0 < y0"),
+        ("vk > I[vi]", "y0 > x0"),
+        ("not (I[vi] > vk)", "not x0 > y0"),
+    ],
+)
+def test_an_index_that_is_compared_with_an_int32_is_narrowed(order: str, made_of: str) -> None:
+    condition = f"V[vi] > a or (V[vi] == a and {order})"
+    made = block(f"T.Select({condition}, I[vi], vk)", "T.Select(V[vi] > a, V[vi], a)")
+    found = match_tuple_update(made)
+    assert found.choice is None
+    assert [print_expr(t) for t in found.terms] == ['T.Cast("int32", vk)', "A[vi, vk]"]
+    wins = f"x1 > y1 or x1 == y1 and {made_of}"
+    assert combined(found) == [f"T.Select({wins}, x0, y0)", "T.Select(x1 > y1, x1, y1)"]
+
+
+def test_an_index_that_int32_may_not_hold_stays_wide() -> None:
+    condition = "V[vi] > a or (V[vi] == a and I[vi] < vk * 1073741824)"
+    made = block(f"T.Select({condition}, I[vi], vk * 1073741824)", "T.max(V[vi], a)")
+    with pytest.raises(NoCombination, match="depends on more than its elements and terms"):
+        match_tuple_update(made)
+
+
 def test_the_value_may_be_chosen_otherwise_where_elements_are_equal() -> None:
     condition = "V[vi] > a or (V[vi] == a and I[vi] < k)"
     for value in ("T.Select(V[vi] > a, V[vi], a)", "T.max(V[vi], a)"):

@@ -297,6 +297,7 @@ def ties(func: PrimFunc, sch: Schedule, nans: float = 0.0) -> None:
         arg("V[vi] > A[vi, vk] or (V[vi] == A[vi, vk] and I[vi] < k)"),
         arg("V[vi] >= A[vi, vk]", 'T.Cast("int32", 23 - vk)', 99),
         arg("V[vi] > A[vi, vk] or (V[vi] == A[vi, vk] and I[vi] < k)", 'T.Cast("int32", vk // 3)'),
+        arg("V[vi] > A[vi, vk] or V[vi] == A[vi, vk] and I[vi] < vk"),
     ],
 )
 @pytest.mark.parametrize(("factor", "which"), [(4, 0), (4, 1), (5, 0), (5, 1)])
