@@ -107,6 +107,9 @@ class Work:
         self._innermost: Var | None = None
         self._far: dict[int, Expr] = {}
         self._loads: dict[int, bool] = {}
+        self._foreign = 0
+        self._calls_out: set[int] = set()
+        """Loops with a function of C in them."""
         total = self._stmt(body, {})
         if _is_unknown([total]):
             total = maximum(substitute(total, {_UNKNOWN: IntImm(1)}), IntImm(LONG_WORK))
@@ -134,7 +137,9 @@ class Work:
 
     def grain(self, loop: For) -> int:
         """How many iterations of a parallel loop are worth a thread. A loop that has not twice as
-        many wakes none."""
+        many wakes none. A function of C, of which nobody knows how long it takes, is worth one."""
+        if id(loop) in self._calls_out:
+            return 1
         return -(-THREAD_WORK // max(1, evaluate(self._of[id(loop.body)], _TYPICAL, _TYPICAL)))
 
     def _writes_far(self, loop: For) -> bool:
@@ -156,8 +161,11 @@ class Work:
                 size = low if low is high else maximum(low, high)
                 inner = {**bounds, var: (first, add(last, add(size, IntImm(-1))))}
                 outer, self._innermost = self._innermost, var
+                calls = self._foreign
                 work = mul(size, self._stmt(s.body, inner))
                 self._innermost = outer
+                if self._foreign > calls:
+                    self._calls_out.add(id(s))
                 return work
             case IfThenElse(condition, then_case, else_case):
                 work = self._stmt(then_case, bounds)
@@ -203,6 +211,7 @@ class Work:
             if isinstance(n, BufferLoad):
                 counts.append(self._access(n.buffer, n.indices, n))
             elif isinstance(n, ExternCall):
+                self._foreign += 1
                 counts.append(IntImm(_FUNCTION))
             elif isinstance(n, Call) and n.op != "fma":
                 counts.append(IntImm(_FUNCTION * self._vectors(n)))

@@ -299,6 +299,27 @@ def test_a_thread_has_enough_to_do() -> None:
     assert grain_of(4, 1 << 18, "T.exp({})") == 1
 
 
+def test_a_function_of_c_is_worth_a_thread() -> None:
+    lowered = lower(
+        parse_func("""
+@T.prim_func
+def f(A: T.Buffer((64,), "float32"), C: T.Buffer((64,), "float32")):
+    for i in T.parallel(64):
+        C[i] = T.call_extern("float32", "slow", A[i])
+    for j in T.parallel(64):
+        C[j] = C[j] + T.float32(1)
+    for k in T.parallel(8):
+        for l in range(8):
+            T.evaluate(T.call_extern("handle", "draw", k, l))
+""")
+    )
+    work = Work(lowered.func.body, lowered.dims, 256)
+    loops = [n for n in walk(lowered.func.body) if isinstance(n, For) and n.kind == "parallel"]
+    one, none, nested = [work.grain(loop) for loop in loops]
+    assert (one, nested) == (1, 1)
+    assert none > 64
+
+
 def test_symbolic_rows_count_as_some() -> None:
     lowered = lower(parse_func(function(NAIVE.format(kind="T.parallel"))), WIDE)
     loop = next(n for n in walk(lowered.func.body) if isinstance(n, For) and n.kind == "parallel")
