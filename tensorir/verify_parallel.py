@@ -225,15 +225,12 @@ def _collect(  # noqa: C901 - one case a node
 
 
 # -- arithmetic on many iterations at once ---------------------------------------------------------
-_INT64 = (-(1 << 63), (1 << 63) - 1)
+_INT64 = e.int_limits(e.INDEX)
 
 
 def _limits(dtype: DType) -> tuple[int, int]:
-    """The least and the largest value of an integer that int64 holds, too."""
-    if dtype.is_bool:
-        return 0, 1
-    low = -(1 << (dtype.bits - 1)) if dtype.kind == "int" else 0
-    high = (1 << (dtype.bits - (dtype.kind == "int"))) - 1
+    """The least and the largest value of an integer or a condition that int64 holds, too."""
+    low, high = e.int_limits(dtype)
     return low, min(high, _INT64[1])
 
 

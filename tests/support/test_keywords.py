@@ -95,3 +95,9 @@ def test_every_option_of_the_public_face_is_named_where_it_is_misspelt(name: str
     for option in options_of(FACES[name]):
         with pytest.raises(KeywordError, match=f"Did you mean '{option}'"):
             FACES[name](*of_a_method, **{option + "_": None})
+
+
+@pytest.mark.parametrize("called", [burnish.te.placeholder, burnish.transform.FuseOps])
+def test_functions_of_modules_have_pythons_own_message(called: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'xyzzy'"):
+        called(xyzzy=1)
