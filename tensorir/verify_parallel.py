@@ -3,8 +3,8 @@ or reads.
 
 ``verify_parallel`` computes which elements some iterations touch, with their loops and conditions,
 and refuses a loop of which it finds two that clash: that is a proof. What it cannot compute is let
-pass: indices and conditions that memory decides, functions of C, vectors, and what only iterations
-in the middle of long loops do. ``Schedule.parallel`` asks the other way round: it wants a proof
+pass: indices and conditions that memory decides, functions of C, vectors, and what only some
+iterations of long loops do. ``Schedule.parallel`` asks the other way round: it wants a proof
 that nothing clashes.
 
 Two iterations may write one element where both store the same value. Memory that is used in one
@@ -43,7 +43,7 @@ accesses together."""
 _LEAST = 256
 """Points of an access, however many there are."""
 _ITERATIONS = 64
-"""Iterations of the parallel loop that are looked at: the first and the last ones."""
+"""Of the parallel loop itself so many iterations, or more where few loops are below it."""
 _AROUND = 256
 """Iterations of the loops around it, of which those are sought in which it runs."""
 _PLACES = 4
@@ -292,15 +292,17 @@ class _Known:
             return _held(np.asarray(operation(a, b), np.int64), x.dtype)
 
     def run(self, loop: For, most: int) -> bool:
-        """Give each point the iterations of a loop, ``most`` of them, the first and the last;
-        whether they are known."""
+        """Give each point the iterations of a loop, ``most`` of them: the first, the last and
+        those in the middle; whether they are known."""
         start, extent = self.of(loop.min), self.of(loop.extent)
         if start is None or extent is None:
             return False
         taken = np.clip(extent, 0, most)
         place = np.arange(int(taken.sum())) - np.repeat(np.cumsum(taken) - taken, taken)
         left_out = np.repeat(extent - taken, taken)
-        place = place + np.where(place >= np.repeat((taken + 1) // 2, taken), left_out, 0)
+        is_first = place < np.repeat((taken + 2) // 3, taken)
+        is_last = place >= np.repeat(taken - (taken + 1) // 3, taken)
+        place = place + np.where(is_last, left_out, np.where(is_first, 0, left_out // 2))
         first = np.repeat(start, taken)
         self.take(np.repeat(np.arange(self.count), taken))
         self.points[loop.var] = first + place
@@ -440,7 +442,9 @@ class _Points:
     def _known(self, access: _Access, used: Sequence[bool]) -> _Known | None:
         known = self.start.copy()
         left = sum(used)
-        if not known.run(self.loop, min(_ITERATIONS, max(16, self.most >> left))):
+        share = int(self.most ** (1 / (left + 1)))
+        iterations = max(share, min(_ITERATIONS, max(16, self.most >> left)))
+        if not known.run(self.loop, iterations):
             return None
         for inner, is_used in zip(access.loops, used, strict=True):
             most = 1
