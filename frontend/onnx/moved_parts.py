@@ -59,7 +59,11 @@ def moved(context: Context, node: NodeProto, made: list[Value], known: Known) ->
     if others is None:
         return made
     places = np.arange(parts.size).reshape(parts.shape)
-    found = evaluated(context, node, {node.input[0]: places, **others})
+    of_places = NodeProto()
+    of_places.CopyFrom(node)
+    # The first input may be read again as another: there it is the number itself.
+    of_places.input[0] = "".join(["places", *node.input])
+    found = evaluated(context, of_places, {of_places.input[0]: places, **others})
     if found is None:
         return made
     elements = parts.reshape(-1)

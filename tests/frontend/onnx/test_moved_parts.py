@@ -61,3 +61,10 @@ def test_sizes_among_data_stay_sizes(move: str) -> None:
         compare(compiled, made, x=np.zeros((n, 2), np.float32), k=np.array([k]))
     assert compiled.compilations == 1
     assert "bind_size" not in compiled.script("00-import")
+
+
+@pytest.mark.parametrize("operator", ["Expand", "Tile"])
+def test_an_input_that_says_where_too(operator: str) -> None:
+    made = model(f"s = Shape(x) z = {operator}(s, s)", "float[2] x", outputs="int64 z")
+    compiled = compile(made)
+    compare(compiled, made, x=np.zeros(2, np.float32))
