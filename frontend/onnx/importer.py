@@ -116,7 +116,7 @@ def _import(
     at_most: Mapping[str, int],
 ) -> Imported:
     """Import with these bounds of symbolic dims. Raises BoundLearntError for one more."""
-    proto, base_dir, source = _load(model)
+    proto, base_dir, source = load_proto(model)
     types = next((a for a in answers or () if isinstance(a, InputTypes)), None)
     asks_sizes = any(isinstance(a, KnownSizes) for a in answers or ())
     related = [a for a in answers or () if isinstance(a, RelatedSizes)]
@@ -242,8 +242,8 @@ def _form(inputs: Inputs, results: int, ranges: Sequence[SizeRange], *, is_kept:
 
 
 # -- the file --------------------------------------------------------------------------------
-def _load(model: str | Path | bytes | ModelProto) -> tuple[ModelProto, str, str]:
-    """(the model, the folder of its external data, what it is called)"""
+def load_proto(model: str | Path | bytes | ModelProto) -> tuple[ModelProto, str, str]:
+    """(the model, the folder of its external data, what it is called). Raises FrontendError."""
     if isinstance(model, ModelProto):
         return model, "", "ONNX model"
     if isinstance(model, bytes):

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import ModelProto
+from onnx.checker import ValidationError
+from onnx.external_data_helper import load_external_data_for_model
 from onnx.reference import ReferenceEvaluator
 
 from ...support.errors import BurnishError, FrontendError
 from ..imported import Imported
 from ..reference import NodeValue, Reference
-from .importer import import_onnx
+from .importer import import_onnx, load_proto
 
 
 def onnx_reference(
@@ -31,12 +32,12 @@ def onnx_reference(
 
     Raises what importing raises, and FrontendError where the evaluator fails.
     """
+    proto = _proto(source)
     imported: Imported | None
     try:
         imported = import_onnx(source, fallback=fallback)
     except FrontendError:
         imported = None  # its program depends on values, or its inputs have no shapes of their own
-    proto = _proto(source)
     held = {i.name for i in proto.graph.initializer}
     names = [v.name for v in proto.graph.input if v.name not in held]
     given = _by_name(names, args, kwargs)
@@ -63,9 +64,14 @@ def onnx_reference(
 
 
 def _proto(source: str | Path | bytes | ModelProto) -> ModelProto:
-    if isinstance(source, ModelProto):
-        return source
-    return onnx.load_from_string(source) if isinstance(source, bytes) else onnx.load(str(source))
+    """The model with its external data. Raises FrontendError."""
+    proto, folder, name = load_proto(source)
+    if folder:
+        try:
+            load_external_data_for_model(proto, folder)
+        except (OSError, ValidationError) as error:
+            raise FrontendError(f"{name}: its external data cannot be read: {error}") from error
+    return proto
 
 
 def _by_name(

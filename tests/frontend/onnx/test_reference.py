@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from burnish.frontend.onnx.reference import onnx_reference
 from burnish.support.errors import FrontendError
@@ -51,3 +53,27 @@ def test_an_operator_that_the_evaluator_does_not_have() -> None:
     proto.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     with pytest.raises(FrontendError, match="reference evaluator fails"):
         onnx_reference(proto, (A, B), {})
+
+
+def test_files_that_cannot_be_read_or_are_no_model(tmp_path: Path) -> None:
+    with pytest.raises(FrontendError, match="cannot be read: No such file"):
+        onnx_reference(tmp_path / "nosuch.onnx", (A, B), {})
+    other = tmp_path / "other.onnx"
+    other.write_bytes(b"PK and whatever else")
+    with pytest.raises(FrontendError, match="this is no ONNX model"):
+        onnx_reference(other, (A, B), {})
+
+
+def test_weights_in_a_file_of_their_own(tmp_path: Path) -> None:
+    made = model(helper.make_node("Add", ["a", "w"], ["y"]))
+    made.graph.initializer.append(numpy_helper.from_array(np.float32([5, 6]), "w"))
+    path = tmp_path / "m.onnx"
+    onnx.save_model(
+        made, path, save_as_external_data=True, location="w.bin", size_threshold=0,
+        convert_attribute=False,
+    )  # fmt: skip
+    found = onnx_reference(path, (A, B), {})
+    np.testing.assert_array_equal(found.outputs[0], A + np.float32([5, 6]))
+    (tmp_path / "w.bin").unlink()
+    with pytest.raises(FrontendError, match="external data"):
+        onnx_reference(path, (A, B), {})
