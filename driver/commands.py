@@ -7,6 +7,7 @@ take the time of importing a compiler.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -185,6 +186,11 @@ def _source(options: argparse.Namespace) -> Path:
     if options.source:
         return Path(options.source)
     name = open_artifact(options.model).model["name"]
+    if Path(name).suffix != ".onnx" and name not in ("ModelProto", "bytes"):
+        raise ArgumentError(
+            f"{options.model} was saved from {name}, which is no ONNX file. Compare it in Python: "
+            f"burnish.load({options.model!r}).verify(*inputs, source=module)."
+        )
     raise ArgumentError(
         f"{options.model} does not hold the model that it was saved from, {name}; give that too: "
         "--source FILE.onnx."
@@ -202,6 +208,7 @@ def run_show(options: argparse.Namespace) -> int:
 
 def run_tune(options: argparse.Namespace) -> int:
     verify_budget(options.trials, options.minutes)
+    _verify_places(options)
     model = _compile(options)
     # The database outlives the search: what was measured is in it whatever happens.
     with TuningDatabase(options.database) as database:
@@ -215,14 +222,33 @@ def run_tune(options: argparse.Namespace) -> int:
             cluster=options.cluster,
             verbose=0 if options.quiet else 2 if options.verbose else 1,
         )
-        files = save_report(result, options.report, database) if options.report else []
-        files += [model.save(options.output).path] if options.output else []
-    print(result.verdict if options.quiet else report_text(result))
-    if not options.quiet:
-        print(f"records in {options.database}; the same command goes on from them")
-    for file in files:
-        print(f"wrote {file}")
+        print(result.verdict if options.quiet else report_text(result))
+        if not options.quiet:
+            print(f"records in {options.database}; the same command goes on from them")
+        for file in save_report(result, options.report, database) if options.report else ():
+            print(f"wrote {file}")
+    if options.output:
+        print(f"wrote {model.save(options.output).path}")
     return 0
+
+
+def _verify_places(options: argparse.Namespace) -> None:
+    """Raise ArgumentError where what a search finds could not be written when it is over."""
+    kept = []
+    if options.output:
+        place = Path(options.output).absolute()
+        if place.is_dir():
+            raise ArgumentError(f"-o: expected the name of a file; {place} is a folder.")
+        kept.append(("-o", place.parent))
+    if options.report:
+        place = Path(options.report).absolute()
+        kept.append(("--report", next(p for p in (place, *place.parents) if p.exists())))
+    for option, folder in kept:
+        if not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise ArgumentError(
+                f"{option}: nothing can be written into {folder}; expected a place in a folder "
+                "that is there and may be written."
+            )
 
 
 def run_worker(options: argparse.Namespace) -> int:

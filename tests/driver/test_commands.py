@@ -13,7 +13,9 @@ import pytest
 from burnish.driver import commands
 from burnish.driver.cli import main
 from burnish.driver.compile import CompiledModel
+from burnish.driver.compile import compile as compile_model
 from burnish.driver.tune import TuneResult
+from burnish.support.errors import ArtifactError
 from burnish.support.host import native_target
 from burnish.support.memory import Probe
 from burnish.support.target import Target
@@ -187,6 +189,24 @@ def test_saved_models_are_compared_with_their_source(
     code, _, err = run(capsys, "verify", tiny, "--source", tiny)
     assert code == 2
     assert "--source is for a saved model" in err
+    for wrong, said in ((tmp_path / "no.onnx", "cannot be read"), (saved, "this is no ONNX model")):
+        code, _, err = run(capsys, "verify", saved, "--source", str(wrong))
+        assert code == 2
+        assert err.startswith(f"burnish: FrontendError: {wrong}")
+        assert said in err
+
+
+def test_a_model_saved_from_torch_is_compared_in_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch = pytest.importorskip("torch")
+    model = compile_model(torch.nn.ReLU(), (torch.ones(2, 3),))
+    saved = str(tmp_path / "relu.burnish")
+    model.save(saved)
+    code, _, err = run(capsys, "verify", saved)
+    assert code == 2
+    assert "was saved from ReLU, which is no ONNX file. Compare it in Python" in err
+    assert "--source" not in err
 
 
 @pytest.mark.parametrize("command", [["compile"], ["tune", "--trials", "1"]])
@@ -283,6 +303,40 @@ def test_tune_prints_its_tasks(
     assert first.endswith(("in use", "present ones"))
     assert files[0] == f"wrote {folder / 'report.txt'}"
     assert (folder / "time_over_trials.svg").read_text().startswith("<svg")
+
+
+def test_tune_looks_first_where_its_results_are_to_go(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def tune(model: CompiledModel, **options: object) -> TuneResult:
+        pytest.fail("it searches")
+
+    monkeypatch.setattr(CompiledModel, "tune", tune)
+    arguments = ("tune", tiny, "--trials", "1", "-q", "--database", str(tmp_path / "r.db"))
+    for option, place, said in (
+        ("-o", tmp_path / "none" / "t.burnish", "nothing can be written into"),
+        ("-o", tmp_path, "is a folder"),
+        ("--report", Path(tiny) / "report", "nothing can be written into"),
+    ):
+        code, _, err = run(capsys, *arguments, option, str(place))
+        assert code == 2
+        assert said in err
+
+
+def test_tune_prints_what_it_found_before_it_is_saved(
+    tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def save_nothing(model: CompiledModel, path: str) -> None:
+        raise ArtifactError("the disk is full")
+
+    monkeypatch.setattr(CompiledModel, "tune", lambda model, **options: TuneResult())
+    monkeypatch.setattr(CompiledModel, "save", save_nothing)
+    records = str(tmp_path / "r.db")
+    arguments = ("tune", tiny, "--trials", "1", "--database", records)
+    code, out, err = run(capsys, *arguments, "-o", str(tmp_path / "t.burnish"))
+    assert code == 2
+    assert "the disk is full" in err
+    assert f"records in {records}" in out
 
 
 def test_tune_passes_on_the_address_of_a_cluster(
