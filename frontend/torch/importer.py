@@ -289,7 +289,10 @@ def _ranges(
     """The bounds of symbols that have some. A lower bound of 2 counts only where the user has
     stated it (``least``): torch gives it to every dim that it leaves open."""
     bounds = {str(s): r for s, r in program.range_constraints.items()}
-    stated = {str(fakes[leaf].shape[axis]): size for (leaf, axis), size in least.items() if size}
+    stated: dict[str, int] = {}
+    for (leaf, axis), size in least.items():  # dims of one symbol may each have a bound
+        symbol = str(fakes[leaf].shape[axis])
+        stated[symbol] = max(size or 0, stated.get(symbol, 0))
     found: dict[str, DimRange] = {}
     for leaf, fake in enumerate(fakes):
         for axis, size in enumerate(_sizes(fake)):

@@ -34,8 +34,8 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
 
 class SymbolTable:
     """Maps torch's symbols to Vars. ``symbols`` are those of the inputs' shapes, by name (``s31``);
-    ``names`` gives some of them the names users know (``batch``); ``equal`` are pairs of Vars'
-    names of which the second is to be the first."""
+    ``names`` gives some of them the names users know (``batch``), one Var for each name; ``equal``
+    are pairs of Vars' names of which the second is to be the first."""
 
     def __init__(
         self,
@@ -46,9 +46,11 @@ class SymbolTable:
         self._vars: dict[str, Var] = {}
         given = dict(names or {})
         for symbol in symbols:
-            taken = {v.name for v in self._vars.values()} | set(given.values())
+            known = {v.name: v for v in self._vars.values()}
+            taken = {*known, *given.values()}
             name = given.get(symbol) or (symbol if symbol not in taken else f"{symbol}_")
-            self._vars[symbol] = Var(name)
+            # Symbols of one given name are one size, though this export tells them apart.
+            self._vars[symbol] = known[name] if name in known else Var(name)
         known = {v.name: v for v in self._vars.values()}
         for kept, gone in equal:
             old, new = known[gone], known[kept]

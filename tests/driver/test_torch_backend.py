@@ -183,3 +183,13 @@ def test_numbers_are_those_of_the_call_where_everything_is_dynamic(
             x = torch.randn(5, 3)
             torch.testing.assert_close(compiled(x), eager(x))
     assert [list(n.values()) for n in compiled_for] == [[0.25], [0.5], [0.0]]
+
+
+def test_caches_of_one_size_grow_alike() -> None:
+    def grown(k: torch.Tensor, v: torch.Tensor, p: torch.Tensor) -> torch.Tensor:
+        return torch.cat([k, p]) * torch.cat([v, p])
+
+    compiled = torch.compile(grown, backend=burnish_backend, dynamic=True)
+    for rows in ((3, 3, 2), (5, 5, 1)):
+        inputs = [torch.randn(n, 4) for n in rows]
+        torch.testing.assert_close(compiled(*inputs), grown(*inputs))

@@ -396,3 +396,18 @@ def test_caches_that_grow_alike_are_of_one_size() -> None:
         torch.testing.assert_close(model(*given), Step()(*given), rtol=1e-5, atol=1e-5)
     with pytest.raises(ShapeMismatchError, match="argument 'v'"):
         model(*inputs(4, 5))
+
+
+@pytest.mark.parametrize("bounds", [(3, 1), (1, 3), (2, 1), (2, 3)])
+def test_of_the_least_sizes_of_one_symbol_the_largest_counts(bounds: tuple[int, int]) -> None:
+    class Sum(nn.Module):
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return x + y
+
+    dims = tuple({0: Dim.DYNAMIC(min=least)} for least in bounds)  # type: ignore[operator]
+    x = torch.ones(4, 2)
+    model = burnish.compile(Sum(), (x, x), dynamic_shapes=dims)
+    least = max(bounds)
+    assert torch.equal(model(x[:least], x[:least]), 2 * x[:least])
+    with pytest.raises(ShapeMismatchError):
+        model(x[: least - 1], x[: least - 1])

@@ -79,3 +79,9 @@ def test_other_functions_are_refused_by_name() -> None:
 
 def test_symbols_of_sizes_in_order() -> None:
     assert symbols_of([4, symbolic(T), symbolic(S + T)]) == ["s1", "s0"]
+
+
+def test_symbols_of_one_name_are_one_size() -> None:
+    table = SymbolTable(["s0", "s1"], {"s0": "n", "s1": "n"})
+    assert table.convert(symbolic(S)) is table.convert(symbolic(T))
+    assert table.dim_names == ("n",)
