@@ -149,6 +149,11 @@ def clamp(context: Context, node: Node) -> Atom:
     dtype = context.type(x).dtype
     found = [given.get(k, given.get(f"{k}_val")) for k in ("min", "max")]
     if any(isinstance(bound, Node) for bound in found):  # a size with a name
+        if dtype.kind in ("int", "uint") and dtype.bits < 32:
+            raise context.refuse(
+                f"a bound of {dtype} is a size that calls decide, and torch refuses calls where "
+                f"{dtype} does not hold it; clamp x.to(torch.int64), or make the size static."
+            )
         for bound, name in zip(found, ("maximum", "minimum"), strict=True):
             if bound is not None:
                 x = context.op(_of(name, dtype), x, context.operand(bound, dtype))

@@ -325,3 +325,20 @@ def test_a_size_with_a_name_is_a_bound() -> None:
             assert found.dtype == wanted.dtype
             assert torch.equal(found, wanted)
     assert model.compilations == 1
+
+
+def test_a_size_with_a_name_is_no_bound_of_a_dtype_that_may_not_hold_it() -> None:
+    class Clamped(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.clamp_max(x.shape[0])
+
+    def compiled(x: torch.Tensor) -> torch.Tensor:
+        return burnish.compile(Clamped(), dynamic_shapes=({0: "n"},))(x)  # type: ignore[no-any-return]
+
+    x = torch.full((300,), 100, dtype=torch.int8)
+    with pytest.raises(RuntimeError, match="cannot be converted to type int8_t without overflow"):
+        Clamped()(x)
+    for dtype in (torch.int8, torch.uint8, torch.int16):
+        with pytest.raises(FrontendError, match="torch refuses calls where"):
+            compiled(x.to(dtype))
+    assert torch.equal(compiled(x.to(torch.int32)), Clamped()(x.to(torch.int32)))
