@@ -5,9 +5,10 @@
                else:
                    a = Neg(x)
 
-Both branches are imported, and give tensors of the same types. Where they do not, or one of them
-cannot be imported without a value that is data, nothing is kept of the attempt, and the import asks
-for the condition (``Context.known``).
+Both branches are imported, and give tensors of the same ranks and dtypes. A size that differs
+between them gets a name, which each branch binds to its own (``bind_size``). Where ranks or dtypes
+differ, or a branch cannot be imported without a value that is data, nothing is kept of the attempt,
+and the import asks for the condition (``Context.known``).
 """
 
 from __future__ import annotations
