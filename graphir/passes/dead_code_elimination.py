@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from ...support.node import replace
+from ...support.node import replace, walk
 from ...support.passes import Pass
-from ..analysis import binds_dim, called_functions, variables
+from ...tensorir.expr import Var as DimVar
+from ...tensorir.visitor import free_vars
+from ..analysis import binds_dim, bound_dims, called_functions, variables
 from ..builder import join_blocks
-from ..expr import Atom, Binding, CallDPSPacked, Function, If, SeqExpr, Value, Var
+from ..expr import (
+    Atom,
+    Binding,
+    Call,
+    CallDPSPacked,
+    Function,
+    If,
+    SeqExpr,
+    ShapeExpr,
+    Value,
+    Var,
+)
 from ..module import IRModule
+from ..type import dims_of
 
 
 @dataclass(frozen=True)
@@ -51,21 +66,25 @@ class DeadCodeElimination(Pass):
 
 
 def _eliminate(func: Function) -> Function:
-    return replace(func, body=_sequence(func.body, set()))
+    named = set(free_vars(dims_of(func.ret_type))) if bound_dims(func) else None
+    return replace(func, body=_sequence(func.body, set(), named))
 
 
-def _sequence(seq: SeqExpr, live: set[Var]) -> SeqExpr:
-    """Backwards: a binding stays if something after it reads it."""
+def _sequence(seq: SeqExpr, live: set[Var], named: set[DimVar] | None) -> SeqExpr:
+    """Backwards: a binding stays if something after it reads it, or has a size that it binds.
+    ``named`` are the sizes that something after the sequence has; None where none is computed."""
     live |= set(variables(seq.result))
     blocks = []
     for block in reversed(seq.blocks):
         kept: list[Binding] = []
         for binding in reversed(block.bindings):
-            stays = binds_dim(binding.value) or not (block.is_dataflow or _is_pure(binding.value))
-            if binding.var in live or stays:
-                value = _inside(binding.value)
+            is_pure = block.is_dataflow or _is_pure(binding.value, named or ())
+            if binding.var in live or binds_dim(binding.value) or not is_pure:
+                value = _inside(binding.value, named)
                 live |= set(variables(value))
                 kept.append(replace(binding, value=value))
+                if named is not None:
+                    named |= {n for n in walk(kept[-1]) if isinstance(n, DimVar)}
         kept.reverse()
         same = len(kept) == len(block.bindings) and all(
             a is b for a, b in zip(kept, block.bindings, strict=True)
@@ -81,19 +100,19 @@ def _sequence(seq: SeqExpr, live: set[Var]) -> SeqExpr:
     return replace(seq, blocks=tuple(blocks))
 
 
-def _inside(value: Value) -> Value:
+def _inside(value: Value, named: set[DimVar] | None) -> Value:
     if not isinstance(value, If):
         return value
-    return replace(
-        value,
-        true_branch=_sequence(value.true_branch, set()),
-        false_branch=_sequence(value.false_branch, set()),
-    )
+    yes, no = [
+        _sequence(branch, set(), None if named is None else set(named))
+        for branch in (value.true_branch, value.false_branch)
+    ]
+    return replace(value, true_branch=yes, false_branch=no)
 
 
-def _is_pure(value: Value | Atom) -> bool:
+def _is_pure(value: Value | Atom, named: Collection[DimVar]) -> bool:
     """An environment function outside of a dataflow block may do anything; operators do not, but
-    that branches may bind sizes for what is behind them."""
+    that branches may bind sizes that something behind them has (``named``)."""
     if isinstance(value, If):
         inner = (
             b.value
@@ -101,5 +120,12 @@ def _is_pure(value: Value | Atom) -> bool:
             for k in s.blocks
             for b in k.bindings
         )
-        return all(_is_pure(v) and not binds_dim(v) for v in inner)
+        return all(_is_pure(v, named) and not _binds_one(v, named) for v in inner)
     return not isinstance(value, CallDPSPacked)
+
+
+def _binds_one(value: Value, named: Collection[DimVar]) -> bool:
+    if not isinstance(value, Call) or not binds_dim(value):
+        return False
+    shape = value.args[1]
+    return isinstance(shape, ShapeExpr) and any(d in named for d in shape.values)

@@ -122,3 +122,33 @@ def test_an_if_that_binds_a_size_for_what_is_behind_it_stays() -> None:
         '    z = R.broadcast_to(R.const(1.0, "float32"), R.shape(["n"]))\n    return z\n'
     )
     assert text.count("R.bind_size") == 2
+
+
+def test_an_if_whose_sizes_stay_in_its_branches_goes() -> None:
+    text = run(
+        '@R.function\ndef main(x: R.Tensor((), "int64"), c: R.Tensor((), "bool")):\n'
+        '    if c:\n        a = R.bind_size(x, R.shape(["n"]))\n'
+        '        b = R.broadcast_to(R.const(1.0, "float32"), R.shape(["n"]))\n'
+        "        y = R.sum(b)\n"
+        '    else:\n        y = R.const(2.0, "float32")\n'
+        "    z = R.negative(x)\n    return z\n"
+    )
+    assert "if c" not in text
+    assert "R.bind_size" not in text
+
+
+def test_a_size_of_an_inner_if_that_is_read_outside_of_both_stays() -> None:
+    def binds(side: str) -> str:
+        return (
+            f'        if c:\n            a{side} = R.bind_size(x, R.shape(["n"]))\n'
+            f"            r{side} = a{side}\n        else:\n"
+            f'            b{side} = R.bind_size(x, R.shape(["n"]))\n            r{side} = b{side}\n'
+            f"        y = R.negative(x)\n"
+        )
+
+    text = run(
+        '@R.function\ndef main(x: R.Tensor((), "int64"), c: R.Tensor((), "bool")):\n'
+        f"    if c:\n{binds('t')}    else:\n{binds('f')}"
+        '    z = R.broadcast_to(R.const(1.0, "float32"), R.shape(["n"]))\n    return z\n'
+    )
+    assert text.count("R.bind_size") == 4
