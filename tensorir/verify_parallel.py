@@ -215,7 +215,8 @@ def _collect(  # noqa: C901 - one case a node
             for part in children(n):
                 if isinstance(part, Expr):
                     visit(part)
-            if n.predicate is None:
+            never = any(isinstance(c, IntImm) and not c.value for c in conditions)
+            if n.predicate is None and not never:
                 own = tuple([c for c in conditions if not isinstance(c, IntImm)])
                 found.append(_Access(n, loops, own))
         case _:

@@ -152,6 +152,7 @@ PASSES = {
                 vi = T.axis.spatial(32, i // 2)
                 C[vi] = A[vi]
         """,
+    "never": "for i in T.parallel(64):\n  if 1 >= 3:\n    C[0] = A[i]",
     "one of them": "for i in T.parallel(64):\n  if i == 0:\n    C[0] = A[i]",
     "a guarded neighbour": """
         for i in T.parallel(64):
