@@ -168,7 +168,7 @@ def roi_align(context: Context, node: NodeProto) -> Value:
         value = read if value is None else value.op("maximum", read) if is_max else value + read
     assert value is not None
     gone = (outside[0].unsqueeze(2) | outside[1].unsqueeze(1)).unsqueeze(3)
-    value = gone.where(value * 0.0, value)
+    value = gone.where(value.data(0.0, str(value.dtype)), value)  # an inf times 0 were NaN
     sampled = value.reshape(count, out[0], samples[0], out[1], samples[1], channels)
     made = sampled.op("max" if is_max else "mean", axis=(2, 4))
     return made.permute(0, 3, 1, 2).atom

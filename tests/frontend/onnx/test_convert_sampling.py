@@ -8,7 +8,7 @@ import torch
 
 from burnish.driver.compile import compile
 from burnish.frontend.onnx import import_onnx
-from burnish.tests.frontend.onnx.oracle import compare, evaluate, model
+from burnish.tests.frontend.onnx.oracle import check, compare, evaluate, model
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 5, 4)).astype(np.float32)
@@ -70,3 +70,17 @@ def test_regions_of_images_of_any_size_are_one_program(mode: str) -> None:
     none = compiled(x, regions[:0], np.zeros(0, np.int64))
     assert none.shape == (0, 3, 3, 2)
     assert compiled.compilations == 1
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_outside_of_an_image_that_has_no_numbers_at_its_edge_are_zero(mode: str) -> None:
+    made = model(
+        f'y = RoiAlign<output_height = 2, output_width = 2, sampling_ratio = 2, mode = "{mode}">'
+        "(x, rois, batch)",
+        "float[1, 1, 4, 4] x, float[K, 4] rois, int64[K] batch",
+        16,
+    )
+    x = np.ones((1, 1, 4, 4), np.float32)
+    x[0, 0, 0, 3], x[0, 0, 3, 3] = np.inf, np.nan
+    rois = np.float32([[9, -9, 12, -5], [9, 9, 12, 12]])
+    check(made, x=x, rois=rois, batch=np.zeros(2, np.int64))
