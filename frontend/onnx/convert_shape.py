@@ -40,7 +40,7 @@ from .registry import (
 from .term import Term
 
 _LARGE = 1 << 31
-"""Slice bounds from here on mean: to the end."""
+"""Slice bounds from here on are beyond every size."""
 _PAD_MODES = {"reflect": "reflect", "edge": "replicate", "wrap": "circular"}
 
 
@@ -216,7 +216,10 @@ def slice_(context: Context, node: NodeProto) -> Value:
         raise FrontendError(f"{node_name(node)}: its starts or ends are missing.")
     axes = list(axes) if axes is not None else list(range(len(starts)))
     steps = list(steps) if steps is not None else [1] * len(starts)
-    bounds = [(_bound(b), _bound(e)) for b, e in zip(starts, ends, strict=True)]
+    bounds = [
+        (_bound(b, is_low=s > 0), _bound(e, is_low=s < 0))
+        for b, e, s in zip(starts, ends, steps, strict=True)
+    ]
     sizes = context.sizes(context.required(node, 0))
     if sizes is not None and not sizes.scalar:
         first = _known_bounds(bounds[0])
@@ -237,9 +240,11 @@ def _numbers(values: Sequence[int]) -> list[Entry]:
     return [IntImm(v) for v in values]
 
 
-def _bound(entry: Entry) -> Entry | None:
-    """A bound of a slice; None where it means: to the end."""
-    return None if isinstance(entry, IntImm) and abs(entry.value) >= _LARGE else entry
+def _bound(entry: Entry, *, is_low: bool) -> Entry | None:
+    """The lower or the upper bound of a slice; None where it means: to the end on that side."""
+    if not isinstance(entry, IntImm) or abs(entry.value) < _LARGE:
+        return entry
+    return None if (entry.value < 0) == is_low else IntImm(_LARGE if is_low else -_LARGE)
 
 
 def _known_bounds(

@@ -381,3 +381,25 @@ def test_no_index_gathers_nothing_of_an_empty_axis() -> None:
     x, i = np.zeros((2, 0, 3), np.float32), np.zeros(0, np.int64)
     made = model("y = Gather <axis = 1> (x, i)", "float[2, 0, 3] x, int64[0] i")
     assert operators_of(check(made, x=x, i=i)) == ["broadcast_to"]
+
+
+FAR = (1 << 63) - 1
+
+
+@pytest.mark.parametrize("rows", ["N", "4"])
+@pytest.mark.parametrize("step", [1, -1, 2, -2])
+def test_slices_whose_bounds_are_beyond_either_end(rows: str, step: int) -> None:
+    low, high = -FAR - 1, FAR
+    for start, end in (
+        (high, high), (low, low), (low, high), (high, low), (1, low), (2, high), (high, 1),
+        (low, 2),
+    ):  # fmt: skip
+        made = model(
+            "y = Slice(x, start, end, axis, step)",
+            f"float[{rows}, 3] x",
+            weights={
+                "start": np.array([start]), "end": np.array([end]), "axis": np.array([0]),
+                "step": np.array([step]),
+            },
+        )  # fmt: skip
+        check_compiled(made, x=np.arange(12, dtype=np.float32).reshape(4, 3))
