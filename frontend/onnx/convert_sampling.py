@@ -147,7 +147,9 @@ def roi_align(context: Context, node: NodeProto) -> Value:
             raise FrontendError(
                 f"{where}: regions of several sizes are sampled alike; set sampling_ratio."
             )
-        samples = [int(max(1, n.max(initial=1))) for n in needed]
+        if any(n.size and n.max() <= 0 for n in needed):  # no sample at all
+            return x.data(0.0, str(x.dtype)).expand(count, channels, *out).atom
+        samples = [int(n.max(initial=1)) for n in needed]
     places, outside = [], []
     for d in range(2):
         cells = np.arange(out[d] * samples[d])

@@ -8,7 +8,7 @@ import torch
 
 from burnish.driver.compile import compile
 from burnish.frontend.onnx import import_onnx
-from burnish.tests.frontend.onnx.oracle import check, compare, evaluate, model
+from burnish.tests.frontend.onnx.oracle import check, check_compiled, compare, evaluate, model
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 5, 4)).astype(np.float32)
@@ -84,3 +84,17 @@ def test_regions_outside_of_an_image_that_has_no_numbers_at_its_edge_are_zero(mo
     x[0, 0, 0, 3], x[0, 0, 3, 3] = np.inf, np.nan
     rois = np.float32([[9, -9, 12, -5], [9, 9, 12, 12]])
     check(made, x=x, rois=rois, batch=np.zeros(2, np.int64))
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+def test_regions_of_no_extent_have_no_samples_unless_their_number_is_given(mode: str) -> None:
+    x = np.random.default_rng(0).random((1, 2, 4, 4)).astype(np.float32)
+    rois = np.float32([[1, 1, 1, 1], [2, 1, 2, 1]])
+    for ratio in (0, 2):
+        made = model(
+            f"y = RoiAlign<output_height = 2, output_width = 3, sampling_ratio = {ratio}, "
+            f'mode = "{mode}">(x, rois, batch)',
+            "float[1, C, 4, 4] x, float[K, 4] rois, int64[K] batch",
+            16,
+        )
+        check_compiled(made, x=x, rois=rois, batch=np.zeros(2, np.int64))
