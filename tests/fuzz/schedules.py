@@ -65,10 +65,25 @@ class Summary:
             self.failures.append(report["failure"])
 
 
+_EXCHANGES = {
+    "threads exchange values through the shared memory": (
+        "threads exchange values inside of a block or of loops of different lengths"
+    ),
+    "the blocks of threads of the loop": (
+        "blocks of threads exchange values, and none waits for another"
+    ),
+    "threads of the loop": "threads read what others wrote to memory of each thread's own",
+}
+"""Errors that name loops and buffers, and their kinds."""
+
+
 def _reason(message: str) -> str:
     """The kind of a CodegenError."""
     if message.startswith("Register buffer"):
         return "an index of a register buffer is not constant after unrolling"
+    for start, kind in _EXCHANGES.items():
+        if f": {start}" in message:
+            return kind
     return message.split(";")[0].split(". ")[0][:90]
 
 

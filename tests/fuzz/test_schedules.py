@@ -84,6 +84,14 @@ def test_the_table_counts() -> None:
     assert "| results: AssertionError | chain | 7 |" in text
 
 
+def test_reasons_name_no_loop_and_no_buffer() -> None:
+    for loop in ("i", "j"):
+        message = f"main: threads of the loop '{loop}' read what others wrote to 'B'; ..."
+        assert schedules._reason(message).startswith("threads read what others wrote to memory")
+    message = "main: threads exchange values through the shared memory B_shared inside of the block"
+    assert schedules._reason(message).startswith("threads exchange values inside of a block")
+
+
 def test_a_sequence_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "LIMIT", 0.002)
     assert schedules._worker("run", "chain", 0, 1, 0.002).returncode == -signal.SIGPROF
