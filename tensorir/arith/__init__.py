@@ -6,7 +6,8 @@ are compared by ``expr_key``. ``Facts`` hold what loops, dims and conditions say
 an ``Interval`` of every form (``bounds``), its remainders (``modular``) and proofs that it is not
 negative (``prove``). ``Simplifier`` is the walk that makes forms, by the rules of ``rules_*``.
 ``IterMap`` takes forms apart into digits of loops (``iter_map``), which index maps (``index_map``)
-and the sweeps of schedules rest on; ``region`` has the boxes that blocks touch. Schedules ask an
+and the sweeps of schedules rest on; ``region`` has the boxes that blocks touch. ``movement``
+is the rough and cheap answer that a cost model takes. Schedules ask an
 ``Analyzer``; lowering asks its ``Scope``, a Simplifier that decides values one by one; dims of the
 graph are forms of which nothing else is known.
 """

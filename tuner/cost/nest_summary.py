@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from ...support.node import children
 from ...tensorir.arith import Analyzer
+from ...tensorir.arith.movement import Movement, movement
 from ...tensorir.buffer import Buffer
 from ...tensorir.expr import (
     Add,
@@ -164,10 +165,6 @@ class _Loop:
     extent: int
 
 
-Terms = dict[int, tuple[int, int]]
-"""Position of a loop to how many values an index takes as it runs, and how far apart."""
-
-
 class _Reader:
     """Walks the statements; ``env`` is what each variable of a block or let is, in loops."""
 
@@ -180,7 +177,7 @@ class _Reader:
         """Whether a loop around is a nest for tile registers."""
 
     def read(
-        self, s: Stmt, loops: tuple[_Loop, ...], env: Mapping[Var, Terms], unroll: int
+        self, s: Stmt, loops: tuple[_Loop, ...], env: Mapping[Var, Movement], unroll: int
     ) -> None:
         match s:
             case For():
@@ -194,7 +191,7 @@ class _Reader:
                 for case in (s.then_case, s.else_case or SeqStmt(())):
                     self.read(case, loops, env, unroll)
             case LetStmt():
-                self.read(s.body, loops, {**env, s.var: _terms(s.value, env)}, unroll)
+                self.read(s.body, loops, {**env, s.var: movement(s.value, env)}, unroll)
             case BufferStore():
                 used = [(s.buffer, s.indices, True)]
                 used += [(e.buffer, e.indices, False) for e in _loads(s.value)]
@@ -206,7 +203,7 @@ class _Reader:
                 pass
 
     def _read_loop(
-        self, s: For, loops: tuple[_Loop, ...], env: Mapping[Var, Terms], unroll: int
+        self, s: For, loops: tuple[_Loop, ...], env: Mapping[Var, Movement], unroll: int
     ) -> None:
         extent, kind = self._size(s.extent), s.kind
         env = {**env, s.var: {len(loops): (extent, 1)}}
@@ -239,11 +236,11 @@ class _Reader:
         return max(1, e.value) if isinstance(e, IntImm) else 1
 
     def _read_block(
-        self, s: BlockRealize, loops: tuple[_Loop, ...], env: Mapping[Var, Terms], unroll: int
+        self, s: BlockRealize, loops: tuple[_Loop, ...], env: Mapping[Var, Movement], unroll: int
     ) -> None:
         block = s.block
         bound = zip(block.iter_vars, s.iter_values, strict=True)
-        env = {**env, **{v.var: _terms(e, env) for v, e in bound}}
+        env = {**env, **{v.var: movement(e, env) for v, e in bound}}
         unroll = _unroll_steps(block.annotations, unroll)
         if block.init is not None:
             reduced = [v.var for v in block.iter_vars if v.kind == "reduce"]
@@ -255,7 +252,7 @@ class _Reader:
         init: Stmt,
         reduced: list[Var],
         loops: tuple[_Loop, ...],
-        env: Mapping[Var, Terms],
+        env: Mapping[Var, Movement],
         unroll: int,
     ) -> None:
         """An init runs outside of the loops that its block's reduce axes go over."""
@@ -272,7 +269,7 @@ class _Reader:
         value: Expr,
         used: list[tuple[Buffer, tuple[Expr, ...], bool]],
         loops: tuple[_Loop, ...],
-        env: Mapping[Var, Terms],
+        env: Mapping[Var, Movement],
         unroll: int,
     ) -> None:
         depth = len(loops)
@@ -295,7 +292,7 @@ class _Reader:
                     len(buffer.shape),
                 )
             )
-            moves = [_terms(e, env) for e in indices]
+            moves = [movement(e, env) for e in indices]
             leaves += [(self._size(e), 2) for e in buffer.shape]
             for part in range(2):
                 leaves += [
@@ -319,69 +316,6 @@ def _loads(e: Expr) -> Iterator[BufferLoad]:
     for child in children(e):
         if isinstance(child, Expr):
             yield from _loads(child)
-
-
-def _terms(e: Expr, env: Mapping[Var, Terms]) -> Terms:
-    """How an index moves with each loop. Exact for sums of loops, their quotients and remainders by
-    constants that split a loop evenly; else it leaves out how terms interact."""
-    match e:
-        case Var():
-            return dict(env.get(e, {}))
-        case IntImm():
-            return {}
-        case Mul(b=IntImm(value=c)) if c:
-            return {i: (n, step * c) for i, (n, step) in _terms(e.a, env).items()}
-        case Sub():
-            second = {i: (n, -step) for i, (n, step) in _terms(e.b, env).items()}
-            return _joined(_terms(e.a, env), second)
-        case FloorDiv(b=IntImm(value=c)) if c > 0:
-            return _quotient(_terms(e.a, env), c)
-        case FloorMod(b=IntImm(value=c)) if c > 0:
-            return _remainder(_terms(e.a, env), c)
-        case Cast():
-            return _terms(e.value, env)
-        case _:
-            found: Terms = {}
-            for child in children(e):
-                if isinstance(child, Expr):
-                    found = _joined(found, _terms(child, env))
-            return found
-
-
-def _joined(a: Terms, b: Terms) -> Terms:
-    """The terms of a sum; where both move with a loop as a digit and the next one do, what is left
-    is one movement."""
-    found = dict(a)
-    for i, (n, step) in b.items():
-        if i not in found:
-            found[i] = (n, step)
-            continue
-        m, other = found[i]
-        if m == n:
-            found[i] = (n, step + other)
-        else:
-            found[i] = (n * m, min(abs(step), abs(other)))
-    return {i: t for i, t in found.items() if t[1]}
-
-
-def _quotient(terms: Terms, c: int) -> Terms:
-    found: Terms = {}
-    for i, (n, step) in terms.items():
-        if step % c == 0:
-            found[i] = (n, step // c)
-            continue
-        values = -(-n * abs(step) // c)
-        if values > 1:
-            found[i] = (min(values, n), max(1, abs(step) // c))
-    return found
-
-
-def _remainder(terms: Terms, c: int) -> Terms:
-    found: Terms = {}
-    for i, (n, step) in terms.items():
-        if step % c:
-            found[i] = (max(1, min(n, -(-c // abs(step)))), step)
-    return {i: t for i, t in found.items() if t[0] > 1 or len(terms) == 1}
 
 
 def _operations(value: Expr) -> tuple[int, ...]:
