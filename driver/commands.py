@@ -30,7 +30,8 @@ from ..vm import parallel
 from ..vm.artifact import is_artifact, open_artifact, read_artifact
 from ..vm.signature import named_dims
 from .arrays import random_inputs
-from .compile import CompiledModel, compile
+from .compile import compile
+from .compiled_model import CompiledModel
 from .console import format_seconds, print_table
 from .given_sizes import whole_sizes
 from .kernels import resolve_target

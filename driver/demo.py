@@ -9,7 +9,8 @@ import numpy as np
 
 from ..support.errors import MissingExtraError
 from ..tuner.records.database import TuningDatabase
-from .compile import CompiledModel, compile
+from .compile import compile
+from .compiled_model import CompiledModel
 from .console import format_seconds, print_table, progress
 from .timing import Timing, time_interleaved
 

@@ -44,7 +44,7 @@ from ..support.passes import Pipeline
 from ..support.target import Target
 from ..vm.tensor import Tensor
 from .arrays import copied
-from .compile import CompiledModel
+from .compiled_model import CompiledModel
 from .console import table_lines
 from .evaluate import evaluate_prim_func
 from .kernels import resolve_target

@@ -33,7 +33,7 @@ from .precision import Precision
 from .stages import ScheduleChoice, compile_again
 
 if TYPE_CHECKING:
-    from .compile import ModelSignature
+    from .compiled_model import ModelSignature
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..support.errors import ArgumentError, FrontendError
-from .compile import CompiledModel, compile
+from .compile import compile
+from .compiled_model import CompiledModel
 
 MOST_NUMBERS = 8
 """How many values of the numbers in a graph it is compiled for."""

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 import burnish
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.models import mlp
 from burnish.tests.driver.programs import SmallNet, Structured
 

@@ -18,7 +18,7 @@ import torch
 import burnish
 from burnish.driver import code_cache, kernels, stages
 from burnish.driver.code_cache import CacheUse, CodeCache
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.kernels import _Cache, resolve_target
 from burnish.support.errors import ConfigError
 from burnish.support.target import Target

@@ -12,8 +12,8 @@ import pytest
 
 from burnish.driver import commands
 from burnish.driver.cli import main
-from burnish.driver.compile import CompiledModel
 from burnish.driver.compile import compile as compile_model
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.tune import TuneResult
 from burnish.support.errors import ArtifactError
 from burnish.support.host import native_target

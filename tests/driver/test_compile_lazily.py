@@ -183,10 +183,10 @@ def test_concurrent_first_calls_compile_once(monkeypatch: pytest.MonkeyPatch) ->
         another.wait(0.5)
         return stages.compile_module(*args, **options)
 
-    monkeypatch.setattr("burnish.driver.compile.compile_module", compile_module)
+    monkeypatch.setattr("burnish.driver.compiled_model.compile_module", compile_module)
     # Exporting has a lock of its own: that it happens once proves nothing.
     imported = import_torch_module(Add().eval(), (torch.zeros(3),), {}, None)
-    monkeypatch.setattr("burnish.driver.compile.import_torch_module", lambda *_: imported)
+    monkeypatch.setattr("burnish.driver.compiled_model.import_torch_module", lambda *_: imported)
     workers = [
         threading.Thread(target=lambda: found.append(model(torch.zeros(3)))) for _ in range(4)
     ]

@@ -10,7 +10,7 @@ import torch
 
 from burnish.driver import demo
 from burnish.driver.cli import main
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.timing import Timing
 from burnish.models import fashion_mnist
 

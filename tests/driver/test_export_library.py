@@ -14,7 +14,7 @@ from torch import nn
 
 import burnish
 from burnish import graph
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.support.errors import ArtifactError, NotCompiledError
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.expr import Var as DimVar

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import burnish
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.html_report import report_page
 from burnish.support.errors import ArtifactError, NotCompiledError
 

@@ -7,7 +7,7 @@ import inspect
 import torch
 
 import burnish
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.kernel_facts import KernelFacts, kernel_facts
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import burnish
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.memory_plan import MemoryPlan
 from burnish.support.errors import ArgumentError, NotCompiledError
 

@@ -12,7 +12,7 @@ import torch
 
 import burnish
 from burnish.driver import profile as profiling
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.profile import split_objects
 from burnish.support.errors import ArgumentError, ShapeMismatchError
 from burnish.tests.driver.programs import mixed

@@ -8,7 +8,7 @@ from onnx import numpy_helper, parser
 
 import burnish
 from burnish.driver import questions
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.support.errors import ArityError, DTypeMismatchError, ShapeMismatchError, VMError
 
 X = np.arange(6, dtype=np.float32)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import burnish
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.tests.tuner.rules.checking import refuse
 from burnish.tuner.cost.slowdown import FAR_OFF
 from burnish.tuner.rules.matmul import MatmulRule

@@ -14,7 +14,7 @@ from torch import nn
 
 import burnish
 from burnish import errors
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.tests.driver.programs import Add, DLPackOnly, read_only
 
 

@@ -10,7 +10,7 @@ import torch
 
 import burnish
 from burnish import errors
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.signature import CompiledSignature, signature_key
 
 ONE = np.zeros((2, 3), np.float32)

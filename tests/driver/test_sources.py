@@ -11,7 +11,7 @@ from torch import nn
 
 import burnish
 from burnish import errors
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.sources import as_example, import_ir_module, is_torch_module, source_name
 
 onnx = pytest.importorskip("onnx")

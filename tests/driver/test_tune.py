@@ -13,7 +13,7 @@ from torch import nn
 import burnish
 from burnish import errors
 from burnish.driver import tune as driver_tune
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.executable import Executable
 from burnish.driver.kernels import resolve_target
 from burnish.driver.stages import recompile
@@ -173,7 +173,7 @@ def test_a_model_of_named_sizes_is_tuned_for_some(
         shapes.append(contenders["after"]().shape[0])
         return {"before": SLOWER, "after": FASTER}
 
-    monkeypatch.setattr("burnish.driver.compile.time_interleaved", time_interleaved)
+    monkeypatch.setattr("burnish.driver.compiled_model.time_interleaved", time_interleaved)
     result = model.tune(trials=4, sizes=sizes, database=tmp_path / "records.db")
     (state,) = result.tasks
     assert (state.task.sizes, state.done) == (((1,), (20,)), 4)
@@ -207,7 +207,7 @@ def test_the_same_schedules_are_not_timed_again(
 ) -> None:
     """No new record: the program stays, however the clock may run."""
     model = burnish.compile(nn.Linear(5, 3).eval(), (torch.rand(2, 5),))
-    monkeypatch.setattr("burnish.driver.compile.time_interleaved", None)
+    monkeypatch.setattr("burnish.driver.compiled_model.time_interleaved", None)
     before = model.executable
     result = model.tune(trials=3)
     assert (result.kept, result.before) == (False, None)
@@ -256,8 +256,8 @@ def test_a_tuned_model_is_used_exactly_if_it_is_faster(
         return {"before": before, "after": after}
 
     monkeypatch.setattr(ScheduledBy, "__call__", tuned)
-    monkeypatch.setattr("burnish.driver.compile.recompile", recompiled)
-    monkeypatch.setattr("burnish.driver.compile.time_interleaved", time_interleaved)
+    monkeypatch.setattr("burnish.driver.compiled_model.recompile", recompiled)
+    monkeypatch.setattr("burnish.driver.compiled_model.time_interleaved", time_interleaved)
     result = model.tune(trials=8)
     assert timed == ["before", "after"]
     assert (result.before, result.after, result.kept) == (before, after, kept)
@@ -286,7 +286,7 @@ def test_a_tuned_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bo
         new = 1.0 if kept else 3.0
         return {"before": Timing(2.0, 2.0), "after": Timing(new, new)}
 
-    monkeypatch.setattr("burnish.driver.compile.time_interleaved", timed)
+    monkeypatch.setattr("burnish.driver.compiled_model.time_interleaved", timed)
     out_of_reach(monkeypatch)
     path = tmp_path / "records.db"
     # A record that says one candidate beats the analytic schedule: which one does not matter here.
@@ -382,7 +382,7 @@ def test_a_refresh_keeps_the_tuned_schedules(
     monkeypatch: pytest.MonkeyPatch, recorder: Recorder
 ) -> None:
     """And works on when the database is closed, which the report says."""
-    monkeypatch.setattr("burnish.driver.compile._time_both", faster)
+    monkeypatch.setattr("burnish.driver.compiled_model._time_both", faster)
     layer = nn.Linear(16, 16, bias=False).eval()
     x = torch.rand(8, 16)
     model = burnish.compile(layer)

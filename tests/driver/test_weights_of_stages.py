@@ -15,7 +15,7 @@ from torch import nn
 
 import burnish
 from burnish import errors
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.kernels import resolve_target
 from burnish.driver.sources import import_torch_module
 from burnish.driver.stages import compile_module, give_back_memory, recompile

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import burnish
-from burnish.driver.compile import CompiledModel
+from burnish.driver.compiled_model import CompiledModel
 from burnish.driver.executable import Executable
 from burnish.driver.loaded_model import LoadedModel
 from burnish.driver.report import CompileReport

@@ -11,7 +11,8 @@ import pytest
 from onnx import ModelProto, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
-from burnish.driver.compile import CompiledModel, compile
+from burnish.driver.compile import compile
+from burnish.driver.compiled_model import CompiledModel
 from burnish.frontend.imported import Imported
 from burnish.frontend.onnx import import_onnx
 from burnish.graphir.analysis import bindings

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from burnish.driver.compile import CompiledModel, compile
+from burnish.driver.compile import compile
+from burnish.driver.compiled_model import CompiledModel
 from burnish.support.errors import BurnishError
 from burnish.tests.frontend.onnx.oracle import compare, model
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from onnx import ModelProto, helper
 
-from burnish.driver.compile import CompiledModel, compile
+from burnish.driver.compile import compile
+from burnish.driver.compiled_model import CompiledModel
 from burnish.frontend.onnx import import_onnx
 from burnish.frontend.onnx.fallback import Fallback, _Node
 from burnish.graphir.type import TensorType

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto
 
-from burnish.driver.compile import CompiledModel, compile
+from burnish.driver.compile import compile
+from burnish.driver.compiled_model import CompiledModel
 from burnish.tests.frontend.onnx.oracle import compare, model
 
 MODES = ["nearest", "linear", "cubic"]
