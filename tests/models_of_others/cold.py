@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,15 @@ COLUMNS = {
 }
 """What a compilation spends its time on, by the names of stages."""
 _TITLE = "## The slowest to compile from nothing"
-_HEAD = """{title}
-
-`make coverage-cold` compiles the models that the table above has as the slowest once more, each in
-a process of its own, with no kernel in the cache and nothing else on the machine{machine}. The
-whole is what comes after torch.export and the import, in seconds: the graph's passes with constants
-that are computed, schedules, weights that are folded and packed, code. Kernels are emitted on the
-other core meanwhile, which takes what "beside" has in processor seconds.
-
+_HEAD = (
+    "`make coverage-cold` compiles the models that the table above has as the slowest once more, "
+    "each in a process of its own, with no kernel in the cache and nothing else on the machine"
+    "{machine}. The whole is what comes after torch.export and the import, in seconds: the graph's "
+    "passes with constants that are computed, schedules, weights that are folded and packed, code. "
+    'Kernels are emitted on the other core meanwhile, which takes what "beside" has in processor '
+    "seconds."
+)
+_TABLE = """\
 | model | export | whole | graph | schedules | weights | code | beside | kernels |
 |---|---:|---:|---:|---:|---:|---:|---:|---:|
 """
@@ -94,8 +96,8 @@ def section(costs: Sequence[Mapping[str, Any]], machine: str = "") -> str:
         f"| {c['name']} | {' | '.join(f'{c[k]:.1f}' for k in keys)} | {c['kernels']} |"
         for c in rows
     ]
-    where = f" ({machine})" if machine else ""
-    return _HEAD.format(title=_TITLE, machine=where) + "\n".join(lines) + "\n"
+    head = textwrap.fill(_HEAD.format(machine=f" ({machine})" if machine else ""), 100)
+    return f"{_TITLE}\n\n{head}\n\n{_TABLE}" + "\n".join(lines) + "\n"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
