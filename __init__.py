@@ -29,7 +29,7 @@ if _TYPE_CHECKING:  # what type checkers and editors read; the table below is wh
     from .graphir.builder import BlockBuilder as BlockBuilder
     from .graphir.module import IRModule as IRModule
     from .graphir.mutator import ExprMutator as ExprMutator
-    from .graphir.parser import parse_module as parse
+    from .graphir.text.parser import parse_module as parse
     from .graphir.visitor import ExprVisitor as ExprVisitor
     from .support import errors as errors
     from .support.module_pass import module_pass as module_pass
@@ -63,7 +63,7 @@ _PUBLIC = {
     "empty": "vm.tensor",
     "Target": "support.target",
     # programs
-    "parse": "graphir.parser:parse_module",
+    "parse": "graphir.text.parser:parse_module",
     "IRModule": "graphir.module",
     "BlockBuilder": "graphir.builder",
     "ExprMutator": "graphir.mutator",

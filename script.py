@@ -19,14 +19,14 @@ from typing import Any, NoReturn, overload
 
 from .graphir.expr import Function
 from .graphir.module import IRModule
-from .graphir.parser import parse_module_class
+from .graphir.text.parser import parse_module_class
 from .support.errors import ParseError, nearest
 from .support.other_names import not_in_module
 from .support.source import Source
 from .tensorir.function import PrimFunc
 from .tensorir.intrinsics import INTRINSICS
-from .tensorir.parser import parse_function_def, parse_python
-from .tensorir.text_values import INTRINSIC_ALIASES, NODE_WORDS
+from .tensorir.text.parser import parse_function_def, parse_python
+from .tensorir.text.text_values import INTRINSIC_ALIASES, NODE_WORDS
 
 _T_TYPES = (
     "Buffer",

@@ -1,6 +1,6 @@
 """Tensor expressions under the name programs know them by: ``from burnish import te``.
 
-Names only; the definitions are in ``tensorir.compute``, ``tensorir.stage_schedule`` and
+Names only; the definitions are in ``tensorir.te``, ``tensorir.stage_schedule`` and
 ``tensorir.intrinsics``. ``max``, ``min``, ``sum``, ``abs``, ``pow``, ``round``, ``all`` and ``any``
 hide Python's builtins, as users of ``te.`` expect.
 """
@@ -12,23 +12,6 @@ from typing import NoReturn
 
 from .support.dtype import DType
 from .support.other_names import not_in_module
-from .tensorir.compute import (
-    ComputeOp,
-    ReduceAxis,
-    Tensor,
-    TensorSlice,
-    comm_reducer,
-    compute,
-    create_prim_func,
-    max,
-    min,
-    placeholder,
-    prod,
-    reduce_axis,
-    sum,
-    tag_scope,
-    var,
-)
 from .tensorir.expr import (
     Equality,
     Expr,
@@ -50,9 +33,26 @@ from .tensorir.expr import maximum as maximum
 from .tensorir.expr import min_value as _min_value
 from .tensorir.expr import minimum as minimum
 from .tensorir.intrinsics import call_intrin, intrinsic
-from .tensorir.reducers import CommReducer
 from .tensorir.stages.stage import Stage, StageAxis, ThreadAxis, thread_axis
 from .tensorir.stages.stage_schedule import StageSchedule, create_schedule
+from .tensorir.te.compute import (
+    ComputeOp,
+    ReduceAxis,
+    Tensor,
+    TensorSlice,
+    comm_reducer,
+    compute,
+    create_prim_func,
+    max,
+    min,
+    placeholder,
+    prod,
+    reduce_axis,
+    sum,
+    tag_scope,
+    var,
+)
+from .tensorir.te.reducers import CommReducer
 
 size_var = var
 truncdiv = div

@@ -18,15 +18,15 @@ from llvmlite import binding
 
 from burnish.support.host import resolve
 from burnish.support.target import Target
-from burnish.tensorir import compute as te
 from burnish.tensorir.codegen.function import FunctionEmitter
 from burnish.tensorir.codegen.object import emit_object, new_module
 from burnish.tensorir.expr import const, maximum
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering import lower_func
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 
 SIZE = 1024
 

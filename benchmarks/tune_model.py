@@ -24,9 +24,9 @@ from pathlib import Path
 
 from burnish.benchmarks.bench_tune import linear, product, product_add
 from burnish.support.target import Target
-from burnish.tensorir import compute as te
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te import compute as te
 from burnish.tuner.measuring.pipeline import Pools, local_pools
 from burnish.tuner.measuring.reference_pool import ReferencePool
 from burnish.tuner.records.database import TuningDatabase

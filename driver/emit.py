@@ -21,7 +21,7 @@ from ..tensorir.codegen.object import ObjectCode, target_machine
 from ..tensorir.expr import Expr, IntImm, Var
 from ..tensorir.function import PrimFunc
 from ..tensorir.lowering import lower_func
-from ..tensorir.printer import print_func
+from ..tensorir.text.printer import print_func
 
 _NOTHING = IntImm(0)
 

@@ -29,7 +29,7 @@ from ..graphir.expr import (
 from ..graphir.op import get_op
 from ..graphir.type import TensorType, TupleType, Type
 from ..tensorir.expr import IntImm
-from ..tensorir.printer import print_expr
+from ..tensorir.text.printer import print_expr
 
 WIDTH, HEIGHT, GAP = 260, 40, 18
 _LANE = 13

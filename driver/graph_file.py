@@ -15,7 +15,7 @@ from ..graphir.type import TensorType, TupleType, Type
 from ..support.errors import ArtifactError, MissingExtraError
 from ..support.whole_file import written_whole
 from ..tensorir.expr import IntImm
-from ..tensorir.printer import print_expr
+from ..tensorir.text.printer import print_expr
 from .graph_drawing import GraphNode, graph_nodes
 from .kernel_facts import KernelFacts
 

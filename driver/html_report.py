@@ -15,8 +15,8 @@ from ..support.structural import structural_equal
 from ..support.target import Target
 from ..support.whole_file import written_whole
 from ..tensorir.function import PrimFunc
-from ..tensorir.printer import print_func
 from ..tensorir.schedule import Schedule
+from ..tensorir.text.printer import print_func
 from ..tuner.analytic import apply_rules
 from .console import format_seconds
 from .emit import kernel_texts

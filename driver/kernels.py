@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from ..graphir.plan_segments import SegmentPlan
+from ..graphir.emit.plan_segments import SegmentPlan
 from ..support.dump import Dump
 from ..support.errors import (
     BuildError,
@@ -29,7 +29,7 @@ from ..support.worker_pool import WorkerPool
 from ..tensorir.codegen.segment import emit_segment
 from ..tensorir.expr import Expr, Var
 from ..tensorir.function import PrimFunc
-from ..tensorir.printer import print_expr
+from ..tensorir.text.printer import print_expr
 from ..tensorir.visitor import substitute
 from ..tuner.measuring.kernel import describe_kernel
 from ..vm.program import Kernel

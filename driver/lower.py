@@ -12,13 +12,13 @@ from ..support.node import walk
 from ..support.structural import structural_equal
 from ..tensorir.buffer import Buffer
 from ..tensorir.expr import Var
-from ..tensorir.printer import print_expr
 from ..tensorir.schedule import Schedule as TensorSchedule
 from ..tensorir.stages.loop_text import loop_text
 from ..tensorir.stages.stage_lowering import LoweredStages, lower_stages
 from ..tensorir.stages.stage_schedule import StageSchedule
 from ..tensorir.stmt import Block
-from ..tensorir.tensor import Tensor
+from ..tensorir.te.tensor import Tensor
+from ..tensorir.text.printer import print_expr
 
 Arguments = Sequence[Tensor | Var]
 Scheduled = StageSchedule | TensorSchedule

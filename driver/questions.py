@@ -20,8 +20,8 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ..frontend.imported import Imported, InputTypes, KnownSizes, RelatedSizes, SizeRelation
+from ..graphir.emit.plan_segments import spec_of
 from ..graphir.module import IRModule
-from ..graphir.plan_segments import spec_of
 from ..graphir.type import TensorType
 from ..graphir.weights import Weights, in_common
 from ..support.caller import callers_level

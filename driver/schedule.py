@@ -17,8 +17,8 @@ from ..tensorir.expr import Expr
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import BlockHandle, LoopHandle
 from ..tensorir.schedule import Schedule as TensorSchedule
-from ..tensorir.verify import verify_func
-from ..tensorir.verify_regions import verify_regions
+from ..tensorir.verify.laws import verify_func
+from ..tensorir.verify.regions import verify_regions
 
 _ELSEWHERE = {
     "annotate_buffer_access": "nothing: what a block reads and writes is inferred and checked",

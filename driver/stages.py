@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from ..graphir.emit_vm import emit_program
+from ..graphir.emit.emit_vm import emit_program
+from ..graphir.emit.linearize import KernelInfo
 from ..graphir.expr import TYPED, CallDPS, CallDPSPacked
-from ..graphir.linearize import KernelInfo
 from ..graphir.module import IRModule
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.legalize import LEGALIZED

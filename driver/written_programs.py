@@ -14,10 +14,10 @@ from ..graphir.module import IRModule
 from ..graphir.passes.legalize import LEGALIZED
 from ..support.passes import Instrument, Pass
 from ..tensorir.function import PrimFunc
-from ..tensorir.verify import verify_func
-from ..tensorir.verify_bounds import verify_bounds
-from ..tensorir.verify_parallel import verify_parallel
-from ..tensorir.verify_regions import verify_regions
+from ..tensorir.verify.bounds import verify_bounds
+from ..tensorir.verify.laws import verify_func
+from ..tensorir.verify.parallel import verify_parallel
+from ..tensorir.verify.regions import verify_regions
 
 
 def verify_written_program(func: PrimFunc) -> PrimFunc:

@@ -26,11 +26,11 @@ from ..driver.schedule import Schedule
 from ..graphir.module import IRModule
 from ..support.errors import TuningError, nearest
 from ..support.target import Target
-from ..tensorir.create_prim_func import create_prim_func, dependency_order
 from ..tensorir.expr import Reduce
 from ..tensorir.function import PrimFunc
-from ..tensorir.printer import print_expr
-from ..tensorir.tensor import ComputeOp, Tensor, TupleReduce
+from ..tensorir.te.create_prim_func import create_prim_func, dependency_order
+from ..tensorir.te.tensor import ComputeOp, Tensor, TupleReduce
+from ..tensorir.text.printer import print_expr
 from ..tuner.cost.cost_model import CostModel
 from ..tuner.records.apply import best_record, best_schedule
 from ..tuner.records.database import TuningDatabase, TuningRecord

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..graphir.expr import Atom, Constant, constant
-from ..graphir.literal import readable
+from ..graphir.text.literal import readable
 from ..graphir.weights import Weights, derived_name
 from ..support.dtype import DType
 

@@ -19,9 +19,9 @@ from typing import Any
 from ..support.errors import ComputeError
 from ..support.node import walk
 from ..tensorir import expr as tir
-from ..tensorir.create_prim_func import create_prim_func
 from ..tensorir.function import PrimFunc
-from ..tensorir.tensor import Tensor, placeholder
+from ..tensorir.te.create_prim_func import create_prim_func
+from ..tensorir.te.tensor import Tensor, placeholder
 from .dim import OwnDims, static_value, substitute_dim
 from .expr import (
     Atom,

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
 from ..support.errors import BurnishError, ComputeError, DTypeError
-from ..tensorir.compute import Tensor, create_prim_func
 from ..tensorir.function import PrimFunc
-from ..tensorir.verify_bounds import verify_bounds
+from ..tensorir.te.compute import Tensor, create_prim_func
+from ..tensorir.verify.bounds import verify_bounds
 from .expr import Call
 from .op import REQUIRED, Op, all_ops, attr, replace_op
 from .ops.operands import fail, inputs, tensors

@@ -16,8 +16,6 @@ from ..tensorir.arith import Analyzer, Interval
 from ..tensorir.arith.linear import LinearKey
 from ..tensorir.arith.rules_divmod import divide_polynomial
 from ..tensorir.arith.simplify import Simplifier
-from ..tensorir.dim_text import DimError as DimError
-from ..tensorir.dim_text import print_dim as print_dim
 from ..tensorir.expr import (
     Add,
     BinaryOp,
@@ -40,6 +38,8 @@ from ..tensorir.expr import (
     mul,
     sub,
 )
+from ..tensorir.text.dim_text import DimError as DimError
+from ..tensorir.text.dim_text import print_dim as print_dim
 from ..tensorir.visitor import free_vars
 
 

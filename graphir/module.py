@@ -15,7 +15,7 @@ from ..support.node import walk
 from ..support.other_names import OtherName
 from ..tensorir.function import PrimFunc
 from .expr import TYPED, Constant, Function, GlobalVar
-from .printer import print_module, show_module
+from .text.printer import print_module, show_module
 from .weights import Weights
 
 ModuleFunction: TypeAlias = Function | PrimFunc

@@ -36,7 +36,7 @@ from .expr import (
 )
 from .module import IRModule, constants_of
 from .op import type_of
-from .printer import format_type, format_value, print_function
+from .text.printer import format_type, format_value, print_function
 from .type import TensorType, tensors_of, types_equal
 
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)

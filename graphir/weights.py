@@ -41,7 +41,7 @@ from ..support.dtype import DType
 from ..support.errors import BurnishError, InternalError
 from ..tensorir.schedule import pack_array, packed_shape, parse_index_map, unpack_array
 from .expr import Constant, array_type, constant
-from .literal import is_literal
+from .text.literal import is_literal
 from .type import TensorType
 
 Layout: TypeAlias = "tuple[tuple[str, float | None], ...]"

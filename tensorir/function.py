@@ -16,8 +16,8 @@ from ..support.other_names import OtherName
 from ..support.remembered import remembered
 from .buffer import Buffer
 from .expr import Expr, IntImm, Var
-from .printer import HEADER, print_func
 from .stmt import Block, BlockRealize, Stmt
+from .text.printer import HEADER, print_func
 from .visitor import stored_buffer
 
 Param: TypeAlias = Buffer | Var

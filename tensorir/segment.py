@@ -1,5 +1,5 @@
-"""SegmentCall: what a segment (``codegen.segment``) is to do, planned by ``graphir.plan_segments``,
-which needs no code generator for it."""
+"""SegmentCall: what a segment (``codegen.segment``) is to do, planned by
+``graphir.emit.plan_segments``, which needs no code generator for it."""
 
 from __future__ import annotations
 

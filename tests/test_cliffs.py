@@ -15,7 +15,7 @@ from burnish.graphir.op import all_ops
 from burnish.support.host import resolve
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import create_prim_func, placeholder
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tests.steps import is_led_by_data, steps_in_vectors, steps_of
 from burnish.tests.strategies.cliff_cases import ROWS, Case, Operand, draw_case
 from burnish.tuner.measuring.roofline import Peaks

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from burnish.graphir.op import get_op
-from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.operators.elementwise import ELEMENTWISE, ElementwiseOperator
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tests.elementwise_cases import NUMPY, meaning
 from burnish.tests.graphir.ops.kernel_cases import B, N, X, check_kernel
 from burnish.tests.native import call_native

@@ -23,8 +23,8 @@ from burnish.script import I, R, T
 from burnish.support.errors import ParseError
 from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
 
 WIDTH = 4
 

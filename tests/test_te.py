@@ -9,7 +9,7 @@ import burnish
 from burnish import te
 from burnish.tensorir.expr import Call, Cast, Expr, Select
 from burnish.tensorir.intrinsics import INTRINSICS
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 
 def test_every_name_is_there() -> None:

@@ -21,7 +21,7 @@ from onnx import GraphProto, NodeProto
 
 from ...graphir.dim import dim_equal, static_value
 from ...graphir.expr import Atom, Call, Constant, If, SeqExpr, Tuple, TupleGetItem
-from ...graphir.printer import format_type
+from ...graphir.text.printer import format_type
 from ...support.errors import BurnishError, FrontendError
 from ...tensorir.expr import Expr
 from ...tensorir.expr import Var as DimVar

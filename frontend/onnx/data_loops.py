@@ -5,7 +5,7 @@
     def loop(i, going, s, m):
         if going and i < m:
             t, on = body(i, s)
-            r = cls.loop(i + 1, on, t, m)       a jump, not a call (``graphir.emit_vm``)
+            r = cls.loop(i + 1, on, t, m)       a jump, not a call (``graphir.emit.emit_vm``)
         else:
             r = (i, s)
         return r
@@ -37,7 +37,7 @@ from ...graphir.expr import (
     constant,
 )
 from ...graphir.op import type_of
-from ...graphir.printer import format_type
+from ...graphir.text.printer import format_type
 from ...graphir.type import TensorType, TupleType, dims_of, types_equal
 from ...support.dtype import DType
 from ...support.errors import BurnishError, FrontendError

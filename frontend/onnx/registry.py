@@ -34,8 +34,8 @@ from ...graphir.expr import (
     Var,
     constant,
 )
-from ...graphir.literal import readable
 from ...graphir.op import type_of
+from ...graphir.text.literal import readable
 from ...graphir.type import ShapeType, TensorType
 from ...graphir.value_numbers import ValueNumbers
 from ...support.dtype import DType

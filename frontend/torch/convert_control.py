@@ -2,7 +2,7 @@
 
 torch.export gives each a graph, and all that the graph reads as operands. A cond is a branch of the
 program. The others are functions of the module that call themselves at their end, which is a jump
-(``graphir.emit_vm``)::
+(``graphir.emit.emit_vm``)::
 
     while_loop(c, body, (s,), (w,))   ->   y = cls.loop(s, w)
 
@@ -38,7 +38,7 @@ from ...graphir.expr import (
     Var,
     constant,
 )
-from ...graphir.printer import format_type
+from ...graphir.text.printer import format_type
 from ...graphir.type import TensorType, TupleType, dims_of, types_equal
 from ...support.dtype import DType
 from ...tensorir.expr import Expr

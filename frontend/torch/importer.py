@@ -26,9 +26,9 @@ from ...graphir.dim import dim_equal
 from ...graphir.expr import Call, Constant, ShapeExpr, Tuple, Var
 from ...graphir.type import ShapeType
 from ...support.errors import BurnishError, FrontendError, TypeInferenceError
-from ...tensorir.dim_text import print_dim
 from ...tensorir.expr import Add
 from ...tensorir.expr import Var as DimVar
+from ...tensorir.text.dim_text import print_dim
 from ..imported import Imported, IndexRange
 from . import (
     convert_control,

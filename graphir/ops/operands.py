@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from ...support.dtype import DType
 from ...support.errors import InternalError, TypeInferenceError
 from ...tensorir import operators
-from ...tensorir.compute import Tensor, create_prim_func, placeholder
 from ...tensorir.expr import Expr
 from ...tensorir.function import PrimFunc
 from ...tensorir.operators.elementwise import ELEMENTWISE
+from ...tensorir.te.compute import Tensor, create_prim_func, placeholder
 from ..dim import DimError, broadcast_shapes, print_shape
 from ..expr import Call, ShapeExpr
 from ..op import attr, get_op, type_of

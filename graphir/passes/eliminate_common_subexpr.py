@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...support.passes import Pass
 from ...tensorir.arith import expr_key
 from ...tensorir.expr import Expr
-from ...tensorir.printer import print_attr
+from ...tensorir.text.printer import print_attr
 from ..expr import (
     Atom,
     Binding,

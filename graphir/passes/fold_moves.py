@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from ...support.passes import Pass
 from ...support.structural import structural_equal, structural_hash
 from ...tensorir.arith import Analyzer
-from ...tensorir.compute import compute, create_prim_func, placeholder
 from ...tensorir.expr import BufferLoad, Expr, IntImm, Var, floordiv, floormod, sub
 from ...tensorir.function import PrimFunc
 from ...tensorir.stmt import Block, BlockRealize, BufferStore
+from ...tensorir.te.compute import compute, create_prim_func, placeholder
 from ...tensorir.visitor import substitute
 from ..analysis import uses
 from ..dim import static_shape

@@ -13,8 +13,8 @@ from typing import Any
 
 from ...support.passes import Pass
 from ...tensorir.buffer import Buffer
-from ...tensorir.dim_text import DimError
 from ...tensorir.function import PrimFunc
+from ...tensorir.text.dim_text import DimError
 from ..analysis import solve_shape_vars
 from ..expr import Atom, CallDPS, CallDPSPacked, GlobalVar, Value, Var
 from ..module import IRModule
@@ -22,7 +22,7 @@ from ..op import type_of
 from ..patterns.matching import Matched, operands
 from ..patterns.pattern import Pattern, PatternError, as_pattern, leaves, parts_of
 from ..patterns.rewriting import CallRewriter
-from ..printer import format_type
+from ..text.printer import format_type
 from ..type import TensorType, Type, tensors_of
 
 Callee = str | PrimFunc | Callable[[Matched], PrimFunc]

@@ -21,11 +21,11 @@ from ...support.passes import Pass
 from ...tensorir.operators.scaled_linear import WORD
 from ..dim import static_shape
 from ..expr import Atom, Call, Constant, Value
-from ..literal import readable
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, get_op, type_of
 from ..scaled_weights import words
+from ..text.literal import readable
 from ..type import TensorType
 from .dequantized import BYTES, EXACT, product_of_bytes
 from .to_integer_weights import FLOATS, group_of, scaled_product

@@ -16,8 +16,8 @@ from ...support.passes import Pass
 from ...support.structural import structural_equal, structural_hash
 from ...tensorir.expr import BufferLoad, Expr, const
 from ...tensorir.function import PrimFunc
-from ...tensorir.printer import print_attr
 from ...tensorir.stmt import Block
+from ...tensorir.text.printer import print_attr
 from ...tensorir.visitor import Mutator
 from ..dim import OwnDims, static_shape
 from ..expr import Atom, Call, CallDPS, Constant, GlobalVar, ShapeExpr, Value

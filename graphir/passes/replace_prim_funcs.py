@@ -12,7 +12,7 @@ from ...support.structural import first_difference, structural_hash
 from ...tensorir.buffer import Buffer
 from ...tensorir.function import PrimFunc
 from ..module import IRModule
-from ..printer import format_type
+from ..text.printer import format_type
 from ..type import TensorType
 
 

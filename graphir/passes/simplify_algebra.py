@@ -16,12 +16,12 @@ from ...tensorir.expr import IntImm
 from ..builder import call_op
 from ..dim import dim_equal
 from ..expr import Atom, Call, Constant, Value
-from ..literal import readable
 from ..module import IRModule
 from ..op import attr, type_of
 from ..patterns.matching import Matched
 from ..patterns.pattern import Pattern, is_const, is_op, wildcard
 from ..patterns.rewriting import Rewriter, rewrite_calls
+from ..text.literal import readable
 from ..type import TensorType, types_equal
 
 _MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}

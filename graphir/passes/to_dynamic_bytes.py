@@ -24,9 +24,9 @@ from ...support.passes import Pass
 from ..builder import call_op
 from ..expr import Atom, Call, Constant, Value, Var, constant
 from ..integer_products import MOST_TERMS, tensor
-from ..literal import readable
 from ..module import IRModule
 from ..mutator import ExprMutator
+from ..text.literal import readable
 from .quantize_products import FEWEST_TERMS, MOST, outputs_axis, rounded_weight
 from .to_integer_weights import FLOATS, weight_of
 

@@ -18,11 +18,11 @@ from ...support.passes import Pass
 from ...tensorir.operators.scaled_linear import WORD
 from ..builder import call_op
 from ..expr import Atom, Call, Constant, Value, Var
-from ..literal import readable
 from ..module import IRModule
 from ..mutator import ExprMutator
 from ..op import attr, type_of
 from ..scaled_weights import quantized, words
+from ..text.literal import readable
 from ..type import TensorType
 
 FLOATS = ("float32", "float16", "bfloat16")

@@ -23,9 +23,9 @@ from ...support.passes import Pass
 from ..builder import call_op
 from ..expr import Atom, Call, Constant, Value
 from ..integer_products import tensor
-from ..literal import readable
 from ..module import IRModule
 from ..mutator import ExprMutator
+from ..text.literal import readable
 from .to_mixed_precision import why_wide_form
 
 HALVES = ("float16", "bfloat16")

@@ -31,9 +31,9 @@ from ..expr import (
     Value,
     Var,
 )
-from ..literal import readable
 from ..module import IRModule
 from ..op import attr, type_of
+from ..text.literal import readable
 from ..type import TensorType, Type, types_equal
 from ..weights import Weights
 from .pattern import (

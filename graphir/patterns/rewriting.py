@@ -35,7 +35,7 @@ from ..expr import (
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
 from ..op import type_of
-from ..printer import format_type
+from ..text.printer import format_type
 from ..type import dims_of, types_equal
 from .context import PatternContext
 from .matching import Matched, Scene, Subject, search

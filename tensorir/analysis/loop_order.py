@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from ..buffer import Buffer, BufferRegion, Range
 from ..expr import Expr, IntImm, Var, add, is_const, sub
-from ..printer import print_region
 from ..stmt import Block, For
+from ..text.printer import print_region
 from ..visitor import substitute
 from .affine import Bounds, loop_bounds, undetermined
 from .block_kinds import binding_map

@@ -13,9 +13,9 @@ from ...support.errors import (
 from ...support.node import Node, walk
 from ..expr import Var
 from ..function import PrimFunc
-from ..printer import print_marked
 from ..reduction_form import combines_in_place
 from ..stmt import Block
+from ..text.printer import print_marked
 from .block_kinds import is_complete, is_reduction
 from .paths import Path, find_block, loops_above, realize_of
 

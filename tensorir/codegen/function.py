@@ -35,8 +35,8 @@ from ..function import PrimFunc
 from ..lowering.lower_blocks import NON_TEMPORAL
 from ..lowering.pipeline import LoweredFunc
 from ..lowering.plan_allocations import STORAGE
-from ..printer import print_expr
 from ..stmt import Allocate, BufferStore, For, LetStmt, Stmt, annotation
+from ..text.printer import print_expr
 from ..visitor import free_vars
 from .dot2 import pair_unit
 from .dot4 import dot_unit

@@ -41,7 +41,6 @@ from ..expr import (
     is_const,
 )
 from ..function import PrimFunc
-from ..printer import print_expr
 from ..reduction_form import combines_in_place
 from ..rolling import ROLLING
 from ..stmt import (
@@ -60,6 +59,7 @@ from ..stmt import (
     annotation,
     seq,
 )
+from ..text.printer import print_expr
 from ..visitor import free_vars, substitute
 from .match_views import MatchViews, are_equal
 from .place_rolling import RollingPlaces, place_rolling

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from ...support.errors import CodegenError
 from ..buffer import Buffer, ravel, unravel
 from ..expr import Expr, IntImm, Var, add, is_const, mul
-from ..printer import print_expr
 from ..stmt import MatchBuffer
+from ..text.printer import print_expr
 from .scope import Scope
 
 

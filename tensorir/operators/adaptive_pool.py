@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 from ...support.dtype import DType
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor, compute
 from ..expr import (
     INDEX,
     BufferLoad,
@@ -32,6 +30,8 @@ from ..expr import (
 )
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
+from ..te import compute as te
+from ..te.compute import Tensor, compute
 from .pool import LARGE
 from .reduce import accumulator
 from .window import arranged, parts_of

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...support.errors import ComputeError
-from ..compute import Tensor, compute
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Var
+from ..te.compute import Tensor, compute
 from .elementwise import broadcast_load, broadcast_shape
 from .index import inside
 from .reduce import normal_axes

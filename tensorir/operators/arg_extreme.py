@@ -15,8 +15,6 @@ from functools import partial
 
 from ...support.dtype import DType
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor
 from ..expr import (
     EQ,
     GE,
@@ -35,6 +33,8 @@ from ..expr import (
 )
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
+from ..te import compute as te
+from ..te.compute import Tensor
 from .elementwise import elementwise
 from .reduce import kept_indices, normal_axes, reduce_block, reduced_shape
 

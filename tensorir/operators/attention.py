@@ -16,11 +16,11 @@ import math
 
 from ...support.dtype import DType
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor
 from ..expr import EQ, LE, BufferLoad, Expr, IntImm, Select, Var, const, floordiv
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
+from ..te import compute as te
+from ..te.compute import Tensor
 from .elementwise import broadcast_load, elementwise
 from .reduce import accumulator, largest_number, reduce_block
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor, compute
 from ..expr import EQ, INDEX, BufferLoad, Expr, IntImm, Var, all_of, const, floordiv, floormod
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
+from ..te import compute as te
+from ..te.compute import Tensor, compute
 from .elementwise import elementwise
 from .matmul import result_dtype_of
 from .reduce import accumulator

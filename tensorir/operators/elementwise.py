@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ...support.errors import ComputeError
-from ..compute import Tensor, compute
 from ..expr import (
     EQ,
     FLOAT32,
@@ -52,6 +51,7 @@ from ..expr import minimum as min_expr
 from ..expr import mul as mul_expr
 from ..expr import sub as sub_expr
 from ..intrinsics import call_intrin, intrinsic
+from ..te.compute import Tensor, compute
 
 Operand: TypeAlias = "Tensor | ExprLike"
 """A tensor, or a scalar (an expression or a Python number) that stands at every place."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Var
+from ..te import compute as te
+from ..te.compute import Tensor
 from .window import arranged, check_window, pad_spatial, parts_of, window_extent
 
 

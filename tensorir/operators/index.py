@@ -7,10 +7,10 @@ element, so that no kernel ever reads outside of its operands; from an axis with
 from __future__ import annotations
 
 from ...support.errors import ComputeError
-from ..compute import Tensor, compute
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Select, Var, const, maximum, minimum
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
+from ..te.compute import Tensor, compute
 from .reduce import normal_axes
 
 

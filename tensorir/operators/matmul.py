@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from ...support.dtype import DType
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Var
 from ..expr import cast as cast_expr
-from ..tensor import ReduceAxis
+from ..te import compute as te
+from ..te.compute import Tensor
+from ..te.tensor import ReduceAxis
 from .elementwise import broadcast_load, broadcast_shape, elementwise
 from .reduce import accumulator
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor, compute
 from ..expr import INDEX, LT, BufferLoad, Expr, IntImm, Select, Var, const, maximum
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
+from ..te import compute as te
+from ..te.compute import Tensor, compute
 from .elementwise import elementwise
 from .reduce import (
     count_of,

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...support.errors import ComputeError
-from ..compute import Tensor, compute
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, const, maximum, minimum
 from ..intrinsics import call_intrin
+from ..te.compute import Tensor, compute
 
 PAD_MODES = ("reflect", "replicate", "circular")
 

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 
 from ...support.dtype import DType
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor, compute
 from ..expr import (
     INDEX,
     BufferLoad,
@@ -31,6 +29,8 @@ from ..expr import (
     minimum,
 )
 from ..expr import cast as cast_expr
+from ..te import compute as te
+from ..te.compute import Tensor, compute
 from .reduce import accumulator
 from .window import arranged, check_window, pad_spatial, parts_of, window_extent
 

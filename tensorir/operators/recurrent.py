@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from ...support.errors import ComputeError
 from ..arith import infer_regions
 from ..buffer import Buffer, Range
-from ..compute import Tensor
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, add, const, maximum
 from ..function import PrimFunc
 from ..intrinsics import call_intrin
 from ..stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
+from ..te.compute import Tensor
 from .rows import plain_buffer
 
 ZERO, ONE = IntImm(0, INDEX), IntImm(1, INDEX)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 
 from ...support.dtype import DType
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor
 from ..expr import GT, INDEX, BufferLoad, Expr, IntImm, Select, Var, const, maximum, min_value
 from ..expr import cast as cast_expr
+from ..te import compute as te
+from ..te.compute import Tensor
 from .elementwise import elementwise
 
 Axes = int | Sequence[int] | None

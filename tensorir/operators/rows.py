@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from ...support.node import walk
 from ..arith.region import full_region
 from ..buffer import Buffer, BufferRegion, Range
-from ..compute import Tensor
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, const, floordiv, floormod
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt
+from ..te.compute import Tensor
 
 Row = Callable[[Sequence[Expr]], tuple[Stmt, Sequence[Buffer]]]
 """Of the indices of a row: its statements, and the buffers that they need."""

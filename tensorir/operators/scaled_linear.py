@@ -16,11 +16,11 @@ import math
 
 from ...support.dtype import DType
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor
 from ..expr import BufferLoad, Expr, IntImm, Var, const
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
+from ..te import compute as te
+from ..te.compute import Tensor
 
 WORD = DType("uint32")
 BITS = (2, 4, 8)

@@ -32,7 +32,6 @@ from functools import partial
 from ...support.dtype import DType
 from ...support.errors import ComputeError
 from ..buffer import Buffer
-from ..compute import Tensor
 from ..expr import (
     EQ,
     GE,
@@ -58,6 +57,7 @@ from ..expr import cast as cast_expr
 from ..function import PrimFunc
 from ..intrinsics import call_intrin
 from ..stmt import BufferStore, For, IfThenElse, Stmt, seq
+from ..te.compute import Tensor
 from .reduce import accumulator, normal_axes
 from .rows import function_of_rows, loop, plain_buffer
 

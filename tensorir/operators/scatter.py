@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from ...support.errors import ComputeError
 from ..arith.linear import same_extent
 from ..buffer import Buffer, Range
-from ..compute import Tensor
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, add, all_of, const, maximum, minimum, mul
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferStore, IfThenElse, IterVar, Stmt, seq
+from ..te.compute import Tensor
 from .advanced_index import indexed_axes
 from .elementwise import broadcast_load, broadcast_shape
 from .index import inside

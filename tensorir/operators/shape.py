@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from ...support.errors import ComputeError
 from ..arith import Analyzer
 from ..buffer import Range
-from ..compute import ShapeLike, Tensor, as_shape, compute
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, all_of, const
 from ..intrinsics import call_intrin
+from ..te.compute import ShapeLike, Tensor, as_shape, compute
 from .elementwise import broadcast_load
 from .reduce import normal_axes
 

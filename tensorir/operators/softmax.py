@@ -6,11 +6,11 @@ Half precision is computed in float32 and rounded once at the end.
 
 from __future__ import annotations
 
-from .. import compute as te
-from ..compute import Tensor
 from ..expr import BufferLoad, Expr, Var, const
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
+from ..te import compute as te
+from ..te.compute import Tensor
 from .reduce import accumulator, kept_indices, largest_number, normal_axes, reduce_block
 
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 
 from ...support.errors import ComputeError
 from ..buffer import Buffer, unravel
-from ..compute import Tensor
 from ..expr import INDEX, BufferLoad, Expr, IntImm, all_of, floordiv, minimum, sub
 from ..function import PrimFunc
 from ..stmt import BufferStore, IfThenElse, Stmt
+from ..te.compute import Tensor
 from .bisect_select import bisect_select, bisection_steps
 from .lane_sort import Lanes, lane_count, lane_sort, lane_steps
 from .order_entries import Entries, OrderedRow, entries_of

@@ -17,11 +17,11 @@ from collections.abc import Sequence
 
 from ...support.errors import ComputeError
 from ..buffer import Buffer
-from ..compute import Tensor
 from ..expr import GT, INDEX, LT, NE, BufferLoad, Expr, IntImm, Select, const, maximum, minimum
 from ..expr import cast as cast_expr
 from ..function import PrimFunc
 from ..stmt import BufferStore, IfThenElse, Stmt, seq
+from ..te.compute import Tensor
 from .rows import function_of_rows, loop, plain_buffer
 
 ONE, ZERO = IntImm(1, INDEX), IntImm(0, INDEX)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...support.errors import ComputeError
-from ..compute import Tensor, compute
 from ..expr import INDEX, BufferLoad, Expr, IntImm, Var, all_of, const, floordiv
 from ..intrinsics import call_intrin
+from ..te.compute import Tensor, compute
 
 
 def window_extent(

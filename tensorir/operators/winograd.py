@@ -47,8 +47,6 @@ from functools import cache
 import numpy as np
 
 from ...support.errors import ComputeError
-from .. import compute as te
-from ..compute import Tensor, compute
 from ..expr import (
     EQ,
     INDEX,
@@ -64,6 +62,8 @@ from ..expr import (
     is_const,
 )
 from ..intrinsics import call_intrin
+from ..te import compute as te
+from ..te.compute import Tensor, compute
 from .window import pad_spatial, static_dim
 
 KERNEL = 3

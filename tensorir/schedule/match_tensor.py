@@ -34,7 +34,6 @@ from ..expr import (
     is_const,
     sub,
 )
-from ..printer import print_expr
 from ..stmt import (
     Block,
     BlockRealize,
@@ -46,6 +45,7 @@ from ..stmt import (
     SeqStmt,
     Stmt,
 )
+from ..text.printer import print_expr
 from ..visitor import Mutator, substitute
 
 _COMMUTATIVE = (Add, Mul, Min, Max)

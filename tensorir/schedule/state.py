@@ -19,8 +19,8 @@ from ..analysis.paths import find_block
 from ..arith import IndexMap
 from ..expr import Expr, IntImm, Var
 from ..function import PrimFunc
-from ..printer import print_func
 from ..stmt import BlockRealize
+from ..text.printer import print_func
 from ..visitor import free_vars, substitute
 from .arguments import require_int, require_text
 from .foreign_memory import BRINGS, calls_out, require_memory_kept

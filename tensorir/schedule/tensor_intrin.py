@@ -16,8 +16,8 @@ from ...support.keywords import hinted
 from ...support.structural import first_difference, structural_equal
 from ..buffer import Buffer
 from ..function import PrimFunc
-from ..parser import parse_func
 from ..stmt import BlockRealize
+from ..text.parser import parse_func
 from ..visitor import accessed_buffers
 from .arguments import require_text
 from .cpu_intrins import SHIPPED

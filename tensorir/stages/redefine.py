@@ -14,7 +14,7 @@ from ...support.node import replace
 from ..buffer import Range
 from ..expr import BufferLoad, Call, Expr, IntImm, Reduce, Var, all_of, const, max_value, min_value
 from ..stmt import IterVar
-from ..tensor import ComputeOp, ReduceAxis, Tensor, TupleReduce
+from ..te.tensor import ComputeOp, ReduceAxis, Tensor, TupleReduce
 from ..visitor import Mutator, substitute
 
 

@@ -17,7 +17,7 @@ from ..buffer import SCOPES, is_scope
 from ..expr import Expr
 from ..schedule.primitives.loop_kinds import THREAD_AXES
 from ..stmt import IterVar
-from ..tensor import ComputeOp, ReduceAxis
+from ..te.tensor import ComputeOp, ReduceAxis
 
 if TYPE_CHECKING:
     from .stage_schedule import StageSchedule

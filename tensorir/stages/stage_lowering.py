@@ -37,14 +37,14 @@ from ..analysis.paths import (
 from ..analysis.preconditions import fail
 from ..analysis.region_cover import contains, covers_domain, full_box, whole_boxes
 from ..buffer import Buffer
-from ..create_prim_func import Built, build_prim_func
 from ..expr import IntImm, Var, is_const
 from ..function import Param, PrimFunc
 from ..schedule import Schedule
 from ..schedule.primitives.decompose_reduction import decompose_reduction
 from ..schedule.trace.handles import LoopHandle
 from ..stmt import BlockRealize, For, SeqStmt, Stmt, seq
-from ..tensor import Tensor
+from ..te.create_prim_func import Built, build_prim_func
+from ..te.tensor import Tensor
 from ..visitor import substitute
 from .stage import Fuse, LoopKind, Reorder, Split, Stage, StageAxis
 from .stage_schedule import StageSchedule

@@ -13,9 +13,9 @@ from ...support.errors import NotReductionBlockError, ScheduleValueError
 from ..analysis.affine import Bounds
 from ..analysis.loop_checks import ceil_div
 from ..buffer import SCOPES, is_scope
-from ..create_prim_func import dependency_order
 from ..expr import Expr, IntImm, Var, add, mul
-from ..tensor import ComputeOp, ReduceAxis, Tensor
+from ..te.create_prim_func import dependency_order
+from ..te.tensor import ComputeOp, ReduceAxis, Tensor
 from ..visitor import substitute
 from .redefine import ReducePart, cached_read, cached_write, factored
 from .stage import AxisLike, Fuse, Records, Split, Stage, shown

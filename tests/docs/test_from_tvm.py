@@ -13,7 +13,7 @@ import pytest
 
 import burnish
 from burnish.graphir import op
-from burnish.graphir.parser import parse_module
+from burnish.graphir.text.parser import parse_module
 from burnish.tests.docs.documents import ROOT, load_builder
 
 _ROW = re.compile(r"^\| `(?P<tvm>.+)`(?P<rest>[^`|]*) \| `(?P<ours>.+)` \|$", re.MULTILINE)

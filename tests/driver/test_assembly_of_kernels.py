@@ -20,9 +20,9 @@ from burnish.driver.runnable import check_runnable
 from burnish.support.errors import TargetError
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
 from burnish.tests import assembly
 from burnish.tests.assembly import Line
 from burnish.tests.native import call_native

@@ -13,7 +13,7 @@ from burnish.support.errors import ArgumentError, BurnishError, CodegenError, Tu
 from burnish.support.target import Target
 from burnish.tensorir.codegen.object import emit_foreign_ir
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.extern_programs import ADD_ONE, tiles
 
 X = np.arange(64, dtype=np.float32)

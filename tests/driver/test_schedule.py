@@ -8,7 +8,7 @@ import pytest
 import burnish
 from burnish.graphir.module import IRModule
 from burnish.support.errors import ScheduleError, VerifyError
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.driver.programs import add_one, mixed
 
 

@@ -17,7 +17,7 @@ from burnish.driver import tasks
 from burnish.driver.kernels import resolve_target
 from burnish.driver.tasks import extract_tasks
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
+from burnish.graphir.text.parser import parse_module
 from burnish.support.errors import ArgumentError, TuningError
 from burnish.support.structural import structural_hash
 from burnish.tensorir.function import PrimFunc

@@ -10,7 +10,7 @@ import pytest
 import burnish
 from burnish.driver.written_programs import verify_written_program, verify_written_programs
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
+from burnish.graphir.text.parser import parse_module
 from burnish.support.errors import VerifyError
 from burnish.support.structural import structural_hash
 from burnish.tensorir.function import PrimFunc

@@ -6,7 +6,7 @@ import numpy as np
 
 from burnish.frontend.batch_norm import fold_batch_norm
 from burnish.graphir.expr import Var, constant
-from burnish.graphir.literal import readable
+from burnish.graphir.text.literal import readable
 from burnish.graphir.type import tensor_type
 from burnish.graphir.weights import Weights
 from burnish.support.dtype import DType

@@ -37,12 +37,12 @@ from burnish.tensorir.codegen.object import (
 from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.pipeline import LoweredFunc, lower_func
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_expr, print_func
 from burnish.tensorir.schedule import Schedule, Trace
-from burnish.tensorir.verify import verify_func
-from burnish.tensorir.verify_bounds import verify_bounds
-from burnish.tensorir.verify_regions import verify_regions
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_expr, print_func
+from burnish.tensorir.verify.bounds import verify_bounds
+from burnish.tensorir.verify.laws import verify_func
+from burnish.tensorir.verify.regions import verify_regions
 from burnish.tests.native import Native, prepare, value
 from burnish.tests.strategies.corpus import program
 from burnish.tests.strategies.own_schedule import OwnSchedule

@@ -30,7 +30,7 @@ import z3
 from burnish.tensorir import expr as e
 from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.expr import EQ, GE, LE, Expr, FloorMod, IntImm, Select, Var, as_expr
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 from burnish.tests.strategies.index_queries import Questions
 from burnish.tests.tensorir.arith.evaluate import UndefinedError, evaluate
 

@@ -5,8 +5,8 @@ import pytest
 
 from burnish.support.errors import CodegenError
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.fuzz.check import (
     Arguments,
     Broken,

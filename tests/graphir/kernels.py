@@ -3,7 +3,7 @@ programs."""
 
 from __future__ import annotations
 
-from burnish.graphir.emit_vm import KernelInfo, emit_program
+from burnish.graphir.emit.emit_vm import KernelInfo, emit_program
 from burnish.graphir.module import IRModule
 from burnish.support.host import native_target
 from burnish.tensorir.codegen.object import emit_object

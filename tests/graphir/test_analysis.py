@@ -14,8 +14,8 @@ from burnish.graphir.analysis import (
 from burnish.graphir.dim import DimError, print_dim
 from burnish.graphir.expr import Function
 from burnish.graphir.op import type_of
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.legalize import LegalizeOps
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.type import tensor_type
 from burnish.tensorir.expr import Var
 

@@ -22,7 +22,7 @@ from burnish.graphir.expr import (
     Var,
     constant,
 )
-from burnish.graphir.parser import parse_module
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.type import TupleType, tensor_type
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import BurnishError, TypeInferenceError

@@ -23,7 +23,7 @@ from burnish.graphir.expr import (
     constant,
 )
 from burnish.graphir.module import IRModule
-from burnish.graphir.printer import format_type
+from burnish.graphir.text.printer import format_type
 from burnish.graphir.type import ShapeType, TupleType, tensor_type
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import ComputeError

@@ -14,7 +14,7 @@ from burnish.graphir import define_op as room
 from burnish.graphir import op
 from burnish.graphir.define_op import define_op
 from burnish.graphir.expr import constant
-from burnish.graphir.parser import parse_module
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import BurnishError, ComputeError, ParseError, TypeInferenceError
 

@@ -16,8 +16,8 @@ from burnish.graphir.expr import (
     Var,
     constant,
 )
-from burnish.graphir.parser import parse_module
-from burnish.graphir.printer import format_type
+from burnish.graphir.text.parser import parse_module
+from burnish.graphir.text.printer import format_type
 from burnish.graphir.type import tensor_type
 from burnish.support.errors import BurnishError, DTypeError
 

@@ -6,7 +6,7 @@ import pytest
 
 from burnish.graphir.expr import GlobalVar
 from burnish.graphir.module import IRModule, ModuleError, constants_of
-from burnish.graphir.parser import parse_module
+from burnish.graphir.text.parser import parse_module
 from burnish.support.errors import BurnishError
 
 MODULE = parse_module(

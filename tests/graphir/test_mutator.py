@@ -10,8 +10,8 @@ from burnish.graphir.builder import call_op
 from burnish.graphir.expr import Binding, Call, Constant, Function, Value, Var, constant
 from burnish.graphir.module import IRModule
 from burnish.graphir.mutator import ExprMutator
-from burnish.graphir.parser import parse_module
-from burnish.graphir.printer import format_type
+from burnish.graphir.text.parser import parse_module
+from burnish.graphir.text.printer import format_type
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import BurnishError
 from burnish.support.structural import assert_structural_equal

@@ -18,7 +18,7 @@ from burnish.graphir.op import (
     replace_op,
     type_of,
 )
-from burnish.graphir.printer import format_type
+from burnish.graphir.text.printer import format_type
 from burnish.graphir.type import Type, tensor_type
 from burnish.support.errors import InternalError, TypeInferenceError
 

@@ -26,7 +26,7 @@ from burnish.graphir.expr import (
     Var,
 )
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.type import TupleType, Type, tensor_type
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import VerifyError

@@ -8,7 +8,7 @@ import pytest
 
 from burnish.graphir.expr import Call, CallDPS, Constant, GlobalVar, ShapeExpr, Var
 from burnish.graphir.mutator import ExprMutator
-from burnish.graphir.parser import parse_module
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.visitor import ExprVisitor
 from burnish.support.errors import BurnishError
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from burnish.tensorir import compute as te
-from burnish.tensorir.compute import Tensor
 from burnish.tensorir.expr import Expr, Var, as_expr, const, logical_and, maximum
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import call_intrin
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.te.compute import Tensor
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.strategies.corpus_texts import TEXTS
 from burnish.tests.strategies.random_programs import PREFIX, random_program
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 
 
 def _text(params: str, body: str) -> Callable[[], PrimFunc]:

@@ -14,7 +14,7 @@ import random
 from collections.abc import Sequence
 
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 
 PREFIX = "random_"
 """``random_17`` is the name of the function of number 17."""

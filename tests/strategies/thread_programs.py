@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 
 ROWS = 3
 """Iterations of every loop, and rows of the inputs and outputs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 
 ADD_ONE = """
 define i32 @add_one(ptr %out, ptr %in, i32 %n) {

@@ -11,8 +11,8 @@ from burnish.support.structural import structural_equal
 from burnish.tensorir.bind_sizes import bind_sizes
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tuner.programs import matmul
 
 TWICE = """

@@ -5,7 +5,7 @@ import pytest
 from burnish.support.errors import CodegenError
 from burnish.tensorir.dim_align import aligned_strides, is_compact
 from burnish.tensorir.expr import IntImm
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import lower
 
 PROGRAM = """

@@ -48,7 +48,7 @@ from burnish.tensorir.expr import (
     minimum,
     wrap_integer,
 )
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 K, J = Var("i"), Var("j")
 X = Var("x", FLOAT32)

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.node import walk
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.reduction_form import combines_in_place
 from burnish.tensorir.stmt import Block
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.strategies.corpus import PROGRAMS
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from burnish.support.target import Target
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.printer import print_func
 from burnish.tuner.records.database import TuningDatabase, TuningRecord
 from burnish.tuner.search.candidate import Candidate, SpaceFunction, make_candidate
 from burnish.tuner.task import TuneTask

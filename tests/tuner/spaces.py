@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 
-from burnish.tensorir import compute as te
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te import compute as te
 from burnish.tuner.search.candidate import Candidate
 from burnish.tuner.search.decisions import draws_of_trace
 

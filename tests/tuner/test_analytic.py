@@ -13,10 +13,10 @@ from burnish.support.structural import structural_equal
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.arith import Analyzer
-from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tensorir.visitor import substitute
 from burnish.tests import test_elementwise_cases
 from burnish.tests.graphir.ops import (

@@ -13,8 +13,8 @@ from burnish.support.structural import structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering import lower_func
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.programs import matmul
 from burnish.tuner.task import (
     TuneTask,

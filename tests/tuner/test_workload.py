@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from burnish.tensorir import compute as te
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.te.compute import Tensor
 from burnish.tests.strategies.schedules import CORPUS
 from burnish.tests.tuner.rules.checking import Shape, Workload
 from burnish.tuner.workload import (

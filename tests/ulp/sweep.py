@@ -32,7 +32,7 @@ from burnish.support.target import Target
 from burnish.tensorir.codegen.math import MATH_FUNCTIONS
 from burnish.tensorir.intrinsics import INTRINSICS
 from burnish.tensorir.lowering.expand_intrinsics import EXPANSIONS
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import load_native
 from burnish.tests.ulp.reference import FLOAT32, REFERENCES, errors_in_ulp, exact_error
 

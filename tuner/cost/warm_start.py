@@ -14,8 +14,8 @@ import numpy as np
 from ...support.errors import InternalError
 from ...support.structural import structural_hash
 from ...tensorir.function import PrimFunc
-from ...tensorir.parser import parse_func
 from ...tensorir.schedule import Schedule, Trace
+from ...tensorir.text.parser import parse_func
 from ..records.database import TuningDatabase, TuningRecord
 from ..records.replay import replay_trace
 from ..task import largest, sizes_of_key, strip_attrs

@@ -12,9 +12,9 @@ from ...support.errors import CodegenError
 from ...support.node import walk
 from ...tensorir.arith import Analyzer
 from ...tensorir.buffer import Buffer
-from ...tensorir.dim_text import print_dim
 from ...tensorir.expr import Expr, IntImm, Var, is_const, mul
 from ...tensorir.function import PrimFunc
+from ...tensorir.text.dim_text import print_dim
 from ...vm.program import Kernel, Param, TensorSpec
 
 

@@ -28,8 +28,8 @@ from ...tensorir.codegen import emit_object
 from ...tensorir.codegen.thread_pool import emit_thread_pool
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering import lower_func
-from ...tensorir.parser import parse_func
 from ...tensorir.schedule import Schedule, Trace
+from ...tensorir.text.parser import parse_func
 from ...vm import parallel
 from ...vm.binding import BoundKernel, bind_kernel
 from ...vm.native import load_objects

@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...support.errors import BuildError, MeasureTimeout, TuningError
-from ...tensorir.printer import print_func
+from ...tensorir.text.printer import print_func
 from ..progress import TuningProgress
 from ..records.database import TuningDatabase, TuningRecord
 from ..search.candidate import Candidate

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from ...support.memory import Probe
 from ...support.target import Target
-from ...tensorir.parser import parse_func
 from ...tensorir.schedule import Schedule
+from ...tensorir.text.parser import parse_func
 from .roofline import product_rate, time_on_ones
 
 _SUMS = 8

@@ -17,9 +17,9 @@ from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import BufferLoad, IntImm
 from ...tensorir.function import PrimFunc
-from ...tensorir.parser import parse_func
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block, BufferStore, For
+from ...tensorir.text.parser import parse_func
 from ...vm.tensor import array
 from ...vm.timing import time_call
 from ..task import TuneTask, count_flop, geometric_mean

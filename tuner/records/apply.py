@@ -25,11 +25,11 @@ from ...tensorir.buffer import Buffer
 from ...tensorir.codegen import emit_object
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering import lower_func
-from ...tensorir.parser import parse_func
-from ...tensorir.printer import print_func
 from ...tensorir.schedule import Instruction, Schedule, Trace
-from ...tensorir.verify import verify_func
-from ...tensorir.verify_bounds import verify_bounds
+from ...tensorir.text.parser import parse_func
+from ...tensorir.text.printer import print_func
+from ...tensorir.verify.bounds import verify_bounds
+from ...tensorir.verify.laws import verify_func
 from ...tensorir.visitor import replace_buffers
 from ..measuring.promises import NotComparedError, compare_once, without_promises
 from ..task import TuneTask, sizes_of_key, strip_attrs

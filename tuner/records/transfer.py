@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from ...support.errors import InternalError
 from ...tensorir.function import PrimFunc
-from ...tensorir.parser import parse_func
 from ...tensorir.schedule import Schedule, Trace
+from ...tensorir.text.parser import parse_func
 from ..search.candidate import SpaceFunction
 from ..task import TuneTask
 from .apply import rename

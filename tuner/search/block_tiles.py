@@ -31,9 +31,9 @@ from ...support.errors import ScheduleValueError
 from ...support.target import Target
 from ...tensorir.expr import IntImm, Var
 from ...tensorir.function import PrimFunc
-from ...tensorir.printer import print_func
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
+from ...tensorir.text.printer import print_func
 from ..rules.reduction import schedule_rest
 from ..rules.rule import Decide, Decisions, Rule, choice
 from ..tiling.inline import inline_elementwise

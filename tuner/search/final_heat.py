@@ -23,8 +23,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ...support.errors import BuildError, MeasureTimeout, ScheduleError, WorkerFailed
-from ...tensorir.printer import print_func
 from ...tensorir.schedule import Schedule
+from ...tensorir.text.printer import print_func
 from ..measuring.measure import build_candidate, run_candidate
 from ..measuring.pipeline import Pipeline, Pools
 from ..records.apply import kept_text

@@ -39,8 +39,8 @@ from ...analysis.preconditions import fail, require_ancestor, require_complete, 
 from ...analysis.region_cover import touched
 from ...expr import EQ, Expr, Var
 from ...function import PrimFunc
-from ...printer import print_region
 from ...stmt import BlockRealize, For, IfThenElse, LetStmt, Stmt
+from ...text.printer import print_region
 from ..primitive import BLOCK, CACHES, LOOP, OPTIONAL_LOOP, primitive
 from ..primitives.compute_at import compute_at
 from ..state import BlockLike, ScheduleState

@@ -56,8 +56,8 @@ from ...expr import (
     mul,
 )
 from ...function import PrimFunc
-from ...printer import print_expr
 from ...stmt import Block, BufferStore, For, IterVar, Stmt
+from ...text.printer import print_expr
 from ..arguments import require_list
 from ..foreign_memory import require_no_pointer
 from ..primitive import ATTR, BLOCK, BLOCKS, primitive

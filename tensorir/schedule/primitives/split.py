@@ -16,8 +16,8 @@ from ...analysis.paths import all_loops_above, find_loop, loop_of, rebuild, with
 from ...analysis.preconditions import fail
 from ...expr import INDEX, Expr, IntImm, Var, int_limits, is_const, mul
 from ...function import PrimFunc
-from ...printer import print_expr
 from ...stmt import For
+from ...text.printer import print_expr
 from ..primitive import ATTR, INPUT, LOOP, LOOPS, primitive
 from ..state import IntLike, ScheduleState
 from ..trace.handles import LoopHandle, LoopRV

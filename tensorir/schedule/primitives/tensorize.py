@@ -22,8 +22,8 @@ from ...arith import Analyzer, region_covers, region_intersects
 from ...buffer import Buffer, BufferRegion, Range
 from ...expr import Expr, IntImm, Var
 from ...function import PrimFunc
-from ...printer import print_func
 from ...stmt import Allocate, Block, BlockRealize, For, LetStmt, MatchBuffer, Stmt
+from ...text.printer import print_func
 from ...visitor import (
     Mutator,
     accessed_buffers,

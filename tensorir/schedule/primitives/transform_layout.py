@@ -50,8 +50,8 @@ from ...expr import (
     is_const,
 )
 from ...function import PrimFunc
-from ...printer import print_expr
 from ...stmt import Block, BufferStore, For, IterVar, MatchBuffer, Stmt
+from ...text.printer import print_expr
 from ...visitor import Mutator, replace_buffers, substitute
 from ..primitive import ATTR, BLOCK, OPTIONAL, STORAGE, primitive
 from ..rewriting.index_maps import as_index_map

@@ -14,8 +14,8 @@ from burnish.frontend.onnx.sizes import choose, size_arithmetic
 from burnish.graphir.dim import is_nonnegative, print_shape
 from burnish.graphir.expr import Constant
 from burnish.support.errors import FrontendError
-from burnish.tensorir.dim_text import print_dim
 from burnish.tensorir.expr import Expr, IntImm, Var, as_expr, maximum
+from burnish.tensorir.text.dim_text import print_dim
 from burnish.tests.frontend.onnx.oracle import model
 
 N = Var("n")

@@ -11,7 +11,7 @@ from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
 
 from burnish.frontend.torch.symbols import SymbolTable, symbols_of
 from burnish.support.errors import FrontendError
-from burnish.tensorir.dim_text import print_dim
+from burnish.tensorir.text.dim_text import print_dim
 
 S, T = sympy.Symbol("s0", integer=True), sympy.Symbol("s1", integer=True)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.legalize import LegalizeOps
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import ParseError
 from burnish.tests.graphir.reference import run

@@ -10,8 +10,8 @@ import burnish
 from burnish.graphir.analysis import bound_dims
 from burnish.graphir.expr import Function
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.script import I, R
 from burnish.support.errors import BurnishError, TypeInferenceError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.graphir.printer import format_type
+from burnish.graphir.text.printer import format_type
 from burnish.tests.graphir.ops.kernel_cases import X, Y, check_error, check_kernel, module_of
 
 CASES: list[tuple[str, dict[str, str]]] = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.annotate_pattern import AnnotatePattern, classify
 from burnish.graphir.passes.legalize import LegalizeOps
+from burnish.graphir.text.parser import parse_module
 
 PARAMS = (
     "x: R.Tensor((4, 8)), z: R.Tensor((4, 8)), r: R.Tensor((8,)), c: "

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from burnish.graphir.expr import constant
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import DTypeMismatchError, PassError, ShapeMismatchError
 from burnish.tests.graphir.reference import run

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_symbolic_vars import BindSymbolicVars
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import PassError
 from burnish.support.structural import assert_structural_equal

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.canonicalize import Canonicalize
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.structural import assert_structural_equal
 

@@ -7,10 +7,10 @@ import pytest
 
 from burnish.graphir.analysis import bindings
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.canonicalize import Canonicalize
 from burnish.graphir.passes.channels_last import ChannelsLast
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.tests.graphir.reference import run
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.collapse_leading_dims import CollapseLeadingDims
 from burnish.graphir.passes.pipeline import pipeline
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.tests.graphir.reference import run
 

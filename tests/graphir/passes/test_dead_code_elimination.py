@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from burnish.graphir.expr import Function
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.structural import assert_structural_equal
 

@@ -14,11 +14,11 @@ import torch
 from burnish.graphir.analysis import bindings
 from burnish.graphir.expr import Call
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.channels_last import ChannelsLast
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.decompose_conv_transpose import DecomposeConvTranspose
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.tests.graphir.reference import run
 

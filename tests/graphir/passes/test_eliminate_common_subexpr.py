@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr, _Eliminator
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.graphir.weights import Weight
 from burnish.support.structural import assert_structural_equal

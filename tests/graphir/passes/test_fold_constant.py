@@ -9,11 +9,11 @@ import pytest
 
 from burnish.graphir.expr import Constant, Function
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.fold_constant import FoldConstant
 from burnish.graphir.passes.legalize import LegalizeOps
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import InternalError
 from burnish.support.structural import assert_structural_equal

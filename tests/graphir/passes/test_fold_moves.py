@@ -7,12 +7,12 @@ import pytest
 
 from burnish.graphir.analysis import dps_calls
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes import fold_moves
 from burnish.graphir.passes.canonicalize import Canonicalize
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.fold_moves import FoldMoves, is_attention
 from burnish.graphir.passes.legalize import LegalizeOps
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.tests.graphir.reference import run
 

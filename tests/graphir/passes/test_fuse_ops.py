@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from burnish.graphir.dim import print_shape
 from burnish.graphir.expr import CallDPS
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.annotate_pattern import AnnotatePattern
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.fuse_ops import FuseOps
 from burnish.graphir.passes.fuse_prim_funcs import FusePrimFuncs
 from burnish.graphir.passes.legalize import LegalizeOps
 from burnish.graphir.passes.pipeline import pipeline
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.structural import assert_structural_equal
 from burnish.tests.graphir.reference import run

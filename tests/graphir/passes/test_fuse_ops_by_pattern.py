@@ -10,11 +10,11 @@ import pytest
 import burnish
 from burnish import te
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.fuse_ops_by_pattern import FuseOpsByPattern, FusionPattern
 from burnish.graphir.patterns.matching import Matched
 from burnish.graphir.patterns.pattern import PatternError, is_op, wildcard
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import PassError
 from burnish.tensorir.function import PrimFunc

@@ -6,11 +6,11 @@ import numpy as np
 
 from burnish.graphir.expr import CallDPS
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.annotate_pattern import AnnotatePattern
 from burnish.graphir.passes.fuse_ops import FuseOps
 from burnish.graphir.passes.fuse_prim_funcs import FusePrimFuncs
 from burnish.graphir.passes.legalize import LEGALIZED, LegalizeOps
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.node import walk
 from burnish.tensorir.stmt import Block, For

@@ -7,9 +7,9 @@ import pytest
 
 import burnish
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.inline_functions import InlineFunctions
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 
 TWICE = """

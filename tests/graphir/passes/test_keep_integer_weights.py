@@ -8,10 +8,10 @@ import pytest
 from burnish import VirtualMachine, build
 from burnish.graphir.expr import constant
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.keep_integer_weights import KeepIntegerWeights
-from burnish.graphir.printer import print_module
+from burnish.graphir.text.parser import parse_module
+from burnish.graphir.text.printer import print_module
 from burnish.graphir.verify import verify_module
 from burnish.tests.graphir.reference import run
 

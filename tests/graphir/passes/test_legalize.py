@@ -11,9 +11,9 @@ import pytest
 from burnish.graphir.expr import Call, CallDPS
 from burnish.graphir.module import IRModule
 from burnish.graphir.op import _OPS, Op, register
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.annotate_pattern import leaf_blocks
 from burnish.graphir.passes.legalize import LEGALIZED, LegalizeOps
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import PassError
 

@@ -8,10 +8,10 @@ import pytest
 from burnish import VirtualMachine, build
 from burnish.graphir.expr import Call
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.narrow_attention import why_whole_attention
 from burnish.graphir.passes.to_mixed_precision import ToMixedPrecision
-from burnish.graphir.printer import print_module
+from burnish.graphir.text.parser import parse_module
+from burnish.graphir.text.printer import print_module
 from burnish.graphir.verify import verify_module
 from burnish.support.node import walk
 

@@ -8,9 +8,9 @@ import pytest
 import burnish
 from burnish import graph
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.pass_list import PassList, as_pass_list
 from burnish.graphir.passes.pipeline import stages
+from burnish.graphir.text.parser import parse_module
 from burnish.patterns import is_op, rewrite_call, wildcard
 from burnish.support.errors import ConfigError
 from burnish.support.passes import Pass, PassContext, Pipeline

@@ -8,9 +8,9 @@ import pytest
 
 from burnish.graphir.expr import Call, CallDPS
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.pipeline import PASSES, pipeline, stages
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import ConfigError
 from burnish.support.passes import Pipeline, VerifyEach, parse_pipeline

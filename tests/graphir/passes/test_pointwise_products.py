@@ -10,12 +10,12 @@ import burnish
 from burnish.graphir.analysis import bindings
 from burnish.graphir.expr import Call
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.canonicalize import Canonicalize
 from burnish.graphir.passes.channels_last import ChannelsLast
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.pipeline import pipeline
 from burnish.graphir.passes.pointwise_products import PointwiseProducts
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.tests.graphir.reference import run
 

@@ -7,7 +7,6 @@ import pytest
 
 from burnish.graphir.expr import constant
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.quantize_products import (
     QuantizeProducts,
@@ -15,7 +14,8 @@ from burnish.graphir.passes.quantize_products import (
     quantizable,
     rounded_weight,
 )
-from burnish.graphir.printer import print_module
+from burnish.graphir.text.parser import parse_module
+from burnish.graphir.text.printer import print_module
 from burnish.graphir.verify import verify_module
 from burnish.tests.graphir.reference import run
 

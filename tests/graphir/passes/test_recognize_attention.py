@@ -9,10 +9,10 @@ from burnish.graphir.analysis import bindings
 from burnish.graphir.expr import Call
 from burnish.graphir.module import IRModule
 from burnish.graphir.op import attr
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.canonicalize import Canonicalize
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.recognize_attention import RecognizeAttention
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.tests.graphir.reference import run
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.replace_prim_funcs import ReplacePrimFuncs
+from burnish.graphir.text.parser import parse_module
 from burnish.support.errors import PassError
 from burnish.support.structural import structural_hash
 

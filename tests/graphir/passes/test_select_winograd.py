@@ -10,11 +10,11 @@ import pytest
 from burnish.graphir.analysis import bindings
 from burnish.graphir.expr import Call
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.pipeline import pipeline, stages
 from burnish.graphir.passes.select_winograd import Axis, SelectWinograd, Shape
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.tensorir.operators.winograd import transform_weight
 from burnish.tests.graphir.reference import run

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from burnish import VirtualMachine, build
 from burnish.graphir.expr import Call
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.split_float32 import SplitFloat32, terms_of, why_whole
-from burnish.graphir.printer import print_module
+from burnish.graphir.text.parser import parse_module
+from burnish.graphir.text.printer import print_module
 from burnish.support.node import walk
 from burnish.tests.tuner.rules.test_tiles import emulated
 

@@ -7,7 +7,7 @@ import pytest
 
 from burnish import VirtualMachine, build
 from burnish.graphir.passes.to_dynamic_bytes import ToDynamicBytes
-from burnish.graphir.printer import print_module
+from burnish.graphir.text.printer import print_module
 from burnish.graphir.verify import verify_module
 from burnish.tests.graphir.passes.test_to_integer_weights import floats, module
 

@@ -7,14 +7,14 @@ import pytest
 
 from burnish.graphir.expr import constant
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.to_integer_weights import (
     RoundedLayer,
     ToIntegerWeights,
     group_of,
 )
-from burnish.graphir.printer import print_module
+from burnish.graphir.text.parser import parse_module
+from burnish.graphir.text.printer import print_module
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import ConfigError
 from burnish.tests.graphir.reference import run

@@ -7,13 +7,13 @@ import pytest
 
 from burnish import VirtualMachine, build
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.canonicalize import Canonicalize
 from burnish.graphir.passes.channels_last import ChannelsLast
 from burnish.graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from burnish.graphir.passes.recognize_attention import RecognizeAttention
 from burnish.graphir.passes.to_mixed_precision import ToMixedPrecision
-from burnish.graphir.printer import print_module
+from burnish.graphir.text.parser import parse_module
+from burnish.graphir.text.printer import print_module
 from burnish.support.dtype import bfloat16_bits
 from burnish.support.errors import ConfigError
 

@@ -13,13 +13,13 @@ from burnish.graphir.dim import static_shape
 from burnish.graphir.expr import Var, constant
 from burnish.graphir.integer_products import integer_conv
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.bind_params import BindParams
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from burnish.graphir.passes.fold_constant import FoldConstant
 from burnish.graphir.passes.widen_bytes import FEWEST_ROWS, WidenBytes
-from burnish.graphir.printer import print_module
+from burnish.graphir.text.parser import parse_module
+from burnish.graphir.text.printer import print_module
 from burnish.graphir.type import tensor_type
 from burnish.graphir.verify import verify_module
 from burnish.support.passes import Pipeline

@@ -6,9 +6,9 @@ import pytest
 
 from burnish.graphir.expr import Function
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.patterns.context import PatternContext
 from burnish.graphir.patterns.pattern import PatternError, is_const, is_op, wildcard
+from burnish.graphir.text.parser import parse_module
 
 
 def module_of(body: str) -> IRModule:

@@ -14,7 +14,6 @@ from burnish.graphir.analysis import bindings
 from burnish.graphir.builder import BlockBuilder
 from burnish.graphir.expr import Function, Var
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.patterns.matching import find, match, operands
 from burnish.graphir.patterns.pattern import (
     Pattern,
@@ -31,6 +30,7 @@ from burnish.graphir.patterns.pattern import (
     is_var,
     wildcard,
 )
+from burnish.graphir.text.parser import parse_module
 
 MODULE = parse_module("""
 @I.ir_module

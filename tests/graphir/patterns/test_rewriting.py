@@ -12,12 +12,12 @@ import burnish
 from burnish import graph
 from burnish.graphir.expr import Constant, Function, Value, Var
 from burnish.graphir.module import IRModule
-from burnish.graphir.parser import parse_module
 from burnish.graphir.passes.dead_code_elimination import DeadCodeElimination
 from burnish.graphir.patterns.context import PatternContext
 from burnish.graphir.patterns.matching import Matched
 from burnish.graphir.patterns.pattern import PatternError, is_const, is_op, wildcard
 from burnish.graphir.patterns.rewriting import rewrite_bindings, rewrite_call, rewrite_calls
+from burnish.graphir.text.parser import parse_module
 from burnish.graphir.verify import verify_module
 from burnish.support.structural import assert_structural_equal
 

@@ -17,7 +17,7 @@ from burnish.tensorir.analysis.affine import (
 from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import Expr, FloorDiv, FloorMod, IntImm, Var, minimum
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 from burnish.tests.tensorir.interpreter import _BINARY
 
 X, Y, Z = Var("x"), Var("y"), Var("z")

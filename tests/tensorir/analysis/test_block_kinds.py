@@ -11,7 +11,7 @@ from burnish.tensorir.analysis.block_kinds import (
     reads_other_instances,
 )
 from burnish.tensorir.analysis.paths import find_block, realize_of
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import blur, linear_relu
 
 

@@ -12,9 +12,9 @@ from burnish.tensorir.analysis.certain_writes import covered_within, writes_whol
 from burnish.tensorir.analysis.nested_blocks import Nested, blocks_below
 from burnish.tensorir.analysis.paths import find_block, realize_of
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.stmt import For
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 
 FIRST_ITERATION = """

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from burnish.tensorir.analysis.conditions import conjunction, conjuncts
 from burnish.tensorir.expr import IntImm, Var, logical_and
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 
 def test_conditions() -> None:

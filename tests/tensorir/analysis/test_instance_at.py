@@ -9,9 +9,9 @@ from burnish.tensorir.analysis.affine import Bounds
 from burnish.tensorir.analysis.instance_at import instance_at
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import BufferLoad, Var, const
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_expr
 from burnish.tensorir.stmt import Block
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_expr
 
 
 def axes_of(read: str, shape: tuple[int, ...]) -> list[str] | None:

@@ -7,8 +7,8 @@ from burnish.tensorir.analysis.affine import Bounds
 from burnish.tensorir.analysis.iter_division import Division, divide
 from burnish.tensorir.analysis.nested_blocks import blocks_below
 from burnish.tensorir.analysis.paths import find_block, loops_above
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_expr
 
 
 def division(binding: str, loops: str, extents: str, size: int, inner: int, where: str) -> Division:

@@ -10,7 +10,7 @@ from burnish.tensorir.analysis.preconditions import (
     require_reduction,
 )
 from burnish.tensorir.expr import Var
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import matmul
 
 SCAN = """

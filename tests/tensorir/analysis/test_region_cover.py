@@ -19,8 +19,8 @@ from burnish.tensorir.analysis.region_cover import (
 )
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import IntImm, Var
-from burnish.tensorir.printer import print_expr
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.printer import print_expr
 from burnish.tests.tensorir.schedule.programs import blur, chain, program
 
 

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from burnish.support.node import replace
 from burnish.support.structural import structural_equal
-from burnish.tensorir import compute as te
 from burnish.tensorir.analysis.paths import find_block, realize_of
 from burnish.tensorir.analysis.structure import is_identity, match_update
 from burnish.tensorir.expr import Add, BufferLoad, IntImm, Select, const
 from burnish.tensorir.operators.reduce import largest_number
 from burnish.tensorir.stmt import Block, BufferStore
+from burnish.tensorir.te import compute as te
 from burnish.tests.tensorir.schedule.programs import chain, matmul
 
 

@@ -11,9 +11,9 @@ from burnish.tensorir.analysis.tuple_update import (
     match_tuple_update,
 )
 from burnish.tensorir.expr import Var
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_expr
 from burnish.tensorir.stmt import Block
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_expr
 
 FIRST = ("T.int32(-1)", 'T.float32("-inf")')
 

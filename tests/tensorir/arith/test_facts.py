@@ -5,7 +5,7 @@ from __future__ import annotations
 from burnish.tensorir.arith import Analyzer, Interval
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import BOOL, And, Not, Or, Var, as_expr
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 I_, J, M = Var("i"), Var("j"), Var("m")
 

@@ -11,7 +11,7 @@ import pytest
 from burnish.support.errors import LayoutError
 from burnish.tensorir.arith import Analyzer, IndexMap
 from burnish.tensorir.expr import Expr, IntImm, Var
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 M = Var("m")
 

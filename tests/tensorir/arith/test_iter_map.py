@@ -15,8 +15,8 @@ from burnish.tensorir.arith.linear import constant, render
 from burnish.tensorir.arith.simplify import Simplifier
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import And, Expr, FloorDiv, FloorMod, IntImm, Var, as_expr, const
-from burnish.tensorir.printer import print_expr
 from burnish.tensorir.stmt import Block, BlockRealize, Evaluate, IterVar
+from burnish.tensorir.text.printer import print_expr
 
 F, F0, F1, I0, I1, I2, M, B = (Var(n) for n in ("f", "f0", "f1", "i0", "i1", "i2", "m", "b"))
 TRUE = const(True, "bool")

@@ -18,7 +18,7 @@ from burnish.tensorir.arith.linear import (
 from burnish.tensorir.arith.simplify import Simplifier
 from burnish.tensorir.buffer import make_buffer
 from burnish.tensorir.expr import Expr, FloatImm, FloorDiv, IntImm, Min, Var
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 I_, J, M = Var("i"), Var("j"), Var("m")
 

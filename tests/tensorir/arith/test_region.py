@@ -31,7 +31,6 @@ from burnish.tensorir.expr import (
     maximum,
     minimum,
 )
-from burnish.tensorir.printer import print_expr
 from burnish.tensorir.stmt import (
     Block,
     BlockRealize,
@@ -44,6 +43,7 @@ from burnish.tensorir.stmt import (
     Stmt,
     seq,
 )
+from burnish.tensorir.text.printer import print_expr
 from burnish.tensorir.visitor import substitute
 
 M = Var("m")

@@ -20,7 +20,7 @@ from burnish.tensorir.arith.rules_compare import decide, extremum
 from burnish.tensorir.arith.rules_divmod import FLOORDIV_RULES, FLOORMOD_RULES
 from burnish.tensorir.arith.simplify import Simplifier
 from burnish.tensorir.expr import EQ, GE, GT, LE, LT, NE, Expr, Max, Min, Var, const
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 LAW = settings(
     max_examples=100,

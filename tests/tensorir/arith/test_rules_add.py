@@ -8,7 +8,7 @@ from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.arith.rules_add import SUM_RULES
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import Expr, Var, as_expr
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 I_, J, M, N, X = Var("i"), Var("j"), Var("m"), Var("n"), Var("x")
 

@@ -7,7 +7,7 @@ import pytest
 from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import Expr, Var, as_expr, maximum, minimum
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 I0, I1, X, Y, M, N = (Var(n) for n in ("i0", "i1", "x", "y", "m", "n"))
 I_, J = Var("i"), Var("j")

@@ -8,7 +8,7 @@ from burnish.tensorir.arith import Analyzer
 from burnish.tensorir.arith.rules_divmod import FLOORDIV_RULES, FLOORMOD_RULES
 from burnish.tensorir.buffer import Range
 from burnish.tensorir.expr import Expr, Var, as_expr
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 I0, I1, I2, X, M, N = (Var(n) for n in ("i0", "i1", "i2", "x", "m", "n"))
 I_, J = Var("i"), Var("j")

@@ -21,7 +21,7 @@ from burnish.tensorir.expr import (
     as_expr,
     const,
 )
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 I_, X, Y = Var("i"), Var("x"), Var("y")
 F, P = Var("f", DType("float32")), Var("p", DType("bool"))

@@ -24,7 +24,7 @@ from burnish.tensorir.expr import (
     Var,
     as_expr,
 )
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 I_, J, M = Var("i"), Var("j"), Var("m")
 A = make_buffer("A", (16, 16))

@@ -9,7 +9,7 @@ from burnish.support.target import Target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.pipeline import lower_func
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 
 TARGETS = ("native", "llvm -mcpu=haswell", "llvm -mcpu=x86-64-v2")

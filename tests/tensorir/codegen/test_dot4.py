@@ -16,7 +16,7 @@ from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import call_intrin
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native, lower
 from burnish.tests.tensorir.interpreter import run
 

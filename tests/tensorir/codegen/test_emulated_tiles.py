@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from burnish.support.dtype import bfloat16_bits
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 from burnish.tests.tensorir.codegen.test_tiles import emulated
 

@@ -6,7 +6,7 @@ from burnish.support.errors import CodegenError
 from burnish.support.target import Target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 
 TARGET = Target("x86-64-v3")
 

@@ -8,7 +8,7 @@ from burnish.support.target import Target
 from burnish.tensorir.codegen.function import FunctionEmitter
 from burnish.tensorir.codegen.object import new_module
 from burnish.tensorir.lowering.pipeline import lower_func
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 
 TARGET = Target("llvm -mcpu=haswell")

@@ -12,7 +12,7 @@ from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.lowering.pipeline import lower_func
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native, load_native, lower
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ from burnish.support.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.expr import Call
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import BufferStore
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native, lower
 
 X = np.array([-7.5, -1, -0.5, 0, 0.5, 3, 8, 100], "float32")

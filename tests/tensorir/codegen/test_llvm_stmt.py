@@ -11,8 +11,8 @@ from burnish.support.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.expr import INDEX, Cast, Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import For
+from burnish.tensorir.text.parser import parse_func
 from burnish.tensorir.visitor import substitute
 from burnish.tests.native import call_native, lower
 

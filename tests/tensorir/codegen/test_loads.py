@@ -13,7 +13,7 @@ from burnish.tensorir.codegen.loads import column_elements, slot_elements
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.expr import INDEX, IntImm, Ramp, Var
 from burnish.tensorir.lowering.pipeline import lower_func
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 
 TARGETS = ("native", "llvm -mcpu=haswell", "llvm -mcpu=x86-64-v2")

@@ -9,7 +9,7 @@ import scipy.special
 
 from burnish.support.target import Target
 from burnish.tensorir.codegen.math import SHORT_FUNCTIONS
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 
 EVERY = np.arange(1 << 16, dtype=np.uint16)

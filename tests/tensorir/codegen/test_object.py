@@ -16,7 +16,7 @@ from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir.codegen.object import emit_module, emit_object, may_lack_masks
 from burnish.tensorir.lowering.pipeline import lower_func
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import Native, call_native, lower, value
 
 TEXT = """

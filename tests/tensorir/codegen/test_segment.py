@@ -13,8 +13,8 @@ from burnish.support.host import native_target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.codegen.segment import emit_segment
 from burnish.tensorir.expr import IntImm, Var
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.segment import SegmentCall
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import Native, lower, prepare
 
 SCALE = """

@@ -15,7 +15,7 @@ from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.codegen.tiles import config_bytes
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.pipeline import lower_func
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 
 SERVER = Target("llvm -mcpu=sapphirerapids -cores=1")

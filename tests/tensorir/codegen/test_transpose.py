@@ -11,7 +11,7 @@ from llvmlite import ir
 from burnish.support.target import Target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.codegen.transpose import transpose_rows
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import lower
 
 

@@ -14,8 +14,8 @@ from burnish.support.target import Target
 from burnish.tensorir.codegen.object import emit_object
 from burnish.tensorir.codegen.work import STRIP_WORK, THREAD_WORK, Work, evaluate, sum_of
 from burnish.tensorir.expr import INDEX, IntImm, Var, add, maximum, minimum, mul
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import For, SeqStmt
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import Native, lower, prepare
 
 

@@ -12,8 +12,8 @@ from burnish.support.errors import CodegenError
 from burnish.support.node import walk
 from burnish.support.target import Target
 from burnish.tensorir.lowering import lower_func
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import Allocate, annotation
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 
 SKYLAKE = Target("llvm -mcpu=skylake-avx512")

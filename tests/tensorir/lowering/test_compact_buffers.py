@@ -5,8 +5,8 @@ from __future__ import annotations
 from burnish.tensorir.lowering.compact_buffers import compact_buffers
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
 from burnish.tensorir.lowering.simplify_loops import simplify_loops
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 
 
 def compacted(loops: str, head: str = "n: T.int64") -> str:

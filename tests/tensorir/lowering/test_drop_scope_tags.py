@@ -6,9 +6,9 @@ from burnish.support.errors import ScheduleValueError
 from burnish.support.node import walk
 from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.lowering.drop_scope_tags import drop_scope_tags
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tensorir.schedule.programs import matmul
 from burnish.tests.tensorir.schedule.replaying import assert_replays, assert_same_natively
 

@@ -11,7 +11,7 @@ from burnish.tensorir.expr import Call
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import INTRINSICS
 from burnish.tensorir.lowering.expand_intrinsics import EXPANSIONS, expand_intrinsics
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native, load_native
 
 NUMPY = {

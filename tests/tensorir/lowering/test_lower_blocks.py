@@ -8,10 +8,10 @@ from burnish.support.errors import CodegenError
 from burnish.support.node import walk
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.stmt import Block, BlockRealize
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 
 
 def body(func: PrimFunc) -> str:

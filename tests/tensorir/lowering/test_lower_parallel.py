@@ -6,8 +6,8 @@ from burnish.support.node import walk
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
 from burnish.tensorir.lowering.lower_parallel import lower_parallel
 from burnish.tensorir.lowering.simplify_loops import simplify_loops
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import For
+from burnish.tensorir.text.parser import parse_func
 
 
 def loops(first: str, second: str) -> dict[str, For]:

@@ -12,7 +12,7 @@ from burnish.support.errors import CodegenError
 from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 
 A = np.random.default_rng(0).random((8, 32), "float32")

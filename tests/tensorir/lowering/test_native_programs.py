@@ -9,7 +9,7 @@ import pytest
 
 from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 
 RNG = np.random.default_rng(0)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from burnish.support.target import Target
 from burnish.tensorir.lowering.pipeline import lower_func
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_expr, print_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_expr, print_func
 
 TILE = """
 @T.prim_func

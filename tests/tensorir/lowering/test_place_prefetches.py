@@ -10,7 +10,7 @@ from burnish import Schedule
 from burnish.support.errors import CodegenError
 from burnish.support.target import Target
 from burnish.tensorir.lowering import lower_func
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 
 PROGRAM = """
 @T.prim_func

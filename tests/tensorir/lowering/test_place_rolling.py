@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from burnish.support.node import walk
 from burnish.tensorir.lowering.place_rolling import place_rolling
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.stmt import For
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import lower
 
 PROGRAM = """

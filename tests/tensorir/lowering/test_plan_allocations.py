@@ -6,9 +6,9 @@ from burnish.support.node import walk
 from burnish.support.target import Target
 from burnish.tensorir.lowering.pipeline import LoweredFunc, lower_func
 from burnish.tensorir.lowering.plan_allocations import STORAGE
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_expr
 from burnish.tensorir.stmt import Allocate, annotation
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_expr
 
 
 def lowered(size: str, outer: str, scope: str = "global") -> LoweredFunc:

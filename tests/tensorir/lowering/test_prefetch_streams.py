@@ -9,9 +9,9 @@ from burnish.support.target import Target
 from burnish.tensorir.lowering import lower_func
 from burnish.tensorir.lowering.prefetch_streams import Stream, per_line, streams
 from burnish.tensorir.lowering.scope import Scope
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.stmt import For
+from burnish.tensorir.text.parser import parse_func
 
 ROWS = """
 @T.prim_func

@@ -22,7 +22,7 @@ from burnish.tensorir.expr import (
     as_expr,
 )
 from burnish.tensorir.lowering.scope import Scope
-from burnish.tensorir.printer import print_expr
+from burnish.tensorir.text.printer import print_expr
 
 I, J, M, N = Var("i"), Var("j"), Var("m"), Var("n")  # noqa: E741 - as the text reads
 

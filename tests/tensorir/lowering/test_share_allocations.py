@@ -10,9 +10,9 @@ from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.pipeline import LoweredFunc, lower_func
 from burnish.tensorir.lowering.share_allocations import share_allocations
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_expr
 from burnish.tensorir.stmt import Allocate
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_expr
 from burnish.tests.native import call_native
 
 N = 1000

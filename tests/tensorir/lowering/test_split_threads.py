@@ -9,9 +9,9 @@ from burnish.support.errors import CodegenError
 from burnish.tensorir.analysis.paths import all_buffers, walk_paths
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.split_threads import split_threads
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import For
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.native import call_native
 
 

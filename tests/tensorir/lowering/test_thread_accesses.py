@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from burnish.tensorir.lowering.thread_accesses import accesses_below
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 
 
 def test_conditions_and_bare_stores_are_accesses() -> None:

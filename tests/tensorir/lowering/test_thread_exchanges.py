@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from burnish.tensorir.lowering.split_threads import split_threads
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.native import call_native
 from burnish.tests.strategies.thread_programs import ROWS, ThreadProgram
 

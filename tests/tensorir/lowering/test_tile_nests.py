@@ -15,8 +15,8 @@ from burnish.tensorir.lowering.tile_nests import (
     marked_nests,
     recognise,
 )
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stmt import For, Stmt
+from burnish.tensorir.text.parser import parse_func
 
 HEAD = """
 @T.prim_func

@@ -10,8 +10,8 @@ from burnish.tensorir.lowering.flatten_buffers import flatten_buffers
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
 from burnish.tensorir.lowering.simplify_loops import simplify_loops
 from burnish.tensorir.lowering.unroll_loops import unroll_loops
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.native import call_native
 
 

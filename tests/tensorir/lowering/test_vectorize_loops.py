@@ -12,8 +12,8 @@ from burnish.tensorir.lowering.lower_blocks import lower_blocks
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.lowering.simplify_loops import simplify_loops
 from burnish.tensorir.lowering.vectorize_loops import vectorize_loops
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.native import call_native
 
 AVX2 = Target("llvm -mcpu=haswell")

@@ -9,10 +9,10 @@ import pytest
 
 from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.arith import Analyzer
-from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.expr import Expr, ExprLike, IntImm, Var
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tensorir.visitor import free_vars, substitute
 from burnish.tests.native import call_native
 

@@ -14,7 +14,7 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.operators.order_entries import OrderedRow, entries_of
 from burnish.tensorir.operators.rows import function_of_rows
 from burnish.tensorir.stmt import BufferStore, Stmt
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.native import call_native
 
 Method = Callable[[OrderedRow], tuple[Stmt, list[Buffer]]]

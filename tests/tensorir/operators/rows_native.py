@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from burnish.support.structural import assert_structural_equal
-from burnish.tensorir.compute import placeholder
 from burnish.tensorir.expr import ExprLike, Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.te.compute import placeholder
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.native import call_native
 
 

@@ -12,8 +12,8 @@ from burnish import te
 from burnish.support.errors import ComputeError
 from burnish.support.host import native_target
 from burnish.tensorir import operators as ops
-from burnish.tensorir.compute import create_prim_func
 from burnish.tensorir.expr import Var
+from burnish.tensorir.te.compute import create_prim_func
 from burnish.tests.native import call_native
 from burnish.tuner.analytic import schedule_analytically
 

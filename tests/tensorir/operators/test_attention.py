@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from burnish.support.errors import ComputeError
 from burnish.tensorir import operators as ops
-from burnish.tensorir.compute import placeholder
+from burnish.tensorir.te.compute import placeholder
 
 Run = Callable[..., np.ndarray]
 RNG = np.random.default_rng(3)

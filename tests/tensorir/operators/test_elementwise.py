@@ -12,7 +12,7 @@ import pytest
 from burnish import te
 from burnish.support.errors import ComputeError
 from burnish.tensorir import operators as ops
-from burnish.tensorir.compute import Tensor
+from burnish.tensorir.te.compute import Tensor
 
 Run = Callable[..., np.ndarray]
 erf = np.vectorize(math.erf)

@@ -24,7 +24,7 @@ from burnish.tensorir.operators.lane_sort import (
 from burnish.tensorir.operators.order_entries import Entries, entries_of
 from burnish.tensorir.operators.rows import function_of_rows
 from burnish.tensorir.stmt import BufferStore, Stmt
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.assembly import foreign_calls, innermost_loops, kernel_lines, operations
 from burnish.tests.native import call_native
 from burnish.tests.tensorir.operators.ordered_rows import DTYPES, sample

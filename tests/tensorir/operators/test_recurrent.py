@@ -10,9 +10,9 @@ from burnish.support.errors import ComputeError
 from burnish.support.structural import structural_equal
 from burnish.tensorir import operators as op
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.verify import verify_func
-from burnish.tensorir.verify_regions import verify_regions
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
+from burnish.tensorir.verify.regions import verify_regions
 from burnish.tests.native import call_native
 from burnish.tests.recurrent_reference import GATES, operands, recurrent
 

@@ -9,11 +9,11 @@ import pytest
 
 from burnish.support.dtype import DType
 from burnish.tensorir.buffer import Buffer
-from burnish.tensorir.compute import Tensor
 from burnish.tensorir.expr import BufferLoad, Expr, IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.operators.rows import function_of_rows, loop, nest, plain_buffer
 from burnish.tensorir.stmt import BufferStore, Stmt
+from burnish.tensorir.te.compute import Tensor
 from burnish.tests.tensorir.operators.rows_native import run_rows
 
 

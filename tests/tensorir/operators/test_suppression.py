@@ -10,8 +10,8 @@ from burnish.support.errors import ComputeError
 from burnish.support.structural import structural_equal
 from burnish.tensorir import operators as op
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.graphir.data_reference import non_max_suppression
 from burnish.tests.native import call_native
 

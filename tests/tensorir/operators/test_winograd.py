@@ -10,7 +10,6 @@ import pytest
 
 from burnish.support.errors import ComputeError
 from burnish.tensorir import operators as ops
-from burnish.tensorir.compute import placeholder
 from burnish.tensorir.expr import Var
 from burnish.tensorir.operators import winograd
 from burnish.tensorir.operators.winograd import (
@@ -25,6 +24,7 @@ from burnish.tensorir.operators.winograd import (
     transform_weight,
     transforms,
 )
+from burnish.tensorir.te.compute import placeholder
 
 Run = Callable[..., np.ndarray]
 

@@ -6,11 +6,11 @@ import textwrap
 
 import numpy as np
 
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Var, const, maximum
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tensorir.interpreter import run, unwritten
 
 Size = int | Var

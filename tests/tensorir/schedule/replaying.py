@@ -12,9 +12,9 @@ from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.scope import Scope
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tensorir.visitor import substitute
 from burnish.tests.native import aligned, call_native
 from burnish.tests.tensorir.interpreter import unwritten

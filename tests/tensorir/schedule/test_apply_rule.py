@@ -13,9 +13,9 @@ from burnish.support.errors import DecisionError, ScheduleError, ScheduleValueEr
 from burnish.support.structural import structural_equal
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule, Trace, apply_rule
 from burnish.tensorir.schedule.apply_rule import Pick, Picked, register_rule, rule_named
+from burnish.tensorir.text.parser import parse_func
 
 CPU = "llvm -mcpu=haswell"
 

@@ -10,7 +10,7 @@ import pytest
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import TensorIntrin
 from burnish.tensorir.schedule.cpu_intrins import SHIPPED
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.native import call_native
 from burnish.tests.tensorir.interpreter import run
 

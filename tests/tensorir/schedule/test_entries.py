@@ -8,10 +8,10 @@ import pytest
 
 from burnish.support.errors import InternalError
 from burnish.support.structural import assert_structural_equal
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.entries import Entry, entries
 from burnish.tensorir.schedule.queries import QueryMethods
+from burnish.tensorir.text.parser import parse_func
 from burnish.tuner.rules.registry import RULES
 
 ENTRIES = {e.name: e for e in entries()}

@@ -13,12 +13,12 @@ from burnish.support.target import Target
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.pipeline import lower_func
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule, foreign_memory, tensor_intrin
 from burnish.tensorir.schedule.tensor_intrin import TensorIntrin
 from burnish.tensorir.schedule.trace.handles import BlockRV
 from burnish.tensorir.stmt import Allocate
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tensorir.extern_programs import DOT, dot_intrin, product
 from burnish.tests.tensorir.schedule.programs import matmul
 from burnish.tuner.analytic import schedule_analytically

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from burnish.tensorir.analysis.affine import Bounds
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_expr
 from burnish.tensorir.schedule.match_tensor import TensorMatch
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_expr
 
 HEADER = """
 @T.prim_func

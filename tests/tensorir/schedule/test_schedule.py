@@ -14,7 +14,7 @@ from burnish.tensorir.analysis.paths import block_names
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import LoopRV, Schedule, Trace
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     blur,

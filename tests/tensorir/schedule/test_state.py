@@ -9,9 +9,9 @@ import pytest
 from burnish.support.errors import BlockNotFoundError, ScheduleError, ScheduleValueError
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import FunctionTable, Schedule
 from burnish.tensorir.stmt import Evaluate
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tensorir.schedule.programs import body, chain, linear_relu, matmul
 
 

@@ -5,8 +5,8 @@ import pytest
 import burnish
 from burnish.support.errors import ScheduleValueError
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import TensorIntrin, tensor_intrin
+from burnish.tensorir.text.parser import parse_func
 
 
 @pytest.fixture(autouse=True)

@@ -18,13 +18,13 @@ from burnish.support.errors import (
 )
 from burnish.support.node import walk
 from burnish.support.structural import assert_structural_equal
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.stages.loop_text import loop_text
 from burnish.tensorir.stages.stage_lowering import lower_stages
 from burnish.tensorir.stmt import Block
-from burnish.tensorir.verify import verify_func
-from burnish.tensorir.verify_bounds import verify_bounds
-from burnish.tensorir.verify_regions import verify_regions
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.bounds import verify_bounds
+from burnish.tensorir.verify.laws import verify_func
+from burnish.tensorir.verify.regions import verify_regions
 from burnish.tests.strategies.stages import PROGRAMS, Program, chain, random_schedule
 from burnish.tests.tensorir.interpreter import run
 

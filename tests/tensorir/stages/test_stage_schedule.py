@@ -8,7 +8,7 @@ import pytest
 from burnish import te
 from burnish.support.errors import NotReductionBlockError, ScheduleValueError
 from burnish.tensorir.stages.stage_lowering import lower_stages
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.strategies.stages import argmax, chain
 from burnish.tests.tensorir.interpreter import run
 

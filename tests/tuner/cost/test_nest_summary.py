@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tuner.programs import matmul
 from burnish.tests.tuner.spaces import doubled
 from burnish.tuner.cost.nest_summary import OPERATIONS, StoreLeaves, split_leaves, summarize

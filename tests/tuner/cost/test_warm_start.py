@@ -9,8 +9,8 @@ import pytest
 from burnish.support.errors import InternalError
 from burnish.support.host import resolve
 from burnish.support.target import Target
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.programs import forged, matmul, tiled
 from burnish.tuner.cost.cost_model import LearnedModel
 from burnish.tuner.cost.features import Machine

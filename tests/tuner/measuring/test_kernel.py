@@ -7,7 +7,7 @@ import pytest
 from burnish.support.errors import CodegenError
 from burnish.support.host import native_target
 from burnish.tensorir.lowering import lower_func
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tuner.programs import matmul
 from burnish.tuner.measuring.kernel import describe_kernel
 

@@ -14,8 +14,8 @@ from burnish.support.errors import BuildError, WorkerFailed
 from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.programs import matmul, tiled, unbuildable, wrong
 from burnish.tuner.measuring import measure
 from burnish.tuner.measuring.measure import (

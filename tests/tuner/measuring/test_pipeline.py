@@ -13,8 +13,8 @@ from burnish.support.errors import BuildError, TuningError, WorkerDied
 from burnish.support.host import resolve
 from burnish.support.target import Target
 from burnish.support.worker_pool import WorkerPool
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.programs import InlineExecutor, is_gone, matmul, tiled
 from burnish.tuner.measuring import pipeline
 from burnish.tuner.measuring.cpus import CpuPlan

@@ -12,7 +12,7 @@ import pytest
 from burnish import te
 from burnish.support.errors import BuildError
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tuner.programs import matmul
 from burnish.tuner.measuring.reference import (
     Reference,

@@ -6,7 +6,7 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir.expr import Var
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tuner.programs import matmul
 from burnish.tuner.measuring.roofline import Peaks, bytes_of, measure_peaks, roofline_seconds
 from burnish.tuner.task import TuneTask

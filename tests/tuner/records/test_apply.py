@@ -14,8 +14,8 @@ from burnish.support.errors import InternalError, ScheduleError, TuningError
 from burnish.support.structural import structural_equal, structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.programs import HERE, forged, matmul, record, tiled
 from burnish.tuner.records.apply import (
     adopt,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from burnish.support.errors import TuningError
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.programs import matmul
 from burnish.tuner.records import database
 from burnish.tuner.records.database import TuningDatabase, TuningRecord, signature

@@ -13,11 +13,11 @@ from burnish.support.host import native_target
 from burnish.support.structural import structural_hash
 from burnish.support.target import Target
 from burnish.tensorir.codegen import emit_object
-from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering import lower_func
 from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
 from burnish.tests.native import call_native
 from burnish.tuner.analytic import apply_rules
 from burnish.tuner.rules.registry import RULES

@@ -13,11 +13,11 @@ from torch.nn import functional as F
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.arith import Analyzer
-from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering import lower_func
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.te.compute import create_prim_func, placeholder
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import (
     HASWELL,

@@ -8,9 +8,9 @@ import pytest
 from burnish.support.errors import ScheduleError
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te.compute import Tensor
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.rules.checking import (
     HASWELL,
     SKYLAKE,

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tests.graphir import window_reference
 from burnish.tests.tuner.rules.checking import (
     HASWELL,

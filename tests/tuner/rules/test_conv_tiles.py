@@ -12,8 +12,8 @@ from burnish.support.dtype import bfloat16_bits
 from burnish.support.host import native_target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.tile_nests import TILE_REGISTERS
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import pack_array, parse_index_map
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.graphir import window_reference
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import scheduled

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import create_prim_func, placeholder
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tests.graphir import window_reference
 from burnish.tests.tuner.rules.checking import (
     SKYLAKE,

@@ -9,8 +9,8 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tests.assembly import (
     innermost_loops,
     kernel_lines,

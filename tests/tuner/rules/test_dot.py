@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from burnish.tensorir import operators as op
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import (
     SKYLAKE,

@@ -11,10 +11,10 @@ import pytest
 from burnish.support.node import walk
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.stmt import For
+from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.native import call_native, lower
 from burnish.tests.steps import steps_in_vectors, steps_of
 from burnish.tests.tuner.rules.checking import (

@@ -7,11 +7,11 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import pack_array, parse_index_map
+from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
+from burnish.tensorir.text.printer import print_func
 from burnish.tests import assembly
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import scheduled

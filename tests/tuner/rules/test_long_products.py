@@ -12,7 +12,7 @@ import torch
 from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import Shape, Workload, scheduled
 

@@ -9,7 +9,7 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.assembly import innermost_loops, kernel_lines, read_lines, stack_stores
 from burnish.tests.native import call_native, lower
 from burnish.tests.tuner.rules.checking import (

@@ -11,10 +11,10 @@ import pytest
 
 from burnish.support.node import walk
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor
 from burnish.tensorir.expr import BufferLoad
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.stmt import BlockRealize, For
+from burnish.tensorir.te.compute import Tensor
 from burnish.tests.steps import steps_in_vectors, steps_of
 from burnish.tests.tuner.rules.checking import (
     SKYLAKE,

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
 from burnish.tests.assembly import innermost_loops, kernel_lines, operations, spills
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Workload, scheduled

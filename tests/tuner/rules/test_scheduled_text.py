@@ -20,9 +20,9 @@ import pytest
 from burnish.support.errors import ScheduleError
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te.compute import Tensor
 from burnish.tests.conftest import golden_path
 from burnish.tests.tuner.rules import (
     test_attention,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.te.compute import Tensor
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Workload, check_rule, scheduled
 
 Build = Callable[..., Tensor]

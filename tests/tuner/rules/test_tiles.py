@@ -13,13 +13,13 @@ from burnish.support.host import native_target, resolve
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.codegen.object import emit_object
-from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.lowering.pipeline import lower_func
 from burnish.tensorir.lowering.tile_nests import TILE_REGISTERS
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import pack_array, parse_index_map
+from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import rules_of, scheduled
 

@@ -9,7 +9,7 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor
+from burnish.tensorir.te.compute import Tensor
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import (
     HASWELL,

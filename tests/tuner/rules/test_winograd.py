@@ -13,7 +13,6 @@ from burnish.graphir.passes.select_winograd import SelectWinograd, Shape
 from burnish.support.host import native_target
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.operators.winograd import (
     SIZES,
@@ -24,6 +23,7 @@ from burnish.tensorir.operators.winograd import (
     transforms,
 )
 from burnish.tensorir.schedule import pack_array, parse_index_map
+from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
 from burnish.tests import assembly
 from burnish.tests.graphir import window_reference
 from burnish.tests.native import call_native

@@ -8,9 +8,9 @@ import pytest
 from burnish.support.host import native_target
 from burnish.support.structural import structural_hash
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te.compute import Tensor
 from burnish.tests.strategies.schedules import CORPUS
 from burnish.tests.tuner.rules.checking import Workload
 from burnish.tuner.analytic import schedule_analytically

@@ -10,8 +10,8 @@ import pytest
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.expr import IntImm
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Shape, Workload, scheduled
 from burnish.tuner.rules.matmul import match
 from burnish.tuner.tiling.blocking import (

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm, Var, floordiv
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tuner.tiling.borders import Axis, image_of, offset_of, padded_axis
 from burnish.tuner.workload import block_named
 

@@ -9,9 +9,9 @@ import numpy as np
 from burnish import te
 from burnish.support.node import walk
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor
 from burnish.tensorir.expr import Call
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te.compute import Tensor
 from burnish.tests.tuner.rules.checking import Shape, Workload
 from burnish.tuner.tiling.inline import MOST_NODES, inline_elementwise, is_move
 from burnish.tuner.workload import blocks_in_order

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor, create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Workload
 from burnish.tuner.tiling.lanes import lanes_of, up_to_power, vectorize_loop, width_for
 from burnish.tuner.workload import blocks_in_order

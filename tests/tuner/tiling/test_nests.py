@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor
+from burnish.tensorir.te.compute import Tensor
 from burnish.tests.tuner.rules.checking import Shape, Workload
 from burnish.tuner.tiling.nests import common_nests, nest_of, spatial_axes
 from burnish.tuner.workload import blocks_in_order

@@ -8,8 +8,8 @@ import pytest
 from burnish.tensorir import operators as op
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Shape, Workload, scheduled
 from burnish.tuner.rules.matmul import match
 from burnish.tuner.tiling.panels import is_layout_free, pack_columns, wants_packing

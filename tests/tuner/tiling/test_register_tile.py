@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm, Var
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule, TensorIntrin
+from burnish.tensorir.te.compute import create_prim_func, placeholder
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 from burnish.tuner.tiling.register_tile import Instruction, RegisterTile, row_parts, tile_parts
 from burnish.tuner.tiling.tiles import outlets

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor, compute, create_prim_func, placeholder
 from burnish.tensorir.expr import BufferLoad, Expr, Select, const, maximum
-from burnish.tensorir.printer import print_func
+from burnish.tensorir.te.compute import Tensor, compute, create_prim_func, placeholder
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.native import lower
 from burnish.tests.tuner.rules.checking import SKYLAKE, Workload, check_rule, scheduled
 from burnish.tuner.tiling.seams import pieces_of

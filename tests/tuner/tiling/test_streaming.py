@@ -8,8 +8,8 @@ import pytest
 from burnish.support.host import resolve
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import Tensor
-from burnish.tensorir.parser import parse_func
+from burnish.tensorir.te.compute import Tensor
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.assembly import innermost_loops, kernel_lines, operations
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import Workload, scheduled

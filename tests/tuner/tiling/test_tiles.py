@@ -7,9 +7,9 @@ import pytest
 
 from burnish.support.target import Target
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import SKYLAKE, Workload, check_rule, scheduled
 from burnish.tests.tuner.rules.test_matmul import layer

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from burnish.tensorir import operators as op
-from burnish.tensorir.compute import create_prim_func, placeholder
 from burnish.tensorir.function import PrimFunc
+from burnish.tensorir.te.compute import create_prim_func, placeholder
 from burnish.tuner.tiling.window_match import match_row_window, match_window
 
 CONV: dict[str, Any] = {"strides": [1, 1], "padding": [1] * 4, "dilation": [1, 1]}

@@ -12,12 +12,12 @@ from burnish.support.errors import (
     ScheduleError,
     ScheduleValueError,
 )
-from burnish.tensorir import compute as te
-from burnish.tensorir.compute import Tensor
 from burnish.tensorir.expr import Expr, Var, const, maximum, minimum
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.te.compute import Tensor
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 from burnish.tests.tensorir.schedule.programs import assert_same, body, linear_relu
 from burnish.tests.tensorir.schedule.replaying import assert_replays, assert_same_natively

@@ -13,10 +13,10 @@ from burnish.support.errors import (
 from burnish.tensorir.lowering.compact_buffers import compact_buffers
 from burnish.tensorir.lowering.lower_blocks import lower_blocks
 from burnish.tensorir.lowering.simplify_loops import simplify_loops
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.trace.trace import Trace
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
 from burnish.tests.tensorir.schedule.programs import assert_same, body, chain
 
 

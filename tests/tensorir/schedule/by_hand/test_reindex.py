@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError, LayoutError, ScheduleValueError
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Expr, Var, const, logical_and
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import call_intrin
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     body,

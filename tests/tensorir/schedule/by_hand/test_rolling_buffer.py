@@ -14,13 +14,13 @@ from burnish.support.errors import (
     NotCompleteBlockError,
     ScheduleError,
 )
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import IntImm, Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.stmt import Block
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.native import call_native, load_native, lower
 from burnish.tests.tensorir.interpreter import Interpreter, unwritten
 from burnish.tests.tensorir.schedule.programs import assert_same, blur, body, chain

@@ -11,8 +11,8 @@ from burnish.support.structural import (
     structural_equal,
     structural_hash,
 )
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import body, chain
 
 

@@ -17,12 +17,12 @@ from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.analysis.paths import block_names
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.primitives.blockize import blockize
 from burnish.tensorir.stmt import For
-from burnish.tensorir.verify import verify_func
-from burnish.tensorir.verify_regions import verify_regions
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
+from burnish.tensorir.verify.regions import verify_regions
 from burnish.tests.native import call_native
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,

@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError, LayoutError, ScheduleValueError
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Expr, Var, const, logical_and, maximum, minimum
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import call_intrin
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.verify import verify_func
-from burnish.tensorir.verify_regions import verify_regions
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
+from burnish.tensorir.verify.regions import verify_regions
 from burnish.tests.tensorir.schedule.programs import assert_same, body, chain, linear_relu
 from burnish.tests.tensorir.schedule.replaying import assert_replays, assert_same_natively
 

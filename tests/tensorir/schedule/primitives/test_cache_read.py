@@ -4,8 +4,8 @@ import pytest
 
 from burnish.support.errors import DependenceError
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     blur,

@@ -4,10 +4,10 @@ import pytest
 
 from burnish.support.errors import DependenceError
 from burnish.support.structural import assert_structural_equal
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te import compute as te
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     body,

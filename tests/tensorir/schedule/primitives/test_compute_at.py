@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError, NotAncestorError, ScheduleValueError
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import (
     COPY_B,
     assert_same,

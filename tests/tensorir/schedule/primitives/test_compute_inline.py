@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError, NotCompleteBlockError
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Let, Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.verify import verify_func
-from burnish.tensorir.verify_regions import verify_regions
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
+from burnish.tensorir.verify.regions import verify_regions
 from burnish.tests.tensorir.schedule.programs import (
     B_OF_A,
     REWRITTEN,

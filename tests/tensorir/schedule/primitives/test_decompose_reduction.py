@@ -5,10 +5,10 @@ import pytest
 
 from burnish.support.errors import DependenceError, NotAncestorError, NotReductionBlockError
 from burnish.support.structural import assert_structural_equal
-from burnish.tensorir import compute as te
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,

@@ -5,9 +5,9 @@ import pytest
 from burnish.support.errors import DependenceError, NotAncestorError, ScheduleValueError
 from burnish.support.target import Target
 from burnish.tensorir.lowering import lower_func
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.primitives.fuse import fuse
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import assert_same, body, chain, matmul, program
 from burnish.tests.tensorir.schedule.replaying import assert_same_natively
 

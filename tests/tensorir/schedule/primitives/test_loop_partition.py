@@ -5,9 +5,9 @@ import pytest
 from burnish.support.errors import DependenceError, LoopKindError, ScheduleValueError
 from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.expr import Var
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.tensorir.schedule.programs import assert_same, blur, body, chain, matmul
 
 

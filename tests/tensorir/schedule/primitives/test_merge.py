@@ -9,12 +9,12 @@ from burnish.support.errors import (
     NotAncestorError,
     ScheduleValueError,
 )
-from burnish.tensorir import compute as te
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.intrinsics import call_intrin
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.trace.trace import Trace
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     blur,

@@ -8,14 +8,14 @@ from burnish.support.errors import (
     NotReductionBlockError,
     ScheduleValueError,
 )
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import cast
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.verify import verify_func
-from burnish.tensorir.verify_bounds import verify_bounds
-from burnish.tensorir.verify_regions import verify_regions
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.bounds import verify_bounds
+from burnish.tensorir.verify.laws import verify_func
+from burnish.tensorir.verify.regions import verify_regions
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     body,

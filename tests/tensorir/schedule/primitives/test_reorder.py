@@ -8,8 +8,8 @@ from burnish.support.errors import (
     NotAncestorError,
     ScheduleValueError,
 )
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import assert_same, body, chain, matmul, program
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from burnish.support.errors import ScheduleValueError
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.tensorir.schedule.programs import assert_same, body, matmul
 from burnish.tests.tensorir.schedule.replaying import assert_replays
 

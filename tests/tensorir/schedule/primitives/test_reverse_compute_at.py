@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError
-from burnish.tensorir import compute as te
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.verify import verify_func
-from burnish.tensorir.verify_bounds import verify_bounds
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.bounds import verify_bounds
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.tensorir.schedule.programs import (
     COPY_B,
     assert_same,

@@ -8,12 +8,12 @@ import pytest
 import burnish
 from burnish.support.errors import DependenceError, NotReductionBlockError, ScheduleValueError
 from burnish.support.node import walk
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Var, const
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.stmt import Block
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import assert_same, body, program, row_sum, summed
 from burnish.tests.tensorir.schedule.replaying import assert_replays
 

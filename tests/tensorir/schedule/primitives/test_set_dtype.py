@@ -9,12 +9,12 @@ import pytest
 
 from burnish.support.dtype import DType
 from burnish.support.errors import ScheduleValueError
-from burnish.tensorir import compute as te
 from burnish.tensorir.analysis.paths import all_buffers
 from burnish.tensorir.expr import cast, const
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.primitives.set_dtype import holds
+from burnish.tensorir.te import compute as te
 from burnish.tests.native import call_native
 from burnish.tests.tensorir.schedule.programs import assert_same, chain
 from burnish.tests.tensorir.schedule.replaying import assert_replays

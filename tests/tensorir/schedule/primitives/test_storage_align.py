@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from burnish.support.errors import ScheduleValueError
-from burnish.tensorir import compute as te
 from burnish.tensorir.expr import Var
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.te import compute as te
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.native import call_native, lower
 from burnish.tests.tensorir.schedule.programs import assert_same, chain, matmul
 from burnish.tests.tensorir.schedule.replaying import assert_replays

@@ -11,11 +11,11 @@ from burnish.support.errors import (
 )
 from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_func
 from burnish.tensorir.schedule import Schedule, TensorIntrin, tensor_intrin
-from burnish.tensorir.verify import verify_func
-from burnish.tensorir.verify_regions import verify_regions
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_func
+from burnish.tensorir.verify.laws import verify_func
+from burnish.tensorir.verify.regions import verify_regions
 from burnish.tests.native import call_native
 from burnish.tests.tensorir.schedule.programs import assert_same, body, matmul
 from burnish.tests.tensorir.schedule.replaying import assert_replays

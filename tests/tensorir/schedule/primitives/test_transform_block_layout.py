@@ -13,9 +13,9 @@ from burnish.support.errors import (
     ScheduleValueError,
 )
 from burnish.tensorir.expr import Expr, Var
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.native import call_native
 from burnish.tests.tensorir.schedule.programs import assert_same, body, chain, matmul, program
 from burnish.tests.tensorir.schedule.replaying import assert_replays

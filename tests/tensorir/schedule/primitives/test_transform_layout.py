@@ -12,10 +12,10 @@ from burnish.support.structural import assert_structural_equal
 from burnish.tensorir.arith import IndexMap
 from burnish.tensorir.expr import cast, const
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
-from burnish.tensorir.printer import print_expr
 from burnish.tensorir.schedule import Schedule, Trace
-from burnish.tensorir.verify import verify_func
+from burnish.tensorir.text.parser import parse_func
+from burnish.tensorir.text.printer import print_expr
+from burnish.tensorir.verify.laws import verify_func
 from burnish.tests.tensorir.schedule.programs import (
     assert_same,
     body,

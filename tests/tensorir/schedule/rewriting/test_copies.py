@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from burnish.support.errors import DependenceError, ScheduleValueError
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import assert_same, chain, matmul, program
 
 

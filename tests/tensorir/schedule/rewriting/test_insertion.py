@@ -7,7 +7,6 @@ from burnish.tensorir.analysis.paths import find_block, realize_of, scope_path
 from burnish.tensorir.buffer import make_buffer
 from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.function import PrimFunc
-from burnish.tensorir.parser import parse_func
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.rewriting.insertion import (
     Place,
@@ -20,6 +19,7 @@ from burnish.tensorir.schedule.rewriting.insertion import (
     shared_place,
 )
 from burnish.tensorir.stmt import Block, Evaluate, For, LetStmt
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tensorir.schedule.programs import blur, body, chain, program
 
 

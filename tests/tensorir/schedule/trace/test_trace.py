@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from burnish.support.errors import BlockNotFoundError, ScheduleValueError, TraceError
 from burnish.support.structural import assert_structural_equal
-from burnish.tensorir import compute as te
 from burnish.tensorir.analysis.affine import Bounds
 from burnish.tensorir.arith import IndexMap
 from burnish.tensorir.expr import Expr, Var, const, minimum
@@ -23,6 +22,7 @@ from burnish.tensorir.schedule import (
     index_map_text,
     parse_index_map,
 )
+from burnish.tensorir.te import compute as te
 from burnish.tests.tensorir.schedule.programs import assert_same, body, chain, linear_relu, matmul
 
 

@@ -1,0 +1,1 @@
+"""Modules as Python text: printed, and read back."""

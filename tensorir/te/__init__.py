@@ -1,0 +1,1 @@
+"""Tensor expressions: definitions of tensors, and the PrimFuncs that are made of them."""

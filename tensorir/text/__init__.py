@@ -1,0 +1,1 @@
+"""PrimFuncs as Python text: printed, and read back."""
