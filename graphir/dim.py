@@ -245,15 +245,32 @@ def _assign(found: dict[Var, Expr], var: Var, dim: Expr) -> None:
 
 
 def _match(found: dict[Var, Expr], pattern: Expr, dim: Expr) -> None:
-    """Match node by node; what does not match is left to the final comparison."""
+    """Match node by node, and sums of as many terms term by term, however they are nested; what
+    does not match is left to the final comparison."""
     if isinstance(pattern, Var):
         found.setdefault(pattern, dim)
+    elif isinstance(pattern, Add) and len(terms := _terms(pattern)) == len(_terms(dim)):
+        for own, other in zip(terms, _terms(dim), strict=True):
+            _match(found, own, other)
     elif isinstance(pattern, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max)) and type(
         pattern
     ) is type(dim):
         assert isinstance(dim, (Add, Sub, Mul, FloorDiv, FloorMod, Min, Max))
         _match(found, pattern.a, dim.a)
         _match(found, pattern.b, dim.b)
+
+
+def _terms(dim: Expr) -> list[Expr]:
+    """What a sum adds up, from left to right."""
+    found: list[Expr] = []
+    open_ = [dim]
+    while open_:
+        part = open_.pop()
+        if isinstance(part, Add):
+            open_ += [part.b, part.a]
+        else:
+            found.append(part)
+    return found
 
 
 _REBUILD: dict[type[Expr], Callable[[Expr, Expr], Expr]] = {

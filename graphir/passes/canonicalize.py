@@ -6,10 +6,11 @@ It removes what costs nothing to decide and never changes a value; it does not e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...support.passes import Pass
+from ...tensorir.expr import IntImm
 from ..expr import (
     Atom,
     Binding,
@@ -152,8 +153,38 @@ def _same_type(owner: _Canonicalizer, call: Call) -> Value:
     return call.args[0] if types_equal(type_of(call.args[0]), type_of(call)) else call
 
 
+MOST_NAMED_PARTS = 8
+"""The most parts of symbolic sizes that one ``concat`` keeps. Where a part begins is a sum of all
+sizes before it, so the work on a kernel grows with the square of their number, and each of its
+elements asks every part in turn."""
+
+
 def _concat(owner: _Canonicalizer, call: Call) -> Value:
-    return call.args[0] if len(call.args) == 1 else call
+    """Of one part it is the part. Of many with symbolic sizes it is one of neighbours joined, as
+    equal in number as they come: they share kernels."""
+    parts = list(call.args)
+    if len(parts) == 1:
+        return parts[0]
+    axis = int(attr(call, "axis"))
+    while _named(parts, axis) > MOST_NAMED_PARTS:
+        groups = -(-len(parts) // MOST_NAMED_PARTS)
+        each = -(-len(parts) // groups)
+        parts = [_joined(owner, parts[i : i + each], call) for i in range(0, len(parts), each)]
+    if len(parts) == len(call.args):
+        return call
+    return Call("concat", tuple(parts), call.attrs).with_span(call.span)
+
+
+def _named(parts: Sequence[Atom], axis: int) -> int:
+    """How many parts have a size along the axis that is no number."""
+    kinds = [type_of(p) for p in parts]
+    return sum(isinstance(k, TensorType) and not isinstance(k.shape[axis], IntImm) for k in kinds)
+
+
+def _joined(owner: _Canonicalizer, parts: Sequence[Atom], call: Call) -> Atom:
+    if len(parts) == 1:
+        return parts[0]
+    return owner.builder.emit(Call("concat", tuple(parts), call.attrs).with_span(call.span))
 
 
 def _strided_slice(owner: _Canonicalizer, call: Call) -> Value:

@@ -230,6 +230,7 @@ class _Planner:
     def __init__(self, graph: DataflowGraph, module: IRModule, options: FuseOps) -> None:
         self.graph, self.options = graph, options
         self.patterns = [_pattern(b, module) for b in graph.bindings]
+        self.own = [_own_cost(b, module) for b in graph.bindings]
         self.symbols = [_symbols([b.var]) for b in graph.bindings]
         count = len(graph.bindings)
         self.group = [1 << i for i in range(count)]
@@ -329,13 +330,13 @@ class _Planner:
 
     def _inlined_cost(self, members: Sequence[int]) -> int:
         """The operations of the last member's expression with every light producer inlined into
-        it."""
+        it. Those of a ``concat`` are the sizes that it adds up to find where each part begins."""
         inside = set(members)
         cost: dict[int, int] = {}
         for i in members:
             value = self.graph.bindings[i].value
             assert isinstance(value, CallDPS)
-            total = 1
+            total = self.own[i]
             for atom in value.args:
                 producer = next(
                     (p for p in self.graph.producers[i] if self.graph.bindings[p].var is atom), None
@@ -360,6 +361,14 @@ def _pattern(binding: Binding, module: IRModule) -> str | None:
         return None
     pattern = func.attr("op_pattern")
     return None if pattern in (None, "opaque") else str(pattern)
+
+
+def _own_cost(binding: Binding, module: IRModule) -> int:
+    call = binding.value
+    if not isinstance(call, CallDPS) or _operator(module, binding) != "concat":
+        return 1
+    named = sum(bool(_symbols([a])) for a in call.args)
+    return max(1, named * (named - 1) // 2)
 
 
 def _bits(mask: int) -> Iterator[int]:

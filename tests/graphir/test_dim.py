@@ -165,6 +165,12 @@ def test_dims_are_solved_by_matching() -> None:
     assert print_dim(solve_dims((k * 2 + 1,), (dim("(m + n) * 2 + 1"),))[k]) == "m + n"
 
 
+def test_sums_are_solved_however_they_are_nested() -> None:
+    k, p, q = Var("k"), Var("p"), Var("q")
+    found = solve_dims((k + (p + q),), (dim("m + 1 + n * 2"),))
+    assert [print_dim(found[v]) for v in (k, p, q)] == ["m", "1", "n * 2"]
+
+
 @pytest.mark.parametrize(
     ("pattern", "actual", "message"),
     [

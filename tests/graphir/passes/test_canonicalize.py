@@ -97,6 +97,21 @@ RULES = [
     ),
     ("a concat of one", ["a = R.concat(x)", "y = R.relu(a)", "y"], ["y = R.relu(x)", "y"]),
     (
+        "many named parts are joined by groups",
+        [f"y = R.concat({', '.join(['x'] * 10)}, axis=1)", "y"],
+        [
+            "a = R.concat(x, x, x, x, x, axis=1)",
+            "b = R.concat(x, x, x, x, x, axis=1)",
+            "y = R.concat(a, b, axis=1)",
+            "y",
+        ],
+    ),
+    (
+        "many parts of numbers are one join",
+        [f"y = R.concat({', '.join(['w'] * 10)})", "y"],
+        None,
+    ),
+    (
         "a slice of everything",
         ["a = R.strided_slice(w, axes=[0], begin=[0], end=[None])", "y = R.relu(a)", "y"],
         ["y = R.relu(w)", "y"],

@@ -13,6 +13,7 @@ from burnish.graphir.expr import CallDPS
 from burnish.graphir.module import IRModule
 from burnish.graphir.passes.annotate_pattern import AnnotatePattern
 from burnish.graphir.passes.bind_params import BindParams
+from burnish.graphir.passes.canonicalize import Canonicalize
 from burnish.graphir.passes.fuse_ops import FuseOps
 from burnish.graphir.passes.fuse_prim_funcs import FusePrimFuncs
 from burnish.graphir.passes.legalize import LegalizeOps
@@ -296,6 +297,25 @@ def test_dims_in_a_relation_keep_it(dim: str) -> None:
         "(m + m, 3)",
         "(b * t * 2, 3)",
     )
+
+
+def test_no_kernel_joins_all_of_many_named_parts() -> None:
+    """The work on a kernel grows with the square of their number."""
+    params = ", ".join(f'x{i}: R.Tensor(("n{i}", 4))' for i in range(48))
+    parts = ", ".join(f"R.exp(x{i})" for i in range(48))
+    text = f"""
+@R.function
+def main({params}):
+    with R.dataflow():
+        y = R.relu(R.concat({parts}))
+        R.output(y)
+    return y
+"""
+    module = fused(Canonicalize()(parse_module(text)).script())
+    names = kernels(module)
+    made = verify_module(FusePrimFuncs()(module)).prim_funcs
+    assert max(len(made[name].params) for name in names) <= 32
+    assert len(set(names)) < len(names)
 
 
 def test_a_compound_dim_is_one_dim_of_the_kernel() -> None:
