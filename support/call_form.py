@@ -90,7 +90,8 @@ class CallForm:
     @property
     def is_tuple(self) -> bool:
         """The result is a tuple of bare tensors."""
-        return isinstance(self.result, dict) and set(self.result.get("tuple", [0])) == {TENSOR}
+        parts = self.result.get("tuple") if isinstance(self.result, dict) else None
+        return bool(parts) and all(part == TENSOR for part in parts)
 
     # -- calls -----------------------------------------------------------------------------------
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -203,6 +203,21 @@ def test_dicts_of_other_classes_come_back_as_records(tmp_path: Path) -> None:
     assert not hasattr(found, "logits")
 
 
+class _Logits(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> Any:
+        return x + 1, None, (x - 1,)
+
+
+def test_results_with_more_than_tensors_in_them_come_back(tmp_path: Path) -> None:
+    x = torch.ones(2, 3)
+    compiled = burnish.compile(_Logits(), (x,))
+    loaded = burnish.load(compiled.save(tmp_path / "m.burnish").path)
+    first, nothing, (last,) = loaded(x)
+    assert nothing is None
+    assert torch.equal(first, x + 1)
+    assert torch.equal(last, x - 1)
+
+
 def test_the_same_model_is_the_same_file(small: Any, tmp_path: Path) -> None:
     compiled, *_ = small
     targets = ["x86-64", "native"]

@@ -69,6 +69,13 @@ def test_plain_forms() -> None:
     assert one.unflatten([1]) == 1
 
 
+@pytest.mark.parametrize("other", [{"value": None}, {"list": [TENSOR]}, {"tuple": []}])
+def test_a_tuple_of_a_tensor_and_of_something_else(other: Any) -> None:
+    form = CallForm(("x",), (TENSOR,), {"tuple": [TENSOR, other]})
+    assert not form.is_tuple
+    assert form.unflatten([7, 8])[0] == 7
+
+
 def test_sizes_outside_of_a_range() -> None:
     form = CallForm(("x",), (TENSOR,), TENSOR, (SizeRange("n", 0, 1, 2, 8),))
     x = SimpleNamespace(shape=(4, 9))
