@@ -17,8 +17,9 @@
                              int64_t extent, int64_t grain);
 
 ``launch`` splits ``[0, extent)`` into contiguous ranges of at least ``grain`` iterations, calls
-``body`` on each with the index of the thread that runs it (0 .. threads-1), and returns when all
-are done. With ``threads == 1`` a kernel calls the body itself and never launches.
+``body`` on each with the index of the thread that runs it (0 .. threads-1), which may be any and
+may run several, and returns when all are done. With ``threads == 1`` a kernel calls the body itself
+and never launches.
 
 ``cancel`` is 0. A caller that changes it asks the kernel to return soon, with its outputs
 undefined: a segment looks at it between its kernels, and a kernel that may run for long between

@@ -10,24 +10,35 @@ first one loaded serves the process (``vm.parallel``).
 
 How it works
 ------------
-A *ticket* is ``generation << 12 | parts``. The caller writes the job, then publishes a new ticket;
-worker i takes part i if ``i < parts`` and never looks at the job otherwise, so that the job may be
-rewritten as soon as ``pending``, the number of parts still running, is zero. The caller runs part
-0.
+A launch cuts its range into *parts*, one a thread, and each part into ``turns`` chunks of equal
+length; there is one turn where the parts are short. A thread takes the chunks of its own part one
+by one, in their order, so that what a thread worked on in one launch is what it works on in the
+next. Then it takes what others have left: a thread that the system has set aside, that has not
+woken yet or that runs on a slower core keeps the rest waiting for a chunk and not for a part (work
+stealing: Blumofe and Leiserson, 1999).
 
-    caller                                       worker i
-    job = ...; pending = parts - 1               spin on ticket for some 50 us
+A *ticket* is ``generation << 16 | turns << 12 | parts``, where parts of 2^12 and more do not exist.
+The caller writes the job, then publishes a new ticket. A part's *mark* is ``generation << 8 |
+chunks taken``; nobody clears it, for a mark of an older generation is one of no chunks. Taking is
+one compare-and-swap of the mark. The job may be read by who has taken a chunk of its generation:
+it is rewritten only when all chunks are done: ``pending`` is the number of those that no worker has
+done. Who comes late finds marks that are used up, or newer, and has looked at nothing else.
+
+    caller                                       worker i < parts
+    job = ...; pending = parts * turns           spin on ticket for some 50 us
     ticket = new                                 asleep = 1; if ticket is still old: futex wait
-    for i in parts: if asleep[i]: wake it        run part i
-    run part 0                                   if --pending == 0 and the caller waits: wake it
-    spin on pending, then waiting = 1, futex wait
+    for i in parts: if asleep[i]: wake it        run the chunks of part i
+    run the chunks of part 0                     pending -= them; if the caller waits: wake it
+    run chunks of other parts                    if turns > 1: run chunks of other parts,
+    until pending is what the caller has run,      pending -= 1 after each, until the ticket is new
+      spin, then waiting = 1, futex wait
 
 Both hand-overs have the shape "write mine, then read yours" with sequentially consistent accesses,
 so that one side always sees the other and no wake-up is lost. Workers are started by the first
 launch that wants them, with all signals blocked and without flush-to-zero. A launch while another
 one runs, be it nested in a body or from another thread, runs its whole range in the calling thread
-as thread 0. The split depends on extent, grain and the number of threads alone. A pool does not
-survive a fork: the child makes its own.
+as thread 0. Where chunks begin and end depends on extent, grain and the number of threads alone;
+which thread runs one does not. A pool does not survive a fork: the child makes its own.
 """
 
 from __future__ import annotations
@@ -50,14 +61,24 @@ SYMBOLS = (CREATE, LAUNCH, DESTROY, ABI_SYMBOL)
 I32, I64, PTR, VOID = ir.IntType(32), ir.IntType(64), ir.PointerType(), ir.VoidType()
 BODY = ir.FunctionType(VOID, [PTR, I64, I64, I64]).as_pointer()
 
-_PARTS_BITS = 12
+_PARTS_BITS, _TURNS_BITS, _MARK_BITS = 12, 4, 8
+_MOST_TURNS = 8
+"""Chunks of a part, where they are long enough: as many as a delay of one of them is shared by."""
 _LINE = 64
+_CHUNK_GRAINS = 4
+"""The fewest grains of a chunk that is not a whole part: what a chunk costs, with memory that may
+be in the cache of another core, is little beside that."""
 # The pool record: offsets in bytes, what different threads write on lines of their own.
 _CAPACITY, _STARTED, _BUSY, _STOP = 0, 8, 16, 20
 _TICKET = 1 * _LINE
 _PENDING, _WAITING = 2 * _LINE, 2 * _LINE + 4
-_BODY, _CONTEXT, _EXTENT, _PARTS = (3 * _LINE + 8 * i for i in range(4))
+_BODY, _CONTEXT, _EXTENT, _CHUNKS = (3 * _LINE + 8 * i for i in range(4))
 _SLOTS = 4 * _LINE
+"""One of two lines a thread: the worker's slot, and the mark of its part. The caller has the first,
+of which only the mark is used."""
+_MARK = _LINE
+_MOMENT = 6
+"""The shift of 50 us to the microsecond that a caller waits before it helps."""
 # A worker's slot.
 _THREAD, _POOL, _INDEX, _SEEN, _ASLEEP = 0, 8, 16, 24, 32
 # The Runtime record of the ABI.
@@ -238,14 +259,18 @@ class _Code:
         self.b.branch(head)
         self.b.position_at_end(done)
 
-    def spin(self, news: Callable[[], ir.Value], found: ir.Block) -> None:
-        """Go to ``found`` as soon as ``news()``; go on here after some 50 us without.
+    def spin(self, news: Callable[[], ir.Value], found: ir.Block, shift: int = 0) -> None:
+        """Go to ``found`` as soon as ``news()``; go on here after some 50 us without, or a
+        ``2**shift``-th of that.
 
         After an eighth of that the CPU is offered to others at every round: should the thread that
         is waited for stand in the same CPU's queue, it would otherwise not run before we sleep.
         """
         limit, start = self.machine.spin(self.b), self.machine.clock(self.b)
         patience = self.b.lshr(limit, ir.Constant(I64, 3))
+        if shift:
+            limit = self.b.lshr(limit, ir.Constant(I64, shift))
+            patience = limit
         with self.loop("spin") as (head, done):
             idle, again, offer = (
                 self.function.append_basic_block(f"spin.{n}") for n in ("idle", "again", "offer")
@@ -260,24 +285,114 @@ class _Code:
             self.b.position_at_end(offer)
             self.call("sched_yield", I32, [])
 
-    def run_part(self, pool: ir.Value, part: ir.Value) -> None:
-        """Call the job's body on range ``part``: the first ``extent % parts`` ranges are one
-        longer."""
+    def take(self, pool: ir.Value, part: ir.Value, ticket: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Take a chunk of a part in the generation of ``ticket``: whether there was one, and its
+        number in the job."""
+        b, mark_at = self.b, self.at(pool, _slot_offset(self.b, part))
+        mark_at = self.at(mark_at, _MARK)
+        generation = b.lshr(ticket, ir.Constant(I64, _PARTS_BITS + _TURNS_BITS))
+        turns = _turns(b, ticket)
+        fresh = b.shl(generation, ir.Constant(I64, _MARK_BITS))
+        failed, tried = (self.function.append_basic_block(f"take.{n}") for n in ("none", "tried"))
+        with self.loop("take") as (head, taken):
+            seen = b.load_atomic(mark_at, "seq_cst", 8, typ=I64)
+            # A mark of an older generation counts as one of this in which nothing is taken.
+            mark = b.select(b.icmp_unsigned("<", seen, fresh), fresh, seen)
+            some = b.icmp_unsigned("<", b.sub(mark, fresh), turns)
+            swap = self.function.append_basic_block("take.swap")
+            b.cbranch(some, swap, failed)
+            b.position_at_end(swap)
+            after = b.add(mark, ir.Constant(I64, 1))
+            done = b.extract_value(b.cmpxchg(mark_at, seen, after, "seq_cst"), 1)
+            b.cbranch(done, taken, head)
+        number = b.add(b.mul(part, turns), b.sub(mark, fresh))
+        b.branch(tried)
+        b.position_at_end(failed)
+        b.branch(tried)
+        b.position_at_end(tried)
+        found, chunk = b.phi(ir.IntType(1)), b.phi(I64)
+        for block, one, value in ((taken, 1, number), (failed, 0, ir.Constant(I64, 0))):
+            found.add_incoming(ir.Constant(ir.IntType(1), one), block)
+            chunk.add_incoming(value, block)
+        return found, chunk
+
+    def run_chunk(self, pool: ir.Value, chunk: ir.Value, thread: ir.Value) -> None:
+        """Call the job's body on a chunk: the first ``extent % chunks`` are one longer."""
         b = self.b
-        extent, parts = self.load(pool, _EXTENT, I64), self.load(pool, _PARTS, I64)
-        base, extra = b.udiv(extent, parts), b.urem(extent, parts)
-        begin = b.add(b.mul(part, base), _minimum(b, part, extra))
-        longer = b.zext(b.icmp_unsigned("<", part, extra), I64)
+        extent, chunks = self.load(pool, _EXTENT, I64), self.load(pool, _CHUNKS, I64)
+        base, extra = b.udiv(extent, chunks), b.urem(extent, chunks)
+        begin = b.add(b.mul(chunk, base), _minimum(b, chunk, extra))
+        longer = b.zext(b.icmp_unsigned("<", chunk, extra), I64)
         end = b.add(begin, b.add(base, longer))
         self.run_body(
-            self.load(pool, _BODY, BODY), self.load(pool, _CONTEXT, PTR), begin, end, part
+            self.load(pool, _BODY, BODY), self.load(pool, _CONTEXT, PTR), begin, end, thread
         )
+
+    def run_own(self, pool: ir.Value, own: ir.Value, ticket: ir.Value, done: ir.Value) -> None:
+        """Run the chunks of part ``own`` that nobody has taken, and leave their number in memory
+        at ``done``."""
+        b = self.b
+        b.store(ir.Constant(I64, 0), done)
+        with self.loop("own") as (head, finished):
+            run = self.function.append_basic_block("own.run")
+            found, chunk = self.take(pool, own, ticket)
+            b.cbranch(found, run, finished)
+            b.position_at_end(run)
+            self.run_chunk(pool, chunk, own)
+            self.add_to(done)
+            b.branch(head)
+
+    def help(
+        self,
+        pool: ir.Value,
+        own: ir.Value,
+        ticket: ir.Value,
+        is_over: Callable[[], ir.Value],
+        tell: Callable[[], None],
+    ) -> None:
+        """Run what the other parts have left, one part after the other, unless ``is_over()``;
+        ``tell()`` follows each chunk."""
+        b, one = self.b, ir.Constant(I64, 1)
+        parts = b.and_(ticket, ir.Constant(I64, (1 << _PARTS_BITS) - 1))
+        with self.count(one, parts) as (i, out):
+            look, run, on = (
+                self.function.append_basic_block(f"help.{n}") for n in ("", "run", "on")
+            )
+            b.cbranch(is_over(), out, look)
+            b.position_at_end(look)
+            other = b.add(own, i)
+            other = b.select(b.icmp_unsigned("<", other, parts), other, b.sub(other, parts))
+            found, chunk = self.take(pool, other, ticket)
+            b.cbranch(found, run, on)
+            b.position_at_end(run)
+            self.run_chunk(pool, chunk, own)
+            tell()
+            b.branch(look)
+            b.position_at_end(on)
+
+    def add_to(self, number: ir.Value) -> None:
+        self.b.store(self.b.add(self.b.load(number, typ=I64), ir.Constant(I64, 1)), number)
+
+    def report(self, pool: ir.Value, chunks: ir.Value) -> None:
+        """A worker says that so many chunks are done; the caller may wait for that."""
+        b, zero = self.b, ir.Constant(I32, 0)
+        number = b.trunc(chunks, I32)
+        with b.if_then(b.icmp_unsigned("!=", number, zero)):
+            b.atomic_rmw("sub", self.at(pool, _PENDING), number, "seq_cst")
+            waiting = self.atomic_load(pool, _WAITING, I32)
+            with b.if_then(b.icmp_unsigned("!=", waiting, zero)):
+                self.wake(self.at(pool, _PENDING))
 
     def run_body(
         self, body: ir.Value, context: ir.Value, begin: ir.Value, end: ir.Value, thread: ir.Value
     ) -> None:
         args = [context, begin, end, thread]
         self.b.call(body, args)
+
+
+def _turns(b: ir.IRBuilder, ticket: ir.Value) -> ir.Value:
+    shifted = b.lshr(ticket, ir.Constant(I64, _PARTS_BITS))
+    return b.and_(shifted, ir.Constant(I64, (1 << _TURNS_BITS) - 1))
 
 
 def _minimum(b: ir.IRBuilder, a: ir.Value, c: ir.Value) -> ir.Value:
@@ -307,7 +422,7 @@ class _Pool:
         """Zeroed memory, aligned to a cache line; null where there is none."""
         code = self._function(CREATE, PTR, [I64])
         b, capacity = code.b, code.function.args[0]
-        slots = b.mul(capacity, ir.Constant(I64, _LINE))
+        slots = b.mul(capacity, ir.Constant(I64, 2 * _LINE))
         size = b.add(slots, ir.Constant(I64, _SLOTS))
         pool = code.call("aligned_alloc", PTR, [ir.Constant(I64, _LINE), size])
         failed = b.icmp_unsigned("==", b.ptrtoint(pool, I64), ir.Constant(I64, 0))
@@ -323,7 +438,7 @@ class _Pool:
         b, slot = code.b, code.function.args[0]
         self.machine.reset_float_mode(b)
         pool, index = code.load(slot, _POOL, PTR), code.load(slot, _INDEX, I64)
-        seen = b.alloca(I64)
+        seen, done = b.alloca(I64), b.alloca(I64)
         b.store(code.load(slot, _SEEN, I64), seen)
         woken, work = (code.function.append_basic_block(n) for n in ("woken", "work"))
         leave = code.function.append_basic_block("leave")
@@ -356,13 +471,17 @@ class _Pool:
             stop = code.atomic_load(pool, _STOP, I32)
             b.cbranch(b.icmp_unsigned("!=", stop, ir.Constant(I32, 0)), leave, go)
             b.position_at_end(go)
-            code.run_part(pool, index)
-            left = b.atomic_rmw("sub", code.at(pool, _PENDING), one, "seq_cst")
-            last = b.icmp_unsigned("==", left, one)
-            with b.if_then(last):
-                waiting = code.atomic_load(pool, _WAITING, I32)
-                with b.if_then(b.icmp_unsigned("!=", waiting, ir.Constant(I32, 0))):
-                    code.wake(code.at(pool, _PENDING))
+            ticket = b.load(seen, typ=I64)
+            code.run_own(pool, index, ticket, done)
+            code.report(pool, b.load(done, typ=I64))
+            # Where there is one turn, the caller is enough to help: it has begun for certain.
+            several = b.icmp_unsigned(">", _turns(b, ticket), ir.Constant(I64, 1))
+            with b.if_then(several):
+                code.help(
+                    *(pool, index, ticket),
+                    lambda: b.icmp_unsigned("!=", code.atomic_load(pool, _TICKET, I64), ticket),
+                    lambda: code.report(pool, ir.Constant(I64, 1)),
+                )
         b.unreachable()
         b.position_at_end(leave)
         b.ret(ir.Constant(PTR, None))
@@ -401,6 +520,7 @@ class _Pool:
         code = self._function(LAUNCH, VOID, [PTR, BODY, PTR, I64, I64])
         b, (rt, body, context, extent, grain) = code.b, code.function.args
         zero, one = ir.Constant(I64, 0), ir.Constant(I64, 1)
+        done = b.alloca(I64)
         serial = code.function.append_basic_block("serial")
         claim, parallel = (code.function.append_basic_block(n) for n in ("claim", "parallel"))
         with b.if_then(b.icmp_signed("<=", extent, zero), likely=False):
@@ -435,26 +555,33 @@ class _Pool:
         have.add_incoming(started, before)
         have.add_incoming(grown, inside)
         parts = b.add(_minimum(b, workers, have), one)
+        turns = b.udiv(extent, b.mul(parts, b.mul(at_least, ir.Constant(I64, _CHUNK_GRAINS))))
+        turns = _minimum(b, turns, ir.Constant(I64, _MOST_TURNS))
+        turns = b.select(b.icmp_unsigned("<", turns, one), one, turns)
+        chunks = b.mul(parts, turns)
         for value, offset in (
             (body, _BODY),
             (context, _CONTEXT),
             (extent, _EXTENT),
-            (parts, _PARTS),
+            (chunks, _CHUNKS),
         ):
             code.store(value, pool, offset)
-        code.atomic_store(b.trunc(b.sub(parts, one), I32), pool, _PENDING)
-        self._publish(code, pool, parts)
-        code.run_part(pool, zero)
-        self._await_parts(code, pool)
+        code.atomic_store(b.trunc(chunks, I32), pool, _PENDING)
+        ticket = self._publish(code, pool, parts, turns)
+        code.run_own(pool, zero, ticket, done)
+        self._await_chunks(code, pool, ticket, done)
         code.atomic_store(off, pool, _BUSY)
         b.ret_void()
 
-    def _publish(self, code: _Code, pool: ir.Value, parts: ir.Value) -> None:
-        """A new ticket for ``parts`` parts; wakes those of its workers that sleep."""
+    def _publish(self, code: _Code, pool: ir.Value, parts: ir.Value, turns: ir.Value) -> ir.Value:
+        """A new ticket for ``parts`` parts of ``turns`` chunks; wakes those of its workers that
+        sleep."""
         b, one = code.b, ir.Constant(I64, 1)
         old = code.load(pool, _TICKET, I64)
-        generation = b.add(b.lshr(old, ir.Constant(I64, _PARTS_BITS)), one)
-        ticket = b.or_(b.shl(generation, ir.Constant(I64, _PARTS_BITS)), parts)
+        bits = ir.Constant(I64, _PARTS_BITS + _TURNS_BITS)
+        generation = b.add(b.lshr(old, bits), one)
+        sizes = b.or_(b.shl(turns, ir.Constant(I64, _PARTS_BITS)), parts)
+        ticket = b.or_(b.shl(generation, bits), sizes)
         code.atomic_store(ticket, pool, _TICKET)
         with code.count(one, parts) as (i, _):
             slot = code.at(pool, _slot_offset(b, i))
@@ -462,21 +589,31 @@ class _Pool:
             with b.if_then(b.icmp_unsigned("!=", asleep, ir.Constant(I32, 0))):
                 code.atomic_store(ir.Constant(I32, 0), slot, _ASLEEP)
                 code.wake(code.at(slot, _ASLEEP))
+        return ticket
 
-    def _await_parts(self, code: _Code, pool: ir.Value) -> None:
-        """Wait until no part is pending."""
+    def _await_chunks(self, code: _Code, pool: ir.Value, ticket: ir.Value, done: ir.Value) -> None:
+        """Help, and wait until no chunk is pending but those that the caller has done."""
         b, zero = code.b, ir.Constant(I32, 0)
         finished = code.function.append_basic_block("finished")
-        code.spin(
-            lambda: b.icmp_unsigned("==", code.atomic_load(pool, _PENDING, I32), zero), finished
-        )
+
+        def pending() -> ir.Value:
+            return code.atomic_load(pool, _PENDING, I32)
+
+        def is_over() -> ir.Value:
+            return b.icmp_unsigned("==", pending(), b.trunc(b.load(done, typ=I64), I32))
+
+        # A look at a mark takes its line from the worker, who mostly is about to end.
+        code.spin(is_over, finished, shift=_MOMENT)
+        code.help(pool, ir.Constant(I64, 0), ticket, is_over, lambda: code.add_to(done))
+        code.spin(is_over, finished)
         code.atomic_store(ir.Constant(I32, 1), pool, _WAITING)
         with code.loop("drain") as (_, drained):
-            pending = code.atomic_load(pool, _PENDING, I32)
+            left = pending()
             more = code.function.append_basic_block("more")
-            b.cbranch(b.icmp_unsigned("==", pending, zero), drained, more)
+            own = b.trunc(b.load(done, typ=I64), I32)
+            b.cbranch(b.icmp_unsigned("==", left, own), drained, more)
             b.position_at_end(more)
-            code.futex(code.at(pool, _PENDING), _FUTEX_WAIT_PRIVATE, pending)
+            code.futex(code.at(pool, _PENDING), _FUTEX_WAIT_PRIVATE, left)
         code.atomic_store(zero, pool, _WAITING)
         b.branch(finished)
         b.position_at_end(finished)
@@ -496,7 +633,7 @@ class _Pool:
         code.atomic_store(on, pool, _STOP)
         started = code.load(pool, _STARTED, I64)
         all_parts = b.add(started, ir.Constant(I64, 1))
-        self._publish(code, pool, all_parts)
+        self._publish(code, pool, all_parts, ir.Constant(I64, 0))
         with code.count(ir.Constant(I64, 1), all_parts) as (i, _):
             slot = code.at(pool, _slot_offset(b, i))
             code.call("pthread_join", I32, [code.load(slot, _THREAD, I64), ir.Constant(PTR, None)])
@@ -505,6 +642,6 @@ class _Pool:
 
 
 def _slot_offset(b: ir.IRBuilder, index: ir.Value) -> ir.Value:
-    """Byte offset of the slot of worker ``index`` (from 1)."""
-    scaled = b.mul(b.sub(index, ir.Constant(I64, 1)), ir.Constant(I64, _LINE))
+    """Byte offset of the slot of thread ``index``; 0 is the caller."""
+    scaled = b.mul(index, ir.Constant(I64, 2 * _LINE))
     return b.add(scaled, ir.Constant(I64, _SLOTS))

@@ -152,31 +152,77 @@ def test_nothing_runs_for_an_empty_range(pool: Pool) -> None:
 @pytest.mark.parametrize(
     ("threads", "extent", "grain", "expected"),
     [
-        (3, 10, 1, [(0, 4, 0), (4, 7, 1), (7, 10, 2)]),
-        (4, 2, 1, [(0, 1, 0), (1, 2, 1)]),
-        (4, 10, 4, [(0, 5, 0), (5, 10, 1)]),
-        (4, 10, 6, [(0, 10, 0)]),
-        (4, 3, 100, [(0, 3, 0)]),
-        (2, 4, 0, [(0, 2, 0), (2, 4, 1)]),
-        (100, 16, 1, [(2 * i, 2 * i + 2, i) for i in range(8)]),
+        (3, 10, 1, [0, 4, 7, 10]),
+        (4, 2, 1, [0, 1, 2]),
+        (4, 10, 4, [0, 5, 10]),
+        (4, 10, 6, [0, 10]),
+        (4, 3, 100, [0, 3]),
+        (2, 4, 0, [0, 2, 4]),
+        (2, 1600, 1, list(range(0, 1601, 100))),
+        (2, 1600, 90, [0, 400, 800, 1200, 1600]),
+        (2, 17, 1, [0, 5, 9, 13, 17]),
+        (100, 16, 1, list(range(0, 17, 2))),
     ],
-    ids=["uneven", "few", "grain", "one-grain", "below-grain", "no-grain", "capacity"],
+    ids=[
+        *("uneven", "few", "grain", "one-grain", "below-grain"),
+        *("no-grain", "most", "some", "rest", "capacity"),
+    ],
 )
-def test_the_split(
-    pool: Pool, threads: int, extent: int, grain: int, expected: list[tuple[int, int, int]]
-) -> None:
-    assert pool.ranges(threads, extent, grain) == expected
+def test_the_chunks(pool: Pool, threads: int, extent: int, grain: int, expected: list[int]) -> None:
+    """At most eight a thread, several only of four grains; they cover the range without a gap."""
+    ranges = pool.ranges(threads, extent, grain)
+    assert [r[0] for r in ranges] == expected[:-1]
+    assert [r[1] for r in ranges] == expected[1:]
+    assert {r[2] for r in ranges} <= set(range(threads))
 
 
-def test_the_split_is_the_same_every_time(pool: Pool) -> None:
-    first = pool.ranges(3, 1000)
-    assert all(pool.ranges(3, 1000) == first for _ in range(20))
+def test_the_chunks_are_the_same_every_time(pool: Pool) -> None:
+    first = [r[:2] for r in pool.ranges(3, 1000)]
+    assert all([r[:2] for r in pool.ranges(3, 1000)] == first for _ in range(20))
+
+
+def test_a_thread_takes_its_own_part_in_order(pool: Pool) -> None:
+    begun = threading.Barrier(2)
+    calls: list[tuple[int, int]] = []
+
+    def note(_: object, begin: int, end: int, thread: int) -> None:
+        if begin in (0, 80):
+            begun.wait(10)
+        calls.append((thread, begin))
+
+    pool.launch(2, BODY(note), 160)
+    for thread in range(2):
+        own = [at for who, at in calls if who == thread and at // 80 == thread]
+        assert own == sorted(own)
+        assert own[0] == 80 * thread
+
+
+def test_what_a_delayed_thread_has_left_is_taken_by_others(pool: Pool) -> None:
+    """A worker that is held in its first chunk keeps that one, and the caller does the rest."""
+    inside, release = threading.Event(), threading.Event()
+    calls: list[tuple[int, int]] = []
+
+    def body(_: object, begin: int, end: int, thread: int) -> None:
+        if thread:
+            inside.set()
+            release.wait(10)
+        elif begin == 0:
+            inside.wait(10)
+        elif len(calls) == 14:
+            release.set()
+        calls.append((begin, thread))
+
+    pool.launch(2, BODY(body), 160)
+    assert sorted(at for at, _ in calls) == list(range(0, 160, 10))
+    assert [at for at, who in calls if who == 1] == [80]
 
 
 def test_the_caller_runs_part_0_and_others_the_rest(pool: Pool) -> None:
     seen: dict[int, int] = {}
+    begun = threading.Barrier(3)
 
     def note(_: object, begin: int, end: int, thread: int) -> None:
+        begun.wait(10)
         seen[thread] = threading.get_native_id()
 
     pool.launch(3, BODY(note), 3)
@@ -225,8 +271,10 @@ def test_workers_that_have_no_part_stay_out(pool: Pool) -> None:
 
 def test_a_slow_part_is_waited_for(pool: Pool) -> None:
     done: list[int] = []
+    begun = threading.Barrier(2)
 
     def slow(_: object, begin: int, end: int, thread: int) -> None:
+        begun.wait(10)
         if thread:
             time.sleep(0.02)
         done.append(thread)
