@@ -148,11 +148,11 @@ def _of_one_type(context: Context, branch: SeqExpr, dims: _Dims, side: int) -> S
             count = counted(context, pair[side])
             context.builder.emit(Call("bind_size", (count.atom, context.shape((pair[2],)))))
         pairs = zip(_fields(branch), dims.shapes, strict=True)
-        result = Tuple(tuple([_with_sizes(context, atom, shape) for atom, shape in pairs]))
+        result = Tuple(tuple([with_sizes(context, atom, shape) for atom, shape in pairs]))
     return SeqExpr((*branch.blocks, *blocks), result)
 
 
-def _with_sizes(context: Context, atom: Atom, shape: Sequence[Expr]) -> Atom:
+def with_sizes(context: Context, atom: Atom, shape: Sequence[Expr]) -> Atom:
     """A tensor whose axes have these sizes, which are its own by another name."""
     x = Term(context, atom)
     for axis, (own, size) in enumerate(zip(x.shape, shape, strict=True)):
@@ -160,7 +160,7 @@ def _with_sizes(context: Context, atom: Atom, shape: Sequence[Expr]) -> Atom:
             continue
         if static_value(own) == 0:
             rest = [size if i == axis else d for i, d in enumerate(x.shape)]
-            return _with_sizes(context, x.data(0).expand(*rest).atom, shape)
+            return with_sizes(context, x.data(0).expand(*rest).atom, shape)
         last = counted(context, own) - 1
         x = x.op("take", positions(context, size).op("minimum", last), axis=axis)
     return x.atom

@@ -139,18 +139,91 @@ def test_what_stops_early_is_as_long_as_it_ran() -> None:
     assert compiled.compilations == 1
 
 
-def test_a_state_that_grows_is_asked_for() -> None:
+GROWS = """
+    y = Loop (count, begins, x) <
+        body = g1 (int64 i, bool going, float[M] s) => (bool going, float[K] t) {
+            t = Concat<axis = 0>(s, x)
+        }
+    >
+"""
+
+
+def test_a_state_that_grows_is_one_program(tmp_path: Path) -> None:
+    made = _model(GROWS, "float[2] x, int64 count")
+    compiled = check_compiled(made, x=X[0, :2], count=1)
+    for count in (0, 3, 20):
+        compare(compiled, made, x=X[0, :2], count=count)
+    assert compiled.compilations == 1
+    compiled.save(tmp_path / "grows.burnish")
+    loaded = burnish.load(tmp_path / "grows.burnish")
+    np.testing.assert_array_equal(loaded(X[0, :2], np.array(2)), np.tile(X[0, :2], 3))
+
+
+def test_a_state_that_grows_from_nothing_is_read_in_the_body() -> None:
+    """As decoders do, and scripts that join results one by one."""
     body = """
-        y = Loop (count, begins, x) <
-            body = g1 (int64 i, bool going, float[M] s) => (bool going, float[K] t) {
-                t = Concat<axis = 0>(s, x)
+        y, last = Loop (count, begins, nothing, x) <
+            body = g1 (int64 i, bool going, float[A, B] s, float[N, 3] r)
+                => (bool going, float[C, D] t, float[N, 3] q) {
+                t = Concat<axis = 0>(s, r)
+                sums = ReduceSum(t, axes)
+                q = Sub(r, sums)
+            }
+        >
+        z = Exp(y)
+    """
+    weights = {"nothing": np.zeros((0, 3), np.float32), "axes": np.array([0])}
+    made = _model(body, outputs="float y, float last, float z", **weights)
+    compiled = check_compiled(made, x=X, count=2)
+    for count in (1, 3):
+        compare(compiled, made, x=np.concatenate([X, X]), count=count)
+    assert compiled.compilations == 1
+
+
+def test_states_that_shrink_and_grow_together() -> None:
+    """Two of different sizes, which the body makes of each other."""
+    body = """
+        y, z = Loop (count, begins, x, x) <
+            body = g1 (int64 i, bool going, float[A, 3] a, float[B, 3] b)
+                => (bool going, float[C, 3] a1, float[D, 3] b1) {
+                a1 = Slice(a, one, most, zero)
+                b1 = Concat<axis = 0>(a, b)
             }
         >
     """
-    made = _model(body, "float[2] x, int64 count")
-    compiled = check_compiled(made, x=X[0, :2], count=1)
-    compare(compiled, made, x=X[0, :2], count=3)
-    assert compiled.compilations == 2
+    weights = {"one": np.array([1]), "most": np.array([99]), "zero": np.array([0])}
+    made = _model(body, outputs="float y, float z", **weights)
+    compiled = check_compiled(made, x=X, count=1)
+    for count in (0, 2, 4):
+        compare(compiled, made, x=X, count=count)
+    assert compiled.compilations == 1
+
+
+def test_a_loop_that_grows_in_a_loop_that_grows() -> None:
+    body = """
+        y = Loop (count, begins, x) <
+            body = g1 (int64 i, bool going, float[A, 3] a) => (bool on, float[B, 3] b) {
+                on = Identity(going)
+                b = Loop (i, begins, a) <
+                    body = g2 (int64 j, bool goes, float[C, 3] c) => (bool goes, float[D, 3] d) {
+                        d = Concat<axis = 0>(c, x)
+                    }
+                >
+            }
+        >
+    """
+    made = _model(body)
+    compiled = check_compiled(made, x=X, count=3)
+    compare(compiled, made, x=X[:1], count=4)
+    assert compiled.compilations == 1
+
+
+def test_a_state_of_another_rank_is_asked_for() -> None:
+    body = GROWS.replace("Concat<axis = 0>(s, x)", "Unsqueeze(s, first)")
+    made = _model(body, "float[2] x, int64 count", first=np.array([0]))
+    compiled = burnish.compile(made)
+    assert compiled(X[0, :2], np.array(1)).shape == (1, 2)
+    assert compiled(X[0, :2], np.array(2)).shape == (1, 1, 2)
     assert "what it carries is R.Tensor" in " ".join(compiled.report.notes)
 
 
