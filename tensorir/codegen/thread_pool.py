@@ -555,8 +555,8 @@ class _Pool:
         have.add_incoming(started, before)
         have.add_incoming(grown, inside)
         parts = b.add(_minimum(b, workers, have), one)
-        turns = b.udiv(extent, b.mul(parts, b.mul(at_least, ir.Constant(I64, _CHUNK_GRAINS))))
-        turns = _minimum(b, turns, ir.Constant(I64, _MOST_TURNS))
+        longest = b.udiv(extent, b.mul(parts, b.mul(at_least, ir.Constant(I64, _CHUNK_GRAINS))))
+        turns = _minimum(b, longest, ir.Constant(I64, _MOST_TURNS))
         turns = b.select(b.icmp_unsigned("<", turns, one), one, turns)
         chunks = b.mul(parts, turns)
         for value, offset in (
