@@ -90,8 +90,8 @@ class CallForm:
     @property
     def is_tuple(self) -> bool:
         """The result is a tuple of bare tensors."""
-        parts = self.result.get("tuple") if isinstance(self.result, dict) else None
-        return isinstance(parts, list) and parts != [] and all(part == TENSOR for part in parts)
+        parts: Any = self.result.get("tuple") if isinstance(self.result, dict) else None
+        return bool(parts) and all(part == TENSOR for part in parts)
 
     # -- calls -----------------------------------------------------------------------------------
     def flatten(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
