@@ -112,12 +112,12 @@ def matmul_bits(context: Context, node: NodeProto) -> Value:
     if all(v is None or isinstance(v, Constant) for v in given) and block * bits % 32 == 0:
         made = _scaled(context, x, [v for v in given if isinstance(v, Constant)], (n, blocks), bits)
         return (made if bias is None else made + bias).atom
-    values = _unpacked(packed.reshape(n, -1), bits).reshape(n, blocks, block).cast(scales.dtype)
+    values = unpacked(packed.reshape(n, -1), bits).reshape(n, blocks, block).cast(scales.dtype)
     if zero is None:
         values = values - float(1 << (bits - 1))
     else:
         if zero.dtype == "uint8":
-            zero = _unpacked(zero.reshape(n, -1), bits).cut(1, 0, blocks).cast(scales.dtype)
+            zero = unpacked(zero.reshape(n, -1), bits).cut(1, 0, blocks).cast(scales.dtype)
         values = values - zero.reshape(n, blocks, 1)
     weight = (values * scales.reshape(n, blocks, 1)).reshape(n, blocks * block).cut(1, 0, k)
     return x.op("linear", weight.cast(x.dtype), *([] if bias is None else [bias])).atom
@@ -162,7 +162,7 @@ def _scaled(
     return wide.op("scaled_linear", *atoms, bits=bits).cast(x.dtype)
 
 
-def _unpacked(packed: Term, bits: int) -> Term:
+def unpacked(packed: Term, bits: int) -> Term:
     """(rows, bytes) as the numbers of the bytes, low bits first."""
     if bits == 8:
         return packed

@@ -52,7 +52,7 @@ def qlinear_matmul(context: Context, node: NodeProto) -> Value:
     return _saturated(context, context.op("round", scaled), zero, kind, _RANGES[kind])
 
 
-@converts("QuantizeLinear")
+@converts("QuantizeLinear", "com.microsoft.QuantizeLinear")
 def quantize(context: Context, node: NodeProto) -> Value:
     """round(x / scale) + zero point, halves to even, saturated to the range of the result; floats
     of 8 bits and fewer are rounded as floats are."""
@@ -86,7 +86,7 @@ def _stored(value: Value) -> Atom | None:
     return value.stored if isinstance(value, Narrow) else None
 
 
-@converts("DequantizeLinear")
+@converts("DequantizeLinear", "com.microsoft.DequantizeLinear")
 def dequantize(context: Context, node: NodeProto) -> Value:
     """(x - zero point) * scale."""
     value, scale = context.required(node, 0), context.operand(node, 1)

@@ -48,7 +48,8 @@ def _taken(names: Sequence[str], given: Sequence[float], defaults: dict[str, flo
     return [next(rest, defaults[n]) if n in defaults else 0.0 for n in map(str.lower, names)]
 
 
-def _activation(node: NodeProto, name: str, a: float, b: float) -> Activation:
+def activation(node: NodeProto, name: str, a: float, b: float) -> Activation:
+    """An activation by its name, with its alpha and beta."""
     table: dict[str, Activation] = {
         "Tanh": lambda x: x.op("tanh"),
         "Sigmoid": lambda x: x.op("sigmoid"),
@@ -245,7 +246,7 @@ def _cell(
     alphas = _taken(names, attribute(node, "activation_alpha", []), _ALPHAS)
     betas = _taken(names, attribute(node, "activation_beta", []), _BETAS)
     chosen = range(d * each, (d + 1) * each)
-    acts = [_activation(node, names[i], alphas[i], betas[i]) for i in chosen]
+    acts = [activation(node, names[i], alphas[i], betas[i]) for i in chosen]
     clip = attribute(node, "clip")
     return _Cell(
         kind, w, r,

@@ -95,12 +95,16 @@ def conv_integer(context: Context, node: NodeProto) -> Value:
     return _integer_conv(context, node, given[0], given[1], zeros).cast("int32").atom
 
 
-@converts("QLinearConv")
+@converts("QLinearConv", "com.microsoft.QLinearConv")
 def qlinear_conv(context: Context, node: NodeProto) -> Value:
-    """The convolution of what bytes stand for, quantised as Y's scale and zero point say."""
+    """The convolution of what bytes stand for, quantised as Y's scale and zero point say; that of
+    com.microsoft may have channels last."""
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (
         Term(context, context.operand(node, i)) for i in range(8)
     )
+    last = bool(attribute(node, "channels_last", 0))
+    if last:
+        x = x.permute(0, x.ndim - 1, *range(1, x.ndim - 1))
     made = _integer_conv(context, node, x.atom, w.atom, [x_zero.atom, w_zero.atom])
     column = [1] * (x.ndim - 2)
     if context.raw(node, 8) is not None:
@@ -109,7 +113,8 @@ def qlinear_conv(context: Context, node: NodeProto) -> Value:
     steps = (made.cast("float32") * scale).op("round") + y_zero.cast("float32")
     info = np.iinfo(str(y_zero.dtype))
     low, high = float(info.min), float(info.max)
-    return steps.op("clip", min=low, max=high).cast(y_zero.dtype).atom
+    steps = steps.op("clip", min=low, max=high).cast(y_zero.dtype)
+    return (steps.permute(0, *range(2, x.ndim), 1) if last else steps).atom
 
 
 def _byte_conv(
@@ -209,15 +214,18 @@ def conv_transpose(context: Context, node: NodeProto) -> Value:
 
 @converts("MaxPool", "AveragePool")
 def pool(context: Context, node: NodeProto) -> Value:
-    return _pooled(context, node, context.operand(node, 0))
+    return pooled(context, node, context.operand(node, 0), node.op_type)
 
 
 def mean_of_windows(context: Context, node: NodeProto, x: Term) -> Term:
     """The means of windows as AveragePool's attributes say."""
-    return Term(context, context.tensor(_pooled(context, node, x.atom), node_name(node)))
+    return Term(
+        context, context.tensor(pooled(context, node, x.atom, "AveragePool"), node_name(node))
+    )
 
 
-def _pooled(context: Context, node: NodeProto, x: Atom) -> Value:
+def pooled(context: Context, node: NodeProto, x: Atom, name: str) -> Value:
+    """The MaxPool or AveragePool of ``x`` by a node's attributes."""
     count = context.type(x).ndim - 2
     kernel = _ints(node, "kernel_shape", count, 1)
     strides, dilation = _ints(node, "strides", count, 1), _ints(node, "dilations", count, 1)
@@ -227,7 +235,7 @@ def _pooled(context: Context, node: NodeProto, x: Atom) -> Value:
     attrs: dict[str, Any] = {
         "kernel": kernel, "strides": strides, "padding": padding, "ceil_mode": ceil_mode,
     }  # fmt: skip
-    if node.op_type == "MaxPool":
+    if name == "MaxPool":
         if context.reads_others(node):
             return windows.largest(rows_last=bool(attribute(node, "storage_order", 0)))
         return context.op("max_pool", x, **attrs, dilation=dilation)
