@@ -8,7 +8,8 @@ from onnx import NodeProto
 from ...graphir.expr import Constant
 from ...support.errors import FrontendError
 from ..term import join
-from .convert_contrib import needed, packed_heads, term
+from .convert_contrib import needed, term
+from .convert_contrib_attention import packed_heads
 from .convert_quantized import integer_product
 from .convert_window import mean_of_windows
 from .registry import Context, Value, attribute, converts, node_name

@@ -27,6 +27,7 @@ from ...support.errors import ArtifactError, BurnishError, FrontendError
 from ..imported import Imported, InputTypes, KnownSizes, Question, RelatedSizes, SizeRelation
 from . import (
     convert_contrib,
+    convert_contrib_attention,
     convert_contrib_fused,
     convert_contrib_quantized,
     convert_control,
@@ -58,6 +59,7 @@ from .walk import all_nodes, convert_nodes, is_known, names_read, operator_name
 
 _CONVERTERS = (
     convert_contrib,
+    convert_contrib_attention,
     convert_contrib_fused,
     convert_contrib_quantized,
     convert_control,
