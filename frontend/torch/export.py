@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 import torch.fx.experimental._config as symbolic_config
-from torch.export import ExportedProgram
+from torch.export import ExportedProgram, _trace
 from torch.export.graph_signature import InputKind
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
@@ -145,8 +145,11 @@ def _size_oblivious() -> Any:
 @contextlib.contextmanager
 def quiet_torch() -> Iterator[None]:
     """Silences what torch's exporter says about its own code, and what it logs of an error before
-    it raises that; a model's warnings pass, and the logs of who asks for more than warnings."""
+    it raises that, the graph of half a module that it prints then too; a model's warnings pass, and
+    the logs of who asks for more than warnings."""
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        stack.callback(vars(_trace).pop, "print", None)
+        vars(_trace)["print"] = lambda *values, **options: None
         for logger in map(logging.getLogger, _LOGGERS):
             if logger.getEffectiveLevel() >= logging.WARNING:
                 stack.callback(logger.setLevel, logger.level)

@@ -189,7 +189,13 @@ def _label_rows(targets: Tensor, given: Sequence[int] | Tensor, sizes: Tensor) -
     return targets.to(torch.int64).index_select(0, flat).reshape(places.shape)
 
 
+def is_all_true(valid: Tensor) -> bool:
+    """What ``torch.distributions`` asks of its parameters and values, to raise."""
+    return True
+
+
 _TABLE: dict[Any, Callable[..., Any]] = {
+    torch._is_all_true: is_all_true,
     torch.cov: cov,
     Tensor.cov: cov,
     torch.corrcoef: corrcoef,

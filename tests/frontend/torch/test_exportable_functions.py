@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+import burnish
 from burnish.frontend.torch import import_module
 from burnish.frontend.torch.exportable_functions import corrcoef, cov, ctc_loss, gaussian_nll_loss
 from burnish.support.errors import FrontendError
@@ -94,3 +95,38 @@ def test_another_look_at_values_is_refused_where_it_stands() -> None:
 
     with pytest.raises(FrontendError, match="does not export"):
         import_module(One(branch), (X,))
+
+
+class Policy(nn.Module):
+    """Distributions whose parameters and values torch checks, as policies have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 6)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+        found = self.layer(x)
+        mean, spread = found[:, :3], found[:, 3:].exp()
+        normal = torch.distributions.Normal(mean, spread)
+        choice = torch.distributions.Categorical(logits=found, validate_args=True)
+        mixed = torch.distributions.MixtureSameFamily(
+            torch.distributions.Categorical(logits=mean), normal
+        )
+        shape = torch.distributions.Beta(spread, spread + 1)
+        return [
+            *(normal.mean, normal.log_prob(y), normal.entropy(), normal.cdf(y)),
+            *(choice.mode, choice.probs, choice.entropy(), choice.log_prob(y[:, 0].long())),
+            *(mixed.log_prob(y[:, 0]), mixed.mean, mixed.variance),
+            *(shape.mean, shape.log_prob(y), shape.entropy()),
+        ]
+
+
+def test_distributions_do_without_checks() -> None:
+    module = Policy().eval()
+    x, y = torch.randn(5, 4), torch.rand(5, 3)
+    model = burnish.compile(module, (x, y), dynamic_shapes=({0: "n"}, {0: "n"}))
+    for n in (5, 2):
+        with torch.no_grad():
+            expected = module(x[:n], y[:n])
+        for found, wanted in zip(model(x[:n], y[:n]), expected, strict=True):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
