@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
 LOOKS = (
@@ -26,6 +27,16 @@ LOOKS = (
 
 class ExportableFunctions(TorchFunctionMode):
     """Calls of the functions in the table are calls of those here."""
+
+    def __enter__(self) -> ExportableFunctions:
+        self._held = transformer._detect_is_causal_mask
+        transformer._detect_is_causal_mask = is_causal_mask
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        transformer._detect_is_causal_mask = self._held
+        super().__exit__(*raised)
 
     def __torch_function__(
         self,
@@ -187,6 +198,12 @@ def _label_rows(targets: Tensor, given: Sequence[int] | Tensor, sizes: Tensor) -
         return torch.zeros_like(places)
     flat = places.clamp(max=targets.shape[0] - 1).reshape(-1)
     return targets.to(torch.int64).index_select(0, flat).reshape(places.shape)
+
+
+def is_causal_mask(mask: Tensor | None, is_causal: bool | None = None, size: Any = None) -> bool:
+    """The layers of ``nn.Transformer`` look whether a mask is that of causal attention. They hand
+    on the mask too, which alone says what is attended to."""
+    return bool(is_causal)
 
 
 def is_all_true(valid: Tensor) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules import transformer
 
 import burnish
 from burnish.frontend.torch import import_module
@@ -130,3 +131,23 @@ def test_distributions_do_without_checks() -> None:
             expected = module(x[:n], y[:n])
         for found, wanted in zip(model(x[:n], y[:n]), expected, strict=True):
             torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+class Translates(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Transformer(8, 2, 1, 1, 16, batch_first=True)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        causal = nn.Transformer.generate_square_subsequent_mask(y.shape[1])
+        found: torch.Tensor = self.layers(x, y, tgt_mask=causal)
+        return found
+
+
+def test_masks_that_transformers_look_at() -> None:
+    module, looks = Translates().eval(), transformer._detect_is_causal_mask
+    x, y = torch.randn(2, 5, 8), torch.randn(2, 4, 8)
+    model = burnish.compile(module, (x, y), dynamic_shapes=({0: "n"}, {0: "n", 1: "m"}))
+    assert transformer._detect_is_causal_mask is looks
+    for m in (4, 3, 1):
+        torch.testing.assert_close(model(x, y[:, :m]), module(x, y[:, :m]).detach())
