@@ -48,6 +48,11 @@ _NOISE = (
     "For more debugging help",
     "For C++ stack trace",
 )
+_CAN_DEFER = (
+    "prefer_deferred_runtime_asserts_over_guards"
+    in inspect.signature(torch.export.export).parameters
+)
+"""Whether torch can leave to the call what it cannot show of sizes; older ones cannot."""
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 """Loggers that tell of an error which is raised behind that."""
 
@@ -94,10 +99,43 @@ def export_module(
             plan = plan_export(module, args, kwargs, dynamic_shapes, bounds)
             program = _export_obliviously(module, plan)
             if program is None:
-                program, is_oblivious = _export(module, plan), False
+                program, is_oblivious = _export_with_gaps(module, plan), False
     for size in (0,) if is_oblivious else (1, 0):
         check_at_size(size, module, program, plan)
     return program, plan
+
+
+def _export_with_gaps(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
+    """The program also where torch leaves out sizes within the bounds of a dim: as many as a table
+    has rows, since all of its rows lie side by side, and a part of each may not. It stands for
+    these sizes too, if it agrees with the module there."""
+    try:
+        return _export(module, plan)
+    except FrontendError as error:
+        gaps = _gaps(error)
+        if not gaps or not _CAN_DEFER:
+            raise
+        program = _export(module, plan, prefer_deferred_runtime_asserts_over_guards=True)
+        said = [n for n in program.graph.nodes if n.target is torch.ops.aten._assert_scalar.default]
+        left_out = {size for _, size in gaps}
+        for node in said:
+            match = re.search(r"expression Ne\(\w+, (\d+)\)", str(node.args[1]))
+            if match is None or int(match[1]) not in left_out:
+                raise
+            program.graph.erase_node(node)
+        program.graph.eliminate_dead_code()
+        program.graph_module.recompile()
+        for name, size in gaps:
+            if not check_at_size(size, module, program, plan, name):
+                raise
+        return program
+
+
+def _gaps(error: FrontendError) -> list[tuple[str, int]]:
+    """The sizes of named dims that torch leaves out, if it has nothing else to say."""
+    lines = re.findall(r"^ +- (.*)$", str(error.__cause__), re.M)
+    found = [re.match(r"Not all values of (\w+) = .* guard .* != (\d+)\.?$", x) for x in lines]
+    return [(m[1], int(m[2])) for m in found if m] if all(found) else []
 
 
 def _suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
@@ -197,7 +235,7 @@ def _named_keywords(module: torch.nn.Module, plan: ExportPlan) -> Iterator[None]
             module.__dict__["forward"] = own
 
 
-def _export(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
+def _export(module: torch.nn.Module, plan: ExportPlan, **options: bool) -> ExportedProgram:
     def export() -> ExportedProgram:
         with WholeLayers() if has_layers(module) else contextlib.nullcontext():
             return torch.export.export(
@@ -206,6 +244,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
                 plan.kwargs or None,
                 dynamic_shapes=plan.specification,
                 strict=False,
+                **options,
             )
 
     try:
@@ -261,16 +300,20 @@ def _reason(error: Exception) -> str:
 
 
 def check_at_size(
-    size: int, module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan
-) -> None:
+    size: int,
+    module: torch.nn.Module,
+    program: ExportedProgram,
+    plan: ExportPlan,
+    only: str | None = None,
+) -> bool:
     """Raise FrontendError where the program and the module disagree when every named dim has this
-    size (or the least that its user allows). A module that fails at this size itself is no
-    judge."""
+    size (or the least that its user allows), or ``only`` that one, and the others 1. A module that
+    fails at this size itself is no judge, and False."""
     leaves, structure = pytree.tree_flatten((plan.args, plan.kwargs))
     generator = torch.Generator().manual_seed(0)
     shapes = {i: list(leaves[i].shape) for i, _, _ in plan.extents}
-    for i, axis, extent in plan.extents:
-        shapes[i][axis] = extent(size)
+    for (i, axis, extent), (_, _, name) in zip(plan.extents, plan.places, strict=True):
+        shapes[i][axis] = extent(size if only in (None, name) else 1)
     for i, shape in shapes.items():
         leaves[i] = torch.rand(shape, generator=generator).to(leaves[i].dtype)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
@@ -278,17 +321,18 @@ def check_at_size(
         try:
             expected = pytree.tree_leaves(module(*args, **kwargs))
         except Exception:  # whatever the model's own code raises
-            return
+            return False
         try:
             found = run_program(program, leaves)
         except Exception:  # what the module can do, the program must do
             found = []
     if len(found) != len(expected) or not all(map(_agree, found, expected)):
         raise FrontendError(
-            f"forward() computes something else where {' and '.join(plan.names)} is {size}: a "
-            "branch in Python depends on a size, and torch.export took one side of it. Rewrite the "
-            "branch, or make the dim static."
+            f"forward() computes something else where {only or ' and '.join(plan.names)} is "
+            f"{size}: a branch in Python depends on a size, and torch.export took one side of it. "
+            "Rewrite the branch, or make the dim static."
         )
+    return True
 
 
 @contextlib.contextmanager

@@ -20,7 +20,7 @@ from burnish.frontend.torch.export import (
     quiet_torch,
     run_program,
 )
-from burnish.support.errors import FrontendError
+from burnish.support.errors import FrontendError, ShapeMismatchError
 
 X = torch.rand(1, 4)
 
@@ -154,6 +154,37 @@ def test_without_the_oblivious_rules_the_check_still_stands(
     branch = Calls(lambda x: x * 2 if x.shape[0] == 1 else x)
     assert "computes something else" in failure(branch, X, shapes=({0: "batch"},))
     export_module(Calls(F.relu).eval(), (X,), None, ({0: "batch"},))
+
+
+class Masks(nn.Module):
+    """Attention with a buffer of as many rows as there may be positions, a part of which is taken:
+    torch asks whether that lies in one piece, as all of it does."""
+
+    def __init__(self, other: float = 0.0) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.ones(1, 1, 16, 16).tril())
+        self.other = other
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n = x.shape[1]
+        product = (x @ x.mT)[:, None]
+        scores = product.masked_fill(self.mask[:, :, :n, :n] == 0, -1e9)
+        return scores.softmax(-1) if n != 16 else scores.softmax(-1) + self.other
+
+
+def test_as_many_positions_as_a_table_has_and_fewer() -> None:
+    shapes, x = ({0: "batch", 1: "length"},), torch.randn(3, 16, 4)
+    module = Masks().eval()
+    model = burnish.compile(module, (x[:, :5],), dynamic_shapes=shapes)
+    for n in (16, 15, 5, 1):
+        torch.testing.assert_close(model(x[:, :n]), module(x[:, :n]))
+    with pytest.raises(ShapeMismatchError, match="of length from 0 to 16"):
+        model(torch.randn(3, 17, 4))
+
+
+def test_a_branch_that_matters_at_the_size_of_a_table_is_refused() -> None:
+    message = failure(Masks(1.0), torch.randn(2, 5, 4), shapes=({0: "batch", 1: "length"},))
+    assert message.startswith("forward() computes something else where length is 16")
 
 
 class Rebinds(nn.Module):
