@@ -100,9 +100,29 @@ def export_module(
             program = _export_obliviously(module, plan)
             if program is None:
                 program, is_oblivious = _export_with_gaps(module, plan), False
-    for size in (0,) if is_oblivious else (1, 0):
-        check_at_size(size, module, program, plan)
+    if not is_oblivious:
+        check_at_size(1, module, program, plan)
+    _leave_out_nothing(module, program, plan)
     return program, plan
+
+
+def _leave_out_nothing(module: torch.nn.Module, program: ExportedProgram, plan: ExportPlan) -> None:
+    """Where the module computes something else for tensors without elements, dims are 1 and more:
+    those that alone make the difference, or all."""
+
+    def differs(name: str | None) -> bool:
+        try:
+            check_at_size(0, module, program, plan, name)
+        except FrontendError:
+            return True
+        return False
+
+    found = [name for name in plan.names if differs(name)]
+    if not found and differs(None):
+        found = list(plan.names)
+    for i, axis, name in plan.places:
+        if name in found:
+            plan.least[i, axis] = max(1, plan.least.get((i, axis), 0))
 
 
 def _export_with_gaps(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:

@@ -123,10 +123,14 @@ def test_a_branch_that_matters_at_size_1_is_refused() -> None:
     assert message.startswith("forward() computes something else where batch is 1")
 
 
-def test_a_branch_that_matters_at_size_0_is_refused() -> None:
+def test_of_a_branch_that_matters_at_size_0_that_size_is_refused() -> None:
     branch = Calls(lambda x: x.sum(0) + 1 if x.shape[0] == 0 else x.sum(0))
-    message = failure(branch, X, shapes=({0: "batch"},))
-    assert message.startswith("forward() computes something else where batch is 0")
+    model = burnish.compile(branch.eval(), (X,), dynamic_shapes=({0: "batch", 1: "width"},))
+    assert model.report.notes[0] == "dim batch was exported for sizes of 1 and more."
+    assert torch.equal(model(X), X.sum(0))
+    assert not model(X[:, :0]).numel(), "the other dim may be 0 all the same"
+    with pytest.raises(ShapeMismatchError, match="of batch from 1 and more"):
+        model(X[:0])
 
 
 def test_a_module_that_fails_at_size_0_is_no_judge() -> None:
