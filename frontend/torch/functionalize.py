@@ -246,16 +246,24 @@ def _written(node: Node) -> Node:
 
 def _function_of(target: Any) -> Any:
     """The operator that gives what ``target`` writes: ``aten.relu.default`` of
-    ``aten.relu_.default``."""
+    ``aten.relu_.default``. An overload of the same name may take other things (``pow.Scalar`` is
+    that of a number), and one of another name the same."""
     namespace, _, name = target._schema.name.partition("::")
     packet = getattr(getattr(torch.ops, namespace), name.removesuffix("_"), None)
-    found = getattr(packet, target._overloadname, None)
-    if namespace != "aten" or not name.endswith("_") or found is None or found._schema.is_mutable:
+    if namespace != "aten" or not name.endswith("_") or packet is None:
         raise _NotHere
-    ours, theirs = ([a.name for a in t._schema.arguments[1:]] for t in (found, target))
-    if ours != theirs:
-        raise _NotHere
-    return found
+    names = packet.overloads()
+    for overload in sorted(names, key=lambda n: n != target._overloadname):
+        found = getattr(packet, overload)
+        if not found._schema.is_mutable and _takes(found) == _takes(target):
+            return found
+    raise _NotHere
+
+
+def _takes(target: Any) -> list[tuple[str, str]]:
+    """The arguments of an operator, by type, and behind the first by name too."""
+    given = target._schema.arguments
+    return [(a.name if i else "", str(a.type)) for i, a in enumerate(given)]
 
 
 def _computed(node: Node, function: Callable[..., Any]) -> Any:

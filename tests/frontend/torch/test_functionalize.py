@@ -99,6 +99,13 @@ def write_the_diagonal(y: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def write_powers(y: torch.Tensor) -> torch.Tensor:
+    z = y.abs().add_(1)
+    z.pow_(-0.5)
+    z.pow_(y)
+    return z.floor_divide_(torch.tensor(0.3)).ldexp_(torch.tensor(2))
+
+
 def drop_nothing(y: torch.Tensor) -> torch.Tensor:
     z = F.dropout(y, 0.5, training=False)
     F.relu(z, inplace=True)
@@ -110,7 +117,7 @@ def drop_nothing(y: torch.Tensor) -> torch.Tensor:
     [
         add_to_a_view_of_a_view, read_a_view_made_before, write_twice_and_read_between,
         write_parts_of_a_reshaped_one, copy_from_itself, write_pieces,
-        keep_the_dtype, write_the_diagonal, drop_nothing,
+        keep_the_dtype, write_the_diagonal, write_powers, drop_nothing,
     ],
 )  # fmt: skip
 def test_writes_are_seen_through_every_view(function: Any) -> None:
