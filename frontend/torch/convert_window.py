@@ -7,10 +7,11 @@ from typing import Any
 
 from torch.fx import Node
 
-from ...graphir.dim import static_value
+from ...graphir.dim import fold_dim, product, static_value
 from ...graphir.expr import Atom, Var
 from ...graphir.type import TensorType
 from ...support.errors import InternalError
+from ...tensorir.expr import Expr, floordiv
 from .registry import Context, arguments, base_name, converts, integers
 
 
@@ -46,14 +47,45 @@ def conv(context: Context, node: Node) -> Var:
     strides, dilation = (_spread(given[k], count) for k in ("stride", "dilation"))
     padding = _padding(given["padding"], context.type(w), strides, dilation)
     operands = [] if given.get("bias") is None else [context.operand(given["bias"])]
+    if not isinstance(given["groups"], int):
+        window = {"strides": strides, "padding": padding, "dilation": dilation}
+        return _in_groups(context, x, w, operands, context.dim(given["groups"]), window)
 
     def apply(x: Atom) -> Var:
         return context.op(
             "conv", x, w, *operands,
-            strides=strides, padding=padding, dilation=dilation, groups=int(given["groups"]),
+            strides=strides, padding=padding, dilation=dilation, groups=given["groups"],
         )  # fmt: skip
 
     return _batched(context, x, count, apply)
+
+
+def _in_groups(
+    context: Context, x: Atom, w: Atom, bias: Sequence[Atom], groups: Expr, window: Any
+) -> Var:
+    """A convolution of as many groups as a named size: each image of a batch with weights of its
+    own, whose batch is in the channels. One product a group, of all windows."""
+    count = context.type(w).ndim - 2
+    kernel = tuple([static_value(k) for k in context.type(w).shape[2:]])
+    if None in kernel:
+        raise context.refuse("the sizes of its kernel must be constants where its groups are none.")
+    batch, _, *spatial = context.type(x).shape
+    outs, inner = context.type(w).shape[:2]
+    each = fold_dim(floordiv(outs, groups))
+    x = context.reshape(x, (fold_dim(batch * groups), inner, *spatial))
+    order = (0, *range(2, count + 2), 1)
+    x = context.op("permute_dims", x, axes=order)
+    windows = context.op("im2col", x, kernel=kernel, **window)
+    places = context.type(windows).shape[1 : count + 1]
+    width = product([*context.type(w).shape[2:], inner])
+    rows = context.reshape(windows, (batch, groups, product(places), width))
+    weight = context.reshape(context.op("permute_dims", w, axes=order), (groups, each, width))
+    weight = context.op("permute_dims", weight, axes=(0, 2, 1))
+    y = context.op("permute_dims", context.op("matmul", rows, weight), axes=(0, 1, 3, 2))
+    y = context.reshape(y, (batch, outs, *places))
+    for b in bias:
+        y = context.op("add", y, context.reshape(b, (outs, *[1] * count)))
+    return y
 
 
 def _padding(
@@ -104,7 +136,7 @@ def _transposed(context: Context, given: Any, x: Atom, w: Atom, extra: Any) -> V
             padding=_both([p - c for p, c in zip(padding, cuts, strict=True)]),
             dilation=dilation,
             output_padding=_spread(extra, count),
-            groups=int(given["groups"]),
+            groups=context.static(given["groups"], "the number of its groups"),
         )  # fmt: skip
         if not any(cuts):
             return y

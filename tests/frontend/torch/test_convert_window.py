@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+import burnish
+from burnish.support.errors import FrontendError
 from burnish.tests.frontend.torch.oracle import check_all, import_function, operators_of
 
 torch.manual_seed(0)
@@ -148,6 +150,49 @@ def test_a_symbolic_batch_and_symbolic_sizes() -> None:
         also=((torch.randn(1, 4, 5, 9),),),
     )
     assert set(imported.dim_names) == {"n", "h", "w"}
+
+
+class OwnWeights(nn.Module):
+    """Images that each have weights of their own: the batch is in the channels, as many groups."""
+
+    def __init__(self, function: Any, dims: int, **options: Any) -> None:
+        super().__init__()
+        self.function, self.dims, self.options = function, dims, options
+
+    def forward(self, x: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        batch = x.shape[0]
+        bias = b.flatten() if self.options.get("stride") else None
+        inside = x.reshape(1, -1, *x.shape[2:])
+        y = self.function(inside, w.flatten(0, 1), bias, groups=batch, **self.options)
+        return y.reshape(batch, -1, *y.shape[2:])
+
+
+@pytest.mark.parametrize(
+    ("dims", "options"),
+    [(1, {"stride": 2}), (2, {"padding": 1}), (2, {"padding": "same", "dilation": 2}), (3, {})],
+)
+def test_as_many_groups_as_images(dims: int, options: Any) -> None:
+    function = (F.conv1d, F.conv2d, F.conv3d)[dims - 1]
+    module, names = (
+        OwnWeights(function, dims, **options),
+        ({0: "n", 2: "height"}, {0: "n"}, {0: "n"}),
+    )
+
+    def drawn(n: int, height: int) -> tuple[torch.Tensor, ...]:
+        sides = (height, 6, 4)[:dims]
+        return torch.randn(n, 3, *sides), torch.randn(n, 5, 3, *[3] * dims), torch.randn(n, 5)
+
+    model = burnish.compile(module, drawn(2, 7), dynamic_shapes=names)
+    for n, height in ((2, 7), (1, 5), (4, 9)):
+        inputs = drawn(n, height)
+        torch.testing.assert_close(model(*inputs), module(*inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_transposed_convolutions_of_as_many_groups_are_refused() -> None:
+    inputs = (torch.randn(2, 3, 5), torch.randn(2, 3, 4, 3), torch.randn(2, 4))
+    module = OwnWeights(F.conv_transpose1d, 1)
+    with pytest.raises(FrontendError, match="number of its groups must be a constant"):
+        burnish.compile(module, inputs, dynamic_shapes=({0: "n"}, {0: "n"}, {0: "n"}))
 
 
 def test_each_is_one_operator() -> None:
