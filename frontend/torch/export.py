@@ -255,7 +255,7 @@ def _named_keywords(module: torch.nn.Module, plan: ExportPlan) -> Iterator[None]
             module.__dict__["forward"] = own
 
 
-def _export(module: torch.nn.Module, plan: ExportPlan, **options: bool) -> ExportedProgram:
+def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> ExportedProgram:
     def export() -> ExportedProgram:
         with WholeLayers() if has_layers(module) else contextlib.nullcontext():
             return torch.export.export(
