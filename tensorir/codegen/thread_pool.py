@@ -263,11 +263,12 @@ class _Code:
         """Go to ``found`` as soon as ``news()``; go on here after some 50 us without, or a
         ``2**shift``-th of that.
 
-        After an eighth of that the CPU is offered to others at every round: should the thread that
-        is waited for stand in the same CPU's queue, it would otherwise not run before we sleep.
+        After half of that the CPU is offered to others at every round: should the thread that is
+        waited for stand in the same CPU's queue, it would otherwise not run before we sleep. Not
+        sooner, for who takes the offer keeps the CPU for milliseconds, be it the least of all.
         """
         limit, start = self.machine.spin(self.b), self.machine.clock(self.b)
-        patience = self.b.lshr(limit, ir.Constant(I64, 3))
+        patience = self.b.lshr(limit, ir.Constant(I64, 1))
         if shift:
             limit = self.b.lshr(limit, ir.Constant(I64, shift))
             patience = limit
