@@ -22,6 +22,7 @@ import torch
 import torch.fx.experimental._config as symbolic_config
 from torch.export import ExportedProgram, _trace
 from torch.export.graph_signature import InputKind
+from torch.fx import Node
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
@@ -29,6 +30,7 @@ from ...support.errors import BurnishError, FrontendError
 from .convert_recurrent import WholeLayers, has_layers
 from .dynamic_shapes import ExportPlan, plan_export
 from .exportable_functions import LOOKS, ExportableFunctions
+from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results
 from .registry import import_dtype
 
@@ -272,8 +274,11 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             try:
                 return export()
             except LOOKS:
-                with ExportableFunctions():
-                    return export()
+                with ExportableFunctions(module) as functions:
+                    program = export()
+                if functions.known.is_stale or functions.known.read & _written(program):
+                    raise  # a branch that the next call may take otherwise
+                return program
             except (RuntimeError, ValueError) as error:
                 if UNKNOWN not in str(error):
                     raise
@@ -295,6 +300,15 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             "data "
             "by torch.where, and make dims static that a branch depends on."
         ) from error
+
+
+def _written(program: ExportedProgram) -> set[str]:
+    """The buffers that a module sets to something else."""
+    signature = program.graph_signature
+    names = {spec.arg.name: str(spec.target) for spec in signature.input_specs}
+    nodes = [n for n in program.graph.nodes if is_write(n) and isinstance(n.args[0], Node)]
+    found = {names.get(n.args[0].name, "") for n in nodes}
+    return found | set(signature.buffers_to_mutate.values())
 
 
 def _packs(error: BaseException) -> bool:

@@ -17,6 +17,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.modules import transformer
 from torch.overrides import TorchFunctionMode
 
+from .known_values import KnownValues
+
 LOOKS = (
     GuardOnDataDependentSymNode,
     torch._subclasses.fake_tensor.DataDependentOutputException,
@@ -26,7 +28,12 @@ LOOKS = (
 
 
 class ExportableFunctions(TorchFunctionMode):
-    """Calls of the functions in the table are calls of those here."""
+    """Calls of the functions in the table are calls of those here; values that are known are
+    told."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.known = KnownValues(module)
 
     def __enter__(self) -> ExportableFunctions:
         self._held = transformer._detect_is_causal_mask
@@ -45,7 +52,9 @@ class ExportableFunctions(TorchFunctionMode):
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        return _TABLE.get(func, func)(*args, **(kwargs or {}))
+        if func in _TABLE:
+            return _TABLE[func](*args, **(kwargs or {}))
+        return self.known.call(func, args, kwargs or {})
 
 
 def cov(
