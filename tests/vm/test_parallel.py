@@ -187,9 +187,10 @@ def test_a_forked_child_has_a_pool_of_its_own() -> None:
 def test_a_fork_in_the_middle_of_a_launch() -> None:
     script = """
         address = parallel.pool(3)
-        running, release = threading.Event(), threading.Event()
+        # Forks find no thread on its way into Python, where CPython holds a lock of its own.
+        running, release = threading.Semaphore(0), threading.Event()
         def hold(*_):
-            running.set()
+            running.release()
             release.wait(10)
         body = BODY(hold)
         launch = LAUNCH(Runtime.from_address(address).launch)
@@ -197,7 +198,8 @@ def test_a_fork_in_the_middle_of_a_launch() -> None:
             target=lambda: launch(address, ctypes.cast(body, ctypes.c_void_p), None, 3, 1)
         )
         caller.start()
-        running.wait(10)
+        for _ in range(3):
+            running.acquire(timeout=10)
         child = os.fork()
         if child == 0:
             signal.alarm(30)
