@@ -10,10 +10,10 @@ different; this file never guesses, and it evaluates nothing."""
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from ..tensorir.arith import Analyzer, Interval
-from ..tensorir.arith.linear import LinearKey
+from ..tensorir.arith.linear import LinearKey, expr_key
 from ..tensorir.arith.rules_divmod import divide_polynomial
 from ..tensorir.arith.simplify import Simplifier
 from ..tensorir.expr import (
@@ -41,6 +41,7 @@ from ..tensorir.expr import (
 from ..tensorir.text.dim_text import DimError as DimError
 from ..tensorir.text.dim_text import print_dim as print_dim
 from ..tensorir.visitor import free_vars
+from .one_size import simplest
 
 
 # -- text --------------------------------------------------------------------------------------
@@ -95,6 +96,24 @@ def dim_equal(a: Expr, b: Expr) -> bool:
     return s.linear(a).key == s.linear(b).key
 
 
+class KnownDims:
+    """Dims, of which it is known whether one is proved equal to one of them."""
+
+    def __init__(self) -> None:
+        self._forms = Simplifier()
+        self._seen: set[Hashable] = set()
+        self._keys: set[LinearKey] = set()
+
+    def add(self, dim: Expr) -> None:
+        written = expr_key(dim)
+        if written not in self._seen:
+            self._seen.add(written)
+            self._keys.add(self._forms.linear(dim).key)
+
+    def __contains__(self, dim: Expr) -> bool:
+        return self._forms.linear(dim).key in self._keys
+
+
 def shape_equal(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
     """Whether the shapes have one rank and dims that are proved equal."""
     return len(a) == len(b) and all(dim_equal(x, y) for x, y in zip(a, b, strict=True))
@@ -116,18 +135,19 @@ def static_shape(shape: Sequence[Expr]) -> tuple[int, ...] | None:
 
 
 def fold_dim(dim: ExprLike) -> Expr:
-    """An equal dim: constants folded, the same object where there is nothing to fold."""
+    """An equal dim: constants folded, the same object where there is nothing to fold. What has
+    ``min`` or ``max`` in it is the shortest part of it that it equals for all sizes."""
     expr = as_expr(dim)
     value = static_value(expr)
     if value is not None:
         return expr if isinstance(expr, IntImm) else IntImm(value)
     if isinstance(expr, (FloorDiv, FloorMod, Min, Max, Mul)):
         single = Simplifier().linear(expr).single
-        return single if isinstance(single, Var) else expr
+        return single if isinstance(single, Var) else simplest(expr)
     if isinstance(expr, (Add, Sub)):
         # A convolution after another adds and takes away: a deep network has chains of it.
         short = Simplifier().simplify(expr)
-        return short if _length(short) < _length(expr) else expr
+        return simplest(short if _length(short) < _length(expr) else expr)
     return expr
 
 

@@ -465,7 +465,7 @@ def _counted_range(context: Context, node: NodeProto, values: list[Value]) -> Va
     sizes = context.all_sizes(values)
     if sizes is not None:
         start, limit, step = (s.dims[0] for s in sizes)
-        count = steps_of_sizes(start, limit, step)
+        count = steps_of_sizes(context, start, limit, step)
         if count is not None:
             places = positions(context, count)
             return (places * terms[2] + terms[0]).atom

@@ -15,7 +15,7 @@ from onnx import NodeProto
 
 from ...graphir.dim import dim_equal, fold_dim, is_nonnegative, product, static_value
 from ...support.errors import FrontendError
-from ...tensorir.expr import Expr, IntImm, floordiv, maximum
+from ...tensorir.expr import Expr, IntImm, floordiv
 from .data_sizes import Entry, counted, dim_of, positions, size_of, term_of, valid
 from .registry import Context, node_name
 from .size_bounds import smaller
@@ -72,8 +72,8 @@ def _known_bounds(
         if bound is None:
             found.append(absent)
         elif isinstance(bound, IntImm) and bound.value < 0:
-            found.append(fold_dim(maximum(size + bound.value, 0)))
-        elif isinstance(bound, Expr) and is_nonnegative(bound):
+            found.append(context.size_or_none(size + bound.value))
+        elif isinstance(bound, Expr) and context.is_size(bound):
             zero = static_value(bound) == 0
             whole = zero or dim_equal(bound, size)
             found.append(bound if whole else smaller(bound, size, context.at_most))
@@ -92,11 +92,11 @@ def _count(
         return stop
     if last is None and isinstance(first, IntImm) and first.value < 0:
         return smaller(IntImm(-first.value), size, context.at_most)
-    if isinstance(first, Expr) and is_nonnegative(first):
+    if isinstance(first, Expr) and context.is_size(first):
         if isinstance(last, IntImm) and last.value < 0:
             stop = fold_dim(size + last.value)
-        return fold_dim(maximum(stop - first, 0))
-    return fold_dim(maximum(stop - start, 0))
+        return context.size_or_none(stop - first)
+    return context.size_or_none(stop - start)
 
 
 def _clipped(context: Context, bound: Entry, length: Term, low: Term, high: Term) -> Term:
@@ -230,14 +230,13 @@ def numbers(context: Context, node: NodeProto, start: Term, limit: Term, step: T
     return (positions(context, size).cast(str(start.dtype)) * step + start).cast(str(dtype))
 
 
-def steps_of_sizes(start: Entry, limit: Entry, step: Entry) -> Expr | None:
+def steps_of_sizes(context: Context, start: Entry, limit: Entry, step: Entry) -> Expr | None:
     """How many numbers are between two sizes; None where that is no arithmetic of sizes."""
     if isinstance(start, Term) or isinstance(limit, Term) or not isinstance(step, IntImm):
         return None
     if step.value <= 0:
         return None
-    reach = limit if static_value(start) == 0 and is_nonnegative(limit) else limit - start
-    reach = reach if reach is limit else maximum(reach, 0)
+    reach = context.size_or_none(limit - start)
     return fold_dim((reach + (step.value - 1)) // step.value)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
 from ...graphir.builder import BlockBuilder, call_op
-from ...graphir.dim import static_shape
+from ...graphir.dim import KnownDims, fold_dim, is_nonnegative, static_shape
 from ...graphir.expr import (
     Atom,
     Call,
@@ -42,7 +42,7 @@ from ...support.dtype import DType
 from ...support.errors import FrontendError, TypeInferenceError
 from ...support.node import walk
 from ...support.writer import NameTable
-from ...tensorir.expr import Expr, IntImm, as_expr
+from ...tensorir.expr import BinaryOp, Expr, IntImm, as_expr, maximum
 from ...tensorir.expr import Var as DimVar
 from .. import sizes_as_data
 from ..imported import LOOK_UPS
@@ -266,6 +266,8 @@ class Context:
         self.functions_made: dict[str, Function] = {}
         """Functions of the module beside ``main``: the loops of its program."""
         self.function_names = NameTable(["main"])
+        self.sizes_there = KnownDims()
+        """Those of tensors made so far that are no names."""
         self.at_most: Mapping[str, int] = {}
         """Bounds of named sizes of the inputs, by their names."""
         self.parts: dict[Var, np.ndarray] = {}
@@ -519,6 +521,10 @@ class Context:
         made = self.builder.emit(call)
         if name in LOOK_UPS:
             self.look_ups[made.name] = self.place
+        if not self.is_attempt:
+            for dim in self.type(made).shape:
+                if isinstance(dim, BinaryOp):
+                    self.sizes_there.add(dim)
         size = static_shape(self.type(made).shape)
         if size is not None and math.prod(size) > MOST_RESULTS:
             raise FrontendError(
@@ -526,6 +532,16 @@ class Context:
                 "damaged, or its sizes are not what they should be."
             )
         return made
+
+    def is_size(self, dim: Expr) -> bool:
+        """Whether a dim is at least 0 in each call: for all sizes, or because a tensor has it,
+        without which the call is refused."""
+        return is_nonnegative(dim) or dim in self.sizes_there
+
+    def size_or_none(self, dim: Expr) -> Expr:
+        """A dim, or 0 where it is negative."""
+        dim = fold_dim(dim)
+        return dim if self.is_size(dim) else fold_dim(maximum(dim, 0))
 
     def cast(self, atom: Atom, dtype: DType) -> Atom:
         """The value in another dtype; itself where it has it."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.function import PrimFunc
+from ...tensorir.visitor import free_vars
 from ..dim import (
     DimError,
     broadcast_shapes,
@@ -24,6 +25,7 @@ from ..dim import (
     shape_equal,
     static_shape,
     static_value,
+    substitute_dim,
 )
 from ..expr import Call
 from ..op import REQUIRED, Op, attr, register
@@ -60,14 +62,27 @@ def resolve_reshape(call: Call) -> tuple[Expr, ...]:
             raise fail(
                 call,
                 f"{print_dim(total)} elements are not proved to divide into {print_shape(shape)}",
+                dims=_of_two_names(total, known),
             )
         shape = tuple([rest if i == unknown[0] else d for i, d in enumerate(shape)])
     elif not dim_equal(total, product(shape)):
         raise fail(
             call,
             f"{print_shape(shape)} is not proved to have the operand's {print_dim(total)} elements",
+            dims=_of_two_names(total, product(shape)),
         )
     return tuple([fold_dim(d) for d in shape])
+
+
+def _of_two_names(a: Expr, b: Expr) -> tuple[Expr, Expr] | None:
+    """Two sizes that would make one number of elements divide the other if they were equal: the
+    only ones that either has alone."""
+    names = set(free_vars([a])), set(free_vars([b]))
+    own = [one - other for one, other in (names, names[::-1])]
+    if [len(s) for s in own] != [1, 1]:
+        return None
+    x, y = (next(iter(s)) for s in own)
+    return (x, y) if divide(substitute_dim(a, {x: y}), b) is not None else None
 
 
 def _reshape(call: Call) -> Type:

@@ -224,3 +224,36 @@ def test_every_so_many_elements_of_a_named_axis() -> None:
     for n in (0, 1, 3, 8, 9):
         compare(compiled, made, x=np.arange(2 * n, dtype=np.float32).reshape(n, 2))
     assert compiled.compilations == 1
+
+
+def test_sizes_of_tensors_are_none_below_zero() -> None:
+    """All but the last of one tensor are as many as another has, which is never less than none."""
+    body = """
+        a = MaxPool<kernel_shape = [4], strides = [2]>(x)
+        b = MaxPool<kernel_shape = [2], strides = [2]>(x)
+        c = Slice(b, zero, last, two)
+        y = Add(a, c)
+    """
+    weights = {"zero": np.array([0]), "last": np.array([-1]), "two": np.array([2])}
+    made = model(body, "float[1, 1, N] x", weights=weights)
+    x = np.arange(9, dtype=np.float32).reshape(1, 1, 9) ** 2
+    compiled = check_compiled(made, x=x)
+    for size in (4, 6, 7):
+        compare(compiled, made, x=x[..., :size])
+    assert compiled.compilations == 1
+
+
+def test_one_element_more_and_one_less() -> None:
+    """As decoders shift their words: the first, then all but the last."""
+    body = """
+        first = Slice(x, zero, one, one)
+        joined = Concat<axis = 1>(first, x)
+        shifted = Slice(joined, zero, last, one)
+        y = Sub(x, shifted)
+    """
+    weights = {"zero": np.array([0]), "last": np.array([-1]), "one": np.array([1])}
+    made = model(body, "float[2, N] x", weights=weights)
+    x = np.arange(8, dtype=np.float32).reshape(2, 4) ** 2
+    compiled = check_compiled(made, x=x)
+    compare(compiled, made, x=x[:, :1])
+    assert compiled.compilations == 1

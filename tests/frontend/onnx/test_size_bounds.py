@@ -167,3 +167,19 @@ def test_the_smaller_of_bounded_sizes() -> None:
     assert shown(n + 1, eight) == "min(n + 1, 8)"
     assert shown(m, eight) == "min(m, 8)"
     assert shown(n, m) == "min(n, m)"
+
+
+def test_two_names_for_one_number_of_rows_in_a_reshape() -> None:
+    body = """
+        rows = Shape<start = 0, end = 1>(z)
+        shape = Concat<axis = 0>(rows, rest)
+        r = Reshape(x, shape)
+        y = Add(r, z)
+    """
+    weights = {"rest": np.array([-1, 8])}
+    made = model(body, "float[A, 6, 4] x, float[B, 3, 8] z", weights=weights)
+    x, z = (np.arange(96, dtype=np.float32).reshape(4, *s) for s in ((6, 4), (3, 8)))
+    compiled = compile(made)
+    compare(compiled, made, x=x, z=z)
+    compare(compiled, made, x=x[:2], z=z[:2])
+    assert compiled.compilations == 1
