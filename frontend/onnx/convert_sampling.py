@@ -10,9 +10,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from onnx import NodeProto
 
+from ...graphir.dim import fold_dim
 from ...support.errors import FrontendError
+from ...tensorir.expr import Expr
 from ..term import join
-from .data_sizes import counted
+from .data_sizes import counted, positions, size_of
 from .registry import Context, Value, attribute, converts, node_name
 from .term import Term
 
@@ -126,7 +128,6 @@ def _reflected(place: Term, low: float, high: float) -> Term:
 def roi_align(context: Context, node: NodeProto) -> Value:
     """Means (or maxima) of samples in the cells of regions; a region has its own batch."""
     x, rois, batch = (Term(context, context.operand(node, i)) for i in range(3))
-    where = node_name(node)
     count, channels = rois.shape[0], x.shape[1]
     sizes = [counted(context, size).cast(str(rois.dtype)) for size in x.shape[2:]]
     half = str(attribute(node, "coordinate_transformation_mode", "half_pixel")) == "half_pixel"
@@ -134,29 +135,18 @@ def roi_align(context: Context, node: NodeProto) -> Value:
     shift = 0.5 if half else 0.0
     scale = float(attribute(node, "spatial_scale", 1.0))
     out = [int(attribute(node, f"output_{side}", 1)) for side in ("height", "width")]
-    samples = [int(attribute(node, "sampling_ratio", 0))] * 2
+    ratio = int(attribute(node, "sampling_ratio", 0))
     corners = rois * scale - shift
     starts = [corners.at(1, 1), corners.at(1, 0)]
     extents = [corners.at(1, 3) - starts[0], corners.at(1, 2) - starts[1]]
     if not half:
         extents = [e.op("maximum", 1.0) for e in extents]
-    if samples[0] <= 0:
-        asked = [context.array(context.known(e.atom, node, 1)) for e in extents]
-        needed = [np.ceil(k / o) for k, o in zip(asked, out, strict=True)]
-        if any(n.size and n.min() != n.max() for n in needed):
-            raise FrontendError(
-                f"{where}: regions of several sizes are sampled alike; set sampling_ratio."
-            )
-        if any(n.size and n.max() <= 0 for n in needed):  # no sample at all
-            return x.data(0.0, str(x.dtype)).expand(count, channels, *out).atom
-        samples = [int(n.max(initial=1)) for n in needed]
+    grids = [_Grid(context, node, e, n, ratio) for e, n in zip(extents, out, strict=True)]
     places, outside = [], []
-    for d in range(2):
-        cells = np.arange(out[d] * samples[d])
-        parts = rois.data((cells // samples[d]) + (cells % samples[d] + 0.5) / samples[d])
-        place = starts[d].unsqueeze(1) + (extents[d] / float(out[d])).unsqueeze(1) * parts
-        outside.append((place < -1.0) | (place > sizes[d]))
-        places.append(place.op("maximum", 0.0).op("minimum", sizes[d] - 1.0))
+    for start, extent, grid, size in zip(starts, extents, grids, sizes, strict=True):
+        place = start.unsqueeze(1) + (extent / float(grid.cells)).unsqueeze(1) * grid.parts
+        outside.append((place < -1.0) | (place > size))
+        places.append(place.op("maximum", 0.0).op("minimum", size - 1.0))
     is_max = str(attribute(node, "mode", "avg")) == "max"
     pixels, image = x.permute(0, 2, 3, 1), batch.cast("int64").unsqueeze(1, 2)
     value: Term | None = None
@@ -171,9 +161,44 @@ def roi_align(context: Context, node: NodeProto) -> Value:
     assert value is not None
     gone = (outside[0].unsqueeze(2) | outside[1].unsqueeze(1)).unsqueeze(3)
     value = gone.where(value.data(0.0, str(value.dtype)), value)  # an inf times 0 were NaN
-    sampled = value.reshape(count, out[0], samples[0], out[1], samples[1], channels)
-    made = sampled.op("max" if is_max else "mean", axis=(2, 4))
-    return made.permute(0, 3, 1, 2).atom
+    split = (count, out[0], grids[0].samples, out[1], grids[1].samples, channels)
+    if ratio > 0:
+        made = value.reshape(*split).op("max" if is_max else "mean", axis=(2, 4))
+        return made.permute(0, 3, 1, 2).atom
+    own = (grids[0].is_sample.unsqueeze(2) & grids[1].is_sample.unsqueeze(1)).unsqueeze(3)
+    value = own.where(value, float("-inf") if is_max else 0.0).reshape(*split)
+    many = (grids[0].many * grids[1].many).cast(str(value.dtype)).reshape(count, 1, 1, 1)
+    made = value.op("max", axis=(2, 4)) if is_max else value.sum(2, 4) / many.op("maximum", 1.0)
+    return (many > 0.0).where(made, 0.0).permute(0, 3, 1, 2).atom
+
+
+class _Grid:
+    """Where regions are sampled along an axis: in each of as many cells alike, as often as
+    ``ratio`` says, or where that is 0 once for each pixel of a cell, rounded up. The regions then
+    have samples of their own numbers, as many as the largest; those behind a region's own count for
+    nothing."""
+
+    def __init__(
+        self, context: Context, node: NodeProto, extent: Term, cells: int, ratio: int
+    ) -> None:
+        self.cells = cells
+        self.samples: Expr | int = ratio
+        if ratio > 0:
+            place = np.arange(cells * ratio)
+            self.parts = extent.data(place // ratio + (place % ratio + 0.5) / ratio)
+            return
+        wanted = (extent / float(cells)).op("ceil").cast("int64").op("maximum", 0)
+        most = join([wanted, wanted.data([1])], 0).op("max")
+        self.many = wanted
+        """Of each region."""
+        size = self.samples = size_of(context, most, node, 1)
+        each = counted(context, size)
+        places = positions(context, fold_dim(size * cells))
+        sample = places.op("floor_mod", each)
+        self.is_sample = sample < wanted.unsqueeze(1)
+        own, kind = wanted.op("maximum", 1).unsqueeze(1), str(extent.dtype)
+        inner = (sample.cast(kind) + 0.5) / own.cast(kind)
+        self.parts = places.op("floor_divide", each).cast(kind) + inner
 
 
 @converts("DeformConv")

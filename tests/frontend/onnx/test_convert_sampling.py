@@ -98,3 +98,24 @@ def test_regions_of_no_extent_have_no_samples_unless_their_number_is_given(mode:
             16,
         )
         check_compiled(made, x=x, rois=rois, batch=np.zeros(2, np.int64))
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("places", ["half_pixel", "output_half_pixel"])
+def test_regions_of_several_sizes_have_samples_of_their_own_numbers(mode: str, places: str) -> None:
+    made = model(
+        "y = RoiAlign<output_height = 2, output_width = 3, sampling_ratio = 0, "
+        f'mode = "{mode}", coordinate_transformation_mode = "{places}">(x, rois, batch)',
+        "float[N, 2, H, W] x, float[K, 4] rois, int64[K] batch",
+        16,
+    )
+    compiled, rng = compile(made), np.random.default_rng(0)
+    regions = np.float32(
+        [[0, 0, 3, 3], [1, 1, 9, 8], [-2, -3, 20, 15], [2, 2, 2, 2], [4, 1, 10.5, 2]]
+    )
+    for n, count, size in ((1, 5, (9, 11)), (2, 2, (6, 5)), (1, 1, (9, 11))):
+        x = rng.standard_normal((n, 2, *size)).astype(np.float32)
+        compare(compiled, made, x=x, rois=regions[:count], batch=rng.integers(0, n, count))
+    none = compiled(x, regions[:0], np.zeros(0, np.int64))
+    assert none.shape == (0, 2, 2, 3)
+    assert compiled.compilations == 1
