@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.backends.opt_einsum as opt_einsum
 import torch.fx.experimental._config as symbolic_config
 from torch.export import ExportedProgram, _trace
 from torch.export.graph_signature import InputKind
@@ -257,6 +258,35 @@ def _named_keywords(module: torch.nn.Module, plan: ExportPlan) -> Iterator[None]
             module.__dict__["forward"] = own
 
 
+@contextlib.contextmanager
+def _paths_of_examples() -> Iterator[None]:
+    """Where opt_einsum is installed, ``torch.einsum`` asks it for the order of three operands and
+    more. It compares their sizes, which would make constants of named ones: it is told those of the
+    example."""
+    if not opt_einsum.is_available():
+        yield
+        return
+    held, own = opt_einsum.get_opt_einsum(), vars(opt_einsum).get("get_opt_einsum")
+
+    class Paths:
+        @staticmethod
+        def contract_path(equation: str, *operands: torch.Tensor, **options: Any) -> Any:
+            shapes = [tuple([_example_size(s) for s in x.shape]) for x in operands]
+            return held.contract_path(equation, *shapes, shapes=True, **options)
+
+    opt_einsum.get_opt_einsum = lambda: Paths
+    try:
+        yield
+    finally:
+        del opt_einsum.get_opt_einsum
+        if own is not None:
+            opt_einsum.get_opt_einsum = own
+
+
+def _example_size(size: Any) -> int:
+    return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
+
+
 def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> ExportedProgram:
     def export() -> ExportedProgram:
         with WholeLayers() if has_layers(module) else contextlib.nullcontext():
@@ -270,7 +300,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             )
 
     try:
-        with quiet_torch(), torch.no_grad(), _named_keywords(module, plan):
+        with quiet_torch(), torch.no_grad(), _named_keywords(module, plan), _paths_of_examples():
             try:
                 return export()
             except LOOKS:

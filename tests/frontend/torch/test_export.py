@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.backends.opt_einsum as opt_einsum
 import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim
@@ -189,6 +190,32 @@ def test_as_many_positions_as_a_table_has_and_fewer() -> None:
 def test_a_branch_that_matters_at_the_size_of_a_table_is_refused() -> None:
     message = failure(Masks(1.0), torch.randn(2, 5, 4), shapes=({0: "batch", 1: "length"},))
     assert message.startswith("forward() computes something else where length is 16")
+
+
+def test_the_order_of_an_einsum_does_not_fix_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """opt_einsum, which is not among our dependencies, compares sizes."""
+
+    class Orders:
+        @staticmethod
+        def contract_path(equation: str, *shapes: Any, **options: Any) -> tuple[list[Any], str]:
+            assert options == {"shapes": True, "optimize": "auto"}
+            assert all(type(size) is int for shape in shapes for size in shape)
+            return [(1, 2), (0, 1)], equation
+
+    monkeypatch.setattr(opt_einsum, "is_available", lambda: True, raising=False)
+    monkeypatch.setattr(opt_einsum, "get_opt_einsum", lambda: Orders, raising=False)
+    found: list[Any] = []
+
+    weight = torch.rand(4, 4)
+
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        order = opt_einsum.get_opt_einsum()
+        found.append(order.contract_path("bi,ij,jk->bk", x, weight, weight, optimize="auto"))
+        return x @ weight @ weight
+
+    export_module(Calls(chain).eval(), (X,), None, ({0: "batch"},))
+    assert found[0][0] == [(1, 2), (0, 1)]
+    assert opt_einsum.get_opt_einsum() is Orders
 
 
 class Rebinds(nn.Module):
