@@ -49,7 +49,10 @@ def conv(context: Context, node: Node) -> Var:
     operands = [] if given.get("bias") is None else [context.operand(given["bias"])]
     if not isinstance(given["groups"], int):
         window = {"strides": strides, "padding": padding, "dilation": dilation}
-        return _in_groups(context, x, w, operands, context.dim(given["groups"]), window)
+        groups = context.dim(given["groups"])
+        return _batched(
+            context, x, count, lambda x: _in_groups(context, x, w, operands, groups, window)
+        )
 
     def apply(x: Atom) -> Var:
         return context.op(

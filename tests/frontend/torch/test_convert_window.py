@@ -188,6 +188,20 @@ def test_as_many_groups_as_images(dims: int, options: Any) -> None:
         torch.testing.assert_close(model(*inputs), module(*inputs), rtol=1e-4, atol=1e-4)
 
 
+def test_as_many_groups_as_channels_of_an_input_without_a_batch() -> None:
+    class Depthwise(nn.Module):
+        def forward(self, x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            return F.conv2d(x, w.unsqueeze(1), padding=1, groups=x.shape[0])
+
+    module = Depthwise()
+    names = ({0: "channels", 1: "height"}, {0: "channels"})
+    inputs = (torch.randn(3, 6, 5), torch.randn(3, 3, 3))
+    model = burnish.compile(module, inputs, dynamic_shapes=names)
+    for channels, height in ((3, 6), (1, 1), (7, 4)):
+        given = (torch.randn(channels, height, 5), torch.randn(channels, 3, 3))
+        torch.testing.assert_close(model(*given), module(*given), rtol=1e-4, atol=1e-4)
+
+
 def test_transposed_convolutions_of_as_many_groups_are_refused() -> None:
     inputs = (torch.randn(2, 3, 5), torch.randn(2, 3, 4, 3), torch.randn(2, 4))
     module = OwnWeights(F.conv_transpose1d, 1)
