@@ -41,6 +41,8 @@ class ExportPlan:
     no smaller than the function's argument."""
     least: dict[tuple[int, int], int] = field(default_factory=dict)
     """The ``min`` that a user has stated, by (leaf, axis)."""
+    examples: dict[int, torch.Tensor] = field(default_factory=dict)
+    """What was given for the leaves that have named dims, whose place zeros of other sizes take."""
     names: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     """The names of the positional inputs, those of ``*args`` as ``args[0]``."""
@@ -90,6 +92,8 @@ def plan_export(
             for axis, name, extent in planner.named.get(id(leaf), ()):
                 plan.places.append((i, axis, name))
                 plan.extents.append((i, axis, extent))
+            if id(leaf) in planner.examples:
+                plan.examples[i] = planner.examples[id(leaf)]
             for axis, least in planner.least.get(id(leaf), ()):
                 plan.least[i, axis] = least
     else:
@@ -229,6 +233,7 @@ class _Planner:
         self.sizes: dict[str, int] = {}
         self.named: dict[int, list[tuple[int, str, Callable[[int], int]]]] = {}
         self.least: dict[int, list[tuple[int, int]]] = {}
+        self.examples: dict[int, torch.Tensor] = {}
         self.kept: list[torch.Tensor] = []
 
     def collect(self, entries: Any) -> None:
@@ -321,8 +326,9 @@ class _Planner:
             if name:
                 named.append((i, name, self._extent(dim, name)))
         if named:
-            value = torch.zeros(shape, dtype=value.dtype)
+            example, value = value, torch.zeros(shape, dtype=value.dtype)
             self.kept.append(value)
+            self.examples[id(value)] = example
             self.named[id(value)] = named
         self.least[id(value)] = [(axis % value.ndim, _stated(dim)) for axis, dim in entry.items()]
         return value, planned

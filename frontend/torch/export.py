@@ -103,8 +103,9 @@ def export_module(
             program = _export_obliviously(module, plan)
             if program is None:
                 program, is_oblivious = _export_with_gaps(module, plan), False
-    if not is_oblivious:
-        check_at_size(1, module, program, plan)
+    if not is_oblivious and not check_at_size(1, module, program, plan):
+        for name in plan.names:
+            check_at_size(1, module, program, plan, name)
     _leave_out_nothing(module, program, plan)
     return program, plan
 
@@ -157,8 +158,11 @@ def _export_with_gaps(module: torch.nn.Module, plan: ExportPlan) -> ExportedProg
 def _gaps(error: FrontendError) -> list[tuple[str, int]]:
     """The sizes of named dims that torch leaves out, if it has nothing else to say."""
     lines = re.findall(r"^ +- (.*)$", str(error.__cause__), re.M)
-    found = [re.match(r"Not all values of (\w+) = .* guard .* != (\d+)\.?$", x) for x in lines]
-    return [(m[1], int(m[2])) for m in found if m] if all(found) else []
+    guard = re.compile(r"Not all values of (\w+) = .* guard (?:.* != (\d+)|(\d+) != .*?)\.?$")
+    found = [guard.match(x) for x in lines]
+    if not all(found):
+        return []
+    return list(dict.fromkeys([(m[1], int(m[2] or m[3])) for m in found if m]))
 
 
 def _suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:
@@ -371,15 +375,43 @@ def check_at_size(
     only: str | None = None,
 ) -> bool:
     """Raise FrontendError where the program and the module disagree when every named dim has this
-    size (or the least that its user allows), or ``only`` that one, and the others 1. A module that
-    fails at this size itself is no judge, and False."""
+    size (or the least that its user allows), or ``only`` that one, and the others 1, or what they
+    are in the examples where the module needs more. A module that fails at this size itself is no
+    judge, and False."""
+    return any(
+        _agrees_at_size(size, module, program, plan, only, rest=rest, is_drawn=is_drawn)
+        for rest in ((1,) if only is None else (1, None))
+        for is_drawn in (False, True)
+    )
+
+
+def _agrees_at_size(
+    size: int,
+    module: torch.nn.Module,
+    program: ExportedProgram,
+    plan: ExportPlan,
+    only: str | None,
+    *,
+    rest: int | None,
+    is_drawn: bool,
+) -> bool:
+    """``check_at_size`` with dims other than ``only`` of the size ``rest``, or their own (None).
+    Integers and flags are those of the examples, repeated, or zeros if ``is_drawn``: examples may
+    point at what smaller sizes do not have, and zeros hide most of what a module does."""
     leaves, structure = pytree.tree_flatten((plan.args, plan.kwargs))
     generator = torch.Generator().manual_seed(0)
     shapes = {i: list(leaves[i].shape) for i, _, _ in plan.extents}
     for (i, axis, extent), (_, _, name) in zip(plan.extents, plan.places, strict=True):
-        shapes[i][axis] = extent(size if only in (None, name) else 1)
+        given = size if only in (None, name) else rest
+        if given is not None:
+            shapes[i][axis] = extent(given)
     for i, shape in shapes.items():
-        leaves[i] = torch.rand(shape, generator=generator).to(leaves[i].dtype)
+        example = plan.examples[i]
+        is_counted = not (example.is_floating_point() or example.is_complex())
+        if is_counted and example.numel() and not is_drawn:
+            leaves[i] = _repeated(example, shape)
+        else:
+            leaves[i] = torch.rand(shape, generator=generator).to(example.dtype)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
     with quiet_torch(), torch.no_grad(), _unchanged(module):
         try:
@@ -397,6 +429,13 @@ def check_at_size(
             "Rewrite the branch, or make the dim static."
         )
     return True
+
+
+def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """The elements of ``x`` as often as a tensor of this shape takes, axis by axis."""
+    for axis, size in enumerate(shape):
+        x = x.index_select(axis, torch.arange(size) % x.shape[axis])
+    return x
 
 
 @contextlib.contextmanager

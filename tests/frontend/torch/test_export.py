@@ -218,6 +218,73 @@ def test_the_order_of_an_einsum_does_not_fix_sizes(monkeypatch: pytest.MonkeyPat
     assert opt_einsum.get_opt_einsum() is Orders
 
 
+class Blocks(nn.Module):
+    """Views of a part of a table, for which torch leaves out its size twice, the second time the
+    other way round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("table", torch.rand(16, 16))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        part = self.table[: x.shape[0], : x.shape[0]]
+        return part.contiguous().view(-1)[: x.shape[0]] * x + part.reshape(-1)[-1]
+
+
+def test_a_part_of_a_table_as_one_row() -> None:
+    module, x = Blocks().eval(), torch.rand(16)
+    model = burnish.compile(module, (x[:5],), dynamic_shapes=({0: "n"},))
+    for n in (16, 15, 1):
+        torch.testing.assert_close(model(x[:n]), module(x[:n]))
+
+
+class TwoInputs(nn.Module):
+    """Needs two rows of the second input, whatever the first has."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        total = x.sum(0) + 1 if x.shape[0] == self.size else x.sum(0)
+        return total + y[0] * y[1]
+
+
+def test_a_branch_is_seen_where_the_other_dims_must_be_more_than_1() -> None:
+    inputs, shapes = (torch.rand(3, 4), torch.rand(5, 4)), ({0: "rows"}, {0: "others"})
+    _, plan = export_module(TwoInputs(0).eval(), inputs, None, shapes)
+    assert plan.least[0, 0] == 1
+    message = failure(TwoInputs(1), *inputs, shapes=shapes)
+    assert message.startswith("forward() computes something else where rows is 1")
+
+
+class Words(nn.Module):
+    """Makes zeros of word 0, as of padding."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.table, self.size = nn.Embedding(10, 4, padding_idx=0), size
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        rows = self.table(words)
+        return rows * 2 if words.shape[0] == self.size else rows
+
+
+def test_a_branch_is_seen_though_zeros_hide_it() -> None:
+    message = failure(Words(1), torch.tensor([3, 4, 5]), shapes=({0: "n"},))
+    assert message.startswith("forward() computes something else where n is 1")
+
+
+def test_words_that_a_smaller_size_does_not_have_are_no_reason_to_look_away() -> None:
+    class Rows(nn.Module):
+        def forward(self, x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+            return x[at] * 2 if x.shape[0] == 1 else x[at]
+
+    inputs = (torch.rand(5, 4), torch.tensor([4, 3]))
+    message = failure(Rows(), *inputs, shapes=({0: "rows"}, {0: "places"}))
+    assert message.startswith("forward() computes something else where rows and places is 1")
+
+
 class Rebinds(nn.Module):
     """Counts its calls in a buffer that each replaces."""
 
