@@ -62,10 +62,10 @@ I32, I64, PTR, VOID = ir.IntType(32), ir.IntType(64), ir.PointerType(), ir.VoidT
 BODY = ir.FunctionType(VOID, [PTR, I64, I64, I64]).as_pointer()
 
 _PARTS_BITS, _TURNS_BITS, _MARK_BITS = 12, 4, 8
-_MOST_TURNS = 8
+_MOST_TURNS = 4
 """Chunks of a part, where they are long enough: as many as a delay of one of them is shared by."""
 _LINE = 64
-_CHUNK_GRAINS = 4
+_CHUNK_GRAINS = 16
 """The fewest grains of a chunk that is not a whole part: what a chunk costs, with memory that may
 be in the cache of another core, is little beside that."""
 # The pool record: offsets in bytes, what different threads write on lines of their own.

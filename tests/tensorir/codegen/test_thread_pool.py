@@ -158,9 +158,9 @@ def test_nothing_runs_for_an_empty_range(pool: Pool) -> None:
         (4, 10, 6, [0, 10]),
         (4, 3, 100, [0, 3]),
         (2, 4, 0, [0, 2, 4]),
-        (2, 1600, 1, list(range(0, 1601, 100))),
-        (2, 1600, 90, [0, 400, 800, 1200, 1600]),
-        (2, 17, 1, [0, 5, 9, 13, 17]),
+        (2, 1600, 1, list(range(0, 1601, 200))),
+        (2, 1600, 20, [0, 400, 800, 1200, 1600]),
+        (2, 130, 1, [0, 17, 34, 50, 66, 82, 98, 114, 130]),
         (100, 16, 1, list(range(0, 17, 2))),
     ],
     ids=[
@@ -169,7 +169,7 @@ def test_nothing_runs_for_an_empty_range(pool: Pool) -> None:
     ],
 )
 def test_the_chunks(pool: Pool, threads: int, extent: int, grain: int, expected: list[int]) -> None:
-    """At most eight a thread, several only of four grains; they cover the range without a gap."""
+    """At most four a thread, several only of sixteen grains; they cover the range without a gap."""
     ranges = pool.ranges(threads, extent, grain)
     assert [r[0] for r in ranges] == expected[:-1]
     assert [r[1] for r in ranges] == expected[1:]
@@ -208,12 +208,12 @@ def test_what_a_delayed_thread_has_left_is_taken_by_others(pool: Pool) -> None:
             release.wait(10)
         elif begin == 0:
             inside.wait(10)
-        elif len(calls) == 14:
+        elif len(calls) == 6:
             release.set()
         calls.append((begin, thread))
 
     pool.launch(2, BODY(body), 160)
-    assert sorted(at for at, _ in calls) == list(range(0, 160, 10))
+    assert sorted(at for at, _ in calls) == list(range(0, 160, 20))
     assert [at for at, who in calls if who == 1] == [80]
 
 
