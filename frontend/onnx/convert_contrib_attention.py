@@ -13,7 +13,7 @@ from onnx import NodeProto
 
 from ...graphir.dim import dim_equal
 from ...support.errors import FrontendError
-from ...tensorir.expr import Expr
+from ...tensorir.expr import Expr, IntImm
 from ..term import join, stack
 from .convert_contrib import needed, term
 from .data_sizes import counted, positions, size_of
@@ -61,17 +61,33 @@ def _attend(
 
 
 def _key_mask(context: Context, node: NodeProto, index: int, like: Term, keys: Expr) -> Term | None:
-    """A mask of keys as numbers to add: of (batch,) lengths, (batch, keys), or of all pairs."""
+    """A mask of keys as numbers to add: of (batch,) lengths, of (2 * batch,) ends and then begins,
+    (batch, keys), or of all pairs."""
     mask = term(context, node, index)
     if mask is None:
         return None
     if mask.ndim == 1:
-        mask = positions(context, keys) < mask.cast("int64").unsqueeze(1)
+        mask = _within(context, node, mask.cast("int64"), like.shape[0], keys)
     else:
         mask = mask.op("not_equal", 0) if not mask.dtype.is_bool else mask
     axes = {2: (1, 2), 3: (1,), 4: ()}[mask.ndim]
     mask = mask.unsqueeze(*axes) if axes else mask
     return mask.where(like.data(0.0), _lowest(like))
+
+
+def _within(context: Context, node: NodeProto, bounds: Term, batch: Expr, keys: Expr) -> Term:
+    """Which keys of each sequence lie within ``bounds``: its ends, perhaps followed by its
+    begins."""
+    (size,), at = bounds.shape, positions(context, keys)
+    if dim_equal(size, batch * 2) and not dim_equal(size, batch):
+        ends, begins = [bounds.reshape(2, batch).at(0, i).unsqueeze(1) for i in range(2)]
+        return (at < ends).op("logical_and", at >= begins)
+    if isinstance(size, IntImm) and isinstance(batch, IntImm) and size.value != batch.value:
+        raise FrontendError(
+            f"{node_name(node)}: a mask of one axis has as many lengths as there are sequences "
+            f"({batch.value}), or ends and then begins of each; found {size.value} numbers."
+        )
+    return at < bounds.unsqueeze(1)
 
 
 def _scale(node: NodeProto, q: Term) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import burnish
+from burnish import errors
 from burnish.driver.compile import CompiledModel
 from burnish.tests.frontend.onnx.oracle import model
 from burnish.tests.frontend.onnx.test_convert_contrib import (
@@ -47,6 +48,27 @@ def test_packed_weights_and_lengths() -> None:
         mask = np.where(np.arange(tokens) < lengths[:, None], 0, -1e9)[:, None, None]
         near(made(x, lengths), joined(attend(q, k, v, mask)), 1e-4)
     assert made.compilations == 1
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_ends_and_begins(size: int) -> None:
+    """As ONNX Runtime documents a mask_index of (2 * batch,)."""
+    w, b = floats(8, 24), floats(24)
+    inputs = f"float[{size}, T, 8] x, int32[{2 * size}] m"
+    made = compiled("Attention<num_heads = 2>(x, w, b, m)", inputs, w=w, b=b)
+    x = floats(size, 5, 8)
+    ends = RNG.integers(3, 6, size).astype(np.int32)
+    begins = RNG.integers(0, 3, size).astype(np.int32)
+    q, k, v = (heads(p, 2) for p in np.split(x @ w + b, 3, -1))
+    inside = (np.arange(5) < ends[:, None]) & (np.arange(5) >= begins[:, None])
+    added = np.where(inside, 0, -1e9)[:, None, None]
+    near(made(x, np.concatenate([ends, begins])), joined(attend(q, k, v, added)), 1e-4)
+
+
+def test_another_number_of_lengths_is_refused() -> None:
+    call, inputs = "Attention<num_heads = 2>(x, w, b, m)", "float[2, T, 8] x, int32[8] m"
+    with pytest.raises(errors.FrontendError, match=r"as there are sequences \(2\).*found 8"):
+        compiled(call, inputs, w=floats(8, 24), b=floats(24))(floats(2, 5, 8), np.ones(8, np.int32))
 
 
 def test_causal_queries_behind_past_keys() -> None:
