@@ -77,7 +77,8 @@ def location(node: Node) -> str:
     """
     lines = [line.strip() for line in (node.meta.get("stack_trace") or "").splitlines()]
     frames = [i for i, line in enumerate(lines) if line.startswith('File "')]
-    own = [i for i in frames if _TORCH not in lines[i] and _IN_FRONT not in lines[i]] or frames
+    others = (_TORCH, _IN_FRONT, 'File "<eval_with_key>')
+    own = [i for i in frames if not any(x in lines[i] for x in others)] or frames
     if not own:
         return f"node {node.name!r}"
     i = own[-1]
