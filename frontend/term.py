@@ -89,6 +89,14 @@ class Term:
     def permute(self, *axes: int) -> Self:
         return self.op("permute_dims", axes=axes)
 
+    def channels_first(self) -> Self:
+        """(batch, places ..., channels) as (batch, channels, places ...)."""
+        return self.permute(0, self.ndim - 1, *range(1, self.ndim - 1))
+
+    def channels_last(self) -> Self:
+        """(batch, channels, places ...) as (batch, places ..., channels)."""
+        return self.permute(0, *range(2, self.ndim), 1)
+
     def swap(self, a: int = -1, b: int = -2) -> Self:
         """Two axes exchanged."""
         axes = list(range(self.ndim))

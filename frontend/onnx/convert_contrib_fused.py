@@ -72,8 +72,8 @@ def embed_norm(context: Context, node: NodeProto) -> list[Value]:
 def channels_last_pool(context: Context, node: NodeProto) -> Value:
     """A MaxPool of (batch, places, channels)."""
     x = needed(context, node, 0)
-    made = pooled(context, node, x.permute(0, x.ndim - 1, *range(1, x.ndim - 1)).atom, "MaxPool")
-    return Term(context, context.tensor(made, "")).permute(0, *range(2, x.ndim), 1).atom
+    made = pooled(context, node, x.channels_first().atom, "MaxPool")
+    return Term(context, context.tensor(made, "")).channels_last().atom
 
 
 @converts(_DOMAIN + "GatherBlockQuantized")

@@ -104,9 +104,8 @@ def quantised_average(context: Context, node: NodeProto) -> Value:
     x = _real(context, node, 0)
     if not attribute(node, "channels_last", 0):
         return _quantised(context, node, mean_of_windows(context, node, x), 3)
-    order = (0, x.ndim - 1, *range(1, x.ndim - 1))
-    made = mean_of_windows(context, node, x.permute(*order))
-    return _quantised(context, node, made.permute(0, *range(2, x.ndim), 1), 3)
+    made = mean_of_windows(context, node, x.channels_first())
+    return _quantised(context, node, made.channels_last(), 3)
 
 
 @converts(_DOMAIN + "QLinearReduceMean")

@@ -30,7 +30,7 @@ def _read(x: Term, axes: Sequence[Neighbours], where: str, *, zeros: bool) -> Te
     """
     sizes = x.sizes(where)
     batch, channels, spatial = sizes[0], sizes[1], sizes[2:]
-    pixels = x.permute(0, *range(2, x.ndim), 1).reshape(batch * math.prod(spatial), channels)
+    pixels = x.channels_last().reshape(batch * math.prod(spatial), channels)
     first = x.data(np.arange(batch)[:, None] * math.prod(spatial), "int64")
     result: Term | None = None
     for chosen in itertools.product(*axes):

@@ -104,7 +104,7 @@ def qlinear_conv(context: Context, node: NodeProto) -> Value:
     )
     last = bool(attribute(node, "channels_last", 0))
     if last:
-        x = x.permute(0, x.ndim - 1, *range(1, x.ndim - 1))
+        x = x.channels_first()
     made = _integer_conv(context, node, x.atom, w.atom, [x_zero.atom, w_zero.atom])
     column = [1] * (x.ndim - 2)
     if context.raw(node, 8) is not None:
@@ -114,7 +114,7 @@ def qlinear_conv(context: Context, node: NodeProto) -> Value:
     info = np.iinfo(str(y_zero.dtype))
     low, high = float(info.min), float(info.max)
     steps = steps.op("clip", min=low, max=high).cast(y_zero.dtype)
-    return (steps.permute(0, *range(2, x.ndim), 1) if last else steps).atom
+    return (steps.channels_last() if last else steps).atom
 
 
 def _byte_conv(

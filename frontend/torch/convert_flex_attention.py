@@ -24,7 +24,7 @@ from ...graphir.type import TensorType, tensor_type
 from ...support.dtype import DType
 from ...tensorir.expr import Expr, IntImm
 from ..log_sum_exp import log_sum_exp
-from .registry import Context, converts, operator_name
+from .registry import Context, converts, import_dtype, operator_name
 
 _SCALARS = (
     "aten.index.Tensor", "aten.new_ones.default", "aten.new_zeros.default", "aten.new_full.default",
@@ -98,7 +98,7 @@ def _run(
                 "scaled_dot_product_attention with a mask."
             )
     inputs = [n.meta["val"] for n in graph.graph.find_nodes(op="placeholder")]
-    kinds = [DType(str(x.dtype).removeprefix("torch.")) for x in inputs[len(values) :]]
+    kinds = [import_dtype(x.dtype, context.place) for x in inputs[len(values) :]]
     given = [context.cast(x, kind) for x, kind in zip(places, kinds, strict=False)]
     found: Atom = context.operand(context.run_graph(graph, [*values, *given, *held])[0])
     return found

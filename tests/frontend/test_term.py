@@ -65,3 +65,11 @@ def test_symbolic_sizes_are_refused_where_they_are_needed() -> None:
     x = Term(Context(builder, {"": 17}), Var("x", tensor_type((DimVar("n"), 4))))
     with pytest.raises(FrontendError, match="a sum needs static sizes; make the dims static"):
         x.sizes("a sum")
+
+
+def test_channels_first_and_last() -> None:
+    def moved(x: Term) -> Term:
+        return x.reshape(1, 3, 2, 2).channels_last()
+
+    np.testing.assert_array_equal(of(moved), X.reshape(1, 3, 2, 2).transpose(0, 2, 3, 1))
+    np.testing.assert_array_equal(of(lambda x: moved(x).channels_first()), X.reshape(1, 3, 2, 2))
