@@ -1,4 +1,4 @@
-"""Fixtures of every test: golden text files.
+"""Fixtures of every test: golden text files; and the seeds that every test begins with.
 
 ``golden(text)`` compares with ``tests/golden/<path of the test file>/<name of the test>.txt``;
 ``golden(text, "part")`` with ``<name of the test>.part.txt``. ``pytest --update-golden`` rewrites
@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import difflib
 import os
+import random
 import re
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -38,6 +41,29 @@ def pytest_configure() -> None:
     os.environ.setdefault("BURNISH_TILES", "0")
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def seed_everything(*, with_torch: bool) -> None:
+    """The generators that are nobody's own; torch's, whose first state is the system's choice."""
+    random.seed(0)
+    np.random.seed(0)
+    if with_torch:
+        import torch
+
+        torch.manual_seed(0)
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """What a file draws when it is imported is the same in every run and in every worker."""
+    if isinstance(collector, pytest.Module):
+        text = collector.path.read_text(encoding="utf-8")
+        seed_everything(with_torch="import torch" in text or "torch" in sys.modules)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """And so is what a test draws, whichever ran before it."""
+    seed_everything(with_torch="torch" in sys.modules)
 
 
 def golden_path(test_file: Path, test_name: str, part: str = "") -> Path:

@@ -64,3 +64,27 @@ def test_conftest_of_the_repository_mirrors_the_tree() -> None:
     spec.loader.exec_module(module)
     path = module.golden_path(CONFTEST.parent / "vm" / "test_x.py", "test_a[1-b/c]")
     assert path.relative_to(CONFTEST.parent).as_posix() == "golden/vm/test_x/test_a-1-b-c.txt"
+
+
+def test_what_a_file_draws_is_the_same_in_every_run(pytester: pytest.Pytester) -> None:
+    """At its import, and in a test whichever was run before: NumPy's, Python's and torch's."""
+    pytester.makeconftest(CONFTEST.read_text(encoding="utf-8"))
+    text = textwrap.dedent("""
+        import random
+
+        import numpy as np
+        import torch
+
+        def draw():
+            return [random.random(), np.random.rand(), torch.rand(()).item()]
+
+        DRAWN = draw()
+
+        def test_the_first():
+            assert draw() == DRAWN
+
+        def test_the_second():
+            assert draw() == DRAWN
+    """)
+    pytester.makepyfile(test_a=text, test_b=text)
+    pytester.runpytest("-p", "no:randomly").assert_outcomes(passed=4)
