@@ -31,9 +31,10 @@ from .nest_summary import (
 
 Floats = npt.NDArray[np.float64]
 
-FEATURES_VERSION = 1
+FEATURES_VERSION = 2
 """Raised whenever the meaning or order of a feature changes: a saved model is of one version."""
 LINE = float(LINE_BYTES)
+PAGE_BYTES = 4096
 CURVE = 10
 _KINDS = ("vectorized", "parallel", "unrolled")
 _KIND_PARTS = ("loops", "product", "innermost", "depth")
@@ -381,7 +382,7 @@ class _Store:
         latency = self._latency(instructions)
         overhead = self.outside[:, level] * 2.0
         spill = np.maximum(1.0, pressure / machine.registers)
-        traffic = [self._traffic(size) for size in machine.caches]
+        traffic = [self._traffic(s, has_sets=i < 2) for i, s in enumerate(machine.caches)]
         slow = traffic[0] / 32.0 + traffic[1] / 12.0 + traffic[2] / 4.0
         cycles = np.maximum(np.maximum(compute, moved / 2.0), latency) * spill + overhead
         cycles = np.maximum(cycles, slow) + 0.25 * np.minimum(cycles, slow)
@@ -399,22 +400,36 @@ class _Store:
             return np.zeros(self.n)
         return SUM_LATENCY * instructions / self._vectors_in_tile(written)
 
-    def _traffic(self, size: int) -> Floats:
+    def _traffic(self, size: int, *, has_sets: bool) -> Floats:
         """[n]: bytes that come from beyond a cache of this size: the loops whose data fit it are
-        run with it, all others fetch it again."""
+        run with it, all others fetch it again. In a cache that ``has_sets`` a buffer must fit the
+        sets that its rows fall into, too."""
         fits = self.footprint <= max(size, 1)
-        fits[:, -1] = True
-        level = np.argmax(fits, axis=1)
         rows = np.arange(self.n)
-        touched = sum(
-            (
-                u[rows, level] * a.item_bytes
-                for u, a in zip(self.unique, self.store.accesses, strict=True)
-                if not a.is_register
-            ),
-            np.zeros(self.n),
-        )
-        return np.asarray(touched * self.outside[rows, level])
+        found = np.zeros(self.n)
+        for a, access in enumerate(self.store.accesses):
+            if access.is_register:
+                continue
+            own = fits & (self._crowded_bytes(a) <= max(size, 1)) if has_sets else fits.copy()
+            own[:, -1] = True
+            level = np.argmax(own, axis=1)
+            found += self.unique[a][rows, level] * access.item_bytes * self.outside[rows, level]
+        return found
+
+    def _crowded_bytes(self, a: int) -> Floats:
+        """[n, level]: how large a cache must be to hold what is touched: the bytes, divided by the
+        share of a page's lines that rows with this distance from one to the next fall on. (A page
+        is what both indexing by virtual and by physical addresses leave in place.)"""
+        access, widths = self.store.accesses[a], self.widths[a]
+        row = np.maximum(LINE, widths[:, -1] * access.item_bytes) if access.rank else self.ones
+        pitch = np.zeros((self.n, self.depth + 1))
+        flat = self.ones * access.item_bytes
+        for d in range(access.rank - 2, -1, -1):
+            flat = flat * self.leaves.shapes[a][:, d + 1]
+            pitch = np.where((pitch == 0) & (widths[:, d] > 1), flat[:, None], pitch)
+        apart = np.gcd(pitch.astype(np.int64), PAGE_BYTES)
+        share = np.where(pitch > 0, np.minimum(1.0, row / np.maximum(apart, 1)), 1.0)
+        return np.asarray(self.unique[a] * access.item_bytes / share)
 
 
 def _suffix(x: Floats, operation: np.ufunc, last: Floats) -> Floats:

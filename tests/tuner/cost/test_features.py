@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from burnish import te
 from burnish.support.host import resolve
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
@@ -93,6 +94,22 @@ def test_traffic_knows_caches() -> None:
     assert feature(small, "first_l1") == pytest.approx(3 * 32 * 32 * 4)
     assert feature(large, "first_l1") > 3 * 256 * 256 * 4
     assert feature(large, "first_l2") == pytest.approx(3 * 256 * 256 * 4)
+
+
+def test_traffic_knows_the_sets_of_caches() -> None:
+    """64 rows of which 16 columns are read, 4 KB: where a row is a page, all lie in one line's set
+    and are fetched again each of 4 times; where it is a line more they stay. A third cache's sets
+    are not known from addresses."""
+
+    def walk(columns: int) -> PrimFunc:
+        a = te.placeholder((64, columns), name="A")
+        twice = te.compute((4, 64, 16), lambda r, i, j: a[i, j] * 2.0, name="B")
+        return te.create_prim_func([a, twice])
+
+    fetched, written = 64 * 64, 4 * 64 * 64
+    assert feature(walk(1024 + 16), "first_l1") == pytest.approx(written + fetched)
+    assert feature(walk(1024), "first_l1") == pytest.approx(written + 4 * fetched)
+    assert feature(walk(1024), "first_l3") == pytest.approx(written + fetched)
 
 
 def test_the_estimate_prefers_vectors_and_tiles() -> None:
