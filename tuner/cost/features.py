@@ -179,6 +179,7 @@ class _Store:
         self.widths = [self._widths(a) for a in range(len(store.accesses))]
         self.unique = [self._unique(a) for a in range(len(store.accesses))]
         self.strides = [self._strides(a) for a in range(len(store.accesses))]
+        self.crowded = [self._crowded_bytes(a) for a in range(len(store.accesses))]
         self.footprint = sum(
             (u * a.item_bytes for u, a in zip(self.unique, store.accesses, strict=True)),
             np.zeros((self.n, self.depth + 1)),
@@ -410,7 +411,7 @@ class _Store:
         for a, access in enumerate(self.store.accesses):
             if access.is_register:
                 continue
-            own = fits & (self._crowded_bytes(a) <= max(size, 1)) if has_sets else fits.copy()
+            own = fits & (self.crowded[a] <= max(size, 1)) if has_sets else fits.copy()
             own[:, -1] = True
             level = np.argmax(own, axis=1)
             found += self.unique[a][rows, level] * access.item_bytes * self.outside[rows, level]
