@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import burnish
 from burnish.tests.fuzz import graphs
 from burnish.tests.fuzz.graphs import Checked, check_graph, report, run_chunk
 
@@ -50,11 +51,57 @@ def test_results_may_move_as_far_as_eager_s_own() -> None:
     )
 
 
-def test_integers_are_equal_but_where_no_number_was_cast() -> None:
+def test_integers_are_equal() -> None:
     want = torch.tensor([3, SMALLEST], dtype=torch.int32)
     zero = torch.zeros(2, dtype=torch.float64)
-    assert graphs._difference(torch.tensor([3, 0], dtype=torch.int32), want, zero) == ""
-    assert "1 of 2" in graphs._difference(torch.tensor([4, 0], dtype=torch.int32), want, zero)
+    assert graphs._difference(want.clone(), want, zero) == ""
+    assert "1 of 2" in graphs._difference(torch.tensor([3, 0], dtype=torch.int32), want, zero)
+
+
+@pytest.mark.parametrize("source", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64])
+def test_eager_casts_as_the_product_does(source: torch.dtype, dtype: torch.dtype) -> None:
+    x = torch.tensor([torch.nan, torch.inf, -torch.inf, 1e30, -1e30, 2.7, 100.0], dtype=source)
+
+    class Cast(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.to(dtype)
+
+    with graphs.SaturatingCasts():
+        cast = Cast()(x)
+    limits = torch.iinfo(dtype)
+    assert cast.tolist() == [0, limits.max, limits.min, limits.max, limits.min, 2, 100]
+    assert np.array_equal(burnish.compile(Cast(), (x,))(x), cast)
+
+
+def test_what_a_module_holds_moves_too() -> None:
+    class Held(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = torch.nn.Parameter(torch.ones(4), requires_grad=False)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
+            return (self.held.double() + x,)
+
+    module, x = Held(), torch.zeros(4, dtype=torch.int32)
+    (spread,) = graphs._spread(module, [x], module(x))
+    assert bool((spread > 1e-7).all())
+    assert bool((module.held == 1).all())
+
+
+def test_every_operator_s_roundings_count() -> None:
+    """Also that of a result which is cast to a wider type, and those inside of gelu."""
+
+    class Steps(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return torch.sin(x.float()).double(), torch.nn.functional.gelu(x.float()), x + 1
+
+    module, x = Steps(), torch.full((4,), -4, dtype=torch.int64)
+    sin, gelu, integer = graphs._spread(module, [x], module(x))
+    assert bool((sin > 1e-8).all())
+    assert bool((sin < 1e-5).all())
+    assert bool((gelu > 1e-8).all())
+    assert bool((integer == 0).all())
 
 
 def test_a_crash_costs_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
