@@ -9,6 +9,7 @@ loops inside are all within the law, and leave elements as they were.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -157,14 +158,30 @@ def covered_within(nested: Sequence[Nested], fixed: Sequence[For]) -> Nested | N
             others = writers.get(id(region.buffer), [])
             if all(w is n for _, w, _ in others):
                 continue
-            need = touched(region, n, n.loops, bounds)
             if not any(
-                p < position and _writes_all(w, wr, need, bounds)
+                p < position and _written_before(w, wr, n, region, bounds)
                 for p, w, wr in others
                 if w is not n
             ):
                 return n
     return None
+
+
+def _written_before(
+    w: Nested, written: BufferRegion, n: Nested, read: BufferRegion, bounds: Bounds
+) -> bool:
+    """Whether the writer has written what is read, in the whole of the loops or else in one
+    iteration of those that both are below: tiles with gaps between them are boxes each."""
+    same = takewhile(lambda pair: pair[0] is pair[1], zip(w.loops, n.loops, strict=False))
+    return any(
+        _writes_all(
+            Nested(w.realize, w.loops[k:], w.conditions),
+            written,
+            touched(read, n, n.loops[k:], bounds),
+            bounds,
+        )
+        for k in dict.fromkeys((0, len(list(same))))
+    )
 
 
 def _writes_all(w: Nested, region: BufferRegion, need: Box, bounds: Bounds) -> bool:

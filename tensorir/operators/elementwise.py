@@ -258,8 +258,10 @@ def reciprocal(x: Expr) -> Expr:
 @elementwise_operator(NUMBERS)
 def sign(x: Expr) -> Expr:
     """-1, 0 or 1; 0 for NaN."""
-    one, zero, minus = (const(c, x.dtype) for c in (1, 0, -1))
-    return Select(x > zero, one, Select(x < zero, minus, zero))
+    one, zero = const(1, x.dtype), const(0, x.dtype)
+    if x.dtype.kind == "uint":
+        return Select(x > zero, one, zero)
+    return Select(x > zero, one, Select(x < zero, const(-1, x.dtype), zero))
 
 
 def _relu(x: Expr) -> Expr:

@@ -443,7 +443,7 @@ def _pad_writer(
     realize = realize_of(path)
     writer = realize.block
     store = single_store(writer)
-    axes = [axis_of_index(writer, i) for i in store.indices] if store is not None else []
+    axes = _axes_written(writer, store, buffer) if store is not None else []
     every = {it.var for it in writer.iter_vars}
     if (
         store is None
@@ -492,6 +492,17 @@ def _pad_writer(
         annotations=writer.annotations,
     )
     return with_body(func, rebuild(top, nest_over_axes(new_block)))
+
+
+def _axes_written(writer: Block, store: BufferStore, buffer: Buffer) -> list[Var | None]:
+    """The block's axis at each axis of the buffer. Where the buffer has size 1 and the index is 0,
+    that is any of the block's that runs once and stands at no other."""
+    axes = [axis_of_index(writer, i) for i in store.indices]
+    once = [it.var for it in writer.iter_vars if is_const(it.dom.extent, 1) and it.var not in axes]
+    for place, (axis, size) in enumerate(zip(axes, buffer.shape, strict=True)):
+        if axis is None and once and is_const(size, 1) and is_const(store.indices[place], 0):
+            axes[place] = once.pop(0)
+    return axes
 
 
 def _require_whole_runs(

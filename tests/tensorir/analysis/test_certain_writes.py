@@ -78,6 +78,35 @@ def test_loops_that_a_condition_cuts_are_counted(value: str, where: str, covered
     assert (covered_within(nested, [t]) is None) == covered
 
 
+GAPS = """
+@T.prim_func
+def main(A: T.Buffer((36,), "float32"), C: T.Buffer((3, 8), "float32")):
+    P = T.alloc_buffer((36,))
+    for t in range(3):
+        for b in range(2):
+            for i in range({written}):
+                with T.block("P"):
+                    v = T.axis.spatial(36, t * 12 + b * 6 + i)
+                    P[v] = A[v]
+            for i in range(4):
+                with T.block("C"):
+                    v, w = T.axis.spatial(3, t), T.axis.spatial(8, b * 4 + i)
+                    C[v, w] = P[v * 12 + w // 4 * 6 + w % 4 + {beyond}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("written", "beyond", "covered"),
+    [(4, 0, True), (5, 1, True), (5, 2, False), (4, 1, False), (6, 2, True), (6, 3, False)],
+)
+def test_tiles_with_gaps_between_them(written: int, beyond: int, covered: bool) -> None:
+    """Each is read by what stands below the same loop; what other tiles wrote is not there."""
+    func = parse_func(GAPS.format(written=written, beyond=beyond))
+    t = next(s for s in walk(func.body) if isinstance(s, For))
+    nested = [Nested(b.realize, b.loops[1:], []) for b in blocks_below(t)]
+    assert (covered_within(nested, [t]) is None) == covered
+
+
 def of(body: str, *, whole: str = "T.writes(C[vi, 0:8])") -> PrimFunc:
     """A function with a block ``O`` over the rows of C, with this body."""
     lines = "\n".join(" " * 12 + line for line in body.strip().splitlines())

@@ -89,6 +89,19 @@ def test_half_precision_is_rounded_once(run: Run, name: str) -> None:
     np.testing.assert_array_equal(found, single.astype("float16"))
 
 
+@pytest.mark.parametrize("name", ["abs", "negative", "square", "relu", "sign"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_unary_of_integers(run: Run, name: str, dtype: str) -> None:
+    """Also of those that have no sign, and at both ends."""
+    limits = np.iinfo(dtype)
+    x = np.array([0, 1, 2, limits.max, limits.min, limits.max - 1], dtype)
+    with np.errstate(all="ignore"):
+        expected = UNARY[name](x) if name != "sign" else np.sign(x)
+    found = run(getattr(ops, name), x)
+    assert found.dtype == x.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_gelu_with_tanh(run: Run) -> None:
     x = np.linspace(-4, 4, 33, dtype="float32")
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)

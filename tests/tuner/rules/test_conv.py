@@ -122,8 +122,10 @@ def test_groups(workload: Workload) -> None:
         conv((1, 9, 9, 14), (50, 7, 3, 3), pad=1, groups=2, dtype="float64"),
         conv((1, 4, 5, 6, 6), (18, 3, 3, 3, 3), pad=1, groups=2),
         conv((1, 3, 3, 646), (646, 323, 3, 3), pad=1, groups=2),
+        conv((2, 13, 16), (48, 1, 2), groups=16),
+        conv((1, 9, 9, 16), (80, 1, 3, 3), pad=1, groups=16),
     ],
-    ids=range(7),
+    ids=range(9),
 )
 def test_groups_that_do_not_fill_vectors(workload: Workload) -> None:
     check_rule(workload, "conv", tolerance=3e-4, seeds=1)

@@ -82,6 +82,7 @@ CASES: list[tuple[Shape, dict[str, Any]]] = [
     ((1, 2, 10, 40), {"kernel": 3, "stride": 2, "pad": 1, "ceil": True}),
     ((1, 2, 11, 39), {"kernel": 5, "stride": 3, "pad": 2}),
     ((1, 1, 16, 64), {"kernel": 4, "stride": 4}),
+    ((1, 17, 21, 31), {"kernel": (3, 2), "stride": (1, 3), "pad": (1, 0)}),  # columns left out
     ((1, 2, 9, 21), {"kernel": 7, "pad": 3}),  # rows of a window in a loop
     ((1, 2, 12, 37), {"kernel": 7, "stride": 2, "pad": 3}),
     ((1, 2, 5, 7), {"kernel": 3, "pad": 1}),  # less than a vector

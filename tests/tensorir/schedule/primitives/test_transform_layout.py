@@ -62,6 +62,28 @@ def test_padding_is_written_by_the_copy() -> None:
     assert_same(func, sch.func)
 
 
+@pytest.mark.parametrize("index", ["0", "v1"])
+def test_padding_beside_an_axis_of_one_element(index: str) -> None:
+    """Whose index the writer may have as 0 or as its own axis."""
+    func = parse_func(f"""
+@T.prim_func
+def main(A: T.Buffer((6, 3), "float32"), C: T.Buffer((6, 3), "float32")):
+    B = T.alloc_buffer((6, 1, 3))
+    for i, u, j in T.grid(6, 1, 3):
+        with T.block("B"):
+            v0, v1, v2 = T.axis.remap("SSS", [i, u, j])
+            B[v0, {index}, v2] = A[v0, v2] + T.float32(1)
+    for i, j in T.grid(6, 3):
+        with T.block("C"):
+            v0, v1 = T.axis.remap("SS", [i, j])
+            C[v0, v1] = B[v0, 0, v1] * T.float32(2)
+""")
+    sch = Schedule(func, seed=0)
+    sch.transform_layout("C", "B", lambda i, u, j: (i // 4, u, j, i % 4), pad_value=0)
+    assert "B = T.alloc_buffer((2, 1, 3, 4))" in body(sch.func)
+    assert_same(func, sch.func)
+
+
 @pytest.mark.parametrize(
     ("pad_value", "text"),
     [
