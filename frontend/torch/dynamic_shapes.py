@@ -44,6 +44,8 @@ class ExportPlan:
     examples: dict[int, torch.Tensor] = field(default_factory=dict)
     """What was given for the leaves that have named dims, whose place zeros of other sizes take."""
     names: tuple[str, ...] = ()
+    doubtful: tuple[int, ...] = ()
+    """Sizes at which what is exported may not be the module: it was traced before."""
     parameters: tuple[str, ...] = ()
     """The names of the positional inputs, those of ``*args`` as ``args[0]``."""
 

@@ -15,7 +15,7 @@ import logging
 import re
 import threading
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +29,12 @@ from torch.utils import _pytree as pytree
 
 from ...support.errors import BurnishError, FrontendError
 from .convert_recurrent import WholeLayers, has_layers
+from .derivatives import (
+    may_be_lost,
+    own_gradients,
+    takes_derivatives,
+    traced_below_autograd,
+)
 from .dynamic_shapes import ExportPlan, plan_export
 from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
@@ -103,9 +109,10 @@ def export_module(
             program = _export_obliviously(module, plan)
             if program is None:
                 program, is_oblivious = _export_with_gaps(module, plan), False
-    if not is_oblivious and not check_at_size(1, module, program, plan):
-        for name in plan.names:
-            check_at_size(1, module, program, plan, name)
+    for size in plan.doubtful if is_oblivious else {1, *plan.doubtful}:
+        if not check_at_size(size, module, program, plan):
+            for name in plan.names:
+                check_at_size(size, module, program, plan, name)
     _leave_out_nothing(module, program, plan)
     return program, plan
 
@@ -311,20 +318,14 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             )
 
     try:
-        with quiet_torch(), torch.no_grad(), _named_keywords(module, plan), _paths_of_examples():
-            try:
-                return export()
-            except LOOKS:
-                with ExportableFunctions(module) as functions:
-                    program = export()
-                if functions.known.is_stale or functions.known.read & _written(program):
-                    raise  # a branch that the next call may take otherwise
-                return program
-            except (RuntimeError, ValueError) as error:
-                if UNKNOWN not in str(error):
-                    raise
-                with registered_results(module):
-                    return export()
+        with (
+            quiet_torch(),
+            torch.no_grad(),
+            _named_keywords(module, plan),
+            _paths_of_examples(),
+            own_gradients(module),
+        ):
+            return _with_what_it_needs(export, module, plan)
     except BurnishError:
         raise
     except Exception as error:  # whatever the model's own code raises on fake tensors
@@ -341,6 +342,31 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             "data "
             "by torch.where, and make dims static that a branch depends on."
         ) from error
+
+
+def _with_what_it_needs(
+    export: Callable[[], ExportedProgram], module: torch.nn.Module, plan: ExportPlan
+) -> ExportedProgram:
+    """The export, a second time where the first shows what torch must be told of the module."""
+    try:
+        program = export()
+    except LOOKS:
+        with ExportableFunctions(module) as functions:
+            program = export()
+        if functions.known.is_stale or functions.known.read & _written(program):
+            raise  # a branch that the next call may take otherwise
+        return program
+    except Exception as error:  # whatever torch or the model's own code raises
+        if isinstance(error, RuntimeError | ValueError) and UNKNOWN in str(error):
+            with registered_results(module):
+                return export()
+        if not takes_derivatives(module, plan):
+            raise
+    else:
+        if not may_be_lost(program) or not takes_derivatives(module, plan):
+            return program
+    with traced_below_autograd(module, plan):
+        return export()
 
 
 def _written(program: ExportedProgram) -> set[str]:
@@ -421,9 +447,8 @@ def _agrees_at_size(
             leaves[i] = torch.rand(shape, generator=generator).to(example.dtype)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
     with quiet_torch(), torch.no_grad(), _unchanged(module):
-        try:
-            expected = pytree.tree_leaves(module(*args, **kwargs))
-        except Exception:  # whatever the model's own code raises
+        expected = _called(module, args, kwargs)
+        if expected is None:
             return False
         try:
             found = run_program(program, leaves)
@@ -436,6 +461,14 @@ def _agrees_at_size(
             "Rewrite the branch, or make the dim static."
         )
     return True
+
+
+def _called(module: torch.nn.Module, args: Any, kwargs: Any) -> list[Any] | None:
+    """The leaves of what a module gives, if it has to with gradients; None where it fails."""
+    for mode in (torch.no_grad, torch.enable_grad):
+        with mode(), own_gradients(module), contextlib.suppress(Exception):
+            return pytree.tree_leaves(module(*args, **kwargs))
+    return None
 
 
 def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
