@@ -22,6 +22,7 @@ from .nest_summary import (
     ACCESSES,
     OPERATIONS,
     AccessStructure,
+    Ints,
     NestSummary,
     StoreLeaves,
     StoreStructure,
@@ -273,13 +274,13 @@ class _Store:
         # The innermost loop that repeats what was touched inside it.
         still = (stride == 0) & (self.extents > 1)
         is_reused = still.any(axis=1)
-        at = np.where(is_reused, self.depth - 1 - np.argmax(still[:, ::-1], axis=1), 0)
+        at = np.where(is_reused, self._innermost(still), 0)
         rows = np.arange(self.n)
         inner = np.minimum(at + 1, self.depth)
         reuse = is_reused.astype(np.float64)
         count = reuse * (self.extents[rows, at] if self.depth else 1.0)
         moving = (stride > 0).any(axis=1)
-        last = self.depth - 1 - np.argmax((stride > 0)[:, ::-1], axis=1) if self.depth else at
+        last = self._innermost(stride > 0)
         innermost = np.where(moving, stride[rows, last], 0.0) if self.depth else np.zeros(self.n)
         moved = total * size * (access.reads + access.writes)
         share = np.maximum(count, 1.0)
@@ -301,6 +302,12 @@ class _Store:
             lines[:, 0] / share,
             innermost,
         ]
+
+    def _innermost(self, loops: npt.NDArray[np.bool_]) -> Ints:
+        """[n] of [n, loop]: the innermost loop that is marked; 0 where there are no loops."""
+        if not self.depth:
+            return np.zeros(self.n, dtype=np.int64)
+        return np.asarray(self.depth - 1 - np.argmax(loops[:, ::-1], axis=1))
 
     def _operations(self) -> Floats:
         """[n]: weighted operations of one iteration."""
@@ -422,7 +429,9 @@ class _Store:
         share of a page's lines that rows with this distance from one to the next fall on. (A page
         is what both indexing by virtual and by physical addresses leave in place.)"""
         access, widths = self.store.accesses[a], self.widths[a]
-        row = np.maximum(LINE, widths[:, -1] * access.item_bytes) if access.rank else self.ones
+        if not access.rank:
+            return self.unique[a] * access.item_bytes
+        row = np.maximum(LINE, widths[:, -1] * access.item_bytes)
         pitch = np.zeros((self.n, self.depth + 1))
         flat = self.ones * access.item_bytes
         for d in range(access.rank - 2, -1, -1):

@@ -112,6 +112,19 @@ def test_traffic_knows_the_sets_of_caches() -> None:
     assert feature(walk(1024), "first_l3") == pytest.approx(written + fetched)
 
 
+def test_scalars_are_read_and_written_by_whole_populations() -> None:
+    """Buffers without axes, and stores that no loop stands around, have every feature."""
+    a, scale = te.placeholder((64, 32), name="A"), te.placeholder((), name="scale")
+    i, j = te.reduce_axis((0, 64)), te.reduce_axis((0, 32))
+    scaled = te.compute((64, 32), lambda i, j: a[i, j] * scale[()], name="B")
+    total = te.compute((), lambda: te.sum(a[i, j], axis=(i, j)), name="T")
+    for func in (te.create_prim_func([a, scale, scaled]), te.create_prim_func([a, total])):
+        summary = summarize(func)
+        rows = features_of(summary.structure, np.repeat(summary.leaves[None], 5, axis=0), MACHINE)
+        assert np.isfinite(rows).all()
+        assert (rows == row(func)).all()
+
+
 def test_the_estimate_prefers_vectors_and_tiles() -> None:
     plain = row(matmul(128))[CYCLES]
 
