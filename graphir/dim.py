@@ -14,6 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from ..tensorir.arith import Analyzer, Interval
 from ..tensorir.arith.linear import LinearKey, expr_key
+from ..tensorir.arith.one_size import simplest
 from ..tensorir.arith.rules_divmod import divide_polynomial
 from ..tensorir.arith.simplify import Simplifier
 from ..tensorir.expr import (
@@ -41,7 +42,6 @@ from ..tensorir.expr import (
 from ..tensorir.text.dim_text import DimError as DimError
 from ..tensorir.text.dim_text import print_dim as print_dim
 from ..tensorir.visitor import free_vars
-from .one_size import simplest
 
 
 # -- text --------------------------------------------------------------------------------------

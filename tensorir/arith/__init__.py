@@ -9,7 +9,8 @@ negative (``prove``). ``Simplifier`` is the walk that makes forms, by the rules 
 and the sweeps of schedules rest on; ``region`` has the boxes that blocks touch. ``movement``
 is the rough and cheap answer that a cost model takes. Schedules ask an
 ``Analyzer``; lowering asks its ``Scope``, a Simplifier that decides values one by one; dims of the
-graph are forms of which nothing else is known.
+graph are forms of which nothing else is known, and those of one named size are compared for every
+value of it (``one_size``).
 """
 
 from .analyzer import Analyzer

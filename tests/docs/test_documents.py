@@ -48,6 +48,11 @@ def test_the_files_that_the_architecture_names_exist() -> None:
     names = set(re.findall(r"`((?:\w+/)+\w*(?:\.py)?)`", text))
     assert len(names) > 25
     assert sorted(name for name in names if not (ROOT / name).exists()) == []
+    alone = set(re.findall(r"`(\w+\.py)`", text))
+    rooms = [p for p in ROOT.iterdir() if (p / "__init__.py").exists() and p.name != "tests"]
+    files = [*ROOT.glob("*.py"), *[p for room in rooms for p in room.rglob("*.py")]]
+    assert len(alone) > 25
+    assert sorted(alone - {p.name for p in files}) == []
 
 
 def test_each_layer_of_the_drawing_is_a_stage() -> None:

@@ -2,7 +2,7 @@
 
     max(min(1, n) + n - 1, 0)     is n: both are 0 where n is 0, and n where it is more
 
-The canonical form of ``tensorir.arith`` cannot see that, for it looks at one term at a time. Here
+The canonical form (``linear``) cannot see that, for it looks at one term at a time. Here
 all is decided: sums, differences and multiples, quotients and remainders by numbers, and the
 smaller and larger of two are, from some size on, linear on each class of sizes that a period
 parts; so it is enough to compare the growth on each class, and the values up to there.
@@ -12,12 +12,11 @@ parts; so it is enough to compare the growth on each class, and the values up to
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import lcm
 
-from ..tensorir.expr import (
+from ..expr import (
     Add,
     BinaryOp,
     Expr,
@@ -30,23 +29,13 @@ from ..tensorir.expr import (
     Sub,
     Var,
 )
-from ..tensorir.visitor import free_vars
+from ..visitor import free_vars
+from .evaluate import evaluate
 
 MOST_SIZES = 1 << 12
 """That are looked at one by one."""
 LONGEST = 64
 """Dims of more numbers, names and operators are left as they are."""
-
-
-_VALUES: dict[type[Expr], Callable[[int, int], int]] = {
-    Add: operator.add,
-    Sub: operator.sub,
-    Mul: operator.mul,
-    Min: min,
-    Max: max,
-    FloorDiv: operator.floordiv,
-    FloorMod: operator.mod,
-}
 
 
 @dataclass(frozen=True)
@@ -103,18 +92,17 @@ def _parts(dim: Expr) -> Iterator[Expr]:
 
 
 def _value(dim: Expr, size: int) -> int | None:
-    """Of a size; None for what is no dim."""
-    if isinstance(dim, IntImm):
-        return dim.value
-    if isinstance(dim, Var):
-        return size
-    compute = _VALUES.get(type(dim))
-    if compute is None or not isinstance(dim, BinaryOp):
+    """Of a size; None for what is no dim, and where something is divided by 0."""
+
+    def value_of(e: Expr) -> int:
+        if isinstance(e, Var):
+            return size
+        raise KeyError(e)
+
+    try:
+        return int(evaluate(dim, value_of))
+    except (KeyError, ZeroDivisionError):
         return None
-    a, b = _value(dim.a, size), _value(dim.b, size)
-    if a is None or b is None or (not b and isinstance(dim, (FloorDiv, FloorMod))):
-        return None
-    return compute(a, b)
 
 
 def _tail(dim: Expr) -> _Tail | None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from burnish.graphir.dim import fold_dim, parse_dim, print_dim
-from burnish.graphir.one_size import is_same, simplest
+from burnish.tensorir.arith.one_size import is_same, simplest
 from burnish.tensorir.expr import Expr, IntImm, Max, Min, Var
 
 N, M = Var("n"), Var("m")
