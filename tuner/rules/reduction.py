@@ -20,7 +20,6 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from ...support.errors import ScheduleError
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.arith.linear import same_extent
@@ -188,14 +187,12 @@ def _is_short_and_busy(nests: list[Nest], target: Target) -> bool:
 
 def _several_rows(sch: Schedule, outer: list[LoopRV], count: int) -> None:
     """Run several rows at a time where that fits; ``outer`` has the loop over these then."""
-    if count == 1:
-        return
-    trial = sch.copy()
-    try:
+
+    def several_rows_at_once(trial: Schedule) -> None:
         outer[-1] = run_rows_together(trial, outer[-1], count)
-    except ScheduleError:
-        return
-    sch.become(trial)
+
+    if count > 1:
+        attempt(sch, several_rows_at_once)
 
 
 # -- rows ------------------------------------------------------------------------------------------

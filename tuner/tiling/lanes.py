@@ -18,6 +18,7 @@ from ...tensorir.buffer import Buffer
 from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
+from ..schedule_log import give_up
 
 FEWEST_LANES = 2
 
@@ -91,7 +92,8 @@ def vectorize_loop(sch: Schedule, loop: LoopRV, width: int, lanes: int) -> list[
     trial = sch.copy()
     try:
         parts.append(_vectors(trial, rest, few))
-    except ScheduleError:
+    except ScheduleError as error:
+        give_up("vectors of what remains of a loop", error)
         return [*parts, rest]
     sch.become(trial)
     return parts

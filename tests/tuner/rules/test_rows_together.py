@@ -5,12 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from burnish.support.errors import ScheduleValueError
 from burnish.tensorir import operators as op
 from burnish.tests import assembly
 from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Workload, check_rule, scheduled
 from burnish.tests.tuner.rules.test_reduction import layer_norm, softmax, total
+from burnish.tuner.analytic import schedule_analytically
 from burnish.tuner.rules.rows_together import TOGETHER, next_rows_fit, rows_at_once
+from burnish.tuner.schedule_log import recorded
 from burnish.tuner.tiling.nests import Nest, common_nests
 from burnish.tuner.workload import blocks_in_order
 
@@ -54,6 +57,17 @@ def test_what_rows_share_is_loaded_once_for_several() -> None:
     assert len(stores) % TOGETHER == 0
     assert loads == len(stores) + 2 * len(stores) // TOGETHER
     assert assembly.vector_spills(norm) == []
+
+
+def test_rows_that_are_not_run_together_stand_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise ScheduleValueError("split", "No.")
+
+    monkeypatch.setattr("burnish.tuner.rules.reduction.run_rows_together", refused)
+    with recorded() as log:
+        schedule_analytically(layer_norm(1, 16, 768).func, SKYLAKE)
+    assert log[0].rule == "reduction"
+    assert log[0].given_up == (("several_rows_at_once", "split: No."),)
 
 
 def test_the_next_rows_are_fetched_in_the_second_pass() -> None:

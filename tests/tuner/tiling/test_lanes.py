@@ -7,11 +7,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from burnish.support.errors import ScheduleValueError
 from burnish.tensorir import operators as op
 from burnish.tensorir.expr import IntImm, Var
-from burnish.tensorir.schedule import Schedule
+from burnish.tensorir.schedule import LoopRV, Schedule
 from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Workload
+from burnish.tuner.schedule_log import steps_given_up
+from burnish.tuner.tiling import lanes
 from burnish.tuner.tiling.lanes import lanes_of, up_to_power, vectorize_loop, width_for
 from burnish.tuner.workload import blocks_in_order
 
@@ -76,3 +79,19 @@ def test_parts(extent: int, parts: list[tuple[int, int]]) -> None:
         values = [e.value for e in sizes if isinstance(e, IntImm)]
         found.append((values[0], values[1] if inner is not None else 1))
     assert found == parts
+
+
+def test_a_rest_without_vectors_stands_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    vectors = lanes._vectors
+
+    def refuse_few(sch: Schedule, loop: LoopRV, width: int) -> LoopRV:
+        if width == 4:
+            raise ScheduleValueError("vectorize", "No.")
+        return vectors(sch, loop, width)
+
+    monkeypatch.setattr(lanes, "_vectors", refuse_few)
+    sch = Schedule(Workload(op.relu, np.abs, (35,)).func, seed=0)
+    with steps_given_up() as steps:
+        full, rest = vectorize_loop(sch, sch.get_loops("relu")[0], 16, 16)
+    assert steps == [("vectors of what remains of a loop", "vectorize: No.")]
+    assert [sch.get(full).extent.value, sch.get(rest).extent.value] == [2, 3]
