@@ -15,6 +15,7 @@ import numpy as np
 from .abi import ALIGNMENT
 
 PAGE = 4096
+"""Bytes of the smallest pages that CPUs have."""
 LARGE = 16 * PAGE
 """Bytes from which an array's place in its page is chosen."""
 MIDDLE = PAGE // 2

@@ -50,7 +50,7 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import llvmlite.ir as ir
 
-from ...support.abi import ABI_VERSION
+from ...support.abi import ABI_VERSION, LINE_BYTES
 from ...support.errors import CodegenError
 from ...support.target import Target
 
@@ -64,19 +64,18 @@ BODY = ir.FunctionType(VOID, [PTR, I64, I64, I64]).as_pointer()
 _PARTS_BITS, _TURNS_BITS, _MARK_BITS = 12, 4, 8
 _MOST_TURNS = 4
 """Chunks of a part, where they are long enough: as many as a delay of one of them is shared by."""
-_LINE = 64
 _CHUNK_GRAINS = 16
 """The fewest grains of a chunk that is not a whole part: what a chunk costs, with memory that may
 be in the cache of another core, is little beside that."""
 # The pool record: offsets in bytes, what different threads write on lines of their own.
 _CAPACITY, _STARTED, _BUSY, _STOP = 0, 8, 16, 20
-_TICKET = 1 * _LINE
-_PENDING, _WAITING = 2 * _LINE, 2 * _LINE + 4
-_BODY, _CONTEXT, _EXTENT, _CHUNKS = (3 * _LINE + 8 * i for i in range(4))
-_SLOTS = 4 * _LINE
+_TICKET = 1 * LINE_BYTES
+_PENDING, _WAITING = 2 * LINE_BYTES, 2 * LINE_BYTES + 4
+_BODY, _CONTEXT, _EXTENT, _CHUNKS = (3 * LINE_BYTES + 8 * i for i in range(4))
+_SLOTS = 4 * LINE_BYTES
 """One of two lines a thread: the worker's slot, and the mark of its part. The caller has the first,
 of which only the mark is used."""
-_MARK = _LINE
+_MARK = LINE_BYTES
 _MOMENT = 6
 """The shift of 50 us to the microsecond that a caller waits before it helps."""
 # A worker's slot.
@@ -423,9 +422,9 @@ class _Pool:
         """Zeroed memory, aligned to a cache line; null where there is none."""
         code = self._function(CREATE, PTR, [I64])
         b, capacity = code.b, code.function.args[0]
-        slots = b.mul(capacity, ir.Constant(I64, 2 * _LINE))
+        slots = b.mul(capacity, ir.Constant(I64, 2 * LINE_BYTES))
         size = b.add(slots, ir.Constant(I64, _SLOTS))
-        pool = code.call("aligned_alloc", PTR, [ir.Constant(I64, _LINE), size])
+        pool = code.call("aligned_alloc", PTR, [ir.Constant(I64, LINE_BYTES), size])
         failed = b.icmp_unsigned("==", b.ptrtoint(pool, I64), ir.Constant(I64, 0))
         with b.if_then(failed, likely=False):
             b.ret(pool)
@@ -644,5 +643,5 @@ class _Pool:
 
 def _slot_offset(b: ir.IRBuilder, index: ir.Value) -> ir.Value:
     """Byte offset of the slot of thread ``index``; 0 is the caller."""
-    scaled = b.mul(index, ir.Constant(I64, 2 * _LINE))
+    scaled = b.mul(index, ir.Constant(I64, 2 * LINE_BYTES))
     return b.add(scaled, ir.Constant(I64, _SLOTS))

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...support.abi import LINE_BYTES
+from ...support.aligned import PAGE
 from ...support.target import Target
 from .nest_summary import (
     ACCESSES,
@@ -35,7 +36,6 @@ Floats = npt.NDArray[np.float64]
 FEATURES_VERSION = 2
 """Raised whenever the meaning or order of a feature changes: a saved model is of one version."""
 LINE = float(LINE_BYTES)
-PAGE_BYTES = 4096
 CURVE = 10
 _KINDS = ("vectorized", "parallel", "unrolled")
 _KIND_PARTS = ("loops", "product", "innermost", "depth")
@@ -437,7 +437,7 @@ class _Store:
         for d in range(access.rank - 2, -1, -1):
             flat = flat * self.leaves.shapes[a][:, d + 1]
             pitch = np.where((pitch == 0) & (widths[:, d] > 1), flat[:, None], pitch)
-        apart = np.gcd(pitch.astype(np.int64), PAGE_BYTES)
+        apart = np.gcd(pitch.astype(np.int64), PAGE)
         share = np.where(pitch > 0, np.minimum(1.0, row / np.maximum(apart, 1)), 1.0)
         return np.asarray(self.unique[a] * access.item_bytes / share)
 
