@@ -234,13 +234,6 @@ def quiet_torch() -> Iterator[None]:
         yield
 
 
-def _any_number_of_graphs() -> Any:
-    """``flex_attention`` compiles its functions for each layer, and torch gives up at the ninth."""
-    patch: Any = torch._dynamo.config.patch
-    limit = "recompile_limit" if hasattr(torch._dynamo.config, "recompile_limit") else None
-    return patch({limit: 1 << 16}) if limit else contextlib.nullcontext()
-
-
 @contextlib.contextmanager
 def _named_keywords(module: torch.nn.Module, plan: ExportPlan) -> Iterator[None]:
     """Lets ``forward(**inputs)`` have the names it is called with, where dims have names:
