@@ -15,7 +15,7 @@ from burnish.driver.compiled_model import CompiledModel
 from burnish.tests.tuner.rules.checking import refuse
 from burnish.tuner.cost.slowdown import FAR_OFF
 from burnish.tuner.rules.matmul import MatmulRule
-from burnish.tuner.search.block_tiles import ProductsRule
+from burnish.tuner.rules.products import ProductsRule
 
 PRODUCT_RULES = ("matmul", "dot", "int8", "chain", "products", "attention", "bfloat16")
 SIZES = (1, 3, 8, 17, 33, 64, 200)

@@ -12,8 +12,8 @@ from burnish.tests.tuner.rules.checking import refuse
 from burnish.tuner.analytic import apply_rules, schedule_analytically
 from burnish.tuner.rules.elementwise import ElementwiseRule
 from burnish.tuner.rules.matmul import MatmulRule
+from burnish.tuner.rules.products import ProductsRule
 from burnish.tuner.schedule_log import LONGEST, KernelSchedule, reason_of, recorded, write_down
-from burnish.tuner.search.block_tiles import ProductsRule
 
 
 def test_the_rule_and_what_refused_before(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 from ...support.target import Target
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
-from ..search.block_tiles import products_of
 from ..tiling.inline import inline_elementwise
 from ..workload import Matmul, block_named, match_matmul
 from .matmul import Product, ProductDecisions, schedule_product
+from .products import products_of
 from .reduction import schedule_rest
 from .rule import Decide, NoDecisions, Rule
 

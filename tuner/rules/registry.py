@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any
 
 from ...tensorir.schedule.apply_rule import register_rule
-from ..search.block_tiles import ProductsRule
 from .attention import AttentionRule
 from .bfloat16 import BFloat16Rule
 from .chain import ChainRule
@@ -19,6 +18,7 @@ from .dot import DotRule
 from .elementwise import ElementwiseRule
 from .int8 import Int8Rule
 from .matmul import MatmulRule
+from .products import ProductsRule
 from .recurrent import RecurrentRule
 from .reduction import ReductionRule
 from .row_window import RowWindowRule

@@ -1,4 +1,4 @@
-"""A design space for products of any number: each in tiles of four levels, one after the other.
+"""A rule and a design space for products of any number: each in tiles of four levels.
 
     for i, j, k:   Y[i, j] += X[i, k] * W[k, j]            epilogue E(Y[i, j])
 
@@ -15,8 +15,8 @@ where W may be read from a copy in panels as wide as a vector, and X from one wh
 number of cache lines apart. Which copies there are and which loop is outside are decisions that
 choose among loop nests; all products of a function take the same. The tiles are free: they change
 the numbers in a nest, and nothing else, so that thousands of candidates are ranked by formula
-(``sketch``). The rules of ``tuner.rules`` know more about one product; this space has the many
-tilings of it that they leave out, and functions of several products, which no rule knows.
+(``sketch``). The rules before this one know more about one product, and a ``chain`` takes each of
+several as if it were alone; this space has the many tilings that they leave out.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ...tensorir.text.printer import print_func
-from ..rules.reduction import schedule_rest
-from ..rules.rule import Decide, Decisions, Rule, choice
+from ..search.candidate import SpaceFunction
 from ..tiling.inline import inline_elementwise
 from ..tiling.panels import copy_read
 from ..tiling.register_tile import TileLoops, fill_tile
 from ..tiling.tiles import outlets
 from ..workload import Matmul, block_named, blocks_in_order, match_matmul, static_extent
-from .candidate import SpaceFunction
+from .reduction import schedule_rest
+from .rule import Decide, Decisions, Rule, choice
 
 MOST_UNROLLED = 8
 """Steps of k that are written out."""

@@ -16,7 +16,7 @@ from burnish.tests.tuner.programs import matmul
 from burnish.tests.tuner.rules.checking import rules_of
 from burnish.tests.tuner.spaces import doubled
 from burnish.tuner.measuring.measure import build_kernel
-from burnish.tuner.search.block_tiles import Tilings, has_tiles, products_of
+from burnish.tuner.rules.products import Tilings, has_tiles, products_of
 from burnish.tuner.search.decisions import DecidedSchedule
 from burnish.tuner.search.space import default_space
 
