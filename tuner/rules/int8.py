@@ -30,7 +30,7 @@ from ...tensorir.expr import Expr, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
-from ..tiling.blocking import best_group, group_sizes
+from ..tiling.blocking import group_sizes
 from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import up_to_power
 from ..tiling.panels import copy_read, is_layout_free, lay_out
@@ -133,12 +133,6 @@ def _best_tile(product: Product, target: Target) -> tuple[int, int]:
     return best_tile(columns, product.row_count(), lanes, _registers(target), apart=apart)
 
 
-def _best_group(product: Product, panel: int, tile_rows: int, target: Target) -> int:
-    """The panels of a group; see ``blocking``."""
-    tiles = product.tiles(tile_rows)
-    return best_group(product.func, product.matmul, panel, tiles, target)
-
-
 def _heights(product: Product, vectors: int, target: Target) -> tuple[int, ...]:
     """The rows that a tile of so many vectors may have."""
     beside = _beside(vectors, apart=_is_apart(product))
@@ -159,7 +153,7 @@ class Int8Decisions(Decisions):
     )
     group: int = choice(
         lambda p, t, d: group_sizes(p.block, p.matmul, d.vectors * _lanes(p, t), p.tiles(d.rows)),
-        lambda p, t, d: _best_group(p, d.vectors * _lanes(p, t), d.rows, t),
+        lambda p, t, d: p.best_group(d.vectors * _lanes(p, t), d.rows, t),
     )
 
 

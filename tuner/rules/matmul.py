@@ -171,6 +171,13 @@ class Product:
         free = is_layout_free(self.func, self.matmul.w.buffer)
         return not free and len(self.roles.front) == fronts
 
+    def best_group(
+        self, panel: int, tile_rows: int, target: Target, *, copied: bool = False
+    ) -> int:
+        """The panels of a group that the model suggests; see ``blocking``."""
+        tiles = self.tiles(tile_rows)
+        return best_group(self.func, self.matmul, panel, tiles, target, copied=copied)
+
     def panel(self, target: Target, before: Any) -> int:
         """Columns of a panel; 0 where W is read as it is."""
         return int(before.vectors * self.lanes(target)) if before.packed else 0
@@ -187,9 +194,8 @@ def _group_sizes(product: Product, target: Target, before: Any) -> tuple[int, ..
 
 
 def _best_group(product: Product, target: Target, before: Any) -> int:
-    panel, tiles = product.panel(target, before), product.tiles(before.rows)
-    copied = product.packs_by_groups
-    return best_group(product.func, product.matmul, panel, tiles, target, copied=copied)
+    panel, copied = product.panel(target, before), product.packs_by_groups
+    return product.best_group(panel, before.rows, target, copied=copied)
 
 
 def _best_distance(product: Product, target: Target, before: Any) -> int:

@@ -27,7 +27,7 @@ from ...tensorir.expr import IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.tile_nests import MOST
 from ...tensorir.schedule import Schedule
-from ..tiling.blocking import best_group, group_sizes
+from ..tiling.blocking import group_sizes
 from ..tiling.inline import inline_elementwise
 from ..tiling.panels import lay_out
 from ..tiling.register_tile import RegisterTile, tile_parts
@@ -69,11 +69,6 @@ def _step(func: PrimFunc, matmul: Matmul) -> TileProduct | None:
     return None if k is None else tile_product_of(k, matmul.x.dtype.bits, whole=False)
 
 
-def _best_group(product: Product, panel: int, tile_rows: int, target: Target) -> int:
-    tiles = product.tiles(tile_rows)
-    return best_group(product.func, product.matmul, panel, tiles, target)
-
-
 @dataclass(frozen=True)
 class TilesDecisions(Decisions):
     """A tile of ``rows`` x ``vectors`` of 16 columns, and the panels of a ``group`` that is the
@@ -88,7 +83,7 @@ class TilesDecisions(Decisions):
     )
     group: int = choice(
         lambda p, t, d: group_sizes(p.block, p.matmul, d.vectors * MOST, p.tiles(d.rows)),
-        lambda p, t, d: _best_group(p, d.vectors * MOST, d.rows, t),
+        lambda p, t, d: p.best_group(d.vectors * MOST, d.rows, t),
     )
 
 
