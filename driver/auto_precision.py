@@ -20,11 +20,10 @@ import numpy as np
 
 from ..frontend.imported import Imported
 from ..graphir.expr import Call
-from ..graphir.module import IRModule
+from ..graphir.module import IRModule, fork_module
 from ..graphir.op import type_of
 from ..graphir.passes.pass_list import PassList
 from ..graphir.passes.to_mixed_precision import constant_name, takes_narrow_operands
-from ..graphir.weights import forked
 from ..support.errors import ArgumentError
 from ..support.node import walk
 from ..support.target import Target
@@ -202,9 +201,7 @@ class Search:
 
         Raises ArgumentError where float32 itself does not, and where no output is of floats.
         """
-        source = self.imported.module
-        (table,) = forked([source.weights])
-        module = IRModule(source.functions, source.attrs, table)
+        module = fork_module(self.imported.module)
         self._base = compile_module(module, self.target, threads=self.threads, passes=self.passes)
         self._float32 = self._signature(self._base)
         found = self._outputs(self._float32)

@@ -21,7 +21,7 @@ from ..graphir.dim import static_shape
 from ..graphir.expose_values import expose_values
 from ..graphir.expr import Call, Constant, Function, Var
 from ..graphir.integer_products import tensor
-from ..graphir.module import IRModule
+from ..graphir.module import IRModule, fork_module
 from ..graphir.op import attr
 from ..graphir.passes.canonicalize import Canonicalize
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
@@ -37,7 +37,6 @@ from ..graphir.passes.quantize_products import (
     rounded_weight,
     why_wide,
 )
-from ..graphir.weights import forked
 from ..support.errors import ArgumentError, nearest
 from ..support.keywords import hinted
 from ..support.passes import Pipeline
@@ -218,7 +217,9 @@ class _Quantization:
         names = [n for n in dict.fromkeys(operands) if n not in inputs]
         values: dict[str, list[np.ndarray]] = {n: [] for n in operands}
         means: dict[str, list[np.ndarray]] = {n: [] for n in calls}
-        signature = self._signature(expose_values(_forked(self.module), names)) if names else None
+        signature = (
+            self._signature(expose_values(fork_module(self.module), names)) if names else None
+        )
         for sample in samples:
             found = [] if signature is None else _results(signature, sample)
             known = dict(zip(names, found, strict=True))
@@ -260,7 +261,7 @@ class _Quantization:
         self, layers: dict[str, QuantizedLayer], samples: Sequence[Sequence[Any]], bound: float
     ) -> tuple[dict[str, QuantizedLayer], float]:
         """As many layers of bytes as the bound allows, those that cost least."""
-        plain = self._signature(_forked(self.module))
+        plain = self._signature(fork_module(self.module))
         expected = [_results(plain, s) for s in samples]
 
         def error(names: Sequence[str]) -> float:
@@ -291,7 +292,7 @@ class _Quantization:
     # -- programs ----------------------------------------------------------------------------------
     def _quantised(self, ranges: Mapping[str, Range]) -> IRModule:
         rounding = QuantizeProducts(ranges, self.way.per_channel)
-        made: IRModule = rounding(_forked(self.module))
+        made: IRModule = rounding(fork_module(self.module))
         return made
 
     def _signature(self, module: IRModule) -> CompiledSignature:
@@ -321,13 +322,8 @@ def slow_note(calls: Sequence[Call], target: Target) -> str:
 def _prepared(module: IRModule) -> IRModule:
     """The module with scales and norms folded into the weights that are to be rounded."""
     passes = (Canonicalize(), FoldConstant(evaluate_prim_func), FoldScale(), Canonicalize())
-    made: IRModule = Pipeline([*passes, DeadCodeElimination()])(_forked(module))
+    made: IRModule = Pipeline([*passes, DeadCodeElimination()])(fork_module(module))
     return made
-
-
-def _forked(module: IRModule) -> IRModule:
-    (table,) = forked([module.weights])
-    return IRModule(module.functions, module.attrs, table)
 
 
 def _results(signature: CompiledSignature, sample: Sequence[Any]) -> list[np.ndarray]:

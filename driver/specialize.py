@@ -13,9 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..frontend.imported import Imported
-from ..graphir.module import IRModule
+from ..graphir.module import fork_module
 from ..graphir.passes.bind_symbolic_vars import BindSymbolicVars
-from ..graphir.weights import forked
 from ..support.errors import ArgumentError
 from .given_sizes import Sizes, sets_of_sizes, verify_name
 from .signature import CompiledSignature, Entry
@@ -39,9 +38,7 @@ def specialised(imported: Imported, sizes: Sizes) -> Imported:
     their own. Raises ArgumentError for names that there are not."""
     for name in sizes:
         verify_name(name, "specialize", imported.dim_names)
-    known = imported.module
-    (table,) = forked([known.weights])
-    bound = BindSymbolicVars(sizes, "main")(IRModule(known.functions, known.attrs, table))
+    bound = BindSymbolicVars(sizes, "main")(fork_module(imported.module))
     note = f"specialised: this program is for {describe(sizes)} alone."
     return replace(
         imported,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from ..graphir.emit.emit_vm import emit_program
 from ..graphir.emit.linearize import KernelInfo
 from ..graphir.expr import TYPED, CallDPS, CallDPSPacked
-from ..graphir.module import IRModule
+from ..graphir.module import IRModule, fork_module
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.legalize import LEGALIZED
 from ..graphir.passes.lift_weight_transforms import LiftWeightTransforms, as_packed
@@ -147,9 +147,7 @@ def compile_again(
 ) -> Executable:
     """The program of a compiled module for another target, from its import on. Weights come out of
     the program, as in ``recompile``."""
-    known = executable.stages["00-import"]
-    (table,) = forked([known.weights])
-    module = IRModule(known.functions, known.attrs, table)
+    module = fork_module(executable.stages["00-import"])
     threads = executable.threads
     return compile_module(
         module,

@@ -23,13 +23,12 @@ from ..frontend.reference import Reference
 from ..graphir.analysis import bound_dims
 from ..graphir.expose_values import exposable_values, expose_values
 from ..graphir.expr import CallDPS, Function
-from ..graphir.module import IRModule
+from ..graphir.module import IRModule, fork_module
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.legalize import LegalizeOps
 from ..graphir.passes.pass_list import PassList
 from ..graphir.passes.pipeline import stages as graph_stages
 from ..graphir.type import TensorType, dims_of
-from ..graphir.weights import forked
 from ..support.errors import ArgumentError, BurnishError
 from ..support.passes import Pass, Pipeline
 from ..support.target import Target
@@ -146,7 +145,7 @@ class Verifier:
         computed = set(bound_dims(main))
         cut = [n for n in names if not computed.intersection(free_vars(dims_of(bound[n].type)))]
         cut = [] if reference.exact_values is not None else cut
-        module = expose_values(_forked(imported.module), names, cut)
+        module = expose_values(fork_module(imported.module), names, cut)
         program = self._compiled(module, graph_stages("debug"), schedule_analytically)
         given = [known[n].value for n in cut]
         kinds = [str(_tensor(bound[n].type).dtype) for n in cut]
@@ -199,7 +198,7 @@ class Verifier:
             rest += [LegalizeOps(), DeadCodeElimination()]
             graph = {"10-canonical": Pipeline(rest), **_behind_legalization()}
             try:
-                program = self._compiled(_forked(imported.module), graph, _unscheduled)
+                program = self._compiled(fork_module(imported.module), graph, _unscheduled)
                 found = self._run(program)
             except BurnishError:
                 continue
@@ -208,12 +207,12 @@ class Verifier:
 
     def _kernel_to_blame(self, imported: Imported, passes: Sequence[Pass]) -> str:
         """The first fused kernel whose results its schedule changes."""
-        fused = Pipeline(passes)(_forked(imported.module))
+        fused = Pipeline(passes)(fork_module(imported.module))
         names = [v.name for v in exposable_values(fused)]
         kernels = _kernels(fused)
         results = []
         for schedule in (_unscheduled, self._schedule):
-            module = expose_values(_forked(fused), names)
+            module = expose_values(fork_module(fused), names)
             program = self._compiled(module, {"30-fused": Pipeline()}, schedule)
             results.append(self._run(program, exposed=True))
         for name, plain, scheduled in zip(names, *results, strict=True):
@@ -255,12 +254,6 @@ def _unscheduled(func: PrimFunc, target: Target) -> PrimFunc:
 
 def _behind_legalization() -> dict[str, Pipeline]:
     return {"30-fused": graph_stages("debug")["30-fused"]}
-
-
-def _forked(module: IRModule) -> IRModule:
-    """The module with weights of its own, which a program may pack."""
-    (table,) = forked([module.weights])
-    return IRModule(module.functions, module.attrs, table)
 
 
 def _kernels(module: IRModule) -> dict[str, str]:

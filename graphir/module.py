@@ -16,7 +16,7 @@ from ..support.other_names import OtherName
 from ..tensorir.function import PrimFunc
 from .expr import TYPED, Constant, Function, GlobalVar
 from .text.printer import print_module, show_module
-from .weights import Weights
+from .weights import Weights, forked
 
 ModuleFunction: TypeAlias = Function | PrimFunc
 
@@ -165,3 +165,9 @@ def _require_function(name: str, func: object) -> None:
             f"{name!r} would be a {type(func).__name__}; a module holds PrimFuncs and graph "
             "functions."
         )
+
+
+def fork_module(module: IRModule) -> IRModule:
+    """The same functions, with weights that another program may pack anew; see ``forked``."""
+    (table,) = forked([module.weights])
+    return IRModule(module.functions, module.attrs, table)

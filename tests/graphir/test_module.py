@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from burnish.graphir.expr import GlobalVar
-from burnish.graphir.module import IRModule, ModuleError, constants_of
+from burnish.graphir.module import IRModule, ModuleError, constants_of, fork_module
 from burnish.graphir.text.parser import parse_module
+from burnish.graphir.weights import Weights
 from burnish.support.errors import BurnishError
 
 MODULE = parse_module(
@@ -76,3 +78,15 @@ def test_a_module_holds_functions_alone() -> None:
     for make in (lambda x: IRModule({"main": x}), lambda x: IRModule().update_func("main", x)):
         with pytest.raises(BurnishError, match="'main' would be a GlobalVar; a module holds Prim"):
             make(GlobalVar("f"))
+
+
+def test_a_fork_has_the_functions_and_weights_of_its_own() -> None:
+    table = Weights()
+    table.add("w", np.arange(64, dtype=np.float32))
+    module = IRModule(MODULE.functions, {"a": 1}, table)
+    (name,) = module.weights
+    fork = fork_module(module)
+    assert fork.functions == module.functions
+    assert fork.attrs == module.attrs
+    assert fork.weights.weight(name) is not module.weights.weight(name)
+    assert fork.weights[name] is module.weights[name]
