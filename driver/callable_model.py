@@ -95,6 +95,15 @@ class CallableModel(ABC, Generic[S]):
         params = signature.executable.program.functions["main"].params
         return listed_inputs(signature.imported, params)
 
+    def arguments(self, tensors: Sequence[Any]) -> list[Any]:
+        """The arguments of a call of the signature used last whose input tensors are these, in the
+        order of ``inputs``: put into the lists and dicts that it takes, with the plain values that
+        became part of the program. ``model(*model.arguments(tensors))`` is that call.
+
+        Raises ArityError for another number of tensors, NotCompiledError before the first call.
+        """
+        return self._require("arguments").imported.form().arguments(tensors)
+
     def export_library(self, folder: str | Path, *, name: str = "model") -> ExportedLibrary:
         """Write the signature used last as a C library: a header and a source of plain C, the
         kernels as object files, the weights, and an example. ``print`` what it gives for the sizes.

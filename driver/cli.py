@@ -135,7 +135,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_inputs(sub)
     add_sizes(sub, at)
     sub.add_argument(
-        "--output", metavar="FILE.npz", help="keep the outputs as output_0, output_1, ..."
+        "--output",
+        metavar="FILE.npz",
+        help="keep the outputs as output_0, output_1, ... (output_0.KEY of a dict, output_0.0 of a "
+        "list; bfloat16 as float32)",
     )
     sub = add("bench", "Time a model on random inputs.")
     add_model(sub)
@@ -255,7 +258,7 @@ def _add_inputs(sub: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE.npy",
-        help="an input, in order; repeatable",
+        help="an input tensor, in order (those of lists and dicts one by one); repeatable",
     )
 
 

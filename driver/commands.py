@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..support.call_form import named_leaves
 from ..support.errors import ArgumentError, NotCompiledError
 from ..support.host import native_target, why_no_tiles
 from ..support.instructions import Instructions
@@ -29,6 +30,7 @@ from ..tuner.task_scheduler import PATIENCE
 from ..vm import parallel
 from ..vm.artifact import is_artifact, open_artifact, read_artifact
 from ..vm.signature import named_dims
+from ..vm.tensor import Tensor
 from .arrays import random_inputs
 from .compile import compile
 from .compiled_model import CompiledModel
@@ -110,9 +112,15 @@ def _inputs(
     if files and sizes:
         raise ArgumentError("--sizes are of random inputs; leave them out beside --input.")
     if files:
-        yield [_array(name) for name in files]
+        arrays = [_array(name) for name in files]
+        try:
+            yield model.arguments(arrays)
+        except NotCompiledError:
+            # Such a model takes its tensors one by one; these tell its program.
+            yield arrays
         return
-    params = _program_of(model).params
+    # Behind what callers give come the tensors that calls change.
+    params = _program_of(model).params[: len(model.inputs)]
     given = whole_sizes(sizes, "--sizes", named_dims(params), least=0)
     if kept and len(given) > 1:
         raise ArgumentError(f"{kept} keeps one call; give --sizes once, found {len(given)}.")
@@ -120,7 +128,7 @@ def _inputs(
         if one is not None and len(given) > 1:
             print(f"{', '.join([f'{name}={size}' for name, size in one.items()])}:")
         tensors = random_inputs(params, size=one)
-        yield [t.numpy() if t.dtype != "bfloat16" else t for t in tensors]
+        yield model.arguments([t.numpy() if t.dtype != "bfloat16" else t for t in tensors])
 
 
 def _array(name: str) -> np.ndarray:
@@ -136,15 +144,24 @@ def run_run(options: argparse.Namespace) -> int:
     for inputs in _inputs(model, options, kept="--output" if options.output else ""):
         result = model.run(inputs)
         outputs = list(result) if isinstance(result, (list, tuple)) else [result]
-        arrays = {f"output_{i}": np.asarray(o) for i, o in enumerate(outputs)}
+        named = [leaf for i, o in enumerate(outputs) for leaf in named_leaves(o, f"output_{i}")]
         if options.output:
-            kept: dict[str, Any] = dict(arrays)
+            kept = {name: _values(leaf) for name, leaf in named if leaf is not None}
             np.savez(options.output, **kept)
-            print(f"{len(outputs)} outputs in {options.output}")
+            print(f"{len(kept)} outputs in {options.output}")
             continue
-        for name, array in arrays.items():
-            print(f"{name.replace('_', ' ')}: {array.dtype} {array.shape}\n{array}")
+        for name, leaf in named:
+            title = name.replace("_", " ", 1)
+            if isinstance(leaf, (np.ndarray, Tensor)):
+                print(f"{title}: {leaf.dtype} {leaf.shape}\n{_values(leaf)}")
+            else:
+                print(f"{title}: {leaf!r}")
     return 0
+
+
+def _values(leaf: Any) -> Any:
+    """An output as NumPy has it: bfloat16, which it has not, as float32 of the same values."""
+    return leaf.float32() if isinstance(leaf, Tensor) and leaf.dtype == "bfloat16" else leaf
 
 
 def run_bench(options: argparse.Namespace) -> int:

@@ -122,9 +122,34 @@ class CallForm:
             check_size(found[r.tensor], owners[r.tensor], r.name, r.axis, r.low, r.high)
         return found
 
+    def arguments(self, tensors: Sequence[Any]) -> list[Any]:
+        """The arguments of a call, by position, that ``flatten`` takes apart into these tensors.
+
+        Raises ArityError for another number of them.
+        """
+        count = sum(_count(tree) for tree in self.trees)
+        if len(tensors) != count:
+            raise ArityError(
+                f"the model takes {count} input tensor{'s' if count != 1 else ''} "
+                f"({', '.join(self.names)}); got {len(tensors)}."
+            )
+        rest = iter(tensors)
+        return [_fill(tree, rest) for tree in self.trees]
+
     def unflatten(self, tensors: Sequence[Any]) -> Any:
         """The outputs in the structure of the result."""
         return _fill(self.result, iter(tensors))
+
+
+def named_leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The tensors and plain values of a nest, each called by the way to it: ``name.key``,
+    ``name.0``."""
+    if isinstance(value, (list, tuple, Mapping)):
+        inner = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, part in inner:
+            yield from named_leaves(part, f"{name}.{key}")
+    else:
+        yield name, value
 
 
 def check_size(x: Any, owner: str, name: str, axis: int, low: int, high: int | None) -> None:

@@ -36,6 +36,20 @@ def test_a_model_without_inputs_gives_what_its_source_gives() -> None:
     assert torch.equal(burnish.compile(Constant().eval(), ())(), torch.arange(3.0) + 1)
 
 
+def test_arguments_are_made_of_tensors() -> None:
+    class Sum(torch.nn.Module):
+        def forward(self, x: list[torch.Tensor], scale: int = 1) -> torch.Tensor:
+            return (x[0] + x[1]) * scale
+
+    model = burnish.compile(Sum().eval())
+    with pytest.raises(NotCompiledError, match="arguments: the model is not compiled yet"):
+        model.arguments([])
+    one, two = torch.ones(2), torch.full((2,), 2.0)
+    model([one, one], scale=3)
+    assert model.arguments([one, two]) == [[one, two], 3]
+    assert torch.equal(model(*model.arguments([one, two])), torch.full((2,), 9.0))
+
+
 def test_inputs_are_listed_and_taken_by_their_names() -> None:
     model = burnish.compile(
         parser.parse_model(

@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from burnish.driver import commands
 from burnish.driver.cli import main
@@ -111,6 +113,70 @@ def test_run_keeps_outputs(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixt
     with np.load(target) as kept:
         assert kept["output_0"].shape == (2, 3)
         assert (kept["output_0"] >= 0).all()
+
+
+class _Nested(torch.nn.Module):
+    """Dicts, lists, plain values and a counter, in and out."""
+
+    steps: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("steps", torch.zeros(1))
+
+    def forward(self, x: dict[str, Any], scale: int, *, y: torch.Tensor) -> dict[str, Any]:
+        self.steps += 1
+        total = x["a"] * scale + y
+        return {"total": total, "parts": (x["bs"][0], [self.steps + 0], None), "scale": scale}
+
+
+def test_nested_outputs_are_named_by_the_way_to_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = compile_model(_Nested().eval())
+    one = torch.ones(2)
+    model({"a": one, "bs": [one]}, 3, y=one)
+    saved, kept = str(tmp_path / "nested.burnish"), str(tmp_path / "out.npz")
+    model.save(saved)
+    files = []
+    for value in (1, 5, 10):
+        files += ["--input", str(tmp_path / f"{value}.npy")]
+        np.save(files[-1], np.full(2, value, np.float32))
+    code, out, err = run(capsys, "run", saved, *files)
+    assert (code, err) == (0, "")
+    assert out == (
+        "output 0.total: float32 (2,)\n[13. 13.]\n"
+        "output 0.parts.0: float32 (2,)\n[5. 5.]\n"
+        "output 0.parts.1.0: float32 (1,)\n[2.]\n"
+        "output 0.parts.2: None\n"
+        "output 0.scale: 3\n"
+    )
+    code, out, _ = run(capsys, "run", saved, *files, "--output", kept)
+    assert (code, out) == (0, f"4 outputs in {kept}\n")
+    with np.load(kept, allow_pickle=False) as found:
+        assert found["output_0.total"].tolist() == [13, 13]
+        assert found["output_0.parts.1.0"].tolist() == [2]
+        assert found["output_0.scale"] == 3
+    for command in (["run"], ["bench"], ["profile", "--seconds", "0.01"]):
+        assert run(capsys, *command, saved)[0] == 0
+    code, _, err = run(capsys, "run", saved, *files[:2])
+    assert code == 2
+    assert "the model takes 3 input tensors (x, scale, y); got 1." in err
+
+
+def test_outputs_of_a_dtype_that_numpy_lacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Constant(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (x * 0 + 1.5).bfloat16()
+
+    saved, kept = str(tmp_path / "half.burnish"), str(tmp_path / "out.npz")
+    compile_model(Constant().eval(), (torch.ones(2).bfloat16(),)).save(saved)
+    assert run(capsys, "run", saved)[:2] == (0, "output 0: bfloat16 (2,)\n[1.5 1.5]\n")
+    assert run(capsys, "run", saved, "--output", kept)[0] == 0
+    with np.load(kept, allow_pickle=False) as found:
+        assert (found["output_0"] == np.full(2, 1.5, np.float32)).all()
 
 
 def test_run_takes_symbolic_models_with_inputs_only(

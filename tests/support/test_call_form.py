@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from burnish.support.call_form import TENSOR, CallForm, SizeRange, tree_of, value_tree
+from burnish.support.call_form import TENSOR, CallForm, SizeRange, named_leaves, tree_of, value_tree
 from burnish.support.errors import (
     ArgumentError,
     ArityError,
@@ -32,10 +32,21 @@ def test_calls_come_apart_and_results_together() -> None:
     form = CallForm.from_json(json.loads(json.dumps(NESTED.to_json())))
     assert form == NESTED
     assert form.flatten(("X", 2.0), {"more": {"a": ["P", "Q"], "b": (None,)}}) == ["X", "P", "Q"]
+    args = ["X", 2.0, {"a": ["P", "Q"], "b": (None,)}]
+    assert form.arguments(["X", "P", "Q"]) == args
+    with pytest.raises(ArityError, match=r"takes 3 input tensors \(x, scale, more\); got 2"):
+        form.arguments(["X", "P"])
     assert form.unflatten(["Y", "R"]) == {"y": "Y", "rest": (["R"], "done")}
     assert not form.is_flat
     assert not form.is_single
     assert not form.is_tuple
+
+
+def test_leaves_are_named_by_the_way_to_them() -> None:
+    nest = {"y": 1, "rest": ([2], {"z": None}), "none": []}
+    found = [("o.y", 1), ("o.rest.0.0", 2), ("o.rest.1.z", None)]
+    assert list(named_leaves(nest, "o")) == found
+    assert list(named_leaves("text", "o")) == [("o", "text")]
 
 
 @pytest.mark.parametrize(
