@@ -116,7 +116,10 @@ def torch_to_tensor(x: Any, name: str) -> Tensor:
         return as_tensor(dense.numpy(), name)
     except (TypeError, RuntimeError) as error:
         # A dtype that NumPy has not, e.g. float8; a tensor without storage, e.g. a fake one.
-        raise ArgumentError(f"{name}: a {x.dtype} tensor cannot be passed: {error}") from error
+        raise ArgumentError(
+            f"{name}: a {x.dtype} tensor cannot be passed: {error}. Convert it before the call, as "
+            "with .float()."
+        ) from error
 
 
 def tensor_to_torch(t: Tensor) -> Any:

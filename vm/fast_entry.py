@@ -309,10 +309,13 @@ def _write(
     symbolic = bool(function.dim_names)
     if symbolic and not _gives_all_dims(function):
         return None
-    lines = [kind.unwrap.format(x=x) for x in arguments if kind.unwrap]
+    # What is refused goes on as it was given: bfloat16 is uint16 once it is unwrapped.
+    given = [f"g{i}" if kind.unwrap else x for i, x in enumerate(arguments)]
+    lines = [f"{g} = {x}" for g, x in zip(given, arguments, strict=True) if g != x]
+    lines += [kind.unwrap.format(x=x) for x in arguments if kind.unwrap]
     refused = [c for i, p in enumerate(function.params) for c in _check(i, p, kind, symbolic)]
     # A parameter that was not given has the default `absent`, and is refused for its type.
-    refusal = f"return refuse({', '.join(arguments)}{', ' * bool(count)}*rest)"
+    refusal = f"return refuse({', '.join(given)}{', ' * bool(count)}*rest)"
     condition = " or ".join(["rest", *refused])
     if kind.may_raise:
         lines += ["try:", f"    odd = {condition}", "except RuntimeError:", "    odd = True"]

@@ -158,12 +158,13 @@ def wrap(data: np.ndarray, dtype: DType) -> Tensor:
 _KNOWN: dict[np.dtype, DType] = {np.dtype(name): DType(name) for name in _SUPPORTED}
 
 
-def dtype_of(data: np.ndarray) -> DType:
-    """The dtype of an array; raises DTypeError for complex, strings, objects and foreign byte
-    order."""
+def dtype_of(data: np.ndarray, name: str = "") -> DType:
+    """The dtype of an array, which errors call ``name``; raises DTypeError for complex, strings,
+    objects and foreign byte order."""
     known = _KNOWN.get(data.dtype)
     if known is None:
-        raise DTypeError(str(data.dtype), _SUPPORTED, "a dtype in native byte order")
+        what = f"{name} of " * bool(name) + "a dtype in native byte order"
+        raise DTypeError(str(data.dtype), _SUPPORTED, what)
     return known
 
 
@@ -219,7 +220,7 @@ def from_dlpack(x: object, name: str) -> Tensor:
     except (BufferError, RuntimeError) as error:
         # A dtype that NumPy lacks comes as RuntimeError, a refusing exporter as BufferError.
         raise ArgumentError(f"{name}: the tensor cannot be read through DLPack: {error}") from error
-    return wrap(data, dtype_of(data))
+    return wrap(data, dtype_of(data, name))
 
 
 def _is_masked(x: object) -> bool:
@@ -241,7 +242,9 @@ def as_tensor(x: object, name: str, *, copy: bool = True) -> Tensor:
         raise ArgumentError(f"{name}: a masked array's mask would be lost; pass x.filled(value).")
     if isinstance(x, np.ndarray):
         is_bfloat16 = x.dtype.name == "bfloat16"  # of ml_dtypes; NumPy itself has none
-        tensor = wrap(x.view("u2"), DType("bfloat16")) if is_bfloat16 else wrap(x, dtype_of(x))
+        tensor = (
+            wrap(x.view("u2"), DType("bfloat16")) if is_bfloat16 else wrap(x, dtype_of(x, name))
+        )
     elif hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__"):
         tensor = from_dlpack(x, name)
     else:

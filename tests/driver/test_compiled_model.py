@@ -268,6 +268,8 @@ def test_a_fixed_signature_is_never_cast_nor_compiled_again(
         assert "dynamic_shapes" in caught.value.__notes__[0]
         with pytest.raises(errors.DTypeMismatchError, match="expected dtype float32, got float64"):
             model(image.double())
+        with pytest.raises(errors.DTypeMismatchError, match="expected dtype float32, got bfloat16"):
+            model(image.bfloat16())
         with pytest.raises(errors.DTypeMismatchError):
             model(image.numpy().astype(np.float16))
         with pytest.raises(errors.ArityError, match=r"takes 1 input \(input\); got 2"):
@@ -297,7 +299,7 @@ def test_what_is_no_dense_cpu_tensor_is_refused(
 def test_foreign_dtypes_are_refused(static: CompiledModel, image: torch.Tensor) -> None:
     with pytest.raises(errors.DTypeMismatchError):
         static(image.to(torch.complex64))
-    with pytest.raises(errors.DTypeError, match="native byte order"):
+    with pytest.raises(errors.DTypeError, match="input 'input' of a dtype in native byte order"):
         static(image.numpy().astype(">f4"))
 
 

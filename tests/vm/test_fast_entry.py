@@ -16,7 +16,7 @@ from burnish.vm.fast_entry import NUMPY, ArrayKind, FastEntry
 from burnish.vm.interpreter import TENSOR, VirtualMachine
 from burnish.vm.program import Call, Imm, Kernel, Param, Program, ResultSpec, TensorSpec
 from burnish.vm.storage import Storage
-from burnish.vm.tensor import Tensor
+from burnish.vm.tensor import Tensor, array
 
 ROW = np.array([[1, 2, 3, 4]], np.float32)
 
@@ -240,6 +240,9 @@ def test_tensors_in_and_out(double_program: Program, slow: Slow) -> None:
     second = call(Tensor(ROW))
     assert first.tolist() == second.tolist() == [2, 4, 6, 8]
     assert slow.calls == []
+    half = array(ROW, "bfloat16")
+    assert call(half) == "slow"
+    assert slow.calls[0][0] is half
 
 
 def test_another_library_is_a_matter_of_four_expressions(add_program: Program, slow: Slow) -> None:
