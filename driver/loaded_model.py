@@ -129,7 +129,9 @@ class LoadedModel(CallableModel[LoadedSignature]):
             "the inputs",
             " or ".join([f"({_shown_inputs(s)})" for s in known]),
             f"({', '.join(given)})",
-            "The file has the signatures that the model had been called with when it was saved.",
+            "The file has the signatures that the model had been called with when it was saved: "
+            "call it with these too before, or name the dims that vary, as in "
+            'burnish.compile(module, dynamic_shapes=({0: "batch"},)).',
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

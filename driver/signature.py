@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..support.errors import ArgumentError, ArityError, InternalError, ShapeMismatchError
+from ..support.errors import (
+    ArgumentError,
+    ArityError,
+    ArtifactError,
+    InternalError,
+    ShapeMismatchError,
+)
 from ..vm.fast_entry import NUMPY
 from ..vm.interpreter import VirtualMachine
 from ..vm.tensor import Tensor
@@ -21,6 +27,12 @@ if TYPE_CHECKING:
     from .loaded_model import SavedCalls, SavedProgram
 
 Entry = Callable[..., Any]
+_SOME_DIMS = '({0: "batch"}, ...)'
+"""What to give where the form of a call is not told: an entry for each input."""
+_OTHER_RANK = (
+    "A program takes one number of dims for each input. Compile another for these, or leave "
+    "example_inputs out: a torch.nn.Module is then compiled at the first call of each signature."
+)
 
 
 class CompiledSignature:
@@ -98,12 +110,11 @@ class CompiledSignature:
         try:
             result = machine["main"](*tensors)
         except ShapeMismatchError as error:
-            if self.imported.source.startswith("torch") and not self.imported.dim_names:
-                error.note(
-                    "The model is compiled for fixed shapes. Name the dims that vary: "
-                    'burnish.compile(module, (x,), dynamic_shapes=({0: "batch"},)).'
-                )
-            raise
+            params = self.executable.program.functions["main"].params
+            advice = size_advice(self.imported, params, [t.shape for t in tensors])
+            if not advice:
+                raise
+            raise ShapeMismatchError(error.arg, error.expected, error.got, advice) from None
         results = list(result) if isinstance(result, tuple) else [result]
         if written:
             write_outputs([values[i] for i in written], results[: len(written)])
@@ -140,6 +151,67 @@ def listed_inputs(
     return tuple(
         [(n, p.spec.shape, p.spec.dtype) for n, p in zip(calls.input_names, given, strict=False)]
     )
+
+
+def size_advice(
+    calls: Imported | SavedCalls, params: Sequence[Param], shapes: Sequence[tuple[int, ...]]
+) -> str:
+    """How to have the sizes vary that are fixed in a program and others in a call, with the text to
+    write; nothing where no fixed size differs."""
+    given = shapes[: len(shapes) - len(calls.state)]
+    fixed = [p.spec.shape for p in params[: len(given)]]
+    is_torch = calls.source.startswith("torch")
+    if any(len(wanted) != len(found) for wanted, found in zip(fixed, given, strict=True)):
+        return _OTHER_RANK if is_torch else ""
+    pairs = [list(zip(w, map(str, n), strict=True)) for w, n in zip(fixed, given, strict=True)]
+    if not any(_is_odd(size, found) for shape in pairs for size, found in shape):
+        return ""
+    if calls.source == "IRModule":
+        return "The sizes of an IRModule vary where its dims are names."
+    if not is_torch:
+        return (
+            "These sizes are fixed in the ONNX file; where they vary, give the dims names there: "
+            "torch.onnx.export(..., dynamic_shapes=...), or dim_param in the file."
+        )
+    how = f"burnish.compile(module, args, dynamic_shapes={_dynamic_form(calls, pairs)})"
+    if calls.source == "torch program":
+        how = "torch.export.export(..., dynamic_shapes=...), with a torch.export.Dim for each"
+    return f"Sizes without a name are fixed at compilation. If they are to vary, name them: {how}."
+
+
+def _is_odd(size: str, found: str) -> bool:
+    return size.isdecimal() and size != found
+
+
+def _dynamic_form(calls: Imported | SavedCalls, pairs: Sequence[list[tuple[str, str]]]) -> str:
+    """What ``dynamic_shapes`` would be to have the dims vary that are odd, and those that do."""
+    names: dict[tuple[str, str], str] = {}
+    entries: list[dict[int, str] | None] = []
+    for shape in pairs:
+        entry: dict[int, str] = {}
+        for axis, (size, found) in enumerate(shape):
+            if size.isidentifier():
+                entry[axis] = size
+            elif size != found:
+                # Sizes that were equal and are equal are taken for the same.
+                taken = {*calls.dim_names, *names.values()}
+                wished = "batch" if axis == 0 else f"size{axis}"
+                free = wished if wished not in taken else f"{wished}_{size}"
+                entry[axis] = names.setdefault((size, found), free)
+        entries.append(entry or None)
+    try:
+        form = calls.form()
+    except ArtifactError:  # of classes that have no text
+        return _SOME_DIMS
+    if not form.has_bare_inputs or not all(n.isidentifier() for n in form.names):
+        return _SOME_DIMS
+    if len(entries) == 1:
+        return _shown(tuple(entries))
+    return _shown({n: e for n, e in zip(form.names, entries, strict=True) if e})
+
+
+def _shown(value: Any) -> str:
+    return repr(value).replace("'", '"')
 
 
 def signature_key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:

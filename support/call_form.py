@@ -80,7 +80,12 @@ class CallForm:
     @property
     def is_flat(self) -> bool:
         """Every call with the right number of positional tensors flattens to itself."""
-        return all(tree == TENSOR for tree in self.trees) and not self.ranges
+        return self.has_bare_inputs and not self.ranges
+
+    @property
+    def has_bare_inputs(self) -> bool:
+        """Each input is one tensor."""
+        return all(tree == TENSOR for tree in self.trees)
 
     @property
     def is_single(self) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from onnx import parser
 
 import burnish
 from burnish import errors
@@ -155,3 +157,62 @@ def test_nested_results_come_from_the_fast_entry_too() -> None:
     np.testing.assert_array_equal(given, ONE + 1)
     with pytest.raises(errors.ShapeMismatchError):
         model(torch.rand(3, 3))
+
+
+class _Product(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return x @ y
+
+
+class _Listed(torch.nn.Module):
+    def forward(self, xs: list[torch.Tensor]) -> torch.Tensor:
+        return xs[0] + xs[1]
+
+
+@pytest.mark.parametrize(
+    ("module", "fixed", "given", "form"),
+    [
+        (torch.nn.ReLU(), [(2, 3)], [(5, 3)], '({0: "batch"},)'),
+        (torch.nn.ReLU(), [(2, 3)], [(5, 4)], '({0: "batch", 1: "size1"},)'),
+        (_Product(), [(2, 3), (3, 4)], [(5, 3), (3, 4)], '{"x": {0: "batch"}}'),
+        (_Product(), [(2, 3), (3, 4)], [(2, 5), (5, 4)], '{"x": {1: "size1"}, "y": {0: "size1"}}'),
+    ],
+)
+def test_a_size_that_is_fixed_says_how_it_would_vary(
+    module: torch.nn.Module,
+    fixed: list[tuple[int, ...]],
+    given: list[tuple[int, ...]],
+    form: str,
+) -> None:
+    example = tuple([torch.rand(s) for s in fixed])
+    inputs = tuple([torch.rand(s) for s in given])
+    model = burnish.compile(module.eval(), example)
+    with pytest.raises(errors.ShapeMismatchError, match="expected shape") as caught:
+        model(*inputs)
+    assert f"burnish.compile(module, args, dynamic_shapes={form})." in str(caught.value)
+    varying = burnish.compile(module, example, dynamic_shapes=ast.literal_eval(form))
+    torch.testing.assert_close(varying(*inputs), module(*inputs))
+
+
+def test_other_kinds_of_models_say_where_their_sizes_are_fixed() -> None:
+    x, other = torch.rand(2, 3), torch.rand(5, 3)
+
+    def refusal(model: Any, *inputs: Any) -> str:
+        with pytest.raises(errors.ShapeMismatchError, match="expected shape") as caught:
+            model(*inputs)
+        return str(caught.value)
+
+    module = torch.nn.ReLU()
+    named = burnish.compile(module, (x,), dynamic_shapes=({0: "rows"},))
+    assert 'dynamic_shapes=({0: "rows", 1: "size1"},)' in refusal(named, torch.rand(2, 4))
+    assert "one number of dims for each input" in refusal(named, torch.rand(3))
+    listed = burnish.compile(_Listed(), ([x, x],))
+    assert 'dynamic_shapes=({0: "batch"}, ...)' in refusal(listed, [other, other])
+    exported = burnish.compile(torch.export.export(module, (x,)))
+    assert "torch.export.export(..., dynamic_shapes=...)" in refusal(exported, other)
+    text = (
+        '<ir_version: 8, opset_import: ["": 17]> g (float[2,3] x) => (float[2,3] y) { y = Relu(x) }'
+    )
+    assert "fixed in the ONNX file" in refusal(burnish.compile(parser.parse_model(text)), other)
+    graph = burnish.compile(burnish.compile(module, (x,)).executable.stages["00-import"])
+    assert "sizes of an IRModule vary where" in refusal(graph, other)
