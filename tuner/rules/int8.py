@@ -22,7 +22,7 @@ that stand together, [columns / panel][k / 2][panel][2], and ``dot2``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...support.target import Target
@@ -45,7 +45,7 @@ from .rule import Decide, Decisions, Rule, choice
 
 WORD = 32
 """Bits of the elements of one sum that lie side by side."""
-MOST_ROWS, MOST_VECTORS = 12, 4
+MOST_ROWS = 12
 SPARE, SPARE_OF_PAIRS = 4, 2
 """Registers beside the sums and the weights: what a row's four bytes become, and a product; of
 integers of 16 bits, which are taken as they are, a row's pair and a product."""
@@ -85,13 +85,19 @@ def fits(func: PrimFunc, matmul: Matmul, dtypes: tuple[str, ...], total: str) ->
 
 
 def best_tile(
-    columns: int, rows: int | None, lanes: int, registers: int, *, apart: bool = True
+    columns: int,
+    rows: int | None,
+    lanes: int,
+    registers: int,
+    *,
+    apart: bool = True,
+    among: Sequence[int] = VECTORS,
 ) -> tuple[int, int]:
     """Rows and vectors of the tile with the most useful sums for what it loads and takes
-    ``apart``."""
-    best = (0.0, 1, 1)
-    for vectors in range(1, MOST_VECTORS + 1):
-        if vectors > 1 and (vectors - 1) * lanes >= columns:
+    ``apart``, ``among`` those of so many vectors."""
+    best = (0.0, 1, among[0])
+    for vectors in among:
+        if vectors > among[0] and (vectors - 1) * lanes >= columns:
             break
         for tile_rows in range(1, min(MOST_ROWS, rows or MOST_ROWS) + 1):
             if tile_rows * vectors + _beside(vectors, apart=apart) > registers:
@@ -125,12 +131,18 @@ def _registers(target: Target) -> int:
     return target.instructions.registers - (0 if target.instructions.reads_memory else LOADED)
 
 
-def _best_tile(product: Product, target: Target) -> tuple[int, int]:
+def _best_tile(product: Product, target: Target, among: Sequence[int] = VECTORS) -> tuple[int, int]:
     columns = static_extent(product.block, product.matmul.columns[-1])
     assert columns is not None
     lanes = _lanes(product, target)
-    apart = _is_apart(product)
-    return best_tile(columns, product.row_count(), lanes, _registers(target), apart=apart)
+    rows, registers, apart = product.row_count(), _registers(target), _is_apart(product)
+    return best_tile(columns, rows, lanes, registers, apart=apart, among=among)
+
+
+def _best_height(product: Product, vectors: int, target: Target) -> int:
+    """The rows that the model suggests for a tile of so many vectors."""
+    best, _ = _best_tile(product, target, (vectors,))
+    return max([r for r in _heights(product, vectors, target) if r <= best])
 
 
 def _heights(product: Product, vectors: int, target: Target) -> tuple[int, ...]:
@@ -149,7 +161,7 @@ class Int8Decisions(Decisions):
 
     vectors: int = choice(lambda p, t, d: VECTORS, lambda p, t, d: _best_tile(p, t)[1])
     rows: int = choice(
-        lambda p, t, d: _heights(p, d.vectors, t), lambda p, t, d: _best_tile(p, t)[0]
+        lambda p, t, d: _heights(p, d.vectors, t), lambda p, t, d: _best_height(p, d.vectors, t)
     )
     group: int = choice(
         lambda p, t, d: group_sizes(p.block, p.matmul, d.vectors * _lanes(p, t), p.tiles(d.rows)),

@@ -139,19 +139,31 @@ class Product:
         rows = self.row_count()
         return MANY_TILES if rows is None else math.ceil(rows / tile_rows)
 
-    def best_tile(self, target: Target) -> TileShape:
-        """The tile that the model suggests."""
+    def best_tile(self, target: Target, vectors: int | None = None) -> TileShape:
+        """The tile that the model suggests, of those with so many ``vectors`` (None: any)."""
         columns = static_extent(self.block, self.matmul.columns[-1])
         across = reads_across(self.block, self.matmul, target)
         # With few registers every tile is short.
         short = across and target.instructions.has_many_registers
         rows = self.row_count()
-        if self._reads_once(rows, target):
+        if vectors in (None, 1) and self._reads_once(rows, target):
             return TileShape(ONLY_TILE, 1)
         tallest = SLIVER if short else rows
         widened = self.matmul.w.dtype.bits < self.block.writes[0].buffer.dtype.bits
         known = target.instructions
-        return best_tile(columns, tallest, self.lanes(target), known, widened=widened)
+        lanes = self.lanes(target)
+        return best_tile(columns, tallest, lanes, known, widened=widened, vectors=vectors)
+
+    def heights(self, vectors: int, target: Target) -> tuple[int, ...]:
+        """The rows that a tile of so many vectors may have."""
+        return rows_of_tile(self.row_count(), vectors, target)
+
+    def best_height(self, vectors: int, target: Target) -> int:
+        """The rows that the model suggests for a tile of so many vectors."""
+        best = self.best_tile(target)
+        if vectors != best.vectors:
+            best = self.best_tile(target, vectors)
+        return max([r for r in self.heights(vectors, target) if r <= best.rows])
 
     def _reads_once(self, rows: int | None, target: Target) -> bool:
         """Whether one tile takes all rows, where few registers would make two of them: a packed
@@ -211,8 +223,7 @@ class ProductDecisions(Decisions):
 
     vectors: int = choice(lambda p, t, d: VECTORS, lambda p, t, d: p.best_tile(t).vectors)
     rows: int = choice(
-        lambda p, t, d: rows_of_tile(p.row_count(), d.vectors, t),
-        lambda p, t, d: min(p.best_tile(t).rows, p.row_count() or TALLEST_TILE),
+        lambda p, t, d: p.heights(d.vectors, t), lambda p, t, d: p.best_height(d.vectors, t)
     )
     unroll: int = choice(
         lambda p, t, d: STEPS, lambda p, t, d: steps_unrolled(t, d.rows * d.vectors)

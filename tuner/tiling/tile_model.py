@@ -105,36 +105,36 @@ def best_tile(
     known: Instructions,
     *,
     widened: bool = False,
+    vectors: int | None = None,
 ) -> TileShape:
     """The tile with the most useful multiply-adds a cycle that fits the registers.
 
     Partial tiles of rows and columns count as full ones; ``rows`` None (symbolic) counts no
-    remainder. Vectors of the weight may be ``widened`` by each tile that reads them.
+    remainder. Vectors of the weight may be ``widened`` by each tile that reads them. Where
+    ``vectors`` are given, the best of the tiles that have them.
     """
     best: tuple[float, TileShape] | None = None
     registers, spare = known.registers, operand_registers(known)
     # Of equals the one of fewer rows, but with few registers that which reads less of the weight.
     few_rows = known.has_many_registers
-    for vectors in range(1, 5):
-        width = vectors * lanes
-        if columns is not None and vectors > math.ceil(columns / lanes):
-            continue
+    fitting = [v for v in VECTORS if columns is None or v <= math.ceil(columns / lanes)]
+    for wide in fitting if vectors is None else (vectors,):
         for tile_rows in range(1, min(TALLEST_TILE, rows or TALLEST_TILE) + 1):
-            if tile_rows * vectors + vectors + spare > registers:
+            if tile_rows * wide + wide + spare > registers:
                 continue
-            if tile_rows * vectors > most_sums(known):
+            if tile_rows * wide > most_sums(known):
                 continue
             if rows is None and tile_rows not in SYMBOLIC_TILES:
                 continue
-            useful = useful_part(columns, width) * useful_part(rows, tile_rows)
-            steps = steps_a_cycle(tile_rows, vectors, widened=widened)
-            score = useful * tile_rows * vectors * steps
+            useful = useful_part(columns, wide * lanes) * useful_part(rows, tile_rows)
+            steps = steps_a_cycle(tile_rows, wide, widened=widened)
+            score = useful * tile_rows * wide * steps
             if (
                 best is None
                 or score >= best[0] * 1.0001
                 or (few_rows and score >= best[0] * 0.9999 and tile_rows < best[1].rows)
             ):
-                best = (score, TileShape(tile_rows, vectors))
+                best = (score, TileShape(tile_rows, wide))
     assert best is not None
     return best[1]
 

@@ -3,10 +3,12 @@ trace of one line that replays, also with another decision. What the model sugge
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule, Trace
+from burnish.tensorir.schedule.apply_rule import Picked
 from burnish.tests.native import call_native
 from burnish.tests.strategies.schedules import CORPUS
 from burnish.tests.tuner.rules import (
@@ -33,8 +36,11 @@ from burnish.tests.tuner.rules import (
 )
 from burnish.tests.tuner.rules.checking import Workload, rules_of
 from burnish.tests.tuner.test_analytic import arrays
+from burnish.tuner.rules import rule as rule_module
 from burnish.tuner.rules.registry import RULES
+from burnish.tuner.rules.rule import D, Decide
 from burnish.tuner.search.decisions import DecidedSchedule, redraw
+from burnish.tuner.tiling.tile_model import VECTORS, rows_of_tile
 
 FUNCTIONS: dict[str, Callable[[], PrimFunc]] = {
     **{name: CORPUS[name] for name in ("chain", "softmax", "matmul", "two_matmuls")},
@@ -42,6 +48,8 @@ FUNCTIONS: dict[str, Callable[[], PrimFunc]] = {
     "product": lambda: Workload(op.matmul, np.matmul, (30, 40), (40, 72)).func,
     "dot": lambda: Workload(lambda x, w: op.linear(x, w), np.matmul, (3, 70), (33, 70)).func,
     "int8": lambda: test_int8.product((33, 20), (20, 40), free=False),
+    "bytes": lambda: test_int8.product((70, 64), (64, 200), free=True),
+    "wide": lambda: Workload(op.linear, np.matmul, ("n", 96), (80, 96)).func,
     "conv": lambda: test_conv.conv((1, 9, 13, 8), (24, 8, 3, 3), pad=1).func,
     "groups": lambda: test_conv.conv((1, 7, 9, 8), (24, 2, 3, 3), pad=1, groups=4).func,
     "depthwise": lambda: test_depthwise.depthwise((1, 9, 11, 16), (3, 3), pad=1).func,
@@ -82,7 +90,11 @@ def test_names_are_distinct_and_every_rule_has_a_function() -> None:
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.cpu)
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_what_the_model_suggests_is_in_the_domains(name: str, target: Target) -> None:
+def test_what_the_model_suggests_is_in_the_domains(
+    name: str, target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also what it suggests where any one decision is given."""
+    monkeypatch.setattr(rule_module, "Decide", ThoroughDecide)
     refused = []
     for rule in RULES:
         try:
@@ -91,6 +103,36 @@ def test_what_the_model_suggests_is_in_the_domains(name: str, target: Target) ->
             refused.append(error)
     assert not [str(error) for error in refused if isinstance(error, DecisionError)]
     assert len(refused) < len(RULES)
+
+
+class ThoroughDecide(Decide):
+    """Decides with each member of each domain given, before it decides as it would."""
+
+    def __call__(self, kind: type[D], roles: Any, part: str = "") -> D:
+        asked: dict[str, Sequence[int]] = {}
+
+        def remember(name: str, domain: Sequence[int], suggest: Callable[[], int], /) -> int:
+            asked[name] = domain
+            return suggest()
+
+        Decide(self.target, remember)(kind, roles, part)
+        for name, domain in asked.items():
+            for value in domain:
+                given = Picked(kind.__name__, {name: value}, lambda name, domain, value: value or 0)
+                Decide(self.target, given)(kind, roles, part)
+        return Decide(self.target, self.pick)(kind, roles, part)
+
+
+def test_one_decision_is_enough() -> None:
+    """Linear(96, 80) on 33 rows: what two vectors leave of the registers is not what three do."""
+    func = Workload(op.linear, np.matmul, (33, 96), (80, 96)).func
+    for vectors, target in itertools.product(VECTORS, TARGETS):
+        sch = Schedule(func, seed=0)
+        sch.apply_rule("matmul", target, {"vectors": vectors})
+        (decisions,) = sch.trace.decisions.values()
+        assert decisions["vectors"] == vectors
+        heights = rows_of_tile(33, vectors, target)
+        assert decisions["rows"] > heights[-1] // 2
 
 
 @pytest.mark.parametrize(("rule", "name"), PAIRS)
