@@ -253,7 +253,7 @@ def _trace(module: torch.nn.Module, plan: ExportPlan) -> torch.fx.GraphModule:
     return graph
 
 
-def _other_sides(plan: ExportPlan, env: Any, tensors: dict[int, torch.Tensor]) -> tuple[int, ...]:
+def _other_sides(plan: ExportPlan, env: Any, tensors: dict[int, Any]) -> tuple[int, ...]:
     """For each branch that the trace came through, the least size at which another side would have
     been taken, if any: torch's choice of a kernel, which is no matter, or the module's own."""
     found = set()
@@ -270,7 +270,7 @@ def _other_sides(plan: ExportPlan, env: Any, tensors: dict[int, torch.Tensor]) -
 
 def _fake_input(fake: FakeTensorMode, x: torch.Tensor, named: set[int]) -> torch.Tensor:
     sizes = [DimDynamic.DYNAMIC if a in named else DimDynamic.STATIC for a in range(x.dim())]
-    context = StatelessSymbolicContext(dynamic_sizes=sizes)
+    context: Any = StatelessSymbolicContext(dynamic_sizes=sizes)
     return fake.from_tensor(x, symbolic_context=context)
 
 
