@@ -342,18 +342,32 @@ def _with_what_it_needs(
 ) -> ExportedProgram:
     """The export, a second time where the first shows what torch must be told of the module."""
     try:
-        program = export()
+        return _with_derivatives(export, module, plan)
     except LOOKS:
+        if takes_derivatives(module, plan):
+            raise  # what is read of values cannot be followed below autograd
         with ExportableFunctions(module) as functions:
             program = export()
         if functions.known.is_stale or functions.known.read & _written(program):
             raise  # a branch that the next call may take otherwise
         return program
+    except (RuntimeError, ValueError) as error:
+        if UNKNOWN not in str(error):
+            raise
+        with registered_results(module):
+            return _with_derivatives(export, module, plan)
+
+
+def _with_derivatives(
+    export: Callable[[], ExportedProgram], module: torch.nn.Module, plan: ExportPlan
+) -> ExportedProgram:
+    """The export, of what ``forward()`` does below autograd where it takes derivatives."""
+    try:
+        program = export()
+    except LOOKS:
+        raise
     except Exception as error:  # whatever torch or the model's own code raises
-        if isinstance(error, RuntimeError | ValueError) and UNKNOWN in str(error):
-            with registered_results(module):
-                return export()
-        if not takes_derivatives(module, plan):
+        if UNKNOWN in str(error) or not takes_derivatives(module, plan):
             raise
     else:
         if not may_be_lost(program) or not takes_derivatives(module, plan):

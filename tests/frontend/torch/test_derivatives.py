@@ -178,3 +178,11 @@ def test_which_modules_take_derivatives() -> None:
         assert takes_derivatives(module, plan_export(module, (x,))) is expected
     failing = Of(lambda net, x: net(x) @ x, mlp()).eval()
     assert not takes_derivatives(failing, plan_export(failing, (x,)))
+
+
+def test_values_that_are_looked_at_are_refused() -> None:
+    def looking(net: nn.Module, x: torch.Tensor) -> Any:
+        return forces(net, x)[1] * int(x.argmax())
+
+    with pytest.raises(FrontendError, match="does not export: GuardOnDataDependent"):
+        import_module(Of(looking, mlp()).eval(), (torch.randn(5, 6),))
