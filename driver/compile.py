@@ -26,6 +26,7 @@ from .compiled_model import CompiledModel
 from .kernels import resolve_target
 from .precision import Precision, Selection
 from .sources import (
+    check_kind,
     check_torch_module,
     import_source,
     import_torch_module,
@@ -155,6 +156,7 @@ def compile(
 
 
 def _refuse_examples(model: Any, example_inputs: Any, dynamic_shapes: Any) -> None:
+    check_kind(model)
     given = "example_inputs" if example_inputs is not None else "dynamic_shapes"
     if example_inputs is not None or dynamic_shapes:
         raise FrontendError(

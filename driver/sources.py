@@ -37,6 +37,35 @@ def is_torch_module(source: object) -> bool:
     return torch is not None and isinstance(source, torch.nn.Module)
 
 
+def check_kind(source: Any) -> None:
+    """Raise FrontendError for what is no model that states its signature, with what it would take
+    to make it one."""
+    torch, onnx = sys.modules.get("torch"), sys.modules.get("onnx")
+    models: list[Any] = [str, Path, bytes, IRModule]
+    models += [torch.export.ExportedProgram] if torch is not None else []
+    models += [onnx.ModelProto] if onnx is not None else []
+    if isinstance(source, tuple(models)):
+        return
+    owner = getattr(source, "__self__", None)
+    advice = ""
+    if isinstance(source, type):
+        advice = f" Make an instance of it: {source.__name__}(...)."
+    elif callable(source) and is_torch_module(owner):
+        advice = f" Give the module itself, the {type(owner).__name__}, of which this is a method."
+    elif callable(source):
+        advice = (
+            " Put the function into a module: class Model(torch.nn.Module), whose "
+            "def forward(self, x) returns function(x); then burnish.compile(Model().eval(), (x,))."
+        )
+    elif isinstance(source, Mapping):
+        advice = " Weights alone are no model: load them into theirs, module.load_state_dict(...)."
+    kind = f"the class {source.__name__}" if isinstance(source, type) else type(source).__name__
+    raise FrontendError(
+        "compile takes a torch.nn.Module, an ExportedProgram, an IRModule, or an ONNX model (path, "
+        f"bytes or ModelProto); found {kind}.{advice}"
+    )
+
+
 def check_torch_module(source: Any) -> None:
     """Refuse now what would be refused at the first call: a module in training mode."""
     from ..frontend.torch.importer import check_eval_mode
@@ -189,7 +218,8 @@ def import_source(
 
     Raises FrontendError for anything else and for what cannot be imported, UnsupportedOpError.
     """
-    torch, onnx = sys.modules.get("torch"), sys.modules.get("onnx")
+    check_kind(source)
+    torch = sys.modules.get("torch")
     if torch is not None and isinstance(source, torch.export.ExportedProgram):
         from ..frontend.torch import import_exported_program
 
@@ -199,27 +229,21 @@ def import_source(
     if isinstance(source, IRModule):
         _refuse_fallback(source, fallback)
         return import_ir_module(source)
-    is_proto = onnx is not None and isinstance(source, onnx.ModelProto)
     if isinstance(source, (str, Path)) and is_artifact(source):
         raise FrontendError(
             f"{source} is a saved model: kernels to run (burnish.load), without the graph that "
             "compiling and tuning begin with. Give what it was saved from: "
             f"{open_artifact(source).model.get('name')}."
         )
-    if isinstance(source, (str, Path, bytes)) or is_proto:
-        try:
-            from ..frontend.onnx import import_onnx
-        except ImportError as error:
-            if error.name is None or error.name.split(".")[0] != "onnx":
-                raise
-            raise MissingExtraError("onnx", "onnx", "Reading an ONNX model") from None
-        if fallback != "onnx":
-            _refuse_fallback(source, fallback)
-        return import_onnx(source, answers, fallback=fallback)
-    raise FrontendError(
-        "compile takes a torch.nn.Module, an ExportedProgram, an IRModule, or an ONNX model (path, "
-        f"bytes or ModelProto); found {type(source).__name__}."
-    )
+    try:
+        from ..frontend.onnx import import_onnx
+    except ImportError as error:
+        if error.name is None or error.name.split(".")[0] != "onnx":
+            raise
+        raise MissingExtraError("onnx", "onnx", "Reading an ONNX model") from None
+    if fallback != "onnx":
+        _refuse_fallback(source, fallback)
+    return import_onnx(source, answers, fallback=fallback)
 
 
 def _refuse_fallback(source: Any, fallback: str | None) -> None:

@@ -187,10 +187,15 @@ class TypeInferenceError(BurnishError, TypeError):
         operand may have fewer. None, where the operator does not tell."""
         self.broadcasts = broadcasts
         """A dim of 1 would fit any other there."""
-        text = f"{op}: {found}"
-        if expected:
-            text += f" Expected {expected}."
-        super().__init__(text, span=span)
+        super().__init__(self._text(), span=span)
+
+    def _text(self) -> str:
+        return f"{self.op}: {self.found}" + (f" Expected {self.expected}." if self.expected else "")
+
+    def cast_by(self, how: str) -> None:
+        """Say how to cast in the words of the model that is imported, which has no R.astype."""
+        self.expected = self.expected.replace("cast with R.astype", how)
+        self.message = self._text()
 
 
 class StructuralEqualityError(BurnishError, AssertionError):

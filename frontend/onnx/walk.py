@@ -17,7 +17,7 @@ from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, helper
 
 from ...graphir.dim import static_shape
 from ...graphir.expr import Constant, constant
-from ...support.errors import BurnishError, FrontendError
+from ...support.errors import BurnishError, FrontendError, TypeInferenceError
 from ...tensorir.expr import IntImm
 from .initializers import bind_initializers
 from .moved_parts import evaluated, moved
@@ -92,6 +92,8 @@ def _convert(context: Context, node: NodeProto) -> None:
     try:
         results = _results(context, node)
     except BurnishError as error:
+        if isinstance(error, TypeInferenceError):
+            error.cast_by("put a Cast in front of the node")
         if where not in str(error):
             raise error.note(f"while importing {where}") from None
         raise

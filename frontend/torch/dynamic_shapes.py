@@ -159,10 +159,17 @@ def _entries(
         inner = [n for n in values if kinds[n] is inspect.Parameter.VAR_KEYWORD]
         known = [*values, *[k for n in inner for k in values[n]]]
         for name in dynamic_shapes:
+            if isinstance(name, int) and len(values) == 1 and name not in known:
+                shown = repr(dynamic_shapes).replace("'", '"')
+                raise FrontendError(
+                    f"dynamic_shapes has an entry for each input; {shown} is one of them: write "
+                    f'({shown},), or {{"{known[0]}": {shown}}}.'
+                )
             if name not in known:
                 raise FrontendError(
                     f"dynamic_shapes names {name!r}, but the inputs of forward() are "
-                    f"{', '.join(known)}.{nearest(str(name), known)}"
+                    f"{', '.join(known)}.{nearest(str(name), known)} Write a dict by these, as in "
+                    f'{{"{known[0]}": {{0: "batch"}}}}, or a tuple with an entry for each.'
                 )
         result = {n: dynamic_shapes.get(n) for n in values}
         for n in inner:
@@ -170,9 +177,8 @@ def _entries(
         return result
     if not isinstance(dynamic_shapes, (tuple, list)):
         raise FrontendError(
-            "dynamic_shapes takes a tuple with an entry for each input, as in ({0: 'batch'},), "
-            "or a "
-            f"dict by input name; found {type(dynamic_shapes).__name__}."
+            "dynamic_shapes takes a tuple with an entry for each input, as in ({0: 'batch'},), or "
+            f"a dict by input name; found {type(dynamic_shapes).__name__}."
         )
     return _entries_in_order(list(dynamic_shapes), values, kinds)
 
@@ -321,7 +327,7 @@ class _Planner:
             if not isinstance(axis, int) or not -value.ndim <= axis < value.ndim:
                 raise FrontendError(
                     f"dynamic_shapes for {where}: there is no dim {axis!r} in a tensor of "
-                    f"{value.ndim} dims."
+                    f"{value.ndim} dims. Keys are the numbers of dims, as in {{0: 'batch'}}."
                 )
             i = axis % value.ndim
             planned[i], shape[i], name = self._dim(dim, shape[i], f"{where}, dim {i}")

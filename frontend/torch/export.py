@@ -91,6 +91,11 @@ def export_module(
     Raises FrontendError for a module in training mode, inputs that are no CPU tensors of a known
     dtype, dynamic shapes that do not fit, and a module that does not export.
     """
+    if isinstance(module, torch.jit.ScriptModule):
+        raise FrontendError(
+            f"{module.original_name} is TorchScript, which torch.export does not take. Compile the "
+            "nn.Module that it was scripted or traced from, or export that to ONNX."
+        )
     check_eval_mode(module)
     register_types((args, kwargs))
     _check_examples(args, kwargs)
@@ -323,6 +328,9 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
         raise
     except Exception as error:  # whatever the model's own code raises on fake tensors
         dims = f" with {' and '.join(plan.names)} of any size" if plan.names else ""
+        static = "a branch depends on"
+        if plan.names:
+            static += ", or that can have one size alone (leave them out of dynamic_shapes)"
         if _packs(error):
             raise FrontendError(
                 f"{type(module).__name__} packs sequences (torch.nn.utils.rnn), whose sizes are "
@@ -330,10 +338,9 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
                 "padded tensor, and take what is wanted at each length with torch.gather or a mask."
             ) from error
         raise FrontendError(
-            f"{type(module).__name__} does not export{dims}: {_reason(error)}\n"
+            f"{type(module).__name__} does not export{dims}: {error_text(error)}\n"
             "torch.export must be able to trace forward(): replace control flow that depends on "
-            "data "
-            "by torch.where, and make dims static that a branch depends on."
+            f"data by torch.where, and make dims static that {static}."
         ) from error
 
 
@@ -397,7 +404,7 @@ def _packs(error: BaseException) -> bool:
     return False
 
 
-def _reason(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     """The telling lines of a torch error, eight at most."""
     lines = [
         line.split(" For more information, run with")[0].rstrip()
@@ -453,7 +460,7 @@ def _agrees_at_size(
         else:
             leaves[i] = torch.rand(shape, generator=generator).to(example.dtype)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
-    with quiet_torch(), torch.no_grad(), _unchanged(module):
+    with quiet_torch(), torch.no_grad(), unchanged(module):
         expected = _called(module, args, kwargs)
         if expected is None:
             return False
@@ -486,7 +493,7 @@ def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def _unchanged(module: torch.nn.Module) -> Iterator[None]:
+def unchanged(module: torch.nn.Module) -> Iterator[None]:
     """Buffers are the same tensors with their values again afterwards, whatever calls do with
     them."""
     held = [(m._buffers, dict(m._buffers)) for m in module.modules()]
@@ -535,9 +542,11 @@ def program_inputs(program: ExportedProgram, leaves: Sequence[Any]) -> list[Any]
 
 __all__ = [
     "check_eval_mode",
+    "error_text",
     "export_lock",
     "export_module",
     "program_inputs",
     "quiet_torch",
     "run_program",
+    "unchanged",
 ]

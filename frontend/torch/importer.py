@@ -50,6 +50,7 @@ from . import (
 )
 from .convert_index import refuses_negative
 from .decompose import all_operators, prepare_program
+from .eager_check import check_eager
 from .export import check_eval_mode, export_lock, export_module, program_inputs
 from .fallback import Fallback, can_fall_back, is_complex, must_fall_back, real_of
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
@@ -90,23 +91,29 @@ def import_module(
 
     ``dynamic_shapes`` takes torch.export's forms, and plain names in them: ``({0: "batch"},)`` or
     ``{"input": {0: "batch"}}``. A name stands for every size from 0 up. Raises FrontendError
-    (module in training mode, module that does not export, inputs that are no CPU tensors of a known
-    dtype) and UnsupportedOpError (all at once). Buffers and inputs that ``forward()`` changes in
-    place are changed by the compiled model. With ``fallback="torch"`` operators without a converter
-    are environment functions, which run torch's.
+    (module in training mode, module that does not export or fails on these inputs itself, inputs
+    that are no CPU tensors of a known dtype) and UnsupportedOpError (all at once). Buffers and
+    inputs that ``forward()`` changes in place are changed by the compiled model. With
+    ``fallback="torch"`` operators without a converter are environment functions, which run torch's.
     """
     start = time.perf_counter()
-    with export_lock:
-        program, plan = export_module(module, example_inputs, example_kwargs, dynamic_shapes)
-    exported = time.perf_counter()
-    imported = import_exported_program(
-        program,
-        places=plan.places,
-        least=plan.least,
-        parameters=plan.parameters,
-        source=f"torch {type(module).__name__}",
-        fallback=fallback,
-    )
+    try:
+        with export_lock:
+            program, plan = export_module(module, example_inputs, example_kwargs, dynamic_shapes)
+        exported = time.perf_counter()
+        imported = import_exported_program(
+            program,
+            places=plan.places,
+            least=plan.least,
+            parameters=plan.parameters,
+            source=f"torch {type(module).__name__}",
+            fallback=fallback,
+        )
+    except (FrontendError, TypeInferenceError) as error:
+        # With a cause, it is what the module's own code raised on torch's fake tensors.
+        if isinstance(error, TypeInferenceError) or error.__cause__ is not None:
+            check_eager(module, example_inputs, example_kwargs or {})
+        raise
     return replace(imported, seconds={"torch.export": exported - start, **imported.seconds})
 
 
@@ -430,9 +437,15 @@ def _convert(
         else:
             context.values[node.name] = _converted(context, node)
     except BurnishError as error:
+        _cast_in_torch(error)
         if operator_name(node) not in str(error):
             raise error.note(f"while importing {operator_name(node)} at {location(node)}") from None
         raise
+
+
+def _cast_in_torch(error: BurnishError) -> None:
+    if isinstance(error, TypeInferenceError):
+        error.cast_by("cast with x.to(dtype), or the module with module.to(dtype)")
 
 
 def _number_of_data(context: Context, node: Node) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -185,3 +187,21 @@ def test_a_model_is_called_by_its_file_or_its_class() -> None:
     assert source_name("folder/net.onnx") == source_name(Path("/x/net.onnx")) == "net.onnx"
     assert source_name(nn.ReLU()) == "ReLU"
     assert source_name(b"") == "bytes"
+
+
+@pytest.mark.parametrize(
+    ("source", "advice"),
+    [
+        (lambda x: x * 2, "found function. Put the function into a module"),
+        (torch.relu, "Put the function into a module"),
+        (partial(torch.add, 1), "found partial. Put the function into a module"),
+        (torch.nn.Linear, r"found the class Linear. Make an instance of it: Linear\(\.\.\.\)"),
+        (torch.nn.Linear(2, 2).forward, "Give the module itself, the Linear"),
+        (torch.nn.Linear(2, 2).state_dict(), "module.load_state_dict"),
+        (3, r"found int\.$"),
+    ],
+)
+def test_what_is_no_model_says_how_it_becomes_one(source: Any, advice: str) -> None:
+    for inputs in (None, (torch.ones(2),)):
+        with pytest.raises(errors.FrontendError, match=f"compile takes a .*{advice}"):
+            burnish.compile(source, inputs)

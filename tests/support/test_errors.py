@@ -18,6 +18,7 @@ from burnish.support.errors import (
     ParseError,
     PassError,
     ShapeMismatchError,
+    TypeInferenceError,
     UnknownFunctionError,
     UnsupportedOp,
     UnsupportedOpError,
@@ -69,6 +70,13 @@ def test_errors_are_also_the_builtin_that_callers_expect() -> None:
 def test_notes_are_kept_below_the_message() -> None:
     error = BurnishError("wrong").note("while reading w.bin")
     assert error.__notes__ == ["while reading w.bin"]
+
+
+def test_each_reader_hears_how_he_casts() -> None:
+    error = TypeInferenceError("add", "two dtypes.", "one dtype; cast with R.astype", axes=(-1,))
+    error.cast_by("put a Cast in front")
+    assert str(error) == "add: two dtypes. Expected one dtype; put a Cast in front."
+    assert error.axes == (-1,)
 
 
 def test_nearest() -> None:

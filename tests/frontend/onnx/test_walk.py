@@ -8,7 +8,7 @@ import pytest
 
 from burnish.driver.compile import compile
 from burnish.frontend.onnx import import_onnx
-from burnish.support.errors import FrontendError
+from burnish.support.errors import FrontendError, TypeInferenceError
 from burnish.tests.frontend.onnx.oracle import check, evaluate, model, operators_of
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(1, 3, 4)
@@ -92,3 +92,9 @@ def test_names_of_an_inner_graph_are_its_own() -> None:
     """
     made = model(body, weights={"yes": np.array(True)})
     check(made, x=X)
+
+
+def test_a_file_of_mixed_dtypes_hears_of_a_cast_node() -> None:
+    made = model("y = Add(x, z)", "float[2] x, double[2] z", outputs="float[2] y")
+    with pytest.raises(TypeInferenceError, match="one dtype; put a Cast in front of the node"):
+        import_onnx(made)

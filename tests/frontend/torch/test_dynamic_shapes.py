@@ -144,12 +144,23 @@ def test_a_tensor_given_twice_is_two_inputs() -> None:
         (({0: "a b"}, None), "'a b' is no name; use letters, digits and _."),
         (({0: "class"}, None), "'class' is no name"),
         ("batch", "dynamic_shapes takes a tuple with an entry for each input"),
+        (
+            {0: "n"},
+            'are x, y. Write a dict by these, as in {"x": {0: "batch"}}',
+        ),
+        (({"n": 0}, None), "no dim 'n' in a tensor of 2 dims. Keys are the numbers of dims"),
     ],
 )
 def test_errors_name_the_input(shapes: Any, message: str) -> None:
     with pytest.raises(FrontendError) as caught:
         plan(shapes, X, Y)
     assert message in str(caught.value)
+
+
+def test_the_entry_of_a_single_input_shows_the_form_around_it() -> None:
+    with pytest.raises(FrontendError) as caught:
+        plan_export(torch.nn.ReLU(), (X,), {}, {0: "k"})
+    assert str(caught.value).endswith('write ({0: "k"},), or {"input": {0: "k"}}.')
 
 
 def test_errors_of_nested_inputs() -> None:
