@@ -334,12 +334,34 @@ def _best_variant(
         rank = (target.cpu == host.cpu, target.vector_bits, len(target.features))
         usable.append((rank, variant))
     if not usable:
-        raise TargetError(f"{path} has no kernels that can be used here. " + " ".join(reasons))
+        raise TargetError(_no_variant(variants, asked, host, reasons, path))
     usable.sort(key=lambda pair: pair[0], reverse=True)
     chosen = usable[0][1]
     others = [f"{Target(v['target']).cpu} would do too" for _, v in usable[1:]] + reasons
     cpu = Target(chosen["target"]).cpu
     return chosen, f"with its kernels for {cpu}" + (f" ({'; '.join(others)})" if others else "")
+
+
+def _no_variant(
+    variants: Sequence[Mapping[str, Any]],
+    asked: str | None,
+    host: Target,
+    reasons: Sequence[str],
+    path: Path | str,
+) -> str:
+    """What a file has, where nothing of it can be run or is what was asked for, and what to do."""
+    held = [Target(v["target"]).cpu for v in variants]
+    listed = ", ".join(held)
+    if asked is not None and asked not in held:
+        return (
+            f"{path} has no kernels for {asked}, which was asked for; it has those for {listed}. "
+            "Leave target out for the best of them, or save the model with "
+            f"targets=[..., {asked!r}]."
+        )
+    return (
+        f"{path} has no kernels that can be used here, on {host.cpu}; it has those for {listed}. "
+        f"{' '.join(reasons)} Save the model with targets=[..., {host.cpu!r}] too."
+    )
 
 
 def _shown_inputs(signature: LoadedSignature) -> str:

@@ -34,6 +34,9 @@ def test_kernels_for_several_targets(small: Any, tmp_path: Path) -> None:
     torch.testing.assert_close(plain(x), expected)
     with pytest.raises(TargetError, match=r"no kernels that can be used here.*aarch64"):
         burnish.load(saved.path, target="neoverse-n1")
+    listed = "x86-64, neoverse-n1, "
+    with pytest.raises(TargetError, match=f"for haswell, which was asked for.*for {listed}.*Leave"):
+        burnish.load(saved.path, target="haswell")
     one = compiled.save(tmp_path / "one.burnish", targets=["neoverse-n1"])
     with pytest.raises(TargetError, match=r"no kernels that can be used here.*aarch64"):
         burnish.load(one.path)
