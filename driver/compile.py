@@ -10,6 +10,7 @@ What comes back is in ``compiled_model``, how it is called in ``callable_model``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ..frontend.imported import Imported
@@ -21,6 +22,9 @@ from ..support.errors import (
 )
 from ..support.keywords import hinted
 from ..support.target import Target
+from ..tuner.analytic import schedule_analytically
+from ..tuner.records.database import TuningDatabase
+from ..tuner.records.records_io import as_records
 from .auto_precision import AUTO, check_bound, choose_precision, with_choice
 from .compiled_model import CompiledModel
 from .kernels import resolve_target
@@ -35,6 +39,7 @@ from .sources import (
 )
 from .specialize import check_sizes
 from .threads import thread_count
+from .tune import ScheduledBy
 
 
 @hinted
@@ -53,6 +58,7 @@ def compile(
     check: str | None = None,
     passes: Any = None,
     specialize: Any = (),
+    database: TuningDatabase | str | Path | None = None,
 ) -> CompiledModel:
     """Compile a model for the CPU.
 
@@ -104,12 +110,17 @@ def compile(
     ``specialize=[{"batch": 1}]`` compiles programs for given values of named sizes beside the one
     for all, up to eight; a call of these sizes takes its own.
 
+    ``database`` (a TuningDatabase, or a path) has the records of ``model.tune``: kernels that were
+    tuned for this target get their best schedules, the others analytic ones. ``model.report`` says
+    which is which, and why where no record applies.
+
     ``check="first-call"`` compares the first call of each signature with eager PyTorch (with ONNX's
     reference evaluator), raises VerificationError where they differ, and says in
     ``model.report.notes`` that they agree; ``model.verify`` looks closer.
 
     Raises FrontendError and UnsupportedOpError (all unsupported operators at once), TargetError,
-    ArgumentError. Whatever is wrong with a model is raised here, or at the first call.
+    ArgumentError, TuningError for a ``database`` that is none. Whatever is wrong with a model is
+    raised here, or at the first call.
     """
     resolved = resolve_target(target)
     count = thread_count(resolved, threads)
@@ -118,6 +129,7 @@ def compile(
         Selection(resolved, precision)  # refuses another word now, not at the first call
     listed = None if passes is None else as_pass_list(passes)
     sizes = check_sizes(specialize)
+    records = None if database is None else as_records(database)
     again = None
     for option, word, words in (
         ("fallback", fallback, ("torch", "onnx")),
@@ -152,6 +164,7 @@ def compile(
         check=check,
         passes=listed,
         specialize=sizes,
+        schedule=schedule_analytically if records is None else ScheduledBy(records),
     )
 
 

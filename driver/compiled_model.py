@@ -109,6 +109,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         check: str | None = None,
         passes: PassList | None = None,
         specialize: Sequence[Sizes] = (),
+        schedule: ScheduleChoice = schedule_analytically,
     ) -> None:
         super().__init__(is_torch=is_torch_module(source))
         # A source that is not imported again is not kept: its weights are the caller's.
@@ -131,7 +132,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         self._verified: set[int] = set()
         """Signatures whose first call was verified."""
         self._origin = origin_of(source)
-        self._schedule: ScheduleChoice = schedule_analytically
+        self._schedule = schedule
         self._current: ModelSignature | None = None
         self._asking: Asking[ModelSignature] | None = None
         if imported is not None and imported.question is not None:
@@ -243,7 +244,7 @@ class CompiledModel(CallableModel[ModelSignature]):
         )
         executable.report.notes += imported.notes
         if isinstance(self._schedule, ScheduledBy):
-            executable.report.notes += self._schedule.take_notes()
+            executable.report.notes += self._schedule.explain(executable.report, self._target)
         executable.report.frontend |= imported.seconds
         calls = imported.without_module()
         _register(calls)

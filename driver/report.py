@@ -103,7 +103,7 @@ class CompileReport:
             return []
         by_rule: dict[str, list[str]] = {}
         for s in self.schedules.values():
-            by_rule.setdefault(s.rule or "none", []).append(s.kernel)
+            by_rule.setdefault(s.origin, []).append(s.kernel)
         listed = [f"{rule} ({', '.join(kernels)})" for rule, kernels in by_rule.items()]
         lines = _wrapped(f"rules: {', '.join(listed)}")
         return lines + [f"    {s}" for s in self.schedules.values() if s.refusals or s.given_up]

@@ -40,6 +40,7 @@ from ..support.structural import structural_hash
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
+from ..tuner.records.apply import RECORD_RULE
 from ..tuner.schedule_log import KernelSchedule, recorded
 from ..vm.disassembler import print_program
 from ..vm.program import Call, Imm, Program
@@ -355,6 +356,8 @@ class ScheduleLegalized(Pass):
                     self.note(replace(found, kernel=name))
                 if self.then is not None:
                     self.then(name, as_packed(scheduled))
+            elif func.attr(RECORD_RULE) and self.note is not None:
+                self.note(KernelSchedule(name, str(func.attr(RECORD_RULE)), is_recorded=True))
         return module
 
     def _scheduled(self, name: str, func: PrimFunc) -> tuple[PrimFunc, KernelSchedule]:

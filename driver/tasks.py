@@ -23,6 +23,7 @@ from ..tensorir.function import PrimFunc
 from ..tensorir.visitor import free_vars
 from ..tuner.records.apply import best_schedule, task_on_record
 from ..tuner.records.database import TuningDatabase
+from ..tuner.records.records_io import as_records
 from ..tuner.session import Space, TuningProgress, database_path, tune_task
 from ..tuner.task import TuneTask
 from .given_sizes import Sizes, whole_sizes
@@ -88,18 +89,22 @@ def tune_tir(
 
 @hinted
 def compile_tir(
-    database: TuningDatabase,
+    database: TuningDatabase | str | Path,
     mod: IRModule | PrimFunc,
     target: Target | str = ONE_THREAD,
     *,
     name: str = "main",
 ) -> Schedule:
-    """A schedule of ``mod`` with the best record applied: ``sch.mod``, ``sch.trace``.
+    """A schedule of ``mod`` with the best record of a database (or of a file, by its path)
+    applied: ``sch.mod``, ``sch.trace``.
 
     The record may have been made for a function with other names: the result has those of ``mod``.
     Of a function of symbolic sizes it is a record at the sizes that were measured last. Raises
     TuningError, naming the nearest records, where there is none for this function and target.
     """
+    if not isinstance(database, TuningDatabase):
+        with as_records(database) as records:
+            return compile_tir(records, mod, target, name=name)
     task = task_on_record(database, make_task(mod, target, name))
     module = IRModule.from_expr(mod) if isinstance(mod, PrimFunc) else mod
     key = next(n for n, f in module.prim_funcs.items() if f is task.func)

@@ -47,9 +47,17 @@ from ..support.passes import (
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tuner.analytic import schedule_analytically
-from ..tuner.records.apply import best_schedule, task_on_record
+from ..tuner.records.apply import (
+    RECORD_RULE,
+    best_schedule,
+    explain_unused,
+    rule_of,
+    task_on_record,
+    warn,
+)
 from ..tuner.records.database import TuningDatabase
 from ..tuner.records.records_io import open_records
+from ..tuner.schedule_log import KernelSchedule, recorded, write_down
 from ..tuner.task import TuneTask
 from .evaluate import evaluate_prim_func
 from .kernels import resolve_target
@@ -84,7 +92,11 @@ class DefaultSchedule(Pass):
 class ApplyDatabase(Pass):
     """Give every PrimFunc that is not scheduled its best record of a tuning database (or of a file
     of records, by its path), where there is one; the others stay as they are. Constants get the
-    layouts that these schedules want."""
+    layouts that these schedules want. A UserWarning says where no record applies.
+
+    A module whose operators are no PrimFuncs yet is refused (TuningError): a model is compiled with
+    ``database=`` of ``burnish.compile``.
+    """
 
     database: TuningDatabase | str | Path
     target: Target | str = field(default="native")
@@ -97,9 +109,23 @@ class ApplyDatabase(Pass):
 
     def _apply(self, module: IRModule, database: TuningDatabase) -> IRModule:
         target = resolve_target(self.target)
-        for name, func in list(module.prim_funcs.items()):
-            if not func.attr("is_scheduled"):
-                module[name] = best_or_none(func, target, database) or func
+        if not module.prim_funcs:
+            raise TuningError(
+                "ApplyDatabase schedules PrimFuncs, and this module has none: its operators are "
+                "not legalised yet, as in front of the compiler's passes, where passes= puts it. "
+                "Compile with burnish.compile(model, inputs, database=...), or apply it to "
+                'model.executable.stages["30-fused"].'
+            )
+        waiting = {n: f for n, f in module.prim_funcs.items() if not f.attr("is_scheduled")}
+        applied = False
+        for name, func in waiting.items():
+            with recorded() as log:
+                found = best_or_none(func, target, database)
+            if found is not None:
+                module[name] = found.with_attr(RECORD_RULE, log[-1].rule)
+                applied = True
+        if waiting and not applied:
+            warn(explain_unused(database, target))
         return LiftWeightTransforms().run(module)
 
 
@@ -110,7 +136,8 @@ def best_or_none(
     note: Callable[[str], object] | None = None,
 ) -> PrimFunc | None:
     """``func`` under the best record of the database that stands the checks, None where there is
-    none; ``note`` is told of those that do not (None: a UserWarning says so)."""
+    none; ``note`` is told of those that do not (None: a UserWarning says so). Which rule it was is
+    written down (``schedule_log``)."""
     return best_of_task(task_on_record(database, TuneTask(func.name, func, target)), database, note)
 
 
@@ -121,10 +148,12 @@ def best_of_task(
     if database.best(task.workload, task.target_key) is None:
         return None
     try:
-        return best_schedule(database, task, note=note).func
+        sch = best_schedule(database, task, note=note)
     except TuningError:
         # Every record was set aside or passed over, which has been said.
         return None
+    write_down(KernelSchedule(task.func.name, rule_of(sch.trace), is_recorded=True))
+    return sch.func
 
 
 def pipeline() -> PassList:

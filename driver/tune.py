@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from html import escape
@@ -22,7 +22,7 @@ from ..tuner.measuring.pipeline import CANDIDATE_LIMIT, Pools, local_pools
 from ..tuner.measuring.reference_pool import ReferencePool
 from ..tuner.measuring.remote import Cluster
 from ..tuner.measuring.roofline import measure_peaks, roofline_seconds
-from ..tuner.records.apply import set_aside_notes, task_on_record
+from ..tuner.records.apply import explain_unused, set_aside_notes, task_on_record
 from ..tuner.records.database import TuningDatabase
 from ..tuner.search.final_heat import final_heat
 from ..tuner.search.strategies import make_model, verify_strategy
@@ -30,6 +30,7 @@ from ..tuner.session import default_seed, tune_task
 from ..tuner.task import TuneTask
 from ..tuner.task_scheduler import PATIENCE, Moment, TaskScheduler, TaskState
 from .console import format_seconds
+from .report import CompileReport
 from .timing import Timing
 from .transform import best_of_task
 from .tune_display import tune_display
@@ -109,6 +110,14 @@ class ScheduledBy:
         """The notes, which are forgotten here."""
         taken = self.notes.copy()
         self.notes.clear()
+        return taken
+
+    def explain(self, report: CompileReport, target: Target) -> list[str]:
+        """The notes on a compilation: those that are taken here, and where no record applied."""
+        taken = self.take_notes()
+        if report.schedules and not any(s.is_recorded for s in report.schedules.values()):
+            with suppress(TuningError):  # closed or gone since, which has been said
+                taken.append(explain_unused(self.database, target))
         return taken
 
     def _note(self, text: str) -> None:

@@ -44,6 +44,13 @@ class KernelSchedule:
     refusals: Reasons = ()
     slowdown: float | None = None
     given_up: Reasons = ()
+    is_recorded: bool = False
+    """Whether a tuning record says so; ``rule`` is then the one that its trace runs."""
+
+    @property
+    def origin(self) -> str:
+        """The rule in words, and whether it comes from records."""
+        return f"{self.rule or 'none'}{' from records' if self.is_recorded else ''}"
 
     def __str__(self) -> str:
         refused = [f"{rule} refused ({reason})" for rule, reason in self.refusals]

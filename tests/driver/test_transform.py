@@ -136,7 +136,8 @@ def test_default_schedule_schedules_what_a_user_wrote() -> None:
 def test_an_empty_database_changes_nothing() -> None:
     module = burnish.IRModule.from_expr(add_one())
     database = TuningDatabase()
-    applied = transform.ApplyDatabase(database, "native -threads=1")(module)
+    with pytest.warns(UserWarning, match="The tuning database has no records"):
+        applied = transform.ApplyDatabase(database, "native -threads=1")(module)
     assert applied["add_one"] is module["add_one"]
     target = resolve_target("native -threads=1")
     assert transform.best_or_none(add_one(), target, database) is None
@@ -179,10 +180,22 @@ def test_a_database_is_applied_from_its_file(tmp_path: Path) -> None:
     module = burnish.IRModule.from_expr(func)
     found = transform.ApplyDatabase(path, "native -threads=1")(module)["main"]
     assert found.attr("is_scheduled")
-    other = transform.ApplyDatabase(str(path), "native -threads=2")(module)["main"]
+    with pytest.warns(
+        UserWarning, match=r"threads=2'. The database has records for: v2 .*threads=1"
+    ):
+        other = transform.ApplyDatabase(str(path), "native -threads=2")(module)["main"]
     assert other is func
+    sch = burnish.compile_tir(path, func, "native -threads=1")
+    burnish.assert_structural_equal(sch.mod["main"], found.without_attr("record_rule"))
     with pytest.raises(errors.PassError, match=r"There is no file '.*nowhere\.db'"):
         transform.ApplyDatabase(tmp_path / "nowhere.db")(module)
+
+
+def test_a_module_without_functions_is_refused() -> None:
+    """Where passes= puts the pass, operators are no functions yet."""
+    layer, x = torch.nn.Linear(8, 4).eval(), torch.rand(2, 8)
+    with pytest.raises(errors.TuningError, match=r"burnish\.compile\(model, inputs, database="):
+        burnish.compile(layer, (x,), passes=[transform.ApplyDatabase(TuningDatabase())])
 
 
 def test_constants_get_the_layout_of_a_schedule_from_the_database() -> None:
@@ -194,6 +207,7 @@ def test_constants_get_the_layout_of_a_schedule_from_the_database() -> None:
     with burnish.tune_tir(func, target="native -threads=1", max_trials=1, seed=0) as database:
         applied = transform.ApplyDatabase(database, "native -threads=1")(module)
     assert applied[name].attr("packed_layouts")
+    assert burnish.compile(applied).report.schedules[name].origin == "matmul from records"
     found = burnish.VirtualMachine(burnish.build(applied, target="native -threads=1"))["main"](
         x.numpy()
     )

@@ -270,6 +270,34 @@ def test_a_tuned_model_is_used_exactly_if_it_is_faster(
     assert bool(asked) is kept
 
 
+def test_a_model_is_compiled_with_the_records_of_a_file(tmp_path: Path) -> None:
+    layer, x = nn.Linear(24, 16).eval(), torch.rand(4, 24)
+    plain = burnish.compile(layer, (x,), threads=1)
+    ((name, func),) = plain.executable.stages["30-fused"].prim_funcs.items()
+    path = tmp_path / "records.db"
+    burnish.tune_tir(func, "native", max_trials=1, work_dir=tmp_path).close()
+    model = burnish.compile(layer, (x,), threads=1, database=path)
+    assert f"rules: matmul from records ({name})" in model.report.facts
+    assert not model.report.notes
+    torch.testing.assert_close(model(x), plain(x))
+    with TuningDatabase(path) as database:
+        lazy = burnish.compile(layer, database=database)
+        lazy(x)
+        assert lazy.report.schedules[name].is_recorded
+        lazy(torch.rand(5, 24))
+        (note,) = lazy.report.notes
+        assert "no tuning record applies" in note
+        assert "The database has records for: v" in note
+
+
+def test_a_database_that_is_none() -> None:
+    layer = nn.Linear(8, 4)
+    with pytest.raises(errors.TuningError, match=r"There is no file 'nowhere\.db'"):
+        burnish.compile(layer, database="nowhere.db")
+    with pytest.raises(errors.TuningError, match="or the path of its file; found int"):
+        burnish.compile(layer, database=3)  # type: ignore[arg-type]
+
+
 @pytest.mark.tuning
 @pytest.mark.parametrize("kept", [True, False])
 def test_a_tuned_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool) -> None:

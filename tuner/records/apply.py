@@ -21,6 +21,7 @@ from ...support.caller import callers_level
 from ...support.errors import BurnishError, InternalError, TuningError
 from ...support.node import replace
 from ...support.structural import structural_hash
+from ...support.target import Target
 from ...tensorir.buffer import Buffer
 from ...tensorir.codegen import emit_object
 from ...tensorir.function import PrimFunc
@@ -32,7 +33,7 @@ from ...tensorir.verify.bounds import verify_bounds
 from ...tensorir.verify.laws import verify_func
 from ...tensorir.visitor import replace_buffers
 from ..measuring.promises import NotComparedError, compare_once, without_promises
-from ..task import TuneTask, sizes_of_key, strip_attrs
+from ..task import TuneTask, sizes_of_key, strip_attrs, target_key
 from .database import TuningDatabase, TuningRecord
 from .replay import replay_trace
 
@@ -45,6 +46,16 @@ _BUFFER_ARGUMENTS = frozenset({"buffer", "buffer_index", "read_buffer_index", "w
 
 _WITHOUT_PROOF = frozenset({"set_scope", "set_dtype", "unsafe_set_dtype"})
 """Primitives whose result the emitter alone can refuse."""
+
+
+_NAME_THREADS = (
+    "Records count for their own number of threads: 'native -threads=1' asks for threads=1, "
+    "'native' for threads=any, which a model's records have."
+)
+
+
+RECORD_RULE = "record_rule"
+"""The attribute of a function that has its schedule from a record: the rule of its trace."""
 
 
 def best_record(database: TuningDatabase, task: TuneTask) -> TuningRecord:
@@ -82,14 +93,31 @@ def best_schedule(
             found = _replay(database, record, task, make)
         except NotComparedError as error:
             skipped[record.candidate] = error.message
-            (note or _warn)(_skipped_text(task, error.message))
+            (note or warn)(_skipped_text(task, error.message))
             continue
         if isinstance(found, Schedule):
             return found
         refused[record.candidate] = found
         with suppress(TuningError):  # a file that may only be read: the note says it all the same
             database.set_aside(record, found)
-        (note or _warn)(_set_aside_text(task, found))
+        (note or warn)(_set_aside_text(task, found))
+
+
+def rule_of(trace: Trace) -> str:
+    """The rule that a record's trace runs; ``primitives`` where it is steps alone."""
+    rules = [str(dict(inst.attrs)["rule"]) for inst in trace if inst.kind == "apply_rule"]
+    return " and ".join(rules) or "primitives"
+
+
+def explain_unused(database: TuningDatabase, target: Target) -> str:
+    """Why a database gave none of a module's functions a schedule, in a sentence."""
+    known = database.targets()
+    if not known:
+        return "the tuning database has no records."
+    return (
+        f"no tuning record applies: there is none of these functions on {target_key(target)!r}. "
+        f"The database has records for: {'; '.join(known)}. {_NAME_THREADS}"
+    )
 
 
 def task_on_record(database: TuningDatabase, task: TuneTask) -> TuneTask:
@@ -129,7 +157,8 @@ def _skipped_text(task: TuneTask, reason: str) -> str:
     return f"a tuning record of {task.name!r} was passed over, for it cannot be compared: {reason}"
 
 
-def _warn(message: str) -> None:
+def warn(message: str) -> None:
+    """Say a note as a UserWarning, where no report has it."""
     warnings.warn(f"{message[0].upper()}{message[1:]}", UserWarning, stacklevel=callers_level())
 
 
@@ -271,7 +300,10 @@ def _explain_missing(
     others = {r.target for r in database.records(task.workload) if r.best is not None}
     if others:
         listed = "; ".join(sorted(others))
-        return f"{message} There are records for other targets: {listed}. Tune for this one."
+        return (
+            f"{message} There are records for other targets: {listed}. Tune for this one. "
+            f"{_NAME_THREADS}"
+        )
     nearest = database.nearest(text)
     if not nearest:
         return f"{message} The database has no records. Tune it first."

@@ -342,6 +342,12 @@ class TuningDatabase:
         )
         return {str(candidate) for (candidate,) in rows}
 
+    def targets(self) -> list[str]:
+        """The target keys that have a measured record."""
+        query = "SELECT DISTINCT target FROM records WHERE best IS NOT NULL ORDER BY target"
+        rows = self._read(query)
+        return [str(target) for (target,) in rows]
+
     def workloads(self) -> dict[str, str]:
         """Workload hashes and the names of the functions they were first made from."""
         rows = self._read(

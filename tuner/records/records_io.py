@@ -73,6 +73,17 @@ def open_records(path: str | Path) -> TuningDatabase:
     return database
 
 
+def as_records(database: TuningDatabase | str | Path) -> TuningDatabase:
+    """A database itself, or the records of the file of that path; TuningError for neither."""
+    if isinstance(database, TuningDatabase):
+        return database
+    if not isinstance(database, (str, Path)):
+        raise TuningError(
+            f"Expected a TuningDatabase or the path of its file; found {type(database).__name__}."
+        )
+    return open_records(database)
+
+
 def export_records(database: TuningDatabase, path: str | Path) -> int:
     """Write all records of a database as JSON lines in place of what the file held; how many.
 
