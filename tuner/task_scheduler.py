@@ -299,6 +299,8 @@ class TaskScheduler:
         """Whether nothing is left to gain, by peaks that are measured again before that counts."""
         if state.best is None or state.best > state.roofline * _AT_ROOFLINE:
             return False
+        if state.trials < ROUND:  # so few are no evidence, whatever the peaks say
+            return False
         state.floor = min(state.floor, self._floor_again(state.task))
         return state.best <= state.roofline * _AT_ROOFLINE
 

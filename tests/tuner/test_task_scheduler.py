@@ -161,6 +161,12 @@ def test_a_task_at_the_roofline_is_done() -> None:
     assert spent(scheduler)["n64"] == 16
 
 
+def test_a_few_measurements_end_no_task() -> None:
+    floors = {LARGE.workload: 0.97, SMALL.workload: 0.97}
+    scheduler = schedule(Rounds(lambda *_: 1.0), floors=floors, trials=12)
+    assert {s.status for s in scheduler.states} == {"tuning"}
+
+
 def test_a_roofline_that_is_exceeded_is_none() -> None:
     """Peaks were measured while the machine had other work: they end no search."""
     floors = {LARGE.workload: 1.5, SMALL.workload: 1.5}

@@ -2,8 +2,9 @@
 
 A call can be no faster than its arithmetic at the machine's peak, and no faster than its parameters
 can be brought from the level of memory that holds them. Both rates are measured, once a process,
-with kernels that do nothing else: products that stay in registers, and copies of arrays that fit
-each cache. It says where tuning has headroom; it decides nothing about what is correct.
+with kernels that do nothing else: products that stay in registers, and copies and sums of arrays
+that fit each cache, whichever moves more. It says where tuning has headroom; it decides nothing
+about what is correct.
 """
 
 from __future__ import annotations
@@ -23,10 +24,14 @@ from ...tensorir.text.parser import parse_func
 from ...vm.tensor import array
 from ...vm.timing import time_call
 from ..task import TuneTask, count_flop, geometric_mean
+from ..tiling.tile_model import best_tile
 from .measure import build_kernel
 
-_ROWS, _DEPTH = 12, 192
+_MOST_ROWS, _VECTORS, _DEPTH = 12, 2, 192
 _PRODUCTS = 64
+_SUMS = 8
+_ONCE = 1 << 20
+"""Bytes that a call reads at least, so that its own time does not count."""
 _REPEAT = 5
 _MILLISECONDS = 2.0
 _MOST_BYTES = 64 << 20
@@ -37,7 +42,7 @@ _PEAKS: dict[Target, Peaks] = {}
 @dataclass(frozen=True)
 class Peaks:
     """What a machine does at most: float32 operations a second, and for each level of memory its
-    size and the bytes a second that a copy moves there, the smallest level first."""
+    size and the bytes a second that are moved there, the smallest level first."""
 
     flops: float
     memory: tuple[tuple[int, float], ...]
@@ -110,19 +115,36 @@ def _measured(target: Target) -> Peaks:
     levels = [target.l1_bytes, target.l2_bytes, target.l3_bytes]
     sizes = [min(size, _MOST_BYTES) for size in levels if size] + [_MOST_BYTES * 2]
     # Half of a level: the other half is for what else it holds.
-    rates = [(size, _copy_rate(size // 2, target)) for size in sorted(set(sizes))]
+    rates = [(size, _rate(size // 2, target)) for size in sorted(set(sizes))]
     # A copy within the smallest level takes less than its call: it is at least as fast as further
     # out.
     rising = [(size, max(rate for _, rate in rates[i:])) for i, (size, _) in enumerate(rates)]
     return Peaks(product_rate(target), tuple(rising))
 
 
+def _rate(size: int, target: Target) -> float:
+    """Bytes a second of what moves most of them: copies, or reading alone, which most products do
+    and which no write slows down."""
+    threads = target.threads or target.cores
+    return max(_copy_rate(size, target), read_rate(max(1, size // threads), threads, target))
+
+
 def product_rate(target: Target) -> float:
     """Operations a second of products whose sums stay in registers, on every thread."""
+    func, shapes = peak_product(target)
+    seconds = time_on_ones(func, shapes, target)
+    products, rows, columns = shapes[-1]
+    return 2.0 * products * rows * _DEPTH * columns / seconds
+
+
+def peak_product(target: Target) -> tuple[PrimFunc, list[tuple[int, ...]]]:
+    """Products with as many rows as the target's registers hold sums of, and the shapes of the
+    parameters, the result's last."""
     lanes = max(1, target.vector_bits // 32)
-    threads, columns = target.threads or target.cores, 2 * lanes
-    products = threads * _PRODUCTS
-    sch = Schedule(parse_func(_product_text(products, columns)), seed=0)
+    threads, columns = target.threads or target.cores, _VECTORS * lanes
+    tile = best_tile(columns, _MOST_ROWS, lanes, target.instructions, vectors=_VECTORS)
+    products, rows = threads * _PRODUCTS, tile.rows
+    sch = Schedule(parse_func(_product_text(products, rows, columns)), seed=0)
     out = sch.cache_write("z", 0, "register")
     p, u, v, k = sch.get_loops("z")
     k0, k1 = sch.split(k, [None, 4])
@@ -132,23 +154,21 @@ def product_rate(target: Target) -> float:
     sch.decompose_reduction("z", k0)
     for block in ("z_init", "z_update", "z_register"):
         *_, u, v = sch.get_loops(block)
-        v0, v1 = sch.split(v, [2, lanes])
+        v0, v1 = sch.split(v, [_VECTORS, lanes])
         sch.unroll(u)
         sch.unroll(v0)
         sch.vectorize(v1)
     if threads > 1:
         sch.parallel(sch.split(p, [threads, None])[0])
-    shapes = [(_DEPTH, columns), (_DEPTH, _ROWS), (products, _ROWS, columns)]
-    seconds = time_on_ones(sch.func, shapes, target)
-    return 2.0 * products * _ROWS * _DEPTH * columns / seconds
+    return sch.func, [(_DEPTH, columns), (_DEPTH, rows), (products, rows, columns)]
 
 
-def _product_text(products: int, columns: int) -> str:
+def _product_text(products: int, rows: int, columns: int) -> str:
     return f"""
 @T.prim_func
-def peak(x: T.Buffer(({_DEPTH}, {columns}), "float32"), y: T.Buffer(({_DEPTH}, {_ROWS}), "float32"),
-         z: T.Buffer(({products}, {_ROWS}, {columns}), "float32")):
-    for p, u, v, k in T.grid({products}, {_ROWS}, {columns}, {_DEPTH}):
+def peak(x: T.Buffer(({_DEPTH}, {columns}), "float32"), y: T.Buffer(({_DEPTH}, {rows}), "float32"),
+         z: T.Buffer(({products}, {rows}, {columns}), "float32")):
+    for p, u, v, k in T.grid({products}, {rows}, {columns}, {_DEPTH}):
         with T.block("z"):
             vp, vu, vv, vk = T.axis.remap("SSSR", [p, u, v, k])
             with T.init():
@@ -179,6 +199,49 @@ def copy(x: T.Buffer(({count},), "float32"), z: T.Buffer(({count},), "float32"))
         with T.block("z"):
             vi = T.axis.spatial({count}, i)
             z[vi] = x[vi]
+"""
+
+
+def read_rate(size: int, threads: int, target: Target) -> float:
+    """The bytes a second that ``threads`` threads read together, each of a block of ``size`` bytes.
+
+        for p in threads:                       each has a block of x of its own
+          for again, k:                         the block is read again and again
+            z[p, v] += x[p, k, v]               v: registers that are sums of their own
+
+    With so many sums nothing waits for an addition, and what is left is loads.
+    """
+    lanes = target.vector_lanes("float32")
+    width = _SUMS * lanes
+    depth = max(1, size // (4 * width))
+    again = max(1, _ONCE // size)
+    sch = Schedule(parse_func(_read_text(threads, again, depth, width)), seed=0)
+    out = sch.cache_write("z", 0, "register")
+    p, v, r, k = sch.get_loops("z")
+    sch.reorder(p, r, k, v)
+    sch.reverse_compute_at(out, p)
+    sch.decompose_reduction("z", r)
+    for block in ("z_init", "z_update", "z_register"):
+        v0, v1 = sch.split(sch.get_loops(block)[-1], [_SUMS, lanes])
+        sch.unroll(v0)
+        sch.vectorize(v1)
+    if threads > 1:
+        sch.parallel(p)
+    shapes = [(threads, depth, width), (threads, width)]
+    return 4.0 * threads * again * depth * width / time_on_ones(sch.func, shapes, target)
+
+
+def _read_text(threads: int, again: int, depth: int, width: int) -> str:
+    return f"""
+@T.prim_func
+def read(x: T.Buffer(({threads}, {depth}, {width}), "float32"),
+         z: T.Buffer(({threads}, {width}), "float32")):
+    for p, v, r, k in T.grid({threads}, {width}, {again}, {depth}):
+        with T.block("z"):
+            vp, vv, vr, vk = T.axis.remap("SSRR", [p, v, r, k])
+            with T.init():
+                z[vp, vv] = T.float32(0)
+            z[vp, vv] = z[vp, vv] + x[vp, vk, vv]
 """
 
 

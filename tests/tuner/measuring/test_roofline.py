@@ -8,7 +8,14 @@ from burnish.support.target import Target
 from burnish.tensorir.expr import Var
 from burnish.tensorir.text.parser import parse_func
 from burnish.tests.tuner.programs import matmul
-from burnish.tuner.measuring.roofline import Peaks, bytes_of, measure_peaks, roofline_seconds
+from burnish.tests.tuner.rules.checking import assembly_of
+from burnish.tuner.measuring.roofline import (
+    Peaks,
+    bytes_of,
+    measure_peaks,
+    peak_product,
+    roofline_seconds,
+)
 from burnish.tuner.task import TuneTask
 
 TARGET = Target("native -threads=1")
@@ -47,6 +54,16 @@ def test_the_slower_bound_holds() -> None:
     )
     double = TuneTask("main", matmul(64, "float64"), TARGET)
     assert roofline_seconds(double, PEAKS) == pytest.approx(4 * 64**3 / 1e9)
+
+
+@pytest.mark.parametrize("cpu", ["haswell", "skylake-avx512", "x86-64-v3"])
+def test_the_sums_of_the_peak_stay_in_registers(cpu: str) -> None:
+    """Sums that are spilled make half of the peak, which kernels then exceed."""
+    target = Target(f"llvm -mcpu={cpu} -threads=1 -cores=1")
+    func, _ = peak_product(target)
+    text = assembly_of(func, target)
+    assert "vfmadd" in text
+    assert not [s for s in text.splitlines() if "mm" in s and "(%rsp)" in s]
 
 
 def test_the_peaks_of_this_machine() -> None:
