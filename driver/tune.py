@@ -76,6 +76,8 @@ class TuneResult:
         if self.before is None or self.after is None:
             return "no schedule was found that is better than the present ones"
         gain = self.before.minimum / self.after.minimum
+        if self.kept and f"{gain:.2f}" == "1.00":
+            return "the tuned model is as fast within the noise; it is in use"
         if self.kept:
             return f"the tuned model is {gain:.2f} times as fast; it is in use"
         before, after = (format_seconds(t.minimum) for t in (self.before, self.after))

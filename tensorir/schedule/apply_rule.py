@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from ...support.errors import DecisionError, ScheduleValueError, nearest
+from ...support.host import resolve
 from ...support.target import Target
 from .arguments import require_int, require_text
 
@@ -55,12 +56,16 @@ def rule_named(name: str) -> RuleFunction:
 
 
 def require_target(target: str | Target) -> Target:
-    """The target; ScheduleValueError where its registers or caches are not known."""
+    """The target, ``native`` as the machine at hand, which is what the trace then says;
+    ScheduleValueError where its registers or caches are not known."""
     found = target if isinstance(target, Target) else Target(target)
+    if found.kind == "native":
+        found = resolve(found)
     if not found.is_resolved:
         raise ScheduleValueError(
             "apply_rule",
-            f"Expected a target with a CPU whose sizes are known; found {str(found)!r}.",
+            f"Expected a target with a CPU whose sizes are known, such as 'native -threads=1' or "
+            f"'llvm -mcpu=haswell'; found {str(found)!r}.",
         )
     return found
 

@@ -193,6 +193,10 @@ def test_the_verdict() -> None:
     assert TuneResult([], slow, fast, kept=True).verdict == (
         "the tuned model is 2.00 times as fast; it is in use"
     )
+    hardly = Timing(0.999e-6, 0.999e-6)
+    assert TuneResult([], fast, hardly, kept=True).verdict == (
+        "the tuned model is as fast within the noise; it is in use"
+    )
     assert "the present schedules stay in use" in TuneResult([], fast, slow).verdict
 
 

@@ -72,8 +72,15 @@ def find_workload(database: TuningDatabase, wanted: str | None) -> str:
         found = found or [h for h, name in known.items() if name == wanted]
     if len(found) == 1:
         return found[0]
-    listed = "\n  ".join([f"{h[:12]} {name}" for h, name in known.items()]) or "none"
+    headers = {t.workload: signature(t.text).partition("(")[2] for t in database.texts().values()}
+    lines = [f"{h[:12]} {known[h]}({headers[h]}" for h in found or known]
+    listed = "\n  ".join(lines) or "none"
     asked = "any" if wanted is None else repr(wanted)
+    if found and wanted is not None:
+        raise TuningError(
+            f"{database.path} has {len(found)} workloads for {asked}; give the first digits of the "
+            f"hash of one. These are:\n  {listed}"
+        )
     which = "no workload" if not found else f"{len(found)} workloads"
     raise TuningError(
         f"{database.path} has {which} for {asked}; give a name, or the first digits of a hash. It "

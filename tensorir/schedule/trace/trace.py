@@ -113,6 +113,12 @@ class Trace:
                 )
         elif instruction in self.instructions:
             i = self.instructions.index(instruction)
+        elif not isinstance(instruction, Instruction):
+            raise TraceError(
+                "decisions",
+                "Expected decisions by instruction, or by its number in the trace, such as "
+                f"{{0: {{'rows': 4}}}} where that is an apply_rule; found {instruction!r}.",
+            )
         else:
             raise TraceError("decisions", f"This {instruction.kind!r} is not of this trace.")
         inst = self.instructions[i]

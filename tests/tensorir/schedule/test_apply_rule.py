@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from burnish.support.errors import DecisionError, ScheduleError, ScheduleValueError, TraceError
+from burnish.support.host import native_target
 from burnish.support.structural import structural_equal
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
@@ -133,6 +134,15 @@ def test_what_is_refused(rule: str, target: str, decision: Any, expected: str) -
     with pytest.raises(ScheduleValueError, match=expected):
         sch.apply_rule(rule, target, decision)
     assert len(sch.trace) == 0
+
+
+def test_native_is_the_machine_at_hand() -> None:
+    sch = Schedule(rows(), seed=0)
+    sch.apply_rule("tile", "native -threads=1", {})
+    (instruction,) = sch.trace
+    said = Target(str(dict(instruction.attrs)["target"]))
+    assert said.is_resolved
+    assert (said.cpu, said.threads) == (native_target().cpu, 1)
 
 
 def test_a_rule_that_refuses_leaves_the_schedule_as_it_was() -> None:

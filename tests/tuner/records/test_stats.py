@@ -54,5 +54,14 @@ def test_a_workload_is_found_by_name_or_by_the_beginning_of_its_hash() -> None:
         db.add_workload("abcd2", "other", "def other(): 1", 1.0)
         assert find_workload(db, "other") == find_workload(db, "abcd2") == "abcd2"
         for wanted, which in (("abcd", "2 workloads"), ("abc", "no workload"), (None, "2 work")):
-            with pytest.raises(TuningError, match=f"has {which}.*\n  abcd1 main\n  abcd2 other"):
+            with pytest.raises(
+                TuningError, match=rf"has {which}.*\n  abcd1 main\(.*\n  abcd2 other\("
+            ):
                 find_workload(db, wanted)
+        db.add_workload("abef3", "main", 'def main(A: T.Buffer((8,), "int8")):', 1.0)
+        with pytest.raises(
+            TuningError, match="has 2 workloads for 'main'; give the first"
+        ) as caught:
+            find_workload(db, "main")
+        listed = caught.value.message.splitlines()[1:]
+        assert listed == ["  abcd1 main(): 1", "  abef3 main(A: int8[8])"]

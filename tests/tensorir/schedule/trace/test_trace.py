@@ -311,9 +311,10 @@ def test_several_decisions_at_once() -> None:
         ({99: 0}, "There is no instruction 99; the trace has 6"),
         ({0: 0}, r"Instruction 0 is 'get_block', .* do: 2 \(sample_perfect_tile\)"),
         ({Instruction("split"): 0}, "This 'split' is not of this trace"),
+        ({"rows": 3}, r"by instruction, or by its number .* \{0: \{'rows': 4\}\} .*; found 'rows'"),
     ]:
         with pytest.raises(TraceError, match=message):
-            sch.trace.with_decisions(decisions)
+            sch.trace.with_decisions(decisions)  # type: ignore[arg-type]
         with pytest.raises(TraceError, match=message):
             sch.trace.apply_to(Schedule(func, seed=1), decisions)
 
