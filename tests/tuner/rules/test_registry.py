@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, Callable[[], PrimFunc]] = {
     "product": lambda: Workload(op.matmul, np.matmul, (30, 40), (40, 72)).func,
     "dot": lambda: Workload(lambda x, w: op.linear(x, w), np.matmul, (3, 70), (33, 70)).func,
     "int8": lambda: test_int8.product((33, 20), (20, 40), free=False),
-    "bytes": lambda: test_int8.product((70, 64), (64, 200), free=True),
+    "bytes": lambda: test_int8.product((70, 64), (64, 200), free=False),
     "wide": lambda: Workload(op.linear, np.matmul, ("n", 96), (80, 96)).func,
     "conv": lambda: test_conv.conv((1, 9, 13, 8), (24, 8, 3, 3), pad=1).func,
     "groups": lambda: test_conv.conv((1, 7, 9, 8), (24, 2, 3, 3), pad=1, groups=4).func,
