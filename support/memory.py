@@ -23,7 +23,7 @@ from .config import cache_dir
 from .errors import ConfigError
 from .whole_file import written_whole
 
-VERSION = 1
+VERSION = 2
 """Of the file."""
 _RATES = {"bandwidth": 4, "shared_bandwidth": 2}
 """How many figures there are of each."""
