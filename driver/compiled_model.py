@@ -435,7 +435,10 @@ class CompiledModel(CallableModel[ModelSignature]):
         if stage not in executable.stages:
             hint = nearest(stage, STAGES)
             if stage in STAGES:
-                hint = " Set BURNISH_DUMP=DIR to have it as files."
+                hint = (
+                    f" Set BURNISH_PRINT_AFTER={stage} to have it printed as it is compiled, or "
+                    "BURNISH_DUMP=DIR to have it as files."
+                )
             raise BurnishError(
                 f"There is no stage {stage!r} to show; there are "
                 f"{', '.join((*executable.stages, _BYTECODE))}.{hint}"

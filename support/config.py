@@ -96,7 +96,7 @@ FLAGS: dict[str, Flag] = {
             "BURNISH_PRINT_AFTER",
             "names",
             (),
-            "print the module after these passes or stages (or `all` passes)",
+            "print the module after these passes or stages, comma-separated (or `all` passes)",
         ),
         Flag(
             "BURNISH_VERIFY",
