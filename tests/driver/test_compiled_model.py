@@ -366,7 +366,5 @@ def test_show_prints(static: CompiledModel, capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize("stage", ["50-lowered", "60-llvm"])
 def test_a_stage_that_is_not_kept_says_how_it_is_seen(stage: str, static: CompiledModel) -> None:
-    with pytest.raises(
-        errors.BurnishError, match=f"PRINT_AFTER={stage} .*BURNISH_DUMP=DIR"
-    ):
+    with pytest.raises(errors.BurnishError, match=f"PRINT_AFTER={stage} .*BURNISH_DUMP=DIR"):
         static.script(stage)
