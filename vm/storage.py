@@ -17,7 +17,7 @@ import numpy as np
 
 from ..support.aligned import aligned_empty
 from ..support.dtype import DType
-from ..support.errors import ArgumentError
+from ..support.errors import ArgumentError, VMError
 
 
 def _address_words() -> ctypes.Array[ctypes.c_size_t] | None:
@@ -62,9 +62,16 @@ class Storage:
     __slots__ = ("data", "nbytes", "pointer")
 
     def __init__(self, nbytes: int) -> None:
+        """Raises VMError where the system has no such memory."""
         if nbytes < 0:
             raise ArgumentError(f"A storage cannot have {nbytes} bytes.")
-        self.data = aligned_empty((nbytes,), np.dtype(np.uint8))
+        try:
+            self.data = aligned_empty((nbytes,), np.dtype(np.uint8))
+        except MemoryError as error:
+            raise VMError(
+                f"A call needs {nbytes} bytes at once, which the system does not give: smaller "
+                "inputs need less; model.report tells what is needed for which step."
+            ) from error
         self.nbytes = nbytes
         self.pointer = data_pointer(self.data)
 

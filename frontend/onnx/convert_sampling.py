@@ -15,7 +15,7 @@ from ...support.errors import FrontendError
 from ...tensorir.expr import Expr
 from ..term import join
 from .data_sizes import counted, positions, size_of
-from .registry import Context, Value, attribute, converts, node_name
+from .registry import MOST_ELEMENTS, Context, Value, attribute, converts, node_name
 from .term import Term
 
 Neighbours = list[tuple[Term, Term]]
@@ -216,6 +216,11 @@ def deform_conv(context: Context, node: NodeProto) -> Value:
         )
     )  # fmt: skip
     extent = list(offsets.sizes(where)[2:])
+    if taps * math.prod(extent) > MOST_ELEMENTS:
+        raise FrontendError(
+            f"{where}: Expected the offsets of an image; found a shape that ends with {extent}, "
+            f"which are more than {MOST_ELEMENTS} places."
+        )
     shape = (n, groups, taps, count, *extent)
     moved = offsets.reshape(*shape)
     mask = Term(context, context.operand(node, 4)) if context.raw(node, 4) is not None else None

@@ -156,6 +156,8 @@ def _legalize_permute_dims(call: Call) -> PrimFunc:
 
 def _broadcast_to(call: Call) -> Type:
     kind, shape = tensor(call, 0), shape_operand(call, 1)
+    if any(isinstance(n, IntImm) and n.value < 0 for n in shape):
+        raise fail(call, f"cannot become {print_shape(shape)}", "sizes of 0 and more")
     try:
         result = broadcast_shapes(kind.shape, shape)
     except DimError as error:

@@ -46,6 +46,8 @@ def near_lanes(index: Expr, linear: Callable[[Expr], Linear]) -> NearLanes | Non
     distances = [form.const - first.const for form in forms]
     span = max(distances) + 1
     width = min(lanes, span)
+    if span > width * lanes:
+        return None
     starts = [*range(0, span - width, width), span - width]
     if 2 * len(starts) > lanes:
         return None

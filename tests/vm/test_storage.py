@@ -7,7 +7,7 @@ import pytest
 
 from burnish.support.aligned import aligned_empty
 from burnish.support.dtype import DType
-from burnish.support.errors import ArgumentError
+from burnish.support.errors import ArgumentError, VMError
 from burnish.vm.storage import WORDS, Storage, WorkspacePool, data_pointer
 
 
@@ -84,3 +84,8 @@ def test_aligned_empty() -> None:
     a = aligned_empty((3, 5), np.dtype(np.float64))
     assert (a.shape, a.dtype, data_pointer(a) % 64) == ((3, 5), np.float64, 0)
     assert a.flags.c_contiguous
+
+
+def test_more_memory_than_there_is() -> None:
+    with pytest.raises(VMError, match=f"A call needs {1 << 60} bytes at once"):
+        Storage(1 << 60)

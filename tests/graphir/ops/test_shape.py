@@ -51,6 +51,7 @@ ERRORS: list[tuple[str, dict[str, str], str]] = [
     ("R.squeeze(x, axis=0)", {"x": X}, "dim 0 is 2"),
     ("R.permute_dims(x, axes=[0, 0])", {"x": X}, "names an axis twice"),
     ("R.broadcast_to(x, R.shape([2, 4]))", {"x": X}, "cannot become (2, 4)"),
+    ("R.broadcast_to(x, R.shape([-1, 3]))", {"x": "R.Tensor((1, 3))"}, "cannot become (-1, 3)"),
     (
         "R.concat(a, b)",
         {"a": X, "b": "R.Tensor((2, 4))"},

@@ -48,6 +48,7 @@ def by(n: int, lanes: int = 8) -> Broadcast:
         (FloorDiv(ramp(AT * 4, 1), by(16)), None, 0),  # one element or two
         (FloorDiv(ramp(0, 1), by(8)), [0], 1),
         (ramp(AT, 16), None, 0),
+        (ramp(AT, 1 << 40), None, 0),  # vectors of all between would fill the memory
         (Mul(ramp(AT, 1), Broadcast(AT, 8)), None, 0),
         (Var("t", INDEX.with_lanes(8)), None, 0),
         (Add(Var("t", INDEX.with_lanes(8)), by(1)), None, 0),
