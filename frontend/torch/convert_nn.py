@@ -156,18 +156,23 @@ def _attention_parts(
 # -- normalisation ---------------------------------------------------------------------------
 @converts("aten.layer_norm.default", "aten.native_layer_norm.default")
 def layer_norm(context: Context, node: Node) -> Any:
-    """The mean and rstd results of the native form cannot be imported."""
+    """The mean and rstd results of the native form cannot be imported. A narrow input beside a
+    weight of float32 is widened, as torch does, and the result is as narrow again."""
     given = arguments(node)
     x = context.operand(given["input"])
+    dtype = context.type(x).dtype
     axes = tuple(range(-len(given["normalized_shape"]), 0))
     weight, bias = (
         None if given.get(k) is None else context.operand(given[k]) for k in ("weight", "bias")
     )
     fused = [weight, bias] if weight is not None and bias is not None else [weight]
     operands = [a for a in fused if a is not None]
+    others = [context.type(a).dtype for a in (weight, bias) if a is not None]
+    x = next((context.cast(x, other) for other in others if other is not dtype), x)
     result = context.op("layer_norm", x, *operands, axes=axes, epsilon=float(given["eps"]))
     if weight is None and bias is not None:
         result = context.op("add", result, bias)
+    result = context.cast(result, dtype)
     return result if base_name(node) == "layer_norm" else [result]
 
 

@@ -98,6 +98,19 @@ def test_softmax_and_layer_norm() -> None:
     )
 
 
+def test_layer_norm_of_narrow_numbers_beside_wide_weights() -> None:
+    weight, bias = torch.rand(4), torch.rand(4)
+    functions = {
+        "both": lambda x: F.layer_norm(x, (4,), weight, bias),
+        "weight": lambda x: F.layer_norm(x, (4,), weight),
+        "bias": lambda x: F.layer_norm(x, (4,), None, bias),
+        "native": lambda x: torch.native_layer_norm(x, [4], weight, bias, 1e-5)[0],
+    }
+    check_all(functions, X.half())
+    both = import_function(functions["both"], X.bfloat16())
+    assert operators_of(both) == ["astype", "layer_norm", "astype"]
+
+
 def test_known_statistics_are_a_scale_and_a_shift() -> None:
     """Of which a convolution before it takes both; a batch's own are subtracted first."""
     x, m = torch.rand(2, 3, 4), torch.rand(3)
