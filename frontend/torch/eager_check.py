@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ...support.errors import FrontendError
+from .derivatives import own_gradients
 from .export import error_text, unchanged
 
 _CASTS = {
@@ -29,15 +30,17 @@ def check_eager(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[st
     )
     with (
         warnings.catch_warnings(action="ignore"),
-        torch.no_grad(),
         torch.random.fork_rng(devices=[]),
         unchanged(module),
+        own_gradients(module),
     ):
-        try:
-            module(*given, **named)
-            return
-        except Exception as error:  # whatever the model's own code raises
-            failure = error
+        for mode in (torch.no_grad, torch.enable_grad):  # some take derivatives
+            try:
+                with mode():
+                    module(*given, **named)
+                return
+            except Exception as error:  # whatever the model's own code raises
+                failure = error
     inputs = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
     shown = ", ".join([f"{str(x.dtype)[6:]}{list(x.shape)}" for x in inputs])
     raise FrontendError(
