@@ -169,7 +169,7 @@ def layer_norm(context: Context, node: Node) -> Any:
     operands = [a for a in fused if a is not None]
     others = [context.type(a).dtype for a in (weight, bias) if a is not None]
     x = next((context.cast(x, other) for other in others if other is not dtype), x)
-    result = context.op("layer_norm", x, *operands, axes=axes, epsilon=float(given["eps"]))
+    result: Atom = context.op("layer_norm", x, *operands, axes=axes, epsilon=float(given["eps"]))
     if weight is None and bias is not None:
         result = context.op("add", result, bias)
     result = context.cast(result, dtype)
