@@ -35,6 +35,7 @@ from torch.utils import _pytree as pytree
 
 from ...support.errors import FrontendError
 from .dynamic_shapes import ExportPlan
+from .known_types import replaced_forward
 
 _TAKES = (
     (torch.autograd, "_engine_run_backward"),
@@ -198,14 +199,8 @@ def traced_below_autograd(module: torch.nn.Module, plan: ExportPlan) -> Iterator
         return graph(_state(module), leaves)
 
     forward.__signature__ = inspect.signature(module.forward)  # type: ignore[attr-defined]
-    own = module.__dict__.get("forward")
-    module.__dict__["forward"] = forward
-    try:
+    with replaced_forward(module, forward):
         yield
-    finally:
-        del module.__dict__["forward"]
-        if own is not None:
-            module.__dict__["forward"] = own
 
 
 def _state(module: torch.nn.Module) -> dict[str, torch.Tensor]:

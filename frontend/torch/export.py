@@ -38,7 +38,7 @@ from .derivatives import (
 from .dynamic_shapes import ExportPlan, plan_export
 from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
-from .known_types import UNKNOWN, register_types, registered_results
+from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
 from .registry import import_dtype
 
 export_lock = threading.Lock()
@@ -248,7 +248,7 @@ def _named_keywords(module: torch.nn.Module, plan: ExportPlan) -> Iterator[None]
     if plan.specification is None or not any(p.kind is p.VAR_KEYWORD for p in parameters):
         yield
         return
-    forward, own = module.forward, module.__dict__.get("forward")
+    forward = module.forward
 
     def named(*args: Any, **kwargs: Any) -> Any:
         return forward(*args, **kwargs)
@@ -264,14 +264,11 @@ def _named_keywords(module: torch.nn.Module, plan: ExportPlan) -> Iterator[None]
             signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
         )
         plan.specification |= entry if is_rest else {name: entry}
-    module.__dict__["forward"] = named
     try:
-        yield
+        with replaced_forward(module, named):
+            yield
     finally:
         plan.specification = specification
-        del module.__dict__["forward"]
-        if own is not None:
-            module.__dict__["forward"] = own
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -38,9 +38,22 @@ def register_types(values: Any) -> None:
 
 
 @contextmanager
+def replaced_forward(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """The module with another ``forward()``, and afterwards with what it had."""
+    own = module.__dict__.get("forward")
+    module.__dict__["forward"] = forward
+    try:
+        yield
+    finally:
+        del module.__dict__["forward"]
+        if own is not None:
+            module.__dict__["forward"] = own
+
+
+@contextmanager
 def registered_results(module: torch.nn.Module) -> Iterator[None]:
     """Makes the types known that ``forward`` returns, before anything else sees them."""
-    forward, own = module.forward, module.__dict__.get("forward")
+    forward = module.forward
 
     @functools.wraps(forward)
     def registering(*args: Any, **kwargs: Any) -> Any:
@@ -48,13 +61,8 @@ def registered_results(module: torch.nn.Module) -> Iterator[None]:
         register_types(result)
         return result
 
-    module.__dict__["forward"] = registering
-    try:
+    with replaced_forward(module, registering):
         yield
-    finally:
-        del module.__dict__["forward"]
-        if own is not None:
-            module.__dict__["forward"] = own
 
 
 def _register_cache(kind: type) -> None:
