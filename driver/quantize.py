@@ -20,9 +20,8 @@ from ..frontend.imported import Imported
 from ..graphir.dim import static_shape
 from ..graphir.expose_values import expose_values
 from ..graphir.expr import Call, Constant, Function, Var
-from ..graphir.integer_products import tensor
 from ..graphir.module import IRModule, fork_module
-from ..graphir.op import attr
+from ..graphir.op import attr, tensor_type_of
 from ..graphir.passes.canonicalize import Canonicalize
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.fold_constant import FoldConstant
@@ -304,7 +303,7 @@ def is_winograds(call: Call) -> bool:
     """Whether a convolution is one that Winograd's algorithm is for."""
     if call.op != "conv" or {1} != {*attr(call, "strides"), *attr(call, "dilation")}:
         return False
-    return static_shape(tensor(call.args[1]).shape)[2:] == (3, 3)  # type: ignore[index]
+    return static_shape(tensor_type_of(call.args[1]).shape)[2:] == (3, 3)  # type: ignore[index]
 
 
 def slow_note(calls: Sequence[Call], target: Target) -> str:

@@ -7,16 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..graphir.dim import divide, product
-from ..graphir.expr import Atom, Constant, ShapeExpr, constant
-from ..graphir.type import ShapeType
+from ..graphir.expr import Atom, Constant, constant
+from ..graphir.op import folded_shape
 from ..support.dtype import DType
 from ..tensorir.expr import Expr, IntImm
 from .integer_division import Emitter
-
-
-def _shape(dims: Sequence[Expr]) -> ShapeExpr:
-    values = tuple(dims)
-    return ShapeExpr(values, ShapeType(values))
 
 
 def scalar(value: float, dtype: DType) -> Constant:
@@ -44,10 +39,10 @@ def group_norm(
         each = divide(kind.shape[1], count)
         assert each is not None
         rest = product([each, rest])
-    rows = context.op("reshape", x, _shape([kind.shape[0], count, rest]))
+    rows = context.op("reshape", x, folded_shape([kind.shape[0], count, rest]))
     normal = context.op("layer_norm", rows, axes=(-1,), epsilon=epsilon)
-    result: Atom = context.op("reshape", normal, _shape(kind.shape))
-    channels = _shape([kind.shape[1], *[IntImm(1)] * (kind.ndim - 2)])
+    result: Atom = context.op("reshape", normal, folded_shape(kind.shape))
+    channels = folded_shape([kind.shape[1], *[IntImm(1)] * (kind.ndim - 2)])
     for name, parameter in (("multiply", weight), ("add", bias)):
         if parameter is not None:
             result = context.op(name, result, context.op("reshape", parameter, channels))

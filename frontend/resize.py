@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..graphir.dim import dim_equal, fold_dim, static_value
-from ..graphir.expr import Atom, ShapeExpr
+from ..graphir.expr import Atom
 from ..graphir.interpolation import Interpolation, in_float32, interpolate_axis
-from ..graphir.type import ShapeType
+from ..graphir.op import folded_shape
 from ..support.errors import FrontendError
 from ..tensorir.expr import Expr, IntImm
 from .integer_division import Emitter
@@ -226,10 +226,6 @@ def _repeat(context: Emitter, x: Atom, factors: dict[int, int]) -> Atom:
         apart += [size, IntImm(1)] if d in factors else [size]
         wide += [size, IntImm(factors[d])] if d in factors else [size]
     joined = [fold_dim(size * factors.get(d, 1)) for d, size in enumerate(shape)]
-    stretched = context.op("broadcast_to", context.op("reshape", x, _shape(apart)), _shape(wide))
-    return context.op("reshape", stretched, _shape(joined))
-
-
-def _shape(dims: Sequence[Expr]) -> ShapeExpr:
-    values = tuple(dims)
-    return ShapeExpr(values, ShapeType(values))
+    split = context.op("reshape", x, folded_shape(apart))
+    stretched = context.op("broadcast_to", split, folded_shape(wide))
+    return context.op("reshape", stretched, folded_shape(joined))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..graphir.dim import dim_equal, product
 from ..graphir.expr import Atom, ShapeExpr, Var
-from ..graphir.type import ShapeType, TensorType
+from ..graphir.type import TensorType
 from ..tensorir.expr import Expr
 from .integer_division import Emitter
 
@@ -46,7 +46,7 @@ def _emit(context: Emitter, x: Atom, places: Atom, updates: Atom, axis: int, red
 
 
 def _reshaped(context: Emitter, atom: Atom, shape: tuple[Expr, ...]) -> Var:
-    return context.op("reshape", atom, ShapeExpr(shape, ShapeType(shape)))
+    return context.op("reshape", atom, ShapeExpr(shape))
 
 
 __all__ = ["scatter_elements"]

@@ -12,7 +12,6 @@ import numpy as np
 
 from ..graphir.dim import static_value
 from ..graphir.expr import Atom, ShapeExpr, constant
-from ..graphir.type import ShapeType
 from ..tensorir.arith.linear import expr_key
 from ..tensorir.expr import (
     Add,
@@ -77,4 +76,4 @@ def section(context: Emitter, x: Atom, axis: int, begin: ExprLike, size: Expr) -
 
 
 def _ones(context: Emitter, size: Expr) -> Atom:
-    return context.op("broadcast_to", constant(1, "int64"), ShapeExpr((size,), ShapeType((size,))))
+    return context.op("broadcast_to", constant(1, "int64"), ShapeExpr((size,)))

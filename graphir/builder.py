@@ -42,7 +42,7 @@ from .expr import (
 )
 from .module import IRModule
 from .op import is_variadic, type_of
-from .type import ShapeType, TensorType, Type
+from .type import TensorType, Type
 from .weights import Weights
 
 ATOMS = (Var, Constant, ShapeExpr, GlobalVar, Tuple)
@@ -500,7 +500,7 @@ def _operand(name: str, value: Operand, operands: Sequence[Operand]) -> Value:
             isinstance(v, (int, np.integer, tir.Expr)) for v in value
         ):
             dims = tuple([v if isinstance(v, tir.Expr) else tir.IntImm(int(v)) for v in value])
-            return ShapeExpr(dims, ShapeType(dims))
+            return ShapeExpr(dims)
         case list() | tuple() if all(isinstance(v, (*ATOMS, *OPERATIONS)) for v in value):
             return Tuple(tuple(value))
     raise BurnishError(

@@ -98,10 +98,15 @@ class GlobalVar(Node):
 
 @node
 class ShapeExpr(Node):
-    """A shape as a value."""
+    """A shape as a value. Its type has the same dims, which need not be said twice."""
 
     values: tuple[tir.Expr, ...]
-    type: ShapeType
+    type: ShapeType = ShapeType(())
+
+    def __post_init__(self) -> None:
+        _hold_tuples(self, "values")
+        if not self.type.values:
+            object.__setattr__(self, "type", ShapeType(self.values))
 
 
 @node

@@ -17,11 +17,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..tensorir.expr import INDEX, Expr, IntImm
 from .dim import static_shape, static_value
-from .expr import Atom, ShapeExpr, Var, constant
-from .op import type_of
-from .type import ShapeType, TensorType
+from .expr import Atom, Var, constant
+from .op import folded_shape, tensor_type_of
 
 FEWEST = 16
 """Channels in and out, at the least, for which the copies of windows are worth their products."""
@@ -39,9 +37,9 @@ def integer_product(
     """The product of int8 or uint8 operands under NumPy's rules, in int32, less their zero points:
     int32, scalars, or one number a row of ``a`` as a column, a column of ``b``."""
     result: Atom = emit("integer_matmul", a, b)
-    both = tensor(a).ndim > 1 and tensor(b).ndim > 1
+    both = tensor_type_of(a).ndim > 1 and tensor_type_of(b).ndim > 1
     if a_zero is not None:
-        axis = -2 if tensor(b).ndim > 1 else -1
+        axis = -2 if tensor_type_of(b).ndim > 1 else -1
         columns = emit("sum", emit("astype", b, dtype="int32"), axis=axis, keepdims=both)
         result = emit("subtract", result, emit("multiply", a_zero, columns))
     if b_zero is not None:
@@ -56,7 +54,7 @@ def integer_product(
 def is_integer_conv(x: Atom, w: Atom, groups: int) -> bool:
     """Whether a convolution of these shapes is one that ``integer_conv`` takes: one group, and
     channels enough."""
-    kinds = tensor(x), static_shape(tensor(w).shape)
+    kinds = tensor_type_of(x), static_shape(tensor_type_of(w).shape)
     channels = static_value(kinds[0].shape[1])
     if groups != 1 or channels is None or kinds[1] is None:
         return False
@@ -81,8 +79,8 @@ def integer_conv(
     Padding is the zero point of ``x``, so that it stands for zero: a number, or a scalar of its
     dtype, where pixels are static. ``w_zero`` is int32, a scalar or one number an output.
     """
-    count = tensor(x).ndim - 2
-    kernel = [static_value(d) or 0 for d in tensor(w).shape[2:]]
+    count = tensor_type_of(x).ndim - 2
+    kernel = [static_value(d) or 0 for d in tensor_type_of(w).shape[2:]]
     rows: Atom = emit("permute_dims", x, axes=(0, *range(2, count + 2), 1))
     padding = tuple(padding)
     if not isinstance(x_zero, int) and any(padding):
@@ -92,12 +90,12 @@ def integer_conv(
             "im2col", rows, kernel=tuple(kernel), strides=tuple(strides), padding=padding,
             dilation=tuple(dilation), pad_value=float(x_zero if isinstance(x_zero, int) else 0),
         )  # fmt: skip
-        dims = tensor(found).shape
+        dims = tensor_type_of(found).shape
         terms = math.prod([*kernel, static_value(dims[-1]) or 0])
-        rows = emit("reshape", found, _shape(*dims[: count + 1], terms))
+        rows = emit("reshape", found, folded_shape((*dims[: count + 1], terms)))
     turned = emit("permute_dims", w, axes=(*range(2, count + 2), 1, 0))
-    outputs = tensor(turned).shape[-1]
-    weight = emit("reshape", turned, _shape(math.prod(_sizes(turned)[:-1]), outputs))
+    outputs = tensor_type_of(turned).shape[-1]
+    weight = emit("reshape", turned, folded_shape((math.prod(_sizes(turned)[:-1]), outputs)))
     zero: Atom | None
     if isinstance(x_zero, int):
         zero = constant(x_zero, "int32") if x_zero else None
@@ -118,18 +116,6 @@ def _padded(emit: Emit, rows: Atom, padding: Sequence[int], value: Atom) -> Var:
 
 
 def _sizes(atom: Atom) -> tuple[int, ...]:
-    sizes = static_shape(tensor(atom).shape)
+    sizes = static_shape(tensor_type_of(atom).shape)
     assert sizes is not None
     return sizes
-
-
-def tensor(atom: Atom) -> TensorType:
-    """The type of an operand, which is a tensor."""
-    kind = type_of(atom)
-    assert isinstance(kind, TensorType)
-    return kind
-
-
-def _shape(*dims: Expr | int) -> ShapeExpr:
-    values = tuple([IntImm(d, INDEX) if isinstance(d, int) else d for d in dims])
-    return ShapeExpr(values, ShapeType(values))

@@ -16,8 +16,11 @@ import numpy as np
 
 from ..support.errors import InternalError, TypeInferenceError, nearest
 from ..support.remembered import forget, remembered
+from ..tensorir.expr import ExprLike
 from ..tensorir.function import PrimFunc
+from .dim import fold_dim
 from .expr import (
+    Atom,
     Call,
     CallDPS,
     CallDPSPacked,
@@ -30,7 +33,7 @@ from .expr import (
     Value,
     Var,
 )
-from .type import TupleType, Type
+from .type import TensorType, TupleType, Type
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,23 @@ def type_of(value: Value) -> Type:
     if isinstance(value, If):
         return type_of(value.true_branch.result)
     raise InternalError(f"type_of({type(value).__name__})")
+
+
+def tensor_type_of(value: Value) -> TensorType:
+    """The type of a value that is a tensor."""
+    kind = type_of(value)
+    assert isinstance(kind, TensorType)
+    return kind
+
+
+def folded_shape(dims: Sequence[ExprLike]) -> ShapeExpr:
+    """Dims and numbers as a shape, folded."""
+    return ShapeExpr(tuple([fold_dim(d) for d in dims]))
+
+
+def reshaped(x: Atom, dims: Sequence[ExprLike]) -> Call:
+    """``x`` under another shape, whose dims are folded."""
+    return Call("reshape", (x, folded_shape(dims)))
 
 
 @remembered

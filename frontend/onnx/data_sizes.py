@@ -17,7 +17,6 @@ from onnx import NodeProto
 
 from ...graphir.dim import static_value
 from ...graphir.expr import Call, Constant, ShapeExpr, Var
-from ...graphir.type import ShapeType
 from ...tensorir.expr import Expr, IntImm
 from ...tensorir.expr import Var as DimVar
 from .. import sizes_as_data
@@ -44,7 +43,7 @@ def bound_size(
     number = context.numbers.of(count.atom)
     if number not in context.sizes_of_data:
         dim = DimVar(context.dim_names.fresh(f"{hint}_size"))
-        shape = ShapeExpr((dim,), ShapeType((dim,)))
+        shape = ShapeExpr((dim,))
         met = (context.shape(sizes),) if sizes else ()
         told = (("place", context.where), ("expected", expected)) if context.where else ()
         context.builder.emit(Call("bind_size", (count.atom, shape, *met), told))

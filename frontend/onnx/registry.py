@@ -36,7 +36,7 @@ from ...graphir.expr import (
 )
 from ...graphir.op import type_of
 from ...graphir.text.literal import readable
-from ...graphir.type import ShapeType, TensorType
+from ...graphir.type import TensorType
 from ...graphir.value_numbers import ValueNumbers
 from ...support.dtype import DType
 from ...support.errors import FrontendError, TypeInferenceError
@@ -548,8 +548,7 @@ class Context:
         return atom if self.type(atom).dtype is dtype else self.op("astype", atom, dtype=str(dtype))
 
     def shape(self, dims: Sequence[Expr | int]) -> ShapeExpr:
-        values = tuple([as_expr(d) for d in dims])
-        return ShapeExpr(values, ShapeType(values))
+        return ShapeExpr(tuple([as_expr(d) for d in dims]))
 
     def reshape(self, x: Atom, dims: Sequence[Expr | int]) -> Var:
         """``x`` under another shape; a dim of -1 is resolved here."""

@@ -24,7 +24,6 @@ from ...graphir import ops
 from ...graphir.builder import BlockBuilder
 from ...graphir.dim import dim_equal
 from ...graphir.expr import Call, Constant, ShapeExpr, Tuple, Var
-from ...graphir.type import ShapeType
 from ...support.errors import BurnishError, FrontendError, TypeInferenceError
 from ...tensorir.expr import Add
 from ...tensorir.expr import Var as DimVar
@@ -467,7 +466,7 @@ def _number_of_data(context: Context, node: Node) -> Any:
         )
     if known is None:
         context.sizes[number] = dim
-        context.builder.emit(Call("bind_size", (count, ShapeExpr((dim,), ShapeType((dim,))))))
+        context.builder.emit(Call("bind_size", (count, ShapeExpr((dim,)))))
     return context.symbols.convert(fake)
 
 

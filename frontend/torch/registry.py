@@ -18,7 +18,7 @@ from ...graphir.builder import BlockBuilder, call_op
 from ...graphir.dim import static_shape
 from ...graphir.expr import Atom, Constant, Function, ShapeExpr, Var, constant
 from ...graphir.op import type_of
-from ...graphir.type import ShapeType, TensorType
+from ...graphir.type import TensorType
 from ...graphir.value_numbers import ValueNumbers
 from ...graphir.weights import Source, sample_of
 from ...support.aligned import aligned_copy
@@ -214,8 +214,7 @@ class Context:
 
     def shape(self, sizes: Sequence[Any]) -> ShapeExpr:
         """Sizes (ints, SymInts, nodes) as a shape value."""
-        values = tuple([self.dim(s) for s in sizes])
-        return ShapeExpr(values, ShapeType(values))
+        return ShapeExpr(tuple([self.dim(s) for s in sizes]))
 
     def dim(self, size: Any) -> Expr:
         """One size as an expression."""
@@ -277,7 +276,7 @@ class Context:
         return self.op("reshape", x, self.shape(sizes))
 
     def shape_of(self, kind: TensorType) -> ShapeExpr:
-        return ShapeExpr(kind.shape, ShapeType(kind.shape))
+        return ShapeExpr(kind.shape)
 
     def reshaped(self, atom: Atom, kind: TensorType) -> Var:
         """``atom`` under the shape of ``kind``."""

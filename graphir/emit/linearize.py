@@ -306,8 +306,7 @@ class _Linearizer:
     def shape(self, shape: ShapeExpr) -> ShapeExpr:
         if not self.rename:
             return shape
-        values = tuple([substitute(d, self.rename) for d in shape.values])
-        return ShapeExpr(values, ShapeType(values))
+        return ShapeExpr(tuple([substitute(d, self.rename) for d in shape.values]))
 
     def kernel(self, name: str, args: tuple[Atom, ...], out_type: Type) -> Tree:
         func = self.module.functions.get(name)

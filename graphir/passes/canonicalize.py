@@ -16,7 +16,6 @@ from ..expr import (
     Binding,
     Call,
     Function,
-    ShapeExpr,
     Tuple,
     TupleGetItem,
     Value,
@@ -24,9 +23,9 @@ from ..expr import (
 )
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
-from ..op import attr, get_op, type_of
+from ..op import attr, get_op, reshaped, type_of
 from ..ops.shape import resolve_axes
-from ..type import ShapeType, TensorType, types_equal
+from ..type import TensorType, types_equal
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,7 @@ class _Canonicalizer(ExprMutator):
             return source
         if call.op == "reshape" and source is call.args[0]:
             return call
-        shape = ShapeExpr(kind.shape, ShapeType(kind.shape))
-        return Call("reshape", (source, shape)).with_span(call.span)
+        return reshaped(source, kind.shape).with_span(call.span)
 
 
 def _permute_dims(owner: _Canonicalizer, call: Call) -> Value:
@@ -117,8 +115,7 @@ def _permute_dims(owner: _Canonicalizer, call: Call) -> Value:
     assert isinstance(made, TensorType)
     long = [a for a in axes if kind.shape[a] != 1]
     if long == sorted(long):
-        shape = ShapeExpr(made.shape, ShapeType(made.shape))
-        return owner.view(Call("reshape", (source, shape)).with_span(call.span))
+        return owner.view(reshaped(source, made.shape).with_span(call.span))
     if source is call.args[0]:
         return call
     return Call("permute_dims", (source,), (("axes", axes),)).with_span(call.span)

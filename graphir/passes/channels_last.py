@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from ...support.passes import Pass
 from ...tensorir.expr import Expr
 from ..dim import dim_equal, fold_dim, product, static_value
-from ..expr import Atom, Binding, Call, Constant, Function, ShapeExpr, Value, Var
+from ..expr import Atom, Binding, Call, Constant, Function, Value, Var
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
-from ..op import attr, get_op, type_of
+from ..op import attr, get_op, reshaped, type_of
 from ..ops.shape import resolve_axes, resolve_reshape
-from ..type import ShapeType, TensorType
+from ..type import TensorType
 
 FEW_CHANNELS = 4
 """An input of so few channels is read by its convolution as it is: nothing runs along them."""
@@ -170,7 +170,7 @@ def matrix_of(owner: ExprMutator, w: Atom) -> Atom:
     assert kind is not None
     if isinstance(w, Constant):
         return owner.derive("matrix", lambda a: a.reshape(a.shape[:2]), w)
-    return owner.emit(_reshaped(w, kind.shape[:2]), "w")
+    return owner.emit(reshaped(w, kind.shape[:2]), "w")
 
 
 def _same_layout(owner: _Mover, call: Call, var: Var) -> Var | None:
@@ -203,7 +203,7 @@ def _operand(owner: _Mover, atom: Atom, shape: tuple[Expr, ...]) -> Atom | None:
     if owner.is_last(atom) or (kind.ndim == len(shape) and _is_full(kind.shape, shape)):
         return owner.as_last(atom)
     if kind.ndim == 0 or all(static_value(d) == 1 for d in kind.shape):
-        return atom if kind.ndim == 0 else owner.emit(_reshaped(atom, ()), "last")
+        return atom if kind.ndim == 0 else owner.emit(reshaped(atom, ()), "last")
     # One number a channel, as (channels, 1, ...) or (1, channels, 1, ...).
     rest = len(shape) - 2
     dims = kind.shape
@@ -212,7 +212,7 @@ def _operand(owner: _Mover, atom: Atom, shape: tuple[Expr, ...]) -> Atom | None:
     if len(dims) == rest + 1 and all(static_value(d) == 1 for d in dims[1:]):
         if isinstance(atom, Constant):
             return owner.derive("row", lambda a: a.reshape(-1), atom)
-        return owner.emit(_reshaped(atom, (dims[0],)), "last")
+        return owner.emit(reshaped(atom, (dims[0],)), "last")
     if kind.ndim == len(shape):
         return owner.as_last(atom)
     return None
@@ -220,11 +220,6 @@ def _operand(owner: _Mover, atom: Atom, shape: tuple[Expr, ...]) -> Atom | None:
 
 def _is_full(dims: Sequence[Expr], shape: Sequence[Expr]) -> bool:
     return all(dim_equal(a, b) for a, b in zip(dims, shape, strict=True))
-
-
-def _reshaped(atom: Atom, dims: Sequence[Expr]) -> Call:
-    values = tuple(dims)
-    return Call("reshape", (atom, ShapeExpr(values, ShapeType(values))))
 
 
 def _concat(owner: _Mover, call: Call, var: Var) -> Var | None:
@@ -280,9 +275,9 @@ def _reshape(owner: _Mover, call: Call, var: Var) -> Var | Value | None:
     )
     if same and len(shape) == 3:
         rows = (shape[0], pixels, shape[1])
-        return owner.emit(_reshaped(owner.as_last(call.args[0]), rows), "last")
+        return owner.emit(reshaped(owner.as_last(call.args[0]), rows), "last")
     if static_value(pixels) == 1:
-        return _reshaped(owner.as_last(call.args[0]), shape)
+        return reshaped(owner.as_last(call.args[0]), shape)
     return None
 
 
@@ -302,7 +297,7 @@ def _permute_dims(owner: _Mover, call: Call, var: Var) -> Var | Value | None:
     assert kind is not None
     axes = tuple([from_axis(a, kind.ndim) for a in resolve_axes(call)])
     if axes == tuple(range(kind.ndim)):
-        return _reshaped(moved, kind.shape)
+        return reshaped(moved, kind.shape)
     return _permuted(moved, axes)
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from ...support.passes import Pass
 from ...tensorir.expr import Expr
 from ..dim import dim_equal, product, shape_equal
-from ..expr import Atom, Binding, Call, Function, ShapeExpr, Value, Var
+from ..expr import Atom, Binding, Call, Function, Var
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
-from ..op import attr, get_op, type_of
-from ..type import ShapeType, TensorType
+from ..op import attr, get_op, reshaped, type_of
+from ..type import TensorType
 
 LINEAR = ("linear", "scaled_linear")
 """Operators whose first operand has independent rows."""
@@ -63,7 +63,7 @@ class _Collapser(ExprMutator):
         if matrix is None:
             self.rebind(binding, value)
             return
-        self.rebind(binding, _view(matrix, _shape(binding.var)))
+        self.rebind(binding, reshaped(matrix, _shape(binding.var)))
         new = self.replaced.get(binding.var, binding.var)
         assert isinstance(new, Var)
         self.rows[new] = matrix
@@ -113,7 +113,7 @@ class _Collapser(ExprMutator):
             return self.rows[atom]
         kind = type_of(atom)
         assert isinstance(kind, TensorType)
-        return self.emit(_view(atom, (product(kind.shape[:-1]), kind.shape[-1])), "rows")
+        return self.emit(reshaped(atom, (product(kind.shape[:-1]), kind.shape[-1])), "rows")
 
 
 def _fits_last(shape: tuple[Expr, ...], whole: tuple[Expr, ...]) -> bool:
@@ -123,7 +123,3 @@ def _fits_last(shape: tuple[Expr, ...], whole: tuple[Expr, ...]) -> bool:
 
 def _shape(var: Var) -> tuple[Expr, ...]:
     return var.type.shape if isinstance(var.type, TensorType) else ()
-
-
-def _view(source: Atom, shape: tuple[Expr, ...]) -> Value:
-    return Call("reshape", (source, ShapeExpr(shape, ShapeType(shape))))

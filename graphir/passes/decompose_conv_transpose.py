@@ -29,11 +29,10 @@ import numpy as np
 from ...support.passes import Pass
 from ...tensorir.expr import Expr
 from ..dim import dim_equal, fold_dim, static_value
-from ..expr import Atom, Call, Constant, ShapeExpr, Value
+from ..expr import Atom, Call, Constant, Value
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import attr, type_of
-from ..type import ShapeType, TensorType
+from ..op import attr, folded_shape, reshaped, tensor_type_of
 from .channels_last import pointwise
 
 Range = tuple[int, int]
@@ -180,18 +179,18 @@ class _Decomposer(ExprMutator):
         conv = pointwise(self, _convolution(self, call, axes, weight, chosen))
         made = self.emit(conv, "phase")
         groups, each = attr(call, "groups"), _each(call)
-        shape = (*_tensor(made).shape[:-1], groups, *[p.count for p in chosen], each)
-        return _reshaped(self, made, shape)
+        shape = (*tensor_type_of(made).shape[:-1], groups, *[p.count for p in chosen], each)
+        return _under(self, made, shape)
 
     def _shuffled(self, call: Call, begin: Sequence[int], joined: Atom) -> Value:
         """Phases put between each other, and what is beyond the result cut off."""
         n = len(begin)
         order = [0, *[a for d in range(n) for a in (1 + d, 2 + n + d)], 1 + n, 2 + 2 * n]
         moved = _permuted(self, joined, order)
-        batch, *rest = _tensor(moved).shape
+        batch, *rest = tensor_type_of(moved).shape
         spatial = [fold_dim(rest[2 * d] * rest[2 * d + 1]) for d in range(n)]
-        whole = _reshape(moved, (batch, *spatial, fold_dim(rest[-2] * rest[-1])))
-        wanted = _tensor(call).shape[1:-1]
+        whole = reshaped(moved, (batch, *spatial, fold_dim(rest[-2] * rest[-1])))
+        wanted = tensor_type_of(call).shape[1:-1]
         cut = [d for d in range(n) if not dim_equal(spatial[d], wanted[d])]
         if not cut:
             return whole
@@ -199,21 +198,15 @@ class _Decomposer(ExprMutator):
         return _sliced(self.emit(whole, "whole"), [1 + d for d in cut], ranges)
 
 
-def _tensor(atom: Atom | Call) -> TensorType:
-    kind = type_of(atom)
-    assert isinstance(kind, TensorType)
-    return kind
-
-
 def _each(call: Call) -> int:
     """The output channels of a group."""
-    each = static_value(_tensor(call.args[1]).shape[1])
+    each = static_value(tensor_type_of(call.args[1]).shape[1])
     assert each is not None
     return each
 
 
 def _axes(call: Call) -> list[Axis]:
-    kernel = [static_value(k) for k in _tensor(call.args[1]).shape[2:]]
+    kernel = [static_value(k) for k in tensor_type_of(call.args[1]).shape[2:]]
     padding = attr(call, "padding")
     given = [attr(call, k) for k in ("strides", "dilation", "output_padding")]
     rows = zip(kernel, *given, padding[::2], padding[1::2], strict=True)
@@ -235,7 +228,7 @@ def _chosen(call: Call, axes: Sequence[Axis], lanes: int) -> list[list[Phases]] 
     def is_known(parts: Sequence[Sequence[Phases]]) -> bool:
         return all(
             static_value(d) is not None or not any(a.cut(p))
-            for a, p, d in zip(axes, parts, _tensor(call).shape[1:-1], strict=True)
+            for a, p, d in zip(axes, parts, tensor_type_of(call).shape[1:-1], strict=True)
         )
 
     ways = [[a.apart() for a in axes], [a.together() for a in axes]]
@@ -246,21 +239,19 @@ def _chosen(call: Call, axes: Sequence[Axis], lanes: int) -> list[list[Phases]] 
 def _kernels(owner: ExprMutator, call: Call, axes: Sequence[Axis]) -> Atom:
     """The weight as (groups, phases..., out of a group, in of a group, taps...), taps reversed."""
     w, groups, n = call.args[1], attr(call, "groups"), len(axes)
-    inputs = static_value(_tensor(w).shape[0]) or 0
+    inputs = static_value(tensor_type_of(w).shape[0]) or 0
     channels = (inputs, _each(call))
     if any(a.dilation > a.step for a in axes):
         spread = [(a.kernel, a.dilation // a.step) for a in axes]
-        w = _reshaped(owner, w, (*channels, *[v for k, _ in spread for v in (k, 1)]))
+        w = _under(owner, w, (*channels, *[v for k, _ in spread for v in (k, 1)]))
         w = _padded(owner, w, [0, 0, *[v for _, d in spread for v in (0, d - 1)]])
-        w = _reshaped(owner, w, (*channels, *[k * d for k, d in spread]))
-    sizes = [static_value(k) or 0 for k in _tensor(w).shape[2:]]
+        w = _under(owner, w, (*channels, *[k * d for k, d in spread]))
+    sizes = [static_value(k) or 0 for k in tensor_type_of(w).shape[2:]]
     whole = [a.taps * a.stride for a in axes]
     w = _padded(owner, w, [0, 0, *[max(0, b - s) for s, b in zip(sizes, whole, strict=True)]])
     w = _part(owner, w, [(0, b) for b in whole])
     own = inputs // groups
-    w = _reshaped(
-        owner, w, (groups, own, channels[1], *[v for a in axes for v in (a.taps, a.stride)])
-    )
+    w = _under(owner, w, (groups, own, channels[1], *[v for a in axes for v in (a.taps, a.stride)]))
     taps, phases = [3 + 2 * d for d in range(n)], [4 + 2 * d for d in range(n)]
     return _permuted(owner, _reversed(owner, w, taps), [0, *phases, 2, 1, *taps])
 
@@ -270,12 +261,12 @@ def _convolution(
 ) -> Call:
     """The convolution that computes some phases."""
     groups = attr(call, "groups")
-    each, own = [static_value(d) or 0 for d in _tensor(weight).shape[1 + len(axes) :][:2]]
+    each, own = [static_value(d) or 0 for d in tensor_type_of(weight).shape[1 + len(axes) :][:2]]
     of_phases = [(p.first, p.last) for p in part]
     of_taps = [(a.taps - p.taps, a.taps) for a, p in zip(axes, part, strict=True)]
     w = _part(owner, weight, [*of_phases, (0, each), (0, own), *of_taps])
     count = math.prod(p.count for p in part)
-    w = _reshaped(owner, w, (groups * count * each, own, *[p.taps for p in part]))
+    w = _under(owner, w, (groups * count * each, own, *[p.taps for p in part]))
     bias = [_repeated(owner, b, groups, count, each) for b in call.args[2:]]
     padding = [v for p in part for v in p.padding]
     attrs = (
@@ -299,26 +290,17 @@ def _repeated(owner: ExprMutator, bias: Atom, groups: int, count: int, each: int
             return wide.reshape(-1)
 
         return owner.derive("repeated", tiled, bias)
-    rows = _reshaped(owner, bias, (groups, 1, each))
-    wide = owner.emit(Call("broadcast_to", (rows, _shape((groups, count, each)))), "bias")
-    return _reshaped(owner, wide, (groups * count * each,))
+    rows = _under(owner, bias, (groups, 1, each))
+    wide = owner.emit(Call("broadcast_to", (rows, folded_shape((groups, count, each)))), "bias")
+    return _under(owner, wide, (groups * count * each,))
 
 
 # -- moves, of constants at once ----------------------------------------------------------------
-def _shape(dims: Sequence[Expr | int]) -> ShapeExpr:
-    values = tuple([fold_dim(d) for d in dims])
-    return ShapeExpr(values, ShapeType(values))
-
-
-def _reshape(atom: Atom, dims: Sequence[Expr | int]) -> Call:
-    return Call("reshape", (atom, _shape(dims)))
-
-
-def _reshaped(owner: ExprMutator, atom: Atom, dims: Sequence[Expr | int]) -> Atom:
+def _under(owner: ExprMutator, atom: Atom, dims: Sequence[Expr | int]) -> Atom:
     if isinstance(atom, Constant):
-        sizes = [static_value(d) or 0 for d in _shape(dims).values]
+        sizes = [static_value(d) or 0 for d in folded_shape(dims).values]
         return owner.derive("moved", lambda a: a.reshape(sizes), atom)
-    return owner.emit(_reshape(atom, dims), "v")
+    return owner.emit(reshaped(atom, dims), "v")
 
 
 def _permuted(owner: ExprMutator, atom: Atom, axes: Sequence[int]) -> Atom:
@@ -339,8 +321,8 @@ def _padded(owner: ExprMutator, atom: Atom, behind: Sequence[int]) -> Atom:
 
 def _part(owner: ExprMutator, atom: Atom, ranges: Sequence[Range]) -> Atom:
     """What lies within a range of each of some axes: all but the first, as many as are given."""
-    first = _tensor(atom).ndim - len(ranges)
-    sizes = [static_value(d) for d in _tensor(atom).shape[first:]]
+    first = tensor_type_of(atom).ndim - len(ranges)
+    sizes = [static_value(d) for d in tensor_type_of(atom).shape[first:]]
     if all(r == (0, s) for r, s in zip(ranges, sizes, strict=True)):
         return atom
     if isinstance(atom, Constant):

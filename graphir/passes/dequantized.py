@@ -24,9 +24,9 @@ import numpy as np
 from ..builder import call_op
 from ..dim import static_shape, static_value
 from ..expr import Atom, Call, Constant, Value, Var, constant
-from ..integer_products import MOST_TERMS, integer_conv, integer_product, is_integer_conv, tensor
+from ..integer_products import MOST_TERMS, integer_conv, integer_product, is_integer_conv
 from ..mutator import ExprMutator
-from ..op import attr, get_op
+from ..op import attr, get_op, tensor_type_of
 from ..type import TensorType
 
 BYTES = ("int8", "uint8")
@@ -66,7 +66,7 @@ def dequantized(owner: ExprMutator, atom: Atom, values: Values) -> Dequantized |
         if str(attr(call, "dtype")) not in EXACT:
             return None
         operand = call.args[0]
-        if tensor(operand).dtype in BYTES:
+        if tensor_type_of(operand).dtype in BYTES:
             return Dequantized(operand, np.zeros(()), np.ones((), np.float32))
         found = dequantized(owner, operand, values)
         return found if found is not None and not found.is_cast else None
@@ -91,13 +91,13 @@ def _combined(owner: ExprMutator, call: Call, values: Values) -> Dequantized | N
     if found is None or found.is_cast:
         return None
     array = values(other)
-    same = static_shape(tensor(found.numbers).shape)
-    if array is None or tensor(found.numbers).ndim < array.ndim:
+    same = static_shape(tensor_type_of(found.numbers).shape)
+    if array is None or tensor_type_of(found.numbers).ndim < array.ndim:
         return None
     if array.size > 1 and (same is None or np.broadcast_shapes(array.shape, same) != same):
         return None
     if call.op == "multiply":
-        is_scale = array.dtype == np.float32 and tensor(first).dtype == "float32"
+        is_scale = array.dtype == np.float32 and tensor_type_of(first).dtype == "float32"
         return replace(found, scale=array, is_cast=True) if is_scale else None
     is_whole = bool(np.all((array == np.rint(array)) & (np.abs(array) < 256)))
     return replace(found, zero=array) if is_whole and not found.zero.any() else None
@@ -108,7 +108,7 @@ def product_of_bytes(owner: ExprMutator, call: Call, values: Values) -> Value | 
     as the product of these; None where it is none."""
     if attr(call, "out_dtype") if call.op != "conv" else not _has_channels_first(call):
         return None
-    kinds = [tensor(a) for a in call.args[:2]]
+    kinds = [tensor_type_of(a) for a in call.args[:2]]
     if any(k.dtype != "float32" or k.ndim == 0 for k in kinds):
         return None
     w = dequantized(owner, call.args[1], values)
@@ -170,7 +170,7 @@ def _conv(owner: ExprMutator, call: Call, x: Dequantized, w: Dequantized) -> Val
     if not is_integer_conv(x.numbers, w.numbers, int(attr(call, "groups"))):
         return None
     factors = [f.reshape(-1) if f.size > 1 else f.reshape(()) for f in (w.zero, w.scale)]
-    outputs = static_value(tensor(w.numbers).shape[0])
+    outputs = static_value(tensor_type_of(w.numbers).shape[0])
     if any(f.size > 1 and f.shape[:1] != (outputs,) for f in (w.zero, w.scale)):
         return None
     emit = _emitter(owner, call)
@@ -178,7 +178,7 @@ def _conv(owner: ExprMutator, call: Call, x: Dequantized, w: Dequantized) -> Val
     point = int(x.zero.reshape(()))
     sums = integer_conv(emit, x.numbers, w.numbers, point, _points(factors[0]), **words)
     made = owner.emit(_scaled(emit, sums, x.scale, factors[1], call.args[2:]), "scaled")
-    ndim = tensor(made).ndim
+    ndim = tensor_type_of(made).ndim
     return call_op("permute_dims", made, axes=(0, ndim - 1, *range(1, ndim - 1)))
 
 

@@ -110,8 +110,7 @@ def _with(value: Value, atoms: Mapping[Var, Atom], dims: Mapping[DimVar, Expr]) 
         if isinstance(a, Tuple):
             return Tuple(tuple([atom(f) for f in a.fields]))
         if isinstance(a, ShapeExpr):
-            values = tuple([substitute_dim(d, dims) for d in a.values])
-            return ShapeExpr(values, replace(a.type, values=values))
+            return ShapeExpr(tuple([substitute_dim(d, dims) for d in a.values]))
         return a
 
     match value:

@@ -24,8 +24,8 @@ from ..expr import Atom, Call, CallDPS, Constant, GlobalVar, ShapeExpr, Value
 from ..expr import Var as GraphVar
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import get_op, type_of
-from ..type import ShapeType, TensorType, Type, map_dims, tensors_of
+from ..op import get_op, reshaped, type_of
+from ..type import TensorType, Type, map_dims, tensors_of
 
 LEGALIZED = "legalized"
 """Attribute of the PrimFuncs made here (and of fused ones): the name of the operator. The compiler
@@ -69,9 +69,7 @@ class _Legalizer(ExprMutator):
             assert isinstance(kind, TensorType)
             if new.op == "reshape":
                 return new
-            return Call(
-                "reshape", (new.args[0], ShapeExpr(kind.shape, ShapeType(kind.shape)))
-            ).with_span(new.span)
+            return reshaped(new.args[0], kind.shape).with_span(new.span)
         if op.binds_dim:
             return new
         if op.legalize is None:
@@ -176,8 +174,7 @@ def _with_own_dims(call: Call) -> Call:
 
     def proxy(atom: Atom) -> Atom:
         if isinstance(atom, ShapeExpr):
-            values = tuple([own(d) for d in atom.values])
-            return ShapeExpr(values, ShapeType(values))
+            return ShapeExpr(tuple([own(d) for d in atom.values]))
         return GraphVar(atom.name, map_dims(atom.type, own)) if isinstance(atom, GraphVar) else atom
 
     return replace(call, args=tuple([proxy(a) for a in call.args]))

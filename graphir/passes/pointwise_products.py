@@ -10,18 +10,17 @@ stays on the matrix, where fusion finds it."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...support.passes import Pass
-from ...tensorir.expr import Expr, IntImm
+from ...tensorir.expr import IntImm
 from ..analysis import bindings, variables
 from ..dim import fold_dim, product, shape_equal, static_value
-from ..expr import Atom, Binding, Call, Function, ShapeExpr, Var
+from ..expr import Atom, Binding, Call, Function, Var
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
-from ..op import attr, get_op, type_of
-from ..type import ShapeType, TensorType
+from ..op import attr, get_op, reshaped, tensor_type_of, type_of
+from ..type import TensorType
 from .channels_last import is_pointwise, matrix_of
 
 ANCHORS = ("conv", "conv_transpose", "permute_dims")
@@ -88,7 +87,7 @@ class _Selector(ExprMutator):
             self.rebind(binding, value)
             return
         assert isinstance(binding.var.type, TensorType)
-        self.rebind(binding, _view(matrix, binding.var.type.shape))
+        self.rebind(binding, reshaped(matrix, binding.var.type.shape))
         new = self.replaced.get(binding.var, binding.var)
         assert isinstance(new, Var)
         self.matrices[new] = matrix
@@ -106,37 +105,28 @@ class _Selector(ExprMutator):
         known = [a for a in call.args if isinstance(a, Var) and a in self.matrices]
         if not known or not get_op(call.op).is_elementwise:
             return None
-        shape = _tensor(known[0]).shape
+        shape = tensor_type_of(known[0]).shape
         kinds = [type_of(a) for a in call.args]
-        if not shape_equal(_tensor(var).shape, shape) or not all(
+        if not shape_equal(tensor_type_of(var).shape, shape) or not all(
             isinstance(k, TensorType) and (not k.shape or shape_equal(k.shape, shape))
             for k in kinds
         ):
             return None
-        args = [a if not _tensor(a).shape else self._rows(a) for a in call.args]
+        args = [a if not tensor_type_of(a).shape else self._rows(a) for a in call.args]
         return self.emit(Call(call.op, tuple(args), call.attrs).with_span(call.span), "rows")
 
     def _rows(self, atom: Atom) -> Atom:
         """A value as (channels, pixels), of several images as (batch, channels, pixels)."""
         if isinstance(atom, Var) and atom in self.matrices:
             return self.matrices[atom]
-        batch, channels, *spatial = _tensor(atom).shape
-        rows = (channels, fold_dim(product(spatial)))
-        return self.emit(_view(atom, rows if static_value(batch) == 1 else (batch, *rows)), "rows")
+        batch, channels, *spatial = tensor_type_of(atom).shape
+        rows = (channels, product(spatial))
+        return self.emit(
+            reshaped(atom, rows if static_value(batch) == 1 else (batch, *rows)), "rows"
+        )
 
     def _rows_of_bias(self, bias: Atom) -> Atom:
-        return self.emit(_view(bias, (*_tensor(bias).shape, IntImm(1))), "bias")
-
-
-def _tensor(atom: Atom) -> TensorType:
-    kind = type_of(atom)
-    assert isinstance(kind, TensorType)
-    return kind
-
-
-def _view(atom: Atom, dims: Sequence[Expr]) -> Call:
-    values = tuple(dims)
-    return Call("reshape", (atom, ShapeExpr(values, ShapeType(values))))
+        return self.emit(reshaped(bias, (*tensor_type_of(bias).shape, IntImm(1))), "bias")
 
 
 def _pays(call: Call, lanes: int) -> bool:
@@ -145,7 +135,7 @@ def _pays(call: Call, lanes: int) -> bool:
         return False
     if not is_pointwise(call):
         return False
-    x, w = _tensor(call.args[0]), _tensor(call.args[1])
+    x, w = tensor_type_of(call.args[0]), tensor_type_of(call.args[1])
     pixels = static_value(fold_dim(product(x.shape[2:])))
     outputs, inputs = [static_value(d) for d in w.shape[:2]]
     if not pixels or not outputs or not inputs or x.dtype not in ("float32", "float64"):

@@ -22,10 +22,10 @@ from ...support.passes import Pass
 from ..analysis import bindings
 from ..builder import call_op
 from ..expr import Atom, Binding, Call, Constant, Value, Var, constant
-from ..integer_products import MOST_TERMS, is_integer_conv, tensor
+from ..integer_products import MOST_TERMS, is_integer_conv
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import attr
+from ..op import attr, tensor_type_of
 
 FEWEST_TERMS = 4
 STEPS = 255
@@ -107,7 +107,7 @@ def why_wide(call: Call) -> str:
     x, w = call.args[:2]
     if not isinstance(x, Var) or not isinstance(w, Constant):
         return "its weights are no constants"
-    if any(tensor(a).dtype != "float32" for a in (x, w)):
+    if any(tensor_type_of(a).dtype != "float32" for a in (x, w)):
         return "its operands are not float32"
     if call.op == "conv":
         if attr(call, "channels_last") or attr(call, "out_channels_last"):

@@ -19,12 +19,12 @@ import numpy as np
 from ...support.passes import Pass
 from ..analysis import uses
 from ..builder import call_op
-from ..dim import product, shape_equal, static_shape
-from ..expr import Atom, Binding, Call, Constant, Function, ShapeExpr, Value, Var, constant
+from ..dim import shape_equal, static_shape
+from ..expr import Atom, Binding, Call, Constant, Function, Value, Var, constant
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import attr, type_of
-from ..type import ShapeType, TensorType
+from ..op import attr, reshaped, tensor_type_of, type_of
+from ..type import TensorType
 
 LARGE = 1e30
 """What is filled in for masked scores need not be infinite: added to a score, this is itself."""
@@ -101,7 +101,7 @@ class _Recognizer(ExprMutator):
         softmax = self.made_by(call.args[0] if cast is None else cast.args[0], "softmax")
         if softmax is None:
             return None
-        kind = _tensor(softmax)
+        kind = tensor_type_of(softmax)
         if attr(softmax, "axis") not in (-1, kind.ndim - 1):
             return None
         scores = self.scores(softmax.args[0])
@@ -190,8 +190,7 @@ class _Recognizer(ExprMutator):
         )
         if types[0].ndim == MOST_DIMS:
             return result
-        wanted = _tensor(call).shape
-        return call_op("reshape", self.emit(result), ShapeExpr(wanted, ShapeType(wanted)))
+        return reshaped(self.emit(result), tensor_type_of(call).shape)
 
     def mask(self, scores: _Scores, kind: TensorType, q: TensorType) -> tuple[Atom | None, bool]:
         """The operator's mask, and whether it is causal instead; neither where it does not fit."""
@@ -240,17 +239,16 @@ class _Recognizer(ExprMutator):
 
     def turned(self, atom: Atom) -> Atom:
         """An operand with its last two axes exchanged."""
-        count = _tensor(atom).ndim
+        count = tensor_type_of(atom).ndim
         axes = (*range(count - 2), count - 1, count - 2)
         return self.emit(call_op("permute_dims", atom, axes=axes))
 
     def with_batch(self, atom: Atom) -> Atom:
         """An operand of four dims; three are heads of one batch, two are one head."""
-        kind = _tensor(atom)
+        kind = tensor_type_of(atom)
         if kind.ndim == MOST_DIMS:
             return atom
-        shape = (*[product(())] * (MOST_DIMS - kind.ndim), *kind.shape)
-        return self.emit(call_op("reshape", atom, ShapeExpr(shape, ShapeType(shape))))
+        return self.emit(reshaped(atom, (*[1] * (MOST_DIMS - kind.ndim), *kind.shape)))
 
 
 def _as_product(call: Call) -> Call | None:
@@ -265,11 +263,5 @@ def _as_product(call: Call) -> Call | None:
     return call_op("matmul", *call.args, transpose_b=True)
 
 
-def _tensor(value: Value) -> TensorType:
-    kind = type_of(value)
-    assert isinstance(kind, TensorType)
-    return kind
-
-
 def _same_shape(a: Atom, b: Atom) -> bool:
-    return shape_equal(_tensor(a).shape, _tensor(b).shape)
+    return shape_equal(tensor_type_of(a).shape, tensor_type_of(b).shape)

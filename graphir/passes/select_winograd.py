@@ -21,7 +21,6 @@ from functools import cached_property, partial
 
 from ...support.passes import Pass
 from ...support.target import Target
-from ...tensorir.expr import Expr
 from ...tensorir.operators.winograd import (
     FARTHER,
     KERNEL,
@@ -29,12 +28,12 @@ from ...tensorir.operators.winograd import (
     plan_blocks,
     transform_weight,
 )
-from ..dim import fold_dim, static_shape, static_value
+from ..dim import static_shape, static_value
 from ..expr import Atom, Call, Constant, ShapeExpr, Value, Var
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import attr, type_of
-from ..type import ShapeType, TensorType, Type
+from ..op import attr, reshaped, tensor_type_of, type_of
+from ..type import TensorType, Type
 
 FEWEST_CHANNELS = 32
 """Inputs and outputs of a convolution below which nothing is gained."""
@@ -213,26 +212,24 @@ class _Selector(ExprMutator):
         down, across = steps
         if down == across == 1:
             return x
-        kind = type_of(x)
-        assert isinstance(kind, TensorType)
+        kind = tensor_type_of(x)
         batch, rows, columns, channels = kind.shape
         cut = (batch, rows // down, down, columns // across, across, channels)
         apart = self.emit(
-            Call("permute_dims", (self.emit(_view(x, cut)),), (("axes", (0, 2, 4, 1, 3, 5)),))
+            Call("permute_dims", (self.emit(reshaped(x, cut)),), (("axes", (0, 2, 4, 1, 3, 5)),))
         )
         whole = (batch * (down * across), *cut[1:4:2], channels)
-        return self.emit(_view(apart, whole), "phases")
+        return self.emit(reshaped(apart, whole), "phases")
 
     def together(self, x: Var, steps: Sequence[int]) -> Call:
         """The image of a batch of its phases."""
-        kind = type_of(x)
-        assert isinstance(kind, TensorType)
+        kind = tensor_type_of(x)
         down, across = steps
         batch, rows, columns, channels = kind.shape
         images = batch // (down * across)
-        cut = self.emit(_view(x, (images, down, across, rows, columns, channels)))
+        cut = self.emit(reshaped(x, (images, down, across, rows, columns, channels)))
         joined = self.emit(Call("permute_dims", (cut,), (("axes", (0, 3, 1, 4, 2, 5)),)))
-        return _view(joined, (images, rows * down, columns * across, channels))
+        return reshaped(joined, (images, rows * down, columns * across, channels))
 
     def transformed(self, w: Constant, tile: int) -> Constant:
         key = (w.name, w.bits, tile)
@@ -240,11 +237,6 @@ class _Selector(ExprMutator):
             transform = partial(transform_weight, m=tile)
             self.made[key] = self.derive("winograd", transform, w).with_span(w.span)
         return self.made[key]
-
-
-def _view(atom: Atom, dims: Sequence[Expr | int]) -> Call:
-    values = tuple([fold_dim(d) for d in dims])
-    return Call("reshape", (atom, ShapeExpr(values, ShapeType(values))))
 
 
 def _shape_of(call: Call) -> Shape | None:
@@ -281,8 +273,7 @@ def _shape_of(call: Call) -> Shape | None:
 
 def _axes_of(call: Call) -> list[Axis]:
     """The axes of pixels of a convolution."""
-    kind, padding = type_of(call.args[0]), attr(call, "padding")
-    assert isinstance(kind, TensorType)
+    kind, padding = tensor_type_of(call.args[0]), attr(call, "padding")
     sizes = static_shape(kind.shape[1:])
     assert sizes is not None
     steps = attr(call, "dilation")

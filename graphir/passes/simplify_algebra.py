@@ -17,7 +17,7 @@ from ..builder import call_op
 from ..dim import dim_equal
 from ..expr import Atom, Call, Constant, Value
 from ..module import IRModule
-from ..op import attr, type_of
+from ..op import attr, tensor_type_of, type_of
 from ..patterns.matching import Matched
 from ..patterns.pattern import Pattern, is_const, is_op, wildcard
 from ..patterns.rewriting import Rewriter, rewrite_calls
@@ -174,8 +174,7 @@ def _whole(piece: tuple[Atom, int, int], axis: int) -> Value:
 
 def _bounds(call: Call, axis: int) -> tuple[int, int] | None:
     """The bounds of a slice along one axis, of steps of one and a static size."""
-    kind = type_of(call.args[0])
-    assert isinstance(kind, TensorType)
+    kind = tensor_type_of(call.args[0])
     axes: Sequence[int] = attr(call, "axes")
     size = kind.shape[axis]
     strides = attr(call, "strides")
@@ -214,8 +213,7 @@ def _piece_of_joined(value: Value, matched: Matched) -> Value:
 
 
 def _size(atom: Atom, axis: int) -> int | None:
-    kind = type_of(atom)
-    assert isinstance(kind, TensorType)
+    kind = tensor_type_of(atom)
     size = kind.shape[axis]
     return size.value if isinstance(size, IntImm) else None
 

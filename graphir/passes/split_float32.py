@@ -29,7 +29,7 @@ from ..builder import call_op
 from ..expr import Atom, Call, Constant, Value, constant
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import attr, type_of
+from ..op import attr, tensor_type_of, type_of
 from ..type import TensorType
 from .to_integer_weights import weight_of
 
@@ -125,8 +125,7 @@ class _Splitter(ExprMutator):
 
     def rows(self, x: Atom) -> Atom:
         """The terms of activations, side by side along the last axis."""
-        kind = type_of(x)
-        assert isinstance(kind, TensorType)
+        kind = tensor_type_of(x)
         terms: list[Atom] = []
         rest = x
         for n in range(3):

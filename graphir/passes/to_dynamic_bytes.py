@@ -23,9 +23,10 @@ from ...support.dtype import DType
 from ...support.passes import Pass
 from ..builder import call_op
 from ..expr import Atom, Call, Constant, Value, Var, constant
-from ..integer_products import MOST_TERMS, tensor
+from ..integer_products import MOST_TERMS
 from ..module import IRModule
 from ..mutator import ExprMutator
+from ..op import tensor_type_of
 from ..text.literal import readable
 from .quantize_products import FEWEST_TERMS, MOST, outputs_axis, rounded_weight
 from .to_integer_weights import FLOATS, weight_of
@@ -108,7 +109,7 @@ class _Quantizer(ExprMutator):
         """The bytes of activations, and what one step of each row is."""
         if x not in self.made:
             wide = self._wide(x)
-            axis = tensor(x).ndim - 1
+            axis = tensor_type_of(x).ndim - 1
             most = self._emit("max", self._emit("abs", wide), axis=(axis,), keepdims=True)
             known = self._emit("maximum", most, constant(np.float32(LEAST), "float32"))
             scale = self._emit("divide", known, constant(np.float32(MOST), "float32"))
@@ -118,7 +119,7 @@ class _Quantizer(ExprMutator):
         return self.made[x]
 
     def _wide(self, x: Atom) -> Atom:
-        return x if tensor(x).dtype == FLOAT else self._emit("astype", x, dtype=str(FLOAT))
+        return x if tensor_type_of(x).dtype == FLOAT else self._emit("astype", x, dtype=str(FLOAT))
 
     def _emit(self, op: str, *args: Atom, **attrs: object) -> Var:
         return self.emit(call_op(op, *args, **attrs), "bytes")

@@ -34,10 +34,9 @@ from ...tensorir.operators.winograd import (
 from ..builder import call_op
 from ..dim import static_shape, static_value
 from ..expr import Atom, Call, Constant, Value, Var
-from ..integer_products import tensor
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import attr, type_of
+from ..op import attr, tensor_type_of, type_of
 from ..type import TensorType
 
 PAIR = DType("int16")
@@ -145,9 +144,9 @@ def is_widened(call: Call) -> bool:
     """Whether a product of bytes has rows enough, as far as these are known, and constant
     weights."""
     x, w = call.args
-    if not isinstance(w, Constant) or isinstance(x, Constant) or tensor(w).dtype == PAIR:
+    if not isinstance(w, Constant) or isinstance(x, Constant) or tensor_type_of(w).dtype == PAIR:
         return False
     if len(w.shape) != 2:
         return False
-    rows = [d.value for d in tensor(x).shape[:-1] if isinstance(d, IntImm)]
+    rows = [d.value for d in tensor_type_of(x).shape[:-1] if isinstance(d, IntImm)]
     return math.prod(rows) >= FEWEST_ROWS

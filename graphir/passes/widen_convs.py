@@ -22,9 +22,9 @@ from ...support.dtype import DType
 from ...support.passes import Pass
 from ..builder import call_op
 from ..expr import Atom, Call, Constant, Value
-from ..integer_products import tensor
 from ..module import IRModule
 from ..mutator import ExprMutator
+from ..op import tensor_type_of
 from ..text.literal import readable
 from .to_mixed_precision import why_wide_form
 
@@ -59,8 +59,8 @@ class _Widener(ExprMutator):
         assert isinstance(new, Call)
         if new.op != "conv":
             return new
-        kind = tensor(new.args[0])
-        if kind.dtype not in HALVES or tensor(new.args[1]).dtype != kind.dtype:
+        kind = tensor_type_of(new.args[0])
+        if kind.dtype not in HALVES or tensor_type_of(new.args[1]).dtype != kind.dtype:
             return new
         if self.is_fast(str(kind.dtype)) and not why_wide_form(new):
             return new
@@ -73,7 +73,7 @@ class _Widener(ExprMutator):
         return call_op("astype", self.emit(made, "wide"), dtype=str(kind.dtype))
 
     def wide(self, atom: Atom) -> Atom:
-        kind = tensor(atom).dtype
+        kind = tensor_type_of(atom).dtype
         if kind == FLOAT:
             return atom
         if isinstance(atom, Constant):

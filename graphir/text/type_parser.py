@@ -88,8 +88,7 @@ class TypeParser:
         return literal(node, self.source)
 
     def shape(self, items: Sequence[ast.expr]) -> ShapeExpr:
-        values = tuple([self.dim(i) for i in items])
-        return ShapeExpr(values, ShapeType(values))
+        return ShapeExpr(tuple([self.dim(i) for i in items]))
 
     def dim(self, node: ast.expr) -> Expr:
         try:

@@ -18,11 +18,11 @@ from ...support.dtype import DType
 from ...support.errors import BurnishError
 from ...tensorir.expr import Expr, IntImm
 from ..builder import BlockBuilder
-from ..dim import dim_equal, fold_dim, product, static_value
+from ..dim import dim_equal, product, static_value
 from ..expr import Atom, Call, Constant, ShapeExpr, Tuple, Value, constant
 from ..interpolation import ROUNDINGS, Interpolation, in_float32, interpolate_axis
-from ..op import type_of
-from ..type import ShapeType, TensorType
+from ..op import folded_shape, type_of
+from ..type import TensorType
 
 OPERAND, SHAPE = "operand", "shape"
 
@@ -63,11 +63,6 @@ def _type(name: str, x: Atom) -> TensorType:
     if not isinstance(kind, TensorType):
         raise _error(name, "expected a tensor")
     return kind
-
-
-def _shape(dims: Sequence[Expr]) -> ShapeExpr:
-    values = tuple([fold_dim(d) for d in dims])
-    return ShapeExpr(values, ShapeType(values))
 
 
 def _op(b: BlockBuilder, name: str, *args: Atom, **attrs: Any) -> Atom:
@@ -117,21 +112,21 @@ def full_like(b: BlockBuilder, x: Atom, fill_value: Atom, dtype: str = "void") -
     """A tensor of one value, of the shape (and the dtype) of another one."""
     kind = _type("full_like", x)
     given = str(kind.dtype) if dtype == "void" else dtype
-    return full(b, _shape(kind.shape), fill_value, given)
+    return full(b, folded_shape(kind.shape), fill_value, given)
 
 
 @_written_out(x=OPERAND)
 def zeros_like(b: BlockBuilder, x: Atom, dtype: str = "void") -> Value:
     """Zeros of the shape (and the dtype) of another tensor."""
     kind = _type("zeros_like", x)
-    return zeros(b, _shape(kind.shape), str(kind.dtype) if dtype == "void" else dtype)
+    return zeros(b, folded_shape(kind.shape), str(kind.dtype) if dtype == "void" else dtype)
 
 
 @_written_out(x=OPERAND)
 def ones_like(b: BlockBuilder, x: Atom, dtype: str = "void") -> Value:
     """Ones of the shape (and the dtype) of another tensor."""
     kind = _type("ones_like", x)
-    return ones(b, _shape(kind.shape), str(kind.dtype) if dtype == "void" else dtype)
+    return ones(b, folded_shape(kind.shape), str(kind.dtype) if dtype == "void" else dtype)
 
 
 # -- pieces ----------------------------------------------------------------------------------------
@@ -169,11 +164,13 @@ def tile(b: BlockBuilder, x: Atom, repeats: int | Sequence[int]) -> Value:
     dims: list[Expr] = [IntImm(1)] * max(0, len(counts) - kind.ndim)
     dims += kind.shape
     counts = [1] * (len(dims) - len(counts)) + counts
-    one = _shape([d for size in dims for d in (IntImm(1), size)])
-    many = _shape([d for n, size in zip(counts, dims, strict=True) for d in (IntImm(n), size)])
+    one = folded_shape([d for size in dims for d in (IntImm(1), size)])
+    many = folded_shape(
+        [d for n, size in zip(counts, dims, strict=True) for d in (IntImm(n), size)]
+    )
     spread = _op(b, "broadcast_to", _op(b, "reshape", x, one), many)
     whole = [product([IntImm(n), size]) for n, size in zip(counts, dims, strict=True)]
-    return _last("reshape", spread, _shape(whole))
+    return _last("reshape", spread, folded_shape(whole))
 
 
 # -- normalisations --------------------------------------------------------------------------------
@@ -223,9 +220,9 @@ def group_norm(
     if channels is None or num_groups < 1 or channels % num_groups:
         raise _error("group_norm", f"{channels} channels are not {num_groups} groups")
     inner = product([IntImm(channels // num_groups), *kind.shape[2:]])
-    grouped = _op(b, "reshape", data, _shape([kind.shape[0], IntImm(num_groups), inner]))
+    grouped = _op(b, "reshape", data, folded_shape([kind.shape[0], IntImm(num_groups), inner]))
     normal = _op(b, "layer_norm", grouped, axes=[2], epsilon=epsilon)
-    found = _op(b, "reshape", normal, _shape(kind.shape))
+    found = _op(b, "reshape", normal, folded_shape(kind.shape))
     return _affine(b, found, gamma if scale else None, beta if center else None, 1, kind.ndim)
 
 
@@ -263,7 +260,7 @@ def _along(b: BlockBuilder, x: Atom, axis: int, ndim: int) -> Atom:
     kind = _type("reshape", x)
     dims: list[Expr] = [IntImm(1)] * ndim
     dims[axis] = kind.shape[0]
-    return _op(b, "reshape", x, _shape(dims))
+    return _op(b, "reshape", x, folded_shape(dims))
 
 
 def _affine(
@@ -324,7 +321,7 @@ def _spread(b: BlockBuilder, x: Atom, axis: int, kind: TensorType, name: str) ->
 @_written_out(x=OPERAND)
 def shape_of(b: BlockBuilder, x: Atom) -> Value:
     """The shape of a tensor, which its type has."""
-    return _shape(_type("shape_of", x).shape)
+    return folded_shape(_type("shape_of", x).shape)
 
 
 @_written_out(x=OPERAND)
@@ -335,7 +332,7 @@ def tensor_to_shape(b: BlockBuilder, x: Atom) -> Value:
         raise _error(
             "tensor_to_shape", "shapes are known when a program is parsed: expected R.const"
         )
-    return _shape([IntImm(int(n)) for n in x.values()])
+    return folded_shape([IntImm(int(n)) for n in x.values()])
 
 
 # -- sums of products ------------------------------------------------------------------------------
@@ -394,11 +391,11 @@ def _contracted(
         turned = _op(b, "permute_dims", value, axes=[own.index(letter) for letter in order])
         dims = [sizes[letter] for letter in batch]
         dims += [product([sizes[letter] for letter in g]) for g in groups]
-        return _op(b, "reshape", turned, _shape(dims))
+        return _op(b, "reshape", turned, folded_shape(dims))
 
     made = _op(b, "matmul", matrix(x, a, (rows, inner)), matrix(y, c, (inner, columns)))
     order = batch + rows + columns
-    return _op(b, "reshape", made, _shape([sizes[letter] for letter in order])), order
+    return _op(b, "reshape", made, folded_shape([sizes[letter] for letter in order])), order
 
 
 # -- images ----------------------------------------------------------------------------------------

@@ -186,7 +186,7 @@ def test_sizes_that_make_a_negative_one_are_refused(tmp_path: Path) -> None:
     bb = burnish.BlockBuilder()
     with bb.function("main", [x, y]):
         one = graph.constant(np.float32(1))
-        ones = bb.emit(graph.op("broadcast_to", one, graph.ShapeExpr(size, graph.ShapeType(size))))
+        ones = bb.emit(graph.op("broadcast_to", one, graph.ShapeExpr(size)))
         rows = bb.emit(graph.op("cumsum", ones, axis=0))
         made = bb.emit(graph.op("concat", y, rows, axis=0))
         bb.emit_func_output(bb.emit(graph.op("add", made, x)))

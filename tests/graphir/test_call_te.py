@@ -24,7 +24,7 @@ from burnish.graphir.expr import (
 )
 from burnish.graphir.module import IRModule
 from burnish.graphir.text.printer import format_type
-from burnish.graphir.type import ShapeType, TupleType, tensor_type
+from burnish.graphir.type import TupleType, tensor_type
 from burnish.graphir.verify import verify_module
 from burnish.support.errors import ComputeError
 from burnish.tensorir import expr as tir
@@ -165,7 +165,7 @@ def test_a_shape_is_passed_as_a_list() -> None:
         assert shape == [2, 3]
         return te.compute(shape, lambda i, j: t[i * 3 + j], name="fold")
 
-    module = one_function([x], lambda bb: bb.emit_te(fold, x, ShapeExpr(dims, ShapeType(dims))))
+    module = one_function([x], lambda bb: bb.emit_te(fold, x, ShapeExpr(dims)))
     given = np.arange(6, dtype=np.float32)
     np.testing.assert_array_equal(run(module, given).numpy(), given.reshape(2, 3))
 

@@ -32,7 +32,7 @@ from burnish.graphir.expr import (
     constant,
 )
 from burnish.graphir.module import IRModule
-from burnish.graphir.type import ShapeType, TensorType, TupleType, tensor_type
+from burnish.graphir.type import TensorType, TupleType, tensor_type
 from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.expr import Var as DimVar
 
@@ -313,7 +313,7 @@ class Generator:
             count //= factor
         dims.append(IntImm(count))
         self.rng.shuffle(dims)
-        return self.emit("reshape", x, ShapeExpr(tuple(dims), ShapeType(tuple(dims))), **kept)
+        return self.emit("reshape", x, ShapeExpr(tuple(dims)), **kept)
 
     def concat(self, x: Held, kept: dict[str, Any]) -> Held:
         axis = self.rng.randrange(len(x.shape))

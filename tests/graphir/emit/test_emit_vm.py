@@ -26,7 +26,7 @@ from burnish.graphir.expr import (
 )
 from burnish.graphir.module import IRModule
 from burnish.graphir.passes.legalize import LegalizeOps
-from burnish.graphir.type import ShapeType, TupleType, tensor_type
+from burnish.graphir.type import TupleType, tensor_type
 from burnish.support.errors import CodegenError, ShapeMismatchError
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.expr import Var as DimVar
@@ -286,7 +286,7 @@ def test_shapes_are_passed_as_values() -> None:
     register_func("test.shape", lambda x, s, out: seen.append(s), override=True)
     x = Var("x", ROW)
     bb = BlockBuilder()
-    shape = ShapeExpr((M, M * 4), ShapeType((M, M * 4)))
+    shape = ShapeExpr((M, M * 4))
     with bb.function("main", [x]):
         bb.emit_func_output(bb.emit(CallDPSPacked("test.shape", (x, shape), ROW)))
     VirtualMachine(link(bb.get(), segments=True))["main"](X)
@@ -335,7 +335,7 @@ def test_a_value_returned_twice_is_two_tensors() -> None:
     bb = BlockBuilder()
     with bb.function("main", [x]):
         y = bb.emit(call_op("relu", x))
-        flat = bb.emit(call_op("reshape", y, ShapeExpr((IntImm(12),), ShapeType((IntImm(12),)))))
+        flat = bb.emit(call_op("reshape", y, ShapeExpr((IntImm(12),))))
         bb.emit_func_output([y, y, flat, x, x])
     module = LegalizeOps()(bb.get())
     results = run_both(module, X)
@@ -377,7 +377,7 @@ def test_weights_are_stored_once() -> None:
 def test_a_size_that_is_negative_is_refused_before_anything_is_written() -> None:
     """A concatenation of 4 rows and of m - 4 would write 4 rows into fewer."""
     x, y = Var("x", ROW), Var("y", tensor_type((4, 4)))
-    size = ShapeExpr((M - 4, IntImm(4)), ShapeType((M - 4, IntImm(4))))
+    size = ShapeExpr((M - 4, IntImm(4)))
     bb = BlockBuilder()
     with bb.function("main", [x, y]):
         ones = bb.emit(call_op("broadcast_to", constant(np.float32(1)), size))
