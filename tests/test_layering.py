@@ -74,9 +74,11 @@ ONLY_FROM: dict[str, tuple[str, ...]] = {
         "graphir/",
         "__init__.py",
     ),
+    "tuner.search": ("tuner/search/", "tuner/session.py", "driver/", "faces/"),
 }
-"""What serves older faces and schedules written by hand is no part of the core, and what is known
-of blocks stands below schedules: who may import each of these rooms."""
+"""What serves older faces and schedules written by hand is no part of the core, what is known of
+blocks stands below schedules, and rules, measuring and records below searches: who may import each
+of these rooms."""
 
 VM_FORBIDDEN = (
     "torch",

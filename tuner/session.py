@@ -17,18 +17,18 @@ from pathlib import Path
 from ..support.config import flag
 from ..support.errors import TuningError
 from ..tensorir.schedule import Schedule
+from .candidate import SpaceFunction
 from .cost.cost_model import CostModel, LearnedModel
 from .cost.features import Machine
 from .cost.warm_start import group_name, teach_records
-from .measuring.measurements import Measuring
 from .measuring.pipeline import CANDIDATE_LIMIT, Pools, local_pools
 from .progress import TuningProgress
 from .records.apply import verify_best
 from .records.database import TuningDatabase
 from .records.transfer import transferred
-from .search.candidate import SpaceFunction
 from .search.evolution import EvolutionarySearch
 from .search.final_heat import final_heat
+from .search.measurements import Measuring
 from .search.search import SearchStrategy
 from .search.space import analytic_choices, default_space
 from .search.strategies import make_model, make_strategy, verify_strategy

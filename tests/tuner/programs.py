@@ -15,8 +15,8 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.te import compute as te
 from burnish.tensorir.text.printer import print_func
+from burnish.tuner.candidate import Candidate, SpaceFunction, make_candidate
 from burnish.tuner.records.database import TuningDatabase, TuningRecord
-from burnish.tuner.search.candidate import Candidate, SpaceFunction, make_candidate
 from burnish.tuner.task import TuneTask
 
 HERE = Target("native -threads=1")

@@ -8,7 +8,7 @@ import math
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.te import compute as te
-from burnish.tuner.search.candidate import Candidate
+from burnish.tuner.candidate import Candidate
 from burnish.tuner.search.decisions import draws_of_trace
 
 

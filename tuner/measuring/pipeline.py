@@ -29,7 +29,7 @@ from typing import Any
 from ...support.errors import TuningError, WorkerDied
 from ...support.target import Target
 from ...support.worker_pool import WorkerPool
-from ..search.candidate import Candidate
+from ..candidate import Candidate
 from ..task import Sizes
 from .cpus import plan_cpus
 from .measure import build_candidate, get_ready, measure_candidate, run_candidate, save_reference

@@ -12,7 +12,7 @@ from ...support.errors import InternalError
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule, Trace
 from ...tensorir.text.parser import parse_func
-from ..search.candidate import SpaceFunction
+from ..candidate import SpaceFunction
 from ..task import TuneTask
 from .apply import rename
 from .database import TuningDatabase, TuningRecord

@@ -34,7 +34,7 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ...tensorir.text.printer import print_func
-from ..search.candidate import SpaceFunction
+from ..candidate import SpaceFunction
 from ..tiling.inline import inline_elementwise
 from ..tiling.panels import copy_read
 from ..tiling.register_tile import TileLoops, fill_tile

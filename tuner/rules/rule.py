@@ -28,7 +28,7 @@ from ...support.target import Target
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.schedule.apply_rule import Pick
-from ..search.candidate import SpaceFunction
+from ..candidate import SpaceFunction
 from ..workload import is_empty
 
 Domain = Callable[[Any, Target, Any], Sequence[int]]

@@ -25,10 +25,10 @@ import numpy as np
 from ...support.errors import BurnishError, ScheduleError
 from ...support.target import Target
 from ...tensorir.function import PrimFunc
+from ..candidate import Candidate, SpaceFunction, make_candidate
 from ..cost.cost_model import CostModel
 from ..cost.features import Floats, Machine, features_of_programs
 from ..cost.nest_summary import NestSummary
-from .candidate import Candidate, SpaceFunction, make_candidate
 from .decisions import DecidedSchedule, Draws, draws_of_trace, redraw
 from .mutators import cross, mutable, mutate
 from .search import SearchStrategy

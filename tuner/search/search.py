@@ -17,17 +17,8 @@ from collections.abc import Collection, Sequence
 from ...support.errors import ScheduleError, TuningError
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule, Trace
-from .candidate import Candidate, SpaceFunction, make_candidate
+from ..candidate import Candidate, SpaceFunction, make_candidate
 from .decisions import DecidedSchedule
-
-__all__ = [
-    "Candidate",
-    "RandomSearch",
-    "ReplayTraceSearch",
-    "SearchStrategy",
-    "SpaceFunction",
-    "make_candidate",
-]
 
 
 class SearchStrategy(ABC):

@@ -25,9 +25,9 @@ import numpy as np
 from ...support.errors import ScheduleError
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
+from ..candidate import Candidate, SpaceFunction, make_candidate
 from ..cost.features import FEATURE_NAMES, Floats, Machine, features_of_groups, features_of_programs
 from ..cost.nest_summary import NestSummary, summarize_at
-from .candidate import Candidate, SpaceFunction, make_candidate
 from .decisions import CATEGORY, DecidedSchedule, Draw, DrawKey, Draws, redraw
 
 FEWEST_POINTS, MOST_POINTS = 8, 40

@@ -6,8 +6,8 @@ from ...support.target import Target
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ..analytic import apply_rules
+from ..candidate import SpaceFunction
 from ..rules.registry import RULES
-from .candidate import SpaceFunction
 
 
 def _space_function(target: Target, *, sampled: bool) -> SpaceFunction:

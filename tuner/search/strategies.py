@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from ...support.errors import TuningError, nearest
 from ...support.target import Target
 from ...tensorir.function import PrimFunc
+from ..candidate import SpaceFunction
 from ..cost.analytic_model import AnalyticModel
 from ..cost.cost_model import CostModel, LearnedModel, RandomModel, default_model
-from .candidate import SpaceFunction
 from .evolution import EvolutionarySearch
 from .search import RandomSearch, ReplayTraceSearch, SearchStrategy
 

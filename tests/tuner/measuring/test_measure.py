@@ -17,6 +17,7 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.programs import matmul, tiled, unbuildable, wrong
+from burnish.tuner.candidate import SpaceFunction, make_candidate
 from burnish.tuner.measuring import measure
 from burnish.tuner.measuring.measure import (
     batches_for,
@@ -26,7 +27,6 @@ from burnish.tuner.measuring.measure import (
     time_kernel,
 )
 from burnish.tuner.measuring.reference import Reference
-from burnish.tuner.search.search import SpaceFunction, make_candidate
 from burnish.vm.tensor import Tensor
 
 HERE = "native -threads=1"

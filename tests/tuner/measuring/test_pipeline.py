@@ -16,10 +16,10 @@ from burnish.support.worker_pool import WorkerPool
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.programs import InlineExecutor, is_gone, matmul, tiled
+from burnish.tuner.candidate import Candidate, make_candidate
 from burnish.tuner.measuring import pipeline
 from burnish.tuner.measuring.cpus import CpuPlan
 from burnish.tuner.measuring.pipeline import Pipeline, Pools, local_pools
-from burnish.tuner.search.candidate import Candidate, make_candidate
 
 
 class ByHand(Executor):

@@ -10,9 +10,9 @@ from burnish.support.errors import InternalError
 from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.tuner.programs import InlineExecutor, matmul, tiled
+from burnish.tuner.candidate import make_candidate
 from burnish.tuner.records.database import TuningDatabase
 from burnish.tuner.records.transfer import transferred
-from burnish.tuner.search.candidate import make_candidate
 from burnish.tuner.session import tune_task
 from burnish.tuner.task import TuneTask
 

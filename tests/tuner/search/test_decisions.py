@@ -15,9 +15,9 @@ from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import matmul, tiled
 from burnish.tests.tuner.spaces import doubled, four_levels, steered
+from burnish.tuner.candidate import make_candidate
 from burnish.tuner.rules.registry import RULES
 from burnish.tuner.rules.trial import attempt
-from burnish.tuner.search.candidate import make_candidate
 from burnish.tuner.search.decisions import DecidedSchedule, Draws, draws_of_trace, redraw_tile
 
 

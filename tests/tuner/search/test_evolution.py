@@ -16,8 +16,8 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.tuner.programs import matmul, tiled
 from burnish.tests.tuner.spaces import doubled, four_levels, known_cost, steered
+from burnish.tuner.candidate import Candidate, SpaceFunction, make_candidate
 from burnish.tuner.cost.cost_model import LearnedModel, RandomModel
-from burnish.tuner.search.candidate import Candidate, SpaceFunction, make_candidate
 from burnish.tuner.search.evolution import EvolutionarySearch, EvolutionOptions
 from burnish.tuner.search.search import RandomSearch, SearchStrategy
 from burnish.tuner.search.space import analytic_choices, default_space

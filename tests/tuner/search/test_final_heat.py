@@ -14,10 +14,10 @@ from burnish.support.errors import BuildError, WorkerDied
 from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import matmul, record, tiled
+from burnish.tuner.candidate import make_candidate
 from burnish.tuner.measuring.measure import replay
 from burnish.tuner.measuring.pipeline import Pools, local_pools
 from burnish.tuner.records.database import TuningDatabase, TuningRecord
-from burnish.tuner.search.candidate import make_candidate
 from burnish.tuner.search.final_heat import MOST, final_heat
 from burnish.tuner.search.space import analytic_choices
 from burnish.tuner.session import tune_task

@@ -11,7 +11,8 @@ from burnish.support.errors import TuningError
 from burnish.support.structural import structural_hash
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.tuner.programs import matmul, tiled
-from burnish.tuner.search.search import RandomSearch, ReplayTraceSearch, make_candidate
+from burnish.tuner.candidate import make_candidate
+from burnish.tuner.search.search import RandomSearch, ReplayTraceSearch
 
 
 def search(seed: int = 0, seen: set[str] | None = None, **options: object) -> RandomSearch:

@@ -11,9 +11,9 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import matmul, tiled
 from burnish.tests.tuner.spaces import doubled, four_levels, steered
+from burnish.tuner.candidate import SpaceFunction
 from burnish.tuner.cost.features import Floats, Machine, features_of
 from burnish.tuner.cost.nest_summary import summarize
-from burnish.tuner.search.candidate import SpaceFunction
 from burnish.tuner.search.decisions import redraw
 from burnish.tuner.search.sketch import MOST_POINTS, Individual, Replayer, Sketch
 

@@ -26,13 +26,13 @@ from typing import Any
 
 from ...support.errors import BuildError, MeasureTimeout, TuningError
 from ...tensorir.text.printer import print_func
+from ..candidate import Candidate
+from ..measuring.cpus import stay_on
+from ..measuring.pipeline import Pipeline, Pools
 from ..progress import TuningProgress
 from ..records.database import TuningDatabase, TuningRecord
-from ..search.candidate import Candidate
-from ..search.search import SearchStrategy
 from ..task import TuneTask
-from .cpus import stay_on
-from .pipeline import Pipeline, Pools
+from .search import SearchStrategy
 
 Answer = tuple[str, float | None]
 """A candidate's hash and its best seconds, None where it failed."""

@@ -15,8 +15,8 @@ from burnish.support.target import Target
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import InlineExecutor, matmul, tiled
 from burnish.tuner import session
+from burnish.tuner.candidate import Candidate
 from burnish.tuner.records.database import TuningDatabase
-from burnish.tuner.search.candidate import Candidate
 from burnish.tuner.search.evolution import EvolutionarySearch
 from burnish.tuner.search.search import RandomSearch
 from burnish.tuner.session import TuningProgress, tune_task

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...support.structural import structural_hash
-from ...tensorir.function import PrimFunc
-from ...tensorir.schedule import Schedule
+from ..support.structural import structural_hash
+from ..tensorir.function import PrimFunc
+from ..tensorir.schedule import Schedule
 
 SpaceFunction = Callable[[Schedule], object]
 """Transforms a Schedule in place by primitives and samplings; what it returns does not matter."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from burnish.support.structural import structural_hash
 from burnish.tensorir.schedule import Schedule, Trace
 from burnish.tests.tuner.programs import matmul, tiled
-from burnish.tuner.search.candidate import make_candidate
+from burnish.tuner.candidate import make_candidate
 
 
 def test_a_candidate_replays() -> None:
