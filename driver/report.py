@@ -88,7 +88,11 @@ class CompileReport:
         """Add how a kernel got its schedule, with a note where that seems far from the machine."""
         self.schedules[schedule.kernel] = schedule
         if schedule.rule is None:
-            self.notes.append(f"the kernel {schedule.kernel!r} has no schedule: no rule fits it.")
+            why = "; ".join([f"{rule}: {reason}" for rule, reason in schedule.refusals])
+            self.notes.append(
+                f"the kernel {schedule.kernel!r} has no schedule: no rule fits it"
+                f"{f' ({why})' if why else ''}."
+            )
         elif schedule.slowdown is not None and schedule.slowdown > FAR_OFF:
             self.notes.append(
                 f"the kernel {schedule.kernel!r} may be slow: its schedule, of the rule "

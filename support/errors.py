@@ -276,7 +276,14 @@ class ScheduleValueError(ScheduleError, ValueError):
 
 
 class RuleMismatchError(ScheduleError):
-    """A rule for functions of another kind."""
+    """A rule for functions of another kind: those with ``wanted``, where this one has ``parts``."""
+
+    def __init__(self, rule: str, wanted: str, parts: str) -> None:
+        self.rule, self.wanted, self.parts = rule, wanted, parts
+        super().__init__(
+            rule,
+            f"The rule is for functions with {wanted}; this one is of another kind, with {parts}.",
+        )
 
 
 class DecisionError(ScheduleValueError):

@@ -38,13 +38,15 @@ def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str 
         write_down(KernelSchedule(func.name, "empty"))
         return None
     refusals: list[tuple[str, str]] = []
+    parts = ""
     best: tuple[float, str, Schedule, Reasons] | None = None
     for rule in RULES:
         trial = sch.copy()
         try:
             with steps_given_up() as steps:
                 trial.apply_rule(rule.name, target, None if sampled else {})
-        except RuleMismatchError:
+        except RuleMismatchError as mismatch:
+            parts = mismatch.parts
             continue
         except ScheduleError as refusal:
             refusals.append((rule.name, reason_of(refusal)))
@@ -61,7 +63,8 @@ def apply_rules(sch: Schedule, target: Target, *, sampled: bool = False) -> str 
         if slower <= FAR_OFF:
             break
     if best is None:
-        write_down(KernelSchedule(func.name, None, tuple(refusals)))
+        others = f"for functions of other kinds than one with {parts}"
+        write_down(KernelSchedule(func.name, None, (*refusals, ("all others", others))))
         return None
     slower, name, trial, given_up = best
     sch.become(trial)

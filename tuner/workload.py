@@ -51,6 +51,11 @@ def is_spatial(block: Block) -> bool:
     return all(v.kind == "spatial" for v in block.iter_vars)
 
 
+def axis_kinds(block: Block) -> str:
+    """The kinds of the axes in their order: SSR for rows and columns of a product."""
+    return "".join([v.kind[0].upper() for v in block.iter_vars])
+
+
 def is_empty(func: PrimFunc) -> bool:
     """Whether some block has an axis without iterations: there is nothing to schedule."""
     return any(

@@ -89,13 +89,16 @@ def test_schedules() -> None:
     report.add_schedule(KernelSchedule("f", "matmul", (), 1.5))
     report.add_schedule(KernelSchedule("g", "reduction", (("matmul", "parallel: No."),), 80.4))
     report.add_schedule(KernelSchedule("h", None))
+    report.add_schedule(KernelSchedule("i", None, (("all others", "for others than blocks"),)))
     lines = str(report).splitlines()
-    assert lines[2:4] == [
-        "  rules: matmul (f), reduction (g), none (h)",
+    assert lines[2:5] == [
+        "  rules: matmul (f), reduction (g), none (h, i)",
         "    g: reduction; matmul refused (parallel: No.)",
+        "    i: no rule; all others refused (for others than blocks)",
     ]
     assert report.notes == [
         "the kernel 'g' may be slow: its schedule, of the rule 'reduction', is estimated to take "
         "80 times what its arithmetic and its bytes need; model.tune searches for a better one.",
         "the kernel 'h' has no schedule: no rule fits it.",
+        "the kernel 'i' has no schedule: no rule fits it (all others: for others than blocks).",
     ]

@@ -53,6 +53,10 @@ def test_no_rule(monkeypatch: pytest.MonkeyPatch) -> None:
         schedule_analytically(CORPUS["chain"](), native_target())
     assert log[0].rule is None
     assert str(log[0]).startswith("main: no rule; elementwise refused")
+    assert str(log[0]).endswith(
+        "; all others refused (for functions of other kinds than one with the blocks "
+        "'B' (axes SS), 'C' (axes SS), 'D' (axes SS))"
+    )
 
 
 def test_searches_estimate_nothing() -> None:

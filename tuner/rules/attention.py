@@ -55,6 +55,7 @@ from ..tiling.tiles import (
     steps_unrolled,
 )
 from ..workload import (
+    axis_kinds,
     block_named,
     blocks_in_order,
     is_reduction,
@@ -117,7 +118,7 @@ def match_attention(func: PrimFunc) -> Attention | None:
 
 
 def _has_axes(block: Block, *kinds: str) -> bool:
-    return "".join(["S" if v.kind == "spatial" else "R" for v in block.iter_vars]) in kinds
+    return axis_kinds(block) in kinds
 
 
 def _reads(block: Block, producer: Block) -> bool:
@@ -217,9 +218,8 @@ class AttentionDecisions(Decisions):
 
 
 class AttentionRule(Rule[AttentionRoles, AttentionDecisions]):
-    """Functions with two products and a softmax between them."""
-
     name = "attention"
+    kind = "two products and a softmax between them"
     decisions = AttentionDecisions
 
     def match(self, func: PrimFunc, target: Target) -> AttentionRoles | None:

@@ -27,9 +27,8 @@ from .matmul import Product, match
 
 
 class BFloat16Rule(Int8Rule):
-    """Products of pairs of bfloat16."""
-
     name = "bfloat16"
+    kind = "a product of pairs of bfloat16, on a CPU that multiplies them fast"
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:
         if not target.instructions.has_fast_pairs:

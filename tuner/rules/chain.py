@@ -23,9 +23,8 @@ from .rule import Decide, NoDecisions, Rule
 
 
 class ChainRule(Rule[tuple[Matmul, ...], NoDecisions]):
-    """Functions with several products."""
-
     name = "chain"
+    kind = "several matrix products"
     decisions = NoDecisions
 
     def match(self, func: PrimFunc, target: Target) -> tuple[Matmul, ...] | None:

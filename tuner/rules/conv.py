@@ -249,9 +249,8 @@ class ConvDecisions(Decisions):
 
 
 class ConvRule(Rule[ConvRoles, ConvDecisions]):
-    """Functions with one convolution."""
-
     name = "conv"
+    kind = "one convolution"
     decisions = ConvDecisions
 
     def match(self, func: PrimFunc, target: Target) -> ConvRoles | None:

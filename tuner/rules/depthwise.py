@@ -105,9 +105,8 @@ class WindowDecisions(Decisions):
 
 
 class WindowRule(Rule[WindowRoles, WindowDecisions]):
-    """Functions with one window over pixels, each channel by itself."""
-
     name = "window"
+    kind = "one window over pixels, each channel by itself"
     decisions = WindowDecisions
 
     def match(self, func: PrimFunc, target: Target) -> WindowRoles | None:

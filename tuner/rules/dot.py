@@ -76,9 +76,8 @@ class DotDecisions(Decisions):
 
 
 class DotRule(Rule[Product, DotDecisions]):
-    """Products of few rows, whose weight has its layout."""
-
     name = "dot"
+    kind = "a product of few rows, whose weight has its layout"
     decisions = DotDecisions
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:

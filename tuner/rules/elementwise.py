@@ -110,10 +110,8 @@ def _parts_of(lanes: int) -> tuple[int, ...]:
 
 
 class ElementwiseRule(Rule[tuple[Block, ...], NoDecisions]):
-    """Functions without reductions: what can be is inlined, then every spatial block is
-    vectorised."""
-
     name = "elementwise"
+    kind = "blocks of spatial axes alone"
     decisions = NoDecisions
 
     def match(self, func: PrimFunc, target: Target) -> tuple[Block, ...] | None:

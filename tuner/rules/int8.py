@@ -170,9 +170,8 @@ class Int8Decisions(Decisions):
 
 
 class Int8Rule(Rule[Product, Int8Decisions]):
-    """Products of bytes."""
-
     name = "int8"
+    kind = "a product of bytes, or of int16"
     decisions = Int8Decisions
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:

@@ -244,9 +244,8 @@ class ProductDecisions(Decisions):
 
 
 class MatmulRule(Rule[Product, ProductDecisions]):
-    """Functions with one matrix product."""
-
     name = "matmul"
+    kind = "one matrix product"
     decisions = ProductDecisions
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:

@@ -112,10 +112,8 @@ have together where nobody searches."""
 
 
 class ProductsRule(Rule[ProductsRoles, ProductsDecisions]):
-    """Functions with products, of which the tiles are as large as the registers allow, or free: the
-    rule's design space beside its own decisions."""
-
     name = "products"
+    kind = "static products of rows and columns, which tiles of registers fit"
     decisions = ProductsDecisions
 
     def match(self, func: PrimFunc, target: Target) -> ProductsRoles | None:

@@ -106,9 +106,8 @@ class StepDecisions(Decisions):
 
 
 class RecurrentRule(Rule[Steps, StepDecisions]):
-    """Functions of the operator ``recurrent``."""
-
     name = "recurrent"
+    kind = "the steps of a recurrent layer"
     decisions = StepDecisions
 
     def match(self, func: PrimFunc, target: Target) -> Steps | None:

@@ -84,9 +84,8 @@ def _best_vectors(nests: list[Nest], target: Target) -> int:
 
 
 class ReductionRule(Rule[tuple[Block, ...], NoDecisions]):
-    """Functions with reductions, of any kind."""
-
     name = "reduction"
+    kind = "a reduction, of any kind"
     decisions = NoDecisions
 
     def match(self, func: PrimFunc, target: Target) -> tuple[Block, ...] | None:

@@ -125,9 +125,8 @@ class RowWindowDecisions(Decisions):
 
 
 class RowWindowRule(Rule[RowWindowRoles, RowWindowDecisions]):
-    """Functions with one window over rows that are worth vectors."""
-
     name = "row_window"
+    kind = "one window over rows that are worth vectors"
     decisions = RowWindowDecisions
 
     def match(self, func: PrimFunc, target: Target) -> RowWindowRoles | None:

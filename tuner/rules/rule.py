@@ -29,12 +29,16 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.schedule.apply_rule import Pick
 from ..candidate import SpaceFunction
-from ..workload import is_empty
+from ..workload import axis_kinds, blocks_in_order, is_empty
 
 Domain = Callable[[Any, Target, Any], Sequence[int]]
 """Of roles, target, and the fields before (by name): the values a field may have, in order."""
 Suggestion = Callable[[Any, Target, Any], int]
 """The value that the analytic model takes, a member of the domain."""
+
+
+MOST_SHOWN = 4
+"""Blocks of a function that an error names."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,11 @@ def _later(declared: _Choice, roles: Any, decide: Decide, before: Any) -> Callab
 
 
 class Rule(ABC, Generic[R, D]):
-    """A family of schedules. ``name`` is what traces and reports call it."""
+    """A family of schedules. ``name`` is what traces and reports call it, ``kind`` what the
+    functions have that it is for: "one matrix product"."""
 
     name: ClassVar[str]
+    kind: ClassVar[str]
     decisions: type[D]
 
     @abstractmethod
@@ -127,6 +133,15 @@ class Rule(ABC, Generic[R, D]):
     def _roles(self, sch: Schedule, target: Target) -> R:
         roles = None if is_empty(sch.func) else self.match(sch.func, target)
         if roles is None:
-            # Without the program: most rules are for other functions, and printing one takes time.
-            raise RuleMismatchError(self.name, "The function is of another kind.")
+            raise RuleMismatchError(self.name, self.kind, _described(sch.func))
         return roles
+
+
+def _described(func: PrimFunc) -> str:
+    """What a rule found, without the program: most rules are for other functions, and printing one
+    takes time."""
+    blocks = blocks_in_order(func)
+    shown = [f"{b.name!r} (axes {axis_kinds(b) or 'none'})" for b in blocks[:MOST_SHOWN]]
+    more = f" and {len(blocks) - MOST_SHOWN} more" if len(blocks) > MOST_SHOWN else ""
+    empty = ", of an axis without iterations" if is_empty(func) else ""
+    return f"the blocks {', '.join(shown)}{more}{empty}"

@@ -42,7 +42,7 @@ from ..tiling.register_tile import RegisterTile, TileLoops, fill_tile, parts_of_
 from ..tiling.sharing import points_of, share_tiles
 from ..tiling.tile_model import SYMBOLIC_TILES
 from ..tiling.tiles import outlets, partition_together
-from ..workload import block_named, blocks_in_order, is_reduction, static_extent
+from ..workload import axis_kinds, block_named, blocks_in_order, is_reduction, static_extent
 from .reduction import schedule_rest
 from .rule import Decide, Decisions, Rule, choice
 
@@ -128,14 +128,13 @@ class ScaledDecisions(Decisions):
 
 
 class ScaledRule(Rule[Scaled, ScaledDecisions]):
-    """Linear layers of integer weights."""
-
     name = "scaled"
+    kind = "a linear layer of integer weights"
     decisions = ScaledDecisions
 
     def match(self, func: PrimFunc, target: Target) -> Scaled | None:
         sums = [b for b in blocks_in_order(func) if is_reduction(b)]
-        if len(sums) != 2 or _kinds(sums[0]) != "SSSRR" or _kinds(sums[1]) != "SSR":
+        if len(sums) != 2 or axis_kinds(sums[0]) != "SSSRR" or axis_kinds(sums[1]) != "SSR":
             return None
         terms, total = sums
         made = terms.writes[0].buffer
@@ -191,10 +190,6 @@ class ScaledRule(Rule[Scaled, ScaledDecisions]):
                 _tile_part(sch, names, rows)
                 share_tiles(sch, target, sch.get_loops(names[-1])[:2], points)
         schedule_rest(sch, target, decide)
-
-
-def _kinds(block: Block) -> str:
-    return "".join([v.kind[0].upper() for v in block.iter_vars])
 
 
 def _is_at(load: BufferLoad, *indices: Var) -> bool:

@@ -88,9 +88,8 @@ class TilesDecisions(Decisions):
 
 
 class TilesRule(Rule[Product, TilesDecisions]):
-    """Products in tile registers."""
-
     name = "tiles"
+    kind = "a product in tile registers, on a CPU that has some"
     decisions = TilesDecisions
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:

@@ -270,9 +270,8 @@ class WinogradDecisions(Decisions):
 
 
 class WinogradRule(Rule[WinogradRoles, WinogradDecisions]):
-    """Functions with one convolution by Winograd's algorithm."""
-
     name = "winograd"
+    kind = "one convolution by Winograd's algorithm"
     decisions = WinogradDecisions
 
     def match(self, func: PrimFunc, target: Target) -> WinogradRoles | None:

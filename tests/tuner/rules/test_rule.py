@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, dataclass
+from functools import partial
+from typing import Any
 
 import pytest
 
 from burnish.support.errors import DecisionError, RuleMismatchError
 from burnish.support.target import Target
+from burnish.tensorir.expr import Expr, Var
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tensorir.schedule.apply_rule import Picked
+from burnish.tensorir.te.compute import compute, placeholder
+from burnish.tensorir.te.create_prim_func import create_prim_func
+from burnish.tensorir.te.tensor import Tensor
 from burnish.tests.strategies.schedules import CORPUS
 from burnish.tests.tuner.rules.checking import HASWELL
+from burnish.tuner.rules.matmul import MatmulRule
+from burnish.tuner.rules.registry import RULES
 from burnish.tuner.rules.rule import Decide, Decisions, Rule, choice, suggested
 
 
@@ -27,6 +35,7 @@ class Tile(Decisions):
 
 class TileRule(Rule[int, Tile]):
     name = "tile"
+    kind = "two buffers"
     decisions = Tile
 
     def match(self, func: PrimFunc, target: Target) -> int | None:
@@ -73,5 +82,38 @@ def test_a_run_matches_decides_and_applies() -> None:
 
 
 def test_functions_of_another_kind() -> None:
-    with pytest.raises(RuleMismatchError, match="another kind"):
+    with pytest.raises(RuleMismatchError) as raised:
         TileRule().run(Schedule(CORPUS["matmul"](), seed=0), HASWELL, suggested)
+    assert raised.value.message == (
+        "tile: The rule is for functions with two buffers; this one is of another kind, with the "
+        "blocks 'C' (axes SSR)."
+    )
+
+
+def test_of_many_blocks_a_few_are_named() -> None:
+    sch = Schedule(create_prim_func(_long(6)), seed=0)
+    with pytest.raises(RuleMismatchError) as raised:
+        MatmulRule().run(sch, HASWELL, suggested)
+    assert raised.value.parts == (
+        "the blocks 'T_0' (axes S), 'T_1' (axes S), 'T_2' (axes S), 'T_3' (axes S) and 2 more"
+    )
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_every_rule_says_what_it_is_for(rule: Rule[Any, Any]) -> None:
+    empty = Schedule(create_prim_func(_long(1, extent=0)), seed=0)
+    with pytest.raises(RuleMismatchError) as raised:
+        rule.run(empty, HASWELL, suggested)
+    assert raised.value.wanted == rule.kind
+    assert "the blocks 'T_0' (axes S), of an axis without iterations" in raised.value.message
+
+
+def _doubled(x: Tensor, i: Var) -> Expr:
+    return x[i] * 2
+
+
+def _long(count: int, extent: int = 8) -> list[Tensor]:
+    tensors = [placeholder((extent,), name="x")]
+    for n in range(count):
+        tensors.append(compute((extent,), partial(_doubled, tensors[-1]), name=f"T_{n}"))
+    return [tensors[0], tensors[-1]]
