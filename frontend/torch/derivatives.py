@@ -13,7 +13,6 @@ Whether a module takes derivatives is seen in a call on the examples.
 from __future__ import annotations
 
 import contextlib
-import copy
 import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -35,6 +34,7 @@ from torch.utils import _pytree as pytree
 
 from ...support.errors import FrontendError
 from .dynamic_shapes import ExportPlan
+from .eager_call import copied, unchanged
 from .known_types import replaced_forward
 
 _TAKES = (
@@ -161,32 +161,18 @@ def takes_derivatives(module: torch.nn.Module, plan: ExportPlan) -> bool:
         return noted
 
     held = [(place, name, getattr(place, name)) for place, name in _TAKES]
+    args, kwargs = copied((plan.args, plan.kwargs))
     try:
-        own, args, kwargs = copy.deepcopy((module, plan.args, plan.kwargs))
         for place, name, function in held:
             setattr(place, name, noting(name, function))
-        with torch.enable_grad():
-            own(*args, **kwargs)
-    except Exception:  # whatever the model's own code raises, or what cannot be copied
+        with unchanged(module), torch.enable_grad():
+            module(*args, **kwargs)
+    except Exception:  # whatever the model's own code raises
         return bool(seen)
     finally:
         for place, name, function in held:
             setattr(place, name, function)
     return bool(seen)
-
-
-@contextlib.contextmanager
-def own_gradients(module: torch.nn.Module) -> Iterator[None]:
-    """Weights have no gradients, and afterwards those that they had before, whatever
-    ``backward()`` adds to them."""
-    kept = [(x, x.grad) for x in module.parameters()]
-    try:
-        for x, _ in kept:
-            x.grad = None
-        yield
-    finally:
-        for x, grad in kept:
-            x.grad = grad
 
 
 @contextlib.contextmanager
@@ -269,4 +255,4 @@ def _fake_input(fake: FakeTensorMode, x: torch.Tensor, named: set[int]) -> torch
     return fake.from_tensor(x, symbolic_context=context)
 
 
-__all__ = ["may_be_lost", "own_gradients", "takes_derivatives", "traced_below_autograd"]
+__all__ = ["may_be_lost", "takes_derivatives", "traced_below_autograd"]

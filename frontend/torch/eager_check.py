@@ -11,8 +11,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ...support.errors import FrontendError
-from .derivatives import own_gradients
-from .export import error_text, unchanged
+from .eager_call import copied, eager_call, unchanged
+from .export import error_text
 
 _CASTS = {
     torch.float64: "double()",
@@ -25,22 +25,13 @@ _CASTS = {
 def check_eager(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Call a module in eager PyTorch, which leaves it, the inputs and the random numbers as they
     were. Raises FrontendError where the call fails."""
-    given, named = pytree.tree_map_only(
-        torch.Tensor, lambda t: t.detach().clone(), (tuple(args), dict(kwargs))
-    )
-    with (
-        warnings.catch_warnings(action="ignore"),
-        torch.random.fork_rng(devices=[]),
-        unchanged(module),
-        own_gradients(module),
-    ):
-        for mode in (torch.no_grad, torch.enable_grad):  # some take derivatives
-            try:
-                with mode():
-                    module(*given, **named)
-                return
-            except Exception as error:  # whatever the model's own code raises
-                failure = error
+    given, named = copied((tuple(args), dict(kwargs)))
+    with warnings.catch_warnings(action="ignore"), unchanged(module):
+        try:
+            eager_call(module, given, named)
+            return
+        except Exception as error:  # whatever the model's own code raises
+            failure = error
     inputs = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
     shown = ", ".join([f"{str(x.dtype)[6:]}{list(x.shape)}" for x in inputs])
     raise FrontendError(

@@ -31,11 +31,11 @@ from ...support.errors import BurnishError, FrontendError
 from .convert_recurrent import WholeLayers, has_layers
 from .derivatives import (
     may_be_lost,
-    own_gradients,
     takes_derivatives,
     traced_below_autograd,
 )
 from .dynamic_shapes import ExportPlan, plan_export
+from .eager_call import eager_call, own_gradients, unchanged
 from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
@@ -458,8 +458,9 @@ def _agrees_at_size(
             leaves[i] = torch.rand(shape, generator=generator).to(example.dtype)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
     with quiet_torch(), torch.no_grad(), unchanged(module):
-        expected = _called(module, args, kwargs)
-        if expected is None:
+        try:
+            expected = pytree.tree_leaves(eager_call(module, args, kwargs))
+        except Exception:  # whatever the model's own code raises
             return False
         try:
             found = run_program(program, leaves)
@@ -474,36 +475,11 @@ def _agrees_at_size(
     return True
 
 
-def _called(module: torch.nn.Module, args: Any, kwargs: Any) -> list[Any] | None:
-    """The leaves of what a module gives, if it has to with gradients; None where it fails."""
-    for mode in (torch.no_grad, torch.enable_grad):
-        with mode(), own_gradients(module), contextlib.suppress(Exception):
-            return pytree.tree_leaves(module(*args, **kwargs))
-    return None
-
-
 def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """The elements of ``x`` as often as a tensor of this shape takes, axis by axis."""
     for axis, size in enumerate(shape):
         x = x.index_select(axis, torch.arange(size) % x.shape[axis])
     return x
-
-
-@contextlib.contextmanager
-def unchanged(module: torch.nn.Module) -> Iterator[None]:
-    """Buffers are the same tensors with their values again afterwards, whatever calls do with
-    them."""
-    held = [(m._buffers, dict(m._buffers)) for m in module.modules()]
-    kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
-    try:
-        yield
-    finally:
-        for place, buffers in held:
-            place.clear()
-            place.update(buffers)
-        for buffer, values in kept:
-            if not torch.equal(buffer, values):
-                buffer.copy_(values)
 
 
 def _agree(a: Any, b: Any) -> bool:
@@ -545,5 +521,4 @@ __all__ = [
     "program_inputs",
     "quiet_torch",
     "run_program",
-    "unchanged",
 ]

@@ -1,0 +1,83 @@
+"""A call in eager leaves everything as it was, and takes no copy of the weights."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from burnish.frontend.torch.derivatives import takes_derivatives
+from burnish.frontend.torch.dynamic_shapes import plan_export
+from burnish.frontend.torch.eager_call import copied, eager_call, unchanged
+
+
+class Energy(nn.Module):
+    """Writes what a module can write, and needs gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Linear(4, 1)
+        self.register_buffer("calls", torch.zeros(()))
+        self.table: Any = None
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        raise AssertionError("the weights are copied")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        self.table = torch.rand(3)
+        self.net.last = x
+        energy = self.net(x.requires_grad_()).sum()
+        energy.backward(retain_graph=True)
+        (found,) = torch.autograd.grad(energy, x)
+        return found
+
+
+def test_a_module_that_takes_derivatives_is_called_with_gradients() -> None:
+    module = Energy()
+    torch.testing.assert_close(
+        eager_call(module, (torch.rand(2, 4),), {}), module.net.weight.expand(2, 4)
+    )
+
+
+def test_what_the_second_call_raises_is_raised() -> None:
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        eager_call(nn.Linear(4, 1), (torch.rand(2, 3),), {})
+
+
+def test_nothing_is_changed() -> None:
+    module = Energy()
+    module.net.weight.grad = given = torch.ones(1, 4)
+    calls, attributes, state = module.calls, dict(vars(module.net)), torch.get_rng_state()
+    with unchanged(module):
+        eager_call(module, (torch.rand(2, 4),), {})
+        assert module.table is not None
+        assert module.net.weight.grad is not None
+        assert module.calls == 2
+    assert module.table is None
+    assert vars(module.net) == attributes
+    assert module.net.weight.grad is given
+    assert torch.equal(given, torch.ones(1, 4))
+    assert module.net.bias.grad is None
+    assert module.calls is calls
+    assert calls == 0
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_derivatives_are_found_without_a_copy_of_the_module() -> None:
+    module, x = Energy().eval(), torch.rand(2, 4)
+    assert takes_derivatives(module, plan_export(module, (x,)))
+    assert not x.requires_grad
+    assert module.calls == 0
+    assert module.table is None
+
+
+def test_inputs_are_copied_as_far_as_they_can_be() -> None:
+    lock, x = threading.Lock(), torch.rand(2, requires_grad=True)
+    tensors, options = copied(((x, x * 2), {"lock": lock, "sizes": {3, 4}}))
+    assert [t.requires_grad for t in tensors] == [True, True]
+    assert all(t.is_leaf and t.data_ptr() != x.data_ptr() for t in tensors)
+    assert options == {"lock": lock, "sizes": {3, 4}}
