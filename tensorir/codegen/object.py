@@ -231,6 +231,10 @@ def target_machine(target: Target) -> binding.TargetMachine:
     features = [f for f in target.features if f[1:] != EMULATED_TILES]
     if target.is_x86 and target.vector_bits >= 512 and "-prefer-256-bit" not in features:
         features.append("-prefer-256-bit")
+    if target.is_x86 and target.vector_bits >= 256:
+        # AMD's insertq and extrq have no form for AVX: beside registers of 256 bits each waits for
+        # some hundred cycles on Zen 3, and LLVM shuffles 16 bits by them.
+        features.append("-sse4a")
     machine = llvm_target.create_target_machine(
         cpu=target.cpu, features=",".join(features), opt=3, reloc="pic", codemodel="default"
     )

@@ -321,3 +321,12 @@ def test_a_turned_image_is_turned_before_windows_are_read(kind: str, pad: int) -
     found = np.empty_like(expected)
     call_native(schedule_analytically(func, native_target()), image, found)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_halves_are_not_shuffled_by_instructions_that_have_no_form_for_avx() -> None:
+    """Beside AVX each ``insertq`` of Zen waits for hundreds of cycles."""
+    func = pool("avg", (1, 64, 28, 28), "float16", kernel=3, pad=1)
+    zen = Target("llvm -mcpu=znver3 -threads=1")
+    found = operations(kernel_lines(schedule_analytically(func, zen), zen))
+    assert "vcvtph2ps" in found
+    assert not found & {"insertq", "extrq"}
