@@ -92,8 +92,11 @@ def read_lines(assembly: str) -> list[Line]:
 
 
 def _has_comment(raw: str) -> bool:
-    # An immediate of AArch64 begins with a hash too: comments follow white space.
-    return "//" in raw or re.search(r"(?:^|\s)#+\s", raw) is not None
+    # An immediate of AArch64 begins with a hash too: comments follow white space, or are all of a
+    # line.
+    return (
+        "//" in raw or raw.lstrip().startswith("#") or re.search(r"(?:^|\s)#+\s", raw) is not None
+    )
 
 
 def innermost_loops(lines: list[Line]) -> list[list[Line]]:

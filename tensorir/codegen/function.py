@@ -42,6 +42,7 @@ from .dot2 import pair_unit
 from .dot4 import dot_unit
 from .extern_calls import Imported
 from .frames import Memory, constant_index
+from .half_values import Kept, kept_of
 from .llvm_stmt import StmtEmitter
 from .llvm_types import I8, I32, I64, PTR, VOID, alloca, call_intrinsic, memory_type, register_type
 from .loads import Registers, Slot, column_elements, slot_elements
@@ -184,6 +185,7 @@ class FunctionEmitter:
         self.target = target
         self.may_alias = bool(self.func.attr("inplace", False))
         self.storage: dict[int, str] = {}
+        self.halves = Kept()
         self.bodies = 0
         self.streamed: set[int] = set()
         """Aligned parameters, while the function that writes them past the caches is emitted."""
@@ -196,6 +198,7 @@ class FunctionEmitter:
         """Emit the kernel and all it consists of."""
         region = _Scan(self.func.body).region
         self.storage = region.storage
+        self.halves = kept_of(self.func.body)
         self._check_buffers(region)
         entry = declare(self.module, self.symbol, KERNEL_TYPE, internal=False)
         for arg, name in zip(entry.args, ("args", "dims", "workspace", "rt"), strict=True):
@@ -297,6 +300,7 @@ class FunctionEmitter:
         emitter.imported = self.imported
         emitter.dot_unit = dot_unit(self.target)
         emitter.pair_unit = pair_unit(self.target)
+        emitter.halves = self.halves
         emitter.tiles, emitter.hoists_config = known.tiles, not region.parallel
         for arg, buffer in zip(function.args, region.buffers, strict=False):
             arg.name = buffer.name

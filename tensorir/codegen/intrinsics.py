@@ -1,7 +1,7 @@
 """The intrinsics of ``tensorir.intrinsics`` as instructions.
 
 What is one instruction, or a few, is here; the elementary functions are ``math.emit_math``.
-float16 and bfloat16 operands are computed in float32 and rounded back.
+float16 and bfloat16 are computed in float32 (``emit_single``), and rounded by who asked for it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from ...support.dtype import DType
 from ...support.errors import CodegenError
-from ..expr import Call
+from ..expr import FLOAT32, Call
 from .lanes import Lanes
 from .llvm_types import (
     call_intrinsic,
@@ -52,15 +52,17 @@ def emit_intrinsic(
     dtype = call.args[0].dtype
     if is_half(dtype) and call.op in ("abs", "neg"):
         return _sign_bit(b, call.op, args[0], dtype)
-    if is_half(dtype) and call.op != "reinterpret":
-        wide = [to_float32(b, x, a.dtype) for x, a in zip(args, call.args, strict=True)]
-        wide_dtype = DType("float32").with_lanes(dtype.lanes)
-        if call.op in SHORT_FUNCTIONS:
-            short = Lanes(b, wide_dtype, has_scale=has_scale, stepwise=stepwise)
-            result = emit_short(short, call.op, wide)
-        else:
-            result = _emit(b, call, wide, wide_dtype, has_scale=has_scale, stepwise=stepwise)
-        return from_float32(b, result, dtype) if call.dtype is dtype else result
+    return _emit(b, call, args, dtype, has_scale=has_scale, stepwise=stepwise)
+
+
+def emit_single(
+    b: ir.IRBuilder, call: Call, args: list[ir.Value], *, has_scale: bool, stepwise: int
+) -> ir.Value:
+    """``call`` of half precision on its arguments in float32: a float32 to be rounded, or a bool.
+    As ``emit_intrinsic`` otherwise."""
+    dtype = FLOAT32.with_lanes(call.args[0].dtype.lanes)
+    if call.op in SHORT_FUNCTIONS:
+        return emit_short(Lanes(b, dtype, has_scale=has_scale, stepwise=stepwise), call.op, args)
     return _emit(b, call, args, dtype, has_scale=has_scale, stepwise=stepwise)
 
 

@@ -9,7 +9,7 @@ index arithmetic is ``nsw``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Any, assert_never
 
 from llvmlite import ir
 
@@ -20,6 +20,7 @@ from ..arith import expr_key
 from ..buffer import Buffer
 from ..expr import (
     EQ,
+    FLOAT32,
     GE,
     GT,
     INDEX,
@@ -61,6 +62,7 @@ from .dot2_i16 import emit_dot2_i16
 from .dot4 import DotUnit, emit_dot4, interleave
 from .extern_calls import emit_extern_call, string_pointer
 from .frames import Key
+from .half_values import WHOLE, Kept, has_plain_nan
 from .llvm_types import (
     I32,
     call_intrinsic,
@@ -71,12 +73,15 @@ from .llvm_types import (
     is_half,
     memory_type,
     register_type,
+    round_float32,
     splat,
     to_float32,
 )
 from .math import SPLITS_BLOCK
 
 _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
+_BITWISE = ("reinterpret", "abs", "neg")
+"""Of half precision, what is not computed in float32."""
 _FLIPPED = {EQ: "==", NE: "!=", LT: ">", LE: ">=", GT: "<", GE: "<="}
 
 
@@ -85,6 +90,7 @@ class ExprEmitter(ChosenLoads):
 
     dot_unit: DotUnit = DotUnit()
     pair_unit: PairUnit = PairUnit()
+    halves: Kept = Kept()
     has_scale: bool = False
     """Whether the CPU multiplies 512-bit vectors by powers of two in one instruction."""
     stepwise: int = 0
@@ -113,6 +119,9 @@ class ExprEmitter(ChosenLoads):
     def operation(self, e: Expr) -> ir.Value:  # noqa: C901 - one match over a closed set
         """The value of an operation on the values of its operands."""
         match e:
+            case Add() | Sub() | Mul() | Div() | Min() | Max() if is_half(e.dtype):
+                fits = isinstance(e, Min | Max)
+                return from_float32(self.builder, self._single(e), e.dtype, fits=fits, plain=True)
             case Add(a, b) | Sub(a, b) | Mul(a, b):
                 return self._arithmetic(e, self.expr(a), self.expr(b))
             case Div(a, b):
@@ -132,7 +141,7 @@ class ExprEmitter(ChosenLoads):
             case Select(condition, a, b):
                 return self.builder.select(self.expr(condition), self.expr(a), self.expr(b))
             case Cast(dtype, value):
-                return emit_cast(self.builder, self.expr(value), value.dtype, dtype)
+                return self._cast(dtype, value)
             case Call():
                 return self._call(e)
             case Let(var, value, body):
@@ -148,6 +157,51 @@ class ExprEmitter(ChosenLoads):
                 raise CodegenError(f"{type(e).__name__} is no value that a kernel can compute.")
             case _:
                 assert_never(e)  # type: ignore[arg-type]
+
+    # -- half precision ---------------------------------------------------------------------------
+    def wide(self, e: Expr) -> ir.Value:
+        """A value of half precision as float32: of several operations in a row none but the last is
+        made narrow, though each is rounded."""
+        match e:
+            case Min() | Max():
+                return self._single(e)
+            case Add() | Sub() | Mul() | Div():
+                return round_float32(self.builder, self._single(e), e.dtype, plain=True)
+            case Cast(_, value) if value.dtype.scalar == FLOAT32:
+                if e.dtype.scalar == "bfloat16" and self.halves.has_fitting(value):
+                    return self.expr(value)
+                plain = self.halves.has_plain_nan(value)
+                return round_float32(self.builder, self.expr(value), e.dtype, plain=plain)
+            case Call(op) if op in WHOLE:
+                return intrinsics.emit_single(
+                    self.builder, e, [self.wide(e.args[0])], has_scale=False, stepwise=0
+                )
+            case _:
+                return to_float32(self.builder, self.expr(e), e.dtype)
+
+    def _single(self, e: Add | Sub | Mul | Div | Min | Max) -> ir.Value:
+        """An operation of half precision in float32, before it is rounded."""
+        x, y = self.wide(e.a), self.wide(e.b)
+        if isinstance(e, Min | Max):
+            return self._float_extreme(e, x, y)
+        return self._float_op(e, x, y)
+
+    def _cast(self, dtype: DType, value: Expr) -> ir.Value:
+        source = value.dtype
+        if source is dtype:
+            return self.expr(value)
+        single = FLOAT32.with_lanes(dtype.lanes)
+        if is_half(source):
+            return emit_cast(self.builder, self.wide(value), single, dtype)
+        if source is single and is_half(dtype):
+            return from_float32(
+                self.builder,
+                self.expr(value),
+                dtype,
+                fits=self.halves.has_fitting(value),
+                plain=self.halves.has_plain_nan(value),
+            )
+        return emit_cast(self.builder, self.expr(value), source, dtype)
 
     # -- pieces -----------------------------------------------------------------------------------
     def splat(self, value: ir.Value, source: Expr, lanes: int) -> ir.Value:
@@ -185,9 +239,6 @@ class ExprEmitter(ChosenLoads):
 
     def _arithmetic(self, e: Add | Sub | Mul | Div, a: ir.Value, b: ir.Value) -> ir.Value:
         builder, dtype = self.builder, e.dtype
-        if is_half(dtype):
-            a, b = to_float32(builder, a, dtype), to_float32(builder, b, dtype)
-            return from_float32(builder, self._float_op(e, a, b), dtype)
         if dtype.is_float:
             return self._float_op(e, a, b)
         match e:
@@ -296,20 +347,16 @@ class ExprEmitter(ChosenLoads):
         if not dtype.is_float:
             name = ("s" if dtype.kind == "int" else "u") + ("max" if is_max else "min")
             return call_intrinsic(self.builder, name, x.type, [x, y])
-        if is_half(dtype):
-            x, y = to_float32(self.builder, x, dtype), to_float32(self.builder, y, dtype)
-        result = self._float_extreme(x, y, is_max=is_max, never_nan=(_never_nan(a), _never_nan(b)))
-        return from_float32(self.builder, result, dtype) if is_half(dtype) else result
+        return self._float_extreme(e, x, y)
 
-    def _float_extreme(
-        self, x: ir.Value, y: ir.Value, *, is_max: bool, never_nan: tuple[bool, bool]
-    ) -> ir.Value:
+    def _float_extreme(self, e: Min | Max, x: ir.Value, y: ir.Value) -> ir.Value:
         """``select(p > q, p, q)`` is one ``maxps`` and gives ``q`` where either is NaN: exact
         where ``p`` is never NaN. Else NaN of ``p`` is put back, which takes a compare of ``p`` and
         a blend; ``p`` is the right operand, so that a running maximum on the left has the short
         way through. Which of two zeros is the result is not defined."""
+        is_max = isinstance(e, Max)
         op = ">" if is_max else "<"
-        p, q, p_never = (x, y, True) if never_nan[0] else (y, x, never_nan[1])
+        p, q, p_never = (x, y, True) if _never_nan(e.a) else (y, x, _never_nan(e.b))
         if p_never:
             return self.builder.select(self.builder.fcmp_ordered(op, p, q), p, q)
         name = "maximum" if is_max else "minimum"
@@ -320,10 +367,9 @@ class ExprEmitter(ChosenLoads):
         narrow = self._narrow_compare(e)
         if narrow is not None:
             return narrow
-        a, b, dtype = self.expr(e.a), self.expr(e.b), e.a.dtype
-        op = _COMPARE[type(e)]
-        if is_half(dtype):
-            a, b = to_float32(self.builder, a, dtype), to_float32(self.builder, b, dtype)
+        dtype = e.a.dtype
+        of = self.wide if is_half(dtype) else self.expr
+        a, b, op = of(e.a), of(e.b), _COMPARE[type(e)]
         if dtype.is_float:
             if op == "!=":
                 return self.builder.fcmp_unordered(op, a, b)
@@ -412,10 +458,16 @@ class ExprEmitter(ChosenLoads):
         return result
 
     def _intrinsic(self, e: Call) -> ir.Value:
-        args = [self.expr(a) for a in e.args]
-        return intrinsics.emit_intrinsic(
-            self.builder, e, args, has_scale=self.has_scale, stepwise=self.stepwise
-        )
+        how: Any = {"has_scale": self.has_scale, "stepwise": self.stepwise}
+        if not is_half(e.args[0].dtype) or e.op in _BITWISE:
+            args = [self.expr(a) for a in e.args]
+            return intrinsics.emit_intrinsic(self.builder, e, args, **how)
+        args = [self.wide(a) for a in e.args]
+        found = intrinsics.emit_single(self.builder, e, args, **how)
+        if not is_half(e.dtype):
+            return found
+        plain = has_plain_nan(e.op)
+        return from_float32(self.builder, found, e.dtype, fits=e.op in WHOLE, plain=plain)
 
     def _branching_call(self, e: Call) -> ir.Value:
         """A call that ends a basic block, which LLVM would not find to be the same as another one;

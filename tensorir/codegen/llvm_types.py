@@ -163,10 +163,11 @@ def splat(b: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
 
 # -- conversions -----------------------------------------------------------------------------------
 def to_float32(b: ir.IRBuilder, value: ir.Value, dtype: DType) -> ir.Value:
-    """A float16 or bfloat16 value as float32; exact."""
+    """A float16 or bfloat16 value as float32; exact. LLVM is kept from making operations of float16
+    of those that follow: these it takes each from float16 and to it, or lane by lane."""
     wide = register_type(DType("float32").with_lanes(dtype.lanes))
     if dtype.scalar == "float16":
-        return b.fpext(value, wide)
+        return call_intrinsic(b, "arithmetic.fence", wide, [b.fpext(value, wide)])
     ints = DType("int32").with_lanes(dtype.lanes)
     bits = b.shl(b.zext(value, register_type(ints)), constant(ints, 16))
     return b.bitcast(bits, wide)
@@ -182,17 +183,41 @@ def _upper_halves(b: ir.IRBuilder, bits: ir.Value, lanes: int) -> ir.Value:
     return b.shuffle_vector(halves, Literal(halves.type, "poison"), odd)
 
 
-def from_float32(b: ir.IRBuilder, value: ir.Value, dtype: DType) -> ir.Value:
-    """A float32 value rounded to float16 or bfloat16, ties to even."""
+def from_float32(
+    b: ir.IRBuilder, value: ir.Value, dtype: DType, *, fits: bool = False, plain: bool = False
+) -> ir.Value:
+    """A float32 value rounded to float16 or bfloat16, ties to even; ``fits`` and ``plain`` are what
+    ``half_values`` knows of it."""
     if dtype.scalar == "float16":
         return b.fptrunc(value, register_type(dtype))
+    bits = b.bitcast(value, register_type(DType("int32").with_lanes(dtype.lanes)))
+    if not fits:
+        bits = _rounded_bits(b, value, bits, dtype.lanes, plain=plain)
+    return _upper_halves(b, bits, dtype.lanes)
+
+
+def round_float32(b: ir.IRBuilder, value: ir.Value, dtype: DType, *, plain: bool) -> ir.Value:
+    """A float32 value rounded as ``from_float32`` does, as float32."""
+    if dtype.scalar == "float16":
+        return to_float32(b, b.fptrunc(value, register_type(dtype)), dtype)
     ints = DType("int32").with_lanes(dtype.lanes)
     bits = b.bitcast(value, register_type(ints))
+    rounded = _rounded_bits(b, value, bits, dtype.lanes, plain=plain)
+    return b.bitcast(b.and_(rounded, constant(ints, -0x10000)), value.type)
+
+
+def _rounded_bits(
+    b: ir.IRBuilder, value: ir.Value, bits: ir.Value, lanes: int, *, plain: bool
+) -> ir.Value:
+    """Bits of which the upper 16 are those of the nearest bfloat16; ones for NaN unless it is
+    ``plain``."""
+    ints = DType("int32").with_lanes(lanes)
     odd = b.and_(b.lshr(bits, constant(ints, 16)), constant(ints, 1))
     rounded = b.add(b.add(bits, constant(ints, 0x7FFF)), odd)
+    if plain:
+        return rounded
     is_nan = b.fcmp_unordered("uno", value, value)
-    chosen = b.select(is_nan, b.or_(bits, constant(ints, 0x400000)), rounded)
-    return _upper_halves(b, chosen, dtype.lanes)
+    return b.or_(rounded, b.sext(is_nan, register_type(ints)))
 
 
 def _saturated_lanes(b: ir.IRBuilder, value: ir.Value, source: DType, target: DType) -> ir.Value:

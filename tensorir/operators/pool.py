@@ -31,6 +31,7 @@ from ..expr import (
 from ..expr import cast as cast_expr
 from ..te import compute as te
 from ..te.compute import Tensor, compute
+from .elementwise import elementwise
 from .reduce import accumulator
 from .window import arranged, check_window, pad_spatial, parts_of, window_extent
 
@@ -56,7 +57,11 @@ def max_pool(
     lowest = _lowest(x.dtype)
     padded = pad_spatial(x, reach, lowest, "max_pool_pad", last=channels_last)
     sizes = _Sizes(tuple(kernel), tuple(strides), tuple(dilation), channels_last)
-    return _combined(padded, sizes, te.max, x.dtype, "max_pool")
+    wide = accumulator(x.dtype)
+    if wide is x.dtype:
+        return _combined(padded, sizes, te.max, wide, "max_pool")
+    found = _combined(padded, sizes, te.max, wide, f"max_pool_{wide}")
+    return elementwise("max_pool", lambda v: cast_expr(v, x.dtype), found)
 
 
 def avg_pool(
