@@ -11,8 +11,11 @@ from typing import Any
 from torch.fx import Node
 
 from ...graphir.expr import Atom, constant
-from ...tensorir.expr import Expr
+from ...support.dtype import DType
+from ...tensorir.expr import Expr, maximum
 from .registry import Context, arguments, base_name, converts, location, values_of
+
+FLOAT = DType("float64")
 
 
 @converts(
@@ -56,9 +59,23 @@ def sequence(context: Context, node: Node) -> Atom:
         rows, columns = (kind := context.result_type(node)).shape
         row = context.op("expand_dims", context.positions(rows), axis=1)
         return context.cast(context.op("equal", row, context.positions(columns)), kind.dtype)
+    if base_name(node) == "linspace" and any(map(context.is_named, node.args)):
+        return _linspace(context, node)
     args: list[Any] = [context.static(a, "every argument of a sequence") for a in node.args]
     assert callable(node.target)
     return constant(*values_of(node.target(*args, **node.kwargs), location(node)))
+
+
+def _linspace(context: Context, node: Node) -> Atom:
+    """From one number to another, of which one at least is made of named sizes."""
+    given, kind = arguments(node), context.result_type(node)
+    start, end = (context.operand(given[name], FLOAT) for name in ("start", "end"))
+    (size,) = kind.shape
+    places = context.cast(context.positions(size), FLOAT)
+    steps = context.operand(maximum(size - 1, 1), FLOAT)
+    step = context.op("divide", context.op("subtract", end, start), steps)
+    made = context.op("add", start, context.op("multiply", places, step))
+    return context.cast(made, kind.dtype)
 
 
 @converts("aten.tril.default", "aten.triu.default")

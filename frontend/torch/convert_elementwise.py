@@ -84,7 +84,7 @@ def gelu(context: Context, node: Node) -> Var:
 
 @converts("aten.leaky_relu.default")
 def leaky_relu(context: Context, node: Node) -> Var:
-    slope = float(arguments(node)["negative_slope"])
+    slope = float(context.static(arguments(node)["negative_slope"], "the slope"))
     return context.op("leaky_relu", context.operand(node.args[0]), negative_slope=slope)
 
 
@@ -101,7 +101,7 @@ def elu(context: Context, node: Node) -> Var:
     given = arguments(node)
     x = context.operand(node.args[0])
     dtype = context.type(x).dtype
-    alpha, scale = float(given["alpha"]), float(given["scale"])
+    alpha, scale = (float(context.static(given[k], k)) for k in ("alpha", "scale"))
     if scale == 1 and given["input_scale"] == 1:
         return context.op("elu", x, alpha=alpha)
     scaled = context.op("multiply", x, context.scalar(float(given["input_scale"]), dtype))
@@ -200,7 +200,7 @@ def binary(context: Context, node: Node) -> Var:
     if base == "rsub":
         a, b, base = b, a, "sub"
     if alpha != 1:
-        b = context.op(_of("multiply", dtype), b, context.scalar(alpha, dtype))
+        b = context.op(_of("multiply", dtype), b, context.operand(alpha, dtype))
     return context.op(_of(_BINARY.get(base) or _EXTREMES[base], dtype), a, b)
 
 

@@ -57,11 +57,11 @@ def addmm(context: Context, node: Node) -> Var:
     c, a, b = (context.operand(x) for x in node.args[:3])
     product = context.op("matmul", a, b)
     if given["alpha"] != 1:
-        product = context.op("multiply", product, context.scalar(given["alpha"], dtype))
+        product = context.op("multiply", product, context.operand(given["alpha"], dtype))
     if given["beta"] == 0:  # then not even a NaN of c counts
         return product
     if given["beta"] != 1:
-        c = context.op("multiply", c, context.scalar(given["beta"], dtype))
+        c = context.op("multiply", c, context.operand(given["beta"], dtype))
     return context.op("add", product, c)
 
 

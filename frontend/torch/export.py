@@ -40,6 +40,7 @@ from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
 from .registry import import_dtype
+from .size_functions import SizeFunctions
 
 export_lock = threading.Lock()
 """torch traces one module a process at a time: a second thread would find its state occupied."""
@@ -62,6 +63,8 @@ _CAN_DEFER = (
     in inspect.signature(torch.export.export).parameters
 )
 """Whether torch can leave to the call what it cannot show of sizes; older ones cannot."""
+_MADE_CONSTANT = ("specialized it to be a constant", "satisfy the generated guard")
+"""What torch says where the code asks a size for its value."""
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 """Loggers that tell of an error which is raised behind that."""
 
@@ -301,6 +304,8 @@ def _example_size(size: Any) -> int:
 
 
 def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> ExportedProgram:
+    asked: list[str] = []
+
     def export() -> ExportedProgram:
         with WholeLayers() if has_layers(module) else contextlib.nullcontext():
             return torch.export.export(
@@ -320,7 +325,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             _paths_of_examples(),
             own_gradients(module),
         ):
-            return _with_what_it_needs(export, module, plan)
+            return _with_named_sizes(export, module, plan, asked)
     except BurnishError:
         raise
     except Exception as error:  # whatever the model's own code raises on fake tensors
@@ -337,8 +342,39 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
         raise FrontendError(
             f"{type(module).__name__} does not export{dims}: {error_text(error)}\n"
             "torch.export must be able to trace forward(): replace control flow that depends on "
-            f"data by torch.where, and make dims static that {static}."
+            f"data by torch.where, and make dims static that {static}.{_told(asked)}"
         ) from error
+
+
+def _with_named_sizes(
+    export: Callable[[], ExportedProgram],
+    module: torch.nn.Module,
+    plan: ExportPlan,
+    asked: list[str],
+) -> ExportedProgram:
+    """The export, a second time where the first makes a constant of a size that has a name. Lines
+    of Python that ask sizes for their values are added to ``asked``."""
+    try:
+        return _with_what_it_needs(export, module, plan)
+    except Exception as error:  # torch has a class of its own for every kind of guard
+        if not plan.names or not any(said in str(error) for said in _MADE_CONSTANT):
+            raise
+        functions = SizeFunctions()
+        with contextlib.suppress(Exception), functions:
+            return _with_what_it_needs(export, module, plan)
+        asked += functions.asked
+        raise
+
+
+def _told(asked: Sequence[str]) -> str:
+    """Where named sizes were asked for their values, and what to write instead."""
+    if not asked:
+        return ""
+    places = "".join([f"\n  {place}" for place in asked[:4]])
+    return (
+        " Sizes were asked for their values (float(n) makes a constant; n * 1.0 does not, n // 2 "
+        f"instead of int(n / 2), a tensor's own arithmetic instead of math's) at{places}"
+    )
 
 
 def _with_what_it_needs(

@@ -54,7 +54,7 @@ from .export import check_eval_mode, export_lock, export_module, program_inputs
 from .fallback import Fallback, can_fall_back, is_complex, must_fall_back, real_of
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
 from .structure import CallStructure, DimRange, is_tensor_leaf
-from .symbols import SymbolTable, symbols_of
+from .symbols import NoDim, SymbolTable, symbols_of
 
 _CONVERTERS = (
     convert_control,
@@ -426,7 +426,7 @@ def _convert(
             context.values[node.name] = _number_of_data(context, node)
             return
         if isinstance(fake, torch.SymInt):
-            context.values[node.name] = context.symbols.convert(fake)
+            context.values[node.name] = _size(context, fake)
         elif isinstance(fake, (int, float, bool, torch.SymFloat, torch.SymBool)):
             context.values[node.name] = fake
         elif context.fallback and must_fall_back(node):
@@ -440,6 +440,16 @@ def _convert(
         if operator_name(node) not in str(error):
             raise error.note(f"while importing {operator_name(node)} at {location(node)}") from None
         raise
+
+
+def _size(context: Context, fake: torch.SymInt) -> Any:
+    """A size as a dim; itself where it is none, and may be a number all the same."""
+    try:
+        return context.symbols.convert(fake)
+    except NoDim:
+        if fake.node.expr.is_Symbol:
+            raise
+        return fake
 
 
 def _cast_in_torch(error: BurnishError) -> None:

@@ -30,6 +30,7 @@ from ...tensorir.expr import Var as DimVar
 from .. import sizes_as_data
 from ..imported import LOOK_UPS, IndexRange
 from ..registry import ConverterRegistry
+from .symbolic_numbers import scalar_of
 from .symbols import SymbolTable
 
 if TYPE_CHECKING:
@@ -169,10 +170,8 @@ class Context:
         if isinstance(value, Expr):
             return self.cast(self.counted(value), dtype or DType("int64"))
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            raise FrontendError(
-                f"{self.place}: a number made of symbolic sizes is used as tensor data, which "
-                "cannot be imported; make the dim static, or pass the number as an input."
-            )
+            made = scalar_of(self, value)
+            return made if dtype is None else self.cast(made, dtype)
         if not isinstance(value, (Var, Constant)):
             raise InternalError(f"{self.place}: {value!r} where a tensor operand was expected")
         return value if dtype is None else self.cast(value, dtype)
@@ -242,9 +241,14 @@ class Context:
     def static(self, argument: Any, what: str) -> Any:
         """An argument that must be a plain Python value."""
         value = self.value(argument)
-        if isinstance(value, (Var, Expr, torch.SymInt)):
+        if isinstance(value, (Var, Expr, torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise FrontendError(f"{self.place}: {what} must be a constant.")
         return value
+
+    def is_named(self, argument: Any) -> bool:
+        """Whether an argument is a number that named sizes are in."""
+        named = (Expr, torch.SymInt, torch.SymFloat, torch.SymBool)
+        return isinstance(self.value(argument), named)
 
     def refuse(self, reason: str) -> FrontendError:
         """The error that says why the node at hand cannot be imported."""

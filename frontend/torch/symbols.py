@@ -32,6 +32,30 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
 """Functions of torch's symbolic arithmetic by class name; all are of integers."""
 
 
+class NoDim(FrontendError):
+    """Arithmetic on sizes that is none of ours."""
+
+
+def _nearest(a: Expr, b: int) -> Expr:
+    """``round(a / b)`` of Python: of two that are as near, the even one."""
+    above = floordiv(a * 2 + b, 2 * b)
+    is_between = 1 - minimum(floormod(a * 2 + b, 2 * b), 1)
+    return above - is_between * floormod(above, 2)
+
+
+def _towards_zero(a: Expr, b: int) -> Expr:
+    return maximum(floordiv(a, b), 0) - maximum(floordiv(-a, b), 0)
+
+
+_ROUNDED: dict[str, Callable[[Expr, int], Expr]] = {
+    "FloorToInt": floordiv,
+    "TruncToInt": _towards_zero,
+    "CeilToInt": lambda a, b: floordiv(a + (b - 1), b),
+    "RoundToInt": _nearest,
+}
+"""A quotient as a whole number, by class name."""
+
+
 class SymbolTable:
     """Maps torch's symbols to Vars. ``symbols`` are those of the inputs' shapes, by name (``s31``);
     ``names`` gives some of them the names users know (``batch``), one Var for each name; ``equal``
@@ -80,35 +104,44 @@ class SymbolTable:
         Raises FrontendError for a size that depends on data, or on a function dims do not have.
         """
         if isinstance(size, torch.SymInt):
-            return self._expression(size.node.expr)
+            return self.expression(size.node.expr)
         return as_expr(int(size))
 
-    def _expression(self, e: Any) -> Expr:
+    def expression(self, e: Any) -> Expr:
+        """What torch's arithmetic on sizes computes, as one of ours. Raises NoDim."""
         if e.is_Integer:
             return IntImm(int(e))
         if e.is_Symbol:
             if str(e) not in self._vars:
-                raise FrontendError(
+                raise NoDim(
                     f"the size {e} is computed from the contents of a tensor, which cannot be "
                     "compiled; sizes may depend on the sizes of the inputs only."
                 )
             return self._vars[str(e)]
         kind = type(e).__name__
-        if kind in ("TruncToInt", "FloorToInt"):
-            scaled = self._scaled(e.args[0])
-            if scaled is not None:
-                return scaled
-        terms = [self._expression(a) for a in e.args]
+        if kind in _ROUNDED:
+            rounded = self._rounded(kind, e.args[0])
+            if rounded is not None:
+                return rounded
+        terms = [self.expression(a) for a in e.args]
+        if kind == "Abs":
+            return maximum(terms[0], -terms[0])
         if kind in _FOLDS:
             return reduce(_FOLDS[kind], sorted(terms, key=lambda t: isinstance(t, IntImm)))
         if kind in _BINARY:
             return _BINARY[kind](terms[0], terms[1])
         if kind == "Pow" and isinstance(terms[1], IntImm) and terms[1].value > 0:
             return reduce(_FOLDS["Mul"], [terms[0]] * terms[1].value)
-        raise FrontendError(
+        raise NoDim(
             f"the symbolic size {e} ({kind}) cannot be imported; make the dims it depends on "
             "static."
         )
+
+    def _rounded(self, kind: str, e: Any) -> Expr | None:
+        """A size by a number, or times one, as a whole number; None where that is no size."""
+        if type(e).__name__ == "IntTrueDiv" and e.args[1].is_Integer and e.args[1] > 0:
+            return _ROUNDED[kind](self.expression(e.args[0]), int(e.args[1]))
+        return self._scaled(e) if kind in ("TruncToInt", "FloorToInt") else None
 
     def _scaled(self, e: Any) -> Expr | None:
         """The whole part of a size times a number; None where that is no size."""
@@ -116,7 +149,7 @@ class SymbolTable:
         sizes = [a.args[0] for a in e.args if type(a).__name__ == "ToFloat"]
         if not e.is_Mul or len(numbers) != 1 or len(sizes) != 1 or len(e.args) != 2:
             return None
-        return scaled_size(self._expression(sizes[0]), float(numbers[0]))
+        return scaled_size(self.expression(sizes[0]), float(numbers[0]))
 
 
 def symbols_of(sizes: Iterable[Any]) -> list[str]:

@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import sympy  # type: ignore[import-untyped]
 import torch
-from torch.utils._sympy.functions import FloorDiv, Mod, PythonMod
+from torch.utils._sympy.functions import (
+    CeilToInt,
+    FloorDiv,
+    FloorToInt,
+    IntTrueDiv,
+    Mod,
+    PythonMod,
+    RoundToInt,
+    TruncToInt,
+)
 
 from burnish.frontend.torch.symbols import SymbolTable, symbols_of
 from burnish.support.errors import FrontendError
+from burnish.tensorir.arith.evaluate import evaluate
 from burnish.tensorir.text.dim_text import print_dim
+from burnish.tensorir.visitor import free_vars
 
 S, T = sympy.Symbol("s0", integer=True), sympy.Symbol("s1", integer=True)
 
@@ -45,10 +57,24 @@ def shown(expr: Any) -> str:
         (sympy.Max(S, T), "max(batch, s1)"),
         (sympy.Min(S, 3), "min(batch, 3)"),
         (FloorDiv(S + 5, 3) * 2, "(batch + 5) // 3 * 2"),
+        (sympy.Abs(S - 3), "max(batch - 3, 0 - (batch - 3))"),
+        (FloorToInt(IntTrueDiv(S, 2)), "batch // 2"),
+        (CeilToInt(IntTrueDiv(S, 3)), "(batch + 2) // 3"),
     ],
 )
 def test_arithmetic(expr: Any, text: str) -> None:
     assert shown(expr) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "function"), [(RoundToInt, round), (TruncToInt, math.trunc), (CeilToInt, math.ceil)]
+)
+@pytest.mark.parametrize("divisor", [1, 2, 3, 4])
+def test_quotients_are_rounded_as_pythons(kind: Any, function: Any, divisor: int) -> None:
+    made = SymbolTable(["s0"]).convert(symbolic(kind(IntTrueDiv(S - 5, divisor))))
+    (size,) = free_vars([made])
+    for value in range(14):
+        assert evaluate(made, {size: value}.__getitem__) == function((value - 5) / divisor)
 
 
 def test_plain_sizes_are_constants() -> None:

@@ -1,0 +1,211 @@
+"""Functions of torch and ``math`` that make constants of named sizes, written so that they do not.
+
+    x.new_tensor(n)   torch.linspace(0, 1, n)   math.sqrt(n)   F.pad(x, (1, 1), value=n)
+
+Their arguments are numbers of C++ or of C, for which torch asks a size for its value; torch.export
+then says that the code made a constant of it. A module of which it says so is exported once more
+with these in their place. ``float(n)`` and ``int(n / 2)`` are Python's own: where they stand is
+told.
+"""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+
+_OTHERS = (f"{Path(torch.__file__).parent}/", __file__, "<")
+_ASKS = (
+    (torch.SymInt, "__int__"), (torch.SymInt, "__index__"), (torch.SymFloat, "__float__"),
+    (torch.SymFloat, "__int__"),
+)  # fmt: skip
+_NAMED = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_MATHS: dict[str, Callable[[Any], Any]] = {
+    "sqrt": torch.sym_sqrt,
+    "log": lambda x: _scalar(x).log(),
+    "log2": lambda x: _scalar(x).log2(),
+    "log10": lambda x: _scalar(x).log10(),
+    "exp": lambda x: _scalar(x).exp(),
+}
+"""Functions of ``math`` of a named size. An exported program has none of them but the square root:
+the others are of a tensor."""
+
+
+class SizeFunctions(TorchFunctionMode):
+    """Calls of the functions in the table with numbers made of named sizes are calls of those
+    here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        """The lines that asked a named size for its value by ``int()`` or ``float()``."""
+
+    def __enter__(self) -> SizeFunctions:
+        self._held = {name: getattr(math, name) for name in _MATHS}
+        for name, function in self._held.items():
+            setattr(math, name, _of_sizes(function, _MATHS[name]))
+        for kind, name in _ASKS:
+            setattr(kind, name, self._told(kind.__dict__[name]))
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        for kind, name in _ASKS:
+            setattr(kind, name, getattr(kind, name).__wrapped__)
+        for name, function in self._held.items():
+            setattr(math, name, function)
+        super().__exit__(*raised)
+
+    def _told(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A method that gives the value of a number, and tells where it was asked for it."""
+
+        @wraps(function)
+        def told(number: Any) -> Any:
+            place = _place()
+            if place and not number.node.is_constant() and place not in self.asked:
+                self.asked.append(place)
+            return function(number)
+
+        return told
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Sequence[Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        given = kwargs or {}
+        if func in _TABLE and any(map(is_named, pytree.tree_leaves((args, given)))):
+            return _TABLE[func](*args, **given)
+        return func(*args, **given)
+
+
+def _place() -> str:
+    """The innermost line outside of torch and of this file, if it is of a model: ``m.py:12: x``."""
+    for frame in reversed(traceback.extract_stack()[:-2]):
+        if not frame.filename.startswith(_OTHERS):
+            return f"{frame.filename}:{frame.lineno}: {frame.line}"
+    return ""
+
+
+def is_named(value: Any) -> bool:
+    """Whether a number is made of named sizes."""
+    return isinstance(value, _NAMED)
+
+
+def _of_sizes(function: Callable[..., Any], of_size: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A function of ``math`` that takes named sizes too; of a logarithm the base is a second."""
+
+    def called(x: Any, *base: Any) -> Any:
+        if not any(map(is_named, (x, *base))):
+            return function(x, *base)
+        found = of_size(x) if is_named(x) else function(x)
+        return found / called(*base) if base else found
+
+    return called
+
+
+def _scalar(x: Any) -> Tensor:
+    return torch.full((), x, dtype=torch.float64)
+
+
+# -- tensors of numbers --------------------------------------------------------------------------
+def tensor(data: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+    """``torch.tensor``, of numbers in lists of any depth, tensors of one element among them."""
+    leaves = pytree.tree_leaves(data)
+    wanted = dtype or _dtype_of(leaves)
+
+    def made(value: Any) -> Tensor:
+        if isinstance(value, (list, tuple)):
+            return torch.stack([made(v) for v in value])
+        if isinstance(value, Tensor):
+            return value.to(wanted).reshape(())
+        return torch.full((), value, dtype=wanted)
+
+    return made(data)
+
+
+def _dtype_of(leaves: Sequence[Any]) -> torch.dtype:
+    """The dtype that torch gives a tensor of numbers."""
+    found = torch.bool
+    for leaf in leaves:
+        if isinstance(leaf, Tensor):
+            own = leaf.dtype
+        elif isinstance(leaf, (bool, torch.SymBool)):
+            own = torch.bool
+        elif isinstance(leaf, (int, torch.SymInt)):
+            own = torch.int64
+        else:
+            own = torch.get_default_dtype()
+        found = torch.promote_types(found, own)
+    return found
+
+
+def new_tensor(x: Tensor, data: Any, *, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+    return tensor(data, dtype=dtype or x.dtype)
+
+
+def as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+    return tensor(data, dtype=dtype)
+
+
+def linspace(
+    start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any
+) -> Tensor:
+    """Positions times a step, in float64."""
+    places = torch.arange(steps, dtype=torch.float64)
+    first, last = (tensor(x, dtype=torch.float64) for x in (start, end))
+    step = (last - first) / torch.full((), torch.sym_max(steps - 1, 1), dtype=torch.float64)
+    return (first + places * step).to(dtype or torch.get_default_dtype())
+
+
+def logspace(
+    start: Any,
+    end: Any,
+    steps: Any,
+    base: float = 10.0,
+    *,
+    dtype: torch.dtype | None = None,
+    **options: Any,
+) -> Tensor:
+    powers = linspace(start, end, steps, dtype=torch.float64)
+    return torch.pow(base, powers).to(dtype or torch.get_default_dtype())
+
+
+# -- numbers beside tensors ----------------------------------------------------------------------
+def pad(x: Tensor, pad: Sequence[Any], mode: str = "constant", value: Any = None) -> Tensor:
+    """By zeros, and where those are, the number."""
+    if mode != "constant" or not is_named(value):
+        return nn.functional.pad(x, pad, mode, value)
+    inside = nn.functional.pad(torch.ones_like(x, dtype=torch.bool), pad)
+    return torch.where(inside, nn.functional.pad(x, pad), torch.full((), value, dtype=x.dtype))
+
+
+def attention(query: Tensor, *args: Any, scale: Any = None, **options: Any) -> Tensor:
+    """The queries have the scale."""
+    if is_named(scale):
+        query, scale = query * scale, 1.0
+    function: Any = nn.functional.scaled_dot_product_attention
+    found: Tensor = function(query, *args, scale=scale, **options)
+    return found
+
+
+_TABLE: dict[Any, Callable[..., Any]] = {
+    torch.tensor: tensor,
+    torch.as_tensor: as_tensor,
+    torch.asarray: as_tensor,
+    Tensor.new_tensor: new_tensor,
+    torch.linspace: linspace,
+    torch.logspace: logspace,
+    nn.functional.pad: pad,
+    nn.functional.scaled_dot_product_attention: attention,
+}

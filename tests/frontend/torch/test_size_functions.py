@@ -1,0 +1,102 @@
+"""Functions that would make a constant of a named size: the same as torch's, at every size."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from burnish.frontend.torch import import_module
+from burnish.frontend.torch.size_functions import tensor
+from burnish.support.errors import FrontendError
+from burnish.tests.frontend.torch.oracle import One, check_all
+
+X = torch.linspace(-1, 1, 10).reshape(2, 5)
+NAMED: Any = (({1: "n"},),)
+OTHERS = tuple([(torch.linspace(-2, 3, 2 * n).reshape(2, n),) for n in (1, 3, 4, 8)])
+
+
+def test_tensors_of_sizes() -> None:
+    check_all(
+        {
+            "new": lambda x: x / x.new_tensor(x.shape[1]),
+            "new, of a type": lambda x: x.new_tensor(x.shape[1], dtype=torch.int32),
+            "new, a list": lambda x: x.new_tensor([x.shape[1], 0.5, x.shape[0]]),
+            "as": lambda x: x / torch.as_tensor(x.shape[1]),
+            "as, of a type": lambda x: torch.as_tensor(x.shape[1] / 2, dtype=torch.float16),
+            "as an array": lambda x: x * torch.asarray(x.shape[1]),
+            "of": lambda x: x / torch.tensor(x.shape[1]),
+            "of the shape": lambda x: torch.tensor(x.shape),
+            "of rows": lambda x: torch.tensor([[0, x.shape[1]], [x.shape[0], 1]]),
+            "of a quotient": lambda x: torch.tensor(x.shape[1] / 3).sqrt(),
+        },
+        X,
+        dynamic_shapes=NAMED,
+        also=OTHERS,
+    )
+
+
+def test_sequences_of_as_many_steps() -> None:
+    check_all(
+        {
+            "linspace": lambda x: torch.linspace(0, 1, x.shape[1]),
+            "to the size": lambda x: torch.linspace(0.5, x.shape[1] - 1, x.shape[1]),
+            "of a type": lambda x: torch.linspace(-1, 1, x.shape[1], dtype=torch.float64),
+            "logspace": lambda x: torch.logspace(0, 2, x.shape[1], base=2.0),
+        },
+        X,
+        dynamic_shapes=NAMED,
+        also=OTHERS,
+    )
+
+
+def test_maths_of_python() -> None:
+    check_all(
+        {
+            "sqrt": lambda x: x / math.sqrt(x.shape[1]),
+            "log": lambda x: x * math.log(x.shape[1] + 1),
+            "log of a base": lambda x: x * math.log(x.shape[1] + 1, 512),
+            "log2 and a constant": lambda x: x * math.log2(x.shape[1]) / math.log(7),
+            "log10": lambda x: x * math.log10(x.shape[1]),
+            "exp": lambda x: x * math.exp(-x.shape[1]),
+        },
+        X,
+        dynamic_shapes=NAMED,
+        also=OTHERS,
+    )
+    assert math.sqrt.__module__ == "math"
+
+
+def test_numbers_beside_tensors() -> None:
+    def attended(x: torch.Tensor) -> torch.Tensor:
+        y = x.unsqueeze(-1)
+        return torch.nn.functional.scaled_dot_product_attention(y, y, y, scale=1 / x.shape[1])
+
+    check_all(
+        {
+            "padding": lambda x: torch.nn.functional.pad(x, (1, 2), value=x.shape[1]),
+            "padding by sizes": lambda x: torch.nn.functional.pad(x, (x.shape[0], 0), value=2.5),
+            "attention": attended,
+        },
+        X,
+        dynamic_shapes=NAMED,
+        also=OTHERS,
+    )
+
+
+def test_dtypes_are_those_of_torch() -> None:
+    for data in (1, 1.5, True, [1, 2.5], [True, 3], [[1], [2]], [torch.tensor(1), 2.0]):
+        torch.testing.assert_close(tensor(data), torch.tensor(data))
+
+
+def test_where_python_asks_for_a_value_is_told() -> None:
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        return x * float(x.shape[1])  # here
+
+    with pytest.raises(FrontendError) as caught:
+        import_module(One(scaled).eval(), (X,), ({1: "n"},))
+    assert str(caught.value).splitlines()[-1].endswith("return x * float(x.shape[1])  # here")
+    assert "n * 1.0 does not" in str(caught.value)
+    assert not hasattr(torch.SymInt.__index__, "__wrapped__")
