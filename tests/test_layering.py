@@ -64,7 +64,10 @@ MAY_IMPORT_PACKAGE: dict[str, tuple[str, ...]] = {
 
 ONLY_FROM: dict[str, tuple[str, ...]] = {
     "tensorir.stages": ("tensorir/stages/", "driver/", "te.py"),
-    "tensorir.schedule.by_hand": ("tensorir/schedule/by_hand/", "tensorir/schedule/schedule.py"),
+    "tensorir.schedule.by_hand": (
+        "tensorir/schedule/by_hand/",
+        "tensorir/schedule/by_hand_methods.py",
+    ),
     "tensorir.schedule": (
         "tensorir/schedule/",
         "tensorir/stages/",
@@ -226,6 +229,26 @@ def test_the_vm_imports_without_the_compiler() -> None:
     assert "burnish.vm.program" in loaded
     bad = [m for m in loaded if any(m == f or m.startswith(f"{f}.") for f in VM_FORBIDDEN)]
     assert bad == []
+
+
+def test_compiling_imports_nothing_of_older_faces_and_schedules_by_hand() -> None:
+    program = (
+        "import sys, burnish\n"
+        "assert [m for m in sys.modules if m.startswith('burnish.')] == []\n"
+        "import torch\n"
+        "model = burnish.compile(torch.nn.Linear(4, 3), (torch.rand(2, 4),))\n"
+        "assert model(torch.rand(2, 4)).shape == (2, 3)\n"
+        "print('\\n'.join(sys.modules))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    loaded = [m.removeprefix("burnish.") for m in result.stdout.split()]
+    assert "tensorir.schedule.schedule" in loaded
+    older = ("faces", "tensorir.stages", "tensorir.schedule.by_hand.", "te", "frontend.onnx")
+    room = tuple([o if o.endswith(".") else f"{o}." for o in older])
+    assert [m for m in loaded if m in older or m.startswith(room)] == []
 
 
 def test_a_wrong_import_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,8 @@ def entries() -> Sequence[Entry]:
     found: list[Entry] = []
     for base in Schedule.__bases__:
         above: str | None = None
-        for name, method in vars(base).items():
+        for name in list(vars(base)):
+            method = getattr(base, name)
             if name.startswith("_") or not inspect.isfunction(method) or method.__name__ != name:
                 continue
             entry = _entry(name, method, above)

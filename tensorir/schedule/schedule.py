@@ -2,24 +2,14 @@
 
 A primitive that raises leaves the schedule as it was. Names and positions of parameters are TVM's.
 A primitive is one file, which holds its row, its method, its preconditions and its rewrite; this
-list of them is the registry, in the order of docs/primitives.md. What all need to know of the
+list of them is the registry, in the order of docs/primitives.md. Those that no rule calls are
+imported when they are first asked for (``by_hand_methods.py``). What all need to know of the
 schedule is in ``state.py``.
 """
 
 from __future__ import annotations
 
-from .by_hand.cache_inplace import CacheInplace
-from .by_hand.decompose_padding import DecomposePadding
-from .by_hand.enter_postproc import EnterPostproc
-from .by_hand.fuse_reduction_epilogue import FuseReductionEpilogue
-from .by_hand.lift_allocation import LiftAllocation
-from .by_hand.pack import Pack
-from .by_hand.reindex import Reindex
-from .by_hand.reindex_cache_write import ReindexCacheWrite
-from .by_hand.rolling_buffer import RollingBuffer
-from .by_hand.sample_compute_location import SampleComputeLocation
-from .by_hand.sample_partitioned_tile import SamplePartitionedTile
-from .by_hand.stage_memory import StageMemory
+from .by_hand_methods import ByHandMethods
 from .primitives.add_unit_loop import AddUnitLoop
 from .primitives.annotate import Annotate
 from .primitives.apply_rule import ApplyRule
@@ -57,10 +47,7 @@ from .queries import QueryMethods
 class Schedule(
     QueryMethods,
     SamplePerfectTile,
-    SamplePartitionedTile,
     SampleCategorical,
-    SampleComputeLocation,
-    EnterPostproc,
     Split,
     LoopPartition,
     Fuse,
@@ -74,31 +61,23 @@ class Schedule(
     TransformBlockLayout,
     Blockize,
     Tensorize,
-    DecomposePadding,
     ComputeAt,
     ReverseComputeAt,
     ComputeInline,
     ReverseComputeInline,
     DecomposeReduction,
     Rfactor,
-    FuseReductionEpilogue,
     CacheRead,
-    StageMemory,
-    Pack,
     CacheWrite,
-    CacheInplace,
     ReindexCacheRead,
-    ReindexCacheWrite,
-    Reindex,
     CacheIndex,
     TransformLayout,
-    LiftAllocation,
     SetScope,
     SetDtype,
     StorageAlign,
-    RollingBuffer,
     Annotate,
     ApplyRule,
+    ByHandMethods,
 ):
     """A module (or a bare PrimFunc) and the trace of what was done to it.
 

@@ -7,8 +7,9 @@ gives, whether it takes a decision, and whether it gives a list. Text, JSON and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 Role: TypeAlias = Literal["query", "sampling", "rewrite", "composite"]
@@ -58,5 +59,52 @@ class Row:
         return inputs, attrs
 
 
-ROWS: dict[str, Row] = {}
-"""Every row by its name; complete when ``schedule.py`` is imported, which names all primitives."""
+BY_HAND_ROOM = f"{__package__.rpartition('.')[0]}.by_hand"
+"""Where the primitives are that no rule calls."""
+BY_HAND = {
+    "sample_partitioned_tile": "sample_partitioned_tile",
+    "sample_compute_location": "sample_compute_location",
+    "enter_postproc": "enter_postproc",
+    "can_decompose_padding": "decompose_padding",
+    "decompose_padding": "decompose_padding",
+    "fuse_reduction_epilogue": "fuse_reduction_epilogue",
+    "stage_memory": "stage_memory",
+    "pack": "pack",
+    "cache_inplace": "cache_inplace",
+    "reindex_cache_write": "reindex_cache_write",
+    "reindex": "reindex",
+    "lift_allocation": "lift_allocation",
+    "rolling_buffer": "rolling_buffer",
+}
+"""Their methods, and the file in which each is: imported when it is first asked for."""
+
+
+class Rows(Mapping[str, Row]):
+    """Every row by its name. Those of primitives in ``BY_HAND`` are there when they are asked for,
+    and when somebody asks for all."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Row] = {}
+
+    def __setitem__(self, name: str, row: Row) -> None:
+        self._known[name] = row
+
+    def __getitem__(self, name: str) -> Row:
+        try:
+            return self._known[name]
+        except KeyError:
+            if name not in BY_HAND:
+                raise
+            import_module(f"{BY_HAND_ROOM}.{BY_HAND[name]}")
+            return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        for file in BY_HAND.values():
+            import_module(f"{BY_HAND_ROOM}.{file}")
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+ROWS = Rows()
