@@ -92,9 +92,15 @@ def import_torch_module(
     if is_torch_tensor(args) or isinstance(args, (np.ndarray, Tensor)):
         raise FrontendError("example_inputs takes a tuple of inputs: write (x,) for a single one.")
     if not isinstance(args, (tuple, list)):
+        advice = ""
+        if isinstance(args, Mapping):
+            advice = (
+                " Inputs by keyword need no example: model = burnish.compile(module) compiles at "
+                "the first call, model(**inputs)."
+            )
         raise FrontendError(
             f"example_inputs takes a tuple of inputs in the order of forward(); "
-            f"found {type(args).__name__}."
+            f"found {type(args).__name__}.{advice}"
         )
     example = tuple([as_example(x, f"example input {i}") for i, x in enumerate(args)])
     named = {k: as_example(x, f"example input {k!r}") for k, x in (kwargs or {}).items()}

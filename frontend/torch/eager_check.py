@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from ...support.errors import FrontendError
 from .eager_call import copied, eager_call, unchanged
 from .export import error_text
+from .registry import raised_at
 
 _CASTS = {
     torch.float64: "double()",
@@ -35,8 +36,8 @@ def check_eager(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[st
     inputs = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
     shown = ", ".join([f"{str(x.dtype)[6:]}{list(x.shape)}" for x in inputs])
     raise FrontendError(
-        f"{type(module).__name__} fails on these inputs ({shown}) in eager PyTorch too: "
-        f"{error_text(failure)}\n"
+        f"{type(module).__name__} fails on these inputs ({shown}) in eager PyTorch too"
+        f"{raised_at(failure)}: {error_text(failure)}\n"
         f"Give inputs that the module takes: module(*inputs) has to run.{_cast_of(module, inputs)}"
     ) from failure
 

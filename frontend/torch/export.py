@@ -39,7 +39,7 @@ from .eager_call import eager_call, own_gradients, unchanged
 from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
-from .registry import import_dtype
+from .registry import import_dtype, raised_at
 from .size_functions import SizeFunctions
 
 export_lock = threading.Lock()
@@ -340,7 +340,8 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
                 "padded tensor, and take what is wanted at each length with torch.gather or a mask."
             ) from error
         raise FrontendError(
-            f"{type(module).__name__} does not export{dims}: {error_text(error)}\n"
+            f"{type(module).__name__} does not export{dims}{raised_at(error)}: "
+            f"{error_text(error)}\n"
             "torch.export must be able to trace forward(): replace control flow that depends on "
             f"data by torch.where, and make dims static that {static}.{_told(asked)}"
         ) from error

@@ -6,6 +6,7 @@ of the nodes before. It never looks at the builder's past.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,9 @@ DTYPES: dict[torch.dtype, DType] = {
 }
 INDEX = DType("int64")
 _TORCH = f"{Path(torch.__file__).parent}/"
+_NOT_THE_MODEL = (_TORCH, f"{Path(__file__).parent}/", "/sympy/", "<string>", "<eval", "<frozen")
+"""What is in the names of files that no line of a model stands in: torch, which reckons with sympy,
+what it writes itself, and we."""
 _IN_FRONT = str(Path(__file__).with_name("exportable_functions.py"))
 
 
@@ -86,6 +90,20 @@ def location(node: Node) -> str:
     place = lines[i].split(", in ")[0].removeprefix('File "').replace('", line ', ":")
     code = lines[i + 1] if i + 1 < len(lines) and i + 1 not in frames else ""
     return f"{place}: {code}" if code else place
+
+
+def raised_at(error: BaseException) -> str:
+    """`` at`` and the line of the user's Python source that an error came from: the innermost
+    frame outside of torch and of this front end. Nothing, where there is none."""
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(x in frame.filename for x in _NOT_THE_MODEL)
+    ]
+    if not own:
+        return ""
+    code = f": {own[-1].line}" if own[-1].line else ""
+    return f" at {own[-1].filename}:{own[-1].lineno}{code}"
 
 
 def line_of(node: Node) -> str:
@@ -326,5 +344,6 @@ def integers(value: Any) -> tuple[int, ...]:
 
 __all__ = [
     "DTYPES", "REGISTRY", "Context", "arguments", "base_name", "converts",
-    "import_dtype", "integers", "location", "operator_name", "values_of",
+    "import_dtype", "integers", "location", "operator_name", "raised_at",
+    "values_of",
 ]  # fmt: skip

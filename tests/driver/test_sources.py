@@ -165,6 +165,15 @@ def test_a_bare_example_is_refused(example: object) -> None:
         burnish.compile(nn.ReLU(), example)  # type: ignore[arg-type]
 
 
+def test_examples_by_keyword_hear_how_they_are_given() -> None:
+    module, x = nn.ReLU().eval(), torch.ones(2)
+    with pytest.raises(
+        errors.FrontendError, match=r"found dict\. Inputs by keyword .*model\(\*\*inputs\)"
+    ):
+        burnish.compile(module, {"input": x})  # type: ignore[arg-type]
+    assert torch.equal(burnish.compile(module)(input=x), x)
+
+
 def test_examples_may_be_arrays() -> None:
     frozen = np.zeros(3, np.float32)
     frozen.flags.writeable = False

@@ -52,7 +52,7 @@ def test_a_module_that_runs_hears_why_it_cannot_be_exported() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x if x.sum() > 0 else -x
 
-    with pytest.raises(FrontendError, match=r"Branches does not export: (?s:.*)torch\.where"):
+    with pytest.raises(FrontendError, match=r"Branches does not export at (?s:.*)torch\.where"):
         burnish.compile(Branches().eval(), (torch.ones(2),))
 
 
