@@ -27,6 +27,7 @@ from ..buffer import Buffer
 from ..expr import INDEX, Add, Broadcast, BufferLoad, Call, Expr, IntImm, Ramp, add
 from ..lowering.vectorize_loops import may_fault
 from ..stmt import BufferStore
+from .constant_mask import constant_lanes, load_run, run_of
 from .extern_calls import Imported
 from .frames import Frames, Key
 from .llvm_types import (
@@ -44,6 +45,8 @@ from .near_lanes import NearLanes, near_lanes
 from .shuffles import selected_lanes
 from .transpose import transpose_rows
 
+_MASKED_BITS = 32
+"""The narrowest lanes that vector instructions without mask registers have masks for."""
 _NARROWEST = 16
 """Bytes of the narrowest vector of any CPU."""
 
@@ -129,7 +132,11 @@ class MemoryEmitter(Frames):
         if backwards:
             form = form.shift(1 - dtype.lanes)
         align = self.alignment(memory, form, dtype.itemsize)
-        if e.predicate is not None:
+        run = self._constant_run(e)
+        if e.predicate is not None and run is not None and not backwards:
+            pointer = self.address(e.buffer, form, element)
+            value = load_run(self.builder, pointer, memory_type(dtype), run, dtype.itemsize)
+        elif e.predicate is not None:
             mask = self.expr(e.predicate)
             if backwards:
                 mask = self._reversed(mask)
@@ -141,6 +148,14 @@ class MemoryEmitter(Frames):
         if backwards:
             value = self._reversed(value)
         return self._from_memory(value, dtype)
+
+    def _constant_run(self, e: BufferLoad) -> tuple[int, int] | None:
+        """The lanes that a load of narrow elements is of, where its mask is constant and the CPU
+        has none for them."""
+        if e.predicate is None or self.has_gather or e.dtype.bits >= _MASKED_BITS:
+            return None
+        lanes = constant_lanes(e.predicate)
+        return lanes and run_of(lanes)
 
     def _reversed(self, value: ir.Value) -> ir.Value:
         """A vector with its last lane first."""

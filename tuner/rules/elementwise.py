@@ -35,7 +35,7 @@ from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ..tiling.inline import inline_elementwise
-from ..tiling.lanes import lanes_of, vectorize_loop, width_for
+from ..tiling.lanes import has_masks, lanes_of, vectorize_loop, width_for
 from ..tiling.seams import cut_at_seams, has_seams
 from ..tiling.sharing import points_of, share
 from ..tiling.streaming import vectors_of_line
@@ -228,7 +228,8 @@ def _vectorize_repeated(sch: Schedule, block: Block, target: Target, decide: Dec
     assert isinstance(inner, IntImm)
     fused = sch.fuse(*loops[-2:])
     lanes = lanes_of(target, block)
-    parts = vectorize_loop(sch, fused, lanes * inner.value, lanes)
+    masks = has_masks(target, lanes)
+    parts = vectorize_loop(sch, fused, lanes * inner.value, lanes, masks=masks)
     share(sch, target, [*loops[:-2], parts[0]], points_of(block))
 
 
@@ -301,7 +302,7 @@ def _vectorize(
     wanted = decide(VectorDecisions, Vectors(sch.func, block), block.name).vectors
     extent = sch.get(loop).extent
     width = width_for(extent, lanes, wanted)
-    parts = vectorize_loop(sch, loop, width, lanes)
+    parts = vectorize_loop(sch, loop, width, lanes, masks=has_masks(target, lanes))
     rows = _looked_up_rows(block, target, width)
     if rows and same_extent(extent, block.iter_vars[-1].dom.extent):
         sch.annotate(parts[0], PREFETCH_REGION, rows)

@@ -3,7 +3,8 @@
     for j in range(100)    ->    for j0 in range(3): for jl in vectorized(32)
                                  for jl in vectorized(4)
 
-so that full vectors carry no mask. Widths are powers of two.
+so that full vectors carry no mask. Widths are powers of two. AVX2 has masks for lanes of 32 and 64
+bits alone; for narrower ones what does not fill a vector is cut into shorter vectors.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from ...tensorir.stmt import Block, BufferStore
 from ..schedule_log import give_up
 
 FEWEST_LANES = 2
+_MASKED_BITS = 32
+"""The narrowest lanes that masks without registers of their own are for."""
 
 
 def lanes_of(target: Target, block: Block) -> int:
@@ -76,13 +79,23 @@ def write_out(
         sch.vectorize(lane)
 
 
-def vectorize_loop(sch: Schedule, loop: LoopRV, width: int, lanes: int) -> list[LoopRV]:
+def has_masks(target: Target, lanes: int) -> bool:
+    """Whether loads and stores of so many lanes a register can leave some of them out."""
+    return target.instructions.masks or lanes * _MASKED_BITS <= target.vector_bits
+
+
+def vectorize_loop(
+    sch: Schedule, loop: LoopRV, width: int, lanes: int, *, masks: bool = True
+) -> list[LoopRV]:
     """Cut a loop around one block into vectors of ``width`` elements (whole registers of ``lanes``,
-    or less than one) and a rest; the outer loop of each part, which stand where the loop stood."""
+    or less than one) and a rest, which is masked or, of constant extent and without ``masks``, cut
+    into shorter ones; the outer loop of each part, which stand where the loop stood."""
     if width < FEWEST_LANES:
         return [loop]
     extent = sch.get(loop).extent
     constant = extent.value if isinstance(extent, IntImm) else None
+    if constant is not None and constant % width and not masks:
+        return _whole_vectors(sch, loop, constant, width, lanes)
     if constant is not None and (constant % width == 0 or constant < width):
         return [_vectors(sch, loop, width)]
     full, rest = sch.loop_partition(loop, [extent // width * width, None])
@@ -97,6 +110,26 @@ def vectorize_loop(sch: Schedule, loop: LoopRV, width: int, lanes: int) -> list[
         return [*parts, rest]
     sch.become(trial)
     return parts
+
+
+def _whole_vectors(
+    sch: Schedule, loop: LoopRV, extent: int, width: int, lanes: int
+) -> list[LoopRV]:
+    """Vectors of ``width``, of ``lanes``, and of each half of that as far as elements remain."""
+    sizes = [width]
+    size = min(lanes, width)
+    while size:
+        sizes.append(size)
+        size //= 2
+    pieces: list[tuple[int, int]] = []
+    for size in sizes:
+        taken = extent // size * size
+        extent -= taken
+        if taken:
+            pieces.append((taken, size))
+    cuts = [taken for taken, _ in pieces[:-1]]
+    parts = sch.loop_partition(loop, [*cuts, None]) if cuts else [loop]
+    return [_vectors(sch, part, size) for part, (_, size) in zip(parts, pieces, strict=True)]
 
 
 def _vectors(sch: Schedule, loop: LoopRV, width: int) -> LoopRV:

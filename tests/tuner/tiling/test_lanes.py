@@ -15,7 +15,7 @@ from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Workload
 from burnish.tuner.schedule_log import steps_given_up
 from burnish.tuner.tiling import lanes
-from burnish.tuner.tiling.lanes import lanes_of, up_to_power, vectorize_loop, width_for
+from burnish.tuner.tiling.lanes import has_masks, lanes_of, up_to_power, vectorize_loop, width_for
 from burnish.tuner.workload import blocks_in_order
 
 
@@ -69,6 +69,11 @@ def test_an_index_counts_where_it_is_a_vector(function: Callable[..., Tensor], l
 def test_parts(extent: int, parts: list[tuple[int, int]]) -> None:
     sch = Schedule(Workload(op.relu, np.abs, (extent,)).func, seed=0)
     loops = vectorize_loop(sch, sch.get_loops("relu")[0], min(16, up_to_power(extent)), 16)
+    assert _found(sch, loops) == parts
+
+
+def _found(sch: Schedule, loops: list[LoopRV]) -> list[tuple[int, int]]:
+    """The iterations of loops, and the lanes of the vectors in them."""
     found = []
     for loop in loops:
         chain = sch.get_loops(sch.get_child_blocks(loop)[0])
@@ -78,7 +83,31 @@ def test_parts(extent: int, parts: list[tuple[int, int]]) -> None:
         sizes = [sch.get(x).extent for x in (outer, inner) if x is not None]
         values = [e.value for e in sizes if isinstance(e, IntImm)]
         found.append((values[0], values[1] if inner is not None else 1))
-    assert found == parts
+    return found
+
+
+@pytest.mark.parametrize(
+    ("extent", "parts"),
+    [
+        (64, [(2, 32)]),
+        (56, [(1, 32), (1, 16), (1, 8)]),
+        (45, [(1, 32), (1, 8), (1, 4), (1, 1)]),
+        (13, [(1, 8), (1, 4), (1, 1)]),
+    ],
+)
+def test_without_masks_the_rest_is_shorter_vectors(
+    extent: int, parts: list[tuple[int, int]]
+) -> None:
+    sch = Schedule(Workload(op.relu, np.abs, (extent,), dtype="bfloat16").func)
+    (loop,) = sch.get_loops("relu")
+    width = min(32, up_to_power(extent))
+    assert _found(sch, vectorize_loop(sch, loop, width, 16, masks=False)) == parts
+
+
+def test_masks_are_for_lanes_of_32_bits_or_have_registers() -> None:
+    assert has_masks(HASWELL, 8)
+    assert not has_masks(HASWELL, 16)
+    assert has_masks(SKYLAKE, 32)
 
 
 def test_a_rest_without_vectors_stands_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
