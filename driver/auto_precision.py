@@ -44,6 +44,9 @@ WORDS = tuple([word for word in OF_LAYERS if word != "float32" and ":" not in wo
 """What a layer may have in place of float32; of integer weights in groups of their own length."""
 ROUNDS, SECONDS = 7, 0.01
 """How often two programs are timed in turns, and how long one turn of each lasts."""
+LEAST_GAIN = 0.02
+"""The part of a call that all of the choice has to gain: of many words that were timed the best
+seem to gain a little even where none does, and each of them rounds."""
 _MARGIN = 1.02
 """How much more than seen the error is expected to be when layers go back."""
 
@@ -287,7 +290,7 @@ class Search:
             # Errors add up otherwise than their squares: more of them go back, at least one.
             scale = max(scale, _MARGIN * error / _sum(left))
         times = self._times(signature)
-        if chosen and not times["narrow"].minimum < times["float32"].minimum:
+        if chosen and times["narrow"].minimum > (1 - LEAST_GAIN) * times["float32"].minimum:
             chosen, error = [], own
         known = {c.weight: c for c in chosen}
         return PrecisionChoice(
