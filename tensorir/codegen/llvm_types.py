@@ -190,7 +190,7 @@ def from_float32(
     ``half_values`` knows of it."""
     if dtype.scalar == "float16":
         return b.fptrunc(value, register_type(dtype))
-    bits = b.bitcast(value, register_type(DType("int32").with_lanes(dtype.lanes)))
+    bits: ir.Value = b.bitcast(value, register_type(DType("int32").with_lanes(dtype.lanes)))
     if not fits:
         bits = _rounded_bits(b, value, bits, dtype.lanes, plain=plain)
     return _upper_halves(b, bits, dtype.lanes)

@@ -32,6 +32,7 @@ from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
 from ..te import compute as te
 from ..te.compute import Tensor, compute
+from .elementwise import elementwise
 from .pool import LARGE
 from .reduce import accumulator
 from .window import arranged, parts_of
@@ -85,7 +86,7 @@ def adaptive_pool(
     if len(output_size) != len(spatial) or mode not in ("avg", "max"):
         raise ComputeError("adaptive_pool: expected an output size a spatial dim, and avg or max.")
     parts = [_Parts.of(s, out) for s, out in zip(spatial, output_size, strict=True)]
-    wide = accumulator(x.dtype) if mode == "avg" else x.dtype
+    wide = accumulator(x.dtype)
     pixels = list(range(1, 1 + len(parts)) if last else range(2, 2 + len(parts)))
     name = f"adaptive_{mode}_pool"
     if all(p.even for p in parts) and not _are_large(parts, last=last):
@@ -94,10 +95,12 @@ def adaptive_pool(
         stages = [[(d, p)] for d, p in zip(pixels, parts, strict=True) if not p.is_whole]
     found = x
     for number, stage in enumerate(stages):
-        is_last = mode == "max" and number == len(stages) - 1
+        is_last = mode == "max" and wide is x.dtype and number == len(stages) - 1
         found = _combined(found, stage, mode, wide, name if is_last else f"{name}_sum")
     if mode == "max":
-        return found
+        if found.dtype is x.dtype:
+            return found
+        return elementwise(name, lambda v: cast_expr(v, x.dtype), found)
 
     def mean(*indices: Var) -> Expr:
         count: Expr = IntImm(1, INDEX)

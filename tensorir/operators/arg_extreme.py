@@ -36,7 +36,7 @@ from ..intrinsics import call_intrin
 from ..te import compute as te
 from ..te.compute import Tensor
 from .elementwise import elementwise
-from .reduce import kept_indices, normal_axes, reduce_block, reduced_shape
+from .reduce import accumulator, kept_indices, normal_axes, reduce_block, reduced_shape
 
 
 def _arg_extreme(
@@ -49,7 +49,10 @@ def _arg_extreme(
     if x.dtype.is_bool:
         x = elementwise(f"{name}_bytes", _as_byte, x)
     largest = reducer is te.max
-    limit = reduce_block(f"{name}_extreme", x, [d], reducer)
+    wide = accumulator(x.dtype)
+    limit = reduce_block(f"{name}_extreme", x, [d], reducer, fn=lambda v, _: cast_expr(v, wide))
+    if wide is not x.dtype:
+        limit = elementwise(f"{name}_narrow", lambda v: cast_expr(v, x.dtype), limit)
     if x.dtype.is_float:
         limit = elementwise(f"{name}_limit", partial(_next_to, below=largest), limit)
     axes = [d]
