@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from ...support.dtype import DType
 from ..expr import (
     EQ,
     GE,
@@ -26,7 +27,7 @@ from ..expr import (
     Or,
     Ramp,
 )
-from .llvm_types import Literal, shuffle_mask
+from .llvm_types import Literal, memory_type, shuffle_mask
 
 _COMPARED = {
     EQ: int.__eq__, NE: int.__ne__, LT: int.__lt__, LE: int.__le__, GT: int.__gt__, GE: int.__ge__,
@@ -47,11 +48,11 @@ def constant_lanes(e: Expr) -> list[int] | None:
             inner = constant_lanes(a)
             return inner and [int(not x) for x in inner]
         case And(a, b) | Or(a, b):
-            sides = constant_lanes(a), constant_lanes(b)
-            if sides[0] is None or sides[1] is None:
+            left, right = constant_lanes(a), constant_lanes(b)
+            if left is None or right is None:
                 return None
             both = isinstance(e, And)
-            return [x & y if both else x | y for x, y in zip(*sides, strict=True)]
+            return [x & y if both else x | y for x, y in zip(left, right, strict=True)]
         case EQ(a, b) | NE(a, b) | LT(a, b) | LE(a, b) | GT(a, b) | GE(a, b):
             left, right = constant_lanes(a), constant_lanes(b)
             if left is None or right is None:
@@ -71,18 +72,17 @@ def run_of(mask: list[int]) -> tuple[int, int] | None:
     return on[0], on[-1] + 1
 
 
-def load_run(
-    b: ir.IRBuilder, pointer: ir.Value, kind: ir.VectorType, run: tuple[int, int], align: int
-) -> ir.Value:
+def load_run(b: ir.IRBuilder, pointer: ir.Value, dtype: DType, run: tuple[int, int]) -> ir.Value:
     """The lanes of a ``run`` at ``pointer``, where its first lane would be; zeros in the others.
-    ``align`` is that of an element."""
+    Elements may stand anywhere."""
     first, end = run
+    kind = ir.VectorType(memory_type(dtype.scalar), dtype.lanes)
     lanes, size = kind.count, 1 << (end - first).bit_length() - 1
     part = ir.VectorType(kind.element, size)
     starts = [first] if size == end - first else [first, end - size]
     parts = [
         b.load(b.gep(pointer, [ir.Constant(ir.IntType(64), s)], source_etype=kind.element),
-               align=align, typ=part)
+               align=dtype.itemsize, typ=part)
         for s in starts
     ]  # fmt: skip
     zeros = Literal(kind, "zeroinitializer")

@@ -37,7 +37,8 @@ from .llvm_types import bfloat16_bits
 _BYTES = 8
 """Integers of so many bits and fewer fit into bfloat16."""
 _SIGNS = ("abs", "neg", "copysign")
-WHOLE = ("floor", "ceil", "trunc", "round")
+_WHOLE = ("floor", "ceil", "trunc", "round")
+KEEP = (*_SIGNS, *_WHOLE)
 """Intrinsics whose results fit where their operands do."""
 _CHOICES = ("if_then_else", "likely")
 _ROUNDED = ("sqrt", "rsqrt", "fma")
@@ -61,7 +62,7 @@ class Kept:
                 return source == "bfloat16" or narrow
             case BufferLoad(buffer):
                 return id(buffer) in self.fits
-            case Call(op) if op in WHOLE:
+            case Call(op) if op in _WHOLE:
                 return self.has_fitting(e.args[0])
             case _:
                 chosen = _chosen(e)
@@ -87,7 +88,7 @@ class Kept:
 
 def has_plain_nan(op: str) -> bool:
     """Whether an intrinsic of operands with plain NaN has no other."""
-    return op in WHOLE or op in _ROUNDED
+    return op in KEEP or op in _ROUNDED
 
 
 def _chosen(e: Expr) -> tuple[Expr, ...]:

@@ -8,8 +8,9 @@ index arithmetic is ``nsw``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, assert_never
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, assert_never
 
 from llvmlite import ir
 
@@ -62,7 +63,7 @@ from .dot2_i16 import emit_dot2_i16
 from .dot4 import DotUnit, emit_dot4, interleave
 from .extern_calls import emit_extern_call, string_pointer
 from .frames import Key
-from .half_values import WHOLE, Kept, has_plain_nan
+from .half_values import KEEP, Kept, has_plain_nan
 from .llvm_types import (
     I32,
     call_intrinsic,
@@ -81,8 +82,18 @@ from .math import SPLITS_BLOCK
 
 _COMPARE = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
 _BITWISE = ("reinterpret", "abs", "neg")
-"""Of half precision, what is not computed in float32."""
+"""Of half precision, what is not computed in float32 where the operand is not."""
+OF_THEIR_OWN = frozenset({"reinterpret", "if_then_else", "likely", "prefetch", "prefetch_l2"})
+"""Calls that are no functions of numbers."""
 _FLIPPED = {EQ: "==", NE: "!=", LT: ">", LE: ">=", GT: "<", GE: "<="}
+
+
+class Single(NamedTuple):
+    """A float32 that becomes half precision; ``fits`` and ``plain`` as ``half_values`` says."""
+
+    value: ir.Value
+    fits: bool = True
+    plain: bool = True
 
 
 class ExprEmitter(ChosenLoads):
@@ -91,6 +102,8 @@ class ExprEmitter(ChosenLoads):
     dot_unit: DotUnit = DotUnit()
     pair_unit: PairUnit = PairUnit()
     halves: Kept = Kept()
+    singles: Mapping[int, ir.Value] = MappingProxyType({})
+    """Variables of half precision whose values are there as float32."""
     has_scale: bool = False
     """Whether the CPU multiplies 512-bit vectors by powers of two in one instruction."""
     stepwise: int = 0
@@ -102,7 +115,7 @@ class ExprEmitter(ChosenLoads):
             case IntImm(value) | FloatImm(value):
                 return constant(e.dtype, value)
             case Var():
-                return self.values[id(e)]
+                return self._narrow(e) if id(e) in self.singles else self.values[id(e)]
             case BufferLoad():
                 return self.load(e)
             case Broadcast(value, lanes):
@@ -120,8 +133,7 @@ class ExprEmitter(ChosenLoads):
         """The value of an operation on the values of its operands."""
         match e:
             case Add() | Sub() | Mul() | Div() | Min() | Max() if is_half(e.dtype):
-                fits = isinstance(e, Min | Max)
-                return from_float32(self.builder, self._single(e), e.dtype, fits=fits, plain=True)
+                return self._narrow(e)
             case Add(a, b) | Sub(a, b) | Mul(a, b):
                 return self._arithmetic(e, self.expr(a), self.expr(b))
             case Div(a, b):
@@ -140,8 +152,8 @@ class ExprEmitter(ChosenLoads):
                 return self.builder.xor(self.expr(a), constant(e.dtype, 1))
             case Select(condition, a, b):
                 return self.builder.select(self.expr(condition), self.expr(a), self.expr(b))
-            case Cast(dtype, value):
-                return self._cast(dtype, value)
+            case Cast():
+                return self._cast(e)
             case Call():
                 return self._call(e)
             case Let(var, value, body):
@@ -162,46 +174,49 @@ class ExprEmitter(ChosenLoads):
     def wide(self, e: Expr) -> ir.Value:
         """A value of half precision as float32: of several operations in a row none but the last is
         made narrow, though each is rounded."""
+        found = self.single(e)
+        if found.fits:
+            return found.value
+        return round_float32(self.builder, found.value, e.dtype, plain=found.plain)
+
+    def single(self, e: Expr) -> Single:
+        """A value of half precision in float32 before it is rounded."""
         match e:
-            case Min() | Max():
-                return self._single(e)
-            case Add() | Sub() | Mul() | Div():
-                return round_float32(self.builder, self._single(e), e.dtype, plain=True)
+            case Var() if id(e) in self.singles:
+                return Single(self.singles[id(e)])
+            case Min(a, b) | Max(a, b):
+                return Single(self._float_extreme(e, self.wide(a), self.wide(b)))
+            case Add(a, b) | Sub(a, b) | Mul(a, b) | Div(a, b):
+                found = self._float_op(e, self.wide(a), self.wide(b))
+                return Single(found, fits=False)
             case Cast(_, value) if value.dtype.scalar == FLOAT32:
-                if e.dtype.scalar == "bfloat16" and self.halves.has_fitting(value):
-                    return self.expr(value)
-                plain = self.halves.has_plain_nan(value)
-                return round_float32(self.builder, self.expr(value), e.dtype, plain=plain)
-            case Call(op) if op in WHOLE:
-                return intrinsics.emit_single(
-                    self.builder, e, [self.wide(e.args[0])], has_scale=False, stepwise=0
+                fits = e.dtype.scalar == "bfloat16" and self.halves.has_fitting(value)
+                return Single(self.expr(value), fits, self.halves.has_plain_nan(value))
+            case Select(condition, a, b):
+                chosen = self.expr(condition), self.wide(a), self.wide(b)
+                return Single(self.builder.select(*chosen))
+            case Call(op) if op not in OF_THEIR_OWN and op not in SPLITS_BLOCK:
+                args = [self.wide(a) for a in e.args]
+                found = intrinsics.emit_single(
+                    self.builder, e, args, has_scale=self.has_scale, stepwise=self.stepwise
                 )
+                return Single(found, op in KEEP, has_plain_nan(op))
             case _:
-                return to_float32(self.builder, self.expr(e), e.dtype)
+                return Single(to_float32(self.builder, self.expr(e), e.dtype))
 
-    def _single(self, e: Add | Sub | Mul | Div | Min | Max) -> ir.Value:
-        """An operation of half precision in float32, before it is rounded."""
-        x, y = self.wide(e.a), self.wide(e.b)
-        if isinstance(e, Min | Max):
-            return self._float_extreme(e, x, y)
-        return self._float_op(e, x, y)
+    def _narrow(self, e: Expr) -> ir.Value:
+        found = self.single(e)
+        return from_float32(self.builder, found.value, e.dtype, fits=found.fits, plain=found.plain)
 
-    def _cast(self, dtype: DType, value: Expr) -> ir.Value:
-        source = value.dtype
-        if source is dtype:
-            return self.expr(value)
-        single = FLOAT32.with_lanes(dtype.lanes)
+    def _cast(self, e: Cast) -> ir.Value:
+        source, single = e.value.dtype, FLOAT32.with_lanes(e.dtype.lanes)
+        if source is e.dtype:
+            return self.expr(e.value)
         if is_half(source):
-            return emit_cast(self.builder, self.wide(value), single, dtype)
-        if source is single and is_half(dtype):
-            return from_float32(
-                self.builder,
-                self.expr(value),
-                dtype,
-                fits=self.halves.has_fitting(value),
-                plain=self.halves.has_plain_nan(value),
-            )
-        return emit_cast(self.builder, self.expr(value), source, dtype)
+            return emit_cast(self.builder, self.wide(e.value), single, e.dtype)
+        if source is single and is_half(e.dtype):
+            return self._narrow(e)
+        return emit_cast(self.builder, self.expr(e.value), source, e.dtype)
 
     # -- pieces -----------------------------------------------------------------------------------
     def splat(self, value: ir.Value, source: Expr, lanes: int) -> ir.Value:
@@ -458,16 +473,13 @@ class ExprEmitter(ChosenLoads):
         return result
 
     def _intrinsic(self, e: Call) -> ir.Value:
-        how: Any = {"has_scale": self.has_scale, "stepwise": self.stepwise}
-        if not is_half(e.args[0].dtype) or e.op in _BITWISE:
-            args = [self.expr(a) for a in e.args]
-            return intrinsics.emit_intrinsic(self.builder, e, args, **how)
-        args = [self.wide(a) for a in e.args]
-        found = intrinsics.emit_single(self.builder, e, args, **how)
-        if not is_half(e.dtype):
-            return found
-        plain = has_plain_nan(e.op)
-        return from_float32(self.builder, found, e.dtype, fits=e.op in WHOLE, plain=plain)
+        halves = is_half(e.args[0].dtype) and e.op not in _BITWISE
+        if halves and is_half(e.dtype) and e.op not in SPLITS_BLOCK:
+            return self._narrow(e)
+        args = [self.wide(a) if halves else self.expr(a) for a in e.args]
+        emit = intrinsics.emit_single if halves else intrinsics.emit_intrinsic
+        found = emit(self.builder, e, args, has_scale=self.has_scale, stepwise=self.stepwise)
+        return from_float32(self.builder, found, e.dtype) if is_half(e.dtype) and halves else found
 
     def _branching_call(self, e: Call) -> ir.Value:
         """A call that ends a basic block, which LLVM would not find to be the same as another one;

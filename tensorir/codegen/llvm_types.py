@@ -192,7 +192,7 @@ def from_float32(
         return b.fptrunc(value, register_type(dtype))
     bits: ir.Value = b.bitcast(value, register_type(DType("int32").with_lanes(dtype.lanes)))
     if not fits:
-        bits = _rounded_bits(b, value, bits, dtype.lanes, plain=plain)
+        bits = rounded_bits(b, value, bits, dtype.lanes, plain=plain)
     return _upper_halves(b, bits, dtype.lanes)
 
 
@@ -202,11 +202,11 @@ def round_float32(b: ir.IRBuilder, value: ir.Value, dtype: DType, *, plain: bool
         return to_float32(b, b.fptrunc(value, register_type(dtype)), dtype)
     ints = DType("int32").with_lanes(dtype.lanes)
     bits = b.bitcast(value, register_type(ints))
-    rounded = _rounded_bits(b, value, bits, dtype.lanes, plain=plain)
+    rounded = rounded_bits(b, value, bits, dtype.lanes, plain=plain)
     return b.bitcast(b.and_(rounded, constant(ints, -0x10000)), value.type)
 
 
-def _rounded_bits(
+def rounded_bits(
     b: ir.IRBuilder, value: ir.Value, bits: ir.Value, lanes: int, *, plain: bool
 ) -> ir.Value:
     """Bits of which the upper 16 are those of the nearest bfloat16; ones for NaN unless it is

@@ -135,7 +135,7 @@ class MemoryEmitter(Frames):
         run = self._constant_run(e)
         if e.predicate is not None and run is not None and not backwards:
             pointer = self.address(e.buffer, form, element)
-            value = load_run(self.builder, pointer, memory_type(dtype), run, dtype.itemsize)
+            value = load_run(self.builder, pointer, dtype, run)
         elif e.predicate is not None:
             mask = self.expr(e.predicate)
             if backwards:
@@ -155,7 +155,7 @@ class MemoryEmitter(Frames):
         if e.predicate is None or self.has_gather or e.dtype.bits >= _MASKED_BITS:
             return None
         lanes = constant_lanes(e.predicate)
-        return lanes and run_of(lanes)
+        return None if lanes is None else run_of(lanes)
 
     def _reversed(self, value: ir.Value) -> ir.Value:
         """A vector with its last lane first."""

@@ -40,8 +40,8 @@ from ..lowering.tile_nests import (
 )
 from ..stmt import For, SeqStmt, Stmt
 from .emulated_tiles import TILE_BYTES, emulated
+from .every_other import EveryOtherEmitter
 from .frames import Key, constant_index
-from .llvm_expr import ExprEmitter
 from .llvm_types import I8, PTR, VOID, alloca, memory_type
 
 _PALETTE = 1
@@ -101,7 +101,7 @@ class _Region:
     shapes: list[Shape]
 
 
-class TileEmitter(ExprEmitter):
+class TileEmitter(EveryOtherEmitter):
     """Emits regions; ``tiles`` is what the target has, None where it has none. Who emits statements
     asks ``tile_runs`` and ``tile_region``, hands what stands in an open ``region`` to
     ``in_region``, and says how loops are emitted."""

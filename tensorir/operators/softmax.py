@@ -6,6 +6,8 @@ Half precision is computed in float32 and rounded once at the end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..expr import BufferLoad, Expr, Var, const
 from ..expr import cast as cast_expr
 from ..intrinsics import call_intrin
@@ -14,14 +16,19 @@ from ..te.compute import Tensor
 from .reduce import accumulator, kept_indices, largest_number, normal_axes, reduce_block
 
 
+def _largest(name: str, x: Tensor, axes: Sequence[int]) -> Tensor:
+    wide = accumulator(x.dtype)
+    return reduce_block(name, x, axes, largest_number, fn=lambda v, _: cast_expr(v, wide))
+
+
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
     """``exp(x - max) / sum(exp(x - max))`` along ``axis``; the shape and dtype of ``x``."""
     axes = normal_axes(axis, x.ndim)
     wide = accumulator(x.dtype)
-    largest = reduce_block("softmax_max", x, axes, largest_number)
+    largest = _largest("softmax_max", x, axes)
 
     def power(*indices: Var) -> Expr:
-        shift = cast_expr(BufferLoad(largest, kept_indices(indices, axes)), wide)
+        shift = BufferLoad(largest, kept_indices(indices, axes))
         return call_intrin("exp_negative", cast_expr(BufferLoad(x, indices), wide) - shift)
 
     powers = te.compute(x.shape, power, "softmax_exp")
@@ -43,10 +50,10 @@ def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
     """``x - max - log(sum(exp(x - max)))`` along ``axis``; the shape and dtype of ``x``."""
     axes = normal_axes(axis, x.ndim)
     wide = accumulator(x.dtype)
-    largest = reduce_block("log_softmax_max", x, axes, largest_number)
+    largest = _largest("log_softmax_max", x, axes)
 
     def shifted(v: Expr, kept: tuple[Expr, ...]) -> Expr:
-        return cast_expr(v, wide) - cast_expr(BufferLoad(largest, kept), wide)
+        return cast_expr(v, wide) - BufferLoad(largest, kept)
 
     def power(v: Expr, kept: tuple[Expr, ...]) -> Expr:
         return call_intrin("exp_negative", shifted(v, kept))
