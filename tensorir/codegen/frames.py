@@ -20,7 +20,7 @@ from typing import TypeAlias
 from llvmlite import ir
 
 from ...support.node import walk
-from ..arith.linear import Linear
+from ..arith.linear import Linear, LinearKey
 from ..buffer import Buffer
 from ..expr import (
     BufferLoad,
@@ -83,6 +83,10 @@ class Frames:
         self.accumulates = False
         """Whether some loop stores to one element again and again, which LLVM is to keep in a
         register."""
+        self.overwrites = False
+        """Whether some element in memory is stored twice in a stretch of code, as by rows that are
+        written out: LLVM is to leave the last store."""
+        self.places: set[tuple[int, LinearKey]] = set()
         self.epoch = 0
         self.forms: dict[int, tuple[Expr, Linear]] = {}
         self.atom_levels: dict[Expr, int] = {}
@@ -339,6 +343,10 @@ class Frames:
             level = max(map(self.level_of, form.terms), default=0)
             if any(frame.is_loop for frame in self.frames[level + 1 :]):
                 self.accumulates = True
+            if buffer.scope != "register":
+                place = (id(buffer), form.key)
+                self.overwrites |= place in self.places
+                self.places.add(place)
         key = 0 if self.may_alias else id(buffer)
         self.epochs[key] = self.epochs.get(key, 0) + 1
 

@@ -191,6 +191,8 @@ class FunctionEmitter:
         """Aligned parameters, while the function that writes them past the caches is emitted."""
         self.accumulating: list[str] = []
         """LLVM functions with a loop that accumulates in memory."""
+        self.overwrites = False
+        """Whether some store is overwritten by one behind it."""
         self.work = Work(self.func.body, lowered.dims, target.vector_bits)
 
     # -- entry ------------------------------------------------------------------------------------
@@ -333,6 +335,7 @@ class FunctionEmitter:
             emitter.stmt(region.body)
         if emitter.accumulates:
             self.accumulating.append(name)
+        self.overwrites |= emitter.overwrites
         if self.streamed and self.target.is_x86:
             # Such stores wait in buffers of their own; other threads see what is behind a fence.
             call_intrinsic(b, "x86.sse.sfence", VOID, [], "")

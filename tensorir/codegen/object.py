@@ -116,6 +116,7 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
         if chosen or (kind == "shaped" and not lowered):
             module = new_module(target)
             accumulating: list[str] = []
+            overwrites = False
             texts = dict.fromkeys([text for f in chosen for text in f.imports])
             foreign = [import_llvm(text, module, context) for text in texts]
             imported = {name: kind for m in foreign for name, kind in signatures(m).items()}
@@ -123,6 +124,7 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
                 emitter = FunctionEmitter(module, f, target, imported)
                 emitter.emit()
                 accumulating += emitter.accumulating
+                overwrites |= emitter.overwrites
             text = str(module)
             start = time.perf_counter()
             parsed = parsed_text(text, module, context)
@@ -130,7 +132,7 @@ def _emit(lowered: Sequence[LoweredFunc], target: Target, *, keep_text: bool) ->
                 run_default_passes(m, target)
                 link_imported(parsed, m)
             if kind == "shaped":
-                run_scheduled_passes(parsed, target, accumulating)
+                run_scheduled_passes(parsed, target, accumulating, overwrites=overwrites)
             elif kind == "open":
                 run_scheduled_passes(parsed, target)
                 run_default_passes(parsed, target, slp_vectorization=False, unrolling=False)
@@ -254,11 +256,15 @@ def _initialize() -> None:
 
 
 def run_scheduled_passes(
-    module: binding.ModuleRef, target: Target, accumulating: Sequence[str] = ()
+    module: binding.ModuleRef,
+    target: Target,
+    accumulating: Sequence[str] = (),
+    *,
+    overwrites: bool = False,
 ) -> None:
     """The short list that keeps the shape a schedule gave; index arithmetic is already where it
     belongs. Functions that accumulate in memory also get LLVM's loop-invariant motion, which comes
-    with its function simplification pipeline."""
+    with its function simplification pipeline; a module that overwrites its stores loses them."""
     options = binding.create_pipeline_tuning_options(1)
     options.loop_unrolling = False
     options.loop_vectorization = False
@@ -269,6 +275,8 @@ def run_scheduled_passes(
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     passes.add_new_gvn_pass()
+    if overwrites:
+        passes.add_dead_store_elimination_pass()
     passes.add_aggressive_dce_pass()
     passes.run(module, builder)
     if accumulating:

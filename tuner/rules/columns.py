@@ -5,10 +5,10 @@ summed, a piece is a few vectors, whose sums are in registers
 
     for k, j:  S[j] += A[k, j]    ->    for j0: for k: for jl in vectorized: S[jl] += A[k, j0 + jl]
 
-Where many rows are summed, each is read along, for as many columns as have their sums in the first
-cache: memory gives long stretches faster than a few lines of each row
+Where many rows are summed, they are read along, a few side by side, for as many columns as have
+their sums in the first cache: memory gives long stretches faster than a few lines of each row
 
-                           ->    for j0: for k: for j1: for jl in vectorized: S[j1, jl] += A[k, ...]
+    ->    for j0: for k0: for j1: for k1 in unrolled: for jl in vectorized: S[j1, jl] += A[k, ...]
 
 and rows that are not cut into many pieces are cut into groups first, each with sums of its own, so
 that there is something to share among threads.
@@ -24,10 +24,11 @@ from ...support.target import Target
 from ...tensorir.expr import BufferLoad, Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
-from ..tiling.lanes import lanes_of, vectorize_loop, width_for
+from ..tiling.lanes import FEWEST_LANES, lanes_of, vectorize_loop, width_for
 from ..tiling.long_sums import block_long_sum
 from ..tiling.nests import Nest, accesses, axis_of, nest_of, operands_of, spatial_axes
 from ..tiling.sharing import PARALLEL_GRAIN, points_of
+from ..tiling.tiles import divisor
 from ..workload import blocks_in_order, is_reduction, is_spatial, static_extent
 from .elementwise import is_plain
 from .rule import Decisions, choice
@@ -39,9 +40,12 @@ PIECE_BYTES = 1 << 14
 FEW_PIECES = 8
 """Pieces whose sums are in the second cache together."""
 GROUPS = 8
-"""Groups of rows, at most: enough to share among threads evenly."""
+"""Pieces of columns and groups of rows, at most: enough to share among threads evenly."""
 GROUP_ROWS = 32
 """Rows of a group, at least: its sums are written once and read once."""
+
+MANY_ABREAST = 4
+"""Rows whose sums are worth more steps over the columns of a piece."""
 
 
 def vector_column(nests: list[Nest]) -> int | None:
@@ -94,9 +98,10 @@ def _factor_rows(sch: Schedule, block: Block) -> str | None:
         return None
     axis = nest.rest[0]
     rows, columns = static_extent(block, axis), static_extent(block, nest.kept[column])
-    if rows is None or columns is None or columns > _columns_in_cache(block) // 2:
+    if rows is None or columns is None:
         return None
-    most = min(GROUPS, rows // GROUP_ROWS)
+    pieces = math.ceil(columns / _columns_in_cache(block))
+    most = min(GROUPS // pieces, rows // GROUP_ROWS)
     groups = next((n for n in range(most, 1, -1) if rows % n == 0), None)
     if groups is None or not is_plain(sch, block):
         return None
@@ -130,20 +135,24 @@ def _piece(nests: list[Nest], column: int, width: int) -> int:
 
 @dataclass(frozen=True)
 class Cut:
-    """How columns are cut: pieces of ``size``, and, where rows stream by, the loops over a piece
-    with their nests, still to be cut into vectors (``vectorize_rows``)."""
+    """How columns are cut: pieces of ``size``, and, where rows stream by, ``abreast`` of them at a
+    time, the loops over a piece with their nests, still to be cut into vectors
+    (``vectorize_rows``)."""
 
     size: int
     width: int
     lanes: int
+    abreast: int = 1
     rows: tuple[tuple[Nest, LoopRV], ...] = ()
 
 
 @dataclass(frozen=True)
 class ColumnDecisions(Decisions):
-    """Of nests (roles): the vectors of columns that are summed at a time."""
+    """Of nests (roles): the vectors of ``columns`` that are summed at a time, and the rows that are
+    ``abreast`` where all columns stream by."""
 
     columns: int = choice(lambda nests, t, d: (1, 2, 4, 8), lambda nests, t, d: 4)
+    abreast: int = choice(lambda nests, t, d: (1, 2, 4, 8), lambda nests, t, d: 8)
 
 
 def schedule_columns(
@@ -158,20 +167,40 @@ def schedule_columns(
         _sum_in_registers(sch, nests, column, width)
         return Cut(width, width, lanes)
     rows = [(n, _order_columns(sch, n.block.name, n, column, piece)) for n in nests]
-    return Cut(piece, width, lanes, tuple(rows))
+    return Cut(piece, width, lanes, decisions.abreast, tuple(rows))
 
 
 def vectorize_rows(sch: Schedule, cut: Cut) -> None:
     """Cut the loops over pieces of rows into vectors, when those around them are done with."""
     for nest, loop in cut.rows:
-        inner = [loop]
-        if is_reduction(nest.block):
-            name = nest.block.name
-            _block_long_sum(sch, name, nest)
-            init = sch.decompose_reduction(name, sch.get_loops(name)[len(nest.kept)])
-            inner.append(sch.get_loops(init)[-1])
-        for columns in inner:
-            vectorize_loop(sch, columns, cut.width, cut.lanes)
+        if not is_reduction(nest.block):
+            vectorize_loop(sch, loop, cut.width, cut.lanes)
+            continue
+        name = nest.block.name
+        (abreast, width), row = _abreast(nest, sch.get(loop).extent, cut), None
+        if abreast > 1:
+            _, row = sch.split(sch.get_loops(name)[-2], [None, abreast])
+        _block_long_sum(sch, name, nest, abreast)
+        init = sch.decompose_reduction(name, sch.get_loops(name)[len(nest.kept)])
+        vectorize_loop(sch, sch.get_loops(init)[-1], width, cut.lanes)
+        vectors = vectorize_loop(sch, loop, width, cut.lanes)
+        if row is not None:
+            sch.reorder(*vectors, row)
+            sch.unroll(row)
+
+
+def _abreast(nest: Nest, columns: Expr, cut: Cut) -> tuple[int, int]:
+    """The rows that are summed side by side, and the columns of a step: as many as divide the rows
+    and the columns; 1 and the columns of the cut where none do. Shorter steps pay for
+    ``MANY_ABREAST`` rows."""
+    rows = static_extent(nest.block, nest.rest[-1])
+    width = cut.width
+    while width > cut.lanes and isinstance(columns, IntImm) and columns.value % width:
+        width //= 2
+    whole = isinstance(columns, IntImm) and columns.value % width == 0
+    abreast = divisor(rows, cut.abreast) if whole and width >= FEWEST_LANES else 1
+    fewest = 2 if width == cut.width else MANY_ABREAST
+    return (abreast, width) if abreast >= fewest else (1, cut.width)
 
 
 def _sum_in_registers(sch: Schedule, nests: list[Nest], column: int, width: int) -> None:
@@ -193,10 +222,10 @@ def _sum_in_registers(sch: Schedule, nests: list[Nest], column: int, width: int)
             sch.decompose_reduction(name, sch.get_loops(name)[len(nest.kept)])
 
 
-def _block_long_sum(sch: Schedule, name: str, nest: Nest) -> None:
-    """Have the sums of long columns added in blocks."""
+def _block_long_sum(sch: Schedule, name: str, nest: Nest, abreast: int = 1) -> None:
+    """Have the sums of long columns added in blocks; rows that are ``abreast`` are in one block."""
     loops = sch.get_loops(name)[len(nest.kept) + len(nest.units) :]
-    block_long_sum(sch, name, loops[: len(nest.rest)])
+    block_long_sum(sch, name, loops[: len(nest.rest)], abreast)
 
 
 def _copy_nest(nest: Nest) -> Nest:

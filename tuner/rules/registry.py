@@ -16,6 +16,7 @@ from .conv import ConvRule
 from .depthwise import WindowRule
 from .dot import DotRule
 from .elementwise import ElementwiseRule
+from .gemv import GemvRule
 from .int8 import Int8Rule
 from .matmul import MatmulRule
 from .products import ProductsRule
@@ -34,6 +35,7 @@ RULES: tuple[Rule[Any, Any], ...] = (
     Int8Rule(),
     BFloat16Rule(),
     DotRule(),
+    GemvRule(),
     MatmulRule(),
     ConvRule(),
     AttentionRule(),

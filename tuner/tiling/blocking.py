@@ -32,6 +32,11 @@ from .tiles import CACHE_SHARE, NEXT, bytes_of, divisor
 
 MOST_PANELS = 8
 """Panels of a group."""
+GROUPS = 8
+"""Groups that threads can share evenly."""
+STRETCH = 768
+"""Bytes of a row that a copy reads at once, where the groups are enough: memory gives long
+stretches faster, and a group that does not stay in the second cache is in the third."""
 IDLE_PANELS = 32
 """Panels for each of which one of zeros may be worked on in vain."""
 STEPS = 4
@@ -113,7 +118,8 @@ def best_group(
     copied: bool = False,
 ) -> int:
     """The number of panels of a group: those that stay in the L2 cache, beside the next group where
-    that is asked for ahead. ``copied`` is as in ``group_sizes``."""
+    that is asked for ahead, or a ``STRETCH`` of what is copied. ``copied`` is as in
+    ``group_sizes``."""
     block = block_named(func, matmul.block)
     sizes = group_sizes(block, matmul, panel, tiles, copied=copied)
     columns, depth = (static_extent(block, i) for i in (matmul.columns[-1], matmul.reduce[0]))
@@ -124,6 +130,9 @@ def best_group(
         return 0
     room = int(CACHE_SHARE * target.l2_bytes) // (panel * depth * matmul.w.dtype.bits // 8)
     room //= 1 + (best_distance(func, matmul, panel, tiles, target) == NEXT)
+    if copied:
+        stretch = STRETCH // (panel * matmul.w.dtype.itemsize)
+        room = max(room, min(stretch, math.ceil(columns / panel) // GROUPS))
     best = max(g for g in sizes[1:] if g <= max(1, room))
     # One group of all panels is no blocking.
     return best if best < math.ceil(columns / panel) else 0

@@ -21,14 +21,14 @@ TERMS = 16
 of the sum, which waits for memory or for its loads anyway."""
 
 
-def block_long_sum(sch: Schedule, name: str, loops: list[LoopRV]) -> None:
+def block_long_sum(sch: Schedule, name: str, loops: list[LoopRV], together: int = 1) -> None:
     """Have a block's sum added in blocks where ``loops``, those over its terms from the outermost
-    on, have many iterations or symbolically many."""
+    on, have many iterations or symbolically many; each iteration has so many terms ``together``."""
     if not loops or not _adds_floats(block_named(sch.func, name)):
         return
     extents = [sch.get(loop).extent for loop in loops]
     known = [e.value for e in extents if isinstance(e, IntImm)]
-    if len(known) < len(extents) or math.prod(known) > 2 * TERMS:
+    if len(known) < len(extents) or math.prod(known) * together > 2 * TERMS:
         outermost = next(n for n, e in enumerate(extents) if not is_const(e, 1))
         sch.annotate(loops[outermost], SUM_BLOCK, TERMS)
 

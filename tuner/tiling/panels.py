@@ -33,6 +33,9 @@ from .tiles import fetch_ahead
 
 MANY_TILES = 8
 """Tiles of rows from which on a copy of a weight with contiguous columns pays."""
+FEW_SMALL_TILES = 2
+"""The same where registers are few, and tiles small: two that read W as it is wait longer for it,
+row by row, than a copy takes."""
 FAR, FAR_FOR_SMALL_TILES = 1536, 512
 """Bytes between rows from which on those of a panel no longer stay in the first cache, and a copy
 pays; with few registers, tiles are small, and read them more often."""
@@ -121,9 +124,10 @@ def wants_packing(
         return may_pack(func, matmul)[0] == 1
     columns = static_extent(block_named(func, matmul.block), matmul.columns[-1])
     assert columns is not None
-    distance = FAR if target.instructions.has_many_registers else FAR_FOR_SMALL_TILES
+    many = target.instructions.has_many_registers
+    distance, tiles = (FAR, MANY_TILES) if many else (FAR_FOR_SMALL_TILES, FEW_SMALL_TILES)
     far = columns * matmul.w.dtype.bits // 8 >= distance
-    return far and (rows is None or rows >= MANY_TILES * tile_rows)
+    return far and (rows is None or rows >= tiles * tile_rows)
 
 
 def pack_columns(

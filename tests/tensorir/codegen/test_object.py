@@ -131,6 +131,26 @@ def f(A: T.Buffer((64, 256, 8), "float32"), B: T.Buffer((64, 8), "float32")):
     assert not any("vmovups" in line for line in lines[start:jump])
 
 
+def test_sums_of_rows_that_are_written_out_are_stored_once() -> None:
+    func = parse_func("""
+@T.prim_func
+def f(A: T.Buffer((4, 256), "float32"), B: T.Buffer((256,), "float32")):
+    T.func_attr({"is_scheduled": True})
+    for j in range(32):
+        for k in T.unroll(4):
+            for l in T.vectorized(8):
+                with T.block("B"):
+                    vj = T.axis.spatial(256, j * 8 + l)
+                    vk = T.axis.reduce(4, k)
+                    B[vj] = B[vj] + A[vk, vj]
+""")
+    target = Target("llvm -mcpu=haswell")
+    code = emit_object([lower_func(func, target)], target, keep_text=True)
+    lines = code.assembly.split("f.impl:")[1].splitlines()
+    assert sum(["vaddps" in line for line in lines]) == 4
+    assert sum(["%ymm0, (" in line for line in lines if "vmov" in line]) == 1
+
+
 def test_what_llvm_spoils_is_optimised_again_without_it() -> None:
     # LLVM 22 joins vectors of these unrolled loops into a shuffle before their definition, and
     # would stop the process when asked for its code.

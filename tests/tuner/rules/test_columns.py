@@ -138,7 +138,9 @@ def test_few_rows_are_summed_in_registers() -> None:
         (total(0, 1023, 256), 3),
         (total(0, 1021, 256), 0),  # a prime
         (total(0, 64, 2048), 2),
-        (total(0, 1024, 4096), 0),  # enough columns
+        (total(0, 1024, 4096), 8),  # one piece of columns
+        (total(0, 1024, 16384), 2),  # four
+        (total(0, 1024, 32768), 0),  # enough
         (total(0, 64, 256), 0),  # little to do
         (total(1, 256, 1024), 0),  # not columns
         (total(0, "m", 256), 0),
@@ -177,17 +179,36 @@ def test_threads_change_no_bit(workload: Workload) -> None:
     assert (results[0] == results[2]).all()
 
 
+def _stores(line: assembly.Line) -> int:
+    """Vectors that an instruction puts into memory."""
+    if line.operation in ("str", "stp"):
+        return 1 + (line.operation == "stp")
+    return int(line.operation in ("vmovaps", "vmovups") and line.code.endswith(")"))
+
+
 @pytest.mark.parametrize("target", [SKYLAKE, HASWELL, NEON])
-@pytest.mark.parametrize("shape", [(512, 1024), (67, 1000)])
-def test_the_loop_over_a_row_is_loads_adds_and_stores(shape: Shape, target: Target) -> None:
+@pytest.mark.parametrize(("shape", "abreast"), [((512, 1024), 8), ((66, 1024), 2), ((67, 1000), 1)])
+def test_the_loop_over_rows_is_loads_adds_and_stores(
+    shape: Shape, abreast: int, target: Target
+) -> None:
+    """Rows that are abreast are added up in registers: as many stores as for one."""
     alone = target.with_options(threads=1)
     _, func = scheduled(total(0, *shape).func, target=alone)
     lines = assembly.kernel_lines(func, alone)
     assert assembly.foreign_calls(lines) == []
-    adds = []
+    adds, stores = [], []
     for loop in assembly.innermost_loops(lines):
         assert assembly.spills(loop) == []
         found = [line for line in loop if line.operation in ("vaddps", "fadd")]
         assert all(line.is_wide for line in found)
         adds.append(len(found))
-    assert max(adds) == 4
+        stores.append(sum([_stores(line) for line in loop]))
+    assert max(adds) == 4 * abreast
+    assert max(n for n, added in zip(stores, adds, strict=True) if added == max(adds)) == 4
+
+
+def test_rows_abreast_with_columns_that_fill_no_four_vectors() -> None:
+    """3,000 columns are 375 vectors of 8."""
+    text = print_func(scheduled(total(0, 64, 3000).func, target=HASWELL)[1])
+    assert "T.unroll(8)" in text
+    assert "T.vectorized(8)" in text

@@ -60,6 +60,7 @@ FUNCTIONS: dict[str, Callable[[], PrimFunc]] = {
     "recurrent": lambda: test_recurrent.static("gru", 3, 2, 12),
     "two_products": lambda: test_recurrent.static("gru_reset_first", 3, 2, 12),
     "transpose": lambda: Workload(lambda x: op.permute_dims(x, [1, 0]), np.matmul, (70, 45)).func,
+    "row_times_matrix": lambda: Workload(op.matmul, np.matmul, (1, 512), (512, 1024)).func,
     "columns": lambda: Workload(lambda x: op.sum(x, [0]), np.matmul, (50, 90)).func,
     "table": lambda: Workload(lambda x: op.exp(x), np.matmul, (7, 90)).func,
 }

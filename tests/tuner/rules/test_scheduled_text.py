@@ -73,6 +73,10 @@ FUNCTIONS: dict[str, tuple[str, Callable[[], PrimFunc]]] = {
         lambda: test_scaled.layer(3, 32, 2, 32, 4),
     ),
     "dot": ("relu(x @ w.T + bias) of one row, whose weight has its layout", lambda: linear(1)),
+    "gemv": (
+        "x @ w of two rows, w an input from beyond the second cache",
+        lambda: function(op.matmul, (2, 576), (576, 1024)),
+    ),
     "matmul": (
         "relu(x @ w.T + bias) of 16 rows, whose weight may have any layout",
         lambda: linear(16).with_attr("layout_free", [1]),
