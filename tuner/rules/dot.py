@@ -81,11 +81,9 @@ class DotRule(Rule[Product, DotDecisions]):
     decisions = DotDecisions
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:
-        matmul = match(func)
-        product = None if matmul is None else Product(func, matmul)
-        if product is None or not fits(func, product.matmul, product.lanes(target)):
-            return None
-        return product
+        found = [m for turned in (False, True) if (m := match(func, turned=turned)) is not None]
+        products = [Product(func, matmul) for matmul in found]
+        return next((p for p in products if fits(func, p.matmul, p.lanes(target))), None)
 
     def prepare(self, sch: Schedule, roles: Product) -> None:
         inline_elementwise(sch, keep=(roles.matmul.x.buffer, roles.matmul.w.buffer))
@@ -93,12 +91,22 @@ class DotRule(Rule[Product, DotDecisions]):
     def apply(self, sch: Schedule, roles: Product, decisions: DotDecisions, decide: Decide) -> None:
         block, target = roles.block, decide.target
         epilogue = consumer_or_copy(sch, block.name, "register")
+        _columns_innermost(sch, (block.name, epilogue), roles)
         tile = RegisterTile(decisions.columns, (roles.lanes(target),), decisions.unroll)
         k = static_extent(block, roles.matmul.reduce[0])
         assert k is not None
         for (product, outlet), own in _parts_of_columns(sch, (block.name, epilogue), tile):
             _schedule_part(sch, product, outlet, own, k, target, points_of(block))
         schedule_rest(sch, target, decide)
+
+
+def _columns_innermost(sch: Schedule, blocks: tuple[str, str], roles: Product) -> None:
+    """Put the loop over columns behind the spatial ones of one iteration that follow it."""
+    column = roles.matmul.columns[-1]
+    behind = [i for i, v in enumerate(roles.block.iter_vars) if v.kind == "spatial" and i > column]
+    for name in blocks if behind else ():
+        loops = sch.get_loops(name)
+        sch.reorder(*[loops[i] for i in behind], loops[column])
 
 
 def _parts_of_columns(sch: Schedule, blocks: tuple[str, str], tile: RegisterTile) -> list[Part]:

@@ -88,10 +88,10 @@ FEW_ROWS = TALLEST_TILE // 2
 """Rows of a short axis that are put into a tile together with several steps of the axis before."""
 
 
-def match(func: PrimFunc) -> Matmul | None:
+def match(func: PrimFunc, *, turned: bool = False) -> Matmul | None:
     """The one matrix product of a function, or None. It has one reduce axis, and its last spatial
-    axis is a column."""
-    found = [(b, m) for b in blocks_in_order(func) if (m := _product(b)) is not None]
+    axis is a column; rows of a single column are columns where they are to be ``turned``."""
+    found = [(b, m) for b in blocks_in_order(func) if (m := _product(b, turned)) is not None]
     if len(found) != 1 or len(found[0][1].reduce) != 1:
         return None
     block, matmul = found[0]
@@ -99,14 +99,15 @@ def match(func: PrimFunc) -> Matmul | None:
     return matmul if matmul.columns[-1] in (spatial[-1], last_axis(block)) else None
 
 
-def _product(block: Block) -> Matmul | None:
-    """The block as a product. Rows of a single column are columns where memory runs along them: a
-    matrix that is stored by columns is then read in vectors, and none is turned for it."""
+def _product(block: Block, always: bool) -> Matmul | None:
+    """The block as a product. Rows of a single column are columns ``always``, or where memory runs
+    along them: a matrix that is stored by columns is then read in vectors, and none is turned for
+    it."""
     last = last_axis(block)
     turned = match_matmul(block, last)
-    if turned is not None and turned.w.indices[-1] is not block.iter_vars[last].var:
-        return match_matmul(block)
-    return turned
+    if turned is None or always or turned.w.indices[-1] is block.iter_vars[last].var:
+        return turned
+    return match_matmul(block)
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,24 @@ def test_a_matrix_times_a_vector() -> None:
     check_rule(Workload(op.matmul, np.matmul, ("m", 40), (40,)), "dot", m=(0, 1, 8, 13))
 
 
+@pytest.mark.parametrize("rows", [1, 7, 17, 64])
+def test_a_matrix_times_one_column(rows: int) -> None:
+    """The rows are columns of the column times the matrix, several at a time."""
+    workload = Workload(op.matmul, np.matmul, (rows, 40), (40, 1))
+    check_rule(workload, "dot")
+    layer = Workload(
+        lambda a, b, c: op.relu(op.add(op.matmul(a, b), c)),
+        lambda a, b, c: np.maximum(a @ b + c, 0),
+        (rows, 40),
+        (40, 1),
+        (1,),
+    )
+    check_rule(layer, "dot")
+    if rows == 64:
+        text = print_func(scheduled(workload.func, target=SKYLAKE)[1])
+        assert "for i0_1 in T.unroll(8)" in text
+
+
 def test_a_batch_of_queries() -> None:
     workload = Workload(
         lambda a, b: op.matmul(a, b, transpose_b=True),

@@ -22,7 +22,7 @@ PRODUCTS: dict[str, tuple[Callable[[int], tuple[Shape, Shape]], dict[str, bool],
     "linear": (lambda k: ((9, k), (40, k)), {"transpose_b": True}, "matmul"),
     "few rows": (lambda k: ((1, k), (40, k)), {"transpose_b": True}, "dot"),
     "batch": (lambda k: ((2, 8, k), (2, k, 16)), {}, "matmul"),
-    "column": (lambda k: ((16, k), (k, 1)), {}, "matmul"),
+    "column": (lambda k: ((16, k), (k, 1)), {}, "dot"),
 }
 
 
