@@ -7,7 +7,7 @@ import math
 import numpy as np
 from torch.fx import Node
 
-from ...graphir.dim import static_value
+from ...graphir.dim import product, static_value
 from ...graphir.expr import Atom, Var, constant
 from ...graphir.type import TensorType
 from ...support.dtype import DType
@@ -249,15 +249,18 @@ def unfold(context: Context, node: Node) -> Atom:
     if not ndim:
         return context.reshaped(x, context.result_type(node))
     axis, size, step = int(given["dimension"]) % ndim, int(given["size"]), int(given["step"])
-    length = static_value(context.type(x).shape[axis])
-    if length is None:
-        count = context.positions(context.result_type(node).shape[axis])
-        first = context.op("multiply", count, context.scalar(step, INDEX))
-        column = context.op("expand_dims", first, axis=1)
-        places: Atom = context.op("add", column, constant(np.arange(size)))
+    shape, places = context.type(x).shape, context.result_type(node).shape[axis]
+    if size and context.type(x).dtype != "bool":
+        before, behind = shape[:axis], shape[axis + 1 :]
+        rows = context.reshape(x, (product(before), shape[axis], product(behind)))
+        found = context.op(
+            "im2col", rows, kernel=(size,), strides=(step,), padding=(0, 0), dilation=(1,)
+        )
+        windows: Atom = context.reshape(found, (*before, places, IntImm(size), *behind))
     else:
-        starts = np.arange(0, length - size + 1, step)
-        places = constant(starts[:, None] + np.arange(size))
-    windows = context.op("take", x, places, axis=axis)
+        first = context.op("multiply", context.positions(places), context.scalar(step, INDEX))
+        column = context.op("expand_dims", first, axis=1)
+        indices = context.op("add", column, constant(np.arange(size)))
+        windows = context.op("take", x, indices, axis=axis)
     order = [d for d in range(ndim + 1) if d != axis + 1] + [axis + 1]
     return context.op("permute_dims", windows, axes=tuple(order)) if axis < ndim - 1 else windows

@@ -11,7 +11,7 @@ from ...graphir.dim import fold_dim, product, static_value
 from ...graphir.expr import Atom, Var
 from ...graphir.type import TensorType
 from ...support.errors import InternalError
-from ...tensorir.expr import Expr, floordiv
+from ...tensorir.expr import Expr, IntImm, floordiv
 from .registry import Context, arguments, base_name, converts, integers
 
 
@@ -61,6 +61,28 @@ def conv(context: Context, node: Node) -> Var:
         )  # fmt: skip
 
     return _batched(context, x, count, apply)
+
+
+@converts("aten.im2col.default")
+def im2col(context: Context, node: Node) -> Var:
+    """``torch.nn.functional.unfold``: a column for each window, of all its channels."""
+    given = arguments(node)
+    kernel = integers(given["kernel_size"])
+    window = {
+        "strides": integers(given["stride"]),
+        "padding": _both(integers(given["padding"])),
+        "dilation": integers(given["dilation"]),
+    }
+
+    def apply(x: Atom) -> Var:
+        x = context.op("permute_dims", x, axes=(0, 2, 3, 1))
+        windows = context.op("im2col", x, kernel=kernel, **window)
+        batch, *places, _, _, channels = context.type(windows).shape
+        columns = context.op("permute_dims", windows, axes=(0, 5, 3, 4, 1, 2))
+        width = product([channels, *[IntImm(k) for k in kernel]])
+        return context.reshape(columns, (batch, width, product(places)))
+
+    return _batched(context, context.operand(given["self"]), 2, apply)
 
 
 def _in_groups(

@@ -91,6 +91,7 @@ class GemvRule(Rule[Product, GemvDecisions]):
     """Products of few rows with a matrix from memory, whose rows are pages long."""
 
     name = "gemv"
+    kind = "a product of few rows with a matrix from memory, which lies by rows of pages"
     decisions = GemvDecisions
 
     def match(self, func: PrimFunc, target: Target) -> Product | None:

@@ -218,3 +218,11 @@ def test_each_is_one_operator() -> None:
         (nn.AdaptiveAvgPool2d(3), "adaptive_pool"),
     ]:
         assert operators_of(import_function(module, X2)) == [name]
+
+
+def test_columns_of_windows_are_read_without_tables_of_places() -> None:
+    """torch takes unfold() apart into a lookup by constant indices, which is no vector load."""
+    x = torch.rand(2, 3, 8, 9)
+    columns = import_function(lambda x: F.unfold(x, 3, padding=1, dilation=2), x)
+    assert operators_of(columns) == ["permute_dims", "im2col", "permute_dims", "reshape"]
+    assert "im2col" in operators_of(import_function(lambda x: x.unfold(2, 4, 2), x))
