@@ -23,7 +23,7 @@ import torch.backends.opt_einsum as opt_einsum
 import torch.fx.experimental._config as symbolic_config
 from torch.export import ExportedProgram, _trace
 from torch.export.graph_signature import InputKind
-from torch.fx import Node
+from torch.fx import Node, Tracer
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils import _pytree as pytree
 
@@ -303,6 +303,28 @@ def _example_size(size: Any) -> int:
     return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
 
 
+@contextlib.contextmanager
+def _failing_calls() -> Iterator[None]:
+    """Lets a module try to call another and catch what that raises (``except TypeError``): torch's
+    tracer would count what follows as inside of the other."""
+    call = Tracer.call_module
+
+    def call_module(self: Tracer, *args: Any) -> Any:
+        depth = len(self.module_stack)
+        try:
+            return call(self, *args)
+        except BaseException:
+            while len(self.module_stack) > depth:
+                self.module_stack.popitem()
+            raise
+
+    Tracer.call_module = call_module  # type: ignore[assignment,method-assign]
+    try:
+        yield
+    finally:
+        Tracer.call_module = call  # type: ignore[method-assign]
+
+
 def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> ExportedProgram:
     asked: list[str] = []
 
@@ -323,6 +345,7 @@ def _export(module: torch.nn.Module, plan: ExportPlan, **options: Any) -> Export
             torch.no_grad(),
             _named_keywords(module, plan),
             _paths_of_examples(),
+            _failing_calls(),
             own_gradients(module),
         ):
             return _with_named_sizes(export, module, plan, asked)

@@ -109,6 +109,22 @@ def test_a_dim_that_cannot_vary_is_explained() -> None:
     assert len(message.splitlines()) < 12
 
 
+def test_a_module_may_try_a_call_and_catch_what_it_raises() -> None:
+    class Tries(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            try:
+                return self.layer(x, lengths=None)
+            except TypeError:
+                return self.layer(x)
+
+    module = nn.Sequential(Tries(), nn.ReLU()).eval()
+    torch.testing.assert_close(burnish.compile(module, (X,))(X), module(X))
+
+
 def test_warnings_of_the_model_pass_and_others_do_not() -> None:
     def warn(x: torch.Tensor) -> torch.Tensor:
         warnings.warn("mine", UserWarning, stacklevel=1)
