@@ -12,10 +12,12 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
+import math
 import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import CodeType
 from typing import Any
 
 import torch
@@ -65,6 +67,15 @@ _CAN_DEFER = (
 """Whether torch can leave to the call what it cannot show of sizes; older ones cannot."""
 _MADE_CONSTANT = ("specialized it to be a constant", "satisfy the generated guard")
 """What torch says where the code asks a size for its value."""
+_GUARD = re.compile(
+    r"Not all values of (?P<name>\w+) = (?P<size>\S+) in the specified range.*? "
+    r"satisfy the generated guard (?P<condition>.*?)\.?$"
+)
+"""What torch says of a size of which it cannot show that it takes the same branch as the
+example's."""
+_TRIED = (*range(1, 2049), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
+"""Sizes that such guards are evaluated for."""
+_MOST_GAPS = 8
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 """Loggers that tell of an error which is raised behind that."""
 
@@ -111,12 +122,12 @@ def export_module(
             program, is_oblivious = _export(module, plan), False
         except FrontendError as error:
             bounds = _suggested_bounds(error)
-            if not bounds:
-                raise
-            plan = plan_export(module, args, kwargs, dynamic_shapes, bounds)
-            program = _export_obliviously(module, plan)
+            if bounds:
+                plan = plan_export(module, args, kwargs, dynamic_shapes, bounds)
+                program = _export_obliviously(module, plan)
             if program is None:
-                program, is_oblivious = _export_with_gaps(module, plan), False
+                refused = None if bounds else error
+                program, is_oblivious = _export_with_gaps(module, plan, refused), False
     for size in plan.doubtful if is_oblivious else {1, *plan.doubtful}:
         if not check_at_size(size, module, program, plan):
             for name in plan.names:
@@ -144,22 +155,28 @@ def _leave_out_nothing(module: torch.nn.Module, program: ExportedProgram, plan: 
             plan.least[i, axis] = max(1, plan.least.get((i, axis), 0))
 
 
-def _export_with_gaps(module: torch.nn.Module, plan: ExportPlan) -> ExportedProgram:
-    """The program also where torch leaves out sizes within the bounds of a dim: as many as a table
-    has rows, since all of its rows lie side by side, and a part of each may not. It stands for
-    these sizes too, if it agrees with the module there."""
+def _export_with_gaps(
+    module: torch.nn.Module, plan: ExportPlan, refused: FrontendError | None
+) -> ExportedProgram:
+    """The program also where torch leaves out sizes within the bounds of a dim (as many as a table
+    has rows, since all of its rows lie side by side, and a part of each may not), or cannot show
+    that it leaves out none (of reshapes that shift rows, as relative positions do). It stands for
+    these sizes too, if it agrees with the module there. ``refused`` is what the export without
+    that has raised, where it is known."""
     try:
+        if refused is not None:
+            raise refused
         return _export(module, plan)
     except FrontendError as error:
-        gaps = _gaps(error)
-        if not gaps or not _CAN_DEFER:
+        gaps = _gaps(error, plan)
+        if gaps is None or not _CAN_DEFER:
             raise
         program = _export(module, plan, prefer_deferred_runtime_asserts_over_guards=True)
         said = [n for n in program.graph.nodes if n.target is torch.ops.aten._assert_scalar.default]
         left_out = {size for _, size in gaps}
         for node in said:
-            match = re.search(r"expression Ne\(\w+, (\d+)\)", str(node.args[1]))
-            if match is None or int(match[1]) not in left_out:
+            fails = _fails_at(node.args[0])
+            if fails is None or not left_out.issuperset(fails):
                 raise
             program.graph.erase_node(node)
         program.graph.eliminate_dead_code()
@@ -170,14 +187,43 @@ def _export_with_gaps(module: torch.nn.Module, plan: ExportPlan) -> ExportedProg
         return program
 
 
-def _gaps(error: FrontendError) -> list[tuple[str, int]]:
-    """The sizes of named dims that torch leaves out, if it has nothing else to say."""
+def _fails_at(condition: Any) -> list[int] | None:
+    """The sizes for which a condition of one size is false; None for conditions of several, or of
+    data."""
+    value = condition.meta.get("val") if isinstance(condition, Node) else condition
+    expr: Any = getattr(getattr(value, "node", None), "expr", value)
+    symbols = list(getattr(expr, "free_symbols", ()))
+    if not symbols:
+        return [] if bool(expr) else None
+    if len(symbols) > 1 or not str(symbols[0]).startswith("s"):
+        return None
+    return [n for n in range(1, 257) if not expr.subs(symbols[0], n)]
+
+
+def _gaps(error: FrontendError, plan: ExportPlan) -> list[tuple[str, int]] | None:
+    """The sizes of named dims that torch leaves out by guards of one dim each; None where it has
+    something else to say, or leaves out more than a few."""
     lines = re.findall(r"^ +- (.*)$", str(error.__cause__), re.M)
-    guard = re.compile(r"Not all values of (\w+) = .* guard (?:.* != (\d+)|(\d+) != .*?)\.?$")
-    found = [guard.match(x) for x in lines]
-    if not all(found):
-        return []
-    return list(dict.fromkeys([(m[1], int(m[2] or m[3])) for m in found if m]))
+    guards = [_GUARD.match(line) for line in lines]
+    found: dict[tuple[str, int], None] = {}
+    for guard in guards:
+        if guard is None or guard["name"] not in plan.names:
+            return None
+        condition = guard["condition"].replace(guard["size"], "size")
+        if "L[" in condition:
+            return None
+        code = compile(condition, "<guard>", "eval")
+        found |= {(guard["name"], n): None for n in _TRIED if not _is_true(code, n)}
+        if len(found) > _MOST_GAPS:
+            return None
+    return list(found) if guards else None
+
+
+def _is_true(condition: CodeType, size: int) -> bool:
+    try:
+        return bool(eval(condition, {"math": math, "torch": torch, "size": size}))
+    except ArithmeticError:
+        return False
 
 
 def _suggested_bounds(error: FrontendError) -> dict[str, dict[str, int]]:

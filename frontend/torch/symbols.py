@@ -8,6 +8,7 @@ of symbols, as people write them: ``batch * 2 + 1``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -30,6 +31,8 @@ _BINARY: dict[str, Callable[[Expr, Expr], Expr]] = {
     "PythonMod": floormod,
 }
 """Functions of torch's symbolic arithmetic by class name; all are of integers."""
+_MOST_PARTS = 1024
+"""Numbers with a point that are so many parts of a whole one, at most, are computed exactly."""
 
 
 class NoDim(FrontendError):
@@ -138,10 +141,37 @@ class SymbolTable:
         )
 
     def _rounded(self, kind: str, e: Any) -> Expr | None:
-        """A size by a number, or times one, as a whole number; None where that is no size."""
-        if type(e).__name__ == "IntTrueDiv" and e.args[1].is_Integer and e.args[1] > 0:
-            return _ROUNDED[kind](self.expression(e.args[0]), int(e.args[1]))
-        return self._scaled(e) if kind in ("TruncToInt", "FloorToInt") else None
+        """A real number made whole; None where that is no size."""
+        ratio = self._ratio(e)
+        if ratio is None:
+            return self._scaled(e) if kind in ("TruncToInt", "FloorToInt") else None
+        over, under = ratio
+        if under == 1:
+            return over
+        if kind == "TruncToInt" and not any(a.is_negative for a in e.atoms() if a.is_number):
+            kind = "FloorToInt"  # sizes are not negative
+        return _ROUNDED[kind](over, under)
+
+    def _ratio(self, e: Any) -> tuple[Expr, int] | None:
+        """A real number as a whole one over a positive constant; None where that is not exact."""
+        if e.is_Integer or e.is_Float:
+            exact = Fraction(float(e))
+            fits = exact.denominator <= _MOST_PARTS
+            return (IntImm(exact.numerator), exact.denominator) if fits else None
+        kind = type(e).__name__
+        if kind == "ToFloat":
+            return self.expression(e.args[0]), 1
+        if kind not in ("IntTrueDiv", "FloatTrueDiv", "Mul") or len(e.args) != 2:
+            return None
+        first, second = sorted(e.args, key=lambda a: a.is_number) if e.is_Mul else e.args
+        over = (self.expression(first), 1) if kind == "IntTrueDiv" else self._ratio(first)
+        by = self._ratio(second)
+        if over is None or by is None or not isinstance(by[0], IntImm) or not by[0].value:
+            return None
+        number = Fraction(by[0].value, by[1])
+        number = number if e.is_Mul else 1 / number
+        whole = over[0] if number.numerator == 1 else over[0] * number.numerator
+        return whole, over[1] * number.denominator
 
     def _scaled(self, e: Any) -> Expr | None:
         """The whole part of a size times a number; None where that is no size."""

@@ -385,3 +385,38 @@ def test_what_torch_logs_of_an_error_is_said_once(
     printed = capfd.readouterr().err
     assert "Traceback" not in printed
     assert "def forward" not in printed, "the graph of what was traced until then"
+
+
+# -- sizes that torch cannot show to be fine ------------------------------------------------------
+class Relative(nn.Module):
+    """Scores of distances, whose rows are shifted by reshapes, as Transformer-XL does."""
+
+    def __init__(self, step: float) -> None:
+        super().__init__()
+        self.step = step
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        length = x.shape[0]
+        distances = torch.arange(length, -length, self.step)
+        scores = x.sum(1, keepdim=True) * distances.to(x.dtype)
+        shifted = scores.reshape(2 * length, length)[1:].reshape(length, 2 * length - 1)
+        return shifted[:, :length]
+
+
+@pytest.mark.parametrize("step", [-1, -1.0])
+def test_rows_shifted_by_reshapes_have_any_length(step: float) -> None:
+    module, x = Relative(step).eval(), torch.rand(6, 3)
+    model = burnish.compile(module, (x,), dynamic_shapes=({0: "length"},))
+    for length in (1, 2, 5, 6, 17):
+        x = torch.rand(length, 3)
+        torch.testing.assert_close(model(x), module(x))
+
+
+def test_sizes_of_another_branch_are_found_among_those_that_torch_leaves_open() -> None:
+    def branches(x: torch.Tensor) -> torch.Tensor:
+        length = x.shape[0]
+        shifted = Relative(-1)(x)
+        return shifted + 2 if (length * length) % (2 * length - 1) == 0 else shifted
+
+    message = failure(Calls(branches), torch.rand(6, 3), shapes=({0: "length"},))
+    assert message.startswith("forward() computes something else where length is 1")

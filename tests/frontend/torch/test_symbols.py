@@ -10,12 +10,14 @@ import sympy  # type: ignore[import-untyped]
 import torch
 from torch.utils._sympy.functions import (
     CeilToInt,
+    FloatTrueDiv,
     FloorDiv,
     FloorToInt,
     IntTrueDiv,
     Mod,
     PythonMod,
     RoundToInt,
+    ToFloat,
     TruncToInt,
 )
 
@@ -60,6 +62,15 @@ def shown(expr: Any) -> str:
         (sympy.Abs(S - 3), "max(batch - 3, 0 - (batch - 3))"),
         (FloorToInt(IntTrueDiv(S, 2)), "batch // 2"),
         (CeilToInt(IntTrueDiv(S, 3)), "(batch + 2) // 3"),
+        (FloorToInt(IntTrueDiv(S, 3)), "batch // 3"),
+        (TruncToInt(FloatTrueDiv(ToFloat(S), sympy.Float(2.0))), "batch // 2"),
+        (TruncToInt(sympy.Float(0.75) * ToFloat(S)), "batch * 3 // 4"),
+        (
+            TruncToInt(IntTrueDiv(S - 5, 2)),
+            "max((batch - 5) // 2, 0) - max((0 - (batch - 5)) // 2, 0)",
+        ),
+        (CeilToInt(IntTrueDiv(S, 4)), "(batch + 3) // 4"),
+        (CeilToInt(FloatTrueDiv(ToFloat(S), sympy.Float(-1.0))), "batch * -1"),
     ],
 )
 def test_arithmetic(expr: Any, text: str) -> None:
