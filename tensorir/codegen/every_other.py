@@ -6,18 +6,20 @@ odd ones as two vectors of float32.
 In the order of memory, widening is an unpacking of each half of a vector and a shift, and making
 narrow two shuffles of bytes and two across lanes. Every other element of a vector of 32-bit words
 is its upper half already, and the others are shifted there: an ``and`` and a shift widen a vector,
-a shift and a blend join two. Nothing in between may know at which place it stands.
+a shift and a blend join two. Nothing in between may know at which place it stands. Two stores that
+are one register of float32 each, side by side, are made one for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 from llvmlite import ir
 
 from ...support.dtype import DType
-from ...support.node import children, map_children, replace
+from ...support.node import children, replace, walk
+from ..arith import expr_key
 from ..expr import (
     EQ,
     FLOAT32,
@@ -45,9 +47,10 @@ from ..expr import (
     Sub,
     Var,
 )
-from ..stmt import BufferStore
+from ..stmt import BufferStore, Stmt
+from ..visitor import Mutator
 from .llvm_expr import OF_THEIR_OWN, ExprEmitter
-from .llvm_types import I16, constant, register_type, rounded_bits, shuffle_mask
+from .llvm_types import I16, Literal, constant, register_type, rounded_bits, shuffle_mask
 from .math import SPLITS_BLOCK
 
 _BFLOAT16 = "bfloat16"
@@ -55,7 +58,6 @@ _ELEMENTWISE = (
     Add, Sub, Mul, Div, Min, Max, EQ, NE, LT, LE, GT, GE, And, Or, Not, Select, Cast,
 )  # fmt: skip
 _COMPUTED = (_BFLOAT16, "float32", "bool")
-Leaves: TypeAlias = Mapping[int, Var]
 
 
 class EveryOtherEmitter(ExprEmitter):
@@ -70,17 +72,105 @@ class EveryOtherEmitter(ExprEmitter):
             super().store(s)
             return
         b, lanes = self.builder, s.value.dtype.lanes
-        ints = DType("int32").with_lanes(lanes // 2)
-        words = [b.bitcast(self.load(leaf), register_type(ints)) for leaf in leaves]
-        upper, sixteen = constant(ints, -0x10000), constant(ints, 16)
-        even = self._apart(s, leaves, [b.shl(w, sixteen) for w in words])
-        odd = self._apart(s, leaves, [b.and_(w, upper) for w in words])
+        bits = self._bits(s.value, {id(leaf): leaf for leaf in leaves})
+        parts = [
+            b.shuffle_vector(bits, Literal(bits.type, "poison"), shuffle_mask(tuple(half)))
+            for half in (range(lanes // 2), range(lanes // 2, lanes))
+        ]
+        sixteen = constant(DType("int32").with_lanes(lanes // 2), 16)
         kind = ir.VectorType(I16, lanes)
-        lower, upper_halves = b.bitcast(b.lshr(even, sixteen), kind), b.bitcast(odd, kind)
+        even, odd = b.bitcast(b.lshr(parts[0], sixteen), kind), b.bitcast(parts[1], kind)
         take = tuple([k + lanes * (k % 2) for k in range(lanes)])
         joined = Var("joined", s.value.dtype)
-        self.bind(joined, b.shuffle_vector(lower, upper_halves, shuffle_mask(take)))
+        self.bind(joined, b.shuffle_vector(even, odd, shuffle_mask(take)))
         super().store(replace(s, value=joined))
+
+    def _bits(self, value: Expr, leaves: Mapping[int, BufferLoad]) -> ir.Value:
+        """The bits of a value, to be stored from their upper halves, its even elements first and
+        then the odd ones."""
+        named = {k: Var(leaf.buffer.name, leaf.dtype) for k, leaf in leaves.items()}
+        known = self.singles
+        self.singles = {
+            **known,
+            **{id(var): self._apart(leaves[k]) for k, var in named.items()},
+        }
+        found = self.single(_Named(named).visit(value))
+        self.singles = known
+        lanes = value.dtype.lanes
+        bits = self.builder.bitcast(found.value, register_type(DType("int32").with_lanes(lanes)))
+        if found.fits:
+            return bits
+        return rounded_bits(self.builder, found.value, bits, lanes, plain=found.plain)
+
+    def _apart(self, leaf: BufferLoad) -> ir.Value:
+        """The even elements and then the odd ones as float32."""
+        b, lanes = self.builder, leaf.dtype.lanes
+        ints = DType("int32").with_lanes(lanes // 2)
+        words = b.bitcast(self.load(leaf), register_type(ints))
+        even, odd = b.shl(words, constant(ints, 16)), b.and_(words, constant(ints, -0x10000))
+        both = b.shuffle_vector(even, odd, shuffle_mask(tuple(range(lanes))))
+        return b.bitcast(both, register_type(FLOAT32.with_lanes(lanes)))
+
+    # -- neighbours -------------------------------------------------------------------------------
+    def join(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        """Statements, of which two in a row that store half of the lanes side by side are one."""
+        joined: list[Stmt] = []
+        for s in stmts if self.apart_lanes else ():
+            both = self._both(joined[-1], s) if joined else None
+            if both is None:
+                joined.append(s)
+            else:
+                joined[-1] = both
+        return tuple(joined) if self.apart_lanes else stmts
+
+    def _both(self, s: Stmt, t: Stmt) -> BufferStore | None:
+        if not (isinstance(s, BufferStore) and isinstance(t, BufferStore)) or self.may_alias:
+            return None
+        lanes = s.value.dtype.lanes
+        if s.buffer is not t.buffer or s.buffer.dtype != _BFLOAT16 or lanes * 2 != self.apart_lanes:
+            return None
+        index = self._beside(s.indices[0], t.indices[0])
+        value = None if index is None else self._beside(s.value, t.value)
+        if index is None or value is None:
+            return None
+        both = replace(s, value=value, indices=(index,))
+        reads = {id(n.buffer) for n in walk(value) if isinstance(n, BufferLoad)}
+        return both if id(s.buffer) not in reads and self._leaves(both) else None
+
+    def _beside(self, a: Expr, b: Expr) -> Expr | None:
+        """The lanes of ``a`` and behind them those of ``b``, where both are computed alike; None
+        where they are not."""
+        match a, b:
+            case Ramp(first, IntImm(1), lanes), Ramp(second, IntImm(1)):
+                follows = self.linear(first).shift(lanes).key == self.linear(second).key
+                return Ramp(first, IntImm(1), 2 * lanes) if follows else None
+            case Broadcast(x, lanes), Broadcast(y):
+                return Broadcast(x, 2 * lanes) if expr_key(x) == expr_key(y) else None
+            case BufferLoad(buffer, (x,), None), BufferLoad(other, (y,), None):
+                index = self._beside(x, y) if buffer is other else None
+                return None if index is None else BufferLoad(buffer, (index,))
+            case _ if type(a) is type(b) and isinstance(a, (*_ELEMENTWISE, Call)):
+                return self._parts_beside(a, b)
+            case _:
+                return None
+
+    def _parts_beside(self, a: Expr, b: Expr) -> Expr | None:
+        below: list[Expr] = []
+        for x, y in zip(children(a), children(b), strict=False):
+            if not (isinstance(x, Expr) and isinstance(y, Expr)):
+                return None
+            part = self._beside(x, y)
+            if part is None:
+                return None
+            below.append(part)
+        wide = a.dtype.with_lanes(2 * a.dtype.lanes)
+        if isinstance(a, Call) and isinstance(b, Call):
+            same = a.op == b.op and len(a.args) == len(b.args)
+            return Call(a.op, tuple(below), wide) if same else None
+        if isinstance(a, Cast):
+            return Cast(wide, below[0]) if a.dtype is b.dtype else None
+        made: Any = type(a)
+        return made(*below)  # type: ignore[no-any-return]
 
     def _leaves(self, s: BufferStore) -> list[BufferLoad]:
         """What such a store loads; nothing where it is none."""
@@ -115,56 +205,15 @@ class EveryOtherEmitter(ExprEmitter):
         below = [n for n in children(e) if isinstance(n, Expr)]
         return all(self._is_elementwise(n, found, seen) for n in below)
 
-    def _apart(self, s: BufferStore, leaves: list[BufferLoad], bits: list[ir.Value]) -> ir.Value:
-        """Bits whose upper halves are what ``s`` stores, of leaves that are float32 of ``bits``."""
-        half = s.value.dtype.with_lanes(s.value.dtype.lanes // 2)
-        named = {id(leaf): Var(leaf.buffer.name, half) for leaf in leaves}
-        single = register_type(FLOAT32.with_lanes(half.lanes))
-        known = self.singles
-        self.singles = {
-            **known,
-            **{
-                id(named[id(leaf)]): self.builder.bitcast(x, single)
-                for leaf, x in zip(leaves, bits, strict=True)
-            },
-        }
-        found = self.single(_Half(named).of(s.value))
-        self.singles = known
-        ints = register_type(DType("int32").with_lanes(half.lanes))
-        result = self.builder.bitcast(found.value, ints)
-        if found.fits:
-            return result
-        return rounded_bits(self.builder, found.value, result, half.lanes, plain=found.plain)
 
+class _Named(Mutator):
+    """Puts Vars in the places of loads."""
 
-class _Half:
-    """Expressions of half as many lanes, with Vars for leaves."""
-
-    def __init__(self, leaves: Leaves) -> None:
+    def __init__(self, leaves: Mapping[int, Var]) -> None:
         self.leaves = leaves
-        self.made: dict[int, Expr] = {}
 
-    def of(self, e: Expr) -> Expr:
-        known = self.made.get(id(e))
-        if known is None:
-            known = self.made[id(e)] = self._of(e)
-        return known
-
-    def _of(self, e: Expr) -> Expr:
-        leaf = self.leaves.get(id(e))
-        if leaf is not None:
-            return leaf
-        lanes = e.dtype.lanes // 2
-        match e:
-            case Broadcast(value):
-                return Broadcast(value, lanes)
-            case Cast(dtype, value):
-                return Cast(dtype.with_lanes(lanes), self.of(value))
-            case Call(op, args, dtype):
-                return Call(op, tuple([self.of(a) for a in args]), dtype.with_lanes(lanes))
-            case _:
-                made: Any = map_children(e, lambda n: self.of(n) if isinstance(n, Expr) else n)
-                return made  # type: ignore[no-any-return]
+    def visit_BufferLoad(self, n: BufferLoad) -> Expr:  # noqa: N802
+        return self.leaves.get(id(n), n)
 
 
 def _is_contiguous(index: Expr) -> bool:

@@ -78,7 +78,7 @@ class StmtEmitter(TileEmitter):
                 assert_never(s)
 
     def _sequence(self, stmts: tuple[Stmt, ...]) -> None:
-        for first, run in self.tile_runs(stmts):
+        for first, run in self.tile_runs(self.join(stmts)):
             if first and self.looks is not None and self.looks.looks_before(run[0]):
                 self.look()
             if len(run) > 1 and self.tile_region(run):

@@ -14,6 +14,7 @@ from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.te.compute import Tensor, create_prim_func, placeholder
+from burnish.tensorir.text.parser import parse_func
 from burnish.tests.assembly import innermost_loops, kernel_lines, operations, spills
 from burnish.tests.native import call_native
 from burnish.tuner.analytic import schedule_analytically
@@ -76,3 +77,75 @@ def test_what_is_no_bfloat16_alone_is_stored_in_order() -> None:
 def test_of_a_cpu_that_unpacks_and_packs_in_one_instruction_nothing_is_asked() -> None:
     func = schedule_analytically(kernel("add", (64, 512)), NEON)
     assert {"shll", "ushll"} & operations(kernel_lines(func, NEON))
+
+
+def test_a_norm_of_rows_keeps_no_vector_in_order_but_for_its_sums() -> None:
+    """Its elements are stored a register of float32 at a time: two of them are made one store."""
+    x, w = placeholder((64, 512), "bfloat16", name="x"), placeholder((512,), "bfloat16", name="w")
+    func = create_prim_func([x, w, op.layer_norm(x, w, w, axes=(-1,))])
+    scheduled = schedule_analytically(func, ZEN3)
+    stored = [
+        operations(loop)
+        for loop in innermost_loops(kernel_lines(scheduled, ZEN3))
+        if any(line.code.startswith("vmovdqu %ymm") for line in loop)
+    ]
+    assert stored
+    assert not any(names & {"vpmovzxwd", "vpshufb", "vpackusdw"} for names in stored)
+
+
+NEIGHBOURS = """
+@T.prim_func
+def f(A: T.Buffer((64,), "bfloat16"), B: T.Buffer((64,), "bfloat16")):
+    T.func_attr({"is_scheduled": True})
+    B[T.Ramp(0, 1, 8)] = FIRST
+    B[T.Ramp(8, 1, 8)] = SECOND
+"""
+
+
+def neighbours(first: str, second: str) -> PrimFunc:
+    return parse_func(NEIGHBOURS.replace("FIRST", first).replace("SECOND", second))
+
+
+A0, A8 = "A[T.Ramp(0, 1, 8)]", "A[T.Ramp(8, 1, 8)]"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "joined"),
+    [
+        (f"{A0} + {A0}", f"{A8} + {A8}", True),
+        (f"T.tanh({A0})", f"T.tanh({A8})", True),
+        (f"T.max({A0}, T.Broadcast(A[63], 8))", f"T.max({A8}, T.Broadcast(A[63], 8))", True),
+        (f"T.max({A0}, T.Broadcast(A[63], 8))", f"T.max({A8}, T.Broadcast(A[62], 8))", False),
+        (f"{A0} + {A0}", f"{A8} * {A8}", False),
+        (f"{A0} + {A0}", f"{A0} + {A0}", False),
+        (f"{A0} + {A0}", "B[T.Ramp(0, 1, 8)] + B[T.Ramp(0, 1, 8)]", False),
+        ("B[T.Ramp(16, 1, 8)] + B[T.Ramp(1, 1, 8)]", "B[T.Ramp(24, 1, 8)] + B[T.Ramp(9, 1, 8)]",
+         False),
+    ],
+)  # fmt: skip
+def test_neighbours_are_one_store_where_they_are_computed_alike(
+    first: str, second: str, joined: bool
+) -> None:
+    func = neighbours(first, second)
+    lines = kernel_lines(func, ZEN3)
+    assert any(line.code.startswith("vmovdqu %ymm") for line in lines) is joined
+    rng = np.random.default_rng(0)
+    a, b = [rng.standard_normal(64).astype(ml_dtypes.bfloat16) for _ in "ab"]
+    got = b.copy()
+    call_native(func, a.view(np.uint16), got.view(np.uint16))
+    numbers = {"A": a, "B": b.copy()}
+    for at, text in ((0, first), (8, second)):
+        numbers["B"][at : at + 8] = _computed(text, numbers)
+    np.testing.assert_array_equal(got.astype("float32"), numbers["B"].astype("float32"))
+
+
+def _computed(text: str, numbers: dict[str, np.ndarray]) -> np.ndarray:
+    """A value of the text above, in NumPy."""
+
+    class T:
+        Ramp = staticmethod(lambda base, step, lanes: slice(base, base + lanes))
+        Broadcast = staticmethod(lambda value, lanes: value)
+        max = staticmethod(np.maximum)
+        tanh = staticmethod(lambda x: np.tanh(x.astype("float32")).astype(ml_dtypes.bfloat16))
+
+    return np.asarray(eval(text, {"T": T, **numbers}))
