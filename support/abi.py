@@ -37,6 +37,8 @@ ABI_VERSION = 2
 ALIGNMENT = 64
 LINE_BYTES = 64
 """A cache line, on every CPU that kernels are made for."""
+PAGE_BYTES = 4096
+"""The smallest pages that CPUs have."""
 STACK_LIMIT = 16 * 1024
 
 RUNTIME_FIELDS = ("abi_version", "threads", "launch", "pool", "cancel")

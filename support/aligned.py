@@ -12,13 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from .abi import ALIGNMENT
+from .abi import ALIGNMENT, PAGE_BYTES
 
-PAGE = 4096
-"""Bytes of the smallest pages that CPUs have."""
-LARGE = 16 * PAGE
+LARGE = 16 * PAGE_BYTES
 """Bytes from which an array's place in its page is chosen."""
-MIDDLE = PAGE // 2
+MIDDLE = PAGE_BYTES // 2
 """The place of large arrays in their page. CPUs compare addresses of loads and of earlier stores by
 their place in a page first: a kernel that writes a little ahead of what it reads, pages aside,
 waits. Allocators hand out the beginning of a page and a few bytes of their own; results stand far
@@ -27,7 +25,7 @@ from there."""
 
 def slack(nbytes: int) -> int:
     """Bytes that ``aligned_empty`` takes beside those of the array."""
-    return PAGE if nbytes >= LARGE else ALIGNMENT
+    return PAGE_BYTES if nbytes >= LARGE else ALIGNMENT
 
 
 def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:

@@ -18,6 +18,7 @@ import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from .abi import PAGE_BYTES
 from .caller import callers_level
 from .config import cache_dir
 from .errors import ConfigError
@@ -37,6 +38,11 @@ class Memory:
     sizes: tuple[int, ...]
     one_core: tuple[float, ...]
     all_cores: tuple[float, ...]
+
+    @property
+    def ways(self) -> int:
+        """How many lines with one place in their pages L1 holds."""
+        return self.sizes[0] // PAGE_BYTES
 
     def bytes_a_cycle(self, size: float) -> float:
         """What a core loads where so many bytes are used again and again."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from burnish.support.abi import ALIGNMENT
-from burnish.support.aligned import LARGE, MIDDLE, PAGE, aligned_copy, aligned_empty
+from burnish.support.abi import ALIGNMENT, PAGE_BYTES
+from burnish.support.aligned import LARGE, MIDDLE, aligned_copy, aligned_empty
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (5,), (3, 7, 2)])
@@ -29,4 +29,4 @@ def test_a_copy_has_the_values_and_its_own_memory() -> None:
 
 def test_large_arrays_begin_in_the_middle_of_a_page() -> None:
     for _ in range(3):
-        assert aligned_empty((LARGE // 4,), np.dtype("float32")).ctypes.data % PAGE == MIDDLE
+        assert aligned_empty((LARGE // 4,), np.dtype("float32")).ctypes.data % PAGE_BYTES == MIDDLE

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ...support.abi import LINE_BYTES
-from ...support.aligned import PAGE
+from ...support.abi import LINE_BYTES, PAGE_BYTES
+from ...support.instructions import Ports
+from ...support.memory import Memory
 from ...support.target import Target
 from .nest_summary import (
     ACCESSES,
@@ -33,7 +34,7 @@ from .nest_summary import (
 
 Floats = npt.NDArray[np.float64]
 
-FEATURES_VERSION = 2
+FEATURES_VERSION = 3
 """Raised whenever the meaning or order of a feature changes: a saved model is of one version."""
 LINE = float(LINE_BYTES)
 CURVE = 10
@@ -77,8 +78,6 @@ _WEIGHTS = dict.fromkeys(OPERATIONS, 1.0) | {
 }  # fmt: skip
 OPERATION_WEIGHTS = tuple(_WEIGHTS.values())
 """Cycles of each of OPERATIONS on one port."""
-SUM_LATENCY = 4.0
-"""Cycles from one addition to the next on the same register."""
 _CHUNK = 256
 """Rows worked on at once, so that the arrays stay in the cache."""
 
@@ -89,16 +88,18 @@ class Machine:
 
     vector_bytes: int
     registers: int
-    caches: tuple[int, int, int]
+    memory: Memory
     threads: int
+    ports: Ports
 
     @classmethod
     def of(cls, target: Target) -> Machine:
         return cls(
             max(8, target.vector_bits // 8),
             max(8, target.vector_registers),
-            (target.l1_bytes, target.l2_bytes, target.l3_bytes),
+            target.memory,
             max(1, target.threads or target.cores),
+            target.instructions.ports,
         )
 
 
@@ -373,8 +374,8 @@ class _Store:
         machine, level = self.machine, self._tile_level()
         total, lanes = self.inside[:, 0], self._lanes()
         instructions = total / lanes
-        compute = instructions * self._operations() / 2.0
-        moved, pressure = np.zeros(self.n), np.zeros(self.n)
+        compute = instructions * self._operations() / machine.ports.fmas
+        moved, moving, pressure = np.zeros(self.n), np.zeros(self.n), np.zeros(self.n)
         steps = self.outside[:, level]
         vector_loops = self._of_kind("vectorized")
         for a, access in enumerate(self.store.accesses):
@@ -386,16 +387,30 @@ class _Store:
             scattered = (strides > 1).any(axis=1)
             is_still = (strides == 0).all(axis=1)
             count = np.where(scattered | is_still, self.unique[a][:, level], in_tile)
-            moved = moved + steps * count * (access.reads + 2.0 * access.writes)
+            moved = moved + steps * count * (access.reads + access.writes)
+            ports = access.reads / machine.ports.loads + access.writes / machine.ports.stores
+            moving = moving + steps * count * ports
         latency = self._latency(instructions)
         overhead = self.outside[:, level] * 2.0
         spill = np.maximum(1.0, pressure / machine.registers)
-        traffic = [self._traffic(s, has_sets=i < 2) for i, s in enumerate(machine.caches)]
-        slow = traffic[0] / 32.0 + traffic[1] / 12.0 + traffic[2] / 4.0
-        cycles = np.maximum(np.maximum(compute, moved / 2.0), latency) * spill + overhead
+        sizes = machine.memory.sizes
+        traffic = [self._traffic(s, has_sets=i < 2) for i, s in enumerate(sizes)]
+        threads = np.minimum(self._product_of("parallel"), machine.threads)
+        cycles = np.maximum(np.maximum(compute, moving), latency) * spill + overhead
+        cycles, slow = cycles / threads, self._waiting(traffic, threads)
         cycles = np.maximum(cycles, slow) + 0.25 * np.minimum(cycles, slow)
-        cycles = cycles / np.minimum(self._product_of("parallel"), machine.threads)
         return [compute, moved, latency, overhead, *traffic, cycles]
+
+    def _waiting(self, traffic: Sequence[Floats], threads: Floats) -> Floats:
+        """[n]: cycles in which the ``traffic`` from beyond each cache comes to so many threads,
+        which have an L2 each and share what is behind it."""
+        one, (l3, memory) = self.machine.memory.one_core, self.machine.memory.all_cores
+        rates = [
+            one[1] * threads,
+            np.minimum(one[2] * threads, l3),
+            np.minimum(one[3] * threads, memory),
+        ]
+        return np.asarray(sum(t / rate for t, rate in zip(traffic, rates, strict=True)))
 
     def _pressure(self, a: int, access: AccessStructure, in_tile: Floats) -> Floats:
         """[n]: registers that hold an access during one innermost step."""
@@ -406,7 +421,8 @@ class _Store:
         written = self._written()
         if written is None or not self.store.accesses[written].reads:
             return np.zeros(self.n)
-        return SUM_LATENCY * instructions / self._vectors_in_tile(written)
+        latency = self.machine.ports.latency
+        return np.asarray(latency * instructions / self._vectors_in_tile(written))
 
     def _traffic(self, size: int, *, has_sets: bool) -> Floats:
         """[n]: bytes that come from beyond a cache of this size: the loops whose data fit it are
@@ -437,7 +453,7 @@ class _Store:
         for d in range(access.rank - 2, -1, -1):
             flat = flat * self.leaves.shapes[a][:, d + 1]
             pitch = np.where((pitch == 0) & (widths[:, d] > 1), flat[:, None], pitch)
-        apart = np.gcd(pitch.astype(np.int64), PAGE)
+        apart = np.gcd(pitch.astype(np.int64), PAGE_BYTES)
         share = np.where(pitch > 0, np.minimum(1.0, row / np.maximum(apart, 1)), 1.0)
         return np.asarray(self.unique[a] * access.item_bytes / share)
 

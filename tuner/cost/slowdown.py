@@ -12,17 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ...support.abi import PAGE_BYTES
 from ...support.target import Target
 from ...tensorir.expr import IntImm, Var
 from ...tensorir.function import PrimFunc
-from ..tiling.blocking import WAY
-from .features import LINE, OPERATION_WEIGHTS, SUM_LATENCY
+from .features import LINE, OPERATION_WEIGHTS
 from .nest_summary import OPERATIONS, AccessStructure, StoreStructure, summarize
 
 SIZE = 192
 """What a symbolic size is taken to be."""
-BYTES_A_CYCLE = 8.0
-"""What a core moves at best from where parameters usually lie."""
 MISS = 5.0
 """Cycles for a line from beyond the first cache, of several at once."""
 LEAST_CYCLES = 100_000.0
@@ -43,16 +41,16 @@ def slowdown(func: PrimFunc, scheduled: PrimFunc, target: Target) -> float:
 def least_cycles(func: PrimFunc, target: Target) -> float:
     """Cycles of one thread with all lanes busy, or those that the parameters take to be moved."""
     sizes = dict.fromkeys(func.shape_vars, SIZE)
-    work = 0.0
+    work, ports = 0.0, target.instructions.ports
     for store in _stores(func, sizes):
         # An operand may be converted once for all that use it.
         operations = max(1.0, store.operations - store.converted)
-        work += store.total * operations / 2.0 / store.widest(target)
+        work += store.total * operations / ports.fmas / store.widest(target)
     moved = 0.0
     for p in func.buffers:
         extents = [d.value if isinstance(d, IntImm) else SIZE for d in p.shape]
         moved += math.prod(extents) * p.dtype.bits / 8
-    return max(work, moved / BYTES_A_CYCLE)
+    return max(work, moved / target.memory.bytes_a_cycle(moved))
 
 
 def cycles_of(func: PrimFunc, target: Target) -> float:
@@ -120,7 +118,8 @@ class _Store:
         while level and self.kinds[level - 1] in ("vectorized", "unrolled"):
             level -= 1
         steps = math.prod(self.extents[:level])
-        moved, latency, missed = 0.0, 0.0, 0.0
+        ports = target.instructions.ports
+        moving, latency, missed = 0.0, 0.0, 0.0
         for access, strides in zip(self.accesses, self.strides, strict=True):
             tile = zip(self.extents[level:], strides[level:], strict=True)
             elements = math.prod([n for n, s in tile if s])
@@ -129,12 +128,13 @@ class _Store:
             if all(s == 1 for s in apart) and apart:
                 places /= lanes
             if not access.is_register:
-                moved += steps * places * (access.reads + 2.0 * access.writes)
+                moving += steps * places * access.reads / ports.loads
+                moving += steps * places * access.writes / ports.stores
                 missed += steps * self._missed(access, strides, level, target)
             if self._waits(access, strides, level):
-                latency = SUM_LATENCY * self.total / lanes / max(1.0, elements / lanes)
-        compute = self.total / lanes * self.operations / 2.0
-        return max(compute, moved / 2.0, latency) + 2.0 * steps + MISS * missed
+                latency = ports.latency * self.total / lanes / max(1.0, elements / lanes)
+        compute = self.total / lanes * self.operations / ports.fmas
+        return max(compute, moving, latency) + 2.0 * steps + MISS * missed
 
     def _missed(
         self, access: AccessStructure, strides: Sequence[int], level: int, target: Target
@@ -152,8 +152,8 @@ class _Store:
             if n > 1 and s * access.item_bytes >= LINE:
                 apart = math.gcd(apart, s * access.item_bytes)
         # Lines a multiple of a way apart fall into one set.
-        sets = WAY // math.gcd(apart, WAY)
-        room = target.l1_bytes // WAY * min(sets, WAY // int(LINE))
+        sets = PAGE_BYTES // math.gcd(apart, PAGE_BYTES)
+        room = target.memory.ways * min(sets, PAGE_BYTES // int(LINE))
         return lines if lines * self.extents[turning[-1]] > room else 0.0
 
     def _waits(self, access: AccessStructure, strides: Sequence[int], level: int) -> bool:

@@ -130,7 +130,7 @@ def test_features_of_another_version_are_refused(tmp_path: Path) -> None:
     data["features"] = 0
     path = tmp_path / "old.json"
     path.write_text(json.dumps(data))
-    with pytest.raises(TuningError, match=r"features of version 0 .* this burnish has version 2"):
+    with pytest.raises(TuningError, match=r"features of version 0 .* this burnish has version 3"):
         LearnedModel.load(path)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from burnish import te
 from burnish.support.host import resolve
+from burnish.support.instructions import Ports
+from burnish.support.memory import Memory
 from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
@@ -15,7 +19,8 @@ from burnish.tests.tuner.spaces import doubled
 from burnish.tuner.cost.features import CYCLES, FEATURE_NAMES, Floats, Machine, features_of
 from burnish.tuner.cost.nest_summary import summarize
 
-MACHINE = Machine(32, 16, (32768, 1 << 20, 1 << 23), 1)
+MEMORY = Memory((32768, 1 << 20, 1 << 23), (64.0, 32.0, 16.0, 4.0), (64.0, 12.0))
+MACHINE = Machine(32, 16, MEMORY, 1, Ports())
 
 
 def row(func: PrimFunc) -> Floats:
@@ -144,6 +149,33 @@ def test_the_estimate_prefers_vectors_and_tiles() -> None:
     assert tile([32, 4], [16, 8]) < tile([128, 1], [128, 1])
 
 
+def cycles(func: PrimFunc, machine: Machine) -> float:
+    summary = summarize(func)
+    found = features_of(summary.structure, summary.leaves.astype(np.float64)[None], machine)
+    return float(2.0 ** found[0, CYCLES])
+
+
+def test_the_estimate_knows_what_memory_and_ports_can_do() -> None:
+    """16 MB that are read once come from memory; a small copy waits for ports."""
+    large, small = vectorized_copy(2048), vectorized_copy(64)
+    slow = replace(MEMORY, one_core=(64.0, 32.0, 16.0, 2.0))
+    assert cycles(large, replace(MACHINE, memory=slow)) > 1.4 * cycles(large, MACHINE)
+    far = replace(MEMORY, one_core=(64.0, 16.0, 16.0, 4.0))
+    assert cycles(large, replace(MACHINE, memory=far)) > cycles(large, MACHINE)
+    ports = replace(MACHINE, ports=Ports(stores=0.25))
+    assert cycles(small, ports) > cycles(small, MACHINE)
+
+
+def test_threads_share_what_is_behind_their_second_caches() -> None:
+    large = vectorized_copy(2048)
+    few, many = (replace(MACHINE, threads=n) for n in (2, 64))
+    assert cycles(large, MACHINE) > 1.8 * cycles(large, few)
+    # Three times a core's from memory, and four from the third cache, at most.
+    assert cycles(large, MACHINE) < 4 * cycles(large, many)
+    alone = replace(many, memory=replace(MEMORY, all_cores=(1e9, 1e9)))
+    assert cycles(large, MACHINE) > 32 * cycles(large, alone)
+
+
 def test_a_population_is_its_members() -> None:
     rows, leaves, structures = [], [], set()
     for seed in range(6):
@@ -176,4 +208,4 @@ def test_the_machine_of_a_target() -> None:
     machine = Machine.of(resolve(Target("native -threads=1")))
     assert machine.threads == 1
     assert machine.vector_bytes >= 16
-    assert all(size > 0 for size in machine.caches)
+    assert all(size > 0 for size in machine.memory.sizes)
