@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...support.abi import PAGE_BYTES
 from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.expr import BufferLoad, Call, IntImm, Var
@@ -26,19 +27,22 @@ from ..tiling.nests import Nest, accesses
 from ..workload import buffer_bytes
 
 TOGETHER = 2
-"""Rows at a time, where registers are many."""
+"""Rows at a time."""
 BUSY_BYTES = 1024
 """Of a row whose elements take an elementary function each: in longer ones, that takes so long that
 what a row waits for does not count."""
-WAYS = 8
-"""Lines of the first cache that may have the same place in pages."""
+
+
+L3_SHARE = 1 / 4
+"""The part of the third cache that a function finds its rows in: it is that of many cores, and of
+what else runs on them (measured)."""
 
 
 def rows_at_once(nests: Sequence[Nest], target: Target) -> int:
-    """How many rows to work on at a time: 1 where registers are few, where rows are passed over
-    once, of unknown length, or so long that the first cache cannot hold several."""
+    """How many rows to work on at a time: 1 where rows are passed over once, of unknown length, or
+    so long that the first cache cannot hold several."""
     size = _row_bytes(nests)
-    if not target.instructions.has_many_registers or not nests[0].kept or size is None:
+    if not nests[0].kept or size is None:
         return 1
     rows = nests[0].block.iter_vars[nests[0].kept[-1]].dom.extent
     if isinstance(rows, IntImm) and rows.value < TOGETHER:
@@ -52,10 +56,9 @@ def rows_at_once(nests: Sequence[Nest], target: Target) -> int:
 
 
 def next_rows_fit(nests: Sequence[Nest], target: Target) -> bool:
-    """Whether registers are many, and the first cache holds the next rows beside those that are
-    worked on."""
+    """Whether the first cache holds the next rows beside those that are worked on."""
     size = _row_bytes(nests)
-    if not target.instructions.has_many_registers or not nests[0].kept or size is None:
+    if not nests[0].kept or size is None:
         return False
     if _comes_from_memory(nests, target):
         return False
@@ -63,11 +66,11 @@ def next_rows_fit(nests: Sequence[Nest], target: Target) -> bool:
 
 
 def _comes_from_memory(nests: Sequence[Nest], target: Target) -> bool:
-    """Whether the caches cannot hold what is read: memory gives one row after another fastest, and
-    sees by itself which is next."""
+    """Whether the caches cannot hold what is read and made of it: memory gives one row after
+    another fastest, and sees by itself which is next."""
     loads = [a for nest in nests for a in accesses(nest.block) if isinstance(a, BufferLoad)]
     largest = max([buffer_bytes(a.buffer) or 0 for a in loads], default=0)
-    return 2 * largest > target.l3_bytes
+    return 2 * largest > L3_SHARE * target.l3_bytes
 
 
 def _longest(target: Target) -> int:
@@ -78,7 +81,7 @@ def _longest(target: Target) -> int:
 def _is_crowded(nests: Sequence[Nest], target: Target, count: int) -> bool:
     """Whether rows, so many at a time and the next ones, are as long as pages and compete for the
     same places of the first cache."""
-    if (_row_bytes(nests) or 0) % (target.l1_bytes // WAYS):
+    if (_row_bytes(nests) or 0) % PAGE_BYTES:
         return False
     is_kept: dict[int, bool] = {}
     for nest in nests:
@@ -88,7 +91,7 @@ def _is_crowded(nests: Sequence[Nest], target: Target, count: int) -> bool:
             if used & rest:
                 is_kept[id(a.buffer)] = bool(used & kept)
     own = sum(is_kept.values())
-    return count * (own + 1) + len(is_kept) - own >= WAYS
+    return count * (own + 1) + len(is_kept) - own >= target.memory.ways
 
 
 def _row_bytes(nests: Sequence[Nest]) -> int | None:

@@ -96,8 +96,9 @@ def test_where_several_rows_pay() -> None:
     assert rows_at_once(norm, SKYLAKE) == TOGETHER
     assert next_rows_fit(norm, SKYLAKE)
     assert rows_at_once(nests_of(layer_norm(1, "m", 768)), SKYLAKE) == TOGETHER
-    assert rows_at_once(norm, HASWELL) == 1
-    assert not next_rows_fit(norm, HASWELL)
+    # With few registers too.
+    assert rows_at_once(norm, HASWELL) == TOGETHER
+    assert next_rows_fit(norm, HASWELL)
     # Long rows, a single row, a length that is not known, a single pass.
     assert rows_at_once(nests_of(layer_norm(1, 16, 8200)), SKYLAKE) == 1
     assert not next_rows_fit(nests_of(layer_norm(1, 16, 8200)), SKYLAKE)
@@ -107,10 +108,23 @@ def test_where_several_rows_pay() -> None:
     assert rows_at_once(nests_of(total(1, 16, 768)), SKYLAKE) == 1
 
 
+@pytest.mark.parametrize(("columns", "together"), [(1024, 1), (1536, 2), (2048, 1)])
+def test_a_page_is_what_rows_compete_for(columns: int, together: int) -> None:
+    """Also where the first cache is no power of two; ways are what is left of it by pages."""
+    nests = nests_of(layer_norm(1, 16, columns))
+    for kib, ways in ((48, 12), (32, 8), (64, 16)):
+        target = SKYLAKE.with_options(l1_bytes=kib * 1024)
+        assert target.memory.ways == ways
+        expected = together if ways == 8 else TOGETHER
+        assert rows_at_once(nests, target) == (expected if columns * 16 <= kib * 1024 else 1)
+
+
 def test_memory_is_read_row_after_row() -> None:
-    large = nests_of(layer_norm(1, SKYLAKE.l3_bytes // 4096, 768))
-    assert rows_at_once(large, SKYLAKE) == 1
-    assert not next_rows_fit(large, SKYLAKE)
+    """What is more than a part of the third cache comes from memory: others use it too."""
+    for rows, at_once in ((SKYLAKE.l3_bytes // 4096, 1), (SKYLAKE.l3_bytes // 40960, TOGETHER)):
+        nests = nests_of(layer_norm(1, rows, 768))
+        assert rows_at_once(nests, SKYLAKE) == at_once
+        assert next_rows_fit(nests, SKYLAKE) is (at_once > 1)
 
 
 def test_elementary_functions_take_longer_than_rows_wait() -> None:
