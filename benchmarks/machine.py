@@ -31,7 +31,7 @@ def fma_peak(seconds: float = 0.5, depth: int = 200_000) -> float:
     as the registers hold beside what is read, of operands that do not change."""
     target = native_target()
     lanes = target.vector_lanes("float32")
-    rows, columns = (8, 3 * lanes) if target.instructions.has_many_registers else (3, 3 * lanes)
+    rows, columns = (8 if target.instructions.holds(8 * 3 + 4) else 3, 3 * lanes)
     a, b = te.placeholder((rows,), name="A"), te.placeholder((columns,), name="B")
     rk = te.reduce_axis((0, depth), name="rk")
     c = te.compute((rows, columns), lambda i, j: te.sum(a[i] * b[j], axis=[rk]), name="C")

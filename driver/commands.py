@@ -323,7 +323,8 @@ def _instruction_rows(known: Instructions) -> list[list[str]]:
         [
             "a cycle",
             f"{ports.fmas:g} {'fused' if known.fma else 'separate'} multiply-adds (latency "
-            f"{ports.latency}), {ports.loads:g} loads, {ports.stores:g} stores of vectors",
+            f"{ports.latency}; {ports.arithmetic:g} with what widens beside them), "
+            f"{ports.loads:g} loads, {ports.stores:g} stores of vectors",
         ],
     ]
     rows += [

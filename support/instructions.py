@@ -76,31 +76,46 @@ that is not here is that of the longest one that it begins with."""
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """What a core begins in a cycle, of the vectors that the target has: multiply-adds, loads,
-    stores, and instructions of any kind; a sum goes on ``latency`` cycles after a multiply-add.
-    ``pairs`` are dot products of two bfloat16 by ``vdpbf16ps``: half a multiply-add's work a cycle
-    on Intel's servers (measured), twice it on Zen."""
+    """What a core begins in a cycle, of the vectors that the target has: multiply-adds; these and
+    what widens or moves lanes beside them (``arithmetic``); loads, stores, and instructions of any
+    kind; a sum goes on ``latency`` cycles after a multiply-add. ``pairs`` are dot products of two
+    bfloat16 by ``vdpbf16ps``: half a multiply-add's work a cycle on Intel's servers (measured),
+    twice it on Zen."""
 
     fmas: float = 2.0
+    arithmetic: float = 3.0
     loads: float = 2.0
     stores: float = 1.0
     issue: int = 4
     latency: int = 4
     pairs: float = 0.5
 
+    @property
+    def sums(self) -> float:
+        """Sums in flight with which multiply-adds wait for none."""
+        return self.fmas * self.latency
 
+
+_SERVER = Ports(arithmetic=2.0, issue=6)
 _PORTS = {
+    "x86-64-v4": Ports(arithmetic=2.0),
     "haswell": Ports(latency=5),
-    "icelake": Ports(issue=5),
-    "sapphirerapids": Ports(issue=6),
-    "emeraldrapids": Ports(issue=6),
-    "graniterapids": Ports(issue=6),
+    "skylake-avx512": Ports(arithmetic=2.0),
+    "cascadelake": Ports(arithmetic=2.0),
+    "cooperlake": Ports(arithmetic=2.0),
+    "icelake": Ports(arithmetic=2.0, issue=5),
+    "tigerlake": Ports(arithmetic=2.0, issue=5),
+    "rocketlake": Ports(arithmetic=2.0, issue=5),
+    "sapphirerapids": _SERVER,
+    "emeraldrapids": _SERVER,
+    "graniterapids": _SERVER,
     "znver3": Ports(issue=6),
-    "znver4": Ports(fmas=1.0, loads=1.0, stores=0.5, issue=6, pairs=1.0),
+    "znver4": Ports(fmas=1.0, arithmetic=1.5, loads=1.0, stores=0.5, issue=6, pairs=1.0),
     "znver5": Ports(issue=8, pairs=2.0),
-    "neoverse-n1": Ports(),
-    "neoverse-v": Ports(fmas=4.0, loads=3.0, stores=2.0, issue=8),
-    "apple-m": Ports(fmas=4.0, loads=3.0, stores=2.0, issue=8),
+    "generic": Ports(arithmetic=2.0),
+    "neoverse-n1": Ports(arithmetic=2.0),
+    "neoverse-v": Ports(fmas=4.0, arithmetic=4.0, loads=3.0, stores=2.0, issue=8),
+    "apple-m": Ports(fmas=4.0, arithmetic=4.0, loads=3.0, stores=2.0, issue=8),
 }
 """By LLVM's names, as above. Those of most cores are the same."""
 
@@ -163,11 +178,9 @@ class Instructions:
         """Those of the widest vectors."""
         return self.vectors[0][1]
 
-    @property
-    def has_many_registers(self) -> bool:
-        """Whether what an elementary function needs, its constants and a vector or two of each of
-        its values, fits the vector registers; large tiles of sums do too."""
-        return self.registers > FEW_REGISTERS
+    def holds(self, vectors: int) -> bool:
+        """Whether so many of the widest vectors are in registers at once."""
+        return vectors <= self.registers
 
     def dot_product(self, first: str, second: str) -> DotProduct | None:
         """The instruction for operands of these types, None where there is none."""

@@ -179,7 +179,7 @@ def blocking_for(s: Sizes, target: Target) -> Blocking:
     there are 16. Blocks of some 1024 rows, as even as slivers allow; groups of up to four panels,
     half a second-level cache."""
     lanes = target.vector_bits // 32
-    mr = 14 if target.instructions.has_many_registers else 6
+    mr = 14 if target.instructions.holds(14 * 2 + 3) else 6
     blocks = -(-s.m // 1040)
     mc = -(-s.m // (blocks * mr)) * mr
     panels = next(
@@ -386,7 +386,7 @@ def fma_peak(depth: int = 400000, repeat: int = 60) -> float:
     target = native()
     lanes = target.vector_bits // 32
     # With their operands.
-    rows, vectors = (8, 3) if target.instructions.has_many_registers else (3, 3)
+    rows, vectors = 8 if target.instructions.holds(8 * 3 + 4) else 3, 3
     a, b = te.placeholder((rows,), name="A"), te.placeholder((vectors * lanes,), name="B")
     rk = te.reduce_axis((0, depth), name="rk")
     shape = (rows, vectors * lanes)

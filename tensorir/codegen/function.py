@@ -35,6 +35,7 @@ from ..function import PrimFunc
 from ..lowering.lower_blocks import NON_TEMPORAL
 from ..lowering.pipeline import LoweredFunc
 from ..lowering.plan_allocations import STORAGE
+from ..lowering.vectorize_loops import keeps_constants
 from ..stmt import Allocate, BufferStore, For, LetStmt, Stmt, annotation
 from ..text.printer import print_expr
 from ..visitor import free_vars
@@ -297,7 +298,7 @@ class FunctionEmitter:
         emitter = StmtEmitter(b, self._no_parallel, may_alias=self.may_alias)
         known = self.target.instructions
         emitter.has_gather = emitter.has_scatter = emitter.has_scale = known.masks
-        if self.target.is_x86 and not (known.has_many_registers or known.fma):
+        if self.target.is_x86 and not (keeps_constants(known) or known.fma):
             emitter.stepwise = self.target.vector_bits
         emitter.imported = self.imported
         emitter.dot_unit = dot_unit(self.target)

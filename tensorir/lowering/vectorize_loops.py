@@ -57,6 +57,7 @@ from ..stmt import BufferStore, Evaluate, For, IfThenElse, LetStmt, SeqStmt, Stm
 from .scope import Scope
 
 if TYPE_CHECKING:
+    from ...support.instructions import Instructions
     from ...support.target import Target
 
 _UNROLLED_CHUNKS = 8
@@ -68,15 +69,23 @@ _VALUES = {
 """Elementary functions, long chains of dependent instructions, each with a constant or two; and the
 registers for each vector that is computed: its values and a share of the constants. ``erf`` has two
 polynomials, and GELU wants the argument again."""
+_CONSTANTS = 12
+"""Those of one of them, about."""
 
 
 def _side_by_side(op: str, target: Target) -> int:
     """How many vectors of an elementary function are computed at once, step by step: the CPU waits
-    less for each step, and one load of a constant serves them all. Registers that are many hold
-    its constants, and the CPU runs ahead to the next vector."""
-    if target.instructions.has_many_registers:
+    less for each step, and one load of a constant serves them all. Where registers keep the
+    constants, the CPU runs ahead to the next vector by itself."""
+    if keeps_constants(target.instructions):
         return 1
     return 1 << max(1, target.vector_registers // _VALUES[op]).bit_length() - 1
+
+
+def keeps_constants(known: Instructions) -> bool:
+    """Whether the constants of an elementary function stay in registers, beside its values of two
+    vectors."""
+    return known.holds(_CONSTANTS + 2 * min(_VALUES.values()))
 
 
 def vectorize_loops(func: PrimFunc, target: Target) -> PrimFunc:

@@ -19,7 +19,9 @@ def test_operands_and_registers() -> None:
         True,
         False,
     ]
-    assert [k.has_many_registers for k in (sse2, avx2, avx512, neon)] == [False] * 2 + [True] * 2
+    assert [k.holds(17) for k in (sse2, avx2, avx512, neon)] == [False] * 2 + [True] * 2
+    assert avx2.holds(16)
+    assert not avx512.holds(33)
     assert [k.half for k in (sse2, avx2, avx512, neon)] == [False, True, True, True]
     assert avx512.vectors == ((512, 32), (256, 32), (128, 32))
     assert avx2.vectors == ((256, 16), (128, 16))
@@ -27,6 +29,10 @@ def test_operands_and_registers() -> None:
     # Without AVX-512VL narrow vectors are those of AVX2.
     assert known("skylake-avx512 -mattr=-avx512vl").vectors == ((512, 32), (256, 16), (128, 16))
     assert not known("znver4 -mattr=-avx512f").masks
+
+
+def test_sums_in_flight_are_what_ports_and_latency_ask_for() -> None:
+    assert [known(c).ports.sums for c in ("znver3", "haswell", "znver4")] == [8, 10, 4]
 
 
 def test_features_are_those_of_the_name_and_those_that_are_given() -> None:

@@ -61,15 +61,6 @@ def test_which_cpus_multiply_and_add_at_once(text: str, fused: bool) -> None:
     assert Target(text).instructions.fma is fused
 
 
-def test_which_cpus_have_registers_for_all_constants() -> None:
-    many = [n for n in ("x86-64", "haswell", "znver4", "generic") if _many(n)]
-    assert many == ["znver4", "generic"]
-
-
-def _many(cpu: str) -> bool:
-    return Target(f"llvm -mcpu={cpu}").instructions.has_many_registers
-
-
 def test_options_override_the_table() -> None:
     t = Target("llvm -mcpu=skylake-avx512 -vector-bits=256 -l1=48K -l2=2M")
     assert (t.vector_bits, t.l1_bytes, t.l2_bytes) == (256, 48 * 1024, 2 * 1024 * 1024)

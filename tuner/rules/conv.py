@@ -318,12 +318,12 @@ def _blocks(block: Block, conv: Convolution, unroll: int) -> Blocks | None:
 
 
 def _unroll(block: Block, conv: Convolution, wanted: int, target: Target) -> int:
-    """Steps of channels that are written out: all of the few of a first layer where tiles are
-    small, while large tiles would spill. Not a row of the window: neighbouring pixels share its
-    elements, which are then kept, in the sums' registers."""
+    """Steps of channels that are written out: all of the few of a first layer, unless operands must
+    be loaded, and those of several steps would spill. Not a row of the window: neighbouring pixels
+    share its elements, which are then kept, in the sums' registers."""
     depth = static_extent(block, conv.depth)
-    small = not target.instructions.has_many_registers
-    return depth if small and depth is not None and depth <= wanted else divisor(depth, wanted)
+    fits = target.instructions.reads_memory and depth is not None and depth <= wanted
+    return depth if fits and depth is not None else divisor(depth, wanted)
 
 
 def rows_together(block: Block, pixels: tuple[int, ...]) -> int:

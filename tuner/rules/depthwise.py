@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from ...support.instructions import Instructions
 from ...support.target import Target
 from ...tensorir.expr import Expr, Var
 from ...tensorir.function import PrimFunc
@@ -80,7 +81,7 @@ class WindowRoles:
         """Rows and pixels of the tile that the model suggests."""
         if self.direct is not None:
             return best_tile(self.direct, self.block, target, self.lanes(target))
-        best = _pixels(self.width, target.vector_registers, self.window.w is not None)
+        best = _pixels(self.width, target.instructions, self.window.w is not None)
         return 1, min(best, self.width or best)
 
 
@@ -161,15 +162,19 @@ def schedule_copied(sch: Schedule, roles: WindowRoles, tile: int, target: Target
         vectorize_pad(sch, window.pad, target, alone=not together)
 
 
-def _pixels(width: int | None, registers: int, weighted: bool) -> int:
+def _pixels(width: int | None, known: Instructions, weighted: bool) -> int:
     """Pixels of a tile: those with which a row takes the fewest cycles, with room for weights. What
     remains of a row is a tile of its own, and each tile waits for its sums at least."""
-    most = min(registers // 2 - 2, 8 if weighted else 14)
+    most = min(known.registers // 2 - 2, 8 if weighted else 14)
     if width is None:
         return 4
     return min(
         range(1, most + 1),
-        key=lambda t: (cycles_of_rows(width, t, 1, window_cycles), width % t > 0, -t),
+        key=lambda t: (
+            cycles_of_rows(width, t, 1, known.ports, window_cycles),
+            width % t > 0,
+            -t,
+        ),
     )
 
 

@@ -8,8 +8,9 @@
             Y_tile[p1, q1, cl] += X[...] * Wp[c0, kh, kw, cl]
           E(Y_tile)
 
-Where registers are few and products are fused with sums, a tile is a column of pixels, and kh the
-innermost loop, so that weights and pixels leave registers to the sums (see ``column_of``).
+Where registers do not hold all weights and products are fused with sums, a tile is a column of
+pixels, and kh the innermost loop, so that weights and pixels leave registers to the sums (see
+``column_of``).
 
 Rows of a tile share the rows of their windows, so that less is read, and, where there are no
 weights, so that each row is combined once for all; channels inside make every
@@ -154,16 +155,20 @@ def column_of(direct: DirectWindow, block: Block, target: Target, chunks: int) -
 
     In a column windows go one below the other. Taken column by column of the window, a column of
     weights and as many pixels are enough for all its sums, and the pixels are those of the next
-    window but for one. With many registers pixels are shared by two columns of results, which
-    leaves less to load. Rows that two tiles read are to be in the cache still for the second; and
-    threads that share rows get as few as possible at the borders, which are one thread's.
+    window but for one. Where registers hold all weights of a window, pixels are shared by two
+    columns of results, which leaves less to load. Rows that two tiles read are to be in the cache
+    still for the second; and threads that share rows get as few as possible at the borders, which
+    are one thread's.
     """
     window, axes = direct.window, direct.axes
-    if target.instructions.has_many_registers or not target.instructions.fma or window.w is None:
+    if not target.instructions.fma or window.w is None:
         return None
     if len(axes) != 2 or axes[0].stride > 1:
         return None
     steps, width = (static_extent(block, k) or MOST_PRODUCTS for k in window.kernel)
+    # The sums of two columns, all weights of a window, and two rows of pixels.
+    if target.instructions.holds(TILE + steps * width + 2 * (width + 1)):
+        return None
     if axes[0].reach != steps or axes[0].extent < COLUMN[0]:
         return None
     fitting = min(target.vector_registers - 2 * steps - 1, MOST_PRODUCTS // (steps * width))

@@ -32,6 +32,7 @@ from ...tensorir.buffer import Buffer
 from ...tensorir.expr import BufferLoad, Call, Expr, IntImm, Select, Var, is_const
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
+from ...tensorir.lowering.vectorize_loops import keeps_constants
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
 from ..tiling.inline import inline_elementwise
@@ -83,8 +84,8 @@ class Vectors:
 
     def best(self, target: Target) -> int:
         """How many the model takes."""
-        # With few registers, lowering computes a function's vectors side by side.
-        busy = 2 if target.instructions.has_many_registers else 4
+        # Without constants in registers, lowering computes a function's vectors side by side.
+        busy = 2 if keeps_constants(target.instructions) else 4
         return max(self.least(target), busy if uses_intrinsic(self.block) else 1)
 
 

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ...support.aligned import PAGE
+from ...support.abi import PAGE_BYTES
 from ...support.target import Target
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
@@ -145,7 +145,7 @@ def reads_along(product: Product, target: Target) -> bool:
     columns, nbytes = static_extent(block, matmul.columns[-1]), bytes_of(matmul.w)
     if matmul.batch or len(matmul.columns) > 1 or columns is None or nbytes is None:
         return False
-    pages = columns * matmul.w.dtype.itemsize // PAGE
+    pages = columns * matmul.w.dtype.itemsize // PAGE_BYTES
     long = rows <= (FEW_ROWS if pages < 2 else MOST_ROWS) and pages > 0
     far = nbytes > CACHE_SHARE * target.l2_bytes
     along = load_is_contiguous(matmul.w, block.iter_vars[matmul.columns[-1]].var)

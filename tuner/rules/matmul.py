@@ -60,7 +60,15 @@ from ..tiling.panels import (
 )
 from ..tiling.register_tile import ProductLoops, RegisterTile, parts_of_rows, tile_product
 from ..tiling.sharing import points_of, share_tiles
-from ..tiling.tile_model import STEPS, TALLEST_TILE, VECTORS, TileShape, best_tile, rows_of_tile
+from ..tiling.tile_model import (
+    STEPS,
+    TALLEST_TILE,
+    VECTORS,
+    TileShape,
+    best_tile,
+    rows_of_tile,
+    useful_part,
+)
 from ..tiling.tiles import (
     CACHE_SHARE,
     NEXT,
@@ -144,16 +152,19 @@ class Product:
         """The tile that the model suggests, of those with so many ``vectors`` (None: any)."""
         columns = static_extent(self.block, self.matmul.columns[-1])
         across = reads_across(self.block, self.matmul, target)
-        # With few registers every tile is short.
-        short = across and target.instructions.has_many_registers
         rows = self.row_count()
-        if vectors in (None, 1) and self._reads_once(rows, target):
-            return TileShape(ONLY_TILE, 1)
-        tallest = SLIVER if short else rows
         widened = self.matmul.w.dtype.bits < self.block.writes[0].buffer.dtype.bits
-        known = target.instructions
+        best = best_tile(
+            *(columns, SLIVER if across else rows, self.lanes(target), target.instructions),
+            widened=widened,
+            vectors=vectors,
+        )
+        is_cut = rows is not None and best.rows < rows <= ONLY_TILE
+        if rows is None or not is_cut or vectors is not None or not self._is_far(target):
+            return best
+        fitting = [v for v in VECTORS if rows in rows_of_tile(rows, v, target)]
         lanes = self.lanes(target)
-        return best_tile(columns, tallest, lanes, known, widened=widened, vectors=vectors)
+        return TileShape(rows, max(fitting, key=lambda v: (useful_part(columns, v * lanes), v)))
 
     def heights(self, vectors: int, target: Target) -> tuple[int, ...]:
         """The rows that a tile of so many vectors may have."""
@@ -166,15 +177,13 @@ class Product:
             best = self.best_tile(target, vectors)
         return max([r for r in self.heights(vectors, target) if r <= best.rows])
 
-    def _reads_once(self, rows: int | None, target: Target) -> bool:
-        """Whether one tile takes all rows, where few registers would make two of them: a packed
-        weight from far away is read once, and its bytes are what the product waits for."""
+    def _is_far(self, target: Target) -> bool:
+        """Whether a packed weight comes from far away: its bytes are what a product of few rows
+        waits for."""
         weights = bytes_of(self.matmul.w)
-        if rows is None or weights is None or not is_layout_free(self.func, self.matmul.w.buffer):
+        if weights is None or not is_layout_free(self.func, self.matmul.w.buffer):
             return False
-        far = weights > CACHE_SHARE * target.l2_bytes
-        few = not target.instructions.has_many_registers
-        return far and few and ONLY_TILE - 2 < rows <= ONLY_TILE
+        return weights > CACHE_SHARE * target.l2_bytes
 
     @property
     def packs_by_groups(self) -> bool:
@@ -189,7 +198,7 @@ class Product:
     ) -> int:
         """The panels of a group that the model suggests; see ``blocking``."""
         tiles = self.tiles(tile_rows)
-        return best_group(self.func, self.matmul, panel, tiles, target, copied=copied)
+        return best_group(self.func, self.matmul, panel, tile_rows, tiles, target, copied=copied)
 
     def panel(self, target: Target, before: Any) -> int:
         """Columns of a panel; 0 where W is read as it is."""
@@ -213,7 +222,8 @@ def _best_group(product: Product, target: Target, before: Any) -> int:
 
 def _best_distance(product: Product, target: Target, before: Any) -> int:
     panel = product.panel(target, before)
-    return best_distance(product.func, product.matmul, panel, product.tiles(before.rows), target)
+    tiles = product.tiles(before.rows)
+    return best_distance(product.func, product.matmul, panel, before.rows, tiles, target)
 
 
 @dataclass(frozen=True)
@@ -231,11 +241,13 @@ class ProductDecisions(Decisions):
     )
     packed: int = choice(
         lambda p, t, d: may_pack(p.func, p.matmul),
-        lambda p, t, d: wants_packing(p.func, p.matmul, d.rows, p.row_count(), t),
+        lambda p, t, d: wants_packing(
+            p.func, p.matmul, TileShape(d.rows, d.vectors), p.row_count(), t
+        ),
     )
     copy: int = choice(
         lambda p, t, d: _ways(p),
-        lambda p, t, d: best_way(p.block, p.matmul, d.rows, _ways(p), t),
+        lambda p, t, d: best_way(p.block, p.matmul, TileShape(d.rows, d.vectors), _ways(p), t),
     )
     group: int = choice(
         lambda p, t, d: _group_sizes(p, t, d),
@@ -376,11 +388,11 @@ class _Tiling:
 
 
 def _together(panels: int, vectors: int, rows: int, known: Instructions) -> int:
-    """How many panels a tile of few rows works on at once, to have 8 independent sums in flight.
+    """How many panels a tile of few rows works on at once, to have sums enough in flight.
     Beside the sums stand one element of X and a row of W, but where a multiply-add uses its vectors
     once, straight from memory."""
     together = 1
-    while panels % (together * 2) == 0 and rows * vectors * together < 8:
+    while panels % (together * 2) == 0 and rows * vectors * together < known.ports.sums:
         wide = vectors * together * 2
         held = 0 if rows == 1 and known.fma and known.reads_memory else wide
         if rows * wide + held + 1 > known.registers:

@@ -38,6 +38,7 @@ from ..candidate import SpaceFunction
 from ..tiling.inline import inline_elementwise
 from ..tiling.panels import copy_read
 from ..tiling.register_tile import TileLoops, fill_tile
+from ..tiling.tile_model import operand_registers
 from ..tiling.tiles import outlets
 from ..workload import Matmul, block_named, blocks_in_order, match_matmul, static_extent
 from .reduction import schedule_rest
@@ -252,12 +253,13 @@ def _lanes(block: Block, target: Target) -> int:
 
 
 def _most_rows(target: Target) -> int:
-    return 8 if target.instructions.has_many_registers else 4
+    return target.instructions.registers // 4
 
 
 def _widest(rows: int, target: Target) -> int:
     """Vectors of a tile: with that many rows (see ``_most_rows``) they fit the registers."""
-    wide = 3 if target.instructions.has_many_registers else 2
+    known = target.instructions
+    wide = (known.registers - operand_registers(known)) // (_most_rows(target) + 1)
     return wide if rows > 1 else 4 * wide
 
 

@@ -27,6 +27,7 @@ from ...tensorir.codegen.math import SPLITS_BLOCK
 from ...tensorir.expr import BufferLoad, Call, Expr, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.lowering.place_prefetches import PREFETCH
+from ...tensorir.lowering.vectorize_loops import keeps_constants
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BlockRealize, SeqStmt
 from ..tiling.inline import inline_elementwise
@@ -80,7 +81,7 @@ class RowDecisions(Decisions):
 def _best_vectors(nests: list[Nest], target: Target) -> int:
     together = rows_at_once(nests, target) > 1
     busy = any(uses_intrinsic(n.block) if together else is_busy(n) for n in nests)
-    return 2 if busy and target.instructions.has_many_registers else 4
+    return 2 if busy and keeps_constants(target.instructions) else 4
 
 
 class ReductionRule(Rule[tuple[Block, ...], NoDecisions]):
@@ -262,7 +263,7 @@ def _reduce_as_made(
             continue
         lanes = min(lanes_of(target, maker.block), lanes_of(target, nest.block))
         width, sums = lanes * wanted, lanes * wanted
-        if uses_intrinsic(maker.block) and not target.instructions.has_many_registers:
+        if uses_intrinsic(maker.block) and not keeps_constants(target.instructions):
             # An elementary function takes longer than a few additions one after another, and needs
             # the registers of their sums. Fused, it has half the steps to wait for, and fewer
             # vectors suffice; they leave a register to the sum.

@@ -40,7 +40,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ...support.abi import LINE_BYTES
+from ...support.abi import LINE_BYTES, PAGE_BYTES
 from ...support.errors import ScheduleValueError
 from ...support.node import walk
 from ...support.target import Target
@@ -52,7 +52,6 @@ from ...tensorir.operators.winograd import KERNEL, plan_blocks
 from ...tensorir.operators.winograd import Blocks as TileBlocks
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
-from ..tiling.blocking import WAY
 from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import write_out
 from ..tiling.panels import lay_out
@@ -386,7 +385,7 @@ def _best_tile(tiles: int, columns: int, rest: bool, target: Target) -> TileShap
             sums = rows * vectors
             if sums + vectors + spare > known.registers or sums > most_sums(known):
                 continue
-            steps = cycles_of_rows(tiles, rows, vectors)
+            steps = cycles_of_rows(tiles, rows, vectors, known.ports)
             costs[TileShape(rows, vectors)] = steps * (columns // vectors)
     return min(costs, key=lambda shape: costs[shape])
 
@@ -423,11 +422,11 @@ def _by_rows(sch: Schedule, name: str) -> None:
 
 
 def _spread(sch: Schedule, blocks: tuple[str, ...]) -> None:
-    """Put the a * a products that blocks write a line more than a multiple of a way of the first
-    cache apart: what a transform reads and writes of all of them shares no set."""
+    """Put the a * a products that blocks write a line more than a multiple of a page apart: what a
+    transform reads and writes of all of them shares no set."""
     for name in blocks:
         size = block_named(sch.func, name).writes[0].buffer.dtype.bits // 8
-        sch.storage_align(name, 0, 1, WAY // size, LINE_BYTES // size)
+        sch.storage_align(name, 0, 1, PAGE_BYTES // size, LINE_BYTES // size)
 
 
 def _panels_outside(sch: Schedule, blocks: tuple[str, ...], plan: _Plan) -> None:

@@ -7,10 +7,10 @@
         for jp                          the panels of the group
           for k0 (prefetch_distance)    the register tile, as without blocking
 
-Rows are read as they are where that is fast. Rows a multiple of the size of a way of the first
-cache apart fall into one set, and are read from a copy: with other distances, or, where many
-columns pay for it, in *slivers*, tile by tile in the order of reading. Of a transposed operand
-slivers bring together what a step of k reads.
+Rows are read as they are where that is fast. Rows a multiple of a page apart fall into one set of
+the first cache, and are read from a copy: with other distances, or, where many columns pay for it,
+in *slivers*, tile by tile in the order of reading. Of a transposed operand slivers bring together
+what a step of k reads.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from ...support.abi import LINE_BYTES
+from ...support.abi import LINE_BYTES, PAGE_BYTES
 from ...support.dtype import DType
 from ...support.target import Target
 from ...tensorir.expr import Expr, IntImm, Var
@@ -28,7 +28,8 @@ from ...tensorir.stmt import Block
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .panels import copy_read, is_layout_free, runs_over_layout
 from .sharing import points_of, share
-from .tiles import CACHE_SHARE, NEXT, bytes_of, divisor
+from .tile_model import TileShape, cycles_of_step, has_short_steps
+from .tiles import CACHE_SHARE, NEXT, bytes_of, divisor, steps_unrolled
 
 MOST_PANELS = 8
 """Panels of a group."""
@@ -45,10 +46,10 @@ AHEAD = 3
 """Iterations of the loop over k that a tile is asked for before it is read."""
 FEWEST_TURNS = 4
 """Tiles of rows from which on each asks for a part of the next group of panels."""
+FAR_CYCLES = 90
+"""Cycles that a line is on its way from the third cache, about."""
 FROM_L2, FROM_L2_STRIDED = 0.5, 0.125
 """Parts of the L2 cache from which on a weight is worth asking for: packed, and as it is."""
-WAY = 4096
-"""Bytes of a way of the first cache: what lies so far apart shares a set."""
 MANY_PANELS = 8
 """Vectors of columns from which on a copy of the rows pays."""
 MANY_MORE_PANELS = 32
@@ -75,20 +76,22 @@ def ways_of_rows(block: Block, matmul: Matmul, *, inner: bool) -> tuple[int, ...
 
 
 def best_way(
-    block: Block, matmul: Matmul, tile_rows: int, ways: Sequence[int], target: Target
+    block: Block, matmul: Matmul, tile: TileShape, ways: Sequence[int], target: Target
 ) -> int:
-    """The one of the ``ways`` to read rows in tiles of ``tile_rows``."""
-    return min(_best_rows(block, matmul, tile_rows, target), ways[-1]) if matmul.rows else 0
+    """The one of the ``ways`` to read rows in tiles of this shape."""
+    return min(_best_rows(block, matmul, tile, target), ways[-1]) if matmul.rows else 0
 
 
-def best_distance(func: PrimFunc, matmul: Matmul, panel: int, tiles: int, target: Target) -> int:
+def best_distance(
+    func: PrimFunc, matmul: Matmul, panel: int, tile_rows: int, tiles: int, target: Target
+) -> int:
     """How many iterations of the loop over k a product over panels of ``panel`` columns (0: W as it
     is) asks ahead for X and W (0: never; ``NEXT``: W alone, a group before), where there are so
-    many ``tiles`` of rows."""
+    many ``tiles`` of ``tile_rows`` rows."""
     weights = bytes_of(matmul.w)
     share_of_l2 = FROM_L2 if panel else FROM_L2_STRIDED
     far = tiles > 1 and weights is not None and weights > share_of_l2 * target.l2_bytes
-    if far and panel and tiles >= FEWEST_TURNS and _streams(func, matmul, target):
+    if far and panel and tiles >= FEWEST_TURNS and _streams(func, matmul, panel, tile_rows, target):
         return NEXT
     return AHEAD * far
 
@@ -112,6 +115,7 @@ def best_group(
     func: PrimFunc,
     matmul: Matmul,
     panel: int,
+    tile_rows: int,
     tiles: int,
     target: Target,
     *,
@@ -129,7 +133,7 @@ def best_group(
     if not outside:
         return 0
     room = int(CACHE_SHARE * target.l2_bytes) // (panel * depth * matmul.w.dtype.bits // 8)
-    room //= 1 + (best_distance(func, matmul, panel, tiles, target) == NEXT)
+    room //= 1 + (best_distance(func, matmul, panel, tile_rows, tiles, target) == NEXT)
     if copied:
         stretch = STRETCH // (panel * matmul.w.dtype.itemsize)
         room = max(room, min(stretch, math.ceil(columns / panel) // GROUPS))
@@ -138,11 +142,13 @@ def best_group(
     return best if best < math.ceil(columns / panel) else 0
 
 
-def _streams(func: PrimFunc, matmul: Matmul, target: Target) -> bool:
+def _streams(func: PrimFunc, matmul: Matmul, panel: int, tile_rows: int, target: Target) -> bool:
     """Whether to ask for the next group of panels during the work on one: each is read once from
-    far away. Tiles of many registers work longer on a line, and hide more."""
-    free = is_layout_free(func, matmul.w.buffer)
-    return free and not target.instructions.has_many_registers
+    far away. What tiles ask for that take longer for a step of k is there in time by itself."""
+    summed = _summed(block_named(func, matmul.block))
+    sums = tile_rows * panel // target.vector_lanes(summed)
+    cycles = AHEAD * steps_unrolled(target, sums) * cycles_of_step(sums, target.instructions.ports)
+    return cycles < FAR_CYCLES and is_layout_free(func, matmul.w.buffer)
 
 
 def _columns_first(func: PrimFunc, matmul: Matmul, target: Target) -> bool:
@@ -155,10 +161,10 @@ def _columns_first(func: PrimFunc, matmul: Matmul, target: Target) -> bool:
     return copied or weights > CACHE_SHARE * target.l2_bytes
 
 
-def _best_rows(block: Block, matmul: Matmul, tile_rows: int, target: Target) -> int:
+def _best_rows(block: Block, matmul: Matmul, tile: TileShape, target: Target) -> int:
     if reads_across(block, matmul, target):
         return SLIVERS
-    if not _rows_collide(block, matmul, tile_rows, target):
+    if not _rows_collide(block, matmul, tile, target):
         return SPREAD if _is_converted_often(block, matmul, target) else AS_THEY_ARE
     columns = static_extent(block, matmul.columns[-1])
     assert columns is not None
@@ -197,7 +203,7 @@ def reads_across(block: Block, matmul: Matmul, target: Target) -> bool:
     return far and not load_is_contiguous(matmul.x, k)
 
 
-def _rows_collide(block: Block, matmul: Matmul, tile_rows: int, target: Target) -> bool:
+def _rows_collide(block: Block, matmul: Matmul, tile: TileShape, target: Target) -> bool:
     """Whether the rows of a tile fall into few sets of the first cache, and are read so often that
     a copy with other distances pays."""
     *_, k = matmul.x.buffer.shape
@@ -206,12 +212,12 @@ def _rows_collide(block: Block, matmul: Matmul, tile_rows: int, target: Target) 
     if not isinstance(k, IntImm) or columns is None or not load_is_contiguous(matmul.x, inner):
         return False
     distance = k.value * matmul.x.buffer.dtype.bits // 8
-    # A way of a set is left to the panel; with few registers rows are read faster, and two more are
-    # left to what the hardware fetches ahead of them (measured).
-    left = 1 if target.instructions.has_many_registers else 3
-    in_a_set = math.ceil(tile_rows * math.gcd(distance, WAY) / WAY)
+    # A way of a set is left to the panel. Where steps of k are short, rows are read faster, and two
+    # more are left to what the hardware fetches ahead of them (measured).
+    left = 3 if has_short_steps(tile, target.instructions) else 1
+    in_a_set = math.ceil(tile.rows * math.gcd(distance, PAGE_BYTES) / PAGE_BYTES)
     many = columns >= MANY_PANELS * _lanes(matmul, target)
-    return in_a_set + left > target.l1_bytes // WAY and many
+    return in_a_set + left > target.memory.ways and many
 
 
 def _fits_slivers(matmul: Matmul, block: Block) -> bool:

@@ -29,16 +29,17 @@ from ..workload import (
 )
 from .lanes import lanes_of
 from .sharing import points_of, share
+from .tile_model import TileShape, has_short_steps
 from .tiles import fetch_ahead
 
 MANY_TILES = 8
 """Tiles of rows from which on a copy of a weight with contiguous columns pays."""
-FEW_SMALL_TILES = 2
-"""The same where registers are few, and tiles small: two that read W as it is wait longer for it,
-row by row, than a copy takes."""
-FAR, FAR_FOR_SMALL_TILES = 1536, 512
+FEW_TILES = 2
+"""The same of tiles with short steps: two that read W as it is wait longer for it, row by row, than
+a copy takes."""
+FAR, FAR_FOR_SHORT_STEPS = 1536, 512
 """Bytes between rows from which on those of a panel no longer stay in the first cache, and a copy
-pays; with few registers, tiles are small, and read them more often."""
+pays; tiles with short steps read them more often."""
 
 FEWEST_TURNED = 4
 """Lanes from which on a tile is transposed in registers."""
@@ -117,17 +118,17 @@ def may_pack(func: PrimFunc, matmul: Matmul) -> tuple[int, ...]:
 
 
 def wants_packing(
-    func: PrimFunc, matmul: Matmul, tile_rows: int, rows: int | None, target: Target
+    func: PrimFunc, matmul: Matmul, tile: TileShape, rows: int | None, target: Target
 ) -> bool:
     """Whether W is to be packed, where there is a choice."""
     if len(may_pack(func, matmul)) == 1:
         return may_pack(func, matmul)[0] == 1
     columns = static_extent(block_named(func, matmul.block), matmul.columns[-1])
     assert columns is not None
-    many = target.instructions.has_many_registers
-    distance, tiles = (FAR, MANY_TILES) if many else (FAR_FOR_SMALL_TILES, FEW_SMALL_TILES)
+    is_short = has_short_steps(tile, target.instructions)
+    distance, tiles = (FAR_FOR_SHORT_STEPS, FEW_TILES) if is_short else (FAR, MANY_TILES)
     far = columns * matmul.w.dtype.bits // 8 >= distance
-    return far and (rows is None or rows >= tiles * tile_rows)
+    return far and (rows is None or rows >= tiles * tile.rows)
 
 
 def pack_columns(

@@ -12,12 +12,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...support.instructions import Instructions
+from ...support.instructions import Instructions, Ports
 from ...support.target import Target
 
-FMA_LATENCY = 4
-"""Cycles from one fused multiply-add to the next on the same register; two are issued a cycle. With
-the factor below this is one model, fitted as a whole: it ranks tiles alike for all cores."""
+UNHIDDEN = 2
+"""Cycles of the caches' latency that a step of k waits for at least (measured)."""
 LOADED = 2
 """Registers more where every operand must be loaded, none read from memory by the instruction that
 uses it."""
@@ -28,6 +27,11 @@ VECTORS = (1, 2, 3, 4)
 """Vectors of a tile."""
 STEPS = (1, 2, 4, 8)
 """Steps of k that may be written out."""
+LONG_STEP = 8
+"""Cycles of a step of k from which on caches and what the hardware fetches ahead keep up with a
+tile's operands (measured)."""
+ALIKE = 0.9999
+"""The part of the best score that counts as equal to it."""
 MOST_SUMS = 3 / 4
 """The part of the registers that sums may take where every operand must be loaded: of more, one is
 spilled."""
@@ -59,17 +63,24 @@ def most_sums(known: Instructions) -> float:
     return known.registers * (1 if known.reads_memory else MOST_SUMS)
 
 
-def steps_a_cycle(rows: int, vectors: int, *, widened: bool = False) -> float:
-    """Steps of k that a tile does in a cycle: bounded by FMA ports, load ports, issue, and latency.
+def steps_a_cycle(rows: int, vectors: int, ports: Ports, *, widened: bool = False) -> float:
+    """Steps of k that a tile does in a cycle: bounded by the ports of multiply-adds, of arithmetic
+    and of loads, by issue, and by latency.
 
-    The last factor is measured: with few sums in flight, cache latency is not hidden. Vectors that
-    are ``widened`` when they are loaded cost two instructions more each.
+    The last factor: with few sums in flight, cache latency is not hidden. Vectors that are
+    ``widened`` when they are loaded cost two instructions more each.
     """
     fma = rows * vectors
     loads = rows + vectors
-    issued = fma + loads + (WIDENING * vectors if widened else 0)
-    cycles = max(fma / 2, loads / 2, issued / 4, FMA_LATENCY)
-    return fma / (fma + 4) / cycles
+    arithmetic = fma + (WIDENING * vectors if widened else 0)
+    cycles = max(
+        fma / ports.fmas,
+        arithmetic / ports.arithmetic,
+        loads / ports.loads,
+        (arithmetic + loads) / ports.issue,
+        ports.latency,
+    )
+    return fma / (fma + UNHIDDEN * ports.fmas) / cycles
 
 
 def useful_part(extent: int | None, tile: int) -> float:
@@ -78,24 +89,39 @@ def useful_part(extent: int | None, tile: int) -> float:
     return 1.0 if extent is None else extent / (math.ceil(extent / tile) * tile)
 
 
-def product_cycles(rows: int, vectors: int) -> float:
+def has_short_steps(tile: TileShape, known: Instructions) -> bool:
+    """Whether operands are read so often that what reads them needs help to be in time."""
+    return cycles_of_step(tile.rows * tile.vectors, known.ports) < LONG_STEP
+
+
+def cycles_of_step(sums: int, ports: Ports) -> float:
+    """Cycles in which a tile of so many sums adds to each of them once."""
+    return max(sums / ports.fmas, ports.latency)
+
+
+def product_cycles(rows: int, vectors: int, ports: Ports) -> float:
     """Cycles of a step of k of a tile."""
-    return 1 / steps_a_cycle(rows, vectors)
+    return 1 / steps_a_cycle(rows, vectors, ports)
 
 
-def window_cycles(rows: int, vectors: int) -> float:
+def window_cycles(rows: int, vectors: int, ports: Ports) -> float:
     """Cycles of a step of a window, each of whose rows has a load of its own: the latency of the
     sums, at least."""
-    return max(rows * vectors, 2 * FMA_LATENCY)
+    sums = rows * vectors
+    return max(sums / ports.fmas, sums / ports.loads, ports.latency)
 
 
 def cycles_of_rows(
-    rows: int, tile_rows: int, vectors: int, cycles: Callable[[int, int], float] = product_cycles
+    rows: int,
+    tile_rows: int,
+    vectors: int,
+    ports: Ports,
+    cycles: Callable[[int, int, Ports], float] = product_cycles,
 ) -> float:
     """Cycles that a step of k takes for one panel of all rows, where what remains of them is a tile
     of its own. ``cycles`` are those of one tile."""
     full, rest = divmod(rows, tile_rows)
-    return full * cycles(tile_rows, vectors) + (cycles(rest, vectors) if rest else 0)
+    return full * cycles(tile_rows, vectors, ports) + (cycles(rest, vectors, ports) if rest else 0)
 
 
 def best_tile(
@@ -107,16 +133,15 @@ def best_tile(
     widened: bool = False,
     vectors: int | None = None,
 ) -> TileShape:
-    """The tile with the most useful multiply-adds a cycle that fits the registers.
+    """The tile with the most useful multiply-adds a cycle that fits the registers; of equals that
+    with the fewest instructions beside them, then the narrowest.
 
     Partial tiles of rows and columns count as full ones; ``rows`` None (symbolic) counts no
     remainder. Vectors of the weight may be ``widened`` by each tile that reads them. Where
     ``vectors`` are given, the best of the tiles that have them.
     """
-    best: tuple[float, TileShape] | None = None
+    found: list[tuple[float, float, TileShape]] = []
     registers, spare = known.registers, operand_registers(known)
-    # Of equals the one of fewer rows, but with few registers that which reads less of the weight.
-    few_rows = known.has_many_registers
     fitting = [v for v in VECTORS if columns is None or v <= math.ceil(columns / lanes)]
     for wide in fitting if vectors is None else (vectors,):
         for tile_rows in range(1, min(TALLEST_TILE, rows or TALLEST_TILE) + 1):
@@ -127,16 +152,13 @@ def best_tile(
             if rows is None and tile_rows not in SYMBOLIC_TILES:
                 continue
             useful = useful_part(columns, wide * lanes) * useful_part(rows, tile_rows)
-            steps = steps_a_cycle(tile_rows, wide, widened=widened)
-            score = useful * tile_rows * wide * steps
-            if (
-                best is None
-                or score >= best[0] * 1.0001
-                or (few_rows and score >= best[0] * 0.9999 and tile_rows < best[1].rows)
-            ):
-                best = (score, TileShape(tile_rows, wide))
-    assert best is not None
-    return best[1]
+            steps = steps_a_cycle(tile_rows, wide, known.ports, widened=widened)
+            sums = useful * tile_rows * wide
+            beside = tile_rows + wide + (WIDENING * wide if widened else 0)
+            found.append((sums * steps, round(beside / sums, 6), TileShape(tile_rows, wide)))
+    most = max([score for score, _, _ in found])
+    equals = [(beside, tile) for score, beside, tile in found if score >= most * ALIKE]
+    return min(equals, key=lambda e: (e[0], e[1].vectors, e[1].rows))[1]
 
 
 def rows_of_tile(rows: int | None, vectors: int, target: Target) -> tuple[int, ...]:
@@ -165,9 +187,9 @@ def row_tile(columns: int | None, width: int | None, lanes: int, known: Instruct
             sums = pixels * vectors
             if sums + vectors + spare > known.registers or sums > most_sums(known):
                 break
-            cycles = cycles_of_rows(width, pixels, vectors)
+            cycles = cycles_of_rows(width, pixels, vectors, known.ports)
             cycles *= math.ceil(columns / (vectors * lanes))
-            if best is None or cycles < best[0] * 0.9999:
+            if best is None or cycles < best[0] * ALIKE:
                 best = (cycles, TileShape(pixels, vectors))
     assert best is not None
     return best[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from burnish.support.target import Target
 from burnish.tensorir import operators as op
 from burnish.tensorir.expr import IntImm
 from burnish.tensorir.function import PrimFunc
@@ -13,6 +14,9 @@ from burnish.tensorir.text.printer import print_func
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Shape, Workload, scheduled
 from burnish.tuner.rules.matmul import match
 from burnish.tuner.tiling.panels import is_layout_free, pack_columns, wants_packing
+from burnish.tuner.tiling.tile_model import TileShape
+
+ONE_PORT = Target("llvm -mcpu=znver4")
 
 
 def product(a: Shape, b: Shape, *, tb: bool = False) -> PrimFunc:
@@ -37,15 +41,17 @@ def test_what_is_packed(a: Shape, b: Shape, tb: bool, wanted: bool) -> None:
     matmul = match(func)
     assert matmul is not None
     rows = a[0] if isinstance(a[0], int) else None
-    assert wants_packing(func, matmul, 12, rows, SKYLAKE) is wanted
+    assert wants_packing(func, matmul, TileShape(12, 2), rows, SKYLAKE) is wanted
 
 
-def test_with_few_registers_a_copy_pays_earlier() -> None:
+def test_for_tiles_with_short_steps_a_copy_pays_earlier() -> None:
+    """Of twelve sums on two ports or one."""
     func = product((64, 64), (64, 128))
     matmul = match(func)
     assert matmul is not None
-    for target, wanted in ((HASWELL, True), (SKYLAKE, False)):
-        assert wants_packing(func, matmul, 6, 64, target) is wanted
+    for target, wanted in ((HASWELL, True), (SKYLAKE, True), (ONE_PORT, False)):
+        assert wants_packing(func, matmul, TileShape(6, 2), 64, target) is wanted
+    assert not wants_packing(func, matmul, TileShape(8, 3), 64, SKYLAKE)
 
 
 def test_a_free_weight_gets_the_layout_itself() -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from burnish.support.instructions import Ports
 from burnish.support.target import Target
 from burnish.tuner.tiling.tile_model import (
+    UNHIDDEN,
     TileShape,
     best_tile,
     cycles_of_rows,
@@ -35,9 +39,51 @@ def test_what_does_not_fill_a_tile_is_in_vain() -> None:
 
 
 def test_what_remains_of_rows_is_a_tile_of_its_own() -> None:
-    full, rest = (1 / steps_a_cycle(rows, 2) for rows in (6, 1))
-    assert cycles_of_rows(12, 6, 2) == pytest.approx(2 * full)
-    assert cycles_of_rows(13, 6, 2) == pytest.approx(2 * full + rest)
+    full, rest = (1 / steps_a_cycle(rows, 2, AVX2.ports) for rows in (6, 1))
+    assert cycles_of_rows(12, 6, 2, AVX2.ports) == pytest.approx(2 * full)
+    assert cycles_of_rows(13, 6, 2, AVX2.ports) == pytest.approx(2 * full + rest)
+
+
+def test_ports_bound_the_steps_of_a_tile() -> None:
+    ports = Ports(fmas=2, arithmetic=3, loads=2, issue=4, latency=4)
+
+    def cycles(rows: int, vectors: int, **changes: float) -> float:
+        own = replace(ports, **changes)  # type: ignore[arg-type]
+        sums = rows * vectors
+        return sums / (sums + UNHIDDEN * own.fmas) / steps_a_cycle(rows, vectors, own)
+
+    assert cycles(6, 2) == pytest.approx(6)
+    assert cycles(6, 2, fmas=1) == pytest.approx(12)
+    assert cycles(6, 2, loads=1) == pytest.approx(8)
+    assert cycles(6, 2, issue=2) == pytest.approx(10)
+    assert cycles(2, 2) == pytest.approx(4)
+    assert cycles(2, 2, latency=5) == pytest.approx(5)
+
+
+def test_widening_takes_ports_of_multiply_adds() -> None:
+    plain, both = Ports(), Ports(arithmetic=2)
+    assert steps_a_cycle(6, 2, plain, widened=True) == steps_a_cycle(6, 2, plain)
+    assert steps_a_cycle(6, 2, both, widened=True) < steps_a_cycle(6, 2, both)
+    # Where they are the same, tall tiles widen less.
+    server = Target("llvm -mcpu=sapphirerapids").instructions
+    assert best_tile(1024, 12, 16, server) == TileShape(6, 4)
+    assert best_tile(1024, 12, 16, server, widened=True) == TileShape(12, 2)
+
+
+def test_latency_decides_where_sums_are_few() -> None:
+    """Ten sums keep two ports busy for five cycles, eight for four."""
+    zen = Target("llvm -mcpu=znver3").instructions
+    assert best_tile(1024, 5, 8, AVX2) == TileShape(5, 2)
+    assert [best_tile(24, 5, 8, known) for known in (AVX2, zen)] == [
+        TileShape(5, 2), TileShape(3, 3)
+    ]  # fmt: skip
+
+
+def test_of_equals_the_one_with_the_fewest_loads() -> None:
+    # Of 12 rows and 3 vectors: 12 x 1 loads 39 times a step of k, 3 x 3 loads 24 times.
+    zen = Target("llvm -mcpu=znver3").instructions
+    assert best_tile(24, 12, 8, zen) == TileShape(3, 3)
+    assert best_tile(1024, 16, 8, zen) == TileShape(4, 2)
 
 
 def test_tiles_fit_their_registers() -> None:
