@@ -133,6 +133,21 @@ def uses(n: Node, var: Var) -> bool:
     return any(m is var for m in walk(n))
 
 
+def loads_in(n: Node) -> list[BufferLoad]:
+    """Every load at or below ``n``, those in indices too."""
+    return [m for m in walk(n) if isinstance(m, BufferLoad)]
+
+
+def has_load(n: Node) -> bool:
+    """Whether memory is read at or below ``n``."""
+    return any(isinstance(m, BufferLoad) for m in walk(n))
+
+
+def loads_from(n: Node, buffer: Buffer) -> bool:
+    """Whether a buffer is read at or below ``n``."""
+    return any(isinstance(m, BufferLoad) and m.buffer is buffer for m in walk(n))
+
+
 def stored_buffer(n: Node) -> Buffer | None:
     """The buffer that a store writes, or a function that is called with a pointer to it."""
     if isinstance(n, BufferStore) or (isinstance(n, AccessPtr) and n.is_written):

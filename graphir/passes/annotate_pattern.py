@@ -27,6 +27,7 @@ from ...tensorir.buffer import Buffer
 from ...tensorir.expr import Add, BufferLoad, Cast, Expr, IntImm, Max, Min, Mul, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
+from ...tensorir.visitor import loads_from
 from ..module import IRModule
 from .legalize import LEGALIZED
 
@@ -195,9 +196,7 @@ def _classify_reduction(block: Block, store: BufferStore, kinds: dict[int, str])
         return "opaque"
     term = store.value.b if _loads_target(store.value.a, store) else store.value.a
     target = store.value.a if term is store.value.b else store.value.b
-    if not _loads_target(target, store) or any(
-        isinstance(n, BufferLoad) and n.buffer is store.buffer for n in walk(term)
-    ):
+    if not _loads_target(target, store) or loads_from(term, store.buffer):
         return "opaque"
     while isinstance(term, Cast):
         term = term.value

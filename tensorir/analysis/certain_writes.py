@@ -13,7 +13,7 @@ from itertools import takewhile
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ...support.node import replace, walk
+from ...support.node import replace
 from ..arith import expr_key
 from ..arith.linear import Linear, render
 from ..buffer import Buffer, BufferRegion, Range
@@ -21,7 +21,6 @@ from ..expr import (
     EQ,
     LT,
     AccessPtr,
-    BufferLoad,
     Expr,
     ExternCall,
     IntImm,
@@ -44,7 +43,7 @@ from ..stmt import (
     SeqStmt,
     Stmt,
 )
-from ..visitor import Mutator, substitute, uses
+from ..visitor import Mutator, has_load, substitute, uses
 from .affine import Bounds, loop_bounds, overlapping, sweep
 from .block_kinds import domain_bounds
 from .conditions import TRUE, conjuncts
@@ -351,7 +350,7 @@ class _Certain:
             box.exact = box.exact and covers_domain(n, bounds)
             pairs = zip(realize.block.iter_vars, values, strict=True)
             used = substitute(region, {it.var: value for it, value in pairs})
-        if not box.exact or any(isinstance(x, BufferLoad) for x in walk(used)):
+        if not box.exact or has_load(used):
             return  # an index that is read may be another from one statement to the next
         if any(not uses(used, x.var) and not _is_positive(x.extent, bounds) for x in loops):
             return

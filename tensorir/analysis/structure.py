@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...support.node import walk
 from ..arith import expr_key
 from ..buffer import Buffer
 from ..expr import (
@@ -26,6 +25,7 @@ from ..expr import (
     mul,
 )
 from ..stmt import Block, BufferStore
+from ..visitor import loads_from
 
 COMBINERS: dict[type[Expr], Callable[[Expr, Expr], Expr]] = {
     Add: add,
@@ -70,7 +70,7 @@ def match_update(block: Block) -> ReductionUpdate | None:
             and own.buffer is body.buffer
             and same_indices(own.indices, body.indices)
         ):
-            if any(isinstance(n, BufferLoad) and n.buffer is body.buffer for n in walk(term)):
+            if loads_from(term, body.buffer):
                 return None
             if not is_identity(kind, init.value):
                 return None

@@ -27,6 +27,7 @@ from ..expr import (
     Var,
 )
 from ..stmt import Allocate, BufferStore, For, IfThenElse, LetStmt, SeqStmt, Stmt
+from ..visitor import has_load
 from .scope import Scope
 
 
@@ -94,7 +95,7 @@ def streams(loop: For, body: Stmt, scope: Scope, *, lookups: bool = False) -> li
         if not step:
             continue
         key = (id(load.buffer), Linear(form.terms).key)
-        is_looked_up = any(isinstance(n, BufferLoad) for n in walk(index))
+        is_looked_up = has_load(index)
         stream = found.setdefault(key, Stream(load.buffer, form, step, is_looked_up, set()))
         stream.touched.update(form.const + k for k in range(0, lanes, per_line(load.buffer)))
     return list(found.values())

@@ -46,7 +46,15 @@ from ..stmt import (
     Stmt,
     seq,
 )
-from ..visitor import Mutator, accessed_buffers, replace_buffers, substitute, uses
+from ..visitor import (
+    Mutator,
+    accessed_buffers,
+    has_load,
+    loads_in,
+    replace_buffers,
+    substitute,
+    uses,
+)
 from .thread_accesses import accesses_below, depends, is_same_place, same_index, tells_threads
 from .thread_exchanges import EXCHANGED, Exchanges, is_thread_blocks, is_threads
 
@@ -78,7 +86,7 @@ def _require_blocks_apart(name: str, body: Stmt, shared: frozenset[Buffer]) -> N
         outer = [n for n in path[:-1] if isinstance(n, For)]
         if Exchanges(shared - own, own, of_blocks=True).of_loop(loop, outer):
             written = set(accessed_buffers(loop)[1])
-            loads = [n for n in walk(loop) if isinstance(n, BufferLoad)]
+            loads = loads_in(loop)
             read = {n.buffer.name for n in loads if n.buffer in written}
             raise CodegenError(
                 f"{name}: the blocks of threads of the loop {loop.var.name!r} exchange values "
@@ -212,7 +220,7 @@ class _Split:
     def _spread_branches(self, s: IfThenElse, outer: list[For], by: _Threads) -> Stmt:
         """Both branches, run by those threads that take them."""
         condition, other = s.condition, s.else_case
-        if not by.differ_in(condition) and not _reads_memory(condition):
+        if not by.differ_in(condition) and not has_load(condition):
             return IfThenElse(
                 condition,
                 self.spread(s.then_case, outer, by),
@@ -227,7 +235,7 @@ class _Split:
 
         return (
             self._with_saved(s, condition, by, branches)
-            if _reads_memory(condition)
+            if has_load(condition)
             else (branches(condition))
         )
 
@@ -255,7 +263,7 @@ class _Split:
         for e in (loop.min, loop.extent):
             if by.differ_in(e):
                 raise self._refused(loop, f"the loop {loop.var.name!r} that differs between them")
-            if _reads_memory(e):
+            if has_load(e):
                 raise self._refused(loop, f"the loop {loop.var.name!r} that memory decides")
 
     def _require_no_sum(self, s: BufferStore, by: _Threads) -> None:
@@ -266,7 +274,7 @@ class _Split:
         own = [n for n in walk(s) if isinstance(n, BufferLoad) and n.buffer is s.buffer]
         if any(n is x for n in own for i in s.indices for x in walk(i)):
             raise self._refused(s, "indices that the memory itself decides")
-        if any(is_same_place(n, s) for n in own) and not any(map(_reads_memory, s.indices)):
+        if any(is_same_place(n, s) for n in own) and not any(map(has_load, s.indices)):
             summed = [t for t in by.loops if uses(s.value, t.var)]
             if not all(any(uses(i, t.var) for i in s.indices) for t in summed):
                 raise self._refused(s, "a sum of several of them")
@@ -332,10 +340,6 @@ def _goes_on(s: Stmt) -> bool:
     nodes = list(walk(s))
     stored = {n.buffer for n in nodes if isinstance(n, BufferStore)}
     return any(isinstance(n, BufferLoad) and n.buffer in stored for n in nodes)
-
-
-def _reads_memory(e: Expr) -> bool:
-    return any(isinstance(n, BufferLoad) for n in walk(e))
 
 
 def _touches(n: Node, b: Buffer) -> bool:

@@ -30,7 +30,7 @@ from ..stmt import (
     MatchBuffer,
     Stmt,
 )
-from ..visitor import stored_buffer, substitute, uses
+from ..visitor import has_load, stored_buffer, substitute, uses
 
 Indexed = BufferRegion | BufferLoad | BufferStore
 
@@ -234,7 +234,7 @@ def have_an_order(
 
 
 def _reads_memory(r: Range) -> bool:
-    return any(isinstance(x, BufferLoad) for x in walk(r.min))
+    return has_load(r.min)
 
 
 def is_same_place(a: Indexed, b: Indexed) -> bool:

@@ -46,7 +46,7 @@ from ..stmt import (
     Stmt,
 )
 from ..text.printer import print_expr
-from ..visitor import Mutator, substitute
+from ..visitor import Mutator, has_load, substitute
 
 _COMMUTATIVE = (Add, Mul, Min, Max)
 
@@ -192,7 +192,7 @@ class TensorMatch:
             )
         if found.dtype is not desc.dtype:
             return self._differ(f"the dtype of {_shown(found)}", found.dtype, desc.dtype)
-        if found.dtype is INDEX and not _loads(found) and not _loads(desc):
+        if found.dtype is INDEX and not has_load(found) and not has_load(desc):
             return self._same(found, desc) or self._differ("an index", found, desc)
         if type(found) is not type(desc):
             return self._differ("an operation", found, desc)
@@ -327,10 +327,6 @@ class _WithoutUnits(Mutator):
 
 def _operands(e: Expr) -> tuple[Expr, ...]:
     return tuple([c for c in children(e) if isinstance(c, Expr)])
-
-
-def _loads(e: Expr) -> bool:
-    return any(isinstance(n, BufferLoad) for n in walk(e))
 
 
 def _shown(x: object) -> str:

@@ -7,7 +7,7 @@ import pytest
 from burnish.support.structural import structural_equal
 from burnish.tensorir import visitor
 from burnish.tensorir.buffer import make_buffer
-from burnish.tensorir.expr import Add, Expr, IntImm, Var
+from burnish.tensorir.expr import Add, BufferLoad, Expr, IntImm, Var
 from burnish.tensorir.stmt import BufferStore, For, SeqStmt
 from burnish.tensorir.visitor import (
     Mutator,
@@ -15,6 +15,9 @@ from burnish.tensorir.visitor import (
     accessed_buffers,
     buffers_below,
     free_vars,
+    has_load,
+    loads_from,
+    loads_in,
     replace_buffers,
     substitute,
     uses,
@@ -98,3 +101,15 @@ def test_replace_buffers_enters_no_statement_without_them(monkeypatch: pytest.Mo
 
 def test_free_vars_in_order_of_first_appearance() -> None:
     assert free_vars([K + J, J * N, K]) == [K, J, N]
+
+
+def test_loads() -> None:
+    a, b = make_buffer("a", (8,)), make_buffer("b", (8,), "int64")
+    inner = BufferLoad(b, (IntImm(3),))
+    outer = BufferLoad(a, (inner,))
+    store = BufferStore(a, Add(outer, outer), (IntImm(0),))
+    assert loads_in(store) == [outer, inner, outer, inner]
+    assert has_load(outer.indices[0])
+    assert not has_load(inner.indices[0])
+    assert loads_from(store, b)
+    assert not loads_from(inner, a)

@@ -21,9 +21,10 @@ import numpy as np
 from ...support.dtype import DType
 from ...support.errors import BuildError
 from ...support.node import walk
-from ...tensorir.expr import BufferLoad, Expr, IntImm
+from ...tensorir.expr import BufferLoad, IntImm
 from ...tensorir.function import PrimFunc
 from ...tensorir.stmt import BufferStore
+from ...tensorir.visitor import has_load
 from ...vm.tensor import Tensor, array, empty
 
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
@@ -227,13 +228,9 @@ def index_bound(func: PrimFunc) -> int | None:
     for n in walk(func.body):
         if isinstance(n, (BufferLoad, BufferStore)):
             for index, extent in zip(n.indices, n.buffer.shape, strict=True):
-                if _loads(index):
+                if has_load(index):
                     extents.append(extent.value if isinstance(extent, IntImm) else 1)
     return min(extents, default=None)
-
-
-def _loads(index: Expr) -> bool:
-    return any(isinstance(n, BufferLoad) for n in walk(index))
 
 
 def _nudge(x: Tensor, rng: np.random.Generator) -> Tensor:

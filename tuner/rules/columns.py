@@ -21,9 +21,10 @@ from dataclasses import dataclass
 
 from ...support.node import walk
 from ...support.target import Target
-from ...tensorir.expr import BufferLoad, Expr, IntImm
+from ...tensorir.expr import Expr, IntImm
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
+from ...tensorir.visitor import has_load
 from ..tiling.lanes import FEWEST_LANES, lanes_of, vectorize_loop, width_for
 from ..tiling.long_sums import block_long_sum
 from ..tiling.nests import Nest, accesses, axis_of, nest_of, operands_of, spatial_axes
@@ -54,7 +55,7 @@ def vector_column(nests: list[Nest]) -> int | None:
     nest = next(n for n in nests if is_reduction(n.block))
     for load in operands_of(nest):
         for index in reversed(load.indices):
-            if any(isinstance(n, BufferLoad) for n in walk(index)):
+            if has_load(index):
                 break
             axis = _axis_along(nest, index)
             if axis is not None:

@@ -35,6 +35,7 @@ from ...tensorir.lowering.place_prefetches import PREFETCH_REGION
 from ...tensorir.lowering.vectorize_loops import keeps_constants
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block, BufferStore
+from ...tensorir.visitor import has_load, loads_in
 from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import has_masks, lanes_of, vectorize_loop, width_for
 from ..tiling.seams import cut_at_seams, has_seams
@@ -248,7 +249,7 @@ def _is_repeated(block: Block, lanes: int) -> bool:
     indices = block.body.indices
     if [i for i in indices if not is_const(i, 0)][-2:] != [before.var, last.var]:
         return False
-    loads = [n for n in walk(block.body.value) if isinstance(n, BufferLoad)]
+    loads = loads_in(block.body.value)
     return all(_runs_along_one(n, before.var, last.var) for n in loads)
 
 
@@ -281,14 +282,12 @@ def _vectorize_lookups(sch: Schedule, block: Block, target: Target, decide: Deci
 def looks_up(block: Block) -> bool:
     """Whether the last axis alone says where loads read, by data, in many rows."""
     last = block.iter_vars[-1].var
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    loads = loads_in(block.body)
     computed = [i for n in loads for i in n.indices if not isinstance(i, Var | IntImm)]
     if not computed or not any(_is_long(v.dom.extent) for v in block.iter_vars[:-1]):
         return False
     return all(
-        any(isinstance(n, BufferLoad) for n in walk(i))
-        and {n for n in walk(i) if isinstance(n, Var)} == {last}
-        for i in computed
+        has_load(i) and {n for n in walk(i) if isinstance(n, Var)} == {last} for i in computed
     )
 
 

@@ -27,7 +27,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.buffer import Buffer
 from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
@@ -35,6 +34,7 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.operators.scaled_linear import WORD
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
+from ...tensorir.visitor import loads_in
 from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import up_to_power
 from ..tiling.panels import is_layout_free
@@ -139,13 +139,13 @@ class ScaledRule(Rule[Scaled, ScaledDecisions]):
         terms, total = sums
         made = terms.writes[0].buffer
         row, column, group = [v.var for v in total.iter_vars]
-        loads = [n for n in walk(total.body) if isinstance(n, BufferLoad)]
+        loads = loads_in(total.body)
         read = [n for n in loads if n.buffer is made]
         scales = [n for n in loads if _is_at(n, column, group)]
         if len(read) != 1 or not _is_at(read[0], row, group, column) or len(scales) != 1:
             return None
         row, group, column, q, _ = [v.var for v in terms.iter_vars]
-        loads = [n for n in walk(terms.body) if isinstance(n, BufferLoad)]
+        loads = loads_in(terms.body)
         words = [n for n in loads if _is_at(n, column, group, q) and n.dtype == WORD]
         zeros = [n for n in loads if _is_at(n, column, group)]
         others = [n for n in loads if n.buffer is not made and n not in (*words, *zeros)]

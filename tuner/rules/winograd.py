@@ -42,16 +42,16 @@ from dataclasses import dataclass, replace
 
 from ...support.abi import LINE_BYTES, PAGE_BYTES
 from ...support.errors import ScheduleValueError
-from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.arith.linear import offset_of
 from ...tensorir.buffer import Buffer
-from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
+from ...tensorir.expr import Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.operators.winograd import KERNEL, plan_blocks
 from ...tensorir.operators.winograd import Blocks as TileBlocks
 from ...tensorir.schedule import LoopRV, Schedule
 from ...tensorir.stmt import Block
+from ...tensorir.visitor import loads_in
 from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import write_out
 from ..tiling.panels import lay_out
@@ -464,7 +464,7 @@ def _vectorize_pad(sch: Schedule, pad: str, lanes: int) -> None:
     """Copy the columns of the image, and fill those beside them, in loops of their own: no vector
     asks where it is."""
     block = block_named(sch.func, pad)
-    (load,) = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    (load,) = loads_in(block.body)
     width = load.buffer.shape[2]
     left = max(0, -offset_of(load.indices[2])[1])
     *_, columns, channel = sch.get_loops(pad)

@@ -18,6 +18,7 @@ from ...tensorir.expr import BufferLoad, Cast, Div, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block, BufferStore
+from ...tensorir.visitor import has_load, loads_in
 from ..workload import blocks_in_order, is_spatial, non_unit_axes, uses_intrinsic
 
 MOST_NODES = 1000
@@ -61,7 +62,7 @@ def is_move(block: Block) -> bool:
 def _keeps_order(block: Block) -> bool:
     """Whether all that a block reads lies along the axes that it writes along."""
     axes = [v.var for v in block.iter_vars if not _is_one(v.dom.extent)]
-    loads = [n for n in walk(block.body) if isinstance(n, BufferLoad)]
+    loads = loads_in(block.body)
     for load in loads:
         if not all(isinstance(i, Var | IntImm) for i in load.indices):
             return False
@@ -113,7 +114,7 @@ def _loads(e: Expr) -> list[BufferLoad]:
 
 def is_gathered(load: BufferLoad) -> bool:
     """Whether elements that stand side by side are read from places that data tells."""
-    return bool(load.indices) and any(isinstance(n, BufferLoad) for n in walk(load.indices[-1]))
+    return bool(load.indices) and has_load(load.indices[-1])
 
 
 def _is_costly(block: Block) -> bool:

@@ -14,6 +14,7 @@ from ...support.node import walk
 from ...tensorir.arith.linear import same_extent
 from ...tensorir.expr import BufferLoad, Expr, Var
 from ...tensorir.stmt import Block, BufferStore
+from ...tensorir.visitor import loads_in
 from ..workload import is_reduction, non_unit_axes
 
 Access = BufferLoad | BufferStore
@@ -81,7 +82,7 @@ def operands_of(nest: Nest) -> list[BufferLoad]:
     them its expression names first."""
     many = {nest.block.iter_vars[i].var for i in (*nest.kept, *nest.rest)}
     written = [w.buffer for w in nest.block.writes]
-    loads = [n for n in walk(nest.block.body) if isinstance(n, BufferLoad)]
+    loads = loads_in(nest.block.body)
     return sorted(
         [a for a in loads if a.buffer not in written],
         key=lambda a: (-len(many & {n for i in a.indices for n in walk(i)}), -len(a.indices)),

@@ -11,13 +11,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...support.node import walk
 from ...support.target import Target
 from ...tensorir.buffer import Buffer
 from ...tensorir.expr import BufferLoad, Expr, IntImm, Var
 from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
+from ...tensorir.visitor import loads_in
 from ..workload import (
     Matmul,
     block_named,
@@ -103,7 +103,7 @@ def copy_read(sch: Schedule, block: str, read: int, load: BufferLoad | None = No
 
 def _reads_alone(reader: Block, load: BufferLoad) -> bool:
     """Whether a block reads nothing else of a load's buffer."""
-    loads = [n for n in walk(reader.body) if isinstance(n, BufferLoad)]
+    loads = loads_in(reader.body)
     return all(is_same_element(n, load) for n in loads if n.buffer is load.buffer)
 
 

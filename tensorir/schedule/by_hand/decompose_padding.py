@@ -68,7 +68,7 @@ from ...expr import (
 from ...function import PrimFunc
 from ...rolling import ROLLING
 from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, Stmt, seq
-from ...visitor import substitute, uses
+from ...visitor import has_load, substitute, uses
 from ..primitive import BLOCK, BLOCKS, LOOP, primitive
 from ..rewriting.nests import nest_like
 from ..state import BlockLike, ScheduleState
@@ -214,7 +214,7 @@ def _padding_of(func: PrimFunc, block: Block) -> _Padding:
         raise fail(DependenceError, _NAME, func, [block], found)
     assert value is not None
     condition, one, other = _choice(value)
-    if not _has_load(one) and _has_load(other):
+    if not has_load(one) and has_load(other):
         one, other = other, one
         inside = _conjuncts(condition, negated=True)
     else:
@@ -222,9 +222,9 @@ def _padding_of(func: PrimFunc, block: Block) -> _Padding:
     why = ""
     if inside is None:
         why = "its condition is no conjunction"
-    elif _has_load(other) or any(binds([other], it.var) for it in block.iter_vars):
+    elif has_load(other) or any(binds([other], it.var) for it in block.iter_vars):
         why = "the value outside is no constant"
-    elif any(_has_load(c) for c in inside):
+    elif any(has_load(c) for c in inside):
         why = "its condition reads memory"
     if why:
         found = f"The block {block.name!r} does not pad: {why}."
@@ -247,10 +247,6 @@ def _choice(e: Expr) -> tuple[Expr, Expr, Expr]:
         return e.condition, e.true_value, e.false_value
     assert isinstance(e, Call)
     return e.args[0], e.args[1], e.args[2]
-
-
-def _has_load(e: Expr) -> bool:
-    return any(isinstance(n, BufferLoad) for n in walk(e))
 
 
 def _conjuncts(e: Expr, *, negated: bool) -> list[Expr] | None:

@@ -46,7 +46,7 @@ from ...buffer import Buffer
 from ...expr import Add, BufferLoad, Expr, Mul, Sub, Var, neg
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, For
-from ...visitor import substitute
+from ...visitor import loads_from, substitute
 from ..primitive import BLOCK, REDUCTIONS, primitive
 from ..rewriting.inlining import with_inferred_regions
 from ..rewriting.insertion import change_block
@@ -236,7 +236,7 @@ def _sum_of(pair: _Pair) -> _Sum:
         if kind in COMBINERS and same:
             a, b = body.value.a, body.value.b  # type: ignore[attr-defined]
             for own, term in ((a, b), (b, a)):
-                if _is_load(own, body.buffer, body.indices) and not _loads(term, body.buffer):
+                if _is_load(own, body.buffer, body.indices) and not loads_from(term, body.buffer):
                     return _Sum(body.buffer, body.indices, kind, COMBINERS[kind], term, init.value)
     found = (
         f"The update of {block.name!r} is not a sum, product, maximum or minimum of its own "
@@ -247,10 +247,6 @@ def _sum_of(pair: _Pair) -> _Sum:
 
 def _is_load(e: Expr, buffer: Buffer, indices: tuple[Expr, ...]) -> bool:
     return isinstance(e, BufferLoad) and e.buffer is buffer and same_indices(e.indices, indices)
-
-
-def _loads(e: Expr, buffer: Buffer) -> bool:
-    return any(isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(e))
 
 
 def _require_only_reader(pair: _Pair, buffer: Buffer) -> None:
@@ -273,7 +269,7 @@ def _epilogue_term(pair: _Pair, total: _Sum, store: BufferStore) -> tuple[list[V
     found_term = _load_and_term(total, value)
     if found_term is not None and store.buffer.dtype is total.buffer.dtype:
         load, term = found_term
-        if term is not None and not _loads(term, total.buffer):
+        if term is not None and not loads_from(term, total.buffer):
             axes = [axis_of_index(pair.after, i) for i in load.indices]
             named = [a for a in axes if a is not None]
             own = {it.var for it in pair.after.iter_vars}

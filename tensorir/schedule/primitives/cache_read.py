@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....support.errors import DependenceError, ScheduleValueError
-from ....support.node import walk
 from ...analysis.affine import Bounds, loop_bounds
 from ...analysis.buffers import buffer_at, require_scope
 from ...analysis.hidden_accesses import require_declared
@@ -23,10 +22,10 @@ from ...analysis.paths import (
 from ...analysis.preconditions import fail
 from ...analysis.region_cover import Box, full_box, touched, union
 from ...buffer import Buffer
-from ...expr import BufferLoad, IntImm
+from ...expr import IntImm
 from ...function import PrimFunc
 from ...stmt import Block, For, SeqStmt, Stmt
-from ...visitor import replace_buffers
+from ...visitor import loads_in, replace_buffers
 from ..primitive import BLOCK, CACHES, CONSUMERS, INPUT, primitive
 from ..rewriting.copies import clip, copy_nest, new_buffer
 from ..rewriting.insertion import (
@@ -232,7 +231,7 @@ def _needed(place: Place, readers: Sequence[Nested], buffer: Buffer) -> Box:
     holder = next(n for n in reversed(place.path) if isinstance(n, Block))
     for d, dim in enumerate(buffer.shape):
         # An index that a block of this scope computes may not be there yet when the copy begins.
-        loads = [n for n in walk(box.starts[d]) if isinstance(n, BufferLoad)]
+        loads = loads_in(box.starts[d])
         if any(writers_of(holder, n.buffer) for n in loads):
             box.starts[d], box.extents[d], box.exact = IntImm(0), dim, False
     return clip(box, buffer.shape, known)

@@ -17,7 +17,7 @@ from ...expr import BufferLoad, Expr, IntImm, Var, add, all_of, const
 from ...function import PrimFunc
 from ...intrinsics import call_intrin
 from ...stmt import Block, BufferStore, Stmt
-from ...visitor import substitute
+from ...visitor import loads_from, substitute
 from ..primitive import ATTR, BLOCK, CACHES, primitive
 from ..rewriting.index_maps import axes_map
 from ..rewriting.inlining import with_inferred_regions
@@ -124,9 +124,7 @@ def copy_in(access: Access, index_map: IndexMap, scope: str, name: str) -> Cache
     block, buffer = access.block, access.buffer
     _require_written_before(access)
     m = mapped(access, index_map, scope, name)
-    if block.init is not None and any(
-        isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(block.init)
-    ):
+    if block.init is not None and loads_from(block.init, buffer):
         reduced = {it.var for it in block.iter_vars if it.kind == "reduce"}
         used = [n for index in m.indices for n in walk(index) if isinstance(n, Var)]
         for v in used:

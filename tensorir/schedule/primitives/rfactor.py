@@ -40,7 +40,7 @@ from ...dim_align import DIM_ALIGN
 from ...expr import BufferLoad, Call, Cast, Expr, IntImm, Var, add, is_const, sub
 from ...function import PrimFunc
 from ...stmt import Block, BlockRealize, BufferStore, For, IterVar, LetStmt, Stmt, seq
-from ...visitor import substitute
+from ...visitor import has_load, substitute
 from ..arguments import require_int
 from ..primitive import ATTR, LOOP, REDUCTIONS, primitive
 from ..state import ScheduleState
@@ -242,7 +242,7 @@ def _place_of(term: Expr, realize: BlockRealize) -> Expr:
 def _grows(term: Expr, realize: BlockRealize, loops: Sequence[For], bounds: Bounds) -> bool | None:
     """Whether a term grows from each iteration of the reduce loops to the next, or falls; None
     where it does neither."""
-    if not term.dtype.is_integer or any(isinstance(n, BufferLoad) for n in walk(term)):
+    if not term.dtype.is_integer or has_load(term):
         return None
     form = bounds.linear(_place_of(term, realize))
     if any(not isinstance(a, Var) for a in form.terms):

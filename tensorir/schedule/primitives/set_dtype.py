@@ -17,7 +17,7 @@ from ...buffer import Buffer
 from ...expr import BufferLoad, Cast, Expr, cast
 from ...function import PrimFunc
 from ...stmt import Block, BufferStore, Evaluate
-from ...visitor import Mutator
+from ...visitor import Mutator, loads_from
 from ..arguments import require_text
 from ..primitive import ATTR, BLOCK, STORAGE, primitive
 from ..state import BlockLike, ScheduleState
@@ -151,7 +151,7 @@ def set_dtype(
             f"Expected a dtype that holds every {buffer.dtype}; found {wide}. unsafe_set_dtype "
             "takes it, and rounds."
         )
-    elif any(isinstance(n, Evaluate) and _reads(n, buffer) for n in walk(func.body)):
+    elif any(isinstance(n, Evaluate) and loads_from(n, buffer) for n in walk(func.body)):
         found = f"An intrinsic uses {buffer.name!r}, for elements of its dtype."
     if found:
         raise fail(ScheduleValueError, primitive, func, [block], found)
@@ -172,10 +172,6 @@ def holds(wide: DType, narrow: DType) -> bool:
 def _has_views(func: PrimFunc, buffer: Buffer) -> bool:
     blocks = (n for n in walk(func.body) if isinstance(n, Block))
     return any(m.source.buffer is buffer for b in blocks for m in b.match_buffers)
-
-
-def _reads(s: Evaluate, buffer: Buffer) -> bool:
-    return any(isinstance(n, BufferLoad) and n.buffer is buffer for n in walk(s))
 
 
 class _Widened(Mutator):

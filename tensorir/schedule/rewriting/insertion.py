@@ -19,10 +19,10 @@ from ...analysis.preconditions import fail
 from ...arith import Analyzer
 from ...arith.region import limits
 from ...buffer import Buffer, Range
-from ...expr import BufferLoad, Expr, IntImm, Let, Var
+from ...expr import Expr, IntImm, Let, Var
 from ...function import PrimFunc
 from ...stmt import Block, For, IterVar, LetStmt, SeqStmt, Stmt, seq
-from ...visitor import free_vars, substitute
+from ...visitor import free_vars, has_load, substitute
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ def room_for(func: PrimFunc, path: Path, extent: Expr) -> Expr | None:
     for v in func.shape_vars:
         analyzer.declare_dim(v)
     most = limits(analyzer, substitute(extent, values), bound)[1]
-    if most is None or any(isinstance(n, BufferLoad) for n in walk(most)):
+    if most is None or has_load(most):
         return None
     return most if set(func.shape_vars).issuperset(free_vars([most])) else None
 
