@@ -17,6 +17,8 @@ from burnish.frontend.torch.eager_call import copied, eager_call, unchanged
 class Energy(nn.Module):
     """Writes what a module can write, and needs gradients."""
 
+    calls: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.net = nn.Linear(4, 1)
