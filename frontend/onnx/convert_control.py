@@ -15,6 +15,7 @@ from onnx import NodeProto
 from ...graphir.dim import dim_equal, print_dim, static_shape, static_value
 from ...graphir.expr import Atom, constant
 from ...support.errors import FrontendError
+from ...tensorir.expr import Expr
 from .data_control import either, inlined
 from .data_loops import Iteration, Lift, body_of, repeat
 from .data_sizes import counted, positions
@@ -92,10 +93,24 @@ def _stacked(context: Context, node: NodeProto, values: Sequence[Value], axis: i
         raise FrontendError(
             f"{node_name(node)}: it runs no iteration, so what it collects has no known shape."
         )
-    parts = [
-        context.op("expand_dims", context.tensor(v, node_name(node)), axis=axis) for v in values
-    ]
+    atoms = [context.tensor(v, node_name(node)) for v in values]
+    shapes = [context.type(a).shape for a in atoms]
+    other = next((s for s in shapes if _differ(s, shapes[0])), None)
+    if other is not None:
+        found = " and ".join([f"({', '.join(map(print_dim, s))})" for s in (shapes[0], other)])
+        raise FrontendError(
+            f"{node_name(node)}: it collects elements of the shapes {found}, which cannot be one "
+            "tensor: ONNX wants one shape. Carry what has been collected as a state, and join it "
+            "with Concat."
+        )
+    parts = [context.op("expand_dims", a, axis=axis) for a in atoms]
     return parts[0] if len(parts) == 1 else context.op("concat", *parts, axis=axis)
+
+
+def _differ(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
+    """Whether two shapes are known for different ones."""
+    known = [(static_value(m), static_value(n)) for m, n in zip(a, b, strict=False)]
+    return len(a) != len(b) or any(None not in both and both[0] != both[1] for both in known)
 
 
 @converts("Scan")

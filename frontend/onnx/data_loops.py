@@ -331,8 +331,16 @@ class _Loop:
         for element in tensors(self.context, elements, self.where):
             assert length is not None
             kind = self.context.type(element)
-            if not set(self.last).isdisjoint(free_vars(kind.shape)):
+            sizes = set(free_vars(kind.shape))
+            if not sizes.isdisjoint(self.last):
                 raise FrontendError(f"{self.where}: what it collects changes its sizes.")
+            found = sizes.difference(free_vars(self.dims))
+            if found:
+                names = ", ".join(sorted([d.name for d in found]))
+                raise FrontendError(
+                    f"{self.where}: it collects elements of sizes that each iteration finds in "
+                    f"data ({names}), which have no room before."
+                )
             rows.append(self.param("rows", TensorType((length, *kind.shape), kind.dtype)))
             self.builder.declare(rows[-1])
             filled.append(self.context.op("scatter_index", rows[-1], element, i, axes=(0,)))

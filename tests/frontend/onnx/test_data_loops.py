@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from onnx import ModelProto
 
 import burnish
 from burnish.frontend.onnx import import_onnx
 from burnish.graphir.verify import verify_module
+from burnish.support.errors import FrontendError
 from burnish.tests.frontend.onnx.oracle import check_compiled, compare, evaluate, model
 
 X = np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
@@ -225,6 +227,41 @@ def test_a_state_of_another_rank_is_asked_for() -> None:
     assert compiled(X[0, :2], np.array(1)).shape == (1, 2)
     assert compiled(X[0, :2], np.array(2)).shape == (1, 1, 2)
     assert "what it carries is R.Tensor" in " ".join(compiled.report.notes)
+
+
+COLLECTS = """
+    f, y = Loop (count, begins, x) <
+        body = g1 (int64 i, bool going, float[M] s) => (bool going, float[K] t, float[K] u) {
+            t = Concat<axis = 0>(s, x)
+            u = Neg(t)
+        }
+    >
+"""
+
+
+def test_collected_elements_are_of_one_shape() -> None:
+    made = _model(COLLECTS, "float[2] x, int64 count")
+    compiled = burnish.compile(made)
+    compare(compiled, made, x=X[0, :2], count=1)
+    with pytest.raises(FrontendError, match=r"shapes \(4\) and \(6\).*ONNX wants one shape"):
+        compiled(X[0, :2], np.array(2))
+
+
+def test_collected_elements_of_sizes_found_in_data_are_asked_for() -> None:
+    body = """
+        y = Loop (count, begins) <
+            body = g1 (int64 i, bool going) => (bool going, int64[K] u) {
+                row = Gather<axis = 0>(x, i)
+                at = NonZero(row)
+                u = Squeeze(at, first)
+            }
+        >
+    """
+    made = _model(body, "float[2, 3] x, int64 count", "int64 y", first=np.array([0]))
+    compiled = burnish.compile(made)
+    for rows in ([[1, 0, 2], [0, 3, 4]], [[1, 0, 0], [0, 0, 4]]):
+        compare(compiled, made, x=np.array(rows, np.float32), count=2)
+    assert "that each iteration finds in data" in " ".join(compiled.report.notes)
 
 
 def test_the_interpreter_of_the_graph_and_a_saved_model_agree(tmp_path: Path) -> None:
