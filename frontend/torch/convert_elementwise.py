@@ -20,6 +20,7 @@ from ...tensorir.expr import wrap_integer
 from ..elementwise_names import TORCH
 from ..integer_division import remainder_of_truncation
 from ..integer_power import integer_power
+from .complex_pairs import BORDERS
 from .registry import (
     DTYPES,
     Context,
@@ -39,6 +40,12 @@ _PREDICATES = {"isnan": "not_equal", "isinf": "not_equal", "isfinite": "equal"}
 
 def _names(table: Iterable[str], *overloads: str) -> list[str]:
     return [f"aten.{name}.{overload}" for name in table for overload in overloads or ("default",)]
+
+
+@converts(*BORDERS)
+def complex_border(context: Context, node: Node) -> Atom:
+    """A complex tensor is one of real numbers with a last axis of 2."""
+    return context.operand(node.args[0])
 
 
 # -- unary -----------------------------------------------------------------------------------

@@ -14,11 +14,9 @@ REGISTRY.refuses(
     "aten.unique_dim.default", "torchvision.nms.default",
 )  # fmt: skip
 REGISTRY.refuses(
-    "it works on complex numbers, of which there is no dtype; compute with real and imaginary "
-    "parts, and transforms as products with cosines and sines or outside of the model",
-    "aten.view_as_complex.default", "aten.view_as_real.default", "aten.complex.default",
-    "aten.polar.default", "aten._fft_r2c.default", "aten._fft_c2r.default",
-    "aten._fft_c2c.default",
+    "it transforms to or from frequencies; compute that as products with cosines and sines, or "
+    "outside of the model",
+    "aten._fft_r2c.default", "aten._fft_c2r.default", "aten._fft_c2c.default",
 )  # fmt: skip
 REGISTRY.refuses(
     "it draws random numbers, and a compiled model is a function of its inputs; draw them outside "

@@ -28,6 +28,7 @@ from . import (
     decompositions_segments,
     decompositions_special,
 )
+from .complex_pairs import without_complex
 from .decompose_calls import decompose_calls
 from .decompositions import BATCH_NORMS, DECOMPOSITIONS, FIRST_RESULT, OTHER_RESULTS
 from .decompositions_data import has_mask
@@ -88,7 +89,10 @@ def prepare_program(program: ExportedProgram, *, falls_back: bool = False) -> Ex
     if any(map(is_write, operators(program))):
         program = functionalized(program) or program
     tried: set[Any] = set()
+    has_pairs = False
     while True:
+        if not has_pairs and not any(map(is_write, operators(program))):
+            program, has_pairs = without_complex(program), True
         calls = [
             n
             for n in all_operators(program)

@@ -41,7 +41,7 @@ from .eager_call import eager_call, own_gradients, unchanged
 from .exportable_functions import LOOKS, ExportableFunctions
 from .functionalize import is_write
 from .known_types import UNKNOWN, register_types, registered_results, replaced_forward
-from .registry import import_dtype, raised_at
+from .registry import REAL, import_dtype, raised_at
 from .size_functions import SizeFunctions
 
 export_lock = threading.Lock()
@@ -260,7 +260,7 @@ def _check_examples(args: Sequence[Any], kwargs: Mapping[str, Any] | None) -> No
             )
         if x.layout is not torch.strided:
             raise FrontendError(f"{where} has the layout {x.layout}; call .to_dense() first.")
-        import_dtype(x.dtype, where)
+        import_dtype(REAL.get(x.dtype, x.dtype), where)
 
 
 def _size_oblivious() -> Any:

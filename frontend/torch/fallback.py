@@ -5,9 +5,9 @@
 
 The node's own operator is called on tensors that share the program's memory, and its results are
 copied into the memory that the program planned for them: shapes are those of the exported program's
-metadata, so that the callee's results must have them. Between operators that run here a complex
-tensor is one of real numbers with a last dim of 2; a node that takes or gives complex numbers runs
-here whatever converters there are.
+metadata, so that the callee's results must have them. A complex tensor is one of real numbers with
+a last axis of 2; a node that takes or gives complex numbers, of which ``complex_pairs`` has made no
+real ones, runs here whatever converters there are.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from torch.fx.node import map_arg
 from ...graphir.expr import Atom
 from ...graphir.type import TensorType
 from ...support.errors import EnvironmentFunctionError
-from ...tensorir.expr import Expr, IntImm
+from ...tensorir.expr import Expr
 from ..fallback import FallbackCalls
-from .registry import DTYPES, REGISTRY, Context, location, operator_name
-
-_REAL = {torch.complex64: torch.float32, torch.complex128: torch.float64}
+from .complex_pairs import BORDERS
+from .registry import DTYPES, REAL, REGISTRY, Context, location, operator_name
 
 
 class Fallback(FallbackCalls):
@@ -71,10 +70,7 @@ class Fallback(FallbackCalls):
         assert context.node is not None
         if not isinstance(fake, torch.Tensor):
             raise context.refuse("gives something that is no tensor, which torch cannot do for us.")
-        if fake.dtype not in _REAL:
-            return context.tensor_type(fake, location(context.node))
-        kind = context.tensor_type(fake.to(_REAL[fake.dtype]), location(context.node))
-        return TensorType((*kind.shape, IntImm(2)), kind.dtype)
+        return context.tensor_type(fake, location(context.node))
 
 
 class _Operand:
@@ -97,7 +93,7 @@ def can_fall_back(node: Node) -> bool:
 def _has_type(fake: Any) -> bool:
     if not isinstance(fake, torch.Tensor) or fake.layout is not torch.strided:
         return False
-    return (fake.dtype in DTYPES or fake.dtype in _REAL) and not _depends_on_data(fake)
+    return (fake.dtype in DTYPES or fake.dtype in REAL) and not _depends_on_data(fake)
 
 
 def _depends_on_data(fake: torch.Tensor) -> bool:
@@ -106,7 +102,7 @@ def _depends_on_data(fake: torch.Tensor) -> bool:
 
 def must_fall_back(node: Node) -> bool:
     """Whether no converter can do: there is none, or complex numbers are at hand."""
-    if operator_name(node) == "operator.getitem":
+    if operator_name(node) in ("operator.getitem", *BORDERS):
         return False
     return REGISTRY.get(operator_name(node)) is None or has_complex(node)
 
@@ -118,7 +114,7 @@ def has_complex(node: Node) -> bool:
 
 def real_of(tensor: Any) -> Any:
     """A weight as it is handed to operators that run here: a complex one as real numbers."""
-    is_one = isinstance(tensor, torch.Tensor) and tensor.dtype in _REAL
+    is_one = isinstance(tensor, torch.Tensor) and tensor.dtype in REAL
     return torch.view_as_real(tensor.detach().resolve_conj()) if is_one else tensor
 
 

@@ -47,11 +47,13 @@ from . import (
     convert_sort,
     convert_window,
 )
+from .complex_leaves import ComplexLeaves
+from .complex_pairs import BORDERS
 from .convert_index import refuses_negative
 from .decompose import all_operators, prepare_program
 from .eager_check import check_eager
 from .export import check_eval_mode, export_lock, export_module, program_inputs
-from .fallback import Fallback, can_fall_back, is_complex, must_fall_back, real_of
+from .fallback import Fallback, can_fall_back, has_complex, must_fall_back, real_of
 from .registry import REGISTRY, Context, import_dtype, line_of, location, operator_name
 from .structure import CallStructure, DimRange, is_tensor_leaf
 from .symbols import NoDim, SymbolTable, symbols_of
@@ -134,7 +136,7 @@ def import_exported_program(
     with export_lock:
         program = prepare_program(program, falls_back=fallback is not None)
     nodes = [n for n in all_operators(program) if fallback is None or not can_fall_back(n)]
-    REGISTRY.check([(operator_name(n), location(n)) for n in nodes], may_fall_back=True)
+    REGISTRY.check([(_checked_name(n), location(n)) for n in nodes], may_fall_back=True)
     equal: list[tuple[str, str]] = []
     while True:
         try:
@@ -143,6 +145,14 @@ def import_exported_program(
             equal.append(_merged(error, equal, _symbols(program, places)))
         else:
             return replace(made, seconds={"import": time.perf_counter() - start})
+
+
+def _checked_name(node: Node) -> str:
+    """The name that a node needs a converter by: those of operators are for real numbers."""
+    name = operator_name(node)
+    if name in BORDERS or name not in REGISTRY.names or not has_complex(node):
+        return name
+    return name if name == "operator.getitem" else f"{name} of complex numbers"
 
 
 def _merged(
@@ -191,6 +201,7 @@ def _imported(
     context.run_graph = partial(_run_graph, context)
     changed = _changed(program)
     params, state = _bind_placeholders(program, context, changed)
+    border = ComplexLeaves.of(program, structure, changed)
     inputs = [*params.values(), *[s.var for s in state.values()]]
     held = [s.tensor for s in state.values()]
     with builder.function("main", inputs):
@@ -206,12 +217,12 @@ def _imported(
     return Imported(
         module,
         tuple([p.name for p in inputs]),
-        lambda args, kwargs: [*structure.flatten(args, kwargs), *held],
-        structure.unflatten,
-        form=structure.form,
-        single_output=structure.is_single,
-        bare_tuple=structure.is_tuple,
-        positional_only=structure.is_flat and not changed,
+        lambda args, kwargs: [*border.flatten(args, kwargs), *held],
+        border.unflatten,
+        form=border.form,
+        single_output=structure.is_single and not border.outputs,
+        bare_tuple=structure.is_tuple and not border.outputs,
+        positional_only=structure.is_flat and not changed and not border.inputs,
         state=tuple([s.name for s in state.values()]),
         held=tuple(held),
         written=tuple([[*params, *state].index(n) for n in changed]),
@@ -381,8 +392,7 @@ def _bind_placeholders(
             context.values[node.name] = var
             continue
         if id(tensor) not in known:
-            held = real_of(tensor) if context.fallback else tensor
-            known[id(tensor)] = context.weight(spec.target or node.name, held, where)
+            known[id(tensor)] = context.weight(spec.target or node.name, real_of(tensor), where)
         context.values[node.name] = known[id(tensor)]
     return params, state
 
@@ -404,8 +414,7 @@ def _run_graph(context: Context, module: GraphModule, operands: Sequence[Any]) -
 def _bind_attribute(context: Context, node: Node, held: Any) -> None:
     """What a program holds beside its weights: a tensor, or the graph of a part of control flow."""
     if not isinstance(held, GraphModule):
-        held = real_of(held) if context.fallback else held
-        held = context.weight(str(node.target), held, f"constant {str(node.target)!r}")
+        held = context.weight(str(node.target), real_of(held), f"constant {str(node.target)!r}")
     context.values[node.name] = held
 
 
@@ -497,12 +506,6 @@ def _outputs(program: ExportedProgram, context: Context, structure: CallStructur
     output = next(n for n in program.graph.nodes if n.op == "output")
     results = output.args[0]
     assert isinstance(results, (tuple, list))
-    for a in results:
-        if isinstance(a, Node) and is_complex(a.meta.get("val")):
-            raise FrontendError(
-                f"The output {a.name!r} is a tensor of complex numbers, of which there is no "
-                "dtype; return torch.view_as_real of it."
-            )
     changed = len(results) - len(structure.outputs)
     atoms = [context.operand(a) for a in results[:changed]]
     atoms += [

@@ -26,7 +26,7 @@ from ...support.aligned import aligned_copy
 from ...support.dtype import DType
 from ...support.errors import FrontendError, InternalError
 from ...support.writer import NameTable
-from ...tensorir.expr import Expr
+from ...tensorir.expr import Expr, IntImm
 from ...tensorir.expr import Var as DimVar
 from .. import sizes_as_data
 from ..imported import LOOK_UPS, IndexRange
@@ -58,6 +58,10 @@ DTYPES: dict[torch.dtype, DType] = {
     torch.bool: DType("bool"),
 }
 INDEX = DType("int64")
+REAL = {
+    torch.complex32: torch.float16, torch.complex64: torch.float32, torch.complex128: torch.float64,
+}  # fmt: skip
+"""Complex dtypes by that of either part."""
 _TORCH = f"{Path(torch.__file__).parent}/"
 _NOT_THE_MODEL = (_TORCH, f"{Path(__file__).parent}/", "/sympy/", "<string>", "<eval", "<frozen")
 """What is in the names of files that no line of a model stands in: torch, which reckons with sympy,
@@ -290,8 +294,11 @@ class Context:
         return self.tensor_type(fake, location(node))
 
     def tensor_type(self, fake: torch.Tensor, where: str) -> TensorType:
-        dtype = import_dtype(fake.dtype, where)
-        return TensorType(tuple([self.symbols.convert(s) for s in fake.shape]), dtype)
+        """The type of a tensor of torch; a complex one is of real numbers, with a last axis of
+        2."""
+        dtype = import_dtype(REAL.get(fake.dtype, fake.dtype), where)
+        sizes = [self.symbols.convert(s) for s in fake.shape]
+        return TensorType(tuple([*sizes, IntImm(2)] if fake.dtype in REAL else sizes), dtype)
 
     def reshape(self, x: Atom, sizes: Sequence[Any]) -> Var:
         """``x`` under another shape."""

@@ -12,7 +12,7 @@ from burnish.tests.frontend.torch.oracle import check_all, import_function
 
 X = torch.rand(4, 8)
 SIZE = "its result has as many elements as the data say"
-COMPLEX = "it works on complex numbers"
+FREQUENCIES = "it transforms to or from frequencies"
 RANDOM = "it draws random numbers"
 
 
@@ -20,9 +20,7 @@ RANDOM = "it draws random numbers"
     ("function", "message"),
     [
         (lambda x: torch.unique(x, dim=0), SIZE),
-        (lambda x: torch.view_as_real(torch.view_as_complex(x.reshape(4, 4, 2)) * 2), COMPLEX),
-        (lambda x: torch.fft.rfft(x).abs(), COMPLEX),
-        (lambda x: torch.view_as_real(torch.complex(x, x)), COMPLEX),
+        (lambda x: torch.fft.rfft(x).abs(), FREQUENCIES),
         (torch.rand_like, RANDOM),
         (lambda x: x + torch.randn(4, 8), RANDOM),
         (lambda x: torch.multinomial(x, 2), RANDOM),

@@ -71,7 +71,7 @@ def test_training_mode_without_effect_is_fine() -> None:
     [
         (torch.empty(2, device="meta"), "example input 0 is on meta; burnish compiles for the CPU"),
         (torch.eye(2).to_sparse(), "example input 0 has the layout torch.sparse_coo"),
-        (torch.ones(2, dtype=torch.complex64), "example input 0: dtype torch.complex64 cannot be"),
+        (torch.ones(2).to(torch.float8_e5m2), "example input 0: dtype torch.float8_e5m2 cannot be"),
     ],
 )
 def test_examples_are_dense_cpu_tensors(x: torch.Tensor, message: str) -> None:
@@ -79,7 +79,7 @@ def test_examples_are_dense_cpu_tensors(x: torch.Tensor, message: str) -> None:
 
 
 def test_examples_inside_others_are_named() -> None:
-    nested = {"a": [X, torch.ones(2, dtype=torch.complex64)]}
+    nested = {"a": [X, torch.ones(2).to(torch.float8_e5m2)]}
     assert failure(nn.ReLU(), nested).startswith("example input 0['a'][1]: dtype")
 
 
