@@ -39,6 +39,7 @@ class CLibrary:
     body: CallBody
     kernel: Kernel
     inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
     ranges: tuple[SizeRange, ...]
     """What the named sizes may be."""
     places: tuple[int, ...]
@@ -128,7 +129,6 @@ const {name}_tensor *{name}_output(int i);
         tiles = self.target.instructions.tiles
         if tiles is not None and not tiles.is_emulated:
             checks.append(_ASK_FOR_TILES)
-        outputs = [f"output_{i}" for i in range(len(self.results))]
         prepared = "" if self.dims else " || prepare(model, NULL)"
         parts = [
             f"/* Made by burnish for {self.target.cpu}. */\n",
@@ -141,7 +141,7 @@ const {name}_tensor *{name}_output(int i);
             _MODEL,
             ARITHMETIC if self.dims or self.kernel.dims else "",
             _tensors("input", self.inputs, self.params, name),
-            _tensors("output", outputs, self.results, name),
+            _tensors("output", self.outputs, self.results, name),
             self._preparing(),
             self._sizes() if self.dims else "",
             _LOAD.replace("CHECKS", "".join(checks))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -118,9 +119,17 @@ class CallableModel(ABC, Generic[S]):
         calls, executable = signature.imported, signature.executable
         if calls.state or calls.written:
             raise ArtifactError("The model changes tensors in place, which the C library cannot.")
-        ranges = calls.form().ranges if calls.dim_names else ()
+        form = None
+        with nullcontext() if calls.dim_names else suppress(ArtifactError):
+            form = calls.form()  # of classes that have no text: names are numbers
         return export_library(
-            executable.program, executable.target, calls.input_names, folder, name, ranges
+            executable.program,
+            executable.target,
+            calls.input_names,
+            folder,
+            name,
+            form.ranges if form is not None else (),
+            outputs=form.output_names if form is not None else (),
         )
 
     def memory(self, **dims: int) -> MemoryPlan:

@@ -257,8 +257,9 @@ def _add_inputs(sub: argparse.ArgumentParser) -> None:
         "--input",
         action="append",
         default=[],
-        metavar="FILE.npy",
-        help="an input tensor, in order (those of lists and dicts one by one); repeatable",
+        metavar="FILE",
+        help="an input tensor, in order (those of lists and dicts one by one): .npy, or .pt or "
+        ".safetensors, which may hold several; repeatable",
     )
 
 

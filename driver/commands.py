@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..support.call_form import named_leaves
+from ..support.call_form import named_outputs
 from ..support.errors import ArgumentError, NotCompiledError
 from ..support.host import native_target, why_no_tiles
 from ..support.instructions import Instructions
@@ -36,6 +36,7 @@ from .compile import compile
 from .compiled_model import CompiledModel
 from .console import format_seconds, print_table
 from .given_sizes import whole_sizes
+from .input_files import read_inputs
 from .kernels import resolve_target
 from .load import load
 from .loaded_model import LoadedModel
@@ -112,7 +113,7 @@ def _inputs(
     if files and sizes:
         raise ArgumentError("--sizes are of random inputs; leave them out beside --input.")
     if files:
-        arrays = [_array(name) for name in files]
+        arrays = read_inputs(files, _dtypes(model))
         try:
             yield model.arguments(arrays)
         except NotCompiledError:
@@ -131,20 +132,19 @@ def _inputs(
         yield model.arguments([t.numpy() if t.dtype != "bfloat16" else t for t in tensors])
 
 
-def _array(name: str) -> np.ndarray:
+def _dtypes(model: CompiledModel | LoadedModel) -> list[str]:
+    """The dtypes of the inputs, where all calls have one program."""
     try:
-        found: np.ndarray = np.load(name, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ArgumentError(f"{name}: cannot be read as .npy: {error}") from error
-    return found
+        return [str(p.spec.dtype) for p in model.executable.program.functions["main"].params]
+    except NotCompiledError:
+        return []
 
 
 def run_run(options: argparse.Namespace) -> int:
     model = _load(options)
     for inputs in _inputs(model, options, kept="--output" if options.output else ""):
         result = model.run(inputs)
-        outputs = list(result) if isinstance(result, (list, tuple)) else [result]
-        named = [leaf for i, o in enumerate(outputs) for leaf in named_leaves(o, f"output_{i}")]
+        named = named_outputs(result)
         if options.output:
             kept = {name: _values(leaf) for name, leaf in named if leaf is not None}
             np.savez(options.output, **kept)
@@ -229,7 +229,7 @@ def run_tune(options: argparse.Namespace) -> int:
     _verify_places(options)
     model = _compile(options)
     # The database outlives the search: what was measured is in it whatever happens.
-    with TuningDatabase(options.database) as database:
+    with TuningDatabase(options.database, makes_folders=False) as database:
         result = model.tune(
             trials=options.trials,
             minutes=options.minutes,

@@ -501,7 +501,9 @@ class CompiledModel(CallableModel[ModelSignature]):
         current = self._require("tune")
         if trials is None and minutes is None:
             trials = 64 * max(1, len(current.executable.report.kernels))
-        records = database if isinstance(database, TuningDatabase) else TuningDatabase(database)
+        records = database
+        if not isinstance(records, TuningDatabase):
+            records = TuningDatabase(records, makes_folders=False)
         names = current.imported.dim_names
         measured = whole_sizes(sizes, "sizes", names)
         tasks = extract_tasks(current.executable.stages["30-fused"], self._target, measured)

@@ -54,9 +54,11 @@ def export_library(
     folder: str | Path,
     name: str,
     ranges: Sequence[SizeRange] = (),
+    *,
+    outputs: Sequence[str] = (),
 ) -> ExportedLibrary:
     """Write the files for a program whose ``main`` is one native call. ``ranges`` are what its
-    named sizes may be.
+    named sizes may be, ``outputs`` their names, ``output_0`` and so on where there are none.
 
     Raises ArtifactError for other programs, for a name that C has not, and where a file cannot be
     written.
@@ -91,6 +93,7 @@ def export_library(
         body=body,
         kernel=kernel,
         inputs=tuple(inputs),
+        outputs=tuple(outputs) or tuple([f"output_{i}" for i in range(len(body.outputs))]),
         ranges=tuple(ranges),
         places=tuple(places),
         weights_bytes=len(weights),

@@ -38,6 +38,7 @@ from ..vm.tensor import Tensor, array, wrap
 from .arrays import copied
 from .callable_model import CallableModel
 from .kernel_facts import KernelFacts
+from .loaded_report import LoadedReport, loaded_report
 from .runnable import check_runnable
 from .signature import CompiledSignature, listed_inputs
 from .threads import check_threads, thread_count
@@ -84,7 +85,7 @@ class LoadedSignature(CompiledSignature):
         calls: SavedCalls,
         program: SavedProgram,
         threads: int,
-        report: str,
+        report: LoadedReport,
         scheduled: str,
         floor: int | None,
     ) -> None:
@@ -168,7 +169,7 @@ class LoadedModel(CallableModel[LoadedSignature]):
         return self._current.executable.target
 
     @property
-    def report(self) -> str:
+    def report(self) -> LoadedReport:
         """Which kernels were taken and why, and what their compilation said of itself."""
         return self._current.report
 
@@ -216,7 +217,7 @@ class LoadedModel(CallableModel[LoadedSignature]):
 
         rows = [[name, dtype, f"({', '.join(shape)})"] for name, shape, dtype in self.inputs]
         table = html_table(repr(self), ("input", "dtype", "shape"), rows)
-        return f"{table}<pre>{escape(self.report)}</pre>"
+        return f"{table}<pre>{escape(str(self.report))}</pre>"
 
     def __repr__(self) -> str:
         count = len(self._signatures)
@@ -273,8 +274,9 @@ def _model(artifact: Artifact, threads: int | None, target: str | None) -> Loade
         program = _program(artifact, variant)
         count = thread_count(chosen, threads)
         _take_pool(artifact, variant, count)
-        report = f"loaded from {path}, {why}\nwhen it was saved:\n"
-        report += _text(artifact, variant["report"])
+        text = f"loaded from {path}, {why}\nwhen it was saved:\n"
+        text += _text(artifact, variant["report"])
+        report = loaded_report(text, variant.get("facts", {}))
         facts = {
             symbol: KernelFacts(**held | {"sources": tuple(held["sources"])})
             for symbol, held in variant["kernels"].items()

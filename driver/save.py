@@ -29,6 +29,7 @@ from .arrays import to_tensors
 from .executable import Executable
 from .kernel_facts import kernel_facts
 from .kernels import resolve_target
+from .loaded_report import kept_of
 from .precision import Precision
 from .stages import ScheduleChoice, compile_again
 
@@ -135,6 +136,7 @@ def _variant(
         "objects": [_object(image, parts) for image in program.objects],
         "pool": _object(emit_thread_pool(executable.target), parts),
         "report": _text(executable.report.facts, parts),
+        "facts": kept_of(executable.report),
         "scheduled": _text(stage, parts),
         "kernels": {s: asdict(facts) for s, facts in kernel_facts(executable, places).items()},
         "environment": _environment(program),

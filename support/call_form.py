@@ -145,6 +145,13 @@ class CallForm:
         """The outputs in the structure of the result."""
         return _fill(self.result, iter(tensors))
 
+    @property
+    def output_names(self) -> list[str]:
+        """The name of each output, by the way to it."""
+        mark = object()
+        result = self.unflatten([mark] * _count(self.result))
+        return [name for name, leaf in named_outputs(result) if leaf is mark]
+
 
 def named_leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The tensors and plain values of a nest, each called by the way to it: ``name.key``,
@@ -155,6 +162,13 @@ def named_leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield from named_leaves(part, f"{name}.{key}")
     else:
         yield name, value
+
+
+def named_outputs(result: Any) -> list[tuple[str, Any]]:
+    """The tensors and plain values of what a model gives, by name: ``output_0``, ``output_1`` of
+    several, ``output_0.logits`` of a dict, ``output_0.1`` of a list inside."""
+    outputs = list(result) if isinstance(result, (list, tuple)) else [result]
+    return [leaf for i, o in enumerate(outputs) for leaf in named_leaves(o, f"output_{i}")]
 
 
 def check_size(x: Any, owner: str, name: str, axis: int, low: int, high: int | None) -> None:

@@ -197,9 +197,10 @@ def _forms(signature: LoadedSignature) -> tuple[tuple[TensorForm, ...], tuple[Te
         TensorForm(name, param.spec.dtype, tuple(map(str, param.spec.shape)))
         for name, param in zip(signature.imported.input_names, function.params, strict=True)
     ]
+    names = signature.imported.form().output_names
     outputs = [
-        TensorForm(f"output_{i}", spec.dtype, tuple(map(str, spec.shape)))
-        for i, spec in enumerate(_flat(function.result))
+        TensorForm(name, spec.dtype, tuple(map(str, spec.shape)))
+        for name, spec in zip(names, _flat(function.result), strict=True)
     ]
     return tuple(inputs), tuple(outputs)
 

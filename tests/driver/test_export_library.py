@@ -69,6 +69,17 @@ def test_the_example_gives_the_bits_of_the_model(tmp_path: Path) -> None:
         assert problem in done.stderr.decode()
 
 
+def test_nested_outputs_are_named_by_the_way_to_them(tmp_path: Path) -> None:
+    class Named(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+            return {"logits": x + 1, "probabilities": x.softmax(0)}
+
+    burnish.compile(Named().eval(), (torch.ones(3),), threads=1).export_library(tmp_path)
+    source = (tmp_path / "model.c").read_text()
+    for name in ("output_0.logits", "output_0.probabilities"):
+        assert f'{{"{name}", "float32", 1, ' in source
+
+
 @needs_compiler
 def test_inputs_and_outputs_are_described(static: CompiledModel, tmp_path: Path) -> None:
     loaded = burnish.load(static.save(tmp_path / "m.burnish").path)

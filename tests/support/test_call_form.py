@@ -37,6 +37,8 @@ def test_calls_come_apart_and_results_together() -> None:
     with pytest.raises(ArityError, match=r"takes 3 input tensors \(x, scale, more\); got 2"):
         form.arguments(["X", "P"])
     assert form.unflatten(["Y", "R"]) == {"y": "Y", "rest": (["R"], "done")}
+    assert form.output_names == ["output_0.y", "output_0.rest.0.0"]
+    assert CallForm.plain(["x"], 2).output_names == ["output_0", "output_1"]
     assert not form.is_flat
     assert not form.is_single
     assert not form.is_tuple

@@ -91,15 +91,28 @@ class WorkloadText:
 
 class TuningDatabase:
     """Records of tuning, in a file or in memory (``path=None``). Safe for many threads and
-    processes. ``must_exist`` refuses to make a file that is not there.
+    processes. ``must_exist`` refuses to make a file that is not there, ``makes_folders=False`` the
+    folder of one.
 
     Raises TuningError for a file that is no database, is another program's, has another schema
     version, or cannot be read or written.
     """
 
-    def __init__(self, path: str | Path | None = None, *, must_exist: bool = False) -> None:
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        *,
+        must_exist: bool = False,
+        makes_folders: bool = True,
+    ) -> None:
         if must_exist and path is not None and not Path(path).exists():
             raise TuningError(f"There is no file {str(path)!r} to read records from.")
+        folder = Path(path).parent if path is not None else None
+        if folder is not None and not makes_folders and not folder.exists():
+            raise TuningError(
+                f"There is no folder {str(folder)!r} for the records of {str(path)!r}: make it, or "
+                "correct the path."
+            )
         self.path = str(path) if path is not None else ":memory:"
         self._lock = threading.Lock()
         with self._explained():

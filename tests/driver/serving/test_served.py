@@ -46,6 +46,29 @@ def test_a_reload_that_fails_leaves_the_model(dynamic: Any, tmp_path: Path) -> N
     asyncio.run(main())
 
 
+class _Named(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> dict[str, Any]:
+        return {"logits": x + 1, "parts": [x * 2]}
+
+
+def test_nested_outputs_are_named_by_the_way_to_them(tmp_path: Path) -> None:
+    x = torch.ones(1, 3)
+    burnish.compile(_Named().eval(), (x,), threads=1).save(tmp_path / "m.burnish")
+
+    async def main() -> Any:
+        models = Repository({"m": tmp_path / "m.burnish"}, threads=1)
+        await models.load_all()
+        found = await models["m"].infer((x.numpy(),))
+        await models.close()
+        return found
+
+    found = asyncio.run(main())
+    assert {name: y.tolist() for name, y in found.items()} == {
+        "output_0.logits": [[2.0, 2.0, 2.0]],
+        "output_0.parts.0": [[2.0, 2.0, 2.0]],
+    }
+
+
 def test_models_of_fixed_sizes_are_not_batched(small: Any, tmp_path: Path) -> None:
     compiled, x, expected = small
     compiled.save(tmp_path / "m.burnish")

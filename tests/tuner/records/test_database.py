@@ -267,6 +267,13 @@ def test_another_schema_version(tmp_path: Path, change: str, found: str) -> None
         TuningDatabase(path)
 
 
+def test_a_folder_that_is_not_to_be_made(tmp_path: Path) -> None:
+    with pytest.raises(TuningError, match=r"no folder '.*missing' for the records of"):
+        TuningDatabase(tmp_path / "missing" / "records.db", makes_folders=False)
+    assert not (tmp_path / "missing").exists()
+    TuningDatabase(tmp_path / "records.db", makes_folders=False).close()
+
+
 def test_a_place_where_no_file_can_be(tmp_path: Path) -> None:
     with pytest.raises(TuningError, match="cannot be used as a tuning database"):
         TuningDatabase(tmp_path)
