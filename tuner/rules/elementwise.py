@@ -230,7 +230,8 @@ def _vectorize_repeated(sch: Schedule, block: Block, target: Target, decide: Dec
     assert isinstance(inner, IntImm)
     fused = sch.fuse(*loops[-2:])
     lanes = lanes_of(target, block)
-    masks = has_masks(target, lanes)
+    # Under a mask, lanes that repeat an element are read one by one where no register holds it.
+    masks = target.instructions.masks
     parts = vectorize_loop(sch, fused, lanes * inner.value, lanes, masks=masks)
     share(sch, target, [*loops[:-2], parts[0]], points_of(block))
 

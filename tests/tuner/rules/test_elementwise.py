@@ -18,6 +18,7 @@ from burnish.tensorir.text.printer import print_func
 from burnish.tests.native import call_native, lower
 from burnish.tests.steps import steps_in_vectors, steps_of
 from burnish.tests.tuner.rules.checking import (
+    HASWELL,
     SIZES,
     SKYLAKE,
     Workload,
@@ -81,6 +82,16 @@ def test_repeats(shape: tuple[int, ...], times: int, dtype: str) -> None:
         lambda a: op.broadcast_to(a, wide), lambda a: np.broadcast_to(a, wide), shape, dtype=dtype
     )
     check_rule(workload, "elementwise")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_is_repeated_and_fills_no_vector_is_not_read_lane_by_lane(dtype: str) -> None:
+    """AVX2 has no gather under a mask that would pay, and would look at each lane."""
+    x = placeholder((8, 29, 1), dtype, name="x")
+    func = create_prim_func([x, op.broadcast_to(x, (8, 29, 2))])
+    text = assembly_of(scheduled(func, target=HASWELL)[1], HASWELL)
+    assert "vmov" in text
+    assert not re.search(r"\b(?:testb|vpextr[bw]|vgather)", text)
 
 
 @pytest.mark.parametrize("times", [2, 4])
