@@ -429,7 +429,7 @@ def _view(walk: _Walk, x: Any, sizes: Any) -> Any:
     if not isinstance(sizes, torch.dtype):
         return _linear(walk, x, sizes)
     if isinstance(x, Pair):
-        is_real = REAL[walk.node.args[0].meta["val"].dtype] is sizes  # type: ignore[union-attr]
+        is_real = REAL[walk.node.args[0].meta["val"].dtype] is sizes
         return walk.call(aten.flatten.using_ints, walk.joined(x), -2) if is_real else None
     is_complex = REAL.get(sizes) is x.meta["val"].dtype
     return walk.split(walk.call(aten.unflatten.int, x, -1, [-1, 2])) if is_complex else None
