@@ -26,7 +26,7 @@ from ..frontend.imported import Imported, IndexRange
 from ..graphir.dim import static_value
 from ..graphir.expr import Atom, Binding, Call, CallDPSPacked, Value
 from ..graphir.mutator import ExprMutator
-from ..graphir.op import attr, type_of
+from ..graphir.op import attr, tensor_type_of, type_of
 from ..graphir.type import TensorType
 from ..support.errors import IndexRangeError
 from ..support.node import replace
@@ -111,8 +111,7 @@ class _Checks(ExprMutator):
 
     def _checked(self, call: Call, asked: _Indices) -> Atom:
         indices = call.args[asked.position]
-        kind = type_of(indices)
-        assert isinstance(kind, TensorType)
+        kind = tensor_type_of(indices)
         place = self._places.get(self._bound, "")
         axis = "" if asked.axis is None else f", axis {asked.axis}"
         where = f"{asked.operator}{f' at {place}' if place else ''}{axis}"

@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from ..graphir.expr import Call, Constant, Var
 from ..graphir.module import IRModule
-from ..graphir.op import attr, get_op, type_of
+from ..graphir.op import attr, get_op, tensor_type_of, type_of
 from ..graphir.passes.dead_code_elimination import DeadCodeElimination
 from ..graphir.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from ..graphir.passes.narrow_attention import why_whole_attention
@@ -377,8 +377,7 @@ def _multiply_adds(call: Call) -> int:
     assert isinstance(first, TensorType)
     assert isinstance(result, TensorType)
     if call.op == "conv":
-        weight = type_of(call.args[1])
-        assert isinstance(weight, TensorType)
+        weight = tensor_type_of(call.args[1])
         terms = weight.shape[1:]
     else:
         turned = dict(call.attrs).get("transpose_a") and first.ndim > 1

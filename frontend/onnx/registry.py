@@ -34,7 +34,7 @@ from ...graphir.expr import (
     Var,
     constant,
 )
-from ...graphir.op import type_of
+from ...graphir.op import tensor_type_of, type_of
 from ...graphir.text.literal import readable
 from ...graphir.type import TensorType
 from ...graphir.value_numbers import ValueNumbers
@@ -484,9 +484,7 @@ class Context:
         return self.builder.weights.array(constant)
 
     def type(self, atom: Atom) -> TensorType:
-        kind = type_of(atom)
-        assert isinstance(kind, TensorType)
-        return kind
+        return tensor_type_of(atom)
 
     def reads_others(self, node: NodeProto) -> bool:
         """Whether a result other than the first is read by somebody."""
@@ -552,8 +550,7 @@ class Context:
 
     def reshape(self, x: Atom, dims: Sequence[Expr | int]) -> Var:
         """``x`` under another shape; a dim of -1 is resolved here."""
-        kind = type_of(call_op("reshape", x, self.shape(dims)))
-        assert isinstance(kind, TensorType)
+        kind = tensor_type_of(call_op("reshape", x, self.shape(dims)))
         return self.op("reshape", x, self.shape(kind.shape))
 
     def scalar(self, value: float, dtype: DType) -> Atom:

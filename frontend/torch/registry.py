@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 from ...graphir.builder import BlockBuilder, call_op
 from ...graphir.dim import static_shape
 from ...graphir.expr import Atom, Constant, Function, ShapeExpr, Var, constant
-from ...graphir.op import type_of
+from ...graphir.op import tensor_type_of
 from ...graphir.type import TensorType
 from ...graphir.value_numbers import ValueNumbers
 from ...graphir.weights import Source, sample_of
@@ -229,9 +229,7 @@ class Context:
         return f"{operator_name(self.node)} at {location(self.node)}"
 
     def type(self, atom: Atom) -> TensorType:
-        kind = type_of(atom)
-        assert isinstance(kind, TensorType)
-        return kind
+        return tensor_type_of(atom)
 
     def shape(self, sizes: Sequence[Any]) -> ShapeExpr:
         """Sizes (ints, SymInts, nodes) as a shape value."""

@@ -23,7 +23,7 @@ from ..expr import (
 )
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
-from ..op import attr, get_op, reshaped, type_of
+from ..op import attr, get_op, reshaped, tensor_type_of, type_of
 from ..ops.shape import resolve_axes
 from ..type import TensorType, types_equal
 
@@ -87,8 +87,7 @@ class _Canonicalizer(ExprMutator):
     def view(self, call: Call) -> Value:
         """Every view becomes a reshape of the memory's first view; of its own shape, the
         operand."""
-        kind = type_of(call)
-        assert isinstance(kind, TensorType)
+        kind = tensor_type_of(call)
         source = call.args[0]
         inner = self.defined_by(source, "reshape")
         if inner is not None:

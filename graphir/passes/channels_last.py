@@ -18,7 +18,7 @@ from ..dim import dim_equal, fold_dim, product, static_value
 from ..expr import Atom, Binding, Call, Constant, Function, Value, Var
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
-from ..op import attr, get_op, reshaped, type_of
+from ..op import attr, get_op, reshaped, tensor_type_of, type_of
 from ..ops.shape import resolve_axes, resolve_reshape
 from ..type import TensorType
 
@@ -97,8 +97,7 @@ class _Mover(ExprMutator):
         """An operand channels last; a permutation is emitted where it is not."""
         if isinstance(atom, Var) and atom in self.last:
             return self.last[atom]
-        kind = type_of(atom)
-        assert isinstance(kind, TensorType)
+        kind = tensor_type_of(atom)
         if isinstance(atom, Constant):
             return self.derive("last", lambda a: a.transpose(to_last(a.ndim)), atom)
         return self.emit(_permuted(atom, to_last(kind.ndim)), "last")

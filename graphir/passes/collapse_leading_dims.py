@@ -15,7 +15,7 @@ from ..dim import dim_equal, product, shape_equal
 from ..expr import Atom, Binding, Call, Function, Var
 from ..module import IRModule
 from ..mutator import ATOMS, ExprMutator
-from ..op import attr, get_op, reshaped, type_of
+from ..op import attr, get_op, reshaped, tensor_type_of, type_of
 from ..type import TensorType
 
 LINEAR = ("linear", "scaled_linear")
@@ -111,8 +111,7 @@ class _Collapser(ExprMutator):
         """The matrix behind a view back, or a view of a tensor as a matrix."""
         if isinstance(atom, Var) and atom in self.rows:
             return self.rows[atom]
-        kind = type_of(atom)
-        assert isinstance(kind, TensorType)
+        kind = tensor_type_of(atom)
         return self.emit(reshaped(atom, (product(kind.shape[:-1]), kind.shape[-1])), "rows")
 
 

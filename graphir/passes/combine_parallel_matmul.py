@@ -19,7 +19,7 @@ from ..builder import call_op
 from ..expr import Atom, Binding, Call, Constant, Function, Value, Var
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import attr, type_of
+from ..op import attr, tensor_type_of, type_of
 from ..type import TensorType
 
 Key = tuple[object, ...]
@@ -120,8 +120,7 @@ def _key(value: Value) -> Key | None:
 def _rows(value: Value) -> int:
     """How many numbers a layer gives for each row of its input."""
     assert isinstance(value, Call)
-    kind = type_of(value.args[1])
-    assert isinstance(kind, TensorType)
+    kind = tensor_type_of(value.args[1])
     rows = kind.shape[0]
     assert isinstance(rows, IntImm)
     return rows.value

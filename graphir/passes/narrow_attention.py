@@ -22,7 +22,7 @@ from ...tensorir.expr import IntImm
 from ..builder import call_op
 from ..expr import Atom, Call, Value, constant
 from ..mutator import ExprMutator
-from ..op import attr, type_of
+from ..op import attr, tensor_type_of, type_of
 from ..type import TensorType
 
 FEWEST_QUERIES = 5
@@ -57,10 +57,8 @@ def why_whole_attention(call: Call) -> str:
 def rounded_attention(owner: ExprMutator, call: Call, dtype: str) -> Value:
     """An attention that ``why_whole_attention`` has nothing against, with products of ``dtype``."""
     q, k, v, *masks = call.args
-    kind = type_of(q)
-    assert isinstance(kind, TensorType)
-    values_kind = type_of(v)
-    assert isinstance(values_kind, TensorType)
+    kind = tensor_type_of(q)
+    values_kind = tensor_type_of(v)
     depth, keys = kind.shape[-1], values_kind.shape[2]
     assert isinstance(depth, IntImm)
     assert isinstance(keys, IntImm)
@@ -77,8 +75,7 @@ def rounded_attention(owner: ExprMutator, call: Call, dtype: str) -> Value:
     scaled = q if factor == 1 else emit("multiply", q, constant(factor, "float32"))
     scores = emit("matmul", rounded(scaled), rounded(k), transpose_b=True, out_dtype="float32")
     for mask in masks:
-        mask_type = type_of(mask)
-        assert isinstance(mask_type, TensorType)
+        mask_type = tensor_type_of(mask)
         is_bool = mask_type.dtype.is_bool
         scores = emit("where", mask, scores, lowest) if is_bool else emit("add", scores, mask)
     largest = emit("max", scores, axis=(3,), keepdims=True)

@@ -165,8 +165,7 @@ def _piece(matched: Matched, atom: Atom, axis: int) -> tuple[Atom, int, int] | N
 def _whole(piece: tuple[Atom, int, int], axis: int) -> Value:
     """A piece; of all elements, the value itself."""
     source, begin, end = piece
-    kind = type_of(source)
-    assert isinstance(kind, TensorType)
+    kind = tensor_type_of(source)
     if begin == 0 and dim_equal(kind.shape[axis], IntImm(end)):
         return source
     return call_op("strided_slice", source, axes=(axis,), begin=(begin,), end=(end,))
@@ -195,8 +194,7 @@ def _piece_of_joined(value: Value, matched: Matched) -> Value:
     assert isinstance(value, Call)
     whole = matched.value(_JOINED)
     assert isinstance(whole, Call)
-    kind = type_of(whole)
-    assert isinstance(kind, TensorType)
+    kind = tensor_type_of(whole)
     axis = int(attr(whole, "axis")) % kind.ndim
     bounds = _bounds(value, axis)
     if bounds is None or bounds[0] == bounds[1]:

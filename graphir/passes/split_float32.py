@@ -71,8 +71,7 @@ def why_whole(call: Call) -> str:
         return _why_whole_conv(call)
     if weight_of(call) is None:
         return "it is no product of rows with constant float32 weights"
-    x = type_of(call.args[0])
-    assert isinstance(x, TensorType)
+    x = tensor_type_of(call.args[0])
     rows, known = 1, True
     for d in x.shape[:-1]:
         known = known and isinstance(d, IntImm)

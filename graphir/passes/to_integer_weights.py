@@ -20,7 +20,7 @@ from ..builder import call_op
 from ..expr import Atom, Call, Constant, Value, Var
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import attr, type_of
+from ..op import attr, tensor_type_of, type_of
 from ..scaled_weights import quantized, words
 from ..text.literal import readable
 from ..type import TensorType
@@ -98,8 +98,7 @@ def scaled_product(owner: ExprMutator, call: Call, made: Sequence[Atom], bits: i
     """A ``linear`` or ``matmul`` with the words, scales (and zero points) in place of its weight.
     Rows of half precision are widened; sums and bias are float32, rounded once."""
     operands: list[Atom] = [call.args[0], *call.args[2:]]
-    kind = type_of(operands[0])
-    assert isinstance(kind, TensorType)
+    kind = tensor_type_of(operands[0])
 
     def emit(name: str, *args: Atom, **attrs: object) -> Var:
         return owner.emit(call_op(name, *args, **attrs).with_span(call.span), "scaled")

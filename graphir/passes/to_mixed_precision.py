@@ -23,7 +23,7 @@ from ..dim import static_value
 from ..expr import Atom, Call, Constant, Value
 from ..module import IRModule
 from ..mutator import ExprMutator
-from ..op import attr, type_of
+from ..op import attr, tensor_type_of, type_of
 from ..type import TensorType
 from .narrow_attention import rounded_attention, why_whole_attention
 
@@ -93,8 +93,7 @@ def why_wide(call: Call) -> str:
 
 def why_wide_form(call: Call) -> str:
     """Why a convolution has no dot products of pairs of channels; "" where it has."""
-    w = type_of(call.args[1])
-    assert isinstance(w, TensorType)
+    w = tensor_type_of(call.args[1])
     channels = static_value(w.shape[1])
     if attr(call, "groups") != 1:
         return "it has groups of channels, each with few products for a pixel that is read"
