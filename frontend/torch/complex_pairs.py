@@ -389,7 +389,7 @@ def _multilinear(walk: _Walk, *args: Any, **kwargs: Any) -> Any:
         count = sum(choice)
         combine = walk.sub if count % 4 >= 2 else walk.add
         sums[count % 2] = combine(sums[count % 2], made)
-    return Pair(*sums)
+    return Pair(*sums) if _has_node(*sums) else None
 
 
 def _created(walk: _Walk, *args: Any, **kwargs: Any) -> Pair:
@@ -409,6 +409,8 @@ def _cast(walk: _Walk, x: Any, *args: Any, **kwargs: Any) -> Any:
     """To or from complex numbers; to real ones the imaginary part is lost, as torch says."""
     wanted = walk.node.meta["val"].dtype
     pair = _pair(x)
+    if wanted is torch.bool and isinstance(x, Pair):
+        return walk.call(aten.logical_or.default, x.real, x.imaginary)
     return pair if wanted.is_complex else walk.cast(pair.real, wanted)
 
 
@@ -623,6 +625,8 @@ def _pow(walk: _Walk, x: Any, exponent: Any) -> Any:
     """A length to the power, an angle times it; small whole powers are products."""
     if not isinstance(x, Pair) or not isinstance(exponent, (int, float)):
         return None
+    if exponent == 0:
+        return Pair(walk.call(aten.ones_like.default, x.real), 0)
     if exponent in (1, 2, 3, 4):
         found = x
         for _ in range(int(exponent) - 1):

@@ -75,7 +75,7 @@ def test_arithmetic() -> None:
             "complex numbers": lambda a, b: (a * 1j, a + 2j, 1j - a, a / (1 + 2j), (2 - 1j) / b),
             "real by a number": lambda a, b: a.real * 1j + b.imag,
             "squares": lambda a, b: (a.square(), a**2, a**3),
-            "powers": lambda a, b: (a**0.5, a**-1),
+            "powers": lambda a, b: (a**0.5, a**-1, a**0),
             "reciprocal": lambda a, b: a.reciprocal(),
             "sign": lambda a, b: torch.sgn(a),
             "multiplied and added": lambda a, b: torch.addcmul(a, a, b, value=2),
@@ -92,6 +92,7 @@ def test_functions() -> None:
             "sqrt": lambda a, b: torch.sqrt(a),
             "sqrt of negatives": lambda a, b: torch.sqrt(-a.abs() + 0j),
             "equal": lambda a, b: (a == b, a == a, a != b),
+            "flags": lambda a, b: (a.imag * 1j).bool(),
             "finite": lambda a, b: (torch.isfinite(a), torch.isnan(a / 0), torch.isinf(a)),
             "norm": lambda a, b: (torch.linalg.vector_norm(a), torch.linalg.vector_norm(a, 1, 0)),
         }
