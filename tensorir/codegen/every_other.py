@@ -126,8 +126,10 @@ class EveryOtherEmitter(ExprEmitter):
     def _both(self, s: Stmt, t: Stmt) -> BufferStore | None:
         if not (isinstance(s, BufferStore) and isinstance(t, BufferStore)) or self.may_alias:
             return None
-        lanes = s.value.dtype.lanes
+        lanes, is_whole = s.value.dtype.lanes, s.predicate is t.predicate is None
         if s.buffer is not t.buffer or s.buffer.dtype != _BFLOAT16 or lanes * 2 != self.apart_lanes:
+            return None
+        if not is_whole or t.value.dtype.lanes != lanes:
             return None
         index = self._beside(s.indices[0], t.indices[0])
         value = None if index is None else self._beside(s.value, t.value)

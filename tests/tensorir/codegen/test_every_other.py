@@ -139,6 +139,26 @@ def test_neighbours_are_one_store_where_they_are_computed_alike(
     np.testing.assert_array_equal(got.astype("float32"), numbers["B"].astype("float32"))
 
 
+@pytest.mark.parametrize(
+    ("second", "end"),
+    [
+        ("B[T.Ramp(8, 1, 4)] = A[T.Ramp(8, 1, 4)] + A[T.Ramp(8, 1, 4)]", 12),
+        (f"B.vstore([T.Ramp(8, 1, 8)], {A8} + {A8}, "
+         "predicate=T.Ramp(0, 1, 8) < T.Broadcast(3, 8))", 11),
+    ],
+)  # fmt: skip
+def test_a_shorter_neighbour_and_one_under_a_mask_write_no_more_than_they_say(
+    second: str, end: int
+) -> None:
+    text = NEIGHBOURS.replace("FIRST", f"{A0} + {A0}")
+    func = parse_func(text.replace("B[T.Ramp(8, 1, 8)] = SECOND", second))
+    a = np.arange(64).astype(ml_dtypes.bfloat16)
+    found = np.full(64, -1, ml_dtypes.bfloat16)
+    call_native(func, a.view(np.uint16), found.view(np.uint16))
+    wanted = [2 * i if i < end else -1 for i in range(64)]
+    np.testing.assert_array_equal(found.astype("float32"), wanted)
+
+
 def _computed(text: str, numbers: dict[str, np.ndarray]) -> np.ndarray:
     """A value of the text above, in NumPy."""
 
