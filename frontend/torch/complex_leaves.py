@@ -84,7 +84,7 @@ def _real(x: Any, place: int) -> Any:
     if isinstance(x, torch.Tensor) and x.is_complex():
         return torch.view_as_real(x.detach().resolve_conj())
     if isinstance(x, np.ndarray) and x.dtype.kind == "c":
-        parts = np.ascontiguousarray(x)[..., np.newaxis]
+        parts = np.asarray(x, order="C")[..., np.newaxis]
         return parts.view(parts.real.dtype)
     found = getattr(x, "dtype", type(x).__name__)
     raise ArgumentError(

@@ -14,6 +14,7 @@ fallback runs) it is one tensor of real numbers with a last axis of 2: ``view_as
 from __future__ import annotations
 
 import itertools
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,11 +33,11 @@ BORDERS = ("aten.view_as_complex.default", "aten.view_as_real.default")
 """What stands where complex tensors are one tensor."""
 _LINEAR = frozenset((
     "T", "_reshape_alias", "_unsafe_view", "alias", "broadcast_to", "cat", "chunk", "clone",
-    "concat", "concatenate", "constant_pad_nd", "contiguous", "cumsum", "detach", "detach_",
+    "concat", "concatenate", "contiguous", "cumsum", "detach", "detach_",
     "diag", "diag_embed", "diagonal", "dstack", "empty_like", "expand", "expand_as", "flatten",
     "flip", "fliplr", "flipud", "gather", "hstack", "index", "index_select", "lift_fresh",
     "lift_fresh_copy", "mT", "mean", "moveaxis", "movedim", "narrow", "neg", "negative",
-    "new_zeros", "numpy_T", "pad", "permute", "positive", "ravel", "repeat",
+    "new_zeros", "numpy_T", "permute", "positive", "ravel", "repeat",
     "repeat_interleave", "reshape", "reshape_as", "resolve_conj", "resolve_neg", "roll",
     "rot90", "select", "slice", "split", "split_with_sizes", "squeeze", "stack", "sum",
     "swapaxes", "swapdims", "t", "take", "take_along_dim", "tensor_split", "tile", "trace",
@@ -50,8 +51,8 @@ _MULTILINEAR = frozenset((
 ))  # fmt: skip
 """Operators that are linear in each of their operands."""
 _CREATE = frozenset((
-    "arange", "empty", "eye", "full", "full_like", "linspace", "new_empty", "new_full",
-    "new_ones", "ones", "ones_like", "scalar_tensor", "zeros",
+    "arange", "empty", "eye", "full", "full_like", "new_empty", "new_full", "new_ones", "ones",
+    "ones_like", "scalar_tensor", "zeros",
 ))  # fmt: skip
 _CASTS = frozenset(("to", "_to_copy", "type_as", "cfloat"))
 _IGNORED = ("aten._assert_tensor_metadata.default",)
@@ -159,10 +160,11 @@ class _Walk:
         if not fakes.dtype.is_complex:
             return found.real if isinstance(found, Pair) else found
         pair, wanted = _pair(found), REAL[fakes.dtype]
-        like = next((x for x in (pair.real, pair.imaginary) if isinstance(x, Node)), None)
-        if like is None:
-            return found
-        parts = [self.cast(self.node_of(x, like), wanted) for x in (pair.real, pair.imaginary)]
+        # A product with the number 0 is numbers alone, of the shape of its one operand.
+        operands = [_pair(self._operand(n)) for n in self.node.all_input_nodes]
+        parts = [x for p in (pair, *operands) for x in (p.real, p.imaginary)]
+        like = next(x for x in parts if isinstance(x, Node))
+        parts = [self.cast(self.node_of(x, like, wanted), wanted) for x in parts[:2]]
         return Pair(*self._of_one_shape(parts, fakes))
 
     def _of_one_shape(self, parts: list[Node], fake: torch.Tensor) -> list[Node]:
@@ -261,9 +263,11 @@ class _Walk:
     def negative(self, a: Any) -> Any:
         return self.call(aten.neg.default, a) if isinstance(a, Node) else -a
 
-    def node_of(self, x: Any, like: Node) -> Node:
-        """A number as a tensor like another one."""
-        made: Node = x if isinstance(x, Node) else self.call(aten.full_like.default, like, x)
+    def node_of(self, x: Any, like: Node, dtype: torch.dtype) -> Node:
+        """A number as a tensor of the shape of another one."""
+        if isinstance(x, Node):
+            return x
+        made: Node = self.call(aten.full_like.default, like, x, dtype=dtype)
         return made
 
     def unary(self, name: str, x: Node) -> Node:
@@ -317,7 +321,8 @@ def _linear(walk: _Walk, *args: Any, **kwargs: Any) -> Any:
     gives = any(map(_is_complex, pytree.tree_leaves(walk.node.meta["val"])))
     kwargs = {name: _real_dtype(value) for name, value in kwargs.items()}
     args = tuple([_real_dtype(a) for a in args])
-    if not gives:  # of the shape alone
+    has_parts = any(map(gives_complex, walk.node.all_input_nodes))
+    if not gives or not has_parts:  # of the shape alone, or of real numbers to complex ones
         return walk.call(target, *_part(walk, args, 0), **_part(walk, kwargs, 0))
     found = [walk.call(target, *_part(walk, args, i), **_part(walk, kwargs, i)) for i in (0, 1)]
     if isinstance(found[0], list):
@@ -343,6 +348,17 @@ def _in_list(walk: _Walk, x: Any, i: int, *, mixed: bool) -> Any:
     return _part(walk, x, i)
 
 
+_PADDED = {"constant_pad_nd": 2, "pad": 3}
+"""Operators that put a number around a tensor, by its place."""
+
+
+@row(*_PADDED)
+def _pad(walk: _Walk, *args: Any, **kwargs: Any) -> Any:
+    place = _PADDED[_base_name(walk.node)]
+    number = [_pair(a) for a in args[place : place + 1] if a is not None]
+    return _linear(walk, *args[:place], *number, **kwargs)
+
+
 @row("where")
 def _where(walk: _Walk, condition: Any, a: Any, b: Any) -> Pair:
     dtype = REAL[walk.node.meta["val"].dtype]
@@ -366,7 +382,7 @@ def _masked_fill(walk: _Walk, x: Any, mask: Any, value: Any) -> Pair:
 @row("fill")
 def _fill(walk: _Walk, x: Pair, value: Any) -> Pair:
     def filled(v: Any) -> Node:
-        made = walk.node_of(v, x.real)
+        made = walk.node_of(v, x.real, x.real.meta["val"].dtype)
         return made if made is not v else walk.call(aten.expand_as.default, v, x.real)
 
     q = _pair(value)
@@ -396,7 +412,7 @@ def _created(walk: _Walk, *args: Any, **kwargs: Any) -> Pair:
     """A tensor made of numbers."""
     real = [x.real if isinstance(x, Pair) else x for x in args]
     options = {k: x.real if isinstance(x, Pair) else x for k, x in kwargs.items()}
-    options["dtype"] = REAL[walk.node.meta["val"].dtype]
+    options["dtype"] = _real_dtype(walk.node.meta["val"].dtype)
     made = walk.call(walk.node.target, *real, **options)
     numbers = [x for x in args if isinstance(x, Pair) and not isinstance(x.real, Node)]
     if not numbers:
@@ -405,8 +421,19 @@ def _created(walk: _Walk, *args: Any, **kwargs: Any) -> Pair:
     return Pair(made, walk.call(walk.node.target, *parts, **options))
 
 
+@row("linspace")
+def _linspace(walk: _Walk, start: Any, end: Any, *steps: Any, **kwargs: Any) -> Any:
+    if _has_node(start, end):
+        return None
+    p, q = _pair(start), _pair(end)
+    options = {name: _real_dtype(value) for name, value in kwargs.items()}
+    ends = (p.real, q.real), (p.imaginary, q.imaginary)
+    return Pair(*[walk.call(walk.node.target, *given, *steps, **options) for given in ends])
+
+
 def _cast(walk: _Walk, x: Any, *args: Any, **kwargs: Any) -> Any:
-    """To or from complex numbers; to real ones the imaginary part is lost, as torch says."""
+    """To or from complex numbers; to real ones the imaginary part is lost, as torch says, and flags
+    are of both."""
     wanted = walk.node.meta["val"].dtype
     pair = _pair(x)
     if wanted is torch.bool and isinstance(x, Pair):
@@ -538,7 +565,8 @@ def _div(walk: _Walk, a: Any, b: Any) -> Pair:
     if not isinstance(b, Pair):
         return Pair(walk.div(p.real, b), walk.div(p.imaginary, b))
     if not isinstance(q.real, Node):
-        inverse = 1 / complex(q.real, q.imaginary)
+        number = complex(q.real, q.imaginary)
+        inverse = 1 / number if number else complex(math.nan, math.nan)
         return _times(walk, p, Pair(inverse.real, inverse.imag))
     sizes = [walk.unary("abs", part) for part in (q.real, q.imaginary)]
     size = walk.call(aten.maximum.default, *sizes)
@@ -633,6 +661,8 @@ def _pow(walk: _Walk, x: Any, exponent: Any) -> Any:
             found = _times(walk, found, x)
         return found
     length = walk.call(aten.pow.Tensor_Scalar, _abs(walk, x), exponent)
+    if exponent == 0:
+        return length
     return _polar(walk, length, walk.mul(_angle(walk, x), exponent))
 
 

@@ -38,6 +38,18 @@ def test_of_numpy_and_of_named_sizes() -> None:
     assert found["turned"].dtype == np.complex64
 
 
+def test_one_number() -> None:
+    class Twice(nn.Module):
+        def forward(self, z: torch.Tensor) -> torch.Tensor:
+            return z * 2
+
+    compiled = compile(Twice().eval(), (Z[0, 0],), threads=1)
+    torch.testing.assert_close(compiled(Z[0, 0]), Z[0, 0] * 2)
+    found = compiled(Z[0, 0].numpy())
+    assert found.shape == ()
+    np.testing.assert_allclose(found, Z[0, 0].numpy() * 2)
+
+
 def test_one_output() -> None:
     class Root(nn.Module):
         def forward(self, z: torch.Tensor) -> torch.Tensor:

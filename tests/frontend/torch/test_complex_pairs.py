@@ -37,6 +37,35 @@ def check(functions: Mapping[str, Complex]) -> None:
     check_all(named, X, Y, also=((10 * Y, X / 10),))
 
 
+def test_parts_that_are_not_alike() -> None:
+    """Numbers are real, and flags are of both parts."""
+    whole = {"dtype": torch.complex128}
+    check(
+        {
+            "padded by a number": lambda a, b: nn.functional.pad(a, (1, 1), value=1.5),
+            "padded by nothing": lambda a, b: nn.functional.pad(a, (1, 1)) * b[0, 0],
+            "sum of reals": lambda a, b: a.real.sum(1, **whole) * b[0, 0],
+            "running sum of reals": lambda a, b: a.real.cumsum(0, **whole) + b,
+            "mean of reals": lambda a, b: a.imag.mean(1, **whole),
+            "integers and a number": lambda a, b: (4 * a.real).to(torch.int64) + 2.5j,
+            "flags": lambda a, b: torch.complex(a.real * (a.real > 0), b.real * 0).to(torch.bool),
+            "flags of imaginary parts": lambda a, b: (1j * a.imag).bool(),
+            "from one number to another": lambda a, b: torch.linspace(1, 2j, 4, **whole) + a,
+            "times 0": lambda a, b: torch.view_as_real(a * 0) + torch.view_as_real(b),
+            "to the 0": lambda a, b: a**0 + b,
+            "real ones": lambda a, b: torch.ones_like(a, dtype=torch.float64) * b.real,
+        }
+    )
+
+
+def test_a_quotient_by_0_is_no_number() -> None:
+    class Quotient(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return (torch.view_as_complex(x) / 0j).abs()
+
+    assert not compile(Quotient().eval(), (X,), threads=1)(X).isfinite().any()
+
+
 def test_parts() -> None:
     check(
         {
