@@ -7,6 +7,7 @@ of symbols, as people write them: ``batch * 2 + 1``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import reduce
@@ -37,6 +38,13 @@ _MOST_PARTS = 1024
 
 class NoDim(FrontendError):
     """Arithmetic on sizes that is none of ours."""
+
+
+def _is_rounded_twice(under: int, factor: int) -> bool:
+    """Whether Python's ``n / under * factor`` may miss a whole number that it is: ``61 / 7 * 7`` is
+    less than 61. Without a common factor but 2 it is whole where ``n / under`` is exact."""
+    common = math.gcd(under, factor)
+    return common & (common - 1) != 0
 
 
 def _nearest(a: Expr, b: int) -> Expr:
@@ -148,8 +156,11 @@ class SymbolTable:
         over, under = ratio
         if under == 1:
             return over
-        if kind == "TruncToInt" and not any(a.is_negative for a in e.atoms() if a.is_number):
-            kind = "FloorToInt"  # sizes are not negative
+        may_be_negative = any(a.is_negative for a in e.atoms() if a.is_number) or any(
+            str(s).startswith("u") for s in e.free_symbols
+        )
+        if kind == "TruncToInt" and not may_be_negative:
+            kind = "FloorToInt"  # sizes are not negative; numbers out of data may be
         return _ROUNDED[kind](over, under)
 
     def _ratio(self, e: Any) -> tuple[Expr, int] | None:
@@ -170,6 +181,8 @@ class SymbolTable:
             return None
         number = Fraction(by[0].value, by[1])
         number = number if e.is_Mul else 1 / number
+        if _is_rounded_twice(over[1], number.numerator):
+            return None
         whole = over[0] if number.numerator == 1 else over[0] * number.numerator
         return whole, over[1] * number.denominator
 

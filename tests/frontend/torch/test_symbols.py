@@ -88,6 +88,33 @@ def test_quotients_are_rounded_as_pythons(kind: Any, function: Any, divisor: int
         assert evaluate(made, {size: value}.__getitem__) == function((value - 5) / divisor)
 
 
+@pytest.mark.parametrize(("divisor", "factor"), [(3, 2), (7, 6), (14, 4), (12, 5), (49, 10)])
+def test_a_quotient_times_a_number_is_that_of_pythons_floats(divisor: int, factor: int) -> None:
+    expr = TruncToInt(sympy.Float(float(factor)) * IntTrueDiv(S, divisor))
+    made = SymbolTable(["s0"]).convert(symbolic(expr))
+    (size,) = free_vars([made])
+    for value in range(2000):
+        assert evaluate(made, {size: value}.__getitem__) == int(value / divisor * factor)
+
+
+@pytest.mark.parametrize(("divisor", "factor"), [(7, 7), (14, 7), (35, 21)])
+def test_what_pythons_floats_may_round_below_a_whole_number_is_no_size(
+    divisor: int, factor: int
+) -> None:
+    assert any(int(n / divisor * factor) != n * factor // divisor for n in range(4000))
+    expr = TruncToInt(sympy.Float(float(factor)) * IntTrueDiv(S, divisor))
+    with pytest.raises(FrontendError, match="make the dims it depends on static"):
+        SymbolTable(["s0"]).convert(symbolic(expr))
+
+
+def test_numbers_out_of_data_may_be_negative() -> None:
+    number = sympy.Symbol("u0", integer=True)
+    made = SymbolTable(["u0"]).convert(symbolic(TruncToInt(IntTrueDiv(number, 2))))
+    (size,) = free_vars([made])
+    for value in range(-5, 6):
+        assert evaluate(made, {size: value}.__getitem__) == int(value / 2)
+
+
 def test_plain_sizes_are_constants() -> None:
     assert print_dim(SymbolTable([]).convert(7)) == "7"
 
