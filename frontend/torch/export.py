@@ -74,7 +74,7 @@ _GUARD = re.compile(
 """What torch says of a size of which it cannot show that it takes the same branch as the
 example's."""
 _TRIED = (*range(1, 2049), *[2**n + more for n in range(12, 25) for more in (-1, 0, 1)])
-"""Sizes that such guards are evaluated for."""
+"""Sizes that such guards are evaluated for, beside those near the numbers in them."""
 _MOST_GAPS = 8
 _LOGGERS = ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
 """Loggers that tell of an error which is raised behind that."""
@@ -197,7 +197,13 @@ def _fails_at(condition: Any) -> list[int] | None:
         return [] if bool(expr) else None
     if len(symbols) > 1 or not str(symbols[0]).startswith("s"):
         return None
-    return [n for n in range(1, 257) if not expr.subs(symbols[0], n)]
+    near = _near([int(a) for a in expr.atoms() if a.is_Integer])
+    return [n for n in sorted({*range(1, 257), *near}) if not expr.subs(symbols[0], n)]
+
+
+def _near(numbers: Sequence[int]) -> set[int]:
+    """Sizes that numbers in a condition tell of, and their neighbours."""
+    return {max(1, abs(n) + more) for n in numbers for more in (-1, 0, 1)}
 
 
 def _gaps(error: FrontendError, plan: ExportPlan) -> list[tuple[str, int]] | None:
@@ -213,7 +219,8 @@ def _gaps(error: FrontendError, plan: ExportPlan) -> list[tuple[str, int]] | Non
         if "L[" in condition:
             return None
         code = compile(condition, "<guard>", "eval")
-        found |= {(guard["name"], n): None for n in _TRIED if not _is_true(code, n)}
+        tried = [*_TRIED, *sorted(_near([int(n) for n in re.findall(r"\d+", condition)]))]
+        found |= {(guard["name"], n): None for n in tried if not _is_true(code, n)}
         if len(found) > _MOST_GAPS:
             return None
     return list(found) if guards else None
@@ -561,7 +568,8 @@ def _agrees_at_size(
         if is_counted and example.numel() and not is_drawn:
             leaves[i] = _repeated(example, shape)
         else:
-            leaves[i] = torch.rand(shape, generator=generator).to(example.dtype)
+            kind = example.dtype if example.is_complex() else None
+            leaves[i] = torch.rand(shape, dtype=kind, generator=generator).to(example.dtype)
     args, kwargs = pytree.tree_unflatten(leaves, structure)
     with quiet_torch(), torch.no_grad(), unchanged(module):
         try:
@@ -591,10 +599,11 @@ def _repeated(x: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
 def _agree(a: Any, b: Any) -> bool:
     if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
         return bool(a == b)
+    wide = torch.complex128 if a.is_complex() else torch.float64
     return (
         a.shape == b.shape
         and a.dtype == b.dtype
-        and torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
+        and torch.allclose(a.to(wide), b.to(wide), rtol=1e-3, atol=1e-4, equal_nan=True)
     )
 
 

@@ -255,6 +255,28 @@ def test_a_part_of_a_table_as_one_row() -> None:
         torch.testing.assert_close(model(x[:n]), module(x[:n]))
 
 
+class At(nn.Module):
+    """Does something else at one size."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] == self.size else x + 1
+
+
+@pytest.mark.parametrize("size", [300, 3000])
+def test_a_branch_at_one_large_size_is_seen(size: int) -> None:
+    assert str(size) in failure(At(size), torch.rand(5), shapes=({0: "n"},))
+
+
+def test_programs_agree_in_imaginary_parts_too() -> None:
+    z = torch.rand(3, dtype=torch.complex64)
+    assert export._agree(z, z.clone())
+    assert not export._agree(z, z.conj().resolve_conj())
+
+
 class TwoInputs(nn.Module):
     """Needs two rows of the second input, whatever the first has."""
 
