@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from ..support.errors import NotCompiledError
 from ..support.keywords import hinted
-from ..tuner.cost.slowdown import FAR_OFF
-from ..tuner.schedule_log import KernelSchedule
 from .code_cache import CacheUse
 from .emit import EmitTimes
 
 if TYPE_CHECKING:
+    from ..tuner.schedule_log import KernelSchedule
     from .executable import Executable
     from .model_profile import ModelProfile
 
@@ -93,7 +92,7 @@ class CompileReport:
                 f"the kernel {schedule.kernel!r} has no schedule: no rule fits it"
                 f"{f' ({why})' if why else ''}."
             )
-        elif schedule.slowdown is not None and schedule.slowdown > FAR_OFF:
+        elif schedule.is_far_off:
             self.notes.append(
                 f"the kernel {schedule.kernel!r} may be slow: its schedule, of the rule "
                 f"{schedule.rule!r}, is estimated to take {schedule.slowdown:.0f} times what its "

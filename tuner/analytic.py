@@ -10,9 +10,10 @@ from ..support.errors import RuleMismatchError, ScheduleError
 from ..support.target import Target
 from ..tensorir.function import PrimFunc
 from ..tensorir.schedule import Schedule
-from .cost.slowdown import FAR_OFF, slowdown
+from .cost.slowdown import slowdown
 from .rules.registry import RULES
 from .schedule_log import (
+    FAR_OFF,
     KernelSchedule,
     Reasons,
     defect_of,

@@ -20,6 +20,8 @@ from typing import TypeAlias
 
 from ..support.errors import ScheduleError
 
+FAR_OFF = 10.0
+"""Slowdown from which on a schedule is not left alone."""
 LONGEST = 200
 """Characters of a reason that are kept."""
 
@@ -46,6 +48,11 @@ class KernelSchedule:
     given_up: Reasons = ()
     is_recorded: bool = False
     """Whether a tuning record says so; ``rule`` is then the one that its trace runs."""
+
+    @property
+    def is_far_off(self) -> bool:
+        """Whether the schedule is known to be slow."""
+        return self.slowdown is not None and self.slowdown > FAR_OFF
 
     @property
     def origin(self) -> str:

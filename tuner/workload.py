@@ -196,6 +196,8 @@ def _axes_used(load: BufferLoad, axes: dict[int, int]) -> list[int] | None:
 def load_is_contiguous(load: BufferLoad, var: Var) -> bool:
     """Whether ``var`` runs through the load's last dimension with stride one; dimensions of one
     element are none."""
+    if load.indices and load.indices[-1] is var:
+        return True
     sizes = zip(load.indices, load.buffer.shape, strict=True)
     many = [i for i, n in sizes if not (isinstance(n, IntImm) and n.value == 1)]
     return bool(many) and many[-1] is var

@@ -661,8 +661,6 @@ def _pow(walk: _Walk, x: Any, exponent: Any) -> Any:
             found = _times(walk, found, x)
         return found
     length = walk.call(aten.pow.Tensor_Scalar, _abs(walk, x), exponent)
-    if exponent == 0:
-        return length
     return _polar(walk, length, walk.mul(_angle(walk, x), exponent))
 
 

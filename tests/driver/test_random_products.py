@@ -13,9 +13,9 @@ import torch
 import burnish
 from burnish.driver.compiled_model import CompiledModel
 from burnish.tests.tuner.rules.checking import refuse
-from burnish.tuner.cost.slowdown import FAR_OFF
 from burnish.tuner.rules.matmul import MatmulRule
 from burnish.tuner.rules.products import ProductsRule
+from burnish.tuner.schedule_log import FAR_OFF
 
 PRODUCT_RULES = ("matmul", "dot", "int8", "chain", "products", "attention", "bfloat16")
 SIZES = (1, 3, 8, 17, 33, 64, 200)

@@ -35,7 +35,7 @@ from burnish.tests.fuzz.schedules import ending_of, lines_of, run_worker
 from burnish.tests.fuzz.worker import arm_watchdog, watch
 from burnish.tests.graphir import reference
 from burnish.tests.strategies.operator_programs import ERRORS, OperatorProgram, draw_program
-from burnish.tuner.cost.slowdown import FAR_OFF
+from burnish.tuner.schedule_log import FAR_OFF
 from burnish.vm.tensor import array
 
 CHUNK = 25

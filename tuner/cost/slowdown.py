@@ -25,8 +25,6 @@ MISS = 5.0
 """Cycles for a line from beyond the first cache, of several at once."""
 LEAST_CYCLES = 100_000.0
 """Below it a kernel is over before its schedule matters."""
-FAR_OFF = 10.0
-"""Slowdown from which on a schedule is not left alone."""
 
 
 def slowdown(func: PrimFunc, scheduled: PrimFunc, target: Target) -> float:

@@ -26,7 +26,7 @@ from ...tensorir.function import PrimFunc
 from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
-from .panels import copy_read, is_layout_free, runs_over_layout
+from .panels import copy_read, is_layout_free, producer_of, runs_over_layout
 from .sharing import points_of, share
 from .tile_model import TileShape, cycles_of_step, has_short_steps
 from .tiles import CACHE_SHARE, NEXT, bytes_of, divisor, steps_unrolled
@@ -134,7 +134,7 @@ def best_group(
         return 0
     room = int(CACHE_SHARE * target.l2_bytes) // (panel * depth * matmul.w.dtype.bits // 8)
     room //= 1 + (best_distance(func, matmul, panel, tile_rows, tiles, target) == NEXT)
-    if copied:
+    if copied and producer_of(func, matmul.w.buffer) is None:
         stretch = STRETCH // (panel * matmul.w.dtype.itemsize)
         room = max(room, min(stretch, math.ceil(columns / panel) // GROUPS))
     best = max(g for g in sizes[1:] if g <= max(1, room))

@@ -10,9 +10,9 @@ from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.rules.checking import HASWELL, SKYLAKE, Shape, Workload, refuse
 from burnish.tuner.analytic import schedule_analytically
-from burnish.tuner.cost.slowdown import FAR_OFF, LEAST_CYCLES, cycles_of, least_cycles, slowdown
+from burnish.tuner.cost.slowdown import LEAST_CYCLES, cycles_of, least_cycles, slowdown
 from burnish.tuner.rules.matmul import MatmulRule
-from burnish.tuner.schedule_log import recorded
+from burnish.tuner.schedule_log import FAR_OFF, recorded
 
 TARGET = SKYLAKE.with_options(threads=1)
 

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from burnish.support.target import Target
 from burnish.tensorir.function import PrimFunc
 from burnish.tensorir.schedule import Schedule
 from burnish.tests.tuner.programs import matmul, tiled
@@ -17,7 +18,7 @@ from burnish.tuner.cost.nest_summary import summarize
 from burnish.tuner.search.decisions import redraw
 from burnish.tuner.search.sketch import MOST_POINTS, Individual, Replayer, Sketch
 
-MACHINE = Machine(32, 16, (32768, 1 << 20, 1 << 23), 1)
+MACHINE = Machine.of(Target("llvm -mcpu=haswell -cores=1"))
 
 
 def products(sch: Schedule) -> None:
