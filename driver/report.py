@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from ..support.errors import NotCompiledError
 from ..support.keywords import hinted
 from .code_cache import CacheUse
-from .emit import EmitTimes
 
 if TYPE_CHECKING:
     from ..tuner.schedule_log import KernelSchedule
+    from .emit import EmitTimes
     from .executable import Executable
     from .model_profile import ModelProfile
 
