@@ -123,8 +123,10 @@ class Work:
         return evaluate(self._of[id(s)], LARGE, POLLED_WORK)
 
     def looks_before(self, s: Stmt) -> bool:
-        """Whether a statement in a sequence is worth a look before it."""
-        return self.is_polled and self.at_most(s) >= POLLED_WORK // 16
+        """Whether a statement in a sequence is worth a look before it. A store that was made of
+        several, and so is none of the body's, is not."""
+        is_known = self.is_polled and id(s) in self._of
+        return is_known and self.at_most(s) >= POLLED_WORK // 16
 
     def strip(self, loop: For) -> int | None:
         """After how many iterations a loop looks; None where it does not."""

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+import burnish
 from burnish.frontend.torch.dynamic_shapes import ExportPlan, plan_export
 from burnish.support.errors import FrontendError
 
@@ -177,3 +178,20 @@ def test_errors_of_nested_inputs() -> None:
 def test_inputs_that_do_not_fit_forward() -> None:
     with pytest.raises(FrontendError, match=r"do not fit Model\.forward\(.*missing a required"):
         plan_export(Model(), (), {}, None)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_layers_in_half_precision_of_a_named_batch(dtype: torch.dtype) -> None:
+    """Eager takes a fused layer for it, which rounds elsewhere: that is no branch. A row of a norm
+    is stored in halves of vectors, side by side."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True).eval().to(dtype)
+    for module, x in (
+        (layer, torch.randn(2, 6, 32)),
+        (nn.LayerNorm(64).to(dtype), torch.randn(6, 64)),
+    ):
+        compiled = burnish.compile(module, (x.to(dtype),), dynamic_shapes=({0: "batch"},))
+        for rows in (1, 2, 5):
+            given = torch.randn(rows, *x.shape[1:]).to(dtype)
+            with torch.no_grad():
+                torch.testing.assert_close(compiled(given), module(given), rtol=0.02, atol=0.03)
