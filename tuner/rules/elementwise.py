@@ -47,6 +47,7 @@ from ..workload import (
     blocks_in_order,
     is_reduction,
     is_spatial,
+    last_axis,
     load_is_contiguous,
     uses_intrinsic,
 )
@@ -317,8 +318,9 @@ def _vectorize_tiles(sch: Schedule, block: Block, target: Target, decide: Decide
     loops = sch.get_loops(block.name)
     decisions = decide(TileDecisions, block, block.name)
     row0, row1 = sch.split(loops[crossed], [None, decisions.rows])
-    col0, col1 = sch.split(loops[-1], [None, decisions.lanes])
-    others = [loop for i, loop in enumerate(loops[:-1]) if i != crossed]
+    last = last_axis(block)
+    col0, col1 = sch.split(loops[last], [None, decisions.lanes])
+    others = [loop for i, loop in enumerate(loops) if i not in (crossed, last)]
     sch.reorder(*others, row0, col0, row1, col1)
     sch.vectorize(col1)
     share(sch, target, [*others, row0], points_of(block))

@@ -26,7 +26,7 @@ from ...tensorir.schedule import BlockRV, LoopRV, Schedule
 from ...tensorir.stmt import Block
 from ..tiling.lanes import lanes_of
 from ..tiling.sharing import points_of, share
-from ..workload import block_named, uses_intrinsic
+from ..workload import block_named, last_axis, uses_intrinsic
 from .rule import Decide, Decisions, choice
 
 LARGEST_SIDE = 16
@@ -50,7 +50,7 @@ def fits_registers(block: Block, target: Target) -> bool:
 
 def _constants(block: Block, crossed: int, *others: int) -> list[int]:
     """The extents of the two axes, as far as they are known, and ``others``."""
-    extents = [block.iter_vars[i].dom.extent for i in (crossed, -1)]
+    extents = [block.iter_vars[i].dom.extent for i in (crossed, last_axis(block))]
     return [*others, *[e.value for e in extents if isinstance(e, IntImm)]]
 
 
@@ -86,8 +86,9 @@ def transpose_in_registers(sch: Schedule, block: Block, target: Target, decide: 
     decisions = decide(TransposeDecisions, block, block.name)
     side, along_rows = decisions.side, bool(decisions.along_rows)
     loops = sch.get_loops(block.name)
-    others = [loop for i, loop in enumerate(loops[:-1]) if i != crossed]
-    order = (loops[crossed], loops[-1]) if along_rows else (loops[-1], loops[crossed])
+    last = last_axis(block)
+    others = [loop for i, loop in enumerate(loops) if i not in (crossed, last)]
+    order = (loops[crossed], loops[last]) if along_rows else (loops[last], loops[crossed])
     sch.reorder(*others, *order)
     itemsize = block.writes[0].buffer.dtype.itemsize
     line = max(side, LINE_BYTES // itemsize)
@@ -99,7 +100,7 @@ def transpose_in_registers(sch: Schedule, block: Block, target: Target, decide: 
 
 
 def _has_lines(block: Block, crossed: int, line: int) -> bool:
-    extents = [block.iter_vars[i].dom.extent for i in (crossed, -1)]
+    extents = [block.iter_vars[i].dom.extent for i in (crossed, last_axis(block))]
     return all(isinstance(e, IntImm) and e.value >= line for e in extents)
 
 
@@ -208,13 +209,16 @@ def _through_registers(sch: Schedule, name: BlockRV | str, reads: list[int], til
 
 def crossed_axis(block: Block) -> int | None:
     """The axis that some load's last dimension runs along while the block's last axis runs along
-    another dimension of that load; None if there is no such load."""
+    another dimension of that load; None if there is no such load. Axes and dimensions of one
+    element are none."""
     load = next(iter(_crossing_loads(block)), None)
     return None if load is None else _axis_along(block, load)
 
 
 def _axis_along(block: Block, load: BufferLoad) -> int | None:
-    along = _axis_of(load.indices[-1])
+    sizes = zip(load.indices, load.buffer.shape, strict=True)
+    many = [i for i, size in sizes if not is_const(size, 1)]
+    along = _axis_of(many[-1] if many else load.indices[-1])
     return next((i for i, v in enumerate(block.iter_vars) if v.var is along), None)
 
 
@@ -228,17 +232,18 @@ def _axis_of(index: Expr) -> Expr:
 
 def _crossing_loads(block: Block) -> list[BufferLoad]:
     extents = [v.dom.extent for v in block.iter_vars]
-    last = block.iter_vars[-1].var
+    end = last_axis(block)
+    last = block.iter_vars[end].var
     found = []
     for n in walk(block.body):
         if not isinstance(n, BufferLoad) or len(n.indices) < 2:
             continue
         along = _axis_along(block, n)
-        if along is None or along == len(extents) - 1:
+        if along is None or along == end:
             continue
         if all(_axis_of(i) is not last for i in n.indices):
             continue
-        if not any(is_const(extents[i], 1) for i in (along, -1)):
+        if not any(is_const(extents[i], 1) for i in (along, end)):
             found.append(n)
     return found
 

@@ -14,6 +14,7 @@ from burnish.tests.native import call_native
 from burnish.tests.tuner.rules.checking import (
     HASWELL,
     SKYLAKE,
+    Shape,
     Workload,
     assembly_of,
     check_rule,
@@ -201,3 +202,19 @@ def test_registers_of_few_elements(target: str, dtype: str) -> None:
     work = transposed(40, 37, dtype=dtype)
     rule, _ = scheduled(work.func, target=Target(f"llvm -mcpu={target}"))
     assert rule == "elementwise"
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [
+        ((33, 47, 1), (1, 0, 2)),
+        ((33, 1, 47), (2, 0, 1)),
+        ((2, 1, 40, 33, 1), (0, 3, 2, 1, 4)),
+        ((1, 20, 1, 36, 1), (3, 0, 1, 2, 4)),
+    ],
+)
+def test_dimensions_of_one_element_are_none(shape: Shape, axes: tuple[int, ...]) -> None:
+    """Axes behind the last that moves, and dimensions behind the last that is long."""
+    work = transposed(*shape, axes=axes)
+    check_rule(work, "elementwise")
+    assert "register" in scheduled(work.func, target=HASWELL)[1].script()
