@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ..support.errors import (
     ArityError,
     ArtifactError,
     BurnishError,
+    NotCompiledError,
     ShapeMismatchError,
     TargetError,
 )
@@ -174,11 +175,16 @@ class LoadedModel(CallableModel[LoadedSignature]):
         return self._current.report
 
     def verify(
-        self, *args: Any, source: Any, tolerance: float | None = None, **kwargs: Any
+        self, *args: Any, source: Any = None, tolerance: float | None = None, **kwargs: Any
     ) -> Verification:
         """Compare the outputs of a call with those of the model that this one was saved from:
         ``source`` is a torch module, an ExportedProgram, or an ONNX model. ``CompiledModel.verify``
-        looks closer. Raises as that does."""
+        looks closer. Raises as that does, and ArgumentError without a source."""
+        if source is None:
+            raise ArgumentError(
+                "verify: a file has no model to compare with; give it: "
+                "model.verify(*inputs, source=module)."
+            )
         from .sources import reference_of
         from .verification import Verification
         from .verify_model import Verifier
@@ -191,6 +197,21 @@ class LoadedModel(CallableModel[LoadedSignature]):
         checks = tuple(verifier.check_outputs(signature.run(values)))
         note = "a saved model is compared by its outputs: a file keeps no values on the way."
         return Verification(str(self._artifact.path), reference.name, checks, (), notes=(note,))
+
+    def tune(self, **options: Any) -> NoReturn:
+        """Raises NotCompiledError: a saved model has code, and no programs that could be scheduled
+        in another way."""
+        raise NotCompiledError(
+            "A loaded model cannot be tuned: compile the model that it was saved from, tune that, "
+            "and save it again."
+        )
+
+    def refresh(self) -> NoReturn:
+        """Raises NotCompiledError: a saved model has weights of its own."""
+        raise NotCompiledError(
+            "A loaded model has the weights that it was saved with: change the module, compile it, "
+            "and save it again."
+        )
 
     def script(self, stage: str = "40-scheduled") -> str:
         """The scheduled module (``40-scheduled``) or the program (``70-bytecode``) as text.

@@ -117,7 +117,7 @@ class Selection:
 
     def __post_init__(self) -> None:
         by_layer = not isinstance(self.precision, str)
-        known = OF_LAYERS if by_layer else PRECISIONS
+        known = OF_LAYERS if by_layer else (*PRECISIONS, "auto")
         for word in self.words:
             if word not in known:
                 where = "precision of a layer" if by_layer else "precision"

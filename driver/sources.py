@@ -156,7 +156,10 @@ def origin_of(source: Any) -> Callable[[], Any]:
     def find() -> Any:
         module = held()
         if module is None:
-            raise FrontendError(f"verify: the {kind} that this model was compiled from is gone.")
+            raise FrontendError(
+                f"verify: the {kind} that this model was compiled from is gone. Keep it as long as "
+                "the model, or give it as source=."
+            )
         return module
 
     return find

@@ -16,6 +16,7 @@ import torch
 import burnish
 from burnish.support.errors import (
     ArtifactError,
+    BurnishError,
     TargetError,
 )
 from burnish.vm.artifact import read_artifact, write_artifact
@@ -102,3 +103,15 @@ def test_a_description_that_somebody_made_up(small: Any, tmp_path: Path) -> None
     write_artifact(tmp_path / "old", artifact.model | {"abi": 0}, parts)
     with pytest.raises(ArtifactError, match="version 0 of the kernel ABI"):
         burnish.load(tmp_path / "old")
+
+
+def test_what_only_a_compiled_model_can_do_says_how_to_do_it(small: Any, tmp_path: Path) -> None:
+    compiled, x, _ = small
+    loaded = burnish.load(compiled.save(tmp_path / "m.burnish").path)
+    for asked, message in (
+        (lambda: loaded.tune(trials=2), "cannot be tuned: compile the model"),
+        (loaded.refresh, "change the module, compile it, and save it again"),
+        (lambda: loaded.verify(x), r"model\.verify\(\*inputs, source=module\)"),
+    ):
+        with pytest.raises(BurnishError, match=message):
+            asked()

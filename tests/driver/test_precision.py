@@ -173,6 +173,8 @@ def test_layers_that_there_are_not_and_words_of_whole_models_are_refused() -> No
         compile_model(module, (x,), precision={"head": "bfloat16"})
     with pytest.raises(ArgumentError, match="precision of a layer: expected one of float32"):
         compile_model(module, (x,), precision={"*": "strict"})
+    with pytest.raises(ArgumentError, match=r"int8-weights.*auto; found 'fp8'"):
+        compile_model(module, (x,), precision="fp8")
 
 
 @pytest.mark.parametrize(
