@@ -409,7 +409,7 @@ def as_strided(
     x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
     """Elements of the memory, where x is all of that."""
-    return _memory(x)[_places(x, size, stride, storage_offset)]
+    return _in_memory(x).reshape(-1)[_places(x, size, stride, storage_offset)]
 
 
 @decomposes(aten.as_strided_scatter.default)
@@ -420,17 +420,30 @@ def as_strided_scatter(
     stride: Sequence[int],
     storage_offset: int | None = None,
 ) -> Tensor:
-    places = _places(x, size, stride, storage_offset)
-    return _memory(x).index_put((places,), src).reshape(x.shape)
+    places, kept = _places(x, size, stride, storage_offset), _in_memory(x)
+    changed = kept.reshape(-1).index_put((places,), src).reshape(kept.shape)
+    order = _order_in_memory(x)
+    return changed.permute([order.index(d) for d in range(x.ndim)])
 
 
-def _memory(x: Tensor) -> Tensor:
-    if not x.is_contiguous():
+def _order_in_memory(x: Tensor) -> list[int]:
+    """The dims, those of the longest strides first; as they are where strides are named sizes."""
+    if not all(isinstance(n, int) for n in (*x.stride(), *x.shape)):
+        return list(range(x.ndim))
+    return sorted(range(x.ndim), key=lambda d: (-x.stride(d), -x.shape[d], d))
+
+
+def _in_memory(x: Tensor) -> Tensor:
+    """A tensor whose dims are in the order of its memory, of which it has all elements."""
+    if x.is_contiguous():
+        return x
+    kept = x.permute(_order_in_memory(x))
+    if not kept.is_contiguous():
         raise FrontendError(
-            "as_strided of a tensor that is not contiguous reads memory by its layout, which a "
+            "as_strided of a tensor that is a part of its memory reads that by its layout, which a "
             "compiled model does not have; call .contiguous() first, or index."
         )
-    return x.reshape(-1)
+    return kept
 
 
 def _places(
