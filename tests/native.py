@@ -14,6 +14,7 @@ from llvmlite import binding
 from burnish.support.abi import ABI_VERSION, ALIGNMENT
 from burnish.support.host import native_target, resolve
 from burnish.support.target import Target
+from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.codegen.object import emit_object, target_machine
 from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.function import PrimFunc
@@ -28,6 +29,9 @@ _LAUNCH = ctypes.CFUNCTYPE(
 )
 _names = itertools.count()
 _jit: list[binding.LLJIT] = []
+_GUARD = np.random.default_rng(0).integers(1, 255, 4 * ALIGNMENT, np.uint8)
+"""What lies before an array and after it while a kernel is called: wider than any vector, without
+the bytes of zeros and of minus one, which kernels write often."""
 
 
 class Runtime(ctypes.Structure):
@@ -165,5 +169,68 @@ def call_native(
     threads: int = 1,
     target: Target | None = None,
 ) -> None:
-    """Lower, emit, link and call ``func`` on ``arrays``, whose last ones it writes."""
-    load_native(func, *arrays, dims=dims, threads=threads, target=target)()
+    """Lower, emit, link and call ``func`` on ``arrays``, whose last ones it writes.
+
+    It is called on copies that lie between guards, but for arrays that overlap in part or have
+    gaps: AssertionError names the argument beside which the kernel wrote.
+    """
+    lowered = lower(func, target)
+    names = [p.name for p in lowered.func.params if isinstance(p, Buffer)]
+    guarded: dict[int, Guarded] = {}
+    passed = []
+    for name, array in zip(names, arrays, strict=True):
+        if array.flags.c_contiguous and not _overlaps_in_part(array, arrays):
+            guarded.setdefault(array.ctypes.data, Guarded(name, array))
+            passed.append(guarded[array.ctypes.data].copy)
+        else:
+            passed.append(array)
+    call = load_native(lowered, *passed, dims=dims, threads=threads, target=target)
+    workspace = Guarded("the workspace", call.workspace)
+    call.workspace = workspace.copy
+    call()
+    for each in (*guarded.values(), workspace):
+        each.check()
+        each.give_back()
+
+
+def _overlaps_in_part(array: np.ndarray, arrays: Sequence[np.ndarray]) -> bool:
+    """Whether an argument has some of its bytes in common with another one, and others not."""
+    place = array.ctypes.data, array.nbytes
+    return any(
+        np.may_share_memory(array, other) and (other.ctypes.data, other.nbytes) != place
+        for other in arrays
+    )
+
+
+class Guarded:
+    """A copy of an array, as far from an aligned address as it, between two guards."""
+
+    def __init__(self, name: str, array: np.ndarray) -> None:
+        self.name, self.array = name, array
+        raw = np.resize(_GUARD, 2 * _GUARD.size + array.nbytes + 2 * ALIGNMENT)
+        self.start = _GUARD.size + ALIGNMENT
+        self.start += (array.ctypes.data - raw.ctypes.data - self.start) % ALIGNMENT
+        self.end = self.start + array.nbytes
+        self.raw = raw
+        self.before, self.after = raw[: self.start].copy(), raw[self.end :].copy()
+        self.copy = raw[self.start : self.end].view(array.dtype).reshape(array.shape)
+        self.copy[...] = array
+
+    def check(self) -> None:
+        """AssertionError where a guard is not what it was."""
+        places = [
+            *(np.flatnonzero(self.raw[: self.start] != self.before) - self.start),
+            *(np.flatnonzero(self.raw[self.end :] != self.after) + self.array.nbytes),
+        ]
+        if places:
+            raise AssertionError(
+                f"{self.name} has {self.array.nbytes} bytes, and the kernel wrote {len(places)} "
+                f"beside them, from byte {places[0]} to byte {places[-1]}"
+            )
+
+    def give_back(self) -> None:
+        """Put what the kernel wrote into the array."""
+        if self.array.flags.writeable:
+            self.array[...] = self.copy
+        elif self.array.tobytes() != self.copy.tobytes():
+            raise AssertionError(f"{self.name} is read-only, and the kernel wrote into it")
