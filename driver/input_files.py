@@ -88,7 +88,10 @@ def _of_safetensors(name: str) -> list[Any]:
         size = int.from_bytes(image[:8], "little")
         if len(image) < 8 or size > min(len(image) - 8, _HEADER_BYTES):
             raise ValueError("its header is longer than the file")
-        header = json.loads(image[8 : 8 + size])
+        try:
+            header = json.loads(image[8 : 8 + size])
+        except RecursionError as error:
+            raise ValueError("its header is nested too deeply") from error
         data = memoryview(image)[8 + size :]
         rows = {key: row for key, row in header.items() if key != "__metadata__"}
         found = [_of_row(row, data) for row in rows.values()]

@@ -60,6 +60,7 @@ def test_floats_of_numpy_are_rounded_where_the_model_takes_bfloat16(tmp_path: Pa
         ("x.pt", b"none", "cannot be read as a file of torch.save"),
         ("x.safetensors", b"none", "cannot be read as .safetensors"),
         ("y.safetensors", (9).to_bytes(8, "little") + b"{", "longer than the file"),
+        ("deep.safetensors", (1 << 20).to_bytes(8, "little") + b"[" * (1 << 20), "nested too deep"),
         ("z.safetensors", (2).to_bytes(8, "little") + b"{}", "holds no tensor"),
     ],
 )
