@@ -1,12 +1,15 @@
 """Calls of a module in eager PyTorch that leave it, its inputs and the random numbers as they were.
 
-The module is called itself, never a copy: weights are what takes the memory, and they stay.
+The module is called itself, never a copy: parameters are what takes the memory of most, and they
+stay. Buffers, which calls may write, are copied meanwhile: a module that holds its weights in
+buffers (those of int8) takes their memory twice.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -30,9 +33,10 @@ def eager_call(module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str
 @contextlib.contextmanager
 def unchanged(module: torch.nn.Module) -> Iterator[None]:
     """Whatever calls do with them, afterwards buffers are the same tensors with their values again,
-    other attributes the same objects, and gradients and the state of random numbers what they
-    were."""
+    other attributes the same objects, lists, dicts and sets among them with what they held, and
+    gradients and the state of random numbers what they were."""
     held = [(d, dict(d)) for m in module.modules() for d in (vars(m), m._buffers)]
+    filled = list(_containers([x for attributes, _ in held for x in attributes.values()]))
     kept = [(buffer, buffer.clone()) for buffer in module.buffers()]
     with own_gradients(module), torch.random.fork_rng(devices=[]):
         try:
@@ -41,10 +45,46 @@ def unchanged(module: torch.nn.Module) -> Iterator[None]:
             for place, attributes in held:
                 place.clear()
                 place.update(attributes)
+            for container, values in filled:
+                _refill(container, values)
             with torch.no_grad():
-                for buffer, values in kept:
-                    if not torch.equal(buffer, values):
-                        buffer.copy_(values)
+                for buffer, before in kept:
+                    if not torch.equal(buffer, before):
+                        buffer.copy_(before)
+
+
+def _containers(values: Sequence[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """The lists, dicts and sets among some values and within those, each with what it holds."""
+    open_, seen = list(values), set[int]()
+    while open_:
+        x = open_.pop()
+        if id(x) in seen or not isinstance(x, (list, dict, set, tuple)):
+            continue
+        seen.add(id(x))
+        open_ += x.values() if isinstance(x, dict) else x
+        if not isinstance(x, tuple):
+            yield x, _held(x)
+
+
+def _held(container: Any) -> list[Any]:
+    """What a list or set holds, of a dict the keys and then the values."""
+    return [*container, *(container.values() if isinstance(container, dict) else ())]
+
+
+def _refill(container: Any, values: list[Any]) -> None:
+    """Gives a list, dict or set what it held; one that still does is not touched, since its class
+    may allow no writes."""
+    now = _held(container)
+    if len(now) == len(values) and all(map(operator.is_, now, values)):
+        return
+    if isinstance(container, list):
+        container[:] = values
+        return
+    container.clear()
+    half = len(values) // 2
+    container.update(
+        zip(values[:half], values[half:], strict=True) if isinstance(container, dict) else values
+    )
 
 
 @contextlib.contextmanager

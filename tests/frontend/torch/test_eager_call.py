@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from typing import Any
 
 import pytest
@@ -67,6 +68,40 @@ def test_nothing_is_changed() -> None:
     assert module.calls is calls
     assert calls == 0
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_lists_and_dicts_hold_what_they_held() -> None:
+    class Frozen(dict[str, int]):
+        def clear(self) -> None:
+            raise TypeError("frozen")
+
+    class Remembers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[Any] = [1]
+            self.options = Frozen(depth=2)
+            self.cache: Any = defaultdict(list, {"sizes": [2, ({3},)]})
+            self.cache["self"] = self.cache
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen.append(x)
+            self.cache["sizes"][1][0].add(4)
+            self.cache["sizes"].pop(0)
+            self.cache["more"].append(x)
+            del self.cache["self"]
+            return x
+
+    module = Remembers()
+    seen, cache = module.seen, module.cache
+    with unchanged(module):
+        eager_call(module, (torch.rand(2),), {})
+        assert len(seen) == 2
+    assert module.seen is seen
+    assert module.cache is cache
+    assert seen == [1]
+    assert list(cache) == ["sizes", "self"]
+    assert cache["sizes"] == [2, ({3},)]
+    assert cache["self"] is cache
 
 
 def test_derivatives_are_found_without_a_copy_of_the_module() -> None:
