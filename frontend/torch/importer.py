@@ -24,6 +24,7 @@ from ...graphir import ops
 from ...graphir.builder import BlockBuilder
 from ...graphir.dim import dim_equal
 from ...graphir.expr import Call, Constant, ShapeExpr, Tuple, Var
+from ...support.dtype import DType
 from ...support.errors import BurnishError, FrontendError, TypeInferenceError
 from ...tensorir.expr import Add
 from ...tensorir.expr import Var as DimVar
@@ -467,12 +468,17 @@ def _cast_in_torch(error: BurnishError) -> None:
 
 
 def _number_of_data(context: Context, node: Node) -> Any:
-    """A size that a tensor holds: a dim from here on. Raises FrontendError for other numbers."""
+    """A size that a tensor holds: a dim from here on; or a float, which stays the tensor's. Raises
+    FrontendError for other numbers."""
     fake = node.meta.get("val")
+    if isinstance(fake, torch.SymFloat) and fake.node.expr.is_Symbol:
+        held = context.operand(node.args[0], DType("float64"))
+        context.floats[str(fake.node.expr)] = context.op("reshape", held, context.shape([]))
+        return fake
     if not isinstance(fake, torch.SymInt):
         raise context.refuse(
-            "reads a number that is no size out of a tensor (.item()), which cannot be compiled; "
-            "keep it a tensor."
+            "reads what is neither a size nor a float out of a tensor (.item()), which cannot be "
+            "compiled; keep it a tensor."
         )
     count = context.operand(node.args[0])
     number = context.numbers.of(count)

@@ -162,6 +162,8 @@ class Context:
         self.numbers = ValueNumbers(builder.lookup_binding)
         self.sizes: dict[int, DimVar] = {}
         """Dims that were read out of data, by the number of what they were read from."""
+        self.floats: dict[str, Atom] = {}
+        """Python's floats that were read out of data, by torch's symbol."""
         self.fallback: Fallback | None = None
         """What runs operators without a converter, where that is wanted."""
         self.run_graph: Callable[[GraphModule, Sequence[Any]], list[Any]] = _no_graphs

@@ -30,13 +30,14 @@ _ASKS = (
 _NAMED = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _MATHS: dict[str, Callable[[Any], Any]] = {
     "sqrt": torch.sym_sqrt,
-    "log": lambda x: _scalar(x).log(),
-    "log2": lambda x: _scalar(x).log2(),
-    "log10": lambda x: _scalar(x).log10(),
-    "exp": lambda x: _scalar(x).exp(),
+    "log": lambda x: _scalar(x).log().item(),
+    "log2": lambda x: _scalar(x).log2().item(),
+    "log10": lambda x: _scalar(x).log10().item(),
+    "exp": lambda x: _scalar(x).exp().item(),
 }
 """Functions of ``math`` of a named size. An exported program has none of them but the square root:
-the others are of a tensor."""
+the others are of a tensor of float64, and its value a number again, beside which tensors keep their
+dtype."""
 
 
 class SizeFunctions(TorchFunctionMode):

@@ -49,8 +49,8 @@ _FUNCTIONS = (
 def scalar_of(context: Context, number: Any) -> Atom:
     """A SymInt, SymFloat or SymBool as a scalar of int64, float64 or bool.
 
-    Raises FrontendError where it was made by a function that is none of these here, or of a number
-    that data tell.
+    Raises FrontendError where it was made by a function that is none of these here, or of an
+    integer that data tell and that is no dim.
     """
     return _Scalars(context).of(number.node.expr)
 
@@ -75,6 +75,8 @@ class _Scalars:
         return self._computed(e)
 
     def _computed(self, e: Any) -> Atom:
+        if e.is_Symbol and str(e) in self._context.floats:
+            return self._context.floats[str(e)]
         kind, op = type(e).__name__, self._context.op
         parts = [self.of(a) for a in e.args]
         if kind == "ToFloat":
