@@ -12,7 +12,7 @@ from torch.fx import Node
 
 from ...graphir.expr import Atom, constant
 from ...support.dtype import DType
-from ...tensorir.expr import Expr, maximum
+from ...tensorir.expr import Expr, floordiv, maximum
 from .registry import Context, arguments, base_name, converts, location, values_of
 
 FLOAT = DType("float64")
@@ -67,14 +67,28 @@ def sequence(context: Context, node: Node) -> Atom:
 
 
 def _linspace(context: Context, node: Node) -> Atom:
-    """From one number to another, of which one at least is made of named sizes."""
+    """From one number to another, of which one at least is made of named sizes: steps in float64
+    from the start, and in the second half back from the end, as torch's."""
     given, kind = arguments(node), context.result_type(node)
-    start, end = (context.operand(given[name], FLOAT) for name in ("start", "end"))
+    start, end = (
+        context.cast(context.operand(given[name], kind.dtype), FLOAT) for name in ("start", "end")
+    )
     (size,) = kind.shape
-    places = context.cast(context.positions(size), FLOAT)
+    places = context.positions(size)
     steps = context.operand(maximum(size - 1, 1), FLOAT)
     step = context.op("divide", context.op("subtract", end, start), steps)
-    made = context.op("add", start, context.op("multiply", places, step))
+
+    def stepped(count: Atom) -> Atom:
+        return context.op("multiply", context.cast(count, FLOAT), step)
+
+    half = context.operand(maximum(floordiv(size, 2), 1), DType("int64"))
+    left = context.op("subtract", context.operand(size - 1, DType("int64")), places)
+    made = context.op(
+        "where",
+        context.op("less", places, half),
+        context.op("add", start, stepped(places)),
+        context.op("subtract", end, stepped(left)),
+    )
     return context.cast(made, kind.dtype)
 
 

@@ -159,14 +159,22 @@ def as_tensor(data: Any, dtype: torch.dtype | None = None, device: Any = None) -
     return tensor(data, dtype=dtype)
 
 
+def asarray(obj: Any, *, copy: bool | None = None, **options: Any) -> Tensor:
+    """A copy always, since numbers have no memory to share; torch says so where that is asked."""
+    return torch.asarray(obj, copy=copy, **options) if copy is False else tensor(obj, **options)
+
+
 def linspace(
     start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any
 ) -> Tensor:
-    """Positions times a step, in float64."""
-    places = torch.arange(steps, dtype=torch.float64)
-    first, last = (tensor(x, dtype=torch.float64) for x in (start, end))
+    """Steps in float64 from the start, and in the second half back from the end, as torch's."""
+    kind = dtype or torch.get_default_dtype()
+    places = torch.arange(steps)
+    first, last = (tensor(x, dtype=kind).to(torch.float64) for x in (start, end))
     step = (last - first) / torch.full((), torch.sym_max(steps - 1, 1), dtype=torch.float64)
-    return (first + places * step).to(dtype or torch.get_default_dtype())
+    is_first_half = places < torch.sym_max(steps // 2, 1)
+    down = last - (steps - 1 - places) * step
+    return torch.where(is_first_half, first + places * step, down).to(kind)
 
 
 def logspace(
@@ -203,7 +211,7 @@ def attention(query: Tensor, *args: Any, scale: Any = None, **options: Any) -> T
 _TABLE: dict[Any, Callable[..., Any]] = {
     torch.tensor: tensor,
     torch.as_tensor: as_tensor,
-    torch.asarray: as_tensor,
+    torch.asarray: asarray,
     Tensor.new_tensor: new_tensor,
     torch.linspace: linspace,
     torch.logspace: logspace,

@@ -27,6 +27,7 @@ def test_tensors_of_sizes() -> None:
             "as": lambda x: x / torch.as_tensor(x.shape[1]),
             "as, of a type": lambda x: torch.as_tensor(x.shape[1] / 2, dtype=torch.float16),
             "as an array": lambda x: x * torch.asarray(x.shape[1]),
+            "as an array of its own": lambda x: x * torch.asarray([x.shape[1]], copy=True),
             "of": lambda x: x / torch.tensor(x.shape[1]),
             "of the shape": lambda x: torch.tensor(x.shape),
             "of rows": lambda x: torch.tensor([[0, x.shape[1]], [x.shape[0], 1]]),
@@ -44,6 +45,10 @@ def test_sequences_of_as_many_steps() -> None:
             "linspace": lambda x: torch.linspace(0, 1, x.shape[1]),
             "to the size": lambda x: torch.linspace(0.5, x.shape[1] - 1, x.shape[1]),
             "of a type": lambda x: torch.linspace(-1, 1, x.shape[1], dtype=torch.float64),
+            "of integers": lambda x: torch.linspace(0, 1, x.shape[1] * 10, dtype=torch.int64),
+            "of integers, from parts": lambda x: torch.linspace(
+                0.5, 7.75, x.shape[1] + 1, dtype=torch.int32
+            ),
             "logspace": lambda x: torch.logspace(0, 2, x.shape[1], base=2.0),
         },
         X,
