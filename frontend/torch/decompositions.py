@@ -428,9 +428,10 @@ def as_strided_scatter(
 
 def _order_in_memory(x: Tensor) -> list[int]:
     """The dims, those of the longest strides first; as they are where strides are named sizes."""
-    if not all(isinstance(n, int) for n in (*x.stride(), *x.shape)):
+    strides = x.stride()
+    if not all(isinstance(n, int) for n in (*strides, *x.shape)):
         return list(range(x.ndim))
-    return sorted(range(x.ndim), key=lambda d: (-x.stride(d), -x.shape[d], d))
+    return sorted(range(x.ndim), key=lambda d: (-strides[d], -x.shape[d], d))
 
 
 def _in_memory(x: Tensor) -> Tensor:
