@@ -14,7 +14,6 @@ from llvmlite import binding
 from burnish.support.abi import ABI_VERSION, ALIGNMENT
 from burnish.support.host import native_target, resolve
 from burnish.support.target import Target
-from burnish.tensorir.buffer import Buffer
 from burnish.tensorir.codegen.object import emit_object, target_machine
 from burnish.tensorir.expr import Expr, IntImm
 from burnish.tensorir.function import PrimFunc
@@ -175,7 +174,7 @@ def call_native(
     gaps: AssertionError names the argument beside which the kernel wrote.
     """
     lowered = lower(func, target)
-    names = [p.name for p in lowered.func.params if isinstance(p, Buffer)]
+    names = [p.name for p in lowered.func.params]
     guarded: dict[int, Guarded] = {}
     passed = []
     for name, array in zip(names, arrays, strict=True):
