@@ -28,7 +28,7 @@ from ...tensorir.visitor import has_load
 from ..tiling.lanes import FEWEST_LANES, lanes_of, vectorize_loop, width_for
 from ..tiling.long_sums import block_long_sum
 from ..tiling.nests import Nest, accesses, axis_of, nest_of, operands_of, spatial_axes
-from ..tiling.sharing import PARALLEL_GRAIN, points_of
+from ..tiling.sharing import GROUP_ROWS, GROUPS, PARALLEL_GRAIN, points_of
 from ..tiling.tiles import divisor
 from ..workload import blocks_in_order, is_reduction, is_spatial, static_extent
 from .elementwise import is_plain
@@ -40,11 +40,6 @@ PIECE_BYTES = 1 << 14
 """Of sums in the first cache, beside the rows that stream through it."""
 FEW_PIECES = 8
 """Pieces whose sums are in the second cache together."""
-GROUPS = 8
-"""Pieces of columns and groups of rows, at most: enough to share among threads evenly."""
-GROUP_ROWS = 32
-"""Rows of a group, at least: its sums are written once and read once."""
-
 MANY_ABREAST = 4
 """Rows whose sums are worth more steps over the columns of a piece."""
 

@@ -32,7 +32,7 @@ from ..tiling.inline import inline_elementwise
 from ..tiling.lanes import vectorize_loop, write_out
 from ..tiling.long_sums import block_long_sum
 from ..tiling.panels import is_layout_free
-from ..tiling.sharing import points_of, share
+from ..tiling.sharing import GROUP_ROWS, GROUPS, points_of, share
 from ..tiling.tiles import CACHE_SHARE, bytes_of
 from ..workload import load_is_contiguous, static_extent
 from .matmul import Product, match
@@ -41,10 +41,6 @@ from .rule import Decide, Decisions, Rule, choice
 
 FEW_ROWS, MOST_ROWS = 4, 7
 """Rows of X where those of W are one page long, and two; of more, a copy of W in panels pays."""
-MOST_GROUPS = 8
-"""Groups of rows of W: enough to share among threads evenly."""
-GROUP_ROWS = 32
-"""Rows of a group, at least: its sums are written once and read once."""
 
 
 def _depth(product: Product) -> int:
@@ -57,7 +53,7 @@ def _columns(product: Product) -> int:
 
 def _groups(product: Product) -> tuple[int, ...]:
     depth = _depth(product)
-    most = max(1, min(MOST_GROUPS, depth // GROUP_ROWS))
+    most = max(1, min(GROUPS, depth // GROUP_ROWS))
     return tuple([n for n in range(1, most + 1) if depth % n == 0])
 
 

@@ -27,14 +27,12 @@ from ...tensorir.schedule import Schedule
 from ...tensorir.stmt import Block
 from ..workload import Matmul, block_named, load_is_contiguous, static_extent
 from .panels import copy_read, is_layout_free, producer_of, runs_over_layout
-from .sharing import points_of, share
+from .sharing import GROUPS, points_of, share
 from .tile_model import TileShape, cycles_of_step, has_short_steps
 from .tiles import CACHE_SHARE, NEXT, bytes_of, divisor, steps_unrolled
 
 MOST_PANELS = 8
 """Panels of a group."""
-GROUPS = 8
-"""Groups that threads can share evenly."""
 STRETCH = 768
 """Bytes of a row that a copy reads at once, where the groups are enough: memory gives long
 stretches faster, and a group that does not stay in the second cache is in the third."""

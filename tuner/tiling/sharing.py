@@ -48,6 +48,10 @@ def count_of(sch: Schedule, loop: LoopRV) -> int:
     return extent.value if isinstance(extent, IntImm) else 0
 
 
+GROUPS = 8
+"""Groups of rows, or of panels, that threads can share evenly."""
+GROUP_ROWS = 32
+"""Rows of a sum that are a group, at least: its own sums are written once and read once."""
 ENOUGH_TILES = 4
 """Iterations of a loop of tiles that divide well among threads."""
 
