@@ -11,11 +11,8 @@ from typing import Any
 from torch.fx import Node
 
 from ...graphir.expr import Atom, constant
-from ...support.dtype import DType
-from ...tensorir.expr import Expr, floordiv, maximum
+from ...tensorir.expr import Expr
 from .registry import Context, arguments, base_name, converts, location, values_of
-
-FLOAT = DType("float64")
 
 
 @converts(
@@ -59,37 +56,9 @@ def sequence(context: Context, node: Node) -> Atom:
         rows, columns = (kind := context.result_type(node)).shape
         row = context.op("expand_dims", context.positions(rows), axis=1)
         return context.cast(context.op("equal", row, context.positions(columns)), kind.dtype)
-    if base_name(node) == "linspace" and any(map(context.is_named, node.args)):
-        return _linspace(context, node)
     args: list[Any] = [context.static(a, "every argument of a sequence") for a in node.args]
     assert callable(node.target)
     return constant(*values_of(node.target(*args, **node.kwargs), location(node)))
-
-
-def _linspace(context: Context, node: Node) -> Atom:
-    """From one number to another, of which one at least is made of named sizes: steps in float64
-    from the start, and in the second half back from the end, as torch's."""
-    given, kind = arguments(node), context.result_type(node)
-    start, end = (
-        context.cast(context.operand(given[name], kind.dtype), FLOAT) for name in ("start", "end")
-    )
-    (size,) = kind.shape
-    places = context.positions(size)
-    steps = context.operand(maximum(size - 1, 1), FLOAT)
-    step = context.op("divide", context.op("subtract", end, start), steps)
-
-    def stepped(count: Atom) -> Atom:
-        return context.op("multiply", context.cast(count, FLOAT), step)
-
-    half = context.operand(maximum(floordiv(size, 2), 1), DType("int64"))
-    left = context.op("subtract", context.operand(size - 1, DType("int64")), places)
-    made = context.op(
-        "where",
-        context.op("less", places, half),
-        context.op("add", start, stepped(places)),
-        context.op("subtract", end, stepped(left)),
-    )
-    return context.cast(made, kind.dtype)
 
 
 @converts("aten.tril.default", "aten.triu.default")

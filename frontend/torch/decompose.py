@@ -136,6 +136,7 @@ def _is_missing(node: Node) -> bool:
         _wants_others(node)
         or _trains(node)
         or _has_mask(node)
+        or _counts_sizes(node)
         or (operator_name(node) not in REGISTRY and not _wants_more(node))
     )
 
@@ -167,6 +168,13 @@ def _wants_others(node: Node) -> bool:
     """Whether a result is used that the operator's converter does not make."""
     return node.target in OTHER_RESULTS and any(
         user.args[1] != 0 and user.users for user in node.users
+    )
+
+
+def _counts_sizes(node: Node) -> bool:
+    """Whether numbers run to or from one that is made of named sizes, or as many as one says."""
+    return node.target is torch.ops.aten.linspace.default and any(
+        isinstance(argument, Node) for argument in node.args
     )
 
 

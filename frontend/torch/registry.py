@@ -267,11 +267,6 @@ class Context:
             raise FrontendError(f"{self.place}: {what} must be a constant.")
         return value
 
-    def is_named(self, argument: Any) -> bool:
-        """Whether an argument is a number that named sizes are in."""
-        named = (Expr, torch.SymInt, torch.SymFloat, torch.SymBool)
-        return isinstance(self.value(argument), named)
-
     def refuse(self, reason: str) -> FrontendError:
         """The error that says why the node at hand cannot be imported."""
         return FrontendError(f"{self.place}: {reason}")

@@ -22,6 +22,8 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 
+from .decompositions import decomposes
+
 _OTHERS = (f"{Path(torch.__file__).parent}/", __file__, "<")
 _ASKS = (
     (torch.SymInt, "__int__"), (torch.SymInt, "__index__"), (torch.SymFloat, "__float__"),
@@ -164,6 +166,7 @@ def asarray(obj: Any, *, copy: bool | None = None, **options: Any) -> Tensor:
     return torch.asarray(obj, copy=copy, **options) if copy is False else tensor(obj, **options)
 
 
+@decomposes(torch.ops.aten.linspace.default)
 def linspace(
     start: Any, end: Any, steps: Any, *, dtype: torch.dtype | None = None, **options: Any
 ) -> Tensor:
